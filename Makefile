@@ -1,0 +1,159 @@
+# P4 PSPacer. `make demo` and `make test` install what they need and say what they install.
+#
+#   make demo              three runs over a 500 Mbit/s, 200 ms path: unpaced, TBF, paced
+#   make test              everything is proved: lint, unit, vectors, PTF, controller, lab
+#   make accuracy          Tables 2, 3 and 4 in virtual time, beside the published ones
+#   make bench             packets per second and gap errors, in real time, as ratios
+#   make p4                recompile the P4 programs (needs p4c)
+#   make lock              renew requirements.lock from requirements.in
+#   make clean             remove what was built
+#
+# Settings: TARGET=pacing_switch|bmv2 (make ptf), REALTIME=1, FIFO=64KB, CC=bic, SECONDS=20.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+BUILD := build
+VENV := $(BUILD)/venv
+PYTHON := $(VENV)/bin/python
+SWITCH_BIN := switch/target/release/pacing_switch
+DESCRIPTORS := $(BUILD)/p4runtime.binpb
+TARGET ?= pacing_switch
+export P4RUNTIME_DESCRIPTORS := $(abspath $(DESCRIPTORS))
+export PACING_SWITCH := $(abspath $(SWITCH_BIN))
+
+# What the user set for the demo, as options: from the environment or make's command line, but CC
+# from the command line only: in the environment it is somebody's compiler.
+set_by_user = $(filter environment command,$(firstword $(origin $(1))))
+demo_option = $(if $(call set_by_user,$(1)),--$(2) $($(1)))
+DEMO_OPTIONS = $(call demo_option,FIFO,fifo) $(if $(filter command,$(firstword $(origin CC))),--cc $(CC)) \
+    $(call demo_option,SECONDS,seconds) $(call demo_option,RATE,rate) $(call demo_option,RTT,rtt) \
+    $(if $(filter-out 0,$(REALTIME)),--realtime)
+
+.PHONY: help
+help:
+	@sed -n 's/^#   \(make .*\)/\1/p' $(firstword $(MAKEFILE_LIST))
+
+# ---- what everything stands on -------------------------------------------------------------
+
+.PHONY: packages test-packages
+packages:
+	@tools/bootstrap run
+test-packages:
+	@tools/bootstrap test
+
+# Debian's own python3, with its site packages: Mininet is a Debian package.
+$(VENV)/.stamp: requirements.lock controller/pyproject.toml mininet/pyproject.toml | packages
+	@echo "installing the Python packages of requirements.lock into $(VENV)"
+	@test -x $(PYTHON) || /usr/bin/python3 -m venv --system-site-packages $(VENV)
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	    -e controller -e mininet
+	@touch $@
+
+$(DESCRIPTORS): $(VENV)/.stamp switch/tools/extract_descriptors.py
+	@$(PYTHON) switch/tools/extract_descriptors.py $@
+
+.PHONY: venv
+venv: $(VENV)/.stamp
+
+SWITCH_SOURCES := $(shell find switch -path switch/target -prune -o -type f -print)
+$(SWITCH_BIN): $(SWITCH_SOURCES) $(DESCRIPTORS)
+	@echo "building pacing_switch (the first time takes some minutes)"
+	@cd switch && cargo build --quiet --release --locked --bins
+	@touch $@
+
+.PHONY: switch
+switch: packages venv $(SWITCH_BIN)
+
+.PHONY: lab
+lab: packages
+	@lab/available >/dev/null && lab/build || lab/available || true
+
+.PHONY: p4
+p4:
+	@/usr/bin/python3 p4src/compile.py
+
+# Python in the lab cannot write its bytecode (the host's files are read-only there), and compiling
+# takes system calls, which the lab may charge virtual time for: so it is all compiled before.
+.PHONY: bytecode
+bytecode: venv
+	@$(PYTHON) -m compileall -q mininet controller/src tests/lfn tests/rate_change
+
+# ---- what people run -----------------------------------------------------------------------
+
+# Root first: it would be a pity to find out after minutes of building.
+.PHONY: may-run
+may-run:
+	@if [ -n "$(filter-out 0,$(REALTIME))" ] && [ "$$(id -u)" -ne 0 ]; then \
+	    echo "make demo REALTIME=1 makes network namespaces: run it as root"; exit 1; fi
+
+.PHONY: demo
+demo: may-run packages venv switch lab bytecode
+	@$(PYTHON) mininet/demo.py $(DEMO_OPTIONS)
+
+.PHONY: accuracy
+accuracy: packages venv switch
+	@echo "== Tables 2, 3 and 4"
+	@$(PYTHON) tests/accuracy/accuracy.py --out results/accuracy.json
+
+.PHONY: bench
+bench: packages venv switch
+	@$(PYTHON) tests/bench/bench.py --out results/bench.json
+
+# ---- what proves it ------------------------------------------------------------------------
+
+.PHONY: test
+test: test-packages venv switch lab lint test-p4 test-rust test-python ptf accuracy test-lab
+	@echo "all tests passed"
+
+.PHONY: lint
+lint: venv $(DESCRIPTORS)
+	@echo "== lint"
+	@cd switch && if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; \
+	    else echo "not run: no cargo fmt"; fi
+	@cd switch && if cargo clippy --version >/dev/null 2>&1; then \
+	    cargo clippy --quiet --locked --release --all-targets -- -D warnings; \
+	    else echo "not run: no cargo clippy"; fi
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@tools/typecheck $(VENV)
+
+.PHONY: test-p4
+test-p4: venv
+	@echo "== compiled P4 programs are fresh"
+	@$(PYTHON) p4src/compile.py --check
+
+.PHONY: test-rust
+test-rust: $(DESCRIPTORS)
+	@echo "== switch"
+	@cd switch && cargo test --quiet --release --locked --workspace
+
+.PHONY: test-python
+test-python: venv switch
+	@echo "== reference model, controller, virtual time, command line"
+	@$(PYTHON) -m pytest -q tests/model tests/controller tests/virtual tests/cli
+
+.PHONY: ptf
+ptf: venv switch
+	@echo "== PTF, TARGET=$(TARGET)"
+	@PYTHON=$(abspath $(PYTHON)) tests/ptf/run $(TARGET) || [ $$? -eq 77 ]
+
+.PHONY: test-lab
+test-lab: venv switch lab bytecode
+	@echo "== the lab, and a long fat network in it"
+	@if lab/available; then lab/selftest; else echo "not run: lab/selftest"; fi
+	@$(PYTHON) -m pytest -q tests/lfn tests/rate_change
+
+.PHONY: lock
+lock:
+	@$(PYTHON) -m pip install --quiet pip-tools
+	@$(PYTHON) -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file requirements.lock requirements.in
+
+.PHONY: clean
+clean:
+	@rm -rf $(BUILD)/venv $(DESCRIPTORS) switch/target results
+	@echo "kept $(BUILD)/lab: the kernel takes minutes to build; rm -r $(BUILD) removes it, too"

@@ -1,0 +1,202 @@
+"""The command `pacer-controller`."""
+
+import argparse
+import asyncio
+import ipaddress
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from pacer_controller import __version__, config
+from pacer_controller.api import build
+from pacer_controller.service import Service
+from pacer_controller.store import Store, StoreError
+
+_LOG = logging.getLogger("pacer_controller")
+
+_SWITCH_HELP = """NAME=HOST:PORT[,key=value...]: a switch; may be repeated. Keys: device-id=N (0),
+program=pacer|gtrcnet|PATH (pacer), target=pacing_switch|bmv2 (pacing_switch), cpu-port=N (510),
+ports=1-4 (for switches that cannot list theirs; 1+3 for single ones), wire=1:2 and
+bottleneck=500mbit (gtrcnet)"""
+
+
+class _Server(uvicorn.Server):
+    """A server that ends cleanly on a signal: uvicorn's own handling dies of it again."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Ask the server to end on SIGINT and SIGTERM."""
+        loop = asyncio.get_running_loop()
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        for number in numbers:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as JSON."""
+        line = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pacer-controller", description="Sets per-flow rates on pacing switches, by REST."
+    )
+    parser.add_argument("--listen", metavar="HOST:PORT", help=f"default {config.DEFAULT_LISTEN}")
+    parser.add_argument(
+        "--allow-remote",
+        action="store_true",
+        help="listen on an address that is not loopback, although nobody is asked for a token",
+    )
+    parser.add_argument("--switch", action="append", default=[], help=_SWITCH_HELP)
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file")
+    parser.add_argument(
+        "--compiled-dir",
+        type=Path,
+        metavar="DIR",
+        help="directory of compiled P4 programs (default: the checkout's p4src/compiled)",
+    )
+    parser.add_argument(
+        "--state", metavar="FILE", help="SQLite file of the desired state (default: in memory)"
+    )
+    parser.add_argument(
+        "--reconcile-interval",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="how often switches are read back for foreign changes; 0 never (default 30)",
+    )
+    parser.add_argument(
+        "--log-level", default="info", choices=["debug", "info", "warning", "error"]
+    )
+    parser.add_argument("--log-json", action="store_true", help="log one JSON object per line")
+    parser.add_argument("--version", action="version", version=__version__)
+    return parser
+
+
+def _compiled_directory(given: Path | None) -> Path:
+    """Return the directory of compiled programs: the option's, or the checkout's."""
+    if given is not None:
+        return given
+    here = Path(__file__).resolve()
+    if len(here.parents) > 3 and (here.parents[3] / "p4src" / "compiled").is_dir():
+        return here.parents[3] / "p4src" / "compiled"
+    return Path("p4src") / "compiled"
+
+
+def _configure(arguments: argparse.Namespace) -> config.Config:
+    base = config.load(arguments.config) if arguments.config else config.Config(())
+    given = [config.parse_switch(text) for text in arguments.switch]
+    names = {switch.name for switch in given}
+    kept = [switch for switch in base.switches if switch.name not in names]
+    return config.Config(
+        switches=config.check_switches([*kept, *given]),
+        listen=arguments.listen or base.listen,
+        state=arguments.state or base.state,
+    )
+
+
+def _set_up_logging(level: str, as_json: bool) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(_JsonFormatter() if as_json else text)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # Libraries tell every step of their lives; their troubles are told here in one line each.
+    if level != "debug":
+        logging.getLogger("finsy").setLevel(logging.CRITICAL)
+        logging.getLogger("finsy").propagate = False
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def _listen(host: str, port: int, allow_remote: bool) -> socket.socket:
+    """Open the listening socket.
+
+    Raises:
+        ConfigError: not a local address, or not free.
+
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise config.ConfigError(f"listen: {host}: {error.strerror or error}") from None
+    if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback and not allow_remote:
+        raise config.ConfigError(
+            f"listen: {host} is not loopback, and there is no authentication yet: "
+            "listen on 127.0.0.1, or say --allow-remote"
+        )
+    # The protocol must be named: asyncio turns Nagle's algorithm off only for sockets that say
+    # TCP, and with it on each answer would wait 40 ms for the client's delayed ACK.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise config.ConfigError(f"listen: {host}:{port}: {error.strerror}") from None
+    return listener
+
+
+async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None:
+    listener = _listen(*config.parse_listen(settings.listen), arguments.allow_remote)
+    with listener, Store(settings.state) as store:
+        service = Service(
+            settings.switches,
+            _compiled_directory(arguments.compiled_dir),
+            store,
+            arguments.reconcile_interval,
+        )
+        server = _Server(
+            uvicorn.Config(
+                build(service),
+                log_config=None,
+                access_log=arguments.log_level == "debug",
+                server_header=False,
+                timeout_graceful_shutdown=3,
+            )
+        )
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        print(f"pacer-controller: ready http://{shown}:{port}", file=sys.stderr, flush=True)
+        await server.serve(sockets=[listener])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the controller until SIGINT or SIGTERM; returns the exit status."""
+    # gRPC's own log lines would stand between ours; our log says what matters.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    options = _parser().parse_args(arguments)
+    _set_up_logging(options.log_level, options.log_json)
+    try:
+        asyncio.run(_serve(_configure(options), options))
+    except (config.ConfigError, StoreError) as error:
+        print(f"pacer-controller: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 0
+    return 0

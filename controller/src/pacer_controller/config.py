@@ -1,0 +1,323 @@
+"""Configuration: which switches there are and how the service runs.
+
+From a TOML file (`--config`), from options, or both; options win. A file looks like this:
+
+    [controller]
+    listen = "127.0.0.1:8080"
+    state = "pacer.sqlite"
+
+    [switches.s1]
+    address = "127.0.0.1:9559"
+
+    [switches.s1.stations]          # stations that never move, optional
+    "02:00:00:00:00:01" = 1
+
+    [switches.wan]
+    address = "127.0.0.1:9560"
+    program = "gtrcnet"
+    wire = ["1:2"]
+    bottleneck = "500mbit"
+
+The last one as an option:
+
+    --switch wan=127.0.0.1:9560,program=gtrcnet,wire=1:2,bottleneck=500mbit
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pacer_controller import rates
+from pacer_controller.schemas import NAME_PATTERN
+
+DEFAULT_LISTEN = "127.0.0.1:8080"
+DEFAULT_CPU_PORT = 510
+DEFAULT_TARGET = "pacing_switch"
+PROGRAMS = ("pacer", "gtrcnet")
+TARGETS = ("pacing_switch", "bmv2")
+MAX_SWITCHES = 256
+MAX_PORT = 510
+MAX_STATIONS = 16384
+
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}", re.ASCII)
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the text names the place and what would be right."""
+
+
+@dataclass(frozen=True)
+class SwitchConfig:
+    """One switch.
+
+    Attributes:
+        name: how clients call it.
+        address: HOST:PORT of its gRPC server.
+        device_id: P4Runtime device id.
+        target: whose flavour of the program: directory below the compiled programs.
+        program: "pacer", "gtrcnet" or the path of a compiled program (PROGRAM.json, with
+            PROGRAM.p4info.txtpb beside it).
+        cpu_port: port number of packets to the controller.
+        ports: port numbers, for switches that cannot list theirs; empty: ask the switch.
+        wire: pairs of ports that gtrcnet connects.
+        bottleneck_bps: rate of gtrcnet's virtual bottleneck; None: no measuring.
+        stations: port by MAC address, for stations that never move.
+
+    """
+
+    name: str
+    address: str
+    device_id: int = 0
+    target: str = DEFAULT_TARGET
+    program: str = "pacer"
+    cpu_port: int = DEFAULT_CPU_PORT
+    ports: tuple[int, ...] = ()
+    wire: tuple[tuple[int, int], ...] = ()
+    bottleneck_bps: int | None = None
+    stations: Mapping[int, int] = field(default_factory=dict)
+
+    def files(self, compiled: Path) -> tuple[Path, Path]:
+        """Return the paths of the program's JSON and P4Info.
+
+        Raises:
+            ConfigError: there are no such files.
+
+        """
+        if self.program in PROGRAMS:
+            base = compiled / self.target / self.program
+        else:
+            base = Path(self.program.removesuffix(".json"))
+        json_path = base.with_name(base.name + ".json")
+        p4info_path = base.with_name(base.name + ".p4info.txtpb")
+        for path in (json_path, p4info_path):
+            if not path.is_file():
+                raise ConfigError(f"switch {self.name}: no file {path}")
+        return json_path, p4info_path
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything the service is told at start."""
+
+    switches: tuple[SwitchConfig, ...]
+    listen: str = DEFAULT_LISTEN
+    state: str = ":memory:"
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Return host and port of "HOST:PORT"; an IPv6 host stands in brackets.
+
+    Raises:
+        ConfigError: not of that form.
+
+    """
+    host, separator, port = text.rpartition(":")
+    if not separator or not host or not re.fullmatch(r"[0-9]{1,5}", port, re.ASCII):
+        raise ConfigError(f"listen {text!r}: want HOST:PORT, such as {DEFAULT_LISTEN}")
+    if int(port) > 65535:
+        raise ConfigError(f"listen {text!r}: a port is 0 to 65535")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def parse_switch(text: str) -> SwitchConfig:
+    """Read a `--switch` option: NAME=HOST:PORT[,key=value...]; `wire` may be repeated.
+
+    Raises:
+        ConfigError: something in it is wrong.
+
+    """
+    name, separator, rest = text.partition("=")
+    if not separator:
+        raise ConfigError(f"--switch {text!r}: want NAME=HOST:PORT[,key=value...]")
+    address, *options = rest.split(",")
+    values: dict[str, Any] = {"address": address}
+    for option in options:
+        key, separator, value = option.partition("=")
+        key = key.strip().replace("-", "_")
+        if not separator:
+            raise ConfigError(f"switch {name}: {option!r} is not key=value")
+        if key == "wire":
+            values.setdefault("wire", []).append(value)
+        elif key in values:
+            raise ConfigError(f"switch {name}: {key} is given twice")
+        elif key in ("device_id", "cpu_port") and re.fullmatch(r"[0-9]{1,20}", value, re.ASCII):
+            values[key] = int(value)
+        else:
+            values[key] = value
+    return switch_from(name, values)
+
+
+def switch_from(name: str, values: Mapping[str, Any]) -> SwitchConfig:
+    """Check one switch's settings, from wherever they come.
+
+    Raises:
+        ConfigError: something in them is wrong.
+
+    """
+    at = f"switch {name}"
+    if re.fullmatch(NAME_PATTERN, name) is None:
+        raise ConfigError(f"{at}: a name is 1 to 64 of A-Z a-z 0-9 . _ -, not {name!r}")
+    known = {
+        "address",
+        "device_id",
+        "target",
+        "program",
+        "cpu_port",
+        "ports",
+        "wire",
+        "bottleneck",
+        "stations",
+    }
+    for key in values:
+        if key not in known:
+            raise ConfigError(f"{at}: unknown setting {key!r}; known: {', '.join(sorted(known))}")
+    address = values.get("address")
+    found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
+    if found is None or not 0 < int(found.group(1)) < 65536:
+        raise ConfigError(f"{at}: address {address!r}: want HOST:PORT")
+    target = values.get("target", DEFAULT_TARGET)
+    if target not in TARGETS:
+        raise ConfigError(f"{at}: target {target!r}: one of {', '.join(TARGETS)}")
+    program = values.get("program", "pacer")
+    if not isinstance(program, str) or (program not in PROGRAMS and "/" not in program):
+        raise ConfigError(f"{at}: program {program!r}: one of {', '.join(PROGRAMS)}, or a path")
+    wire = values.get("wire", [])
+    bottleneck = values.get("bottleneck")
+    if program == "pacer" and (wire or bottleneck is not None):
+        raise ConfigError(f"{at}: wire and bottleneck belong to program gtrcnet")
+    return SwitchConfig(
+        name=name,
+        address=str(address),
+        device_id=_number(at, "device_id", values.get("device_id", 0), 0, 2**64 - 1),
+        target=target,
+        program=program,
+        cpu_port=_number(at, "cpu_port", values.get("cpu_port", DEFAULT_CPU_PORT), 1, MAX_PORT),
+        ports=_ports(at, values.get("ports", ())),
+        wire=_wire(at, wire),
+        bottleneck_bps=_bottleneck(at, bottleneck),
+        stations=_stations(at, values.get("stations", {})),
+    )
+
+
+def load(path: Path) -> Config:
+    """Read a configuration file.
+
+    Raises:
+        ConfigError: unreadable, no TOML, or wrong in itself.
+
+    """
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    for key in content:
+        if key not in ("controller", "switches"):
+            raise ConfigError(f"{path}: unknown section {key!r}; known: controller, switches")
+    service = content.get("controller", {})
+    for key, value in service.items():
+        if key not in ("listen", "state"):
+            raise ConfigError(
+                f"{path}: [controller]: unknown setting {key!r}; known: listen, state"
+            )
+        if not isinstance(value, str):
+            raise ConfigError(f"{path}: [controller]: {key} is a string")
+    switches = content.get("switches", {})
+    if not isinstance(switches, dict) or not all(isinstance(v, dict) for v in switches.values()):
+        raise ConfigError(f"{path}: switches are tables, [switches.NAME]")
+    return Config(
+        switches=check_switches([switch_from(name, v) for name, v in switches.items()]),
+        **service,
+    )
+
+
+def check_switches(switches: Sequence[SwitchConfig]) -> tuple[SwitchConfig, ...]:
+    """Check switches against each other.
+
+    Raises:
+        ConfigError: too many, or a name or device twice.
+
+    """
+    if len(switches) > MAX_SWITCHES:
+        raise ConfigError(f"{len(switches)} switches; at most {MAX_SWITCHES}")
+    names: set[str] = set()
+    devices: dict[tuple[str, int], str] = {}
+    for switch in switches:
+        if switch.name in names:
+            raise ConfigError(f"switch {switch.name} is given twice")
+        names.add(switch.name)
+        device = (switch.address, switch.device_id)
+        if device in devices:
+            raise ConfigError(
+                f"switches {devices[device]} and {switch.name} are the same device: "
+                f"{switch.address}, device_id {switch.device_id}"
+            )
+        devices[device] = switch.name
+    return tuple(switches)
+
+
+def _number(at: str, what: str, value: Any, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ConfigError(f"{at}: {what} {value!r}: a number from {low} to {high}")
+    return value
+
+
+def _ports(at: str, value: Any) -> tuple[int, ...]:
+    """Read "1-4", "1+3+5-7" (commas separate options), a list of numbers, or nothing."""
+    numbers: list[int] = []
+    if isinstance(value, str):
+        for part in re.split(r"[+,]", value):
+            found = re.fullmatch(r"([0-9]{1,3})(?:-([0-9]{1,3}))?", part.strip(), re.ASCII)
+            if found is None:
+                raise ConfigError(f'{at}: ports {value!r}: want numbers such as "1-4" or "1+3"')
+            first = int(found.group(1))
+            numbers += range(first, int(found.group(2) or first) + 1)
+    else:
+        numbers = list(value)
+    for number in numbers:
+        _number(at, "port", number, 1, MAX_PORT - 1)
+    if len(set(numbers)) != len(numbers):
+        raise ConfigError(f"{at}: ports {value!r}: a port is given twice")
+    return tuple(numbers)
+
+
+def _wire(at: str, value: Any) -> tuple[tuple[int, int], ...]:
+    pairs: list[tuple[int, int]] = []
+    seen: set[int] = set()
+    for text in [value] if isinstance(value, str) else value:
+        found = re.fullmatch(r"([0-9]{1,3}):([0-9]{1,3})", str(text), re.ASCII)
+        if found is None:
+            raise ConfigError(f'{at}: wire {text!r}: want two ports, such as "1:2"')
+        pair = (int(found.group(1)), int(found.group(2)))
+        for port in pair:
+            _number(at, "wire: port", port, 1, MAX_PORT - 1)
+            if port in seen:
+                raise ConfigError(f"{at}: wire {text!r}: port {port} is wired twice")
+            seen.add(port)
+        pairs.append(pair)
+    return tuple(pairs)
+
+
+def _bottleneck(at: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    try:
+        return rates.parse_rate(value)
+    except rates.RateError as error:
+        raise ConfigError(f"{at}: bottleneck: {error}; want {error.expected}") from None
+
+
+def _stations(at: str, value: Any) -> dict[int, int]:
+    if not isinstance(value, Mapping) or len(value) > MAX_STATIONS:
+        raise ConfigError(f"{at}: stations: want at most {MAX_STATIONS} of MAC = port")
+    stations: dict[int, int] = {}
+    for text, port in value.items():
+        if _MAC.fullmatch(text) is None:
+            raise ConfigError(f"{at}: stations: {text!r} is not a MAC address")
+        mac = int(text.replace(":", ""), 16)
+        stations[mac] = _number(at, f"stations: {text}: port", port, 1, MAX_PORT - 1)
+    return stations

@@ -1,0 +1,127 @@
+"""Limits on request bodies, in front of everything else.
+
+A body is read once here, at most MAX_BODY_BYTES of it, and must be JSON in UTF-8, not nested
+beyond reading, with no name twice in an object (RFC 8259 section 4: readers differ on those).
+NaN and Infinity, which are no JSON, pass: the check of the field they stand in refuses them and
+can name it. What passes is handed on unchanged.
+"""
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pacer_controller.problems import MEDIA_TYPE, Problem
+
+MAX_BODY_BYTES = 1024 * 1024
+
+_WITH_BODY = {"PUT", "POST", "PATCH"}
+
+
+class BodyLimits:
+    """ASGI middleware that refuses bodies which are too big or not JSON."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check the body of one request and pass it on."""
+        if scope["type"] != "http" or scope["method"] not in _WITH_BODY:
+            await self._app(scope, receive, send)
+            return
+        try:
+            body = await _read(scope, receive)
+            check_json(body)
+        except Problem as problem:
+            path = scope.get("path", "")
+            response = JSONResponse(
+                problem.as_dict(path), status_code=problem.status, media_type=MEDIA_TYPE
+            )
+            await response(scope, receive, send)
+            return
+        delivered = False
+
+        async def replay() -> Message:
+            nonlocal delivered
+            if delivered:
+                return await receive()
+            delivered = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._app(scope, replay, send)
+
+
+async def _read(scope: Scope, receive: Receive) -> bytes:
+    headers = {name.lower(): value for name, value in scope["headers"]}
+    media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if media_type != b"application/json" and not media_type.endswith(b"+json"):
+        shown = media_type.decode("latin-1")[:60] or "nothing"
+        raise Problem(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "not-json",
+            "The body must be JSON",
+            f"Content-Type says {shown!r}; send application/json (curl: --json)",
+        )
+    length = headers.get(b"content-length", b"0")
+    if length.isdigit() and len(length) < 20 and int(length) > MAX_BODY_BYTES:
+        raise _too_big()
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _bad("the connection was closed within the body")
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > MAX_BODY_BYTES:
+            raise _too_big()
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def check_json(body: bytes) -> None:
+    """Refuse what is not JSON.
+
+    Raises:
+        Problem: 400 with what is wrong.
+
+    """
+    try:
+        text = body.decode("utf-8")
+        json.loads(text, object_pairs_hook=_unique)
+    except UnicodeDecodeError:
+        raise _bad("the body is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise _bad(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise _bad("the body is nested too deeply") from None
+    except ValueError as error:
+        # Integers of more digits than Python reads.
+        raise _bad(str(error).partition(";")[0]) from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _bad(f"the name {twice[:60]!r} stands twice in one object")
+    return result
+
+
+def _bad(detail: str) -> Problem:
+    return Problem(
+        HTTPStatus.BAD_REQUEST, "malformed-json", "The body is not well-formed JSON", detail
+    )
+
+
+def _too_big() -> Problem:
+    return Problem(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "body-too-large",
+        "The body is too large",
+        f"a body has at most {MAX_BODY_BYTES} bytes",
+    )

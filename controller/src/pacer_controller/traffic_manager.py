@@ -1,0 +1,202 @@
+"""Client of the switch's own gRPC service, `pacer.v1.TrafficManager`: ports and statistics.
+
+Its messages are made at run time from `traffic_manager.proto`, so that no generated code is kept
+and a checkout always uses the interface the switch beside it is built from.
+"""
+
+import functools
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from grpc_tools import protoc
+
+CLASSES_PER_REQUEST = 4096
+"""Most classes that GetStatistics answers for at once."""
+
+_TIMEOUT_S = 5.0
+_PROTO = "traffic_manager.proto"
+_PACKAGE = "pacer.v1"
+_SERVICE = f"{_PACKAGE}.TrafficManager"
+
+
+@dataclass(frozen=True)
+class PortInfo:
+    """A port of the switch.
+
+    Attributes:
+        port: P4 port number.
+        interface: network interface behind it; empty when unknown.
+        up: whether it can carry frames; None when unknown.
+        line_rate_bps: None when the port takes any rate.
+        counts: "layer2" or "wire": which bytes take time on the line.
+        fifo_bytes: size of the FIFO of unpaced packets.
+        delay_ns: propagation delay.
+
+    """
+
+    port: int
+    interface: str = ""
+    up: bool | None = None
+    line_rate_bps: int | None = None
+    counts: str | None = None
+    fifo_bytes: int | None = None
+    delay_ns: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return asdict(self)
+
+
+class TrafficManagerUnavailableError(Exception):
+    """The service did not answer; `unimplemented` when the switch has none."""
+
+    def __init__(self, message: str, *, unimplemented: bool = False) -> None:
+        super().__init__(message)
+        self.unimplemented = unimplemented
+
+
+def proto_directory() -> Path:
+    """Return the directory of the interface: the checkout's, else the package's own copy."""
+    here = Path(__file__).resolve()
+    candidates = [here.parent / "proto"]
+    if len(here.parents) > 3:
+        candidates.insert(0, here.parents[3] / "switch" / "proto")
+    for directory in candidates:
+        if (directory / _PROTO).is_file():
+            return directory
+    raise FileNotFoundError(f"{_PROTO} in none of: {', '.join(map(str, candidates))}")
+
+
+@functools.cache
+def _messages() -> dict[str, Any]:
+    """Compile the interface; message classes by name without package."""
+    directory = proto_directory()
+    with tempfile.TemporaryDirectory() as scratch:
+        descriptors = Path(scratch) / "descriptors"
+        status = protoc.main(
+            ["protoc", f"-I{directory}", f"--descriptor_set_out={descriptors}", _PROTO]
+        )
+        if status != 0:
+            raise RuntimeError(f"{directory / _PROTO} does not compile")
+        files = descriptor_pb2.FileDescriptorSet.FromString(descriptors.read_bytes())
+    # A pool of its own: other packages' files of the same name stay out of the way.
+    pool = descriptor_pool.DescriptorPool()
+    for file in files.file:
+        pool.Add(file)
+    names = [message.name for file in files.file for message in file.message_type]
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+        for name in names
+    }
+
+
+class TrafficManager:
+    """One connection to one switch's traffic manager.
+
+    Args:
+        address: HOST:PORT, the same as P4Runtime's.
+
+    """
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.aio.insecure_channel(
+            address,
+            options=[
+                ("grpc.initial_reconnect_backoff_ms", 100),
+                ("grpc.max_reconnect_backoff_ms", 1000),
+                # Another connection than P4Runtime's may be in back-off; do not share its state.
+                ("grpc.use_local_subchannel_pool", 1),
+            ],
+        )
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._channel.close()
+
+    async def _call(self, method: str, **fields: Any) -> Any:
+        messages = _messages()
+        request = messages[f"{method}Request"](**fields)
+        call = self._channel.unary_unary(
+            f"/{_SERVICE}/{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=messages[f"{method}Response"].FromString,
+        )
+        try:
+            return await call(request, timeout=_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise TrafficManagerUnavailableError(
+                f"{method}: {error.code().name}: {error.details()}",
+                unimplemented=error.code() == grpc.StatusCode.UNIMPLEMENTED,
+            ) from None
+
+    async def ports(self) -> list[PortInfo]:
+        """Return the switch's ports, by number.
+
+        Raises:
+            TrafficManagerUnavailableError: no answer, or no such service.
+
+        """
+        response = await self._call("ListPorts")
+        return [
+            PortInfo(
+                port=port.port,
+                interface=port.interface,
+                up=port.up,
+                line_rate_bps=port.line_rate_bps if port.HasField("line_rate_bps") else None,
+                counts={1: "layer2", 2: "wire"}.get(port.counts),
+                fifo_bytes=port.fifo_bytes,
+                delay_ns=port.delay_ns,
+            )
+            for port in response.ports
+        ]
+
+    async def statistics(self, classes: Sequence[int]) -> dict[str, Any]:
+        """Return the traffic manager's statistics in JSON form.
+
+        Members: `switch` (totals, with the switch's clock `now_ns`), `ports` (a list, with drops
+        by cause and lateness), `classes` (state by class index, for the classes asked for).
+
+        Raises:
+            TrafficManagerUnavailableError: no answer, or no such service.
+
+        """
+        states: dict[int, dict[str, Any]] = {}
+        chunk = list(classes[:CLASSES_PER_REQUEST])
+        response = await self._call("GetStatistics", class_ids=chunk)
+        result = {
+            "switch": _plain(response.switch),
+            "ports": [_plain(port) for port in response.ports],
+            "classes": states,
+        }
+        states.update({state.class_id: _plain(state) for state in response.classes})
+        for start in range(CLASSES_PER_REQUEST, len(classes), CLASSES_PER_REQUEST):
+            chunk = list(classes[start : start + CLASSES_PER_REQUEST])
+            more = await self._call("GetStatistics", class_ids=chunk)
+            states.update({state.class_id: _plain(state) for state in more.classes})
+        return result
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    """Return a message as plain values, zeros included; lists of drop counts become {cause: n}."""
+    plain: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.message_type is None:
+            plain[field.name] = list(value) if _is_list(value) else value
+        elif field.message_type.name == "DropCount":
+            plain[field.name] = {drop.cause: drop.packets for drop in value}
+        elif _is_list(value):
+            plain[field.name] = [_plain(item) for item in value]
+        else:
+            plain[field.name] = _plain(value)
+    return plain
+
+
+def _is_list(value: object) -> bool:
+    return not isinstance(value, (str, bytes, int, bool, float)) and hasattr(value, "__len__")

@@ -1,0 +1,58 @@
+"""iperf 2, the papers' tool: its command lines, and what its server reports.
+
+The server's report is the one that counts: it has seen what arrived, and its clock stops with the
+last byte. iperf3 is no substitute in the lab: it polls its clock at the start.
+"""
+
+from dataclasses import dataclass
+
+PORT = 5001
+
+
+class IperfError(RuntimeError):
+    """iperf failed, or its report cannot be understood; the text has what it printed."""
+
+
+@dataclass(frozen=True)
+class ServerReport:
+    """What the server says of a whole connection."""
+
+    payload_bytes: int
+    rate_bps: int
+    """Over the server's own duration, from the first byte to the last."""
+
+
+def server_command() -> list[str]:
+    """Return a server that reports exact bytes and ends after one connection."""
+    return ["iperf", "-s", "-p", str(PORT), "-P", "1", "-y", "C"]
+
+
+def client_command(server: str, seconds: int, congestion_control: str) -> list[str]:
+    """Return a client that writes for so many seconds."""
+    return [
+        *("iperf", "-c", server, "-p", str(PORT)),
+        *("-t", str(seconds), "-Z", congestion_control, "-f", "m"),
+    ]
+
+
+def parse_server_report(text: str) -> ServerReport:
+    """Return the last line of `iperf -s -y C`: the whole connection.
+
+    Fields: timestamp, address and port of both ends, id, interval, bytes, bits per second.
+    """
+    lines = [line for line in text.splitlines() if line.count(",") >= 8]
+    if not lines:
+        raise IperfError(f"the iperf server reported nothing; it printed: {text.strip()!r}")
+    fields = lines[-1].split(",")
+    try:
+        return ServerReport(payload_bytes=int(fields[7]), rate_bps=int(fields[8]))
+    except ValueError:
+        raise IperfError(f"cannot read the iperf server's report {lines[-1]!r}") from None
+
+
+def check_client_output(text: str, congestion_control: str) -> None:
+    """Raise IperfError unless the client connected and got the congestion control it asked for."""
+    if "connected with" not in text:
+        raise IperfError(f"the iperf client did not connect: {text.strip()}")
+    if f"TCP congestion control set to {congestion_control}" not in text:
+        raise IperfError(f"the kernel refused congestion control {congestion_control!r}: {text}")

@@ -1,0 +1,76 @@
+"""A small client of the controller's REST interface; standard library only, see nodes.py."""
+
+import http.client
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, urlencode
+
+TIMEOUT_S = 60.0
+POLL_S = 0.05
+
+
+class ControllerError(RuntimeError):
+    """The controller refused a request or does not answer; the text says which and why."""
+
+
+class RestClient:
+    """Talks to one controller; every call is one connection."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+
+    def request(self, method: str, path: str, body: object = None) -> Any:
+        """Make one request and return the decoded answer, None if it is empty.
+
+        Raises:
+            ControllerError: a status of 400 or more, with the problem's own words (RFC 9457).
+            OSError: no connection.
+
+        """
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
+        try:
+            headers = {"Accept": "application/json"}
+            data = None
+            if body is not None:
+                data = json.dumps(body)
+                headers["Content-Type"] = "application/json"
+            connection.request(method, path, data, headers)
+            response = connection.getresponse()
+            text = response.read().decode()
+        except http.client.HTTPException as error:
+            raise ControllerError(f"{method} {path}: no proper answer: {error}") from error
+        finally:
+            connection.close()
+        if response.status >= 400:
+            raise ControllerError(f"{method} {path}: {response.status} {text}")
+        return json.loads(text) if text else None
+
+    def get(self, *path: str, **query: object) -> Any:
+        """GET a resource, given by the parts of its path below /v1."""
+        suffix = f"?{urlencode(query)}" if query else ""
+        return self.request("GET", _path(path) + suffix)
+
+    def put(self, *path: str, body: object) -> Any:
+        """PUT a resource, given by the parts of its path below /v1."""
+        return self.request("PUT", _path(path), body)
+
+    def wait_until(self, ready: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Ask until `ready` says so; ControllerError naming `what` when it takes too long."""
+        deadline = time.monotonic() + timeout_s
+        last = "not ready"
+        while True:
+            try:
+                if ready():
+                    return
+            except (OSError, ControllerError) as error:
+                last = str(error)
+            if time.monotonic() > deadline:
+                raise ControllerError(f"{what} after {timeout_s:.0f} s: {last}")
+            time.sleep(POLL_S)
+
+
+def _path(parts: tuple[str, ...]) -> str:
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)

@@ -1,0 +1,167 @@
+"""What the kernel knows about TCP connections and counters of a node, without starting a program.
+
+Connections by the kernel's socket monitoring interface (sock_diag(7)), the same that `ss -ti`
+reads; counters by /proc/PID/net. In the lab a program start is the dearest thing there is, and a
+sample every 100 ms would be hundreds of them.
+"""
+
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from pacer_mininet.namespaces import socket_in_namespace_of
+
+SOCK_DIAG_BY_FAMILY = 20
+NLMSG_ERROR = 2
+NLMSG_DONE = 3
+NLM_F_REQUEST_DUMP = 0x301
+INET_DIAG_INFO = 2
+INET_DIAG_SKMEMINFO = 7
+NETLINK_SOCK_DIAG = 4
+TCP_ESTABLISHED = 1
+STATES_WITH_DATA = sum(1 << state for state in (1, 4, 5, 8, 9, 11))
+"""Established, fin-wait 1 and 2, close-wait, last-ack and closing: all that may carry data."""
+
+_REQUEST = struct.Struct("=IHHII BBBBI HH16s16sIII")
+_MESSAGE = struct.Struct("=BBBB 2s2s")
+_MESSAGE_BYTES = 72
+_TCP_INFO = struct.Struct("=8B 24I 4Q 6I 4Q 2I 2Q 3I")
+"""struct tcp_info of linux/tcp.h up to tcpi_rcv_ooopack (Linux 5.5 and later have all of it)."""
+
+
+@dataclass(frozen=True)
+class TcpSample:
+    """One connection at one instant."""
+
+    state: int
+    """TCP state as the kernel numbers them: 1 is established."""
+    local_port: int
+    remote_port: int
+    rtt_us: int
+    """Smoothed RTT."""
+    min_rtt_us: int
+    cwnd_packets: int
+    ssthresh_packets: int
+    unacked_packets: int
+    retransmits: int
+    """Segments sent again so far."""
+    bytes_acked: int
+    bytes_received: int
+    """Payload that arrived in order."""
+    out_of_order_packets: int
+    """Segments that arrived out of order so far."""
+    reorderings_seen: int
+    """Times the sender found that the path had reordered its segments."""
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
+
+
+def _attributes(data: bytes) -> dict[int, bytes]:
+    """Split netlink attributes; stops at one whose length lies."""
+    found: dict[int, bytes] = {}
+    offset = 0
+    while offset + 4 <= len(data):
+        length, kind = struct.unpack_from("=HH", data, offset)
+        if length < 4 or offset + length > len(data):
+            break
+        found[kind] = data[offset + 4 : offset + length]
+        offset += (length + 3) & ~3
+    return found
+
+
+def parse_message(body: bytes) -> TcpSample | None:
+    """Return the connection in an inet_diag_msg, or None if it carries no tcp_info."""
+    if len(body) < _MESSAGE_BYTES:
+        return None
+    _, state, _, _, local_port, remote_port = _MESSAGE.unpack_from(body)
+    attributes = _attributes(body[_MESSAGE_BYTES:])
+    info = attributes.get(INET_DIAG_INFO, b"")
+    if len(info) < _TCP_INFO.size:
+        return None
+    fields = _TCP_INFO.unpack_from(info)
+    words, longs, later = fields[8:32], fields[32:36], fields[36:]
+    memory = attributes.get(INET_DIAG_SKMEMINFO, bytes(36))
+    _, receive_buffer, _, send_buffer = struct.unpack_from("=4I", memory)
+    return TcpSample(
+        state=state,
+        local_port=int.from_bytes(local_port, "big"),
+        remote_port=int.from_bytes(remote_port, "big"),
+        rtt_us=words[15],
+        min_rtt_us=later[3],
+        cwnd_packets=words[18],
+        ssthresh_packets=words[17],
+        unacked_packets=words[4],
+        retransmits=words[23],
+        bytes_acked=longs[2],
+        bytes_received=longs[3],
+        out_of_order_packets=later[16],
+        reorderings_seen=later[15],
+        send_buffer_bytes=send_buffer,
+        receive_buffer_bytes=receive_buffer,
+    )
+
+
+class TcpMonitor:
+    """Reads the IPv4 TCP connections of one network namespace."""
+
+    def __init__(self, pid: int) -> None:
+        """Open a monitoring socket in the namespace of process `pid`; needs root."""
+        self._socket = socket_in_namespace_of(pid, _diagnostics_socket)
+        self._socket.settimeout(10)
+
+    def close(self) -> None:
+        """Close the monitoring socket."""
+        self._socket.close()
+
+    def connections(self) -> list[TcpSample]:
+        """Return all connections that may carry data, now."""
+        request = _REQUEST.pack(
+            *(_REQUEST.size, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST_DUMP, 1, 0),
+            *(socket.AF_INET, socket.IPPROTO_TCP),
+            (1 << (INET_DIAG_INFO - 1)) | (1 << (INET_DIAG_SKMEMINFO - 1)),
+            *(0, STATES_WITH_DATA, 0, 0, bytes(16), bytes(16), 0, 0, 0),
+        )
+        self._socket.send(request)
+        found: list[TcpSample] = []
+        while True:
+            data = self._socket.recv(65536)
+            offset = 0
+            while offset + 16 <= len(data):
+                length, kind = struct.unpack_from("=IH", data, offset)
+                if kind == NLMSG_DONE:
+                    return found
+                if kind == NLMSG_ERROR or length < 16:
+                    raise OSError("the kernel refuses to list TCP connections (CONFIG_INET_DIAG?)")
+                sample = parse_message(data[offset + 16 : offset + length])
+                if sample is not None:
+                    found.append(sample)
+                offset += (length + 3) & ~3
+
+    def connection(self, *, remote_port: int = 0, local_port: int = 0) -> TcpSample | None:
+        """Return the connection to or from a port that has carried most, or None."""
+        candidates = [
+            sample
+            for sample in self.connections()
+            if remote_port in (0, sample.remote_port) and local_port in (0, sample.local_port)
+        ]
+        return max(
+            candidates, key=lambda sample: sample.bytes_acked + sample.bytes_received, default=None
+        )
+
+
+def _diagnostics_socket() -> socket.socket:
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG)
+
+
+def counters(pid: int) -> dict[str, int]:
+    """Return the TCP/IP counters of the namespace of `pid`, named as `nstat` names them."""
+    found: dict[str, int] = {}
+    for name in ("snmp", "netstat"):
+        lines = Path(f"/proc/{pid}/net/{name}").read_text().splitlines()
+        for titles, values in zip(lines[::2], lines[1::2], strict=True):
+            group, _, names = titles.partition(":")
+            numbers = values.partition(":")[2].split()
+            for key, number in zip(names.split(), numbers, strict=True):
+                found[group + key] = int(number)
+    return found

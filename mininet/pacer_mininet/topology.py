@@ -1,0 +1,59 @@
+"""The long fat network: two hosts, two edge switches, and a measuring bottleneck between them.
+
+h1 --- s1 --- wan --- s2 --- h2
+
+s1   pacer.p4. Its port to the wan is the sender's 1 Gbit/s Ethernet line, behind a FIFO that
+     never drops: what is lost, is lost at the bottleneck.
+wan  gtrcnet.p4. Each way the path's rate, counted as GtrcNET-1 did (layer 2 with FCS), the
+     drop-tail FIFO, and half the RTT.
+s2   pacer.p4, without classes.
+"""
+
+from typing import Any
+
+from mininet.topo import Topo
+
+from pacer_mininet.nodes import LfnHost
+from pacer_mininet.units import format_rate, format_size, parse_duration, parse_rate, parse_size
+
+EDGE_RATE = "1gbit"
+EDGE_FIFO = "32MB"
+"""More than the largest TCP window of the experiments, so that a sender's own line never drops."""
+
+WAN_PORT_TO_SENDER = 1
+WAN_PORT_TO_RECEIVER = 2
+S1_PORT_TO_WAN = 2
+
+
+class LfnTopo(Topo):  # type: ignore[misc] # mininet has no types
+    """Topology `lfn`: `rate` and `fifo` of the bottleneck, `rtt` of the path, `edge_rate` of s1.
+
+    For `mn --topo lfn,rate=500mbit,rtt=200ms,fifo=64KB`. The classes of the switches are those
+    that `mn --switch` or Mininet(switch=...) names: `pacing`.
+    """
+
+    def build(
+        self,
+        rate: object = "500mbit",
+        rtt: object = "200ms",
+        fifo: object = "64KB",
+        edge_rate: object = EDGE_RATE,
+        **_params: Any,
+    ) -> None:
+        """Build the topology; ValueError for a parameter out of range."""
+        rate_bps, rtt_ns, fifo_bytes = parse_rate(rate), parse_duration(rtt), parse_size(fifo)
+        bottleneck = {
+            "rate": format_rate(rate_bps),
+            "counts": "layer2",
+            "fifo": format_size(fifo_bytes),
+            "delay": f"{rtt_ns // 2}ns",
+        }
+        line = {"rate": format_rate(parse_rate(edge_rate)), "counts": "wire", "fifo": EDGE_FIFO}
+        h1, h2 = (self.addHost(name, cls=LfnHost) for name in ("h1", "h2"))
+        s1 = self.addSwitch("s1", program="pacer")
+        wan = self.addSwitch("wan", program="gtrcnet", bottleneck=format_rate(rate_bps), spin="0ns")
+        s2 = self.addSwitch("s2", program="pacer", spin="0ns")
+        self.addLink(h1, s1, port2=1)
+        self.addLink(s1, wan, port1=2, port2=1, params1=line, params2=dict(bottleneck))
+        self.addLink(wan, s2, port1=2, port2=2, params1=dict(bottleneck))
+        self.addLink(s2, h2, port1=1)

@@ -1,0 +1,72 @@
+"""What GtrcNET-1 measured: bandwidth in bins of 500 us and windows of 100 ms, and burstiness.
+
+The numbers come from gtrcnet.p4's registers, by way of the controller; see p4src/gtrcnet.p4.
+Bytes are layer 2 with FCS. Bins that saw no packet are not stored, and count as zero.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+BIN_NS = 500_000
+WINDOW_NS = 100_000_000
+NS_PER_S = 1_000_000_000
+
+
+@dataclass
+class Bandwidth:
+    """What came in at one port of the measuring wire, by absolute bin and window number.
+
+    Bin n is the time from n * 500 us to (n + 1) * 500 us of the switch's clock.
+    """
+
+    bin_bytes: dict[int, int] = field(default_factory=dict)
+    window_bytes: dict[int, int] = field(default_factory=dict)
+    window_vb_max_bytes: dict[int, int] = field(default_factory=dict)
+
+    def add(self, newer: "Bandwidth") -> None:
+        """Take over a later reading; where both have a bin, the later one is the fuller one."""
+        self.bin_bytes.update(newer.bin_bytes)
+        self.window_bytes.update(newer.window_bytes)
+        self.window_vb_max_bytes.update(newer.window_vb_max_bytes)
+
+    def since(self, start_ns: int) -> "Bandwidth":
+        """Return the part from the bin and the window that hold `start_ns` on."""
+        bins, windows = start_ns // BIN_NS, start_ns // WINDOW_NS
+        return Bandwidth(
+            {n: value for n, value in self.bin_bytes.items() if n >= bins},
+            {n: value for n, value in self.window_bytes.items() if n >= windows},
+            {n: value for n, value in self.window_vb_max_bytes.items() if n >= windows},
+        )
+
+    @property
+    def vb_max_bytes(self) -> int:
+        """Longest queue in front of the virtual bottleneck, the arriving packet included."""
+        return max(self.window_vb_max_bytes.values(), default=0)
+
+    @property
+    def total_bytes(self) -> int:
+        """All bytes that came in."""
+        return sum(self.bin_bytes.values())
+
+
+def series(counts: Mapping[int, int], first: int, length: int) -> list[int]:
+    """Return `length` consecutive cells from number `first` on, empty ones as 0."""
+    return [counts.get(first + offset, 0) for offset in range(length)]
+
+
+def bits_per_second(count_bytes: int, duration_ns: int) -> int:
+    """Return bit/s, rounded to the nearest."""
+    return (count_bytes * 8 * NS_PER_S + duration_ns // 2) // duration_ns
+
+
+def percentile(values: list[int], percent: int) -> int:
+    """Return the smallest value that at least `percent` % of the values do not exceed."""
+    if not values:
+        return 0
+    rank = -(-len(values) * percent // 100)
+    return sorted(values)[max(rank, 1) - 1]
+
+
+def regroup(bins: list[int], size: int) -> list[int]:
+    """Sum `size` neighbouring bins at a time; a last, incomplete group is left out."""
+    return [sum(bins[at : at + size]) for at in range(0, len(bins) - size + 1, size)]

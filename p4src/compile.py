@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Compiles the P4 programs with p4c and keeps the manifest of what went in.
+
+    compile.py            compile every program for every target into compiled/
+    compile.py --check    verify the manifest's digests against the sources; where p4c is on
+                          PATH also recompile and compare with the committed output
+
+Exit status: 0 all well, 1 something is stale (named on stderr), 2 p4c is needed and missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+COMPILED = HERE / "compiled"
+MANIFEST = COMPILED / "manifest.json"
+COMPILER = "p4c-bm2-ss"
+PROGRAMS = ("pacer", "gtrcnet")
+TARGET_FLAGS = {"pacing_switch": ["--emit-externs"], "bmv2": ["-DTARGET_BMV2"]}
+INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.MULTILINE)
+
+
+def sources_of(program: str) -> list[Path]:
+    """Every file of ours that the program includes, directly or not, itself first."""
+    found: list[Path] = []
+    waiting = [HERE / f"{program}.p4"]
+    while waiting:
+        source = waiting.pop()
+        if source in found:
+            continue
+        found.append(source)
+        for name in INCLUDE.findall(source.read_text()):
+            beside = source.parent / name
+            waiting.append(beside if beside.exists() else HERE / name)
+    return found[:1] + sorted(found[1:])
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def command(program: str, target: str, out: Path) -> list[str]:
+    """The compiler's command line; run in p4src/, so that no output names an absolute path."""
+    return [
+        COMPILER,
+        *TARGET_FLAGS[target],
+        "-o",
+        str(out / f"{program}.json"),
+        "--p4runtime-files",
+        str(out / f"{program}.p4info.txtpb"),
+        f"{program}.p4",
+    ]
+
+
+def compiler_version() -> str:
+    run = subprocess.run([COMPILER, "--version"], capture_output=True, text=True)
+    text = run.stdout + run.stderr
+    found = re.search(r"Version ([0-9.]+)", text)
+    return found.group(1) if found else text.strip()
+
+
+def compile_all(root: Path) -> None:
+    """Compiles everything below `root`; a warning is an error."""
+    for target in TARGET_FLAGS:
+        out = root / target
+        out.mkdir(parents=True, exist_ok=True)
+        for program in PROGRAMS:
+            run = subprocess.run(
+                command(program, target, out), cwd=HERE, capture_output=True, text=True
+            )
+            if run.returncode != 0 or run.stderr.strip():
+                raise SystemExit(f"{program}.p4 for {target}:\n{run.stderr}")
+
+
+def manifest_row(program: str, target: str) -> dict[str, object]:
+    return {
+        "program": program,
+        "target": target,
+        "command": command(program, target, Path("compiled") / target),
+        "sources": {str(s.relative_to(HERE)): digest(s) for s in sources_of(program)},
+        "outputs": {
+            name: digest(COMPILED / target / name)
+            for name in (f"{program}.json", f"{program}.p4info.txtpb")
+        },
+    }
+
+
+def manifest() -> dict[str, object]:
+    rows = [manifest_row(program, target) for target in TARGET_FLAGS for program in PROGRAMS]
+    return {"compiler": COMPILER, "compiler_version": compiler_version(), "programs": rows}
+
+
+def stale_digests() -> list[str]:
+    """What in compiled/ does not fit its sources, one sentence each."""
+    problems: list[str] = []
+    kept = json.loads(MANIFEST.read_text())
+    for row in kept["programs"]:
+        program, target = row["program"], row["target"]
+        what = f"compiled/{target}/{program}.json"
+        now = {str(s.relative_to(HERE)): digest(s) for s in sources_of(program)}
+        problems.extend(
+            f"{what}: {name} has changed since; run `make p4`"
+            for name in sorted(now.keys() | row["sources"].keys())
+            if now.get(name) != row["sources"].get(name)
+        )
+        for name, kept_digest in row["outputs"].items():
+            if digest(COMPILED / target / name) != kept_digest:
+                problems.append(f"compiled/{target}/{name} is not what p4c wrote; run `make p4`")
+    return problems
+
+
+def stale_outputs() -> list[str]:
+    """Recompiles and compares, where the compiler has the manifest's version."""
+    if shutil.which(COMPILER) is None:
+        print(f"not compared with a fresh compilation: no {COMPILER} on PATH")
+        return []
+    kept = json.loads(MANIFEST.read_text())["compiler_version"]
+    if compiler_version() != kept:
+        print(f"not compared: {COMPILER} is {compiler_version()}, the manifest names {kept}")
+        return []
+    with tempfile.TemporaryDirectory() as scratch:
+        compile_all(Path(scratch))
+        return [
+            f"{fresh.relative_to(scratch)}: a fresh compilation differs; run `make p4`"
+            for fresh in sorted(Path(scratch).glob("*/*"))
+            if fresh.read_bytes() != (COMPILED / fresh.relative_to(scratch)).read_bytes()
+        ]
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--check", action="store_true", help="change nothing, report staleness")
+    if arguments.parse_args().check:
+        problems = stale_digests() + stale_outputs()
+        print("\n".join(problems) or "compiled/ is fresh", file=sys.stderr)
+        return 1 if problems else 0
+    if shutil.which(COMPILER) is None:
+        print(f"{COMPILER} is not on PATH: install p4c to change P4 programs", file=sys.stderr)
+        return 2
+    compile_all(COMPILED)
+    MANIFEST.write_text(json.dumps(manifest(), indent=2) + "\n")
+    print(f"compiled {', '.join(PROGRAMS)} for {', '.join(TARGET_FLAGS)} into {COMPILED.name}/")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+// Packet headers and per-packet metadata of pacer.p4.
+#ifndef HEADERS_P4
+#define HEADERS_P4
+
+typedef bit<9> port_t;
+typedef bit<48> mac_t;
+typedef bit<128> address_t;  // IPv6, or IPv4 mapped into ::ffff:0:0/96 (RFC 4291, 2.5.5.2)
+typedef bit<32> class_t;
+
+const bit<16> TYPE_VLAN = 0x8100;
+const bit<16> TYPE_IPV4 = 0x0800;
+const bit<16> TYPE_IPV6 = 0x86DD;
+const bit<8> PROTOCOL_TCP = 6;
+const bit<8> PROTOCOL_UDP = 17;
+
+@controller_header("packet_in")
+header packet_in_t {
+    port_t ingress_port;
+    bit<7> reason;
+}
+
+@controller_header("packet_out")
+header packet_out_t {
+    port_t egress_port;  // 0: through the tables, as if received on the CPU port
+    bit<7> pad;
+}
+
+header ethernet_t {
+    mac_t dst_mac;
+    mac_t src_mac;
+    bit<16> ether_type;
+}
+
+header vlan_t {
+    bit<3> priority;
+    bit<1> drop_eligible;
+    bit<12> vlan_id;
+    bit<16> ether_type;
+}
+
+header ipv4_t {
+    bit<4> version;
+    bit<4> header_words;
+    bit<6> dscp;
+    bit<2> ecn;
+    bit<16> total_length;
+    bit<16> identification;
+    bit<3> flags;
+    bit<13> fragment_offset;
+    bit<8> ttl;
+    bit<8> protocol;
+    bit<16> checksum;
+    bit<32> src_addr;
+    bit<32> dst_addr;
+}
+
+header ipv6_t {
+    bit<4> version;
+    bit<6> dscp;
+    bit<2> ecn;
+    bit<20> flow_label;
+    bit<16> payload_length;
+    bit<8> next_header;
+    bit<8> hop_limit;
+    bit<128> src_addr;
+    bit<128> dst_addr;
+}
+
+header tcp_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<32> sequence;
+    bit<32> acknowledgement;
+    bit<4> header_words;
+    bit<4> reserved;
+    bit<8> flags;
+    bit<16> window;
+    bit<16> checksum;
+    bit<16> urgent;
+}
+
+header udp_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<16> length;
+    bit<16> checksum;
+}
+
+struct headers_t {
+    packet_in_t packet_in;
+    packet_out_t packet_out;
+    ethernet_t ethernet;
+    vlan_t vlan;
+    ipv4_t ipv4;
+    ipv6_t ipv6;
+    tcp_t tcp;
+    udp_t udp;
+}
+
+// The 5-tuple and what else a flow may be told by; zero where the packet has no such field.
+struct flow_key_t {
+    bit<16> ether_type;
+    bit<12> vlan_id;
+    address_t src_addr;
+    address_t dst_addr;
+    bit<6> dscp;
+    bit<8> protocol;
+    bit<16> src_port;
+    bit<16> dst_port;
+}
+
+// What a held packet carries on its rounds through a switch that can only recirculate.
+struct hold_t {
+    @field_list(1)
+    bit<8> state;  // see hold_by_recirculation.p4
+    @field_list(1)
+    class_t class_id;
+    @field_list(1)
+    bit<64> departure_ns;
+    @field_list(1)
+    bit<32> sequence;
+    @field_list(1)
+    port_t egress_port;
+}
+
+struct metadata_t {
+    flow_key_t flow;
+    class_t class_id;
+    bit<8> colour;       // 0 green, 1 yellow, 2 red (RFC 2698)
+    bit<1> drop_red;
+    bit<1> mark;
+    bit<6> yellow_dscp;
+    bit<6> red_dscp;
+    bit<1> remarked;     // DSCP changed: the IPv4 checksum must follow
+    bit<1> paced;
+    bit<8> drop_cause;   // DROP_* of limits.p4; 0: the packet goes on
+    bit<7> reason;       // why the controller gets a copy
+    bit<1> to_controller_only;
+    bit<64> time_per_byte_q24;
+    bit<32> limit_bytes;
+    bit<64> allowance_ns;
+    hold_t hold;
+}
+
+#endif

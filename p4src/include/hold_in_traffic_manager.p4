@@ -1,0 +1,19 @@
+// Holding packets where the target has a traffic manager: one extern call each.
+#ifndef HOLD_IN_TRAFFIC_MANAGER_P4
+#define HOLD_IN_TRAFFIC_MANAGER_P4
+
+#include "time_of_traffic_manager.p4"
+
+control Backlog(in bit<32> class_id, out bit<32> backlog_bytes) {
+    apply {
+        tm.backlog(class_id, backlog_bytes);
+    }
+}
+
+control Hold(inout metadata_t meta, in bit<64> departure_ns, in bit<64> cost_q24) {
+    apply {
+        tm.hold(meta.class_id, departure_ns, cost_q24, meta.allowance_ns);
+    }
+}
+
+#endif

@@ -1,0 +1,31 @@
+// What a meter's colour does to the packet: dropped, marked, or nothing.
+#ifndef METERING_P4
+#define METERING_P4
+
+#define COLOUR_GREEN 0
+#define COLOUR_YELLOW 1
+#define COLOUR_RED 2
+
+control Metering(inout headers_t hdr, inout metadata_t meta) {
+    @name(".PacerIngress.class_red_drops")
+    counter(CLASS_COUNT, CounterType.packets_and_bytes) class_red_drops;
+
+    apply {
+        if (meta.colour == COLOUR_RED && meta.drop_red == 1) {
+            class_red_drops.count(meta.class_id);
+            meta.drop_cause = DROP_METER_RED;
+        } else if (meta.mark == 1 && meta.colour != COLOUR_GREEN) {
+            bit<6> dscp = meta.colour == COLOUR_RED ? meta.red_dscp : meta.yellow_dscp;
+            // An IPv4 header with options cannot have its checksum recomputed here, so its
+            // DSCP is left alone.
+            if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5) {
+                hdr.ipv4.dscp = dscp;
+                meta.remarked = 1;
+            } else if (hdr.ipv6.isValid()) {
+                hdr.ipv6.dscp = dscp;
+            }
+        }
+    }
+}
+
+#endif

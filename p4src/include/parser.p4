@@ -1,0 +1,114 @@
+// Bytes to headers and back. A frame that ends inside a header is left with a parser error,
+// which PacerIngress drops and counts.
+#ifndef PARSER_P4
+#define PARSER_P4
+
+parser PacerParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
+                   inout standard_metadata_t standard_metadata) {
+    state start {
+        transition select(standard_metadata.ingress_port) {
+            CPU_PORT: parse_packet_out;
+            default: parse_ethernet;
+        }
+    }
+
+    state parse_packet_out {
+        packet.extract(hdr.packet_out);
+        transition parse_ethernet;
+    }
+
+    state parse_ethernet {
+        packet.extract(hdr.ethernet);
+        meta.flow.ether_type = hdr.ethernet.ether_type;
+        transition select(hdr.ethernet.ether_type) {
+            TYPE_VLAN: parse_vlan;
+            TYPE_IPV4: parse_ipv4;
+            TYPE_IPV6: parse_ipv6;
+            default: accept;
+        }
+    }
+
+    state parse_vlan {
+        packet.extract(hdr.vlan);
+        meta.flow.vlan_id = hdr.vlan.vlan_id;
+        meta.flow.ether_type = hdr.vlan.ether_type;
+        transition select(hdr.vlan.ether_type) {
+            TYPE_IPV4: parse_ipv4;
+            TYPE_IPV6: parse_ipv6;
+            default: accept;
+        }
+    }
+
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        meta.flow.src_addr = 96w0xFFFF ++ hdr.ipv4.src_addr;
+        meta.flow.dst_addr = 96w0xFFFF ++ hdr.ipv4.dst_addr;
+        meta.flow.dscp = hdr.ipv4.dscp;
+        meta.flow.protocol = hdr.ipv4.protocol;
+        // Ports only where they are at a fixed place: no options, not a later fragment.
+        transition select(hdr.ipv4.header_words, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
+            (5, 0, PROTOCOL_TCP): parse_tcp;
+            (5, 0, PROTOCOL_UDP): parse_udp;
+            default: accept;
+        }
+    }
+
+    state parse_ipv6 {
+        packet.extract(hdr.ipv6);
+        meta.flow.src_addr = hdr.ipv6.src_addr;
+        meta.flow.dst_addr = hdr.ipv6.dst_addr;
+        meta.flow.dscp = hdr.ipv6.dscp;
+        meta.flow.protocol = hdr.ipv6.next_header;
+        transition select(hdr.ipv6.next_header) {
+            PROTOCOL_TCP: parse_tcp;
+            PROTOCOL_UDP: parse_udp;
+            default: accept;
+        }
+    }
+
+    state parse_tcp {
+        packet.extract(hdr.tcp);
+        meta.flow.src_port = hdr.tcp.src_port;
+        meta.flow.dst_port = hdr.tcp.dst_port;
+        transition accept;
+    }
+
+    state parse_udp {
+        packet.extract(hdr.udp);
+        meta.flow.src_port = hdr.udp.src_port;
+        meta.flow.dst_port = hdr.udp.dst_port;
+        transition accept;
+    }
+}
+
+// An edge switch is transparent: a wrong checksum is the end host's to find.
+control PacerVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control PacerComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        // Only when the DSCP was changed here, so that a wrong checksum stays wrong. Headers
+        // with options are never marked (see Metering).
+        update_checksum(hdr.ipv4.isValid() && meta.remarked == 1,
+            { hdr.ipv4.version, hdr.ipv4.header_words, hdr.ipv4.dscp, hdr.ipv4.ecn,
+              hdr.ipv4.total_length, hdr.ipv4.identification, hdr.ipv4.flags,
+              hdr.ipv4.fragment_offset, hdr.ipv4.ttl, hdr.ipv4.protocol,
+              hdr.ipv4.src_addr, hdr.ipv4.dst_addr },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
+    }
+}
+
+control PacerDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.packet_in);
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.vlan);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.ipv6);
+        packet.emit(hdr.tcp);
+        packet.emit(hdr.udp);
+    }
+}
+
+#endif

@@ -1,0 +1,24 @@
+// The extern that pacing_switch gives to P4 programs: time in nanoseconds and a traffic
+// manager that holds packets until their departure time.
+#ifndef TRAFFIC_MANAGER_P4
+#define TRAFFIC_MANAGER_P4
+
+extern TrafficManager {
+    TrafficManager();
+
+    // Arrival time of the packet in ingress, start of transmission in egress; nanoseconds.
+    void now(out bit<64> now_ns);
+
+    // Bytes (layer 2 with FCS) of the class that wait in the traffic manager, on all ports.
+    void backlog(in bit<32> class_id, out bit<32> backlog_bytes);
+
+    // Holds this packet, and each of its copies, until departure_ns. cost_q24 is the time in
+    // 2^-24 ns that it takes from its class; after a stall the class makes up at most
+    // allowance_ns. Copies to the CPU port are not held. Ingress only.
+    void hold(in bit<32> class_id, in bit<64> departure_ns, in bit<64> cost_q24,
+              in bit<64> allowance_ns);
+}
+
+TrafficManager() tm;
+
+#endif

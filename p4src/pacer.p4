@@ -1,0 +1,89 @@
+// The edge switch: forwards at layer 2, tells flows, meters them, and spaces the packets of
+// each paced class as PSPacer's gap packets would.
+//
+// Two flavours from one source: by default packets are held by the TrafficManager extern of
+// pacing_switch (compile with --emit-externs); with -DTARGET_BMV2 they are held by
+// recirculation on a stock simple_switch.
+#include <core.p4>
+#include <v1model.p4>
+
+#include "include/limits.p4"
+#include "include/headers.p4"
+#include "include/parser.p4"
+#include "include/classifier.p4"
+#include "include/metering.p4"
+#include "include/forwarding.p4"
+#ifdef TARGET_BMV2
+#include "include/hold_by_recirculation.p4"
+#else
+#include "include/hold_in_traffic_manager.p4"
+#endif
+#include "include/class_clock.p4"
+#include "include/drops.p4"
+
+control PacerIngress(inout headers_t hdr, inout metadata_t meta,
+                     inout standard_metadata_t standard_metadata) {
+    Classifier() classifier;
+    Metering() metering;
+    Forwarding() forwarding;
+    ClassClock() class_clock;
+    CountedDrop() counted_drop;
+#ifdef TARGET_BMV2
+    HeldIngress() held_ingress;
+#endif
+
+    apply {
+        bit<1> on_its_rounds = 0;
+#ifdef TARGET_BMV2
+        held_ingress.apply(meta, standard_metadata, on_its_rounds);
+#endif
+        if (on_its_rounds == 0) {
+            if (standard_metadata.parser_error != error.NoError) {
+                meta.drop_cause = DROP_PARSER_ERROR;
+            } else if (hdr.packet_out.isValid() && hdr.packet_out.egress_port != 0) {
+                // The controller names the port: past all tables.
+                standard_metadata.egress_spec = hdr.packet_out.egress_port;
+            } else {
+                forwarding.apply(hdr, meta, standard_metadata);
+                if (meta.drop_cause == 0 && meta.to_controller_only == 0) {
+                    classifier.apply(meta, standard_metadata);
+                    metering.apply(hdr, meta);
+                }
+                if (meta.drop_cause == 0 && meta.to_controller_only == 0) {
+                    class_clock.apply(meta, standard_metadata);
+                }
+            }
+            hdr.packet_out.setInvalid();
+            if (meta.drop_cause != 0) {
+                counted_drop.apply(meta, standard_metadata);
+            }
+        }
+    }
+}
+
+control PacerEgress(inout headers_t hdr, inout metadata_t meta,
+                    inout standard_metadata_t standard_metadata) {
+#ifdef TARGET_BMV2
+    HeldEgress() held_egress;
+#endif
+
+    apply {
+        if (standard_metadata.egress_port == CPU_PORT) {
+            hdr.packet_in.setValid();
+            hdr.packet_in.ingress_port = standard_metadata.ingress_port;
+            hdr.packet_in.reason = meta.reason;
+        } else if (standard_metadata.egress_rid != 0
+                   && standard_metadata.egress_port == standard_metadata.ingress_port) {
+            // A flooded packet does not go back where it came from.
+            mark_to_drop(standard_metadata);
+        }
+#ifdef TARGET_BMV2
+        else {
+            held_egress.apply(meta, standard_metadata);
+        }
+#endif
+    }
+}
+
+V1Switch(PacerParser(), PacerVerifyChecksum(), PacerIngress(), PacerEgress(),
+         PacerComputeChecksum(), PacerDeparser()) main;

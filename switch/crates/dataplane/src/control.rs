@@ -1,0 +1,327 @@
+//! What a control server may ask of a running switch: the P4 objects by their compiled index.
+//!
+//! Values cross this boundary as big-endian byte strings of exactly `(bits + 7) / 8` bytes
+//! ([`Bits`]); the P4Runtime server converts to and from canonical form. Objects are named by
+//! the fully qualified P4 name that p4c writes in both BMv2 JSON and P4Info (for example
+//! `PacerIngress.flows`); an implementation resolves names once and hands out indices.
+
+/// A value of known width, big-endian, `(bits + 7) / 8` bytes, unused high bits zero.
+pub type Bits = Box<[u8]>;
+
+/// How a key field is matched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MatchKind {
+    /// Equal.
+    Exact,
+    /// Longest prefix.
+    Lpm,
+    /// Value under mask.
+    Ternary,
+    /// Inclusive range.
+    Range,
+    /// Equal or don't care.
+    Optional,
+}
+
+/// One field of a table's key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyField {
+    /// Name as p4c writes it (`hdr.ipv4.src_addr`).
+    pub name: String,
+    /// How it is matched.
+    pub kind: MatchKind,
+    /// Width in bits.
+    pub bits: u32,
+}
+
+/// One field of an entry's match key, in the order of [`TableInfo::key`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum MatchField {
+    /// Equal to the value.
+    Exact(Bits),
+    /// The `prefix_bits` most significant bits are equal; 0 matches everything.
+    Lpm {
+        /// Value; bits beyond the prefix are zero.
+        value: Bits,
+        /// Prefix length in bits.
+        prefix_bits: u32,
+    },
+    /// `key & mask == value`; `value & !mask` is zero; an all-zero mask matches everything.
+    Ternary {
+        /// Value.
+        value: Bits,
+        /// Mask.
+        mask: Bits,
+    },
+    /// `low <= key <= high`.
+    Range {
+        /// Lowest value that matches.
+        low: Bits,
+        /// Highest value that matches.
+        high: Bits,
+    },
+    /// Equal, or `None`: matches everything.
+    Optional(Option<Bits>),
+}
+
+/// An action with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActionCall {
+    /// Index into [`DataPlane::actions`].
+    pub action: usize,
+    /// Arguments in declaration order, each as wide as its parameter.
+    pub args: Vec<Bits>,
+}
+
+/// What identifies an entry: its match fields and, where the table has ternary, range or
+/// optional keys, its priority (greater wins; 0 where the table has no priorities).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct EntryKey {
+    /// One per key field.
+    pub fields: Vec<MatchField>,
+    /// P4Runtime priority.
+    pub priority: i32,
+}
+
+/// A table's static description.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableInfo {
+    /// Fully qualified P4 name.
+    pub name: String,
+    /// Key fields in order; empty for a keyless table.
+    pub key: Vec<KeyField>,
+    /// Actions that entries may use (indices into [`DataPlane::actions`]).
+    pub actions: Vec<usize>,
+    /// Most entries the table takes.
+    pub size: usize,
+    /// Entries are fixed by the program (`const entries`).
+    pub const_entries: bool,
+    /// The default action is fixed by the program (`const default_action`).
+    pub const_default: bool,
+    /// The table has a direct counter.
+    pub direct_counter: bool,
+    /// Unit of the direct meter, if the table has one.
+    pub direct_meter: Option<MeterUnit>,
+}
+
+/// An action's static description.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActionInfo {
+    /// Fully qualified P4 name.
+    pub name: String,
+    /// Parameter names and widths in bits.
+    pub params: Vec<(String, u32)>,
+}
+
+/// A counter, meter or register array's static description.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArrayInfo {
+    /// Fully qualified P4 name.
+    pub name: String,
+    /// Number of cells.
+    pub size: usize,
+    /// Width of a cell in bits (registers; 0 otherwise).
+    pub bits: u32,
+}
+
+/// What a meter counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MeterUnit {
+    /// Packets.
+    Packets,
+    /// Bytes.
+    Bytes,
+}
+
+/// Rates and bursts of a two-rate three-colour marker (RFC 2698), in the meter's unit per
+/// second and units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MeterConfig {
+    /// Committed information rate, units per second.
+    pub cir: u64,
+    /// Committed burst size, units.
+    pub cburst: u64,
+    /// Peak information rate, units per second; at least `cir`.
+    pub pir: u64,
+    /// Peak burst size, units.
+    pub pburst: u64,
+}
+
+/// Packets and bytes counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CounterValue {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes (layer 2, without FCS, as BMv2 counts).
+    pub bytes: u64,
+}
+
+/// An entry as read back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableEntry {
+    /// Match fields and priority.
+    pub key: EntryKey,
+    /// Action with arguments.
+    pub action: ActionCall,
+    /// Direct counter, where the table has one.
+    pub counter: Option<CounterValue>,
+    /// Direct meter configuration, where the table has one and it was set.
+    pub meter: Option<MeterConfig>,
+}
+
+/// A replica of a multicast group: one copy to `port`, with replication id `rid`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Replica {
+    /// Egress port.
+    pub port: u32,
+    /// Seen by the program as `standard_metadata.egress_rid`.
+    pub rid: u16,
+}
+
+/// Why a control request was refused; each maps to one gRPC status code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ControlError {
+    /// An argument is wrong by itself; the text names it and says what would be right.
+    InvalidArgument(String),
+    /// The object or entry does not exist.
+    NotFound(String),
+    /// The entry exists already.
+    AlreadyExists(String),
+    /// A limit is reached (table full, too many groups); names the limit.
+    ResourceExhausted(String),
+    /// The program forbids it (const entries, const default action).
+    PermissionDenied(String),
+    /// Not before a program is loaded.
+    FailedPrecondition(String),
+    /// The program has no such feature, or this target does not do it.
+    Unimplemented(String),
+}
+
+impl ControlError {
+    /// The explanation, as shown to the user.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::InvalidArgument(m)
+            | Self::NotFound(m)
+            | Self::AlreadyExists(m)
+            | Self::ResourceExhausted(m)
+            | Self::PermissionDenied(m)
+            | Self::FailedPrecondition(m)
+            | Self::Unimplemented(m) => m,
+        }
+    }
+}
+
+impl std::fmt::Display for ControlError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+impl std::error::Error for ControlError {}
+
+/// Result of a control request.
+pub type ControlResult<T> = Result<T, ControlError>;
+
+/// The running switch as a control server sees it. Implemented by `switch-core`'s `Switch`;
+/// called only on the thread that owns the switch, between packets, so each call is atomic
+/// with respect to traffic. A refused call changes nothing.
+///
+/// Indices (`table`, `action`, `counter`, `meter`, `register`) are positions in the slices
+/// that the matching `*s()` method returns; they are valid until the next `load`.
+pub trait DataPlane {
+    /// Checks a program (BMv2 JSON) without touching the running one.
+    fn verify(&self, bmv2_json: &[u8]) -> ControlResult<()>;
+    /// Replaces the running program; tables, counters, registers and groups start afresh.
+    /// Packets in flight of the old program are dropped and counted (`pipeline-swap`).
+    fn load(&mut self, bmv2_json: &[u8]) -> ControlResult<()>;
+
+    /// All tables of the program, in program order.
+    fn tables(&self) -> &[TableInfo];
+    /// All actions of the program, in program order.
+    fn actions(&self) -> &[ActionInfo];
+    /// Indirect counters.
+    fn counters(&self) -> &[ArrayInfo];
+    /// Indirect meters with their unit.
+    fn meters(&self) -> &[(ArrayInfo, MeterUnit)];
+    /// Registers.
+    fn registers(&self) -> &[ArrayInfo];
+
+    /// Inserts an entry. Errors: exists already, table full, const table, action not of this
+    /// table, wrong widths.
+    fn table_insert(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        action: &ActionCall,
+    ) -> ControlResult<()>;
+    /// Changes the action of an existing entry; keeps its direct meter, resets nothing.
+    fn table_modify(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        action: &ActionCall,
+    ) -> ControlResult<()>;
+    /// Removes an entry.
+    fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<()>;
+    /// Looks one entry up by its key.
+    fn table_entry(&self, table: usize, key: &EntryKey) -> ControlResult<TableEntry>;
+    /// All entries in insertion order.
+    fn table_entries(&self, table: usize) -> Vec<TableEntry>;
+    /// The default action (`None`: no action, a miss does nothing).
+    fn table_default(&self, table: usize) -> Option<ActionCall>;
+    /// Sets the default action; `None` restores the program's own.
+    fn table_set_default(&mut self, table: usize, action: Option<&ActionCall>)
+    -> ControlResult<()>;
+    /// Sets an entry's direct counter.
+    fn direct_counter_set(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        value: CounterValue,
+    ) -> ControlResult<()>;
+    /// Sets (`Some`) or clears (`None`: every packet green) an entry's direct meter.
+    fn direct_meter_set(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        config: Option<MeterConfig>,
+    ) -> ControlResult<()>;
+
+    /// Reads a cell of an indirect counter.
+    fn counter_read(&self, counter: usize, index: usize) -> ControlResult<CounterValue>;
+    /// Sets a cell of an indirect counter.
+    fn counter_write(
+        &mut self,
+        counter: usize,
+        index: usize,
+        value: CounterValue,
+    ) -> ControlResult<()>;
+    /// Reads a cell of an indirect meter (`None`: not configured).
+    fn meter_read(&self, meter: usize, index: usize) -> ControlResult<Option<MeterConfig>>;
+    /// Configures or clears a cell of an indirect meter.
+    fn meter_write(
+        &mut self,
+        meter: usize,
+        index: usize,
+        config: Option<MeterConfig>,
+    ) -> ControlResult<()>;
+    /// Reads a register cell.
+    fn register_read(&self, register: usize, index: usize) -> ControlResult<Bits>;
+    /// Writes a register cell; the value is as wide as the register.
+    fn register_write(&mut self, register: usize, index: usize, value: &[u8]) -> ControlResult<()>;
+
+    /// Creates a multicast group (ids 1 to 65535). Errors: exists, no such port, too many
+    /// replicas, duplicate replica.
+    fn multicast_insert(&mut self, group: u32, replicas: &[Replica]) -> ControlResult<()>;
+    /// Replaces a group's replicas.
+    fn multicast_modify(&mut self, group: u32, replicas: &[Replica]) -> ControlResult<()>;
+    /// Deletes a group.
+    fn multicast_delete(&mut self, group: u32) -> ControlResult<()>;
+    /// All groups by id.
+    fn multicast_groups(&self) -> Vec<(u32, Vec<Replica>)>;
+
+    /// A packet from the controller: `frame` begins with the program's packet-out header and
+    /// enters the pipeline on the CPU port.
+    fn packet_out(&mut self, frame: &[u8]) -> ControlResult<()>;
+}

@@ -1,0 +1,652 @@
+//! Client arbitration (P4Runtime specification, section "Client Arbitration and Controller
+//! Replication"): who is primary of each role, and who is told what.
+//!
+//! This module holds the rules only: no stream, no task, no clock. The server feeds it stream
+//! openings, `MasterArbitrationUpdate`s and stream ends, and sends the notifications it returns.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tonic::{Code, Status};
+
+use crate::proto::google::rpc;
+use crate::proto::p4::v1 as p4;
+
+/// Names one open stream.
+pub type SessionId = u64;
+
+/// Most roles that may ever have been named: the highest election id of each is remembered
+/// until the process ends.
+const ROLES_MAX: usize = 64;
+/// Longest role name, in bytes.
+const ROLE_NAME_MAX_BYTES: usize = 256;
+
+/// A message for one stream.
+pub type Notification = (SessionId, p4::MasterArbitrationUpdate);
+
+/// What an accepted `MasterArbitrationUpdate` entails.
+#[derive(Debug, PartialEq)]
+pub enum Outcome {
+    /// Send these; nothing else.
+    Notify(Vec<Notification>),
+    /// A primary was chosen (or confirmed): send these to the others, wait until the writes
+    /// that have begun are done, then call [`Arbitration::accept_primary`].
+    NewPrimary(Vec<Notification>),
+}
+
+#[derive(Debug)]
+struct Session {
+    /// The role of its first update; empty: the default role.
+    role: String,
+    /// Whether its messages carry a role message (`role` is echoed "as given").
+    role_given: bool,
+    election_id: Option<u128>,
+}
+
+#[derive(Debug, Default)]
+struct Role {
+    /// Highest election id ever received.
+    highest: Option<u128>,
+    primary: Option<SessionId>,
+    /// Whether the primary may write yet (writes of the one before have ended).
+    accepted: bool,
+    /// Live controllers, in order of arrival.
+    members: BTreeMap<SessionId, ()>,
+}
+
+/// The state of arbitration of one device.
+#[derive(Debug)]
+pub struct Arbitration {
+    device_id: u64,
+    controllers_per_role_max: usize,
+    sessions: HashMap<SessionId, Session>,
+    roles: HashMap<String, Role>,
+}
+
+impl Arbitration {
+    /// Arbitration for `device_id`, with at most `controllers_per_role_max` live controllers
+    /// in one role.
+    pub fn new(device_id: u64, controllers_per_role_max: usize) -> Self {
+        Self {
+            device_id,
+            controllers_per_role_max,
+            sessions: HashMap::new(),
+            roles: HashMap::from([(String::new(), Role::default())]),
+        }
+    }
+
+    /// Handles an update received on the stream `session` (specification, section "Rules for
+    /// Handling MasterArbitrationUpdate Messages Received from Controllers").
+    ///
+    /// # Errors
+    /// The status that ends the stream; the caller then calls [`Arbitration::close`].
+    pub fn update(
+        &mut self,
+        session: SessionId,
+        update: &p4::MasterArbitrationUpdate,
+    ) -> Result<Outcome, Status> {
+        let role_name = self.check_role(update)?;
+        let election_id = update.election_id.as_ref().map(election_value);
+        match self.sessions.get(&session) {
+            // Case 1: newly connected controller.
+            None => {
+                if update.device_id != self.device_id {
+                    return Err(Status::not_found(format!(
+                        "arbitration: device_id: {} given, this switch is device {}",
+                        update.device_id, self.device_id
+                    )));
+                }
+                self.check_election_id(session, &role_name, election_id)?;
+                if !self.roles.contains_key(&role_name) && self.roles.len() >= ROLES_MAX {
+                    return Err(Status::resource_exhausted(format!(
+                        "arbitration: role {role_name:?}: the limit of {ROLES_MAX} roles is reached"
+                    )));
+                }
+                let limit = self.controllers_per_role_max;
+                let role = self.roles.entry(role_name.clone()).or_default();
+                if role.members.len() >= limit {
+                    return Err(Status::resource_exhausted(format!(
+                        "arbitration: role {role_name:?}: the limit of {limit} controllers is \
+                         reached"
+                    )));
+                }
+                role.members.insert(session, ());
+                self.sessions.insert(
+                    session,
+                    Session {
+                        role: role_name.clone(),
+                        role_given: update.role.is_some(),
+                        election_id,
+                    },
+                );
+            }
+            // Case 2: already live controller.
+            Some(known) => {
+                if update.device_id != self.device_id {
+                    return Err(Status::failed_precondition(format!(
+                        "arbitration: device_id: {} given, this stream belongs to device {}",
+                        update.device_id, self.device_id
+                    )));
+                }
+                if known.role != role_name {
+                    return Err(Status::failed_precondition(format!(
+                        "arbitration: role: {role_name:?} given, this stream belongs to role \
+                         {:?}; open another stream to change the role",
+                        known.role
+                    )));
+                }
+                self.check_election_id(session, &role_name, election_id)?;
+                if let Some(known) = self.sessions.get_mut(&session) {
+                    known.election_id = election_id;
+                }
+            }
+        }
+        Ok(self.decide(session, &role_name, election_id))
+    }
+
+    /// Called when the writes that had begun are done: the primary chosen by an
+    /// [`Outcome::NewPrimary`] may write from now on. Returns its notification, or nothing when
+    /// it is primary no more.
+    pub fn accept_primary(&mut self, session: SessionId) -> Option<Notification> {
+        let name = self.sessions.get(&session)?.role.clone();
+        let role = self.roles.get_mut(&name)?;
+        if role.primary != Some(session) {
+            return None;
+        }
+        role.accepted = true;
+        Some((session, self.message_for(session)?))
+    }
+
+    /// The stream `session` has ended. Returns what the others of its role are told.
+    pub fn close(&mut self, session: SessionId) -> Vec<Notification> {
+        let Some(gone) = self.sessions.remove(&session) else {
+            return Vec::new();
+        };
+        let Some(role) = self.roles.get_mut(&gone.role) else {
+            return Vec::new();
+        };
+        role.members.remove(&session);
+        if role.primary != Some(session) {
+            return Vec::new();
+        }
+        role.primary = None;
+        role.accepted = false;
+        self.notify(&gone.role, |_| true)
+    }
+
+    /// Checks that a request with these values comes from the primary of `role`
+    /// (specification, section "Write RPC": the checks 1 and 2).
+    ///
+    /// # Errors
+    /// `NOT_FOUND`: another device, or no such role; `PERMISSION_DENIED`: not the primary.
+    pub fn check_primary(
+        &self,
+        device_id: u64,
+        role_name: &str,
+        election_id: Option<&p4::Uint128>,
+    ) -> Result<(), Status> {
+        self.check_device(device_id)?;
+        let Some(role) = self.roles.get(role_name) else {
+            return Err(Status::not_found(format!(
+                "role {role_name:?}: no controller ever had this role"
+            )));
+        };
+        let Some(given) = election_id.map(election_value) else {
+            return Err(Status::permission_denied(
+                "election_id: not given, that of the primary controller expected",
+            ));
+        };
+        let Some(primary) = role.primary.filter(|_| role.accepted) else {
+            return Err(Status::permission_denied(format!(
+                "election_id: {given} given, but role {role_name:?} has no primary controller at \
+                 the moment"
+            )));
+        };
+        let current = self
+            .sessions
+            .get(&primary)
+            .and_then(|session| session.election_id);
+        if current != Some(given) {
+            return Err(Status::permission_denied(format!(
+                "election_id: {given} given, the primary controller of role {role_name:?} has {}",
+                current.map_or_else(|| "none".to_owned(), |id| id.to_string())
+            )));
+        }
+        Ok(())
+    }
+
+    /// Checks the device id of a request.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`: another device.
+    pub fn check_device(&self, device_id: u64) -> Result<(), Status> {
+        if device_id == self.device_id {
+            return Ok(());
+        }
+        Err(Status::not_found(format!(
+            "device_id: {device_id} given, this switch is device {}",
+            self.device_id
+        )))
+    }
+
+    /// Whether this stream is a primary that may act (packet-out).
+    pub fn is_primary(&self, session: SessionId) -> bool {
+        self.primaries().any(|primary| primary == session)
+    }
+
+    /// The streams that packet-ins go to: the primary of each role.
+    pub fn primaries(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.roles
+            .values()
+            .filter(|role| role.accepted)
+            .filter_map(|role| role.primary)
+    }
+
+    fn check_role(&self, update: &p4::MasterArbitrationUpdate) -> Result<String, Status> {
+        let Some(role) = &update.role else {
+            return Ok(String::new());
+        };
+        #[allow(deprecated)]
+        let deprecated_id = role.id;
+        if role.config.is_some() {
+            return Err(Status::invalid_argument(
+                "arbitration: role.config: given, but this switch has no role definitions; leave \
+                 it unset (full pipeline access)",
+            ));
+        }
+        if role.name.is_empty() && deprecated_id != 0 {
+            return Err(Status::invalid_argument(format!(
+                "arbitration: role.id: {deprecated_id} given, numeric roles are deprecated; set \
+                 role.name, or leave role unset for the default role"
+            )));
+        }
+        if role.name.len() > ROLE_NAME_MAX_BYTES {
+            return Err(Status::invalid_argument(format!(
+                "arbitration: role.name: {} bytes given, at most {ROLE_NAME_MAX_BYTES} expected",
+                role.name.len()
+            )));
+        }
+        Ok(role.name.clone())
+    }
+
+    /// "If the election_id is set and is already used by another live controller for the same
+    /// (device_id, role), the P4Runtime server shall terminate the stream".
+    fn check_election_id(
+        &self,
+        session: SessionId,
+        role_name: &str,
+        election_id: Option<u128>,
+    ) -> Result<(), Status> {
+        let (Some(wanted), Some(role)) = (election_id, self.roles.get(role_name)) else {
+            return Ok(());
+        };
+        let taken = role
+            .members
+            .keys()
+            .filter(|member| **member != session)
+            .filter_map(|member| self.sessions.get(member))
+            .any(|other| other.election_id == Some(wanted));
+        if taken {
+            return Err(Status::invalid_argument(format!(
+                "arbitration: election_id: {wanted} given, another live controller of role \
+                 {role_name:?} has it; one of its own expected"
+            )));
+        }
+        Ok(())
+    }
+
+    fn decide(
+        &mut self,
+        session: SessionId,
+        role_name: &str,
+        election_id: Option<u128>,
+    ) -> Outcome {
+        let Some(role) = self.roles.get_mut(role_name) else {
+            return Outcome::Notify(Vec::new());
+        };
+        // An unset election id is lower than any and never primary; the first one that is set
+        // finds no past one and is.
+        if election_id.is_some() && election_id >= role.highest {
+            role.highest = election_id;
+            role.primary = Some(session);
+            role.accepted = false;
+            return Outcome::NewPrimary(self.notify(role_name, |member| member != session));
+        }
+        if role.primary == Some(session) {
+            role.primary = None;
+            role.accepted = false;
+            return Outcome::Notify(self.notify(role_name, |_| true));
+        }
+        Outcome::Notify(self.notify(role_name, |member| member == session))
+    }
+
+    /// The advisory message for each member of a role that `wanted` selects.
+    fn notify(&self, role_name: &str, wanted: impl Fn(SessionId) -> bool) -> Vec<Notification> {
+        let Some(role) = self.roles.get(role_name) else {
+            return Vec::new();
+        };
+        role.members
+            .keys()
+            .copied()
+            .filter(|member| wanted(*member))
+            .filter_map(|member| Some((member, self.message_for(member)?)))
+            .collect()
+    }
+
+    /// Specification, section "Client Arbitration Notifications".
+    fn message_for(&self, session: SessionId) -> Option<p4::MasterArbitrationUpdate> {
+        let own = self.sessions.get(&session)?;
+        let role = self.roles.get(&own.role)?;
+        let (code, message) = match role.primary {
+            Some(primary) if primary == session => (Code::Ok, "this controller is primary"),
+            Some(_) => (Code::AlreadyExists, "another controller is primary"),
+            None => (Code::NotFound, "no controller is primary"),
+        };
+        Some(p4::MasterArbitrationUpdate {
+            device_id: self.device_id,
+            role: own.role_given.then(|| p4::Role {
+                name: own.role.clone(),
+                ..p4::Role::default()
+            }),
+            election_id: role.highest.map(election_message),
+            status: Some(rpc::Status {
+                code: code as i32,
+                message: message.to_owned(),
+                details: Vec::new(),
+            }),
+        })
+    }
+}
+
+fn election_value(id: &p4::Uint128) -> u128 {
+    (u128::from(id.high) << 64) | u128::from(id.low)
+}
+
+fn election_message(id: u128) -> p4::Uint128 {
+    p4::Uint128 {
+        high: u64::try_from(id >> 64).unwrap_or(u64::MAX),
+        low: u64::try_from(id & u128::from(u64::MAX)).unwrap_or(u64::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEVICE: u64 = 7;
+
+    fn update(election_id: Option<u128>) -> p4::MasterArbitrationUpdate {
+        p4::MasterArbitrationUpdate {
+            device_id: DEVICE,
+            election_id: election_id.map(election_message),
+            ..Default::default()
+        }
+    }
+
+    fn in_role(name: &str, election_id: u128) -> p4::MasterArbitrationUpdate {
+        p4::MasterArbitrationUpdate {
+            role: Some(p4::Role {
+                name: name.to_owned(),
+                ..Default::default()
+            }),
+            ..update(Some(election_id))
+        }
+    }
+
+    /// Sends an update and completes it; returns (session, code, election id) of all
+    /// notifications in order.
+    fn send(
+        arbitration: &mut Arbitration,
+        session: SessionId,
+        message: &p4::MasterArbitrationUpdate,
+    ) -> Vec<(SessionId, Code, Option<u128>)> {
+        let notifications = match arbitration.update(session, message).expect("accepted") {
+            Outcome::Notify(all) => all,
+            Outcome::NewPrimary(mut all) => {
+                all.extend(arbitration.accept_primary(session));
+                all
+            }
+        };
+        brief(notifications)
+    }
+
+    fn brief(notifications: Vec<Notification>) -> Vec<(SessionId, Code, Option<u128>)> {
+        notifications
+            .into_iter()
+            .map(|(session, message)| {
+                assert_eq!(message.device_id, DEVICE);
+                (
+                    session,
+                    Code::from(message.status.expect("status").code),
+                    message.election_id.as_ref().map(election_value),
+                )
+            })
+            .collect()
+    }
+
+    fn may_write(arbitration: &Arbitration, election_id: u128) -> bool {
+        arbitration
+            .check_primary(DEVICE, "", Some(&election_message(election_id)))
+            .is_ok()
+    }
+
+    #[test]
+    fn first_controller_becomes_primary_and_a_lower_one_backup() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        assert_eq!(
+            send(&mut arbitration, 1, &update(Some(5))),
+            [(1, Code::Ok, Some(5))]
+        );
+        assert_eq!(
+            send(&mut arbitration, 2, &update(Some(4))),
+            [(2, Code::AlreadyExists, Some(5))]
+        );
+        assert!(may_write(&arbitration, 5));
+        assert!(!may_write(&arbitration, 4));
+        assert!(arbitration.is_primary(1) && !arbitration.is_primary(2));
+    }
+
+    #[test]
+    fn zero_election_id_is_not_an_unset_one() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        assert_eq!(
+            send(&mut arbitration, 1, &update(None)),
+            [(1, Code::NotFound, None)]
+        );
+        assert_eq!(
+            send(&mut arbitration, 2, &update(Some(0))),
+            [(1, Code::AlreadyExists, Some(0)), (2, Code::Ok, Some(0))]
+        );
+        assert!(may_write(&arbitration, 0));
+        assert_eq!(
+            arbitration
+                .check_primary(DEVICE, "", None)
+                .expect_err("no election id")
+                .code(),
+            Code::PermissionDenied
+        );
+    }
+
+    #[test]
+    fn election_ids_are_compared_in_all_128_bits() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        let high = 1u128 << 64;
+        send(&mut arbitration, 1, &update(Some(high)));
+        assert_eq!(
+            send(&mut arbitration, 2, &update(Some(u128::from(u64::MAX)))),
+            [(2, Code::AlreadyExists, Some(high))]
+        );
+    }
+
+    #[test]
+    fn higher_election_id_takes_over_and_others_hear_of_it_first() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        send(&mut arbitration, 1, &update(Some(5)));
+        send(&mut arbitration, 2, &update(Some(4)));
+        assert_eq!(
+            send(&mut arbitration, 2, &update(Some(6))),
+            [(1, Code::AlreadyExists, Some(6)), (2, Code::Ok, Some(6))]
+        );
+        assert!(!may_write(&arbitration, 5));
+        assert!(may_write(&arbitration, 6));
+    }
+
+    #[test]
+    fn nobody_writes_until_writes_of_the_previous_primary_are_done() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        send(&mut arbitration, 1, &update(Some(5)));
+        let Outcome::NewPrimary(others) =
+            arbitration.update(2, &update(Some(6))).expect("accepted")
+        else {
+            panic!("a new primary");
+        };
+        assert_eq!(brief(others), [(1, Code::AlreadyExists, Some(6))]);
+        assert!(!may_write(&arbitration, 5) && !may_write(&arbitration, 6));
+        assert_eq!(arbitration.primaries().count(), 0);
+        assert!(arbitration.accept_primary(2).is_some());
+        assert!(may_write(&arbitration, 6));
+    }
+
+    #[test]
+    fn a_primary_that_ends_while_writes_drain_is_not_accepted() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        send(&mut arbitration, 1, &update(Some(5)));
+        arbitration.update(2, &update(Some(6))).expect("accepted");
+        assert_eq!(brief(arbitration.close(2)), [(1, Code::NotFound, Some(6))]);
+        assert!(arbitration.accept_primary(2).is_none());
+        // The highest id ever seen stays: the old primary needs at least that.
+        assert_eq!(
+            send(&mut arbitration, 1, &update(Some(5))),
+            [(1, Code::NotFound, Some(6))]
+        );
+        assert_eq!(
+            send(&mut arbitration, 1, &update(Some(6))),
+            [(1, Code::Ok, Some(6))]
+        );
+    }
+
+    #[test]
+    fn confirming_the_same_election_id_tells_everybody() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        send(&mut arbitration, 1, &update(Some(5)));
+        send(&mut arbitration, 2, &update(Some(1)));
+        assert_eq!(
+            send(&mut arbitration, 1, &update(Some(5))),
+            [(2, Code::AlreadyExists, Some(5)), (1, Code::Ok, Some(5))]
+        );
+    }
+
+    #[test]
+    fn primary_that_lowers_its_election_id_leaves_no_primary() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        send(&mut arbitration, 1, &update(Some(5)));
+        send(&mut arbitration, 2, &update(Some(4)));
+        assert_eq!(
+            send(&mut arbitration, 1, &update(Some(3))),
+            [(1, Code::NotFound, Some(5)), (2, Code::NotFound, Some(5))]
+        );
+        assert!(!may_write(&arbitration, 3) && !may_write(&arbitration, 5));
+        // Not even the controller with the now highest id is primary of itself...
+        assert_eq!(
+            send(&mut arbitration, 2, &update(Some(4))),
+            [(2, Code::NotFound, Some(5))]
+        );
+        // ... until it reaches the highest id ever seen.
+        assert_eq!(
+            send(&mut arbitration, 2, &update(Some(5))),
+            [(1, Code::AlreadyExists, Some(5)), (2, Code::Ok, Some(5))]
+        );
+    }
+
+    #[test]
+    fn end_of_the_primary_is_told_and_end_of_a_backup_is_not() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        send(&mut arbitration, 1, &update(Some(5)));
+        send(&mut arbitration, 2, &update(Some(4)));
+        send(&mut arbitration, 3, &update(None));
+        assert!(arbitration.close(3).is_empty());
+        assert_eq!(brief(arbitration.close(1)), [(2, Code::NotFound, Some(5))]);
+        assert!(!may_write(&arbitration, 5));
+        assert!(arbitration.close(99).is_empty());
+    }
+
+    #[test]
+    fn two_live_controllers_never_share_an_election_id() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        send(&mut arbitration, 1, &update(Some(5)));
+        let error = arbitration.update(2, &update(Some(5))).expect_err("taken");
+        assert_eq!(error.code(), Code::InvalidArgument);
+        send(&mut arbitration, 2, &update(Some(4)));
+        let error = arbitration.update(2, &update(Some(5))).expect_err("taken");
+        assert_eq!(error.code(), Code::InvalidArgument);
+        // Two without an election id are fine, and so is the id of one that has gone.
+        send(&mut arbitration, 3, &update(None));
+        send(&mut arbitration, 4, &update(None));
+        arbitration.close(1);
+        assert_eq!(
+            send(&mut arbitration, 2, &update(Some(5))).last(),
+            Some(&(2, Code::Ok, Some(5)))
+        );
+    }
+
+    #[test]
+    fn wrong_device_is_not_found_first_and_failed_precondition_later() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        let mut wrong = update(Some(1));
+        wrong.device_id = 8;
+        let error = arbitration.update(1, &wrong).expect_err("unknown device");
+        assert_eq!(error.code(), Code::NotFound);
+        send(&mut arbitration, 1, &update(Some(1)));
+        let error = arbitration.update(1, &wrong).expect_err("another device");
+        assert_eq!(error.code(), Code::FailedPrecondition);
+    }
+
+    #[test]
+    fn roles_have_primaries_of_their_own() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        send(&mut arbitration, 1, &update(Some(5)));
+        assert_eq!(
+            send(&mut arbitration, 2, &in_role("stats", 5)),
+            [(2, Code::Ok, Some(5))]
+        );
+        assert_eq!(arbitration.primaries().count(), 2);
+        let id = election_message(5);
+        assert!(
+            arbitration
+                .check_primary(DEVICE, "stats", Some(&id))
+                .is_ok()
+        );
+        assert_eq!(
+            arbitration
+                .check_primary(DEVICE, "nobody", Some(&id))
+                .expect_err("no such role")
+                .code(),
+            Code::NotFound
+        );
+        let error = arbitration
+            .update(2, &update(Some(9)))
+            .expect_err("changes its role");
+        assert_eq!(error.code(), Code::FailedPrecondition);
+    }
+
+    #[test]
+    fn role_configurations_and_numeric_roles_are_refused() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        let mut message = in_role("stats", 1);
+        if let Some(role) = &mut message.role {
+            role.config = Some(prost_types::Any::default());
+        }
+        let error = arbitration.update(1, &message).expect_err("no scheme");
+        assert_eq!(error.code(), Code::InvalidArgument);
+    }
+
+    #[test]
+    fn number_of_controllers_of_a_role_is_limited() {
+        let mut arbitration = Arbitration::new(DEVICE, 2);
+        send(&mut arbitration, 1, &update(Some(1)));
+        send(&mut arbitration, 2, &update(Some(2)));
+        let error = arbitration.update(3, &update(Some(3))).expect_err("full");
+        assert_eq!(error.code(), Code::ResourceExhausted);
+        arbitration.close(1);
+        send(&mut arbitration, 3, &update(Some(3)));
+    }
+}

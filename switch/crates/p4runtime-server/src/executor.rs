@@ -1,0 +1,138 @@
+//! The way from the server's threads to the thread that owns the switch.
+//!
+//! The server never touches the switch itself: it hands closures ([`Job`]) to an [`Executor`],
+//! which runs them on the owning thread between packets. [`channel`] is an executor over a
+//! bounded queue; a driver with a loop of its own drains the queue where it suits it.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use tokio::sync::oneshot;
+use tonic::Status;
+
+pub use dataplane::switch::{ProgramInfo, Switch};
+
+/// A piece of work for the thread that owns the switch.
+pub type Job = Box<dyn FnOnce(&mut dyn Switch) + Send>;
+
+/// Why an executor took no job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecuteError {
+    /// The thread that owns the switch has ended.
+    Closed,
+    /// Too many jobs wait already.
+    Busy,
+}
+
+impl std::fmt::Display for ExecuteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "the switch is shutting down",
+            Self::Busy => "too many control requests wait for the switch; try again",
+        })
+    }
+}
+
+impl std::error::Error for ExecuteError {}
+
+impl From<ExecuteError> for Status {
+    fn from(error: ExecuteError) -> Self {
+        match error {
+            ExecuteError::Closed => Status::unavailable(error.to_string()),
+            ExecuteError::Busy => Status::resource_exhausted(error.to_string()),
+        }
+    }
+}
+
+/// Runs jobs on the thread that owns the switch, between packets, in the order given.
+pub trait Executor: Send + Sync + 'static {
+    /// Queues `job` and returns at once. A job that is queued but never run (the switch ends)
+    /// is dropped, which its submitter notices.
+    ///
+    /// # Errors
+    /// [`ExecuteError::Closed`], [`ExecuteError::Busy`]; the job is dropped.
+    fn execute(&self, job: Job) -> Result<(), ExecuteError>;
+}
+
+/// Runs `work` on the switch's thread and waits for its result.
+///
+/// # Errors
+/// As [`Executor::execute`]; [`ExecuteError::Closed`] also when the switch ended before the job
+/// ran.
+pub async fn with<R: Send + 'static>(
+    executor: &dyn Executor,
+    work: impl FnOnce(&mut dyn Switch) -> R + Send + 'static,
+) -> Result<R, ExecuteError> {
+    let (sender, receiver) = oneshot::channel();
+    executor.execute(Box::new(move |switch| {
+        // A requester that has gone away needs no answer.
+        let _ = sender.send(work(switch));
+    }))?;
+    receiver.await.map_err(|_| ExecuteError::Closed)
+}
+
+/// An [`Executor`] over a bounded queue of at most `capacity` jobs, and the queue's other end
+/// for the thread that owns the switch. `wake` is called after each queued job, on the
+/// server's thread: a driver that sleeps in `poll` writes to its eventfd there.
+pub fn channel(
+    capacity: usize,
+    wake: impl Fn() + Send + Sync + 'static,
+) -> (Arc<dyn Executor>, JobQueue) {
+    let (sender, receiver) = mpsc::sync_channel(capacity);
+    let executor = QueueExecutor {
+        sender,
+        wake: Box::new(wake),
+    };
+    (Arc::new(executor), JobQueue { receiver })
+}
+
+struct QueueExecutor {
+    sender: mpsc::SyncSender<Job>,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Executor for QueueExecutor {
+    fn execute(&self, job: Job) -> Result<(), ExecuteError> {
+        self.sender.try_send(job).map_err(|error| match error {
+            mpsc::TrySendError::Full(_) => ExecuteError::Busy,
+            mpsc::TrySendError::Disconnected(_) => ExecuteError::Closed,
+        })?;
+        (self.wake)();
+        Ok(())
+    }
+}
+
+/// The jobs that wait for the switch. Dropping it makes every later request fail with
+/// `UNAVAILABLE`.
+#[derive(Debug)]
+pub struct JobQueue {
+    receiver: mpsc::Receiver<Job>,
+}
+
+impl JobQueue {
+    /// Runs at most `most` of the jobs that wait, without blocking; returns how many ran.
+    /// A job takes some tens of microseconds at most, except loading a program and reading a
+    /// whole table.
+    pub fn run(&self, switch: &mut dyn Switch, most: usize) -> usize {
+        let mut ran = 0;
+        while ran < most {
+            match self.receiver.try_recv() {
+                Ok(job) => job(switch),
+                Err(_) => break,
+            }
+            ran += 1;
+        }
+        ran
+    }
+
+    /// Blocks until a job has come and runs it; `false` when no executor is left.
+    pub fn run_next(&self, switch: &mut dyn Switch) -> bool {
+        match self.receiver.recv() {
+            Ok(job) => {
+                job(switch);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}

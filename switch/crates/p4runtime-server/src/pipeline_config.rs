@@ -1,0 +1,267 @@
+//! The forwarding pipeline: which program runs, with which P4Info (specification, sections
+//! "SetForwardingPipelineConfig RPC" and "GetForwardingPipelineConfig RPC").
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dataplane::control::EntryKey;
+use prost::Message;
+use tonic::Status;
+
+use crate::error::UpdateError;
+use crate::executor::{self, ProgramInfo};
+use crate::proto::p4::v1 as p4;
+use crate::server::Shared;
+use crate::translate::Pipeline;
+
+/// What controllers attach to entries and the switch only keeps.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Cookie {
+    pub(crate) controller_metadata: u64,
+    pub(crate) metadata: Vec<u8>,
+}
+
+/// What controllers attach to a multicast group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct GroupCookie {
+    pub(crate) metadata: Vec<u8>,
+    /// Ports were given in the deprecated field, and are read back from it.
+    pub(crate) deprecated_ports: bool,
+}
+
+/// The pipeline and what is kept beside the data plane's own state.
+#[derive(Debug, Default)]
+pub(crate) struct PipelineState {
+    pub(crate) committed: Option<Arc<Pipeline>>,
+    /// Of `VERIFY_AND_SAVE`, until it is committed or replaced.
+    saved: Option<Prepared>,
+    /// By position in [`Pipeline::tables`]; only those that are not empty.
+    pub(crate) cookies: HashMap<(usize, EntryKey), Cookie>,
+    pub(crate) default_cookies: HashMap<usize, Cookie>,
+    pub(crate) group_cookies: HashMap<u32, GroupCookie>,
+}
+
+impl PipelineState {
+    /// The program that reads and writes refer to.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION`: none yet, or one is saved that reads and writes would refer to
+    /// but the data plane does not run yet.
+    pub(crate) fn usable(&self) -> Result<Arc<Pipeline>, Status> {
+        if self.saved.is_some() {
+            return Err(Status::failed_precondition(
+                "a forwarding pipeline config is saved (VERIFY_AND_SAVE) but not committed; send \
+                 COMMIT before reading or writing",
+            ));
+        }
+        self.committed.clone().ok_or_else(|| {
+            Status::failed_precondition(
+                "no forwarding pipeline config yet; send SetForwardingPipelineConfig first",
+            )
+        })
+    }
+}
+
+/// A configuration that has been checked, ready to be loaded.
+#[derive(Debug)]
+struct Prepared {
+    pipeline: Pipeline,
+    described: ProgramInfo,
+    json: Vec<u8>,
+}
+
+/// The envelope in which controllers written for early BMv2 versions pack the JSON
+/// (`p4.tmp.P4DeviceConfig`).
+#[derive(Clone, PartialEq, Message)]
+struct EarlyDeviceConfig {
+    #[prost(bool, tag = "1")]
+    reassign: bool,
+    #[prost(bytes = "vec", tag = "3")]
+    device_data: Vec<u8>,
+}
+
+/// The BMv2 JSON inside `p4_device_config`.
+fn bmv2_json(device_config: &[u8]) -> Vec<u8> {
+    let is_json = device_config
+        .iter()
+        .find(|byte| !byte.is_ascii_whitespace())
+        .is_some_and(|byte| *byte == b'{');
+    if !is_json
+        && let Ok(envelope) = EarlyDeviceConfig::decode(device_config)
+        && !envelope.device_data.is_empty()
+    {
+        return envelope.device_data;
+    }
+    device_config.to_vec()
+}
+
+/// `SetForwardingPipelineConfig`, after the check of device and primary; the caller holds the
+/// write lock.
+pub(crate) async fn set(
+    shared: &Shared,
+    state: &mut PipelineState,
+    action: i32,
+    config: Option<p4::ForwardingPipelineConfig>,
+) -> Result<(), Status> {
+    use p4::set_forwarding_pipeline_config_request::Action;
+    match Action::try_from(action) {
+        Ok(Action::Verify) => {
+            prepare(shared, config).await?;
+            Ok(())
+        }
+        Ok(Action::VerifyAndSave) => {
+            state.saved = Some(prepare(shared, config).await?);
+            Ok(())
+        }
+        Ok(Action::VerifyAndCommit) => {
+            let prepared = prepare(shared, config).await?;
+            commit(shared, state, prepared).await
+        }
+        Ok(Action::Commit) => {
+            if config.is_some() {
+                return Err(Status::invalid_argument(
+                    "config: given with COMMIT, which commits the saved one; leave it unset",
+                ));
+            }
+            let Some(prepared) = state.saved.take() else {
+                return Err(Status::not_found(
+                    "COMMIT: no saved config; send VERIFY_AND_SAVE first",
+                ));
+            };
+            commit(shared, state, prepared).await
+        }
+        Ok(Action::ReconcileAndCommit) => Err(Status::unimplemented(
+            "RECONCILE_AND_COMMIT is not implemented; VERIFY_AND_COMMIT is",
+        )),
+        Ok(Action::Unspecified) | Err(_) => Err(Status::invalid_argument(format!(
+            "action: {action} given, VERIFY, VERIFY_AND_SAVE, VERIFY_AND_COMMIT or COMMIT expected"
+        ))),
+    }
+}
+
+/// Checks a configuration against the target without touching the running program.
+async fn prepare(
+    shared: &Shared,
+    config: Option<p4::ForwardingPipelineConfig>,
+) -> Result<Prepared, Status> {
+    let Some(config) = config else {
+        return Err(Status::invalid_argument(
+            "config: not given, P4Info and p4_device_config expected",
+        ));
+    };
+    if config.p4info.is_none() {
+        return Err(Status::invalid_argument(
+            "config: p4info: not given, the P4Info of the program expected",
+        ));
+    }
+    if config.p4_device_config.is_empty() {
+        return Err(Status::invalid_argument(
+            "config: p4_device_config: empty, the program as BMv2 JSON expected",
+        ));
+    }
+    let json = bmv2_json(&config.p4_device_config);
+    let (described, json) = executor::with(&*shared.executor, move |switch| {
+        (switch.describe(&json), json)
+    })
+    .await?;
+    // "Returns an INVALID_ARGUMENT error if ... the provided config cannot be realized."
+    let described = described
+        .map_err(|error| Status::invalid_argument(format!("config: p4_device_config: {error}")))?;
+    let pipeline = Pipeline::new(config, &described)
+        .map_err(|error| Status::from(UpdateError::as_invalid(error)))?;
+    Ok(Prepared {
+        pipeline,
+        described,
+        json,
+    })
+}
+
+/// Loads a prepared configuration. A refusal leaves the running program as it was.
+async fn commit(
+    shared: &Shared,
+    state: &mut PipelineState,
+    prepared: Prepared,
+) -> Result<(), Status> {
+    let Prepared {
+        mut pipeline,
+        described,
+        json,
+    } = prepared;
+    let counters = Arc::clone(&shared.packet_in);
+    let (running, first_packet_in) = executor::with(&*shared.executor, move |switch| {
+        switch.load(&json)?;
+        Ok((ProgramInfo::running(switch), counters.offered()))
+    })
+    .await?
+    .map_err(|error: dataplane::control::ControlError| {
+        Status::invalid_argument(format!("config: p4_device_config: {error}"))
+    })?;
+    state.saved = None;
+    state.cookies.clear();
+    state.default_cookies.clear();
+    state.group_cookies.clear();
+    if running != described {
+        // The indices would mean other objects: without a config nothing is written wrongly.
+        state.committed = None;
+        shared.current.send_replace(None);
+        return Err(Status::internal(
+            "the loaded program offers other objects than its description; it runs, but cannot \
+             be controlled",
+        ));
+    }
+    pipeline.first_packet_in = first_packet_in;
+    let pipeline = Arc::new(pipeline);
+    state.committed = Some(Arc::clone(&pipeline));
+    shared.current.send_replace(Some(pipeline));
+    Ok(())
+}
+
+/// `GetForwardingPipelineConfig`.
+pub(crate) fn get(
+    state: &PipelineState,
+    response_type: i32,
+) -> Result<p4::GetForwardingPipelineConfigResponse, Status> {
+    use p4::get_forwarding_pipeline_config_request::ResponseType;
+    let Ok(wanted) = ResponseType::try_from(response_type) else {
+        return Err(Status::invalid_argument(format!(
+            "response_type: {response_type} given, ALL, COOKIE_ONLY, P4INFO_AND_COOKIE or \
+             DEVICE_CONFIG_AND_COOKIE expected"
+        )));
+    };
+    let with_info = matches!(wanted, ResponseType::All | ResponseType::P4infoAndCookie);
+    let with_device = matches!(
+        wanted,
+        ResponseType::All | ResponseType::DeviceConfigAndCookie
+    );
+    // "If ... the forwarding-pipeline config is not known, the top-level config field will be
+    // unset in the response."
+    let config = state.committed.as_ref().map(|pipeline| {
+        let config = &pipeline.config;
+        p4::ForwardingPipelineConfig {
+            p4info: with_info.then(|| config.p4info.clone()).flatten(),
+            p4_device_config: if with_device {
+                config.p4_device_config.clone()
+            } else {
+                Vec::new()
+            },
+            cookie: config.cookie,
+        }
+    });
+    Ok(p4::GetForwardingPipelineConfigResponse { config })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_taken_as_it_is_or_out_of_the_early_envelope() {
+        assert_eq!(bmv2_json(b" {\"a\": 1}"), b" {\"a\": 1}");
+        let envelope = EarlyDeviceConfig {
+            reassign: true,
+            device_data: b"{}".to_vec(),
+        };
+        assert_eq!(bmv2_json(&envelope.encode_to_vec()), b"{}");
+        assert_eq!(bmv2_json(b"nonsense"), b"nonsense");
+    }
+}

@@ -1,0 +1,318 @@
+//! `StreamChannel`: a task per controller that reads its messages, and the task that passes
+//! packet-ins on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tonic::{Code, Status, Streaming};
+
+use crate::arbitration::{Arbitration, Notification, Outcome, SessionId};
+use crate::error::UpdateError;
+use crate::executor;
+use crate::packet_io::{ControllerFrame, PacketInFate, PacketInReceiver};
+use crate::proto::p4::v1 as p4;
+use crate::server::Shared;
+
+/// Places in a stream's queue that packet-ins leave free for arbitration and errors.
+const RESERVED_PLACES: usize = 16;
+/// How long a stream that ends with an error waits for its client to take the messages before
+/// it.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a stream sends.
+pub(crate) type Response = Result<p4::StreamMessageResponse, Status>;
+
+/// The open streams and their arbitration; one lock, so that each stream gets notifications in
+/// the order of the decisions.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    pub(crate) arbitration: Arbitration,
+    open: HashMap<SessionId, OpenStream>,
+    next: SessionId,
+}
+
+#[derive(Debug)]
+struct OpenStream {
+    responses: mpsc::Sender<Response>,
+    /// Ends the stream: its client does not read.
+    stuck: Arc<Notify>,
+}
+
+impl Sessions {
+    pub(crate) fn new(arbitration: Arbitration) -> Self {
+        Self {
+            arbitration,
+            open: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Sends notifications. A stream that has no place left for one ends: a controller that
+    /// missed a change of primary must not go on.
+    fn notify(&self, notifications: Vec<Notification>) {
+        for (session, update) in notifications {
+            let Some(stream) = self.open.get(&session) else {
+                continue;
+            };
+            let response = p4::StreamMessageResponse {
+                update: Some(p4::stream_message_response::Update::Arbitration(update)),
+            };
+            if stream.responses.try_send(Ok(response)).is_err() {
+                stream.stuck.notify_one();
+            }
+        }
+    }
+
+    /// Passes a packet-in to the primaries.
+    fn packet_in(&self, packet: &p4::PacketIn) -> PacketInFate {
+        let mut fate = PacketInFate::NoController;
+        for session in self.arbitration.primaries() {
+            let Some(stream) = self.open.get(&session) else {
+                continue;
+            };
+            let response = p4::StreamMessageResponse {
+                update: Some(p4::stream_message_response::Update::Packet(packet.clone())),
+            };
+            if stream.responses.capacity() > RESERVED_PLACES
+                && stream.responses.try_send(Ok(response)).is_ok()
+            {
+                fate = PacketInFate::Delivered;
+            } else if fate == PacketInFate::NoController {
+                fate = PacketInFate::ControllerSlow;
+            }
+        }
+        fate
+    }
+}
+
+/// Opens a stream: registers it and starts its task.
+///
+/// # Errors
+/// `RESOURCE_EXHAUSTED`: the limit of open streams is reached.
+pub(crate) fn open(
+    shared: Arc<Shared>,
+    requests: Streaming<p4::StreamMessageRequest>,
+) -> Result<mpsc::Receiver<Response>, Status> {
+    let limits = &shared.config.limits;
+    let (sender, receiver) = mpsc::channel(limits.messages_per_stream.max(2 * RESERVED_PLACES));
+    let stuck = Arc::new(Notify::new());
+    let session = {
+        let mut sessions = shared.sessions();
+        if sessions.open.len() >= limits.streams {
+            return Err(Status::resource_exhausted(format!(
+                "the limit of {} open streams is reached",
+                limits.streams
+            )));
+        }
+        let session = sessions.next;
+        sessions.next += 1;
+        sessions.open.insert(
+            session,
+            OpenStream {
+                responses: sender.clone(),
+                stuck: Arc::clone(&stuck),
+            },
+        );
+        session
+    };
+    tokio::spawn(async move {
+        let end = serve(&shared, session, requests, &sender, &stuck).await;
+        {
+            let mut sessions = shared.sessions();
+            sessions.open.remove(&session);
+            let notifications = sessions.arbitration.close(session);
+            sessions.notify(notifications);
+        }
+        if let Err(status) = end {
+            let _ = tokio::time::timeout(END_LIMIT, sender.send(Err(status))).await;
+        }
+    });
+    Ok(receiver)
+}
+
+/// Reads a stream's messages until it ends.
+async fn serve(
+    shared: &Arc<Shared>,
+    session: SessionId,
+    mut requests: Streaming<p4::StreamMessageRequest>,
+    responses: &mpsc::Sender<Response>,
+    stuck: &Notify,
+) -> Result<(), Status> {
+    let mut shutdown = shared.shutdown.clone();
+    loop {
+        let message = tokio::select! {
+            message = requests.message() => message,
+            () = responses.closed() => return Ok(()),
+            () = stuck.notified() => {
+                return Err(Status::resource_exhausted(
+                    "the controller does not read its stream: its queue is full",
+                ));
+            }
+            _ = shutdown.wait_for(|down| *down) => {
+                return Err(Status::unavailable("the switch is shutting down"));
+            }
+        };
+        let request = match message {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(()),
+            // The connection broke: there is nobody to tell.
+            Err(_) => return Ok(()),
+        };
+        use p4::stream_message_request::Update;
+        match request.update {
+            Some(Update::Arbitration(update)) => arbitrate(shared, session, &update).await?,
+            Some(Update::Packet(packet)) => {
+                if let Err(error) = packet_out(shared, session, &packet).await {
+                    let details = p4::stream_error::Details::PacketOut(p4::PacketOutError {
+                        packet_out: Some(packet),
+                    });
+                    report(responses, error, details);
+                }
+            }
+            Some(Update::DigestAck(ack)) => {
+                let error = UpdateError::invalid(format!(
+                    "digest_ack: digest_id: {} given, but this switch has no digests",
+                    ack.digest_id
+                ));
+                let details = p4::stream_error::Details::DigestListAck(p4::DigestListAckError {
+                    digest_list_ack: Some(ack),
+                });
+                report(responses, error, details);
+            }
+            Some(Update::Other(other)) => {
+                let error = UpdateError::unimplemented(format!(
+                    "other: {:?} given, but this switch has no messages of its own",
+                    other.type_url
+                ));
+                let details =
+                    p4::stream_error::Details::Other(p4::StreamOtherError { other: Some(other) });
+                report(responses, error, details);
+            }
+            None => {
+                let error = UpdateError::invalid("update: not given");
+                let details =
+                    p4::stream_error::Details::Other(p4::StreamOtherError { other: None });
+                report(responses, error, details);
+            }
+        }
+    }
+}
+
+/// Handles a `MasterArbitrationUpdate`; an error ends the stream.
+async fn arbitrate(
+    shared: &Arc<Shared>,
+    session: SessionId,
+    update: &p4::MasterArbitrationUpdate,
+) -> Result<(), Status> {
+    // One at a time: until the writes of the previous primary have ended, no other is chosen.
+    let _deciding = shared.deciding.lock().await;
+    {
+        let mut sessions = shared.sessions();
+        match sessions.arbitration.update(session, update)? {
+            Outcome::Notify(notifications) => {
+                sessions.notify(notifications);
+                return Ok(());
+            }
+            Outcome::NewPrimary(notifications) => sessions.notify(notifications),
+        }
+    }
+    // From here on writes of the previous primary are refused; wait for those under way.
+    drop(shared.writing.lock().await);
+    let mut sessions = shared.sessions();
+    let notification = sessions.arbitration.accept_primary(session);
+    sessions.notify(notification.into_iter().collect());
+    Ok(())
+}
+
+/// Injects a packet-out.
+async fn packet_out(
+    shared: &Arc<Shared>,
+    session: SessionId,
+    packet: &p4::PacketOut,
+) -> Result<(), UpdateError> {
+    if !shared.sessions().arbitration.is_primary(session) {
+        return Err(UpdateError::permission_denied(
+            "packet_out: only the primary controller may send packets",
+        ));
+    }
+    if shared.config.cpu_port.is_none() {
+        return Err(UpdateError::new(
+            Code::FailedPrecondition,
+            "packet_out: the switch has no CPU port; start it with --cpu-port",
+        ));
+    }
+    let most = shared.config.limits.packet_out_bytes;
+    if packet.payload.len() > most {
+        return Err(UpdateError::invalid(format!(
+            "packet_out: payload: {} bytes given, at most {most} expected",
+            packet.payload.len()
+        )));
+    }
+    let pipeline = shared.current.borrow().clone();
+    let Some(pipeline) = pipeline else {
+        return Err(UpdateError::new(
+            Code::FailedPrecondition,
+            "packet_out: no forwarding pipeline config yet",
+        ));
+    };
+    let frame = pipeline.packet_out.assemble(packet)?;
+    executor::with(&*shared.executor, move |switch| switch.packet_out(&frame))
+        .await
+        .map_err(|error| UpdateError::new(Code::Unavailable, error.to_string()))?
+        .map_err(|error| UpdateError::from_control(error, "packet_out"))
+}
+
+/// Sends a `StreamError` if there is room: reports give way to everything else (specification,
+/// section "Stream Error Reporting").
+fn report(
+    responses: &mpsc::Sender<Response>,
+    error: UpdateError,
+    details: p4::stream_error::Details,
+) {
+    let response = p4::StreamMessageResponse {
+        update: Some(p4::stream_message_response::Update::Error(
+            p4::StreamError {
+                canonical_code: error.code as i32,
+                message: error.message,
+                details: Some(details),
+                ..p4::StreamError::default()
+            },
+        )),
+    };
+    if responses.capacity() > 1 {
+        let _ = responses.try_send(Ok(response));
+    }
+}
+
+/// Passes frames from the data plane to the primary controllers until the data plane or the
+/// server ends.
+pub(crate) async fn pass_packet_ins(shared: Arc<Shared>, mut packets: PacketInReceiver) {
+    let mut shutdown = shared.shutdown.clone();
+    loop {
+        let frame = tokio::select! {
+            frame = packets.receiver.recv() => frame,
+            _ = shutdown.wait_for(|down| *down) => None,
+        };
+        let Some(frame) = frame else {
+            return;
+        };
+        let fate = pass(&shared, &frame);
+        shared.packet_in.count(fate);
+    }
+}
+
+fn pass(shared: &Shared, frame: &ControllerFrame) -> PacketInFate {
+    let pipeline = shared.current.borrow().clone();
+    let Some(pipeline) = pipeline else {
+        return PacketInFate::PipelineSwap;
+    };
+    if frame.number < pipeline.first_packet_in {
+        return PacketInFate::PipelineSwap;
+    }
+    match pipeline.packet_in.split(&frame.bytes) {
+        Some(packet) => shared.sessions().packet_in(&packet),
+        None => PacketInFate::Malformed,
+    }
+}

@@ -1,0 +1,498 @@
+//! P4Info against the program: whatever P4Info names must be in the program with the same
+//! widths, so that a stale P4Info is refused by name before anything is written wrongly.
+
+use std::collections::HashMap;
+
+use dataplane::control::{ArrayInfo, KeyField, MatchKind, MeterUnit, TableInfo};
+
+use super::{
+    Array, Cell, Key, MeterKind, Param, Pipeline, RegisterType, Result, Table, TableAction,
+};
+use crate::error::UpdateError;
+use crate::executor::ProgramInfo;
+use crate::packet_io::ControllerHeader;
+use crate::proto::p4::config::v1 as p4info;
+use crate::proto::p4::v1 as p4;
+
+impl Pipeline {
+    /// Checks `config`'s P4Info against the program and makes the translation.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` that names what P4Info has and the program has not, or has otherwise.
+    pub(crate) fn new(config: p4::ForwardingPipelineConfig, program: &ProgramInfo) -> Result<Self> {
+        let empty = p4info::P4Info::default();
+        let info = config.p4info.as_ref().unwrap_or(&empty);
+        let mut ids = Ids::default();
+        let actions = actions_by_id(info, program, &mut ids)?;
+        let mut tables = Vec::with_capacity(info.tables.len());
+        for table in &info.tables {
+            tables.push(bind_table(table, info, &actions, program, &mut ids)?);
+        }
+        let counters = info
+            .counters
+            .iter()
+            .map(|counter| {
+                let (id, name) = ids.take(counter.preamble.as_ref(), "counter")?;
+                bind_array(
+                    (id, name),
+                    "counter",
+                    counter.size,
+                    None,
+                    Cell::Counter,
+                    program.counters.iter(),
+                )
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let meters = info
+            .meters
+            .iter()
+            .map(|meter| {
+                let (id, name) = ids.take(meter.preamble.as_ref(), "meter")?;
+                let array = bind_array(
+                    (id, name),
+                    "meter",
+                    meter.size,
+                    None,
+                    Cell::Meter(meter_kind(meter.spec.as_ref())),
+                    program.meters.iter().map(|(array, _)| array),
+                )?;
+                if let Some((_, unit)) = program.meters.get(array.index) {
+                    check_meter_unit(&array.name, meter.spec.as_ref(), *unit)?;
+                }
+                Ok(array)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let registers = info
+            .registers
+            .iter()
+            .map(|register| {
+                let (id, name) = ids.take(register.preamble.as_ref(), "register")?;
+                let (cell, bits) =
+                    register_type(register.type_spec.as_ref(), info.type_info.as_ref());
+                bind_array(
+                    (id, name),
+                    "register",
+                    i64::from(register.size),
+                    bits,
+                    Cell::Register(cell),
+                    program.registers.iter(),
+                )
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let mut packet_in = ControllerHeader::default();
+        let mut packet_out = ControllerHeader::default();
+        for metadata in &info.controller_packet_metadata {
+            match metadata.preamble.as_ref().map(|p| p.name.as_str()) {
+                Some("packet_in") => packet_in = ControllerHeader::from_p4info(metadata)?,
+                Some("packet_out") => packet_out = ControllerHeader::from_p4info(metadata)?,
+                other => {
+                    return Err(UpdateError::invalid(format!(
+                        "P4Info: controller_packet_metadata {:?} given, packet_in or packet_out \
+                         expected",
+                        other.unwrap_or("")
+                    )));
+                }
+            }
+        }
+        let table_by_id = tables
+            .iter()
+            .enumerate()
+            .map(|(position, table)| (table.id, position))
+            .collect();
+        Ok(Self {
+            config,
+            first_packet_in: 0,
+            tables,
+            counters,
+            meters,
+            registers,
+            packet_in,
+            packet_out,
+            table_by_id,
+        })
+    }
+}
+
+/// Ids seen so far: one P4Info id names one object.
+#[derive(Default)]
+struct Ids {
+    seen: HashMap<u32, String>,
+}
+
+impl Ids {
+    fn take(&mut self, preamble: Option<&p4info::Preamble>, what: &str) -> Result<(u32, String)> {
+        let Some(preamble) = preamble else {
+            return Err(UpdateError::invalid(format!(
+                "P4Info: a {what} has no preamble (id and name)"
+            )));
+        };
+        if preamble.id == 0 || preamble.name.is_empty() {
+            return Err(UpdateError::invalid(format!(
+                "P4Info: {what} {:?}: id {} given, an id other than 0 and a name expected",
+                preamble.name, preamble.id
+            )));
+        }
+        if let Some(other) = self.seen.insert(preamble.id, preamble.name.clone()) {
+            return Err(UpdateError::invalid(format!(
+                "P4Info: {what} {}: id {} belongs to {other} already",
+                preamble.name, preamble.id
+            )));
+        }
+        Ok((preamble.id, preamble.name.clone()))
+    }
+}
+
+fn missing(what: &str, name: &str) -> UpdateError {
+    UpdateError::invalid(format!(
+        "P4Info: {what} {name} is not in the program (p4_device_config); P4Info and program must \
+         come from one compilation"
+    ))
+}
+
+fn widths_differ(what: &str, info_bits: i64, program_bits: u32) -> UpdateError {
+    UpdateError::invalid(format!(
+        "P4Info: {what}: {info_bits} bits in P4Info, {program_bits} bits in the program"
+    ))
+}
+
+fn actions_by_id<'a>(
+    info: &'a p4info::P4Info,
+    program: &ProgramInfo,
+    ids: &mut Ids,
+) -> Result<HashMap<u32, &'a p4info::Action>> {
+    let mut actions = HashMap::with_capacity(info.actions.len());
+    for action in &info.actions {
+        let (id, name) = ids.take(action.preamble.as_ref(), "action")?;
+        if !program.actions.iter().any(|known| known.name == name) {
+            return Err(missing("action", &name));
+        }
+        actions.insert(id, action);
+    }
+    Ok(actions)
+}
+
+fn bind_table(
+    table: &p4info::Table,
+    info: &p4info::P4Info,
+    actions: &HashMap<u32, &p4info::Action>,
+    program: &ProgramInfo,
+    ids: &mut Ids,
+) -> Result<Table> {
+    let (id, name) = ids.take(table.preamble.as_ref(), "table")?;
+    let Some((index, known)) = program
+        .tables
+        .iter()
+        .enumerate()
+        .find(|(_, known)| known.name == name)
+    else {
+        return Err(missing("table", &name));
+    };
+    let keys = bind_keys(&name, &table.match_fields, &known.key)?;
+    let mut bound = Vec::with_capacity(table.action_refs.len());
+    for reference in &table.action_refs {
+        let Some(action) = actions.get(&reference.id) else {
+            return Err(UpdateError::invalid(format!(
+                "P4Info: table {name}: action id {} is not among P4Info's actions",
+                reference.id
+            )));
+        };
+        bound.push(bind_action(
+            &name,
+            action,
+            reference.scope(),
+            known,
+            program,
+        )?);
+    }
+    let mut direct_counter = false;
+    let mut direct_meter = None;
+    for resource in &table.direct_resource_ids {
+        let counter = info
+            .direct_counters
+            .iter()
+            .find(|c| c.preamble.as_ref().is_some_and(|p| p.id == *resource));
+        let meter = info
+            .direct_meters
+            .iter()
+            .find(|m| m.preamble.as_ref().is_some_and(|p| p.id == *resource));
+        if let Some(counter) = counter {
+            let (_, resource_name) = ids.take(counter.preamble.as_ref(), "direct counter")?;
+            if !known.direct_counter {
+                return Err(missing(
+                    "direct counter",
+                    &format!("{resource_name} of table {name}"),
+                ));
+            }
+            direct_counter = true;
+        } else if let Some(meter) = meter {
+            let (_, resource_name) = ids.take(meter.preamble.as_ref(), "direct meter")?;
+            let Some(unit) = known.direct_meter else {
+                return Err(missing(
+                    "direct meter",
+                    &format!("{resource_name} of table {name}"),
+                ));
+            };
+            check_meter_unit(&resource_name, meter.spec.as_ref(), unit)?;
+            direct_meter = Some(meter_kind(meter.spec.as_ref()));
+        } else {
+            return Err(UpdateError::invalid(format!(
+                "P4Info: table {name}: direct resource id {resource} is neither a direct counter \
+                 nor a direct meter of P4Info"
+            )));
+        }
+    }
+    Ok(Table {
+        id,
+        name,
+        index,
+        keys,
+        actions: bound,
+        const_entries: table.is_const_table || known.const_entries,
+        const_default: table.const_default_action_id != 0 || known.const_default,
+        direct_counter,
+        direct_meter,
+        indirect: table.implementation_id != 0,
+    })
+}
+
+/// Key fields in the program's order. They are found by name; where names differ (P4Info and
+/// BMv2 JSON write some expressions differently) by position.
+fn bind_keys(table: &str, fields: &[p4info::MatchField], known: &[KeyField]) -> Result<Vec<Key>> {
+    if fields.len() != known.len() {
+        return Err(UpdateError::invalid(format!(
+            "P4Info: table {table}: {} match fields in P4Info, {} key fields in the program",
+            fields.len(),
+            known.len()
+        )));
+    }
+    let by_name = known
+        .iter()
+        .all(|key| fields.iter().filter(|f| f.name == key.name).count() == 1);
+    let mut keys: Vec<Key> = Vec::with_capacity(known.len());
+    for (position, key) in known.iter().enumerate() {
+        let field = if by_name {
+            fields.iter().find(|field| field.name == key.name)
+        } else {
+            fields.get(position)
+        };
+        let Some(field) = field else {
+            return Err(missing("match field", &format!("{table}.{}", key.name)));
+        };
+        let what = format!("table {table}: field {}", field.name);
+        if i64::from(field.bitwidth) != i64::from(key.bits) {
+            return Err(widths_differ(&what, field.bitwidth.into(), key.bits));
+        }
+        let kind = match &field.r#match {
+            Some(p4info::match_field::Match::MatchType(kind)) => match_kind(*kind),
+            _ => None,
+        };
+        let masked_optional = kind == Some(MatchKind::Optional) && key.kind == MatchKind::Ternary;
+        if kind != Some(key.kind) && !masked_optional {
+            return Err(UpdateError::invalid(format!(
+                "P4Info: {what}: match type {} in P4Info, {} in the program",
+                kind.map_or("unknown", kind_name),
+                kind_name(key.kind)
+            )));
+        }
+        if field.id == 0 || keys.iter().any(|other| other.id == field.id) {
+            return Err(UpdateError::invalid(format!(
+                "P4Info: {what}: id {} given, an id of its own other than 0 expected",
+                field.id
+            )));
+        }
+        keys.push(Key {
+            id: field.id,
+            name: field.name.clone(),
+            kind: if masked_optional {
+                MatchKind::Optional
+            } else {
+                key.kind
+            },
+            bits: key.bits,
+            masked_optional,
+        });
+    }
+    Ok(keys)
+}
+
+fn bind_action(
+    table: &str,
+    action: &p4info::Action,
+    scope: p4info::action_ref::Scope,
+    known_table: &TableInfo,
+    program: &ProgramInfo,
+) -> Result<TableAction> {
+    let (id, name) = action
+        .preamble
+        .as_ref()
+        .map(|preamble| (preamble.id, preamble.name.clone()))
+        .unwrap_or_default();
+    let found = known_table
+        .actions
+        .iter()
+        .filter_map(|index| Some((*index, program.actions.get(*index)?)))
+        .find(|(_, known)| known.name == name);
+    let Some((index, known)) = found else {
+        return Err(missing("action", &format!("{name} of table {table}")));
+    };
+    if action.params.len() != known.params.len() {
+        return Err(UpdateError::invalid(format!(
+            "P4Info: action {name}: {} parameters in P4Info, {} in the program",
+            action.params.len(),
+            known.params.len()
+        )));
+    }
+    let mut params = Vec::with_capacity(known.params.len());
+    for (param_name, bits) in &known.params {
+        let Some(param) = action.params.iter().find(|p| p.name == *param_name) else {
+            return Err(missing(
+                "parameter",
+                &format!("{param_name} of action {name}"),
+            ));
+        };
+        if i64::from(param.bitwidth) != i64::from(*bits) {
+            return Err(widths_differ(
+                &format!("action {name}: parameter {param_name}"),
+                param.bitwidth.into(),
+                *bits,
+            ));
+        }
+        params.push(Param {
+            id: param.id,
+            name: param.name.clone(),
+            bits: *bits,
+        });
+    }
+    Ok(TableAction {
+        id,
+        name,
+        index,
+        scope,
+        params,
+    })
+}
+
+fn bind_array<'a>(
+    (id, name): (u32, String),
+    what: &str,
+    size: i64,
+    bits: Option<u32>,
+    cell: Cell,
+    mut known: impl Iterator<Item = &'a ArrayInfo>,
+) -> Result<Array> {
+    let mut index = 0;
+    let found = known.find(|array| {
+        let same = array.name == name;
+        index += usize::from(!same);
+        same
+    });
+    let Some(array) = found else {
+        return Err(missing(what, &name));
+    };
+    if usize::try_from(size).ok() != Some(array.size) {
+        return Err(UpdateError::invalid(format!(
+            "P4Info: {what} {name}: {size} cells in P4Info, {} in the program",
+            array.size
+        )));
+    }
+    if let Some(bits) = bits.filter(|bits| *bits != array.bits) {
+        return Err(widths_differ(
+            &format!("{what} {name}"),
+            bits.into(),
+            array.bits,
+        ));
+    }
+    Ok(Array {
+        id,
+        name,
+        index,
+        size: array.size,
+        bits: array.bits,
+        cell,
+    })
+}
+
+fn match_kind(kind: i32) -> Option<MatchKind> {
+    use p4info::match_field::MatchType;
+    match MatchType::try_from(kind).ok()? {
+        MatchType::Unspecified => None,
+        MatchType::Exact => Some(MatchKind::Exact),
+        MatchType::Lpm => Some(MatchKind::Lpm),
+        MatchType::Ternary => Some(MatchKind::Ternary),
+        MatchType::Range => Some(MatchKind::Range),
+        MatchType::Optional => Some(MatchKind::Optional),
+    }
+}
+
+pub(super) fn kind_name(kind: MatchKind) -> &'static str {
+    match kind {
+        MatchKind::Exact => "exact",
+        MatchKind::Lpm => "lpm",
+        MatchKind::Ternary => "ternary",
+        MatchKind::Range => "range",
+        MatchKind::Optional => "optional",
+    }
+}
+
+fn meter_kind(spec: Option<&p4info::MeterSpec>) -> MeterKind {
+    MeterKind(spec.map_or(
+        p4info::meter_spec::Type::TwoRateThreeColor,
+        p4info::MeterSpec::r#type,
+    ))
+}
+
+fn check_meter_unit(
+    name: &str,
+    spec: Option<&p4info::MeterSpec>,
+    program: MeterUnit,
+) -> Result<()> {
+    use p4info::meter_spec::Unit;
+    let info = spec.map_or(Unit::Unspecified, p4info::MeterSpec::unit);
+    match (info, program) {
+        (Unit::Unspecified, _)
+        | (Unit::Bytes, MeterUnit::Bytes)
+        | (Unit::Packets, MeterUnit::Packets) => Ok(()),
+        _ => Err(UpdateError::invalid(format!(
+            "P4Info: meter {name}: unit {} in P4Info, {program:?} in the program",
+            info.as_str_name()
+        ))),
+    }
+}
+
+/// How a register's cell is shown, and its width where it has one of its own.
+fn register_type(
+    spec: Option<&p4info::P4DataTypeSpec>,
+    types: Option<&p4info::P4TypeInfo>,
+) -> (RegisterType, Option<u32>) {
+    use p4info::p4_bitstring_like_type_spec::TypeSpec as BitstringType;
+    use p4info::p4_data_type_spec::TypeSpec;
+    use p4info::p4_new_type_spec::Representation;
+    let width = |bits: i32| u32::try_from(bits).ok();
+    match spec.and_then(|spec| spec.type_spec.as_ref()) {
+        Some(TypeSpec::Bitstring(bitstring)) => match &bitstring.type_spec {
+            Some(BitstringType::Bit(bit)) => (RegisterType::Bits, width(bit.bitwidth)),
+            _ => (RegisterType::Other, None),
+        },
+        Some(TypeSpec::SerializableEnum(named)) => {
+            let bits = types
+                .and_then(|types| types.serializable_enums.get(&named.name))
+                .and_then(|spec| spec.underlying_type.as_ref())
+                .and_then(|bit| width(bit.bitwidth));
+            (RegisterType::SerializableEnum, bits)
+        }
+        Some(TypeSpec::NewType(named)) => {
+            let original = types
+                .and_then(|types| types.new_types.get(&named.name))
+                .and_then(|spec| spec.representation.as_ref());
+            match original {
+                // One level: p4c resolves chains of new types to the last one's original.
+                Some(Representation::OriginalType(original)) => match &original.type_spec {
+                    Some(TypeSpec::Bitstring(_)) => register_type(Some(original), None),
+                    _ => (RegisterType::Other, None),
+                },
+                _ => (RegisterType::Other, None),
+            }
+        }
+        _ => (RegisterType::Other, None),
+    }
+}

@@ -1,0 +1,104 @@
+//! The traffic manager's service over loopback.
+
+#[allow(dead_code)]
+mod support;
+
+use p4runtime_server::proto::pacer::v1 as pacer;
+use pacer::traffic_manager_client::TrafficManagerClient;
+use support::Server;
+use tonic::Code;
+
+#[tokio::test]
+async fn ports_are_listed_changed_and_counted() {
+    let server = Server::start().await;
+    let mut client = TrafficManagerClient::new(server.channel().await);
+    let ports = client
+        .list_ports(pacer::ListPortsRequest {})
+        .await
+        .expect("listed")
+        .into_inner()
+        .ports;
+    assert_eq!(
+        ports.iter().map(|port| port.port).collect::<Vec<_>>(),
+        [1, 2]
+    );
+    assert_eq!(ports[0].line_rate_bps, None);
+
+    let changed = client
+        .set_port(pacer::SetPortRequest {
+            port: 1,
+            line_rate_bps: Some(500_000_000),
+            counts: Some(pacer::LineCounting::Layer2.into()),
+            delay_ns: Some(100_000_000),
+            ..Default::default()
+        })
+        .await
+        .expect("changed")
+        .into_inner()
+        .port
+        .expect("port");
+    assert_eq!(
+        changed,
+        pacer::Port {
+            line_rate_bps: Some(500_000_000),
+            counts: pacer::LineCounting::Layer2.into(),
+            delay_ns: 100_000_000,
+            ..ports[0].clone()
+        }
+    );
+    let unlimited = client
+        .set_port(pacer::SetPortRequest {
+            port: 1,
+            remove_line_rate: true,
+            ..Default::default()
+        })
+        .await
+        .expect("changed")
+        .into_inner();
+    assert_eq!(unlimited.port.and_then(|port| port.line_rate_bps), None);
+
+    let refused = client
+        .set_port(pacer::SetPortRequest {
+            port: 9,
+            ..Default::default()
+        })
+        .await
+        .expect_err("no such port");
+    assert_eq!(refused.code(), Code::NotFound);
+    let refused = client
+        .set_port(pacer::SetPortRequest {
+            port: 1,
+            line_rate_bps: Some(0),
+            ..Default::default()
+        })
+        .await
+        .expect_err("rate 0");
+    assert_eq!(refused.code(), Code::InvalidArgument);
+
+    let statistics = client
+        .get_statistics(pacer::GetStatisticsRequest {
+            class_ids: vec![7, 3],
+        })
+        .await
+        .expect("read")
+        .into_inner();
+    assert_eq!(statistics.ports.len(), 2);
+    let classes: Vec<u32> = statistics.classes.iter().map(|c| c.class_id).collect();
+    assert_eq!(classes, [7, 3]);
+    let causes: Vec<String> = statistics
+        .switch
+        .expect("totals")
+        .packet_in_drops
+        .into_iter()
+        .map(|drop| drop.cause)
+        .collect();
+    assert!(causes.contains(&"no-controller".to_owned()));
+    let refused = client
+        .get_statistics(pacer::GetStatisticsRequest {
+            class_ids: vec![0; 4_097],
+        })
+        .await
+        .expect_err("too many");
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    server.stop().await;
+}

@@ -1,0 +1,119 @@
+//! Capture files with nanosecond stamps: the input and output of virtual time, and `--pcap`.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
+use pcap_file::{DataLink, Endianness, TsResolution};
+
+/// Longest frame written whole.
+const SNAP_BYTES: u32 = 65_535;
+
+/// `stem_in.pcap` or `stem_out.pcap`, as simple_switch's `--use-files` names them.
+pub fn path(stem: &Path, direction: Direction) -> PathBuf {
+    let suffix = match direction {
+        Direction::In => "_in.pcap",
+        Direction::Out => "_out.pcap",
+    };
+    let mut name = stem.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Seen from the switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Received.
+    In,
+    /// Sent.
+    Out,
+}
+
+/// Writes one capture file.
+pub struct CaptureWriter {
+    writer: PcapWriter<BufWriter<File>>,
+}
+
+impl CaptureWriter {
+    /// Creates the file, over an existing one.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub fn create(path: &Path) -> anyhow::Result<Self> {
+        let header = PcapHeader {
+            ts_resolution: TsResolution::NanoSecond,
+            datalink: DataLink::ETHERNET,
+            endianness: Endianness::Little,
+            snaplen: SNAP_BYTES,
+            ..PcapHeader::default()
+        };
+        let file =
+            File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+        let writer = PcapWriter::with_header(BufWriter::new(file), header)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { writer })
+    }
+
+    /// Appends a frame with its time in nanoseconds.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&mut self, frame: &[u8], at_ns: u64) -> anyhow::Result<()> {
+        let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        let packet = PcapPacket::new(Duration::from_nanos(at_ns), length, frame);
+        self.writer.write_packet(&packet)?;
+        Ok(())
+    }
+}
+
+/// Reads one capture file, frame by frame.
+pub struct CaptureReader {
+    reader: PcapReader<BufReader<File>>,
+    path: PathBuf,
+    last_ns: u64,
+}
+
+impl CaptureReader {
+    /// Opens a file; microsecond captures are read, too.
+    ///
+    /// # Errors
+    /// Names the file; it is missing or no Ethernet capture.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let reader = PcapReader::new(BufReader::new(file))
+            .with_context(|| format!("{} is no pcap file", path.display()))?;
+        anyhow::ensure!(
+            reader.header().datalink == DataLink::ETHERNET,
+            "{} is not a capture of Ethernet frames",
+            path.display()
+        );
+        Ok(Self {
+            reader,
+            path: path.to_owned(),
+            last_ns: 0,
+        })
+    }
+
+    /// The next frame with its time in nanoseconds.
+    ///
+    /// # Errors
+    /// The file ends inside a packet, or its times run backwards.
+    pub fn next(&mut self) -> anyhow::Result<Option<(u64, Vec<u8>)>> {
+        let Some(packet) = self.reader.next_packet() else {
+            return Ok(None);
+        };
+        let packet = packet.with_context(|| self.path.display().to_string())?;
+        let at_ns = u64::try_from(packet.timestamp.as_nanos())
+            .with_context(|| format!("{}: time out of range", self.path.display()))?;
+        anyhow::ensure!(
+            at_ns >= self.last_ns,
+            "{}: times run backwards at {at_ns} ns",
+            self.path.display()
+        );
+        self.last_ns = at_ns;
+        Ok(Some((at_ns, packet.data.into_owned())))
+    }
+}

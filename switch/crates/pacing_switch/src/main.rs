@@ -1,0 +1,201 @@
+//! `pacing_switch`: a v1model software switch with a traffic manager.
+//!
+//! This crate is the outermost layer: it reads the command line, opens interfaces or capture
+//! files, owns the clock (through `ports`), and joins the switch with its control servers.
+
+mod captures;
+mod options;
+mod real_time;
+mod report;
+mod runtime_file;
+mod units;
+mod virtual_time;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use dataplane::control::DataPlane;
+use options::Options;
+use p4runtime_server::{ServerConfig, packet_in_channel};
+use ports::PortOptions;
+use real_time::RealTime;
+use runtime_file::RuntimeFile;
+use switch_core::{Switch, SwitchConfig};
+use tokio::sync::oneshot;
+use traffic_manager::Limits;
+
+/// Control requests that may wait for the switch.
+const JOB_QUEUE: usize = 1_024;
+/// Packets that may wait for the controller.
+const PACKET_IN_QUEUE: usize = 1_024;
+/// Longest frame in virtual time, where no interface has an MTU: what a capture file holds.
+const VIRTUAL_FRAME_BYTES_MAX: usize = 65_535;
+/// Largest program read, in bytes.
+const PROGRAM_BYTES_MAX: u64 = 64 << 20;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let level = if options.log_console { "debug" } else { "warn" };
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env()
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level)),
+        )
+        .init();
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pacing_switch: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> anyhow::Result<()> {
+    options.check().map_err(anyhow::Error::msg)?;
+    // Opened first: a run must not end with nowhere to write what it found.
+    let mut stats_file = options
+        .stats_file
+        .as_ref()
+        .map(|path| File::create(path).with_context(|| format!("cannot write {}", path.display())))
+        .transpose()?;
+    let mut config = SwitchConfig {
+        cpu_port: options.cpu_port,
+        drop_port: options.drop_port,
+        max_packets: options.max_held_packets.saturating_mul(2),
+        ..SwitchConfig::default()
+    };
+    if options.virtual_time {
+        config.max_frame_bytes = VIRTUAL_FRAME_BYTES_MAX;
+    }
+    let mut switch = Switch::new(
+        config,
+        Limits {
+            max_held_packets: options.max_held_packets,
+            ..Limits::default()
+        },
+    );
+    for option in &options.ports {
+        switch.add_port(option.port, &option.interface, option.config)?;
+    }
+    if let Some(path) = options.program.as_ref().filter(|_| !options.no_p4) {
+        let program = read_limited(path, PROGRAM_BYTES_MAX)?;
+        switch
+            .load(&program)
+            .with_context(|| path.display().to_string())?;
+    }
+    let runtime = match &options.runtime_json {
+        Some(path) => {
+            let bytes = read_limited(path, runtime_file::MAX_BYTES)?;
+            let text = String::from_utf8(bytes)
+                .with_context(|| format!("{} is not text", path.display()))?;
+            let file = RuntimeFile::parse(&text).with_context(|| path.display().to_string())?;
+            file.apply_groups(&mut switch)
+                .with_context(|| path.display().to_string())?;
+            Some(file)
+        }
+        None => None,
+    };
+
+    let switch = if options.virtual_time {
+        if options.program.is_none() {
+            bail!("--virtual needs a PROGRAM.json: there is nobody to bring one");
+        }
+        virtual_time::run(&mut switch, &options.ports, runtime.as_ref())?;
+        switch
+    } else {
+        if let Some(file) = &runtime {
+            let applied = file.apply_due(&mut switch, 0, 0)?;
+            if file.due_ns(applied).is_some() {
+                bail!("--runtime-json: table entry {applied} has an at_ns, which needs --virtual");
+            }
+        }
+        serve(switch, options)?
+    };
+
+    eprint!("{}", report::as_text(&switch));
+    if let Some(file) = &mut stats_file {
+        let text = serde_json::to_string_pretty(&report::as_json(&switch))?;
+        writeln!(file, "{text}").context("cannot write the statistics")?;
+    }
+    Ok(())
+}
+
+/// Opens the interfaces, starts the control servers on threads of their own, and runs the
+/// switch on this one until a signal ends it.
+fn serve(switch: Switch, options: &Options) -> anyhow::Result<Switch> {
+    let mut opened = Vec::new();
+    for option in &options.ports {
+        let port = ports::Port::open(&option.interface, &PortOptions::default())
+            .with_context(|| format!("port {}", option.port))?;
+        opened.push((option.port, port));
+    }
+
+    let (packet_in_sender, packet_in_receiver) = packet_in_channel(PACKET_IN_QUEUE);
+    let mut executor = None;
+    let mut driver = RealTime::new(
+        switch,
+        options.spin,
+        |waker| {
+            let (sender, jobs) =
+                p4runtime_server::executor::channel(JOB_QUEUE, move || waker.wake());
+            executor = Some(sender);
+            jobs
+        },
+        packet_in_sender,
+    )?;
+    for (number, port) in opened {
+        driver.add(number, port, options.pcap.as_deref())?;
+    }
+
+    let control = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("control")
+        .enable_all()
+        .build()?;
+    let executor = executor.context("no executor")?;
+    let config = ServerConfig {
+        device_id: options.device_id,
+        addr: options.grpc_server_addr,
+        cpu_port: options.cpu_port.map(u32::from),
+        limits: p4runtime_server::server::Limits::default(),
+    };
+    let server = control.block_on(p4runtime_server::bind(config, executor, packet_in_receiver))?;
+    eprintln!(
+        "pacing_switch: ready, {} ports, gRPC at {}",
+        options.ports.len(),
+        server.local_addr()
+    );
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = control.spawn(server.run(async {
+        let _ = stopped.await;
+    }));
+    let switch = driver.run()?;
+    // The server has a limit on how long clients may keep it; an error of it at the end
+    // changes nothing.
+    let _ = stop.send(());
+    if let Ok(Err(error)) = control.block_on(serving) {
+        tracing::warn!(%error, "control server");
+    }
+    Ok(switch)
+}
+
+fn read_limited(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells; a device or pipe has no size to ask for.
+    file.take(most + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    anyhow::ensure!(
+        bytes.len() as u64 <= most,
+        "{} is too large: {most} bytes at most",
+        path.display()
+    );
+    Ok(bytes)
+}

@@ -1,0 +1,272 @@
+//! The command line: simple_switch_grpc's where the two mean the same.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Parser;
+use traffic_manager::{PortConfig, RateCounts};
+
+use crate::units;
+
+/// FIFO of a port that does not say: what Linux gives an Ethernet interface, 1000 packets of
+/// 1518 bytes.
+const FIFO_BYTES: u64 = 1_518_000;
+
+/// Highest port number of v1model's 9-bit ports.
+const PORT_MAX: u16 = 511;
+
+/// A v1model software switch with a traffic manager: runs p4c's BMv2 JSON, serves P4Runtime,
+/// and holds packets until their departure time. Drop-in for simple_switch_grpc.
+#[derive(Parser, Debug)]
+#[command(version, name = "pacing_switch", after_help = EXAMPLES)]
+pub struct Options {
+    /// BMv2 JSON program (p4c-bm2-ss's output). Without one, P4Runtime brings it.
+    #[arg(value_name = "PROGRAM.json")]
+    pub program: Option<PathBuf>,
+
+    /// Port: PORT@INTERFACE[,rate=RATE][,counts=wire|layer2][,fifo=SIZE][,delay=TIME].
+    /// rate: line rate (500mbit); counts: whether it counts the whole frame on the wire or
+    /// layer-2 bytes with FCS (default wire); fifo: drop-tail queue for unpaced packets
+    /// (64KB, KB = 1024); delay: propagation delay (100ms).
+    #[arg(short = 'i', long = "interface", value_name = "PORT@INTERFACE[,...]")]
+    pub ports: Vec<PortOption>,
+
+    /// P4Runtime device id.
+    #[arg(long, default_value_t = 0)]
+    pub device_id: u64,
+
+    /// Address of the gRPC server (P4Runtime and pacer.v1.TrafficManager). Port 0: any free
+    /// one, told on the ready line.
+    #[arg(long, default_value = "127.0.0.1:9559", value_name = "IP:PORT")]
+    pub grpc_server_addr: SocketAddr,
+
+    /// Port whose packets go to and come from the controller (1 to 510).
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..=510))]
+    pub cpu_port: Option<u16>,
+
+    /// egress_spec that means "drop".
+    #[arg(long, default_value_t = PORT_MAX, value_name = "PORT",
+          value_parser = clap::value_parser!(u16).range(0..=i64::from(PORT_MAX)))]
+    pub drop_port: u16,
+
+    /// Start without a program even if one is given; P4Runtime brings it.
+    #[arg(long)]
+    pub no_p4: bool,
+
+    /// Table entries and multicast groups to install at start, in the format of the P4
+    /// tutorials' runtime files; with `at_ns` also later, in virtual time.
+    #[arg(long, value_name = "FILE.json")]
+    pub runtime_json: Option<PathBuf>,
+
+    /// Virtual time: port PORT@NAME reads NAME_in.pcap, writes NAME_out.pcap with
+    /// nanosecond departure times, and the switch ends when all is sent. No gRPC server.
+    #[arg(long = "virtual")]
+    pub virtual_time: bool,
+
+    /// Write what each port receives and sends to INTERFACE_{in,out}.pcap in this folder.
+    #[arg(long, value_name = "DIR")]
+    pub pcap: Option<PathBuf>,
+
+    /// Write the statistics that end the run to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub stats_file: Option<PathBuf>,
+
+    /// Most packets held or queued at once; as many again may be in delay lines. Each takes
+    /// some 5 KB.
+    #[arg(long, default_value_t = 1 << 18, value_name = "N")]
+    pub max_held_packets: usize,
+
+    /// How long before a departure the switch stops sleeping and watches the clock: exactness
+    /// for CPU time. 0: always sleep.
+    #[arg(long, default_value = "100us", value_name = "TIME", value_parser = units::duration_ns)]
+    pub spin: u64,
+
+    /// More in the log (also RUST_LOG).
+    #[arg(long)]
+    pub log_console: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  A 500 Mbit/s, 100 ms bottleneck with a 64 KB FIFO between two interfaces:
+    pacing_switch -i 1@a -i 2@b,rate=500mbit,counts=layer2,fifo=64KB,delay=100ms gtrcnet.json
+  In virtual time, from p1_in.pcap to p2_out.pcap:
+    pacing_switch --virtual -i 1@p1 -i 2@p2,rate=1gbit --runtime-json entries.json pacer.json";
+
+/// One `-i`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortOption {
+    /// P4 port number.
+    pub port: u16,
+    /// Interface, or stem of the capture files.
+    pub interface: String,
+    /// How the port behaves.
+    pub config: PortConfig,
+}
+
+impl FromStr for PortOption {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(',');
+        let place = parts.next().unwrap_or_default();
+        let (number, interface) = place
+            .split_once('@')
+            .ok_or_else(|| format!("'{place}' is not PORT@INTERFACE"))?;
+        let port: u16 = number
+            .parse()
+            .ok()
+            .filter(|port| *port < PORT_MAX)
+            .ok_or_else(|| format!("port '{number}' is not a number from 0 to 510"))?;
+        if interface.is_empty() {
+            return Err(format!("port {port} names no interface"));
+        }
+        let mut config = PortConfig {
+            line_rate_bps: None,
+            counts: RateCounts::Wire,
+            fifo_bytes: FIFO_BYTES,
+            delay_ns: 0,
+        };
+        for part in parts {
+            let (key, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("port {port}: '{part}' is not key=value"))?;
+            let named = |error: String| format!("port {port}: {key}: {error}");
+            match key {
+                "rate" => {
+                    let rate_bps = units::rate_bps(value).map_err(named)?;
+                    if dataplane::hold::time_per_byte_q24(rate_bps).is_none() {
+                        return Err(named(format!("{value} is outside 8 kbit/s to 100 Gbit/s")));
+                    }
+                    config.line_rate_bps = Some(rate_bps);
+                }
+                "counts" => {
+                    config.counts = match value {
+                        "wire" => RateCounts::Wire,
+                        "layer2" => RateCounts::Layer2,
+                        _ => return Err(named(format!("'{value}' is not wire or layer2"))),
+                    };
+                }
+                "fifo" => {
+                    config.fifo_bytes = units::bytes(value).map_err(named)?;
+                    if config.fifo_bytes == 0 {
+                        return Err(named("a FIFO of 0 bytes takes no packet".to_owned()));
+                    }
+                }
+                "delay" => config.delay_ns = units::duration_ns(value).map_err(named)?,
+                _ => {
+                    return Err(format!(
+                        "port {port}: unknown '{key}'; known: rate, counts, fifo, delay"
+                    ));
+                }
+            }
+        }
+        if config.delay_ns > dataplane::ports::DELAY_MAX_NS {
+            return Err(format!("port {port}: delay: more than 10 s"));
+        }
+        Ok(Self {
+            port,
+            interface: interface.to_owned(),
+            config,
+        })
+    }
+}
+
+impl Options {
+    /// Checks what no single option shows: numbers and interfaces given twice, the CPU port
+    /// among the ports.
+    ///
+    /// # Errors
+    /// Names the option and what is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        for (index, option) in self.ports.iter().enumerate() {
+            let before = self.ports.get(..index).unwrap_or(&[]);
+            if let Some(other) = before.iter().find(|other| other.port == option.port) {
+                return Err(format!(
+                    "port {} is given twice: {} and {}",
+                    option.port, other.interface, option.interface
+                ));
+            }
+            if let Some(other) = before
+                .iter()
+                .find(|other| other.interface == option.interface)
+            {
+                return Err(format!(
+                    "interface {} is given twice: as port {} and port {}",
+                    option.interface, other.port, option.port
+                ));
+            }
+            if Some(option.port) == self.cpu_port || option.port == self.drop_port {
+                return Err(format!(
+                    "port {} ({}) is also the CPU or drop port",
+                    option.port, option.interface
+                ));
+            }
+        }
+        if self.cpu_port == Some(self.drop_port) {
+            return Err(format!(
+                "port {} is both the CPU and the drop port",
+                self.drop_port
+            ));
+        }
+        if self.max_held_packets == 0 {
+            return Err("--max-held-packets: at least 1".to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_with_everything() {
+        let option: PortOption = "2@s1-eth2,rate=500mbit,counts=layer2,fifo=64KB,delay=100ms"
+            .parse()
+            .expect("valid");
+        assert_eq!(option.port, 2);
+        assert_eq!(option.interface, "s1-eth2");
+        assert_eq!(
+            option.config,
+            PortConfig {
+                line_rate_bps: Some(500_000_000),
+                counts: RateCounts::Layer2,
+                fifo_bytes: 65_536,
+                delay_ns: 100_000_000,
+            }
+        );
+    }
+
+    #[test]
+    fn errors_name_the_port_and_the_key() {
+        for (text, expected) in [
+            ("s1-eth2", "PORT@INTERFACE"),
+            ("600@x", "port '600'"),
+            ("1@", "no interface"),
+            ("1@x,rate=fast", "port 1: rate: 'fast'"),
+            ("1@x,rate=0", "outside 8 kbit/s"),
+            ("1@x,speed=1gbit", "unknown 'speed'"),
+            ("1@x,fifo=0", "0 bytes"),
+            ("1@x,delay=11s", "more than 10 s"),
+            ("1@x,counts=frames", "not wire or layer2"),
+        ] {
+            let error = text.parse::<PortOption>().expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_given_twice_is_refused() {
+        let parse = |arguments: &[&str]| {
+            Options::try_parse_from(std::iter::once(&"pacing_switch").chain(arguments))
+                .expect("parses")
+                .check()
+        };
+        assert!(parse(&["-i", "1@a", "-i", "2@b"]).is_ok());
+        assert!(parse(&["-i", "1@a", "-i", "1@b"]).is_err());
+        assert!(parse(&["-i", "1@a", "-i", "2@a"]).is_err());
+        assert!(parse(&["-i", "9@a", "--cpu-port", "9"]).is_err());
+    }
+}

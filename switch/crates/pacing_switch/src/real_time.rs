@@ -1,0 +1,302 @@
+//! The driver in real time: one thread, one loop, one system call to wait and one per port to
+//! send a batch.
+//!
+//! Each turn: jobs of the control plane, frames in order of arrival (a bounded batch, with
+//! departures due in between, so that pacing never waits behind a receive burst), departures,
+//! sending, waiting until the next of these.
+
+use std::io;
+
+use p4runtime_server::{JobQueue, PacketInSender};
+use ports::{Port, Token, Waiter, WaiterOptions, clock};
+use switch_core::{Sink, Switch};
+use traffic_manager::DropCause;
+
+use crate::captures::{CaptureWriter, Direction, path};
+
+/// Frames taken from the rings in one turn.
+const RECEIVE_BATCH: usize = 64;
+/// How often an interface that is down is looked at: nothing tells when it comes back.
+const LINK_CHECK_NS: u64 = 100_000_000;
+/// Jobs run between two turns.
+const JOB_BATCH: usize = 64;
+
+/// A port number with its interface.
+struct Link {
+    number: u16,
+    port: Port,
+    token: Token,
+    /// Counters already told to the switch.
+    told: ports::PortStatistics,
+    up: bool,
+    received: Option<CaptureWriter>,
+    sent: Option<CaptureWriter>,
+}
+
+/// Interfaces by port number.
+struct Links {
+    links: Vec<Link>,
+    /// Position in `links` by port number.
+    by_number: Vec<Option<usize>>,
+    packets_in: PacketInSender,
+}
+
+impl Links {
+    /// Hands to the kernel what the ports have collected.
+    fn flush(&mut self) {
+        for link in &mut self.links {
+            link.port.flush();
+        }
+    }
+}
+
+impl Sink for Links {
+    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64) {
+        let Some(link) = self
+            .by_number
+            .get(usize::from(port))
+            .copied()
+            .flatten()
+            .and_then(|at| self.links.get_mut(at))
+        else {
+            return;
+        };
+        capture(&mut link.sent, port, frame, delivery_ns);
+        // A refusal is counted by the port and told with its other losses.
+        let _ = link.port.send(frame);
+    }
+
+    fn to_controller(&mut self, frame: &[u8]) {
+        // Full queue: the sender counts the loss.
+        let _ = self.packets_in.send(frame);
+    }
+}
+
+/// Writes a frame to a capture; the first that cannot be written ends it.
+fn capture(writer: &mut Option<CaptureWriter>, port: u16, frame: &[u8], at_ns: u64) {
+    if let Some(open) = writer
+        && let Err(error) = open.write(frame, clock::to_realtime_ns(at_ns))
+    {
+        tracing::warn!(port, %error, "capture ends");
+        *writer = None;
+    }
+}
+
+/// The loop with everything it owns.
+pub struct RealTime {
+    switch: Switch,
+    links: Links,
+    waiter: Waiter,
+    jobs: JobQueue,
+}
+
+impl RealTime {
+    /// A driver without interfaces. `packets_in` takes frames for the controller; those it has
+    /// no room for are lost and counted.
+    ///
+    /// # Errors
+    /// No descriptors left, or no signal handlers.
+    pub fn new(
+        switch: Switch,
+        spin_ns: u64,
+        jobs: impl FnOnce(ports::Waker) -> JobQueue,
+        packets_in: PacketInSender,
+    ) -> io::Result<Self> {
+        let waiter = Waiter::new(WaiterOptions { spin_ns })?;
+        waiter.end_on_signals()?;
+        Ok(Self {
+            jobs: jobs(waiter.waker()),
+            switch,
+            links: Links {
+                links: Vec::new(),
+                by_number: vec![None; 512],
+                packets_in,
+            },
+            waiter,
+        })
+    }
+
+    /// Adds an opened interface.
+    ///
+    /// # Errors
+    /// A capture file cannot be created.
+    pub fn add(
+        &mut self,
+        number: u16,
+        port: Port,
+        captures: Option<&std::path::Path>,
+    ) -> anyhow::Result<()> {
+        let create = |direction| {
+            captures
+                .map(|folder| CaptureWriter::create(&path(&folder.join(port.name()), direction)))
+                .transpose()
+        };
+        let (received, sent) = (create(Direction::In)?, create(Direction::Out)?);
+        let token = self.waiter.add(&port);
+        if let Some(slot) = self.links.by_number.get_mut(usize::from(number)) {
+            *slot = Some(self.links.links.len());
+        }
+        self.links.links.push(Link {
+            number,
+            port,
+            token,
+            told: ports::PortStatistics::default(),
+            up: true,
+            received,
+            sent,
+        });
+        Ok(())
+    }
+
+    /// Runs until a signal asks to end; returns the switch for its statistics.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn run(mut self) -> io::Result<Switch> {
+        let mut called = true;
+        self.check_links();
+        let mut next_link_check_ns = clock::now_ns() + LINK_CHECK_NS;
+        loop {
+            if called {
+                called = self.run_jobs(clock::now_ns());
+            }
+            self.receive();
+            let now_ns = clock::now_ns();
+            self.switch.advance(now_ns, &mut self.links);
+            self.links.flush();
+            let link_check_ns = self.any_link_down().then_some(next_link_check_ns);
+            let deadline_ns = if called {
+                Some(now_ns) // more jobs wait
+            } else {
+                [self.switch.next_event_ns(), link_check_ns]
+                    .into_iter()
+                    .flatten()
+                    .min()
+            };
+            let links = &self.links.links;
+            let woken = self.waiter.wait(now_ns, deadline_ns, || {
+                links.iter().any(|link| link.port.has_frame())
+            })?;
+            called |= woken.called;
+            if let Some(signal) = woken.signal {
+                tracing::info!(signal, "asked to end");
+                self.tell_interface_losses();
+                return Ok(self.switch);
+            }
+            if woken.error || link_check_ns.is_some_and(|due_ns| due_ns <= now_ns) {
+                self.check_links();
+                next_link_check_ns = now_ns + LINK_CHECK_NS;
+            }
+        }
+    }
+
+    /// Runs a batch of jobs; true if more may wait. Jobs see time and losses as of now.
+    fn run_jobs(&mut self, now_ns: u64) -> bool {
+        self.tell_interface_losses();
+        self.switch.advance(now_ns, &mut self.links);
+        self.jobs.run(&mut self.switch, JOB_BATCH) == JOB_BATCH
+    }
+
+    /// Takes a batch of frames, the earliest arrival first.
+    ///
+    /// The clock is read for each: frames keep arriving while a batch is taken, and a frame
+    /// must not be taken for older than it is. What is due meanwhile leaves in between, so that
+    /// pacing never waits behind a receive burst.
+    fn receive(&mut self) {
+        // Without departures to come, sending can wait for the end of the batch.
+        let timed = self.switch.next_event_ns().is_some();
+        for _ in 0..RECEIVE_BATCH {
+            let now_ns = clock::now_ns();
+            let earliest = self
+                .links
+                .links
+                .iter_mut()
+                .enumerate()
+                .filter_map(|(at, link)| Some((link.port.next_arrival_ns(now_ns)?, at)))
+                .min();
+            let Some((arrival_ns, at)) = earliest else {
+                return;
+            };
+            if let Some(link) = self.links.links.get_mut(at)
+                && let Some(frame) = link.port.receive(now_ns)
+            {
+                // Stamps come from another clock, carried over to within some nanoseconds.
+                let arrival_ns = arrival_ns.min(now_ns);
+                capture(&mut link.received, link.number, frame.bytes(), arrival_ns);
+                self.switch
+                    .receive(link.number, frame.bytes(), arrival_ns, now_ns);
+            }
+            if self
+                .switch
+                .next_event_ns()
+                .is_some_and(|due_ns| due_ns <= now_ns)
+            {
+                self.switch.advance(now_ns, &mut self.links);
+                if timed {
+                    self.links.flush();
+                }
+            }
+        }
+    }
+
+    /// Tells the switch what the interfaces have lost since the last time.
+    fn tell_interface_losses(&mut self) {
+        for link in &mut self.links.links {
+            let now = link.port.statistics();
+            let told = std::mem::replace(&mut link.told, now);
+            for (cause, packets) in [
+                (
+                    DropCause::RxRingFull,
+                    now.rx_ring_full.saturating_sub(told.rx_ring_full),
+                ),
+                (
+                    DropCause::Oversize,
+                    (now.rx_oversize + now.tx_oversize)
+                        .saturating_sub(told.rx_oversize + told.tx_oversize),
+                ),
+                (
+                    DropCause::ParserError,
+                    now.rx_runt.saturating_sub(told.rx_runt),
+                ),
+                (
+                    DropCause::TxFailed,
+                    (now.tx_failed + now.tx_runt).saturating_sub(told.tx_failed + told.tx_runt),
+                ),
+            ] {
+                self.switch.count_drop(link.number, cause, packets);
+            }
+        }
+    }
+
+    fn any_link_down(&self) -> bool {
+        self.links.links.iter().any(|link| !link.up)
+    }
+
+    /// An interface went down, came back, or is gone: the port follows.
+    fn check_links(&mut self) {
+        for link in &mut self.links.links {
+            // Taken even when the state is what it was: else the next wait ends at once.
+            let error = if self.waiter.has_error(link.token) {
+                link.port.take_error()
+            } else {
+                None
+            };
+            let state = link.port.link_state();
+            let up = state == ports::LinkState::Up;
+            if up != link.up {
+                tracing::warn!(
+                    port = link.number,
+                    interface = link.port.name(),
+                    ?state,
+                    ?error,
+                    "interface"
+                );
+                link.up = up;
+                self.switch.set_port_up(link.number, up);
+                if state == ports::LinkState::Gone {
+                    self.waiter.remove(link.token);
+                }
+            }
+        }
+    }
+}

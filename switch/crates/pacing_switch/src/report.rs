@@ -1,0 +1,134 @@
+//! The statistics that end a run: for people on stderr, for programs as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use dataplane::ports::{DropCount, Lateness, PortStatistics, TrafficManagerControl};
+use serde_json::{Map, Value, json};
+use switch_core::Switch;
+
+/// For `--stats-file`.
+pub fn as_json(switch: &Switch) -> Value {
+    let statistics = switch.statistics(&[]);
+    let counters = switch.counters();
+    json!({
+        "now_ns": statistics.switch.now_ns,
+        "rx_packets": statistics.switch.rx_packets,
+        "tx_packets": statistics.switch.tx_packets,
+        "parser_errors": counters.parser_errors,
+        "packets_to_controller": counters.packets_to_controller,
+        "packets_from_controller": counters.packets_from_controller,
+        "drops": drops(&statistics.switch.drops),
+        "ports": statistics
+            .ports
+            .iter()
+            .map(|port| port_json(switch, port))
+            .collect::<Vec<_>>(),
+    })
+}
+
+fn port_json(switch: &Switch, port: &PortStatistics) -> Value {
+    json!({
+        "port": port.port,
+        "interface": interface(switch, port),
+        "rx_packets": port.rx_packets,
+        "rx_bytes": port.rx_bytes,
+        "tx_packets": port.tx_packets,
+        "tx_bytes": port.tx_bytes,
+        "drops": drops(&port.drops),
+        "fifo_backlog_max_bytes": port.fifo_backlog_max_bytes,
+        "lateness_max_ns": port.lateness.max_ns,
+        "lateness_buckets": port.lateness.buckets,
+    })
+}
+
+fn drops(counts: &[DropCount]) -> Value {
+    Value::Object(
+        counts
+            .iter()
+            .map(|count| (count.cause.to_owned(), json!(count.packets)))
+            .collect::<Map<_, _>>(),
+    )
+}
+
+fn interface<'a>(switch: &'a Switch, port: &PortStatistics) -> &'a str {
+    u16::try_from(port.port).map_or("", |number| match switch.interface(number) {
+        "" => "controller",
+        name => name,
+    })
+}
+
+/// For people.
+pub fn as_text(switch: &Switch) -> String {
+    let statistics = switch.statistics(&[]);
+    let mut text = String::from("pacing_switch: statistics\n");
+    for port in &statistics.ports {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "  port {:>3} {:<16} in {:>10} packets {:>14} bytes, out {:>10} packets {:>14} bytes, \
+             FIFO at most {} bytes{}{}",
+            port.port,
+            interface(switch, port),
+            port.rx_packets,
+            port.rx_bytes,
+            port.tx_packets,
+            port.tx_bytes,
+            port.fifo_backlog_max_bytes,
+            drop_text(&port.drops),
+            lateness_text(&port.lateness),
+        );
+    }
+    let mut all: BTreeMap<&str, u64> = BTreeMap::new();
+    let at_ports = statistics.ports.iter().flat_map(|port| &port.drops);
+    for count in at_ports.chain(&statistics.switch.drops) {
+        *all.entry(count.cause).or_default() += count.packets;
+    }
+    let all: Vec<DropCount> = all
+        .into_iter()
+        .map(|(cause, packets)| DropCount { cause, packets })
+        .collect();
+    let _ = writeln!(
+        text,
+        "  all      in {} packets, out {} packets{}",
+        statistics.switch.rx_packets,
+        statistics.switch.tx_packets,
+        drop_text(&all)
+    );
+    text
+}
+
+fn drop_text(counts: &[DropCount]) -> String {
+    if counts.is_empty() {
+        return ", no drops".to_owned();
+    }
+    let causes: Vec<String> = counts
+        .iter()
+        .map(|count| format!("{} {}", count.cause, count.packets))
+        .collect();
+    format!(", drops: {}", causes.join(", "))
+}
+
+/// Median and maximum; the histogram's buckets are powers of two.
+fn lateness_text(lateness: &Lateness) -> String {
+    let total: u64 = lateness.buckets.iter().sum();
+    if total == 0 || lateness.max_ns == 0 {
+        return String::new();
+    }
+    let mut seen = 0;
+    let median = lateness
+        .buckets
+        .iter()
+        .position(|count| {
+            seen += count;
+            seen * 2 >= total
+        })
+        .unwrap_or(0);
+    let bound_ns = 1u64
+        .checked_shl(u32::try_from(median).unwrap_or(63))
+        .unwrap_or(u64::MAX);
+    format!(
+        ", late: median under {bound_ns} ns, at most {} ns",
+        lateness.max_ns
+    )
+}

@@ -1,0 +1,124 @@
+//! Rates, sizes and times as people write them on a command line.
+
+/// A rate in bit/s: an integer, or a decimal number with a unit as tc(8) and Mininet write it:
+/// `bit`, `kbit`, `mbit`, `gbit`, `tbit` (powers of 1000), any case.
+///
+/// # Errors
+/// Not a number, an unknown unit, not a whole number of bit/s, out of 64 bits.
+pub fn rate_bps(text: &str) -> Result<u64, String> {
+    scaled(
+        text,
+        &[
+            ("", 1),
+            ("bit", 1),
+            ("kbit", 1_000),
+            ("mbit", 1_000_000),
+            ("gbit", 1_000_000_000),
+            ("tbit", 1_000_000_000_000),
+        ],
+        "a rate such as 500mbit or 500000000 (bit/s)",
+    )
+}
+
+/// A size in bytes: an integer, or with `b`, `kb`, `mb`, `gb` (powers of 1024, as the papers
+/// count FIFOs and tc(8) counts bytes).
+///
+/// # Errors
+/// As [`rate_bps`].
+pub fn bytes(text: &str) -> Result<u64, String> {
+    scaled(
+        text,
+        &[
+            ("", 1),
+            ("b", 1),
+            ("kb", 1 << 10),
+            ("kib", 1 << 10),
+            ("mb", 1 << 20),
+            ("mib", 1 << 20),
+            ("gb", 1 << 30),
+            ("gib", 1 << 30),
+        ],
+        "a size such as 64KB or 65536 (bytes)",
+    )
+}
+
+/// A time in nanoseconds, with a unit: `ns`, `us`, `ms`, `s`.
+///
+/// # Errors
+/// As [`rate_bps`]; also a number without unit other than 0.
+pub fn duration_ns(text: &str) -> Result<u64, String> {
+    if text == "0" {
+        return Ok(0);
+    }
+    scaled(
+        text,
+        &[
+            ("ns", 1),
+            ("us", 1_000),
+            ("ms", 1_000_000),
+            ("s", 1_000_000_000),
+        ],
+        "a time such as 100ms (ns, us, ms, s)",
+    )
+}
+
+/// Parses `number[unit]` exactly: no floating point, so `0.1gbit` is 100,000,000.
+fn scaled(text: &str, units: &[(&str, u64)], expected: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is not {expected}");
+    let lower = text.trim().to_ascii_lowercase();
+    let end = lower
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(lower.len());
+    let (number, unit) = lower.split_at(end);
+    let factor = units
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .map(|(_, factor)| *factor)
+        .ok_or_else(wrong)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = format!("{whole}{fraction}");
+    let value: u128 = digits.parse().map_err(|_| wrong())?;
+    let scale = 10u128
+        .checked_pow(u32::try_from(fraction.len()).map_err(|_| wrong())?)
+        .ok_or_else(wrong)?;
+    let product = value.checked_mul(u128::from(factor)).ok_or_else(wrong)?;
+    if product % scale != 0 {
+        return Err(wrong());
+    }
+    u64::try_from(product / scale).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_exact() {
+        assert_eq!(rate_bps("500Mbit"), Ok(500_000_000));
+        assert_eq!(rate_bps("0.1gbit"), Ok(100_000_000));
+        assert_eq!(rate_bps("8000"), Ok(8_000));
+        assert_eq!(bytes("64KB"), Ok(65_536));
+        assert_eq!(bytes("1.5kb"), Ok(1_536));
+        assert_eq!(duration_ns("100ms"), Ok(100_000_000));
+        assert_eq!(duration_ns("0"), Ok(0));
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_an_example() {
+        for text in [
+            "",
+            "fast",
+            "-1",
+            "1..5mbit",
+            "5 furlongs",
+            "0.3bit",
+            "1e9",
+            "٣mbit",
+        ] {
+            let refused = rate_bps(text).expect_err(text);
+            assert!(refused.contains("500mbit"), "{refused}");
+        }
+        assert!(duration_ns("100").is_err());
+        assert!(bytes("99999999999999999999gb").is_err());
+    }
+}

@@ -1,0 +1,121 @@
+//! The clock: the only place of the switch that reads one.
+//!
+//! Everything runs on `CLOCK_MONOTONIC`, in nanoseconds. The kernel stamps received frames with
+//! `CLOCK_REALTIME`, which an administrator or an NTP daemon may step by hours; a switch that ran
+//! on it would freeze for as long. Both clocks advance at the same (slewed) pace and differ by a
+//! constant, so stamps are carried over to `CLOCK_MONOTONIC` by that constant. It changes only when
+//! `CLOCK_REALTIME` is stepped (`clock_settime`, `adjtimex` with an offset, a leap second); the
+//! [`Waiter`](crate::Waiter) is told of that by the kernel (a timerfd with
+//! `TFD_TIMER_CANCEL_ON_SET`) and measures it again. Frames stamped while a step is under way are
+//! kept sane by [`Port::receive`](crate::Port::receive).
+//!
+//! `clock_gettime` is a few tens of ns on ordinary machines, but a system call (14 us of real time)
+//! in User-Mode Linux: read once per wake-up and pass the reading on.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// Nanoseconds per second.
+pub const NS_PER_S: u64 = 1_000_000_000;
+
+/// Rounds of readings that narrow the offset down; each costs three clock readings.
+const OFFSET_ROUNDS: u32 = 32;
+
+/// Good enough to stop: the kernel's own stamps are not better than this.
+const OFFSET_WINDOW_NS: i64 = 20;
+
+/// Now, on the clock of the switch (`CLOCK_MONOTONIC`), in ns.
+#[must_use]
+pub fn now_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// `CLOCK_REALTIME - CLOCK_MONOTONIC` in ns: measured at the first call, then as last measured.
+#[must_use]
+pub fn realtime_offset_ns() -> i64 {
+    offset_cell().load(Ordering::Relaxed)
+}
+
+/// Measures the offset again, after a step of `CLOCK_REALTIME`. Returns the new offset in ns.
+pub fn remeasure_realtime_offset() -> i64 {
+    let offset_ns = measure_offset();
+    offset_cell().store(offset_ns, Ordering::Relaxed);
+    offset_ns
+}
+
+/// A time of `CLOCK_REALTIME` (ns since 1970) on the clock of the switch; 0 if it lies before boot.
+#[must_use]
+pub fn from_realtime_ns(realtime_ns: u64) -> u64 {
+    realtime_ns.saturating_add_signed(realtime_offset_ns().saturating_neg())
+}
+
+/// A time of the switch as ns since 1970, for instance for a capture file.
+#[must_use]
+pub fn to_realtime_ns(monotonic_ns: u64) -> u64 {
+    monotonic_ns.saturating_add_signed(realtime_offset_ns())
+}
+
+fn offset_cell() -> &'static AtomicI64 {
+    static OFFSET_NS: OnceLock<AtomicI64> = OnceLock::new();
+    OFFSET_NS.get_or_init(|| AtomicI64::new(measure_offset()))
+}
+
+/// Brackets readings of the one clock between readings of the other. The offset is constant, so
+/// every bracket holds it and their intersection does: a few tens of ns wide on an ordinary
+/// machine, exact where a reading takes no time.
+fn measure_offset() -> i64 {
+    let mut low_ns = i64::MIN;
+    let mut high_ns = i64::MAX;
+    for _ in 0..OFFSET_ROUNDS {
+        let before_ns = read(libc::CLOCK_MONOTONIC).cast_signed();
+        let real_ns = read(libc::CLOCK_REALTIME).cast_signed();
+        let after_ns = read(libc::CLOCK_MONOTONIC).cast_signed();
+        low_ns = low_ns.max(real_ns.saturating_sub(after_ns));
+        high_ns = high_ns.min(real_ns.saturating_sub(before_ns));
+        if low_ns > high_ns {
+            // Stepped between two rounds: only this round counts.
+            low_ns = real_ns.saturating_sub(after_ns);
+            high_ns = real_ns.saturating_sub(before_ns);
+        }
+        if high_ns.saturating_sub(low_ns) <= OFFSET_WINDOW_NS {
+            break;
+        }
+    }
+    low_ns + (high_ns - low_ns) / 2
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid timespec to write to. The call cannot fail: both clocks exist on
+    // every Linux and the pointer is good.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    u64::try_from(time.tv_sec)
+        .unwrap_or(0)
+        .saturating_mul(NS_PER_S)
+        .saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn realtime_and_back_is_the_same_instant() {
+        let now_ns = now_ns();
+        assert_eq!(from_realtime_ns(to_realtime_ns(now_ns)), now_ns);
+        assert_eq!(from_realtime_ns(0), 0);
+    }
+
+    #[test]
+    fn never_runs_backwards() {
+        let mut last_ns = now_ns();
+        for _ in 0..10_000 {
+            let next_ns = now_ns();
+            assert!(next_ns >= last_ns);
+            last_ns = next_ns;
+        }
+    }
+}

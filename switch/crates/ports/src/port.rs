@@ -1,0 +1,753 @@
+//! A port: an interface of the machine as the switch sees it.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use tracing::warn;
+
+use crate::checksum;
+use crate::clock;
+use crate::ring::{Head, RingSize, RxRing};
+use crate::sys;
+use crate::tx::{Flushed, TxBatch};
+
+/// An Ethernet header: two addresses and a type. Shorter frames are refused.
+pub const MIN_FRAME_BYTES: usize = 14;
+/// The most one tag adds.
+const VLAN_TAG_BYTES: usize = 4;
+/// Both addresses; a tag goes behind them.
+const ADDRESSES_BYTES: usize = 12;
+const TYPE_VLAN: u16 = 0x8100;
+/// Larger than any frame an interface can have: an IP packet and its headers.
+const MAX_FRAME_BYTES: usize = 65_535 + MIN_FRAME_BYTES + 2 * VLAN_TAG_BYTES;
+const MAX_RX_FRAMES: usize = 1 << 19;
+const MAX_TX_BATCH: usize = 1024; // UIO_MAXIOV: the most that sendmmsg takes
+
+/// A receive stamp may lie this far ahead of the caller's `now`, which was read before the frame
+/// came. Further ahead means that CLOCK_REALTIME was stepped and the step is not yet known.
+const MAX_AHEAD_NS: u64 = 100_000_000;
+
+/// How to open a port. The defaults suit a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortOptions {
+    /// Frames the receive ring holds, at least; 2 to 524288. Default 4096: 99 ms of 1518-byte
+    /// frames at 500 Mbit/s. What comes when it is full is lost and counted (`rx_ring_full`).
+    pub rx_frames: usize,
+    /// Longest frame received and sent, bytes without FCS; `None`: the interface's MTU at the time
+    /// of opening + 14 (Ethernet) + 8 (two VLAN tags). (When sending, Linux grants MTU + 14, and 4
+    /// more if the first tag is 802.1Q; it refuses longer frames, counted in `tx_failed`.)
+    pub max_frame_bytes: Option<usize>,
+    /// Frames collected before they are handed to the kernel unasked; 1 to 1024. Default 64.
+    pub tx_batch_frames: usize,
+    /// Kernel memory frames being sent may take, bytes. Default 4 MiB.
+    pub tx_buffer_bytes: usize,
+    /// Receive frames for any destination address. Default true: a switch must.
+    pub promiscuous: bool,
+    /// Do not receive what this machine sends out of the interface. Default true: a switch must not
+    /// hear itself.
+    pub ignore_outgoing: bool,
+    /// Hand sent frames to the driver past the interface's queueing discipline. A little faster
+    /// where there is one; captures on the interface (tcpdump) do not see the frames. Default
+    /// false.
+    pub qdisc_bypass: bool,
+    /// Receive at all. Default true. False leaves out the ring: a port that only sends.
+    pub receive: bool,
+}
+
+impl Default for PortOptions {
+    fn default() -> PortOptions {
+        PortOptions {
+            rx_frames: 4096,
+            max_frame_bytes: None,
+            tx_batch_frames: 64,
+            tx_buffer_bytes: 4 << 20,
+            promiscuous: true,
+            ignore_outgoing: true,
+            qdisc_bypass: false,
+            receive: true,
+        }
+    }
+}
+
+/// Why a port could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// There is no interface of this name in the calling thread's network namespace.
+    #[error("no interface '{name}'; existing: {}", existing.join(", "))]
+    NoSuchInterface {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        existing: Vec<String>,
+    },
+    /// Raw sockets are not allowed to this process here.
+    #[error(
+        "interface '{name}': needs CAP_NET_RAW in its network namespace \
+         (run as root, or give the binary cap_net_raw, or use 'unshare -r -n')"
+    )]
+    NotPermitted {
+        /// The interface.
+        name: String,
+    },
+    /// The interface carries no Ethernet frames (a tun device, a PPP link).
+    #[error("interface '{name}': carries no Ethernet frames (hardware type {hardware_type})")]
+    NotEthernet {
+        /// The interface.
+        name: String,
+        /// Its ARPHRD_* number.
+        hardware_type: u16,
+    },
+    /// An option is out of range.
+    #[error("interface '{name}': option {option} is {value}, must be {least} to {most}")]
+    OutOfRange {
+        /// The interface.
+        name: String,
+        /// Field of [`PortOptions`].
+        option: &'static str,
+        /// Its value.
+        value: usize,
+        /// Least value.
+        least: usize,
+        /// Greatest value.
+        most: usize,
+    },
+    /// The receive ring would be too large (over 1 GiB).
+    #[error("interface '{name}': a ring of {frames} frames of {frame_bytes} bytes is too large")]
+    RingTooLarge {
+        /// The interface.
+        name: String,
+        /// Frames asked for.
+        frames: usize,
+        /// Longest frame.
+        frame_bytes: usize,
+    },
+    /// The kernel refused a step.
+    #[error("interface '{name}': cannot {step}: {source}")]
+    Refused {
+        /// The interface.
+        name: String,
+        /// What was tried.
+        step: &'static str,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+/// Why a frame was not taken for sending. Counted in [`PortStatistics`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendRefused {
+    /// Longer than the port's longest frame.
+    #[error("frame of {bytes} bytes, the port takes up to {max_bytes}")]
+    Oversize {
+        /// Length of the frame.
+        bytes: usize,
+        /// [`Port::max_frame_bytes`].
+        max_bytes: usize,
+    },
+    /// Shorter than an Ethernet header.
+    #[error("frame of {bytes} bytes has no Ethernet header")]
+    Runt {
+        /// Length of the frame.
+        bytes: usize,
+    },
+}
+
+/// Counters of a port since it was opened. Nothing is lost without being counted here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortStatistics {
+    /// Frames delivered by [`Port::receive`].
+    pub rx_frames: u64,
+    /// Their bytes, without FCS.
+    pub rx_bytes: u64,
+    /// Frames lost because the ring was full (drop cause `rx-ring-full`).
+    pub rx_ring_full: u64,
+    /// Frames longer than the port takes, dropped (drop cause `oversize`): mostly the senders'
+    /// segmentation offload (TSO, GSO).
+    pub rx_oversize: u64,
+    /// Frames without a whole Ethernet header, dropped (drop cause `parser-error`).
+    pub rx_runt: u64,
+    /// Transport checksums completed in software: the senders have checksum offload on.
+    pub rx_checksums_completed: u64,
+    /// Frames with an incomplete checksum that could not be completed (neither TCP, UDP nor
+    /// ICMPv6); delivered as they are.
+    pub rx_checksums_unfinished: u64,
+    /// VLAN tags the kernel had taken out, put back.
+    pub rx_vlan_tags_restored: u64,
+    /// Frames whose stamp was not believable (a step of the clock, or stamped out of order on two
+    /// CPUs) and was replaced.
+    pub rx_stamps_repaired: u64,
+    /// Frames the kernel took.
+    pub tx_frames: u64,
+    /// Bytes of frames handed to the kernel, without FCS, refused ones included.
+    pub tx_bytes: u64,
+    /// Frames the kernel refused (drop cause `tx-failed`).
+    pub tx_failed: u64,
+    /// Times a refused frame was offered again.
+    pub tx_retries: u64,
+    /// Frames not taken because they are longer than the port's longest (drop cause `oversize`).
+    pub tx_oversize: u64,
+    /// Frames not taken because they are shorter than an Ethernet header.
+    pub tx_runt: u64,
+    /// The kernel's reason for the last of `tx_failed`, as an error number; 0: none.
+    pub tx_last_errno: i32,
+}
+
+/// State of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// Up, with carrier.
+    Up,
+    /// Up, but the cable is out (for a veth: the peer is down).
+    NoCarrier,
+    /// Down. The port works as soon as somebody brings the interface up.
+    Down,
+    /// The interface is gone. The port will not work again.
+    Gone,
+}
+
+/// A received frame, without FCS, with its VLAN tag, its checksum complete. Dropping it hands its
+/// place in the ring back to the kernel.
+pub struct Frame<'a> {
+    port: &'a mut Port,
+    at: usize,
+    length: usize,
+    /// When the kernel received it, ns on [`clock::now_ns`]'s clock. Never less than that of the
+    /// frame before on this port.
+    pub arrival_ns: u64,
+}
+
+impl Frame<'_> {
+    /// The frame.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        let (at, end) = (self.at, self.at + self.length);
+        self.port
+            .ring
+            .as_ref()
+            .and_then(RxRing::bytes)
+            .and_then(|slot| slot.get(at..end))
+            .unwrap_or(&[])
+    }
+}
+
+impl Drop for Frame<'_> {
+    fn drop(&mut self) {
+        self.port.release_head();
+    }
+}
+
+/// The frame at the head of the ring, made ready for delivery.
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    at: usize,
+    length: usize,
+    arrival_ns: u64,
+}
+
+/// An interface opened for raw frames: a receive ring and a send batch. No call blocks.
+///
+/// Receiving makes no system call. Sending makes one per [`flush`](Port::flush).
+pub struct Port {
+    name: String,
+    c_name: CString,
+    index: i32,
+    mac: [u8; 6],
+    max_frame_bytes: usize,
+    rx_fd: OwnedFd,
+    ring: Option<RxRing>,
+    ready: Option<Ready>,
+    /// The head has been given out as a [`Frame`].
+    delivered: bool,
+    last_arrival_ns: u64,
+    tx: TxBatch,
+    statistics: PortStatistics,
+    warned_oversize: bool,
+    warned_send: bool,
+}
+
+impl Port {
+    /// Opens `interface` in the network namespace of the calling thread. Needs CAP_NET_RAW there.
+    ///
+    /// An interface that is down is opened all the same, with a warning in the log: it works from
+    /// the moment it is brought up (see [`link_state`](Port::link_state)). It is never brought up
+    /// by this crate.
+    ///
+    /// # Errors
+    /// See [`PortError`].
+    pub fn open(interface: &str, options: &PortOptions) -> Result<Port, PortError> {
+        let opening = Opening { name: interface };
+        opening.check_options(options)?;
+        let no_such = || PortError::NoSuchInterface {
+            name: interface.to_owned(),
+            existing: sys::interface_names(),
+        };
+        let c_name = sys::c_name(interface).map_err(|_| no_such())?;
+        let index = sys::interface_index(&c_name).ok_or_else(no_such)?;
+
+        let rx_fd = opening.step("open a packet socket", sys::packet_socket())?;
+        let tx_fd = opening.step("open a packet socket", sys::packet_socket())?;
+        let (hardware_type, mac) = opening.step(
+            "read the hardware address",
+            sys::interface_hardware(rx_fd.as_fd(), &c_name),
+        )?;
+        if hardware_type != libc::ARPHRD_ETHER && hardware_type != libc::ARPHRD_LOOPBACK {
+            return Err(PortError::NotEthernet {
+                name: interface.to_owned(),
+                hardware_type,
+            });
+        }
+        let mtu = opening.step("read the MTU", sys::interface_mtu(rx_fd.as_fd(), &c_name))?;
+        let max_frame_bytes = options
+            .max_frame_bytes
+            .unwrap_or(mtu + MIN_FRAME_BYTES + 2 * VLAN_TAG_BYTES)
+            .min(MAX_FRAME_BYTES);
+
+        let ring = if options.receive {
+            Some(opening.receive_side(rx_fd.as_fd(), index, options, max_frame_bytes)?)
+        } else {
+            None
+        };
+        opening.send_side(tx_fd.as_fd(), index, options)?;
+        let _ = clock::realtime_offset_ns(); // measured now and not at the first frame
+
+        let port = Port {
+            name: interface.to_owned(),
+            c_name,
+            index,
+            mac,
+            max_frame_bytes,
+            rx_fd,
+            ring,
+            ready: None,
+            delivered: false,
+            last_arrival_ns: 0,
+            tx: TxBatch::new(tx_fd, options.tx_batch_frames, max_frame_bytes),
+            statistics: PortStatistics::default(),
+            warned_oversize: false,
+            warned_send: false,
+        };
+        if port.link_state() == LinkState::Down {
+            let _ = port.take_error(); // binding to it left one
+            warn!("interface '{interface}' is down; the port works once it is up");
+        }
+        Ok(port)
+    }
+
+    /// The next received frame, if there is one. Makes no system call. `now_ns` is the caller's
+    /// idea of now, and serves only to find stamps that cannot be true (more than 100 ms in the
+    /// future): these become `now_ns`.
+    ///
+    /// Frames come in the order the kernel received them. A frame that is dropped, or forgotten,
+    /// makes room for another.
+    pub fn receive(&mut self, now_ns: u64) -> Option<Frame<'_>> {
+        if self.delivered {
+            self.release_head(); // the last frame was forgotten, not dropped
+        }
+        let ready = self.make_ready(now_ns)?;
+        self.delivered = true;
+        self.statistics.rx_frames += 1;
+        self.statistics.rx_bytes += ready.length as u64;
+        Some(Frame {
+            port: self,
+            at: ready.at,
+            length: ready.length,
+            arrival_ns: ready.arrival_ns,
+        })
+    }
+
+    /// Arrival time of the frame that [`receive`](Port::receive) would return: for merging ports in
+    /// order of arrival.
+    pub fn next_arrival_ns(&mut self, now_ns: u64) -> Option<u64> {
+        if self.delivered {
+            self.release_head();
+        }
+        self.make_ready(now_ns).map(|ready| ready.arrival_ns)
+    }
+
+    /// Whether the ring holds anything, at the cost of one memory read.
+    #[must_use]
+    pub fn has_frame(&self) -> bool {
+        self.ring.as_ref().is_some_and(RxRing::has_frame)
+    }
+
+    /// Takes a frame (without FCS) for sending. It is copied; it leaves at the next
+    /// [`flush`](Port::flush), or at once with all collected before it when the batch is full. A
+    /// frame shorter than 60 bytes is sent as it is (the driver of a real interface pads it).
+    ///
+    /// # Errors
+    /// See [`SendRefused`]; nothing is sent.
+    pub fn send(&mut self, frame: &[u8]) -> Result<(), SendRefused> {
+        let bytes = frame.len();
+        if bytes > self.max_frame_bytes {
+            self.statistics.tx_oversize += 1;
+            return Err(SendRefused::Oversize {
+                bytes,
+                max_bytes: self.max_frame_bytes,
+            });
+        }
+        if bytes < MIN_FRAME_BYTES {
+            self.statistics.tx_runt += 1;
+            return Err(SendRefused::Runt { bytes });
+        }
+        if self.tx.is_full() {
+            self.flush();
+        }
+        self.tx.push(frame);
+        Ok(())
+    }
+
+    /// Hands the collected frames to the kernel, in one system call unless it refuses some; none
+    /// when there are none. A frame the kernel refuses is offered again twice, then it is dropped
+    /// and counted.
+    pub fn flush(&mut self) -> Flushed {
+        if self.tx.len() == 0 {
+            return Flushed::default();
+        }
+        self.statistics.tx_bytes += self.tx.bytes() as u64;
+        let flushed = self.tx.flush();
+        self.statistics.tx_frames += flushed.sent as u64;
+        self.statistics.tx_failed += flushed.failed as u64;
+        self.statistics.tx_retries += flushed.retries as u64;
+        if flushed.failed > 0 {
+            self.statistics.tx_last_errno = flushed.last_errno;
+            self.warn_send(flushed.last_errno);
+        }
+        flushed
+    }
+
+    /// Frames collected and not yet handed to the kernel.
+    #[must_use]
+    pub fn unflushed(&self) -> usize {
+        self.tx.len()
+    }
+
+    /// The counters. Asks the kernel for lost frames (one system call).
+    pub fn statistics(&mut self) -> PortStatistics {
+        if self.ring.is_some() {
+            let zero = libc::tpacket_stats {
+                tp_packets: 0,
+                tp_drops: 0,
+            };
+            // The kernel's counters start again from zero with every reading.
+            if let Ok(kernel) = sys::get_option(
+                self.rx_fd.as_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                zero,
+            ) {
+                self.statistics.rx_ring_full += u64::from(kernel.tp_drops);
+            }
+        }
+        self.statistics
+    }
+
+    /// State of the interface (one or two system calls).
+    #[must_use]
+    pub fn link_state(&self) -> LinkState {
+        if sys::interface_index(&self.c_name) != Some(self.index) {
+            return LinkState::Gone;
+        }
+        match sys::interface_state(self.rx_fd.as_fd(), &self.c_name) {
+            Ok(state) if !state.up => LinkState::Down,
+            Ok(state) if !state.running => LinkState::NoCarrier,
+            Ok(_) => LinkState::Up,
+            Err(_) => LinkState::Gone,
+        }
+    }
+
+    /// Takes the pending error of the socket, as it must be after [`Waiter`](crate::Waiter)
+    /// reported one: "network is down" when the interface went down or away.
+    #[must_use]
+    pub fn take_error(&self) -> Option<io::Error> {
+        match sys::get_option(self.rx_fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR, 0) {
+            Ok(0) => None,
+            Ok(errno) => Some(io::Error::from_raw_os_error(errno)),
+            Err(error) => Some(error),
+        }
+    }
+
+    /// Name of the interface.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Hardware address of the interface.
+    #[must_use]
+    pub fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    /// Longest frame received and sent, bytes without FCS.
+    #[must_use]
+    pub fn max_frame_bytes(&self) -> usize {
+        self.max_frame_bytes
+    }
+
+    /// Brings the head of the ring into a state that can be delivered; drops and counts what
+    /// cannot.
+    fn make_ready(&mut self, now_ns: u64) -> Option<Ready> {
+        if self.ready.is_some() {
+            return self.ready;
+        }
+        loop {
+            let ring = self.ring.as_mut()?;
+            let head = ring.head()?;
+            if let Some((at, length)) = self.prepare(&head) {
+                let stamp_ns = clock::from_realtime_ns(head.realtime_ns);
+                let arrival_ns = believable(stamp_ns, self.last_arrival_ns, now_ns);
+                self.statistics.rx_stamps_repaired += u64::from(arrival_ns != stamp_ns);
+                self.last_arrival_ns = arrival_ns;
+                let ready = Ready {
+                    at,
+                    length,
+                    arrival_ns,
+                };
+                self.ready = Some(ready);
+                return self.ready;
+            }
+            self.release_head();
+        }
+    }
+
+    /// Checks the frame, completes its checksum, puts its tag back. Where it then lies in its slot;
+    /// `None`: dropped.
+    fn prepare(&mut self, head: &Head) -> Option<(usize, usize)> {
+        let tagged = head.status & libc::TP_STATUS_VLAN_VALID != 0;
+        let tag_bytes = if tagged { VLAN_TAG_BYTES } else { 0 };
+        if head.wire_bytes + tag_bytes > self.max_frame_bytes
+            || head.captured_bytes < head.wire_bytes
+        {
+            self.statistics.rx_oversize += 1;
+            self.warn_oversize(head.wire_bytes);
+            return None;
+        }
+        let slot = self.ring.as_mut()?.bytes_mut()?;
+        let frame = slot.get_mut(head.start..head.start + head.wire_bytes)?;
+        if frame.len() < MIN_FRAME_BYTES {
+            self.statistics.rx_runt += 1;
+            return None;
+        }
+        if head.status & libc::TP_STATUS_CSUMNOTREADY != 0 {
+            if checksum::complete(frame) {
+                self.statistics.rx_checksums_completed += 1;
+            } else {
+                self.statistics.rx_checksums_unfinished += 1;
+            }
+        }
+        if !tagged {
+            return Some((head.start, head.wire_bytes));
+        }
+        // The tag goes behind the addresses, which move down into the headroom between the kernel's
+        // header (whose last field was read before) and the frame.
+        let at = head.start.checked_sub(VLAN_TAG_BYTES)?;
+        slot.copy_within(head.start..head.start + ADDRESSES_BYTES, at);
+        let tpid = if head.status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
+            head.vlan_tpid
+        } else {
+            TYPE_VLAN
+        };
+        let [tpid_high, tpid_low] = tpid.to_be_bytes();
+        let [tci_high, tci_low] = head.vlan_tci.to_be_bytes();
+        slot.get_mut(at + ADDRESSES_BYTES..head.start + ADDRESSES_BYTES)?
+            .copy_from_slice(&[tpid_high, tpid_low, tci_high, tci_low]);
+        self.statistics.rx_vlan_tags_restored += 1;
+        Some((at, head.wire_bytes + VLAN_TAG_BYTES))
+    }
+
+    fn release_head(&mut self) {
+        self.delivered = false;
+        self.ready = None;
+        if let Some(ring) = self.ring.as_mut() {
+            ring.release();
+        }
+    }
+
+    fn warn_oversize(&mut self, bytes: usize) {
+        if self.warned_oversize {
+            return;
+        }
+        self.warned_oversize = true;
+        warn!(
+            "interface '{}': dropped a frame of {bytes} bytes, the port takes up to {}: \
+             segmentation offload at the sender? Turn it off at the sending end of the link \
+             (for a veth: its peer): ethtool -K PEER tso off gso off gro off; and here: \
+             ethtool -K {} gro off (said once)",
+            self.name, self.max_frame_bytes, self.name
+        );
+    }
+
+    fn warn_send(&mut self, errno: i32) {
+        if self.warned_send {
+            return;
+        }
+        self.warned_send = true;
+        warn!(
+            "interface '{}': the kernel refused a frame: {} (said once; see tx-failed)",
+            self.name,
+            io::Error::from_raw_os_error(errno)
+        );
+    }
+}
+
+/// A stamp that is neither in the future nor before the last one.
+fn believable(stamp_ns: u64, last_ns: u64, now_ns: u64) -> u64 {
+    let too_far = stamp_ns > now_ns.saturating_add(MAX_AHEAD_NS);
+    let arrival_ns = if too_far { now_ns } else { stamp_ns };
+    arrival_ns.max(last_ns)
+}
+
+impl AsFd for Port {
+    /// The receiving socket: readable when the ring holds a frame.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.rx_fd.as_fd()
+    }
+}
+
+impl AsRawFd for Port {
+    fn as_raw_fd(&self) -> RawFd {
+        self.rx_fd.as_raw_fd()
+    }
+}
+
+/// A port being opened: turns refusals into errors that name the interface and the step.
+struct Opening<'a> {
+    name: &'a str,
+}
+
+impl Opening<'_> {
+    fn check_options(&self, options: &PortOptions) -> Result<(), PortError> {
+        self.check_range("rx_frames", options.rx_frames, 2, MAX_RX_FRAMES)?;
+        self.check_range("tx_batch_frames", options.tx_batch_frames, 1, MAX_TX_BATCH)?;
+        if let Some(bytes) = options.max_frame_bytes {
+            self.check_range("max_frame_bytes", bytes, 60, MAX_FRAME_BYTES)?;
+        }
+        let most = i32::MAX as usize / 2; // the kernel doubles it
+        self.check_range("tx_buffer_bytes", options.tx_buffer_bytes, 4096, most)
+    }
+
+    fn check_range(
+        &self,
+        option: &'static str,
+        value: usize,
+        least: usize,
+        most: usize,
+    ) -> Result<(), PortError> {
+        if (least..=most).contains(&value) {
+            return Ok(());
+        }
+        Err(PortError::OutOfRange {
+            name: self.name.to_owned(),
+            option,
+            value,
+            least,
+            most,
+        })
+    }
+
+    fn receive_side(
+        &self,
+        fd: BorrowedFd<'_>,
+        index: i32,
+        options: &PortOptions,
+        max_frame_bytes: usize,
+    ) -> Result<RxRing, PortError> {
+        // Stamps are taken where the frame enters the network stack, before it waits for its turn.
+        self.step(
+            "turn on receive stamps",
+            sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1),
+        )?;
+        self.step(
+            "leave out outgoing frames (needs Linux 4.20)",
+            sys::set_option(
+                fd,
+                libc::SOL_PACKET,
+                libc::PACKET_IGNORE_OUTGOING,
+                libc::c_int::from(options.ignore_outgoing),
+            ),
+        )?;
+        let size = RingSize::new(options.rx_frames, max_frame_bytes).ok_or_else(|| {
+            PortError::RingTooLarge {
+                name: self.name.to_owned(),
+                frames: options.rx_frames,
+                frame_bytes: max_frame_bytes,
+            }
+        })?;
+        let ring = self.step("set up the receive ring", RxRing::new(fd, size))?;
+        if options.promiscuous {
+            let membership = libc::packet_mreq {
+                mr_ifindex: index,
+                mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+                mr_alen: 0,
+                mr_address: [0; 8],
+            };
+            self.step(
+                "receive frames for all addresses",
+                sys::set_option(
+                    fd,
+                    libc::SOL_PACKET,
+                    libc::PACKET_ADD_MEMBERSHIP,
+                    membership,
+                ),
+            )?;
+        }
+        // Last: from here on frames come in.
+        self.step(
+            "bind the receiving socket",
+            sys::bind_packet(fd, index, libc::ETH_P_ALL as u16),
+        )?;
+        Ok(ring)
+    }
+
+    fn send_side(
+        &self,
+        fd: BorrowedFd<'_>,
+        index: i32,
+        options: &PortOptions,
+    ) -> Result<(), PortError> {
+        let buffer_bytes = i32::try_from(options.tx_buffer_bytes).unwrap_or(i32::MAX / 2);
+        // The first needs CAP_NET_ADMIN; without it the system's limit holds.
+        if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, buffer_bytes).is_err() {
+            self.step(
+                "set the send buffer",
+                sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, buffer_bytes),
+            )?;
+        }
+        if options.qdisc_bypass {
+            self.step(
+                "bypass the queueing discipline",
+                sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1),
+            )?;
+        }
+        self.step("bind the sending socket", sys::bind_packet(fd, index, 0))
+    }
+
+    fn step<T>(&self, step: &'static str, result: io::Result<T>) -> Result<T, PortError> {
+        result.map_err(|source| {
+            let name = self.name.to_owned();
+            match source.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => PortError::NotPermitted { name },
+                _ => PortError::Refused { name, step, source },
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_survive_a_step_of_the_clock() {
+        let hour_ns = 3_600_000_000_000;
+        let (last_ns, now_ns) = (5 * hour_ns, 5 * hour_ns + 1_000);
+        assert_eq!(believable(last_ns + 10, last_ns, now_ns), last_ns + 10);
+        // Received after `now` was read.
+        assert_eq!(believable(now_ns + 7, last_ns, now_ns), now_ns + 7);
+        // CLOCK_REALTIME was set an hour ahead, an hour back.
+        assert_eq!(believable(now_ns + hour_ns, last_ns, now_ns), now_ns);
+        assert_eq!(believable(now_ns - hour_ns, last_ns, now_ns), last_ns);
+        assert_eq!(believable(u64::MAX, 0, u64::MAX), u64::MAX);
+    }
+}

@@ -1,0 +1,216 @@
+//! A receive ring (TPACKET_V2) shared with the kernel. See `packet(7)` and the kernel's
+//! Documentation/networking/packet_mmap.rst.
+//!
+//! Version 2 and not 3: version 3 hands frames over in blocks, and a block that is not full is
+//! handed over when a timer of at least 1 ms fires. Version 2 hands over every frame as it comes.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::sys;
+
+/// `TPACKET2_HDRLEN` rounded up as the kernel does it: where it puts the frame at the earliest.
+/// Also the room it needs for Ethernet headers before the 16-byte aligned network header.
+const HEADROOM_BYTES: usize = 96;
+
+/// One more than the largest memory for one ring, in bytes.
+const MAX_RING_BYTES: usize = 1 << 30;
+
+/// Memory the kernel allocates in one piece; larger pieces may not be found.
+const BLOCK_BYTES: usize = 1 << 16;
+
+/// The sizes of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RingSize {
+    pub(crate) slot_bytes: usize,
+    pub(crate) slots: usize,
+    block_bytes: usize,
+}
+
+impl RingSize {
+    /// The smallest ring that holds `frames` frames of up to `frame_bytes`.
+    pub(crate) fn new(frames: usize, frame_bytes: usize) -> Option<RingSize> {
+        let slot_bytes = frame_bytes
+            .checked_add(HEADROOM_BYTES)?
+            .checked_next_power_of_two()?
+            .max(256);
+        let block_bytes = slot_bytes.max(BLOCK_BYTES);
+        let slots_per_block = block_bytes / slot_bytes;
+        let slots = frames.max(2).checked_next_multiple_of(slots_per_block)?;
+        let size = RingSize {
+            slot_bytes,
+            slots,
+            block_bytes,
+        };
+        (slots.checked_mul(slot_bytes)? <= MAX_RING_BYTES).then_some(size)
+    }
+
+    fn bytes(self) -> usize {
+        self.slot_bytes * self.slots
+    }
+}
+
+/// What the kernel wrote about the frame at the head of the ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    /// TP_STATUS_* bits.
+    pub(crate) status: u32,
+    /// Bytes the frame had.
+    pub(crate) wire_bytes: usize,
+    /// Bytes of it in the slot, from `start` of the slot.
+    pub(crate) captured_bytes: usize,
+    pub(crate) start: usize,
+    /// CLOCK_REALTIME, ns.
+    pub(crate) realtime_ns: u64,
+    pub(crate) vlan_tci: u16,
+    pub(crate) vlan_tpid: u16,
+}
+
+/// The ring. Slots are handed to us in order; [`release`](RxRing::release) hands the head back.
+pub(crate) struct RxRing {
+    base: NonNull<u8>,
+    size: RingSize,
+    head: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is not tied to a thread.
+unsafe impl Send for RxRing {}
+
+impl RxRing {
+    /// Sets up a ring on an unbound packet socket. The mapping keeps the kernel's side alive.
+    pub(crate) fn new(fd: BorrowedFd<'_>, size: RingSize) -> io::Result<RxRing> {
+        sys::set_option(
+            fd,
+            libc::SOL_PACKET,
+            libc::PACKET_VERSION,
+            libc::tpacket_versions::TPACKET_V2 as libc::c_int,
+        )?;
+        let request = libc::tpacket_req {
+            tp_block_size: narrow(size.block_bytes)?,
+            tp_block_nr: narrow(size.bytes() / size.block_bytes)?,
+            tp_frame_size: narrow(size.slot_bytes)?,
+            tp_frame_nr: narrow(size.slots)?,
+        };
+        sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, request)?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else is touched.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size.bytes(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(RxRing {
+            base,
+            size,
+            head: 0,
+        })
+    }
+
+    /// Whether the kernel has handed over the slot at the head. No system call.
+    pub(crate) fn has_frame(&self) -> bool {
+        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// What is at the head, if the kernel has handed it over. No system call.
+    pub(crate) fn head(&self) -> Option<Head> {
+        let status = self.status().load(Ordering::Acquire);
+        if status & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: the slot is ours until released (seen with Acquire), so the kernel no longer
+        // writes to it; it starts with a tpacket2_hdr and slots are 16-byte aligned.
+        let header = unsafe { self.slot().cast::<libc::tpacket2_hdr>().read() };
+        let start = usize::from(header.tp_mac).min(self.size.slot_bytes);
+        Some(Head {
+            status,
+            wire_bytes: header.tp_len as usize,
+            captured_bytes: (header.tp_snaplen as usize).min(self.size.slot_bytes - start),
+            start,
+            realtime_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
+            vlan_tci: header.tp_vlan_tci,
+            vlan_tpid: header.tp_vlan_tpid,
+        })
+    }
+
+    /// The bytes of the slot at the head; `None` when it is not ours.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        if !self.has_frame() {
+            return None;
+        }
+        // SAFETY: as for `bytes_mut`, which takes `&mut self`, so there is no such borrow now.
+        Some(unsafe { std::slice::from_raw_parts(self.slot(), self.size.slot_bytes) })
+    }
+
+    /// The bytes of the slot at the head, to change; `None` when it is not ours.
+    pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        if !self.has_frame() {
+            return None;
+        }
+        // SAFETY: the slot is ours until released, which takes `&mut self` and so ends this borrow;
+        // it is slot_bytes long and lies within the mapping.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.slot(), self.size.slot_bytes) })
+    }
+
+    /// Hands the slot at the head back to the kernel and moves on.
+    pub(crate) fn release(&mut self) {
+        self.status()
+            .store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.head += 1;
+        if self.head == self.size.slots {
+            self.head = 0;
+        }
+    }
+
+    fn slot(&self) -> *mut u8 {
+        // SAFETY: head < slots, so this stays inside the mapping. Slots lie back to back, for a
+        // block is a whole number of slots.
+        unsafe { self.base.as_ptr().add(self.head * self.size.slot_bytes) }
+    }
+
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: tp_status is the first field of the slot's header, aligned, mapped as long as
+        // self lives, and only touched as an atomic while the kernel may write it.
+        unsafe { AtomicU32::from_ptr(self.slot().cast()) }
+    }
+}
+
+impl Drop for RxRing {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made in `new`; no borrow of it outlives self.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.size.bytes()) };
+    }
+}
+
+fn narrow(value: usize) -> io::Result<libc::c_uint> {
+    libc::c_uint::try_from(value).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let usual = RingSize::new(4096, 1522).unwrap();
+        assert_eq!((usual.slot_bytes, usual.slots), (2048, 4096));
+        let jumbo = RingSize::new(100, 9022).unwrap();
+        assert_eq!((jumbo.slot_bytes, jumbo.slots), (16384, 100));
+        let tiny = RingSize::new(1, 60).unwrap();
+        assert_eq!((tiny.slot_bytes, tiny.slots), (256, 256));
+        let huge = RingSize::new(4, 70_000).unwrap();
+        assert_eq!((huge.slot_bytes, huge.block_bytes), (131_072, 131_072));
+        assert_eq!(RingSize::new(usize::MAX, 1522), None);
+        assert_eq!(RingSize::new(4096, usize::MAX), None);
+        assert_eq!(RingSize::new(1 << 20, 1522), None);
+    }
+}

@@ -1,0 +1,339 @@
+//! System calls, each wrapped once, with owned descriptors and `io::Result`.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// What the kernel says of a network interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InterfaceState {
+    pub(crate) up: bool,
+    pub(crate) running: bool,
+}
+
+/// A packet socket that receives nothing until it is bound to a protocol.
+pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers involved.
+    let fd = unsafe {
+        libc::socket(
+            libc::AF_PACKET,
+            libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            0,
+        )
+    };
+    owned(fd)
+}
+
+pub(crate) fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just gave this descriptor to us and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Marks a type as plain old data that the kernel may read or write as bytes.
+///
+/// # Safety
+/// Every bit pattern must be a value of the type, and it must hold no pointers or padding that
+/// matters.
+pub(crate) unsafe trait Plain: Copy {}
+// SAFETY: an integer.
+unsafe impl Plain for libc::c_int {}
+// SAFETY: four unsigned integers without padding.
+unsafe impl Plain for libc::tpacket_req {}
+// SAFETY: two unsigned integers without padding.
+unsafe impl Plain for libc::tpacket_stats {}
+// SAFETY: integers and a byte array without padding.
+unsafe impl Plain for libc::packet_mreq {}
+
+pub(crate) fn set_option<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: T,
+) -> io::Result<()> {
+    // SAFETY: `value` is plain data and lives across the call; the length is its size.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            length_of::<T>(),
+        )
+    })
+}
+
+pub(crate) fn get_option<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    mut value: T,
+) -> io::Result<T> {
+    let mut length = length_of::<T>();
+    // SAFETY: `value` is plain data of `length` bytes, writable, and lives across the call.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(value)
+}
+
+/// Binds a packet socket to an interface; `protocol` 0 receives nothing.
+pub(crate) fn bind_packet(fd: BorrowedFd<'_>, index: i32, protocol: u16) -> io::Result<()> {
+    // SAFETY: all-zero is a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = index;
+    // SAFETY: `address` is a valid sockaddr_ll of the length given, alive across the call.
+    check(unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            (&raw const address).cast(),
+            length_of::<libc::sockaddr_ll>(),
+        )
+    })
+}
+
+/// The index of an interface in the network namespace of the calling thread.
+pub(crate) fn interface_index(name: &CStr) -> Option<i32> {
+    // SAFETY: `name` is a valid C string.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    i32::try_from(index).ok().filter(|index| *index > 0)
+}
+
+/// Names of all interfaces in the network namespace of the calling thread.
+pub(crate) fn interface_names() -> Vec<String> {
+    let mut names = Vec::new();
+    // SAFETY: no arguments; the result is an array that ends with a null name, or null.
+    let list = unsafe { libc::if_nameindex() };
+    if list.is_null() {
+        return names;
+    }
+    let mut entry = list;
+    // SAFETY: entries up to and including the one with the null name are valid, and their names are
+    // valid C strings until if_freenameindex.
+    unsafe {
+        while !(*entry).if_name.is_null() {
+            names.push(
+                CStr::from_ptr((*entry).if_name)
+                    .to_string_lossy()
+                    .into_owned(),
+            );
+            entry = entry.add(1);
+        }
+        libc::if_freenameindex(list);
+    }
+    names
+}
+
+fn interface_request(name: &CStr) -> io::Result<libc::ifreq> {
+    // SAFETY: all-zero is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    let name = name.to_bytes();
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name) {
+        *to = from.cast_signed() as libc::c_char;
+    }
+    Ok(request)
+}
+
+fn interface_ioctl(
+    fd: BorrowedFd<'_>,
+    operation: libc::c_ulong,
+    request: &mut libc::ifreq,
+) -> io::Result<()> {
+    // SAFETY: `request` is a valid ifreq; the SIOC[GS]IF* operations used here read and write no
+    // more than that.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), operation as _, std::ptr::from_mut(request)) })
+}
+
+pub(crate) fn interface_state(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<InterfaceState> {
+    let mut request = interface_request(name)?;
+    interface_ioctl(fd, libc::SIOCGIFFLAGS as _, &mut request)?;
+    // SAFETY: SIOCGIFFLAGS filled in the flags.
+    let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+    Ok(InterfaceState {
+        up: flags & libc::IFF_UP != 0,
+        running: flags & libc::IFF_RUNNING != 0,
+    })
+}
+
+pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<usize> {
+    let mut request = interface_request(name)?;
+    interface_ioctl(fd, libc::SIOCGIFMTU as _, &mut request)?;
+    // SAFETY: SIOCGIFMTU filled in the MTU.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    Ok(usize::try_from(mtu).unwrap_or(0))
+}
+
+/// Hardware type (ARPHRD_*) and hardware address.
+pub(crate) fn interface_hardware(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<(u16, [u8; 6])> {
+    let mut request = interface_request(name)?;
+    interface_ioctl(fd, libc::SIOCGIFHWADDR as _, &mut request)?;
+    // SAFETY: SIOCGIFHWADDR filled in the hardware address.
+    let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+    let mut bytes = [0u8; 6];
+    for (to, from) in bytes.iter_mut().zip(address.sa_data) {
+        *to = from as u8;
+    }
+    Ok((address.sa_family, bytes))
+}
+
+/// Sends one datagram without blocking.
+pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and length are those of a slice that lives across the call.
+    let sent = unsafe {
+        libc::send(
+            fd.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        )
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// An eventfd, non-blocking.
+pub(crate) fn event_fd() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers involved.
+    owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+}
+
+/// Adds one to an eventfd. Async-signal-safe: one write(2), and errno is left as it was.
+pub(crate) fn event_signal(fd: BorrowedFd<'_>) {
+    let one = 1u64;
+    // SAFETY: __errno_location gives a valid pointer to this thread's errno.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: eight readable bytes; errno is this thread's own. A full counter (EAGAIN) is as good
+    // as written: the eventfd is readable either way.
+    unsafe {
+        let saved = *errno;
+        libc::write(fd.as_raw_fd(), (&raw const one).cast(), size_of::<u64>());
+        *errno = saved;
+    }
+}
+
+/// Reads the eight bytes of an eventfd or timerfd, to make it unreadable again.
+pub(crate) fn event_clear(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut count = 0u64;
+    // SAFETY: eight writable bytes.
+    let read = unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
+    if read < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(count)
+}
+
+/// A descriptor that becomes readable when CLOCK_REALTIME is stepped (timerfd_create(2),
+/// TFD_TIMER_CANCEL_ON_SET).
+pub(crate) fn clock_step_fd() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers involved.
+    let fd = owned(unsafe {
+        libc::timerfd_create(libc::CLOCK_REALTIME, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK)
+    })?;
+    let never = libc::itimerspec {
+        it_interval: libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        },
+        it_value: libc::timespec {
+            tv_sec: libc::time_t::from(i32::MAX) * 4, // the year 2242
+            tv_nsec: 0,
+        },
+    };
+    // SAFETY: `never` is a valid itimerspec; no old value is asked for.
+    check(unsafe {
+        libc::timerfd_settime(
+            fd.as_raw_fd(),
+            libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET,
+            &raw const never,
+            std::ptr::null_mut(),
+        )
+    })?;
+    Ok(fd)
+}
+
+/// ppoll(2) with a timeout in ns (`None`: none) and the signal mask as it is. Returns how many
+/// descriptors are ready, 0 after the timeout; `None`: a signal came.
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Result<Option<usize>> {
+    let timeout = timeout_ns.map(|ns| libc::timespec {
+        tv_sec: libc::time_t::try_from(ns / 1_000_000_000).unwrap_or(libc::time_t::MAX),
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    });
+    let timeout_pointer = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the array, its length and the timespec are valid and live across the call; a null
+    // signal mask leaves it alone.
+    let ready = unsafe {
+        libc::ppoll(
+            fds.as_mut_ptr(),
+            fds.len() as libc::nfds_t,
+            timeout_pointer,
+            std::ptr::null(),
+        )
+    };
+    match usize::try_from(ready) {
+        Ok(ready) => Ok(Some(ready)),
+        Err(_) => {
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                for fd in fds {
+                    fd.revents = 0; // untouched by an interrupted call
+                }
+                return Ok(None);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// How long the kernel may lengthen a poll timeout of the calling thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimeoutSlack {
+    /// A real-time thread: not at all.
+    None,
+    /// By one part in this many, and at least 1 ns (after PR_SET_TIMERSLACK).
+    OnePartIn(u64),
+}
+
+/// Sets the calling thread's timer slack to its minimum, 1 ns, and says what slack poll timeouts
+/// still get.
+pub(crate) fn sharpen_timers() -> TimeoutSlack {
+    // SAFETY: PR_SET_TIMERSLACK takes one integer. It cannot fail with a positive one.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
+    // SAFETY: no pointers; 0 is the calling thread.
+    let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+    if policy == libc::SCHED_FIFO || policy == libc::SCHED_RR || policy == libc::SCHED_DEADLINE {
+        return TimeoutSlack::None;
+    }
+    // SAFETY: no pointers; 0 is the calling thread.
+    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    TimeoutSlack::OnePartIn(if nice > 0 { 200 } else { 1000 })
+}
+
+pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+pub(crate) fn c_name(name: &str) -> io::Result<CString> {
+    CString::new(name).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+fn length_of<T>() -> libc::socklen_t {
+    size_of::<T>() as libc::socklen_t
+}

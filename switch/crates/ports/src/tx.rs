@@ -1,0 +1,164 @@
+//! Sending: frames are collected and handed to the kernel many at a time.
+//!
+//! sendmmsg(2) (send(2) for a single frame) and not PACKET_TX_RING: see the crate's documentation
+//! for the measurement.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use crate::sys;
+
+/// Times a refused frame is offered again at once before it is given up.
+const MAX_RETRIES: u32 = 2;
+
+/// Frames on their way to the kernel.
+pub(crate) struct TxBatch {
+    fd: OwnedFd,
+    /// Frame `i` is at `i * frame_bytes`, `lengths[i]` long.
+    arena: Box<[u8]>,
+    frame_bytes: usize,
+    lengths: Vec<usize>,
+    capacity: usize,
+    /// Kept to save allocations; filled anew for every call, meaningless between calls.
+    vectors: Vec<libc::iovec>,
+    messages: Vec<libc::mmsghdr>,
+}
+
+// SAFETY: the raw pointers in `vectors` and `messages` are set and used within `send_many` only.
+unsafe impl Send for TxBatch {}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// Frames the kernel took.
+    pub sent: usize,
+    /// Frames the kernel refused (and that are lost).
+    pub failed: usize,
+    /// Why it refused the last of those, as an error number (ENOBUFS, ENETDOWN, ...); 0: none
+    /// refused.
+    pub last_errno: i32,
+    /// Times a refused frame was offered again.
+    pub retries: usize,
+}
+
+impl TxBatch {
+    pub(crate) fn new(fd: OwnedFd, capacity: usize, frame_bytes: usize) -> TxBatch {
+        // SAFETY: all-zero is a valid mmsghdr: no name, no vectors, no control data.
+        let message: libc::mmsghdr = unsafe { mem::zeroed() };
+        let vector = libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        };
+        TxBatch {
+            fd,
+            arena: vec![0; capacity * frame_bytes].into_boxed_slice(),
+            frame_bytes,
+            lengths: Vec::with_capacity(capacity),
+            capacity,
+            vectors: vec![vector; capacity],
+            messages: vec![message; capacity],
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lengths.len()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.lengths.len() == self.capacity
+    }
+
+    /// Copies a frame into the batch. The caller has checked that it fits and that there is room.
+    pub(crate) fn push(&mut self, frame: &[u8]) {
+        let at = self.lengths.len() * self.frame_bytes;
+        if let Some(slot) = self.arena.get_mut(at..at + frame.len()) {
+            slot.copy_from_slice(frame);
+            self.lengths.push(frame.len());
+        }
+    }
+
+    /// Bytes of the frames collected.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lengths.iter().sum()
+    }
+
+    /// Hands all frames to the kernel, in order, without blocking; the batch is empty afterwards.
+    pub(crate) fn flush(&mut self) -> Flushed {
+        let mut flushed = Flushed::default();
+        let mut next = 0;
+        let mut retries = 0;
+        while next < self.lengths.len() {
+            match self.send_from(next) {
+                Ok(0) | Err(0) => {
+                    // Cannot happen; counted as lost rather than tried for ever.
+                    flushed.failed += 1;
+                    next += 1;
+                }
+                Ok(sent) => {
+                    flushed.sent += sent;
+                    next += sent;
+                    retries = 0;
+                }
+                Err(errno) if may_pass(errno) && retries < MAX_RETRIES => {
+                    retries += 1;
+                    flushed.retries += 1;
+                }
+                Err(errno) => {
+                    flushed.failed += 1;
+                    flushed.last_errno = errno;
+                    next += 1;
+                    retries = 0;
+                }
+            }
+        }
+        self.lengths.clear();
+        flushed
+    }
+
+    /// One system call for the frames from `first` on. How many were taken, or the error number for
+    /// `first`.
+    fn send_from(&mut self, first: usize) -> Result<usize, i32> {
+        if first + 1 == self.lengths.len() {
+            let at = first * self.frame_bytes;
+            let frame = &self.arena[at..at + self.lengths[first]];
+            return match sys::send(self.fd.as_fd(), frame) {
+                Ok(_) => Ok(1),
+                Err(error) => Err(errno(&error)),
+            };
+        }
+        self.send_many(first)
+    }
+
+    fn send_many(&mut self, first: usize) -> Result<usize, i32> {
+        let count = self.lengths.len() - first;
+        for (i, length) in self.lengths[first..].iter().enumerate() {
+            let at = (first + i) * self.frame_bytes;
+            self.vectors[i].iov_base = self.arena[at..at + length].as_mut_ptr().cast();
+            self.vectors[i].iov_len = *length;
+            let header = &mut self.messages[i].msg_hdr;
+            header.msg_iov = &raw mut self.vectors[i];
+            header.msg_iovlen = 1;
+        }
+        // SAFETY: `count` messages with one vector each, all pointing into buffers owned by self
+        // that live across the call; sendmmsg only reads the frames.
+        let sent = unsafe {
+            libc::sendmmsg(
+                self.fd.as_raw_fd(),
+                self.messages.as_mut_ptr(),
+                count as libc::c_uint,
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        };
+        usize::try_from(sent).map_err(|_| errno(&io::Error::last_os_error()))
+    }
+}
+
+/// Whether the same call may succeed a moment later.
+fn may_pass(errno: i32) -> bool {
+    matches!(errno, libc::EAGAIN | libc::ENOBUFS | libc::EINTR)
+}
+
+fn errno(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(0)
+}

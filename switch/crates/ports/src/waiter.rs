@@ -1,0 +1,501 @@
+//! Waiting for frames, for other threads, for a signal, and for an instant, in one system call.
+//!
+//! # Exact deadlines from ppoll(2)
+//! The kernel lengthens poll timeouts on purpose, to save wake-ups: by a thousandth of the timeout
+//! (a 200th for niced processes, nothing for real-time threads), but at least by the thread's timer
+//! slack, and at most by 100 ms (`select_estimate_accuracy` in fs/select.c). A wait of 1.518 s, one
+//! frame at 8 kbit/s, would end 1.5 ms late. The timer ends the wait at the end of that margin, or
+//! within it if the processor is awake anyway. So the waiter asks for the timeout that ends, margin
+//! included, at the deadline. It may therefore end early, by up to a thousandth; the caller looks
+//! at the clock, finds the deadline not reached, and waits again. (A timerfd has no margin, but
+//! costs a second system call per deadline.)
+//!
+//! # Waking costs nothing while the waiter is awake
+//! A [`Waker`] sets an atomic; it writes to the eventfd only if the waiter sleeps.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+
+use crate::clock;
+use crate::port::Port;
+use crate::sys::{self, TimeoutSlack};
+
+/// The kernel adds no more than this.
+const MAX_SLACK_NS: u64 = 100_000_000;
+/// Longest wait asked of the kernel: a day. Later deadlines end early, which is allowed.
+const MAX_TIMEOUT_NS: u64 = 86_400 * clock::NS_PER_S;
+/// Waits in a row that may end without a system call; then the kernel is asked anyway, for errors
+/// and clock steps.
+const MAX_SKIPPED: u32 = 256;
+
+const AWAKE: u8 = 0;
+const ASLEEP: u8 = 1;
+const CALLED: u8 = 2;
+
+/// What wakers and signal handlers share with the waiter.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    state: AtomicU8,
+    /// The signal that asks the process to end; 0: none.
+    signal: AtomicI32,
+    event: OwnedFd,
+}
+
+impl Bell {
+    /// Async-signal-safe: two atomics and at most one write(2).
+    pub(crate) fn ring(&self) {
+        if self.state.swap(CALLED, Ordering::AcqRel) == ASLEEP {
+            sys::event_signal(self.event.as_fd());
+        }
+    }
+
+    /// Async-signal-safe.
+    pub(crate) fn ring_for_signal(&self, signal: i32) {
+        self.signal.store(signal, Ordering::Release);
+        self.ring();
+    }
+}
+
+/// Wakes a [`Waiter`] from any thread. Cloning is cheap. Costs a system call only if the waiter
+/// sleeps.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    bell: Arc<Bell>,
+}
+
+impl Waker {
+    /// Makes the present or the next wait end at once with [`Woken::called`]. What was written
+    /// before this call is visible to the waiting thread then. Several calls may be seen as one.
+    pub fn wake(&self) {
+        self.bell.ring();
+    }
+}
+
+/// How a waiter waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaiterOptions {
+    /// Deadlines closer than this are awaited awake, looking at the rings and the clock in turn,
+    /// instead of sleeping; waits for later ones sleep until then. Takes a processor core while it
+    /// lasts. 0 (default): always sleep, as in virtual time, where sleeping is exact. Sleeping
+    /// alone is late by 20 to 100 us on ordinary kernels, so 100000 is a sensible value for exact
+    /// gaps.
+    pub spin_ns: u64,
+}
+
+/// Why a wait ended. More than one may hold; none may (a wait may end for no reason).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Woken {
+    /// A port has frames. Which: see [`Waiter::is_readable`], or look at the rings, which is as
+    /// cheap. Not looked for when the deadline had passed already: look at the rings after every
+    /// wait.
+    pub readable: bool,
+    /// A port has an error, see [`Waiter::has_error`]; take it with [`Port::take_error`], or the
+    /// next wait ends at once, too.
+    pub error: bool,
+    /// A [`Waker`] was used.
+    pub called: bool,
+    /// The deadline has passed, as far as the waiter knows: up to a thousandth of the wait early.
+    pub deadline: bool,
+    /// This signal asks the process to end (see [`Waiter::end_on_signals`]). Stays set.
+    pub signal: Option<i32>,
+    /// CLOCK_REALTIME was stepped; the offset has been measured again. For the log.
+    pub clock_stepped: bool,
+}
+
+/// Identifies a port within a [`Waiter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token(usize);
+
+/// Waits. Belongs to one thread at a time: its first [`wait`](Waiter::wait) sets that thread's
+/// timer slack to 1 ns.
+pub struct Waiter {
+    options: WaiterOptions,
+    bell: Arc<Bell>,
+    /// Readable after a step of CLOCK_REALTIME; absent where the kernel cannot tell.
+    clock_step: Option<OwnedFd>,
+    /// Eventfd, clock step (-1: ignored by poll), then the ports.
+    fds: Vec<libc::pollfd>,
+    thread: Option<(std::thread::ThreadId, TimeoutSlack)>,
+    skipped: u32,
+}
+
+const BELL_SLOT: usize = 0;
+const STEP_SLOT: usize = 1;
+const FIRST_PORT_SLOT: usize = 2;
+
+impl Waiter {
+    /// A waiter without ports.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn new(options: WaiterOptions) -> io::Result<Waiter> {
+        let bell = Arc::new(Bell {
+            state: AtomicU8::new(AWAKE),
+            signal: AtomicI32::new(0),
+            event: sys::event_fd()?,
+        });
+        let clock_step = sys::clock_step_fd().ok();
+        let step_fd = clock_step.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        let fds = vec![pollfd(bell.event.as_raw_fd()), pollfd(step_fd)];
+        Ok(Waiter {
+            options,
+            bell,
+            clock_step,
+            fds,
+            thread: None,
+            skipped: 0,
+        })
+    }
+
+    /// Also wait for frames of `port`. The port must be [`remove`](Waiter::remove)d before it is
+    /// closed, or waits end at once with an error.
+    pub fn add(&mut self, port: &Port) -> Token {
+        self.fds.push(pollfd(port.as_raw_fd()));
+        Token(self.fds.len() - 1)
+    }
+
+    /// No longer wait for this port. Its token stays unused; others keep theirs.
+    pub fn remove(&mut self, token: Token) {
+        if let Some(entry) = self.fds.get_mut(token.0) {
+            *entry = pollfd(-1);
+        }
+    }
+
+    /// A handle for other threads.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        Waker {
+            bell: Arc::clone(&self.bell),
+        }
+    }
+
+    /// From now on SIGTERM and SIGINT do not end the process but a wait, with [`Woken::signal`].
+    /// For the life of the process. A second signal changes nothing; SIGKILL is there for that.
+    ///
+    /// # Errors
+    /// When the kernel refuses the handlers.
+    pub fn end_on_signals(&self) -> io::Result<()> {
+        for signal in [libc::SIGTERM, libc::SIGINT] {
+            crate::signals::ring_on(signal, Arc::clone(&self.bell))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a port has frames, a waker is used, a signal comes, or `deadline_ns` (of
+    /// [`clock::now_ns`]'s clock; `None`: no deadline) is reached. `now_ns` is the caller's latest
+    /// reading of that clock: what it is too old by, the deadline is missed by (unless the waiter
+    /// spins). `has_frame` says whether any ring holds a frame; it is asked only while spinning
+    /// (`|| ports.iter().any(Port::has_frame)`).
+    ///
+    /// Makes one system call; none when a waker was used since the last wait, or the deadline has
+    /// passed already, or is within `spin_ns` (then every 256th wait asks the kernel all the same,
+    /// without blocking).
+    ///
+    /// # Errors
+    /// When the kernel refuses to poll (no memory).
+    pub fn wait(
+        &mut self,
+        now_ns: u64,
+        deadline_ns: Option<u64>,
+        has_frame: impl FnMut() -> bool,
+    ) -> io::Result<Woken> {
+        for entry in &mut self.fds {
+            entry.revents = 0;
+        }
+        let slack = self.slack();
+        let left_ns = deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(now_ns));
+        let near = left_ns.is_some_and(|left_ns| left_ns <= self.options.spin_ns);
+        let mut woken = Woken::default();
+        if near && self.skipped < MAX_SKIPPED {
+            self.skipped += 1;
+            self.spin(now_ns, deadline_ns.unwrap_or(0), has_frame, &mut woken);
+            woken.called = self.bell.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
+        } else {
+            self.skipped = 0;
+            let sleep_ns = left_ns
+                .map(|left_ns| timeout_for(left_ns.saturating_sub(self.options.spin_ns), slack));
+            let slept_to_spin = self.sleep(sleep_ns, &mut woken)?;
+            if slept_to_spin && deadline_ns.is_some() {
+                self.after_sleep(now_ns, deadline_ns.unwrap_or(0), has_frame, &mut woken);
+            }
+        }
+        let signal = self.bell.signal.load(Ordering::Acquire);
+        woken.signal = (signal != 0).then_some(signal);
+        Ok(woken)
+    }
+
+    /// Whether the last wait ended with frames for this port.
+    #[must_use]
+    pub fn is_readable(&self, token: Token) -> bool {
+        self.events(token) & libc::POLLIN != 0
+    }
+
+    /// Whether the last wait ended with an error of this port.
+    #[must_use]
+    pub fn has_error(&self, token: Token) -> bool {
+        self.events(token) & !libc::POLLIN != 0
+    }
+
+    fn events(&self, token: Token) -> libc::c_short {
+        self.fds.get(token.0).map_or(0, |entry| entry.revents)
+    }
+
+    /// One ppoll. True when its timeout ended it.
+    fn sleep(&mut self, timeout_ns: Option<u64>, woken: &mut Woken) -> io::Result<bool> {
+        let asleep =
+            self.bell
+                .state
+                .compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
+        if asleep.is_err() {
+            // Called while awake. The swap also takes in a call that comes just now.
+            self.bell.state.swap(AWAKE, Ordering::AcqRel);
+            woken.called = true;
+            return Ok(false);
+        }
+        let polled = sys::poll(&mut self.fds, timeout_ns);
+        woken.called = self.bell.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
+        match polled? {
+            None => return Ok(false),
+            Some(0) => return Ok(!woken.called),
+            Some(_) => {}
+        }
+        if self.fds[BELL_SLOT].revents != 0 {
+            let _ = sys::event_clear(self.bell.event.as_fd());
+            woken.called = true;
+        }
+        if self.fds[STEP_SLOT].revents != 0 {
+            self.clear_clock_step();
+            woken.clock_stepped = true;
+        }
+        for entry in &self.fds[FIRST_PORT_SLOT..] {
+            woken.readable |= entry.revents & libc::POLLIN != 0;
+            woken.error |= entry.revents & !libc::POLLIN != 0;
+        }
+        Ok(false)
+    }
+
+    /// The timeout has ended: either this is the deadline or the place to start spinning.
+    fn after_sleep(
+        &self,
+        now_ns: u64,
+        deadline_ns: u64,
+        has_frame: impl FnMut() -> bool,
+        woken: &mut Woken,
+    ) {
+        if self.options.spin_ns == 0 {
+            woken.deadline = true;
+        } else {
+            self.spin(now_ns, deadline_ns, has_frame, woken);
+        }
+    }
+
+    /// Stays awake until the deadline, a frame or a call.
+    fn spin(
+        &self,
+        mut now_ns: u64,
+        deadline_ns: u64,
+        mut has_frame: impl FnMut() -> bool,
+        woken: &mut Woken,
+    ) {
+        loop {
+            if deadline_ns <= now_ns {
+                woken.deadline = true;
+                return;
+            }
+            if has_frame() {
+                woken.readable = true;
+                return;
+            }
+            if self.bell.state.load(Ordering::Relaxed) == CALLED {
+                return; // the caller of this takes the call
+            }
+            std::hint::spin_loop();
+            now_ns = clock::now_ns();
+        }
+    }
+
+    fn clear_clock_step(&mut self) {
+        if let Some(fd) = &self.clock_step {
+            // ECANCELED: the clock was stepped. It stays armed for the next step.
+            let _ = sys::event_clear(fd.as_fd());
+        }
+        clock::remeasure_realtime_offset();
+    }
+
+    /// What the kernel adds to timeouts of this thread; found out at the thread's first wait.
+    fn slack(&mut self) -> TimeoutSlack {
+        let here = std::thread::current().id();
+        match self.thread {
+            Some((thread, slack)) if thread == here => slack,
+            _ => {
+                let slack = sys::sharpen_timers();
+                self.thread = Some((here, slack));
+                slack
+            }
+        }
+    }
+}
+
+fn pollfd(fd: libc::c_int) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+/// The timeout to ask for so that it ends, with the kernel's slack, after `left_ns`; for one value
+/// in a thousand there is none, and it ends 2 ns early, for a second wait to end on time. At least
+/// 1 ns if any is left (a timeout of 0 does not wait), which with slack makes 2.
+fn timeout_for(left_ns: u64, slack: TimeoutSlack) -> u64 {
+    let left_ns = left_ns.min(MAX_TIMEOUT_NS);
+    let TimeoutSlack::OnePartIn(parts) = slack else {
+        return left_ns;
+    };
+    // The greatest t with t + slack(t) <= left lies within 2 of these.
+    let shortened = left_ns * parts / (parts + 1);
+    let mut timeout_ns = shortened.max(left_ns.saturating_sub(MAX_SLACK_NS)) + 2;
+    while timeout_ns > 1 && timeout_ns + slack_of(timeout_ns, parts) > left_ns {
+        timeout_ns -= 1;
+    }
+    if timeout_ns > 1 && timeout_ns + slack_of(timeout_ns, parts) < left_ns {
+        timeout_ns -= 1;
+    }
+    timeout_ns.min(left_ns)
+}
+
+/// What the kernel adds to a timeout when the timer slack is 1 ns.
+fn slack_of(timeout_ns: u64, parts: u64) -> u64 {
+    // As in the kernel: seconds and nanoseconds divided apart.
+    let whole = timeout_ns / clock::NS_PER_S * (clock::NS_PER_S / parts);
+    let rest = timeout_ns % clock::NS_PER_S / parts;
+    (whole + rest).clamp(1, MAX_SLACK_NS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn timeouts_end_at_the_deadline() {
+        let slack = TimeoutSlack::OnePartIn(1000);
+        assert_eq!(timeout_for(0, slack), 0);
+        assert_eq!(timeout_for(1, slack), 1);
+        assert_eq!(timeout_for(2, slack), 1);
+        assert_eq!(timeout_for(24_288, slack), 24_264); // + 24
+        let eight_kbit_ns = timeout_for(1_518_000_000, slack);
+        assert_eq!(eight_kbit_ns + slack_of(eight_kbit_ns, 1000), 1_518_000_000);
+        let not_to_be_had_ns = timeout_for(1_000_000_000, slack);
+        assert_eq!(
+            not_to_be_had_ns + slack_of(not_to_be_had_ns, 1000),
+            999_999_998
+        );
+        assert_eq!(timeout_for(777, TimeoutSlack::None), 777);
+    }
+
+    proptest! {
+        #[test]
+        fn on_time_or_worth_another_wait(
+            left_ns in prop_oneof![0u64..5_000, 0u64..2_000_000_000, 0u64..200_000_000_000],
+            parts in prop_oneof![Just(1000u64), Just(200)],
+        ) {
+            let timeout_ns = timeout_for(left_ns, TimeoutSlack::OnePartIn(parts));
+            if left_ns > 1 {
+                let end_ns = timeout_ns + slack_of(timeout_ns, parts);
+                prop_assert!(end_ns == left_ns || end_ns + 2 == left_ns, "{}", end_ns);
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_while_awake_ends_the_next_wait() {
+        let mut waiter = Waiter::new(WaiterOptions::default()).unwrap();
+        waiter.waker().wake();
+        let woken = waiter.wait(clock::now_ns(), None, || false).unwrap();
+        assert!(woken.called && !woken.deadline);
+        let now_ns = clock::now_ns();
+        let woken = waiter.wait(now_ns, Some(now_ns), || false).unwrap();
+        assert!(woken.deadline && !woken.called);
+    }
+
+    #[test]
+    fn a_call_while_asleep_ends_the_wait() {
+        let mut waiter = Waiter::new(WaiterOptions::default()).unwrap();
+        for _ in 0..1000 {
+            let waker = waiter.waker();
+            let caller = std::thread::spawn(move || waker.wake());
+            // Without a deadline: a lost call would hang here. A late eventfd may end a wait twice.
+            while !waiter.wait(clock::now_ns(), None, || false).unwrap().called {}
+            caller.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn deadlines_are_reached_asleep_and_awake() {
+        for spin_ns in [0, 50_000, u64::MAX] {
+            let mut waiter = Waiter::new(WaiterOptions { spin_ns }).unwrap();
+            let deadline_ns = clock::now_ns() + 3_000_000;
+            let mut waits = 0;
+            loop {
+                let now_ns = clock::now_ns();
+                if now_ns >= deadline_ns {
+                    break;
+                }
+                waiter.wait(now_ns, Some(deadline_ns), || false).unwrap();
+                waits += 1;
+            }
+            assert!((1..1000).contains(&waits), "{waits}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_signal_is_no_deadline() {
+        let flag = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        signal_hook::flag::register(libc::SIGUSR2, Arc::clone(&flag)).unwrap();
+        // SAFETY: no arguments.
+        let waiting_thread = unsafe { libc::pthread_self() };
+        let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let done_too = Arc::clone(&done);
+        let annoyer = std::thread::spawn(move || {
+            while !done_too.load(Ordering::Acquire) {
+                // SAFETY: the thread lives: it joins this one below.
+                unsafe { libc::pthread_kill(waiting_thread, libc::SIGUSR2) };
+                std::thread::yield_now();
+            }
+        });
+        let mut waiter = Waiter::new(WaiterOptions::default()).unwrap();
+        let start_ns = clock::now_ns();
+        let deadline_ns = start_ns + 20_000_000;
+        loop {
+            let now_ns = clock::now_ns();
+            let woken = waiter.wait(now_ns, Some(deadline_ns), || false).unwrap();
+            assert!(!woken.called && woken.signal.is_none());
+            if woken.deadline {
+                assert!(
+                    clock::now_ns() + 20_100 > deadline_ns,
+                    "a thousandth early at most"
+                );
+                break;
+            }
+        }
+        assert!(flag.load(Ordering::Relaxed), "no signal came");
+        done.store(true, Ordering::Release);
+        annoyer.join().unwrap();
+    }
+
+    #[test]
+    fn a_frame_ends_spinning() {
+        let mut waiter = Waiter::new(WaiterOptions { spin_ns: u64::MAX }).unwrap();
+        let mut asked = 0;
+        let woken = waiter
+            .wait(0, Some(u64::MAX), || {
+                asked += 1;
+                asked > 3
+            })
+            .unwrap();
+        assert!(woken.readable && !woken.deadline);
+    }
+}

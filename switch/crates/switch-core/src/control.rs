@@ -1,0 +1,230 @@
+//! The control plane's view of the switch: everything of the program goes to the packet
+//! engine, groups and packet-out are the switch's own.
+
+use dataplane::control::{
+    ActionCall, ActionInfo, ArrayInfo, Bits, ControlError, ControlResult, CounterValue, DataPlane,
+    EntryKey, MeterConfig, MeterUnit, Replica, TableEntry, TableInfo,
+};
+use dataplane::switch::ProgramInfo;
+use v1model::Pipeline;
+
+use crate::switch::Switch;
+
+fn no_program() -> ControlError {
+    ControlError::FailedPrecondition(
+        "no program is loaded: set a forwarding pipeline first".to_owned(),
+    )
+}
+
+impl Switch {
+    fn pipeline(&self) -> ControlResult<&Pipeline> {
+        self.running
+            .as_ref()
+            .map(|running| &running.pipeline)
+            .ok_or_else(no_program)
+    }
+
+    fn pipeline_mut(&mut self) -> ControlResult<&mut Pipeline> {
+        self.running
+            .as_mut()
+            .map(|running| &mut running.pipeline)
+            .ok_or_else(no_program)
+    }
+
+    fn compile(&self, bmv2_json: &[u8]) -> ControlResult<Pipeline> {
+        Pipeline::load(bmv2_json, &self.load_options())
+            .map_err(|error| ControlError::InvalidArgument(error.to_string()))
+    }
+
+    fn check_replicas(&self, group: u32, replicas: &[Replica]) -> ControlResult<()> {
+        for replica in replicas {
+            let known = u16::try_from(replica.port)
+                .is_ok_and(|port| self.traffic_manager().port_config(port).is_some());
+            if !known {
+                return Err(ControlError::InvalidArgument(format!(
+                    "multicast group {group}: this switch has no port {}",
+                    replica.port
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DataPlane for Switch {
+    fn verify(&self, bmv2_json: &[u8]) -> ControlResult<()> {
+        self.compile(bmv2_json).map(|_| ())
+    }
+
+    fn load(&mut self, bmv2_json: &[u8]) -> ControlResult<()> {
+        let pipeline = self.compile(bmv2_json)?;
+        self.replace(pipeline);
+        Ok(())
+    }
+
+    fn tables(&self) -> &[TableInfo] {
+        self.pipeline().map_or(&[], Pipeline::tables)
+    }
+
+    fn actions(&self) -> &[ActionInfo] {
+        self.pipeline().map_or(&[], Pipeline::actions)
+    }
+
+    fn counters(&self) -> &[ArrayInfo] {
+        self.pipeline().map_or(&[], Pipeline::counters)
+    }
+
+    fn meters(&self) -> &[(ArrayInfo, MeterUnit)] {
+        self.pipeline().map_or(&[], Pipeline::meters)
+    }
+
+    fn registers(&self) -> &[ArrayInfo] {
+        self.pipeline().map_or(&[], Pipeline::registers)
+    }
+
+    fn table_insert(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        action: &ActionCall,
+    ) -> ControlResult<()> {
+        self.pipeline_mut()?.table_insert(table, key, action)
+    }
+
+    fn table_modify(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        action: &ActionCall,
+    ) -> ControlResult<()> {
+        self.pipeline_mut()?.table_modify(table, key, action)
+    }
+
+    fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<()> {
+        self.pipeline_mut()?.table_delete(table, key)
+    }
+
+    fn table_entry(&self, table: usize, key: &EntryKey) -> ControlResult<TableEntry> {
+        self.pipeline()?.table_entry(table, key)
+    }
+
+    fn table_entries(&self, table: usize) -> Vec<TableEntry> {
+        self.pipeline()
+            .map_or_else(|_| Vec::new(), |pipeline| pipeline.table_entries(table))
+    }
+
+    fn table_default(&self, table: usize) -> Option<ActionCall> {
+        self.pipeline().ok()?.table_default(table)
+    }
+
+    fn table_set_default(
+        &mut self,
+        table: usize,
+        action: Option<&ActionCall>,
+    ) -> ControlResult<()> {
+        self.pipeline_mut()?.table_set_default(table, action)
+    }
+
+    fn direct_counter_set(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        value: CounterValue,
+    ) -> ControlResult<()> {
+        self.pipeline_mut()?.direct_counter_set(table, key, value)
+    }
+
+    fn direct_meter_set(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        config: Option<MeterConfig>,
+    ) -> ControlResult<()> {
+        self.pipeline_mut()?.direct_meter_set(table, key, config)
+    }
+
+    fn counter_read(&self, counter: usize, index: usize) -> ControlResult<CounterValue> {
+        self.pipeline()?.counter_read(counter, index)
+    }
+
+    fn counter_write(
+        &mut self,
+        counter: usize,
+        index: usize,
+        value: CounterValue,
+    ) -> ControlResult<()> {
+        self.pipeline_mut()?.counter_write(counter, index, value)
+    }
+
+    fn meter_read(&self, meter: usize, index: usize) -> ControlResult<Option<MeterConfig>> {
+        self.pipeline()?.meter_read(meter, index)
+    }
+
+    fn meter_write(
+        &mut self,
+        meter: usize,
+        index: usize,
+        config: Option<MeterConfig>,
+    ) -> ControlResult<()> {
+        self.pipeline_mut()?.meter_write(meter, index, config)
+    }
+
+    fn register_read(&self, register: usize, index: usize) -> ControlResult<Bits> {
+        self.pipeline()?.register_read(register, index)
+    }
+
+    fn register_write(&mut self, register: usize, index: usize, value: &[u8]) -> ControlResult<()> {
+        self.pipeline_mut()?.register_write(register, index, value)
+    }
+
+    fn multicast_insert(&mut self, group: u32, replicas: &[Replica]) -> ControlResult<()> {
+        self.pipeline()?;
+        self.check_replicas(group, replicas)?;
+        self.groups.insert(group, replicas)
+    }
+
+    fn multicast_modify(&mut self, group: u32, replicas: &[Replica]) -> ControlResult<()> {
+        self.pipeline()?;
+        self.check_replicas(group, replicas)?;
+        self.groups.modify(group, replicas)
+    }
+
+    fn multicast_delete(&mut self, group: u32) -> ControlResult<()> {
+        self.groups.delete(group)
+    }
+
+    fn multicast_groups(&self) -> Vec<(u32, Vec<Replica>)> {
+        self.groups.all()
+    }
+
+    fn packet_out(&mut self, frame: &[u8]) -> ControlResult<()> {
+        self.pipeline()?;
+        let Some(port) = self.config().cpu_port else {
+            return Err(ControlError::FailedPrecondition(
+                "this switch has no CPU port: start it with --cpu-port".to_owned(),
+            ));
+        };
+        if frame.len() > self.config().max_frame_bytes {
+            return Err(ControlError::InvalidArgument(format!(
+                "packet-out of {} bytes: {} at most",
+                frame.len(),
+                self.config().max_frame_bytes
+            )));
+        }
+        self.packet_from_controller(port, frame);
+        Ok(())
+    }
+}
+
+impl dataplane::switch::Switch for Switch {
+    fn describe(&self, bmv2_json: &[u8]) -> ControlResult<ProgramInfo> {
+        let pipeline = self.compile(bmv2_json)?;
+        Ok(ProgramInfo {
+            tables: pipeline.tables().to_vec(),
+            actions: pipeline.actions().to_vec(),
+            counters: pipeline.counters().to_vec(),
+            meters: pipeline.meters().to_vec(),
+            registers: pipeline.registers().to_vec(),
+        })
+    }
+}

@@ -1,0 +1,27 @@
+//! The switch itself, without clock or I/O: a frame comes in with its arrival time, frames go
+//! out to a [`Sink`] with theirs.
+//!
+//! ```text
+//!            receive(port, frame, arrival_ns)
+//!                  |
+//!   v1model ingress: parser, checksums, ingress control
+//!                  |        unicast, replicas (multicast.rs), or a counted drop
+//!   traffic manager: holds until departure time, drop-tail FIFO, line rate
+//!                  |        advance(now_ns): whatever is due starts
+//!   v1model egress: egress control, checksums, deparser
+//!                  |
+//!   traffic manager: propagation delay
+//!                  |
+//!            sink.transmit(port, frame, delivery_ns)
+//! ```
+//!
+//! The same code runs in real time and in virtual time: the driver owns the clock.
+
+mod control;
+mod multicast;
+mod pool;
+mod ports_control;
+mod switch;
+
+pub use multicast::GroupLimits;
+pub use switch::{Counters, Received, Sink, Switch, SwitchConfig};

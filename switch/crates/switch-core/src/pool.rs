@@ -1,0 +1,76 @@
+//! Packets in the switch: a bounded pool of preallocated contexts, reused without allocation.
+
+use v1model::{Context, InstanceType, Pipeline};
+
+/// Names a packet in the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PacketId(u32);
+
+/// A packet with what the switch must remember between ingress and egress.
+pub(crate) struct Packet {
+    pub(crate) context: Context,
+    pub(crate) replication_id: u16,
+    pub(crate) instance_type: InstanceType,
+}
+
+/// Grows on demand up to its limit; a packet's memory is kept for the next one.
+pub(crate) struct Pool {
+    packets: Vec<Packet>,
+    free: Vec<PacketId>,
+    limit: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            packets: Vec::new(),
+            free: Vec::new(),
+            limit: limit.min(u32::MAX as usize),
+        }
+    }
+
+    /// A packet to fill, or `None` at the limit.
+    pub(crate) fn take(&mut self, pipeline: &Pipeline) -> Option<PacketId> {
+        if let Some(id) = self.free.pop() {
+            return Some(id);
+        }
+        if self.packets.len() >= self.limit {
+            return None;
+        }
+        let id = PacketId(u32::try_from(self.packets.len()).ok()?);
+        self.packets.push(Packet {
+            context: pipeline.new_context(),
+            replication_id: 0,
+            instance_type: InstanceType::Normal,
+        });
+        Some(id)
+    }
+
+    /// Copies a packet; `None` at the limit.
+    pub(crate) fn copy(&mut self, pipeline: &Pipeline, from: PacketId) -> Option<PacketId> {
+        let to = self.take(pipeline)?;
+        let Some((source, copy)) = self.pair(from, to) else {
+            self.release(to);
+            return None;
+        };
+        copy.context.copy_from(&source.context);
+        Some(to)
+    }
+
+    pub(crate) fn release(&mut self, id: PacketId) {
+        self.free.push(id);
+    }
+
+    /// The packet, if the identifier is of this pool.
+    pub(crate) fn get_mut(&mut self, id: PacketId) -> Option<&mut Packet> {
+        self.packets.get_mut(id.0 as usize)
+    }
+
+    fn pair(&mut self, a: PacketId, b: PacketId) -> Option<(&Packet, &mut Packet)> {
+        let [a, b] = self
+            .packets
+            .get_disjoint_mut([a.0 as usize, b.0 as usize])
+            .ok()?;
+        Some((a, b))
+    }
+}

@@ -1,0 +1,159 @@
+//! The ports as a control server sees them.
+
+use dataplane::control::{ControlError, ControlResult};
+use dataplane::ports::{
+    ClassQueue, ClassState, DropCount, Lateness, LineCounting, LineRate, PortChange, PortSettings,
+    PortStatistics, Statistics, SwitchStatistics, TrafficManagerControl,
+};
+use traffic_manager::{DropCounters, LatenessHistogram, PortConfig, RateCounts};
+
+use crate::switch::Switch;
+
+/// Frame check sequence.
+const FCS_BYTES: u64 = 4;
+
+fn drop_counts(counters: &DropCounters) -> Vec<DropCount> {
+    counters
+        .iter()
+        .filter(|(_, packets)| *packets > 0)
+        .map(|(cause, packets)| DropCount {
+            cause: cause.as_str(),
+            packets,
+        })
+        .collect()
+}
+
+fn lateness(paced: &LatenessHistogram, unpaced: &LatenessHistogram) -> Lateness {
+    Lateness {
+        buckets: paced
+            .buckets()
+            .iter()
+            .zip(unpaced.buckets())
+            .map(|(paced, unpaced)| paced + unpaced)
+            .collect(),
+        max_ns: paced.max_ns().max(unpaced.max_ns()),
+    }
+}
+
+impl Switch {
+    fn settings(&self, port: u16, config: &PortConfig) -> PortSettings {
+        PortSettings {
+            port: u32::from(port),
+            interface: self.interface(port).to_owned(),
+            up: self.traffic_manager().is_port_up(port),
+            line_rate: config
+                .line_rate_bps
+                .map_or(LineRate::Unlimited, LineRate::BitsPerSecond),
+            counts: match config.counts {
+                RateCounts::Layer2 => LineCounting::Layer2,
+                RateCounts::Wire => LineCounting::Wire,
+            },
+            fifo_bytes: config.fifo_bytes,
+            delay_ns: config.delay_ns,
+        }
+    }
+
+    fn class_state(&self, class: u32) -> ClassState {
+        let queues: Vec<ClassQueue> = self
+            .traffic_manager()
+            .ports()
+            .filter_map(|(port, _)| {
+                let queue = self.traffic_manager().queue(port, class)?;
+                Some(ClassQueue {
+                    port: u32::from(port),
+                    backlog_bytes: queue.bytes,
+                    held_packets: u64::from(queue.packets),
+                    release_ns: queue.release_ns,
+                    release_frac: queue.release_fraction,
+                })
+            })
+            .collect();
+        ClassState {
+            class_id: class,
+            backlog_bytes: self.traffic_manager().class_backlog_bytes(class),
+            held_packets: queues.iter().map(|queue| queue.held_packets).sum(),
+            queues,
+        }
+    }
+}
+
+impl TrafficManagerControl for Switch {
+    fn ports(&self) -> Vec<PortSettings> {
+        self.traffic_manager()
+            .ports()
+            .filter(|(port, _)| self.config().cpu_port != Some(*port))
+            .map(|(port, config)| self.settings(port, config))
+            .collect()
+    }
+
+    fn set_port(&mut self, port: u32, change: &PortChange) -> ControlResult<PortSettings> {
+        let unknown = || ControlError::NotFound(format!("this switch has no port {port}"));
+        let number = u16::try_from(port)
+            .ok()
+            .filter(|number| self.config().cpu_port != Some(*number))
+            .ok_or_else(unknown)?;
+        let mut config = *self
+            .traffic_manager()
+            .port_config(number)
+            .ok_or_else(unknown)?;
+        match change.line_rate {
+            Some(LineRate::Unlimited) => config.line_rate_bps = None,
+            Some(LineRate::BitsPerSecond(rate_bps)) => config.line_rate_bps = Some(rate_bps),
+            None => {}
+        }
+        match change.counts {
+            Some(LineCounting::Layer2) => config.counts = RateCounts::Layer2,
+            Some(LineCounting::Wire) => config.counts = RateCounts::Wire,
+            None => {}
+        }
+        config.fifo_bytes = change.fifo_bytes.unwrap_or(config.fifo_bytes);
+        config.delay_ns = change.delay_ns.unwrap_or(config.delay_ns);
+        self.change_port(number, config)
+            .map_err(|error| ControlError::InvalidArgument(error.to_string()))?;
+        Ok(self.settings(number, &config))
+    }
+
+    fn statistics(&self, class_ids: &[u32]) -> Statistics {
+        let manager = self.traffic_manager();
+        let whole = manager.statistics();
+        let ports: Vec<PortStatistics> = manager
+            .ports()
+            .filter_map(|(port, _)| {
+                let statistics = manager.port_statistics(port)?;
+                let received = self.received(port);
+                Some(PortStatistics {
+                    port: u32::from(port),
+                    rx_packets: received.packets,
+                    rx_bytes: received.bytes,
+                    tx_packets: statistics.tx_packets,
+                    // The traffic manager counts frames with FCS, this interface without.
+                    tx_bytes: statistics
+                        .tx_bytes
+                        .saturating_sub(FCS_BYTES * statistics.tx_packets),
+                    fifo_backlog_bytes: statistics.fifo_bytes,
+                    fifo_backlog_max_bytes: statistics.fifo_bytes_max,
+                    paced_backlog_bytes: statistics.paced_bytes,
+                    queued_packets: statistics.queued_packets,
+                    in_flight_packets: statistics.delay_line_packets,
+                    drops: drop_counts(&statistics.drops),
+                    lateness: lateness(&statistics.paced_lateness, &statistics.unpaced_lateness),
+                })
+            })
+            .collect();
+        Statistics {
+            switch: SwitchStatistics {
+                now_ns: self.now_ns(),
+                rx_packets: ports.iter().map(|port| port.rx_packets).sum(),
+                tx_packets: ports.iter().map(|port| port.tx_packets).sum(),
+                held_packets: whole.held_packets,
+                held_packets_limit: manager.limits().max_held_packets as u64,
+                drops: drop_counts(&whole.drops),
+            },
+            ports,
+            classes: class_ids
+                .iter()
+                .map(|class| self.class_state(*class))
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,548 @@
+//! A packet's way through the switch.
+
+use std::collections::VecDeque;
+
+use traffic_manager::{
+    DropCause, Limits, PortConfig, PortError, Queued, RateCounts, TrafficManager,
+};
+use v1model::{
+    EgressInput, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions, Pipeline,
+};
+
+use crate::multicast::{GroupLimits, Groups};
+use crate::pool::{PacketId, Pool};
+
+/// A packet that the program sends round again (resubmitted, recirculated) re-enters ingress
+/// this much later: a program that does so for ever must not stop time.
+const ROUND_NS: u64 = 1_000;
+
+/// Packets on their way round at once, as many as simple_switch takes.
+const GOING_ROUND_PACKETS: usize = 1_024;
+
+/// FIFO of the CPU port: what the controller has not taken yet, in bytes.
+const CPU_FIFO_BYTES: u64 = 1 << 20;
+
+/// Port numbers of v1model: 9 bits.
+const PORT_NUMBERS: usize = 512;
+
+/// Settings that do not change while the switch runs.
+#[derive(Debug, Clone)]
+pub struct SwitchConfig {
+    /// Port whose packets go to and come from the controller.
+    pub cpu_port: Option<u16>,
+    /// `egress_spec` that means "drop".
+    pub drop_port: u16,
+    /// Longest frame in bytes, without FCS.
+    pub max_frame_bytes: usize,
+    /// Most packets in the switch at once: held, queued and in delay lines.
+    pub max_packets: usize,
+    /// Limits of multicast.
+    pub groups: GroupLimits,
+}
+
+impl Default for SwitchConfig {
+    fn default() -> Self {
+        Self {
+            cpu_port: None,
+            drop_port: 511,
+            max_frame_bytes: 9_216,
+            max_packets: 1 << 19,
+            groups: GroupLimits::default(),
+        }
+    }
+}
+
+/// Where frames go that leave the switch.
+pub trait Sink {
+    /// A frame for the interface of `port`; its first bit leaves at `delivery_ns`, which is
+    /// at most the `now_ns` of the call that led here.
+    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64);
+    /// A frame for the controller, with the program's packet-in header in front.
+    fn to_controller(&mut self, frame: &[u8]);
+}
+
+/// What the switch as a whole has seen since it started. Drops are counted by the traffic
+/// manager, per port and cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames whose parser ended with an error, dropped by the program or not.
+    pub parser_errors: u64,
+    /// Packets handed to the controller.
+    pub packets_to_controller: u64,
+    /// Packets taken from the controller.
+    pub packets_from_controller: u64,
+}
+
+/// What came in at one port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Frames.
+    pub packets: u64,
+    /// Their layer-2 bytes without FCS.
+    pub bytes: u64,
+}
+
+/// What the traffic manager does not know of a port.
+#[derive(Debug, Clone, Default)]
+struct Face {
+    interface: String,
+    received: Received,
+}
+
+/// The traffic manager as the program's extern sees it.
+struct Backlogs<'a>(&'a TrafficManager<PacketId>);
+
+impl Externs for Backlogs<'_> {
+    fn backlog_bytes(&self, class: u32) -> u64 {
+        self.0.class_backlog_bytes(class)
+    }
+}
+
+/// The program with the packets that are in it.
+pub(crate) struct Running {
+    pub(crate) pipeline: Pipeline,
+    pool: Pool,
+    going_round: VecDeque<GoingRound>,
+}
+
+/// A packet that the program sends through ingress again: resubmitted or recirculated.
+struct GoingRound {
+    ready_ns: u64,
+    port: u16,
+    instance_type: InstanceType,
+    id: PacketId,
+}
+
+/// A v1model switch. See the [crate] documentation.
+pub struct Switch {
+    config: SwitchConfig,
+    pub(crate) running: Option<Running>,
+    manager: TrafficManager<PacketId>,
+    pub(crate) groups: Groups,
+    counters: Counters,
+    /// By port number.
+    faces: Vec<Face>,
+    /// Latest instant the driver told; time of what the control plane does.
+    now_ns: u64,
+}
+
+impl Switch {
+    /// A switch without ports and program. `limits` are those of the traffic manager.
+    pub fn new(config: SwitchConfig, limits: Limits) -> Self {
+        let mut manager = TrafficManager::new(limits);
+        if let Some(port) = config.cpu_port {
+            // A fresh traffic manager with room for any port takes this one.
+            let _ = manager.add_port(
+                port,
+                PortConfig {
+                    line_rate_bps: None,
+                    counts: RateCounts::Layer2,
+                    fifo_bytes: CPU_FIFO_BYTES,
+                    delay_ns: 0,
+                },
+            );
+        }
+        Self {
+            groups: Groups::new(config.groups),
+            config,
+            running: None,
+            manager,
+            counters: Counters::default(),
+            faces: vec![Face::default(); PORT_NUMBERS],
+            now_ns: 0,
+        }
+    }
+
+    /// Settings.
+    pub fn config(&self) -> &SwitchConfig {
+        &self.config
+    }
+
+    /// Counters of the switch as a whole.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Ports, queues and their statistics.
+    pub fn traffic_manager(&self) -> &TrafficManager<impl Sized + use<>> {
+        &self.manager
+    }
+
+    /// Adds a port; `interface` is what people know it by.
+    ///
+    /// # Errors
+    /// The number is taken (also by the CPU port), too many ports, line rate out of range.
+    pub fn add_port(
+        &mut self,
+        port: u16,
+        interface: &str,
+        config: PortConfig,
+    ) -> Result<(), PortError> {
+        self.manager.add_port(port, config)?;
+        if let Some(face) = self.faces.get_mut(usize::from(port)) {
+            interface.clone_into(&mut face.interface);
+        }
+        Ok(())
+    }
+
+    /// Name of a port's interface.
+    pub fn interface(&self, port: u16) -> &str {
+        self.faces
+            .get(usize::from(port))
+            .map_or("", |face| &face.interface)
+    }
+
+    /// What came in at a port.
+    pub fn received(&self, port: u16) -> Received {
+        self.faces
+            .get(usize::from(port))
+            .map_or_else(Received::default, |face| face.received)
+    }
+
+    /// The latest instant that the driver told.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Changes a port; applies to the next frame.
+    ///
+    /// # Errors
+    /// No such port, line rate out of range.
+    pub fn change_port(&mut self, port: u16, config: PortConfig) -> Result<(), PortError> {
+        self.manager.set_port(port, config)
+    }
+
+    /// Tells whether a port's interface can carry frames; a port that cannot refuses packets
+    /// (`port-down`).
+    pub fn set_port_up(&mut self, port: u16, up: bool) {
+        // A port that does not exist has no state to keep.
+        let _ = self.manager.set_port_up(port, up);
+    }
+
+    /// Counts drops that happened at an interface.
+    pub fn count_drop(&mut self, port: u16, cause: DropCause, packets: u64) {
+        self.manager.count_drops(port, cause, packets);
+    }
+
+    /// Options for loading a program here.
+    pub(crate) fn load_options(&self) -> LoadOptions {
+        LoadOptions {
+            drop_port: self.config.drop_port,
+            cpu_port: self.config.cpu_port,
+            max_frame_bytes: self.config.max_frame_bytes,
+            // There are no clone sessions yet: a program that clones must not load in silence.
+            clones: false,
+            ..LoadOptions::default()
+        }
+    }
+
+    /// Puts a program in place of the running one; what was in flight is dropped and counted.
+    pub(crate) fn replace(&mut self, pipeline: Pipeline) {
+        let _ = self.manager.drain();
+        if let Some(old) = &self.running {
+            for packet in &old.going_round {
+                self.manager
+                    .count_drop(packet.port, DropCause::PipelineSwap);
+            }
+        }
+        while let Some(delivery) = self.manager.poll_delivery(u64::MAX) {
+            self.manager
+                .count_drop(delivery.port, DropCause::PipelineSwap);
+        }
+        self.groups.clear();
+        self.running = Some(Running {
+            pipeline,
+            pool: Pool::new(self.config.max_packets),
+            going_round: VecDeque::new(),
+        });
+    }
+
+    /// The earliest instant at which something happens by itself.
+    pub fn next_event_ns(&self) -> Option<u64> {
+        let going_round = self
+            .running
+            .as_ref()
+            .and_then(|running| running.going_round.front())
+            .map(|packet| packet.ready_ns);
+        [
+            self.manager.next_start_ns(),
+            self.manager.next_delivery_ns(),
+            going_round,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// A frame arrives. `now_ns` is the driver's present and at least `arrival_ns`, the time at
+    /// which the frame reached the interface.
+    pub fn receive(&mut self, port: u16, frame: &[u8], arrival_ns: u64, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        if let Some(face) = self.faces.get_mut(usize::from(port)) {
+            face.received.packets += 1;
+            face.received.bytes += frame.len() as u64;
+        }
+        // What the FIFOs had sent by then makes room for this one.
+        self.start_unpaced(arrival_ns);
+        self.enter(port, frame, arrival_ns, InstanceType::Normal);
+    }
+
+    /// A packet from the controller, at the time last told.
+    pub(crate) fn packet_from_controller(&mut self, port: u16, frame: &[u8]) {
+        self.counters.packets_from_controller += 1;
+        self.enter(port, frame, self.now_ns, InstanceType::Normal);
+    }
+
+    fn enter(&mut self, port: u16, frame: &[u8], arrival_ns: u64, instance_type: InstanceType) {
+        let Some(running) = &mut self.running else {
+            self.manager.count_drop(port, DropCause::NoProgram);
+            return;
+        };
+        if frame.len() > self.config.max_frame_bytes {
+            self.manager.count_drop(port, DropCause::Oversize);
+            return;
+        }
+        let Some(id) = running.pool.take(&running.pipeline) else {
+            self.manager.count_drop(port, DropCause::HoldLimit);
+            return;
+        };
+        if let Some(packet) = running.pool.get_mut(id) {
+            packet.context.set_frame(frame);
+        }
+        self.ingress(
+            id,
+            IngressInput {
+                port,
+                now_ns: arrival_ns,
+                instance_type,
+            },
+        );
+    }
+
+    fn ingress(&mut self, id: PacketId, input: IngressInput) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let Some(packet) = running.pool.get_mut(id) else {
+            return;
+        };
+        let length_bytes = u32::try_from(packet.context.frame_len()).unwrap_or(u32::MAX);
+        let verdict =
+            running
+                .pipeline
+                .ingress(&mut packet.context, &input, &Backlogs(&self.manager));
+        self.counters.parser_errors += u64::from(verdict.parser_error);
+        if let Some(field_list) = verdict.resubmit {
+            running.pipeline.resubmit(&mut packet.context, field_list);
+            self.send_round(id, input.port, InstanceType::Resubmit, input.now_ns);
+        } else if verdict.mcast_group != 0 {
+            self.replicate(id, &verdict, input, length_bytes);
+        } else if verdict.drop {
+            self.manager.count_drop(input.port, DropCause::NoRoute);
+            self.release(id);
+        } else {
+            self.queue(id, verdict.egress_port, &verdict, input, length_bytes, 0);
+        }
+    }
+
+    fn replicate(
+        &mut self,
+        id: PacketId,
+        verdict: &IngressVerdict,
+        input: IngressInput,
+        length_bytes: u32,
+    ) {
+        let count = self.groups.replicas(verdict.mcast_group).len();
+        if count == 0 {
+            self.manager.count_drop(input.port, DropCause::EmptyGroup);
+            self.release(id);
+            return;
+        }
+        for index in 0..count {
+            let Some(replica) = self
+                .groups
+                .replicas(verdict.mcast_group)
+                .get(index)
+                .copied()
+            else {
+                break;
+            };
+            let port = u16::try_from(replica.port).unwrap_or(u16::MAX);
+            // The last copy is the packet itself.
+            let copy = if index + 1 == count {
+                Some(id)
+            } else if let Some(running) = &mut self.running {
+                running.pool.copy(&running.pipeline, id)
+            } else {
+                None
+            };
+            match copy {
+                Some(copy) => self.queue(copy, port, verdict, input, length_bytes, replica.rid),
+                None => self.manager.count_drop(port, DropCause::HoldLimit),
+            }
+        }
+    }
+
+    fn queue(
+        &mut self,
+        id: PacketId,
+        port: u16,
+        verdict: &IngressVerdict,
+        input: IngressInput,
+        length_bytes: u32,
+        replication_id: u16,
+    ) {
+        if let Some(packet) = self
+            .running
+            .as_mut()
+            .and_then(|running| running.pool.get_mut(id))
+        {
+            packet.replication_id = replication_id;
+            packet.instance_type = if replication_id == 0 {
+                input.instance_type
+            } else {
+                InstanceType::Replication
+            };
+        }
+        // The controller is not at the end of a paced path: its copies go at once.
+        let hold = verdict.hold.filter(|_| self.config.cpu_port != Some(port));
+        let queued = Queued {
+            payload: id,
+            length_bytes,
+            arrival_ns: input.now_ns,
+            hold,
+        };
+        if let Err(refused) = self.manager.enqueue(port, queued) {
+            self.release(refused.payload);
+        }
+    }
+
+    /// Lets time come to `now_ns`: whatever is due by then starts, recirculates or leaves.
+    pub fn advance(&mut self, now_ns: u64, sink: &mut impl Sink) {
+        self.now_ns = self.now_ns.max(now_ns);
+        while self.next_event_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            self.come_round(now_ns);
+            while let Some(start) = self.manager.poll_start(now_ns) {
+                self.egress(start);
+            }
+            while let Some(delivery) = self.manager.poll_delivery(now_ns) {
+                self.deliver(delivery.port, delivery.payload, delivery.delivery_ns, sink);
+            }
+        }
+    }
+
+    /// Starts what the FIFOs started by `until_ns`, without releasing paced packets.
+    fn start_unpaced(&mut self, until_ns: u64) {
+        while let Some(start) = self.manager.poll_start_unpaced(until_ns, self.now_ns) {
+            self.egress(start);
+        }
+    }
+
+    fn egress(&mut self, start: traffic_manager::Start<PacketId>) {
+        let id = start.payload;
+        let Some((running, packet)) = self.running.as_mut().and_then(|running| {
+            let Running { pipeline, pool, .. } = running;
+            Some((pipeline, pool.get_mut(id)?))
+        }) else {
+            self.manager.abandoned(start.token);
+            return;
+        };
+        let verdict = running.egress(
+            &mut packet.context,
+            &EgressInput {
+                port: start.port,
+                now_ns: start.start_ns,
+                rid: packet.replication_id,
+                enqueued_ns: start.enqueued_ns,
+                enq_qdepth: 0,
+                deq_qdepth: 0,
+                instance_type: packet.instance_type,
+            },
+            &Backlogs(&self.manager),
+        );
+        if verdict.drop {
+            self.manager.abandoned(start.token);
+            self.release(id);
+            return;
+        }
+        if let Some(field_list) = verdict.recirculate {
+            if !running.recirculate(&mut packet.context, field_list) {
+                // Grown past what a packet may be: it goes no further.
+                self.manager.recirculated(start.token);
+                self.manager.count_drop(start.port, DropCause::Oversize);
+                self.release(id);
+                return;
+            }
+            self.manager.recirculated(start.token);
+            // Like simple_switch, a recirculated packet has no ingress port of its own.
+            self.send_round(id, 0, InstanceType::Recirculated, start.start_ns);
+            return;
+        }
+        let length_bytes = u32::try_from(packet.context.output().len()).unwrap_or(u32::MAX);
+        if let Err(refused) = self.manager.transmitted(start.token, length_bytes, id) {
+            self.release(refused.payload);
+        }
+    }
+
+    fn send_round(&mut self, id: PacketId, port: u16, instance_type: InstanceType, now_ns: u64) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if running.going_round.len() >= GOING_ROUND_PACKETS {
+            running.pool.release(id);
+            self.manager.count_drop(port, DropCause::RecirculationFull);
+            return;
+        }
+        running.going_round.push_back(GoingRound {
+            // Never in the driver's past: one that is behind would only fall further behind.
+            ready_ns: now_ns.max(self.now_ns).saturating_add(ROUND_NS),
+            port,
+            instance_type,
+            id,
+        });
+    }
+
+    /// Packets whose round is over enter ingress again.
+    fn come_round(&mut self, now_ns: u64) {
+        while let Some(running) = &mut self.running
+            && let Some(packet) = running
+                .going_round
+                .front()
+                .filter(|packet| packet.ready_ns <= now_ns)
+        {
+            let (id, input) = (
+                packet.id,
+                IngressInput {
+                    port: packet.port,
+                    now_ns: packet.ready_ns,
+                    instance_type: packet.instance_type,
+                },
+            );
+            running.going_round.pop_front();
+            self.ingress(id, input);
+        }
+    }
+
+    fn deliver(&mut self, port: u16, id: PacketId, delivery_ns: u64, sink: &mut impl Sink) {
+        if let Some(packet) = self
+            .running
+            .as_mut()
+            .and_then(|running| running.pool.get_mut(id))
+        {
+            let frame = packet.context.output();
+            if self.config.cpu_port == Some(port) {
+                self.counters.packets_to_controller += 1;
+                sink.to_controller(frame);
+            } else {
+                sink.transmit(port, frame, delivery_ns);
+            }
+        }
+        self.release(id);
+    }
+
+    fn release(&mut self, id: PacketId) {
+        if let Some(running) = &mut self.running {
+            running.pool.release(id);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The whole switch with the project's own programs: replication, limits, replacement of the
+//! program, links, and packets that go round for ever.
+
+use std::path::PathBuf;
+
+use dataplane::control::{ActionCall, Bits, DataPlane, EntryKey, MatchField, Replica, TableInfo};
+use dataplane::ports::TrafficManagerControl;
+use switch_core::{Sink, Switch, SwitchConfig};
+use traffic_manager::{DropCause, Limits, PortConfig, RateCounts};
+
+const CPU_PORT: u16 = 510;
+const FRAME_BYTES: usize = 100;
+
+/// Frames that left, by port.
+#[derive(Default)]
+struct Sent {
+    frames: Vec<(u16, u64, Vec<u8>)>,
+    to_controller: usize,
+}
+
+impl Sink for Sent {
+    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64) {
+        self.frames.push((port, delivery_ns, frame.to_vec()));
+    }
+
+    fn to_controller(&mut self, _frame: &[u8]) {
+        self.to_controller += 1;
+    }
+}
+
+fn compiled(target: &str, program: &str) -> Vec<u8> {
+    let path: PathBuf = [
+        env!("CARGO_MANIFEST_DIR"),
+        "../../../p4src/compiled",
+        target,
+        &format!("{program}.json"),
+    ]
+    .iter()
+    .collect();
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Three ports, pacer.p4, both groups flooding to all of them.
+fn switch(target: &str, config: SwitchConfig) -> Switch {
+    let mut switch = Switch::new(config, Limits::default());
+    for port in 1..=3 {
+        let config = PortConfig {
+            line_rate_bps: Some(1_000_000_000),
+            counts: RateCounts::Wire,
+            fifo_bytes: 1 << 20,
+            delay_ns: 1_000,
+        };
+        switch
+            .add_port(port, &format!("p{port}"), config)
+            .expect("a new port");
+    }
+    switch.load(&compiled(target, "pacer")).expect("it loads");
+    flood_everywhere(&mut switch);
+    switch
+}
+
+fn flood_everywhere(switch: &mut Switch) {
+    let replicas: Vec<Replica> = (1..=3).map(|port| Replica { port, rid: 1 }).collect();
+    switch.multicast_insert(1, &replicas).expect("group 1");
+    let with_controller = [
+        replicas,
+        vec![Replica {
+            port: u32::from(CPU_PORT),
+            rid: 1,
+        }],
+    ]
+    .concat();
+    switch
+        .multicast_insert(2, &with_controller)
+        .expect("group 2");
+}
+
+fn with_cpu_port() -> SwitchConfig {
+    SwitchConfig {
+        cpu_port: Some(CPU_PORT),
+        ..SwitchConfig::default()
+    }
+}
+
+fn frame() -> Vec<u8> {
+    let mut frame = vec![0; FRAME_BYTES];
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x90, 0]);
+    frame
+}
+
+fn bits(value: u64, width: u32) -> Bits {
+    let bytes = value.to_be_bytes();
+    bytes[8 - width.div_ceil(8) as usize..].into()
+}
+
+fn table<'a>(switch: &'a Switch, name: &str) -> (usize, &'a TableInfo) {
+    switch
+        .tables()
+        .iter()
+        .enumerate()
+        .find(|(_, table)| table.name == name)
+        .expect(name)
+}
+
+/// Every unclassified packet belongs to class 0, paced at 8 kbit/s: 13 ms per 13 bytes.
+fn pace_everything(switch: &mut Switch) {
+    let (classes, info) = table(switch, "PacerIngress.classes");
+    let action = *info
+        .actions
+        .iter()
+        .find(|action| switch.actions()[**action].name == "PacerIngress.paced_static")
+        .expect("the action");
+    let key = EntryKey {
+        fields: vec![MatchField::Exact(bits(0, 32))],
+        priority: 0,
+    };
+    let call = ActionCall {
+        action,
+        args: vec![bits(1_000_000 << 24, 64), bits(1 << 20, 32), bits(0, 64)],
+    };
+    switch.table_insert(classes, &key, &call).expect("an entry");
+}
+
+fn drops(switch: &Switch, port: u32, cause: DropCause) -> u64 {
+    switch
+        .statistics(&[])
+        .ports
+        .iter()
+        .filter(|statistics| statistics.port == port)
+        .flat_map(|statistics| &statistics.drops)
+        .filter(|count| count.cause == cause.as_str())
+        .map(|count| count.packets)
+        .sum()
+}
+
+#[test]
+fn an_unknown_source_is_flooded_and_told_to_the_controller() {
+    let mut switch = switch("pacing_switch", with_cpu_port());
+    let mut sent = Sent::default();
+    switch.receive(1, &frame(), 5_000, 5_000);
+    switch.advance(1_000_000, &mut sent);
+    let ports: Vec<u16> = sent.frames.iter().map(|(port, ..)| *port).collect();
+    assert_eq!(ports, [2, 3], "not back where it came from");
+    assert!(sent.frames.iter().all(|(_, _, bytes)| *bytes == frame()));
+    assert_eq!(sent.to_controller, 1);
+    assert_eq!(switch.next_event_ns(), None);
+}
+
+#[test]
+fn sent_and_received_bytes_of_a_forwarded_frame_agree() {
+    let mut switch = switch("pacing_switch", with_cpu_port());
+    switch.receive(1, &frame(), 0, 0);
+    switch.advance(1_000_000, &mut Sent::default());
+    let ports = switch.statistics(&[]).ports;
+    assert_eq!(ports[0].rx_bytes, FRAME_BYTES as u64);
+    assert_eq!(ports[1].tx_bytes, FRAME_BYTES as u64);
+}
+
+#[test]
+fn without_buffers_packets_are_dropped_and_counted_and_buffers_come_back() {
+    let config = SwitchConfig {
+        max_packets: 4,
+        ..with_cpu_port()
+    };
+    let mut switch = switch("pacing_switch", config);
+    for round in 0..50 {
+        let mut sent = Sent::default();
+        let now_ns = round * 1_000_000;
+        switch.receive(1, &frame(), now_ns, now_ns);
+        switch.receive(1, &frame(), now_ns, now_ns);
+        switch.advance(now_ns + 900_000, &mut sent);
+        // The first takes all four buffers with its copies, so the second finds none.
+        assert_eq!(sent.frames.len(), 2, "round {round}");
+    }
+    assert_eq!(drops(&switch, 1, DropCause::HoldLimit), 50);
+}
+
+#[test]
+fn a_new_program_drops_and_counts_what_was_in_flight() {
+    let mut switch = switch("pacing_switch", with_cpu_port());
+    pace_everything(&mut switch);
+    for at in 0..10 {
+        switch.receive(1, &frame(), at, at);
+    }
+    let mut sent = Sent::default();
+    switch.advance(10, &mut sent);
+    switch
+        .load(&compiled("pacing_switch", "pacer"))
+        .expect("it loads again");
+    assert_eq!(switch.next_event_ns(), None, "nothing is left");
+    let swapped: u64 = (1..=3)
+        .map(|port| drops(&switch, port, DropCause::PipelineSwap))
+        .sum();
+    // Ten packets to three ports; the copies back to port 1 count among them.
+    assert_eq!(swapped + drops(&switch, 1, DropCause::EgressDrop), 30);
+    assert!(sent.frames.is_empty());
+    assert!(switch.multicast_groups().is_empty());
+    flood_everywhere(&mut switch);
+    switch.receive(1, &frame(), 20, 20);
+    switch.advance(1_000_000, &mut sent);
+    assert_eq!(sent.frames.len(), 2);
+}
+
+#[test]
+fn a_port_whose_interface_is_down_refuses_packets_until_it_is_up() {
+    let mut switch = switch("pacing_switch", with_cpu_port());
+    let mut sent = Sent::default();
+    switch.set_port_up(2, false);
+    assert!(!switch.ports()[1].up);
+    switch.receive(1, &frame(), 0, 0);
+    switch.advance(1_000_000, &mut sent);
+    assert_eq!(sent.frames.len(), 1);
+    assert_eq!(drops(&switch, 2, DropCause::PortDown), 1);
+    switch.set_port_up(2, true);
+    switch.receive(1, &frame(), 2_000_000, 2_000_000);
+    switch.advance(3_000_000, &mut sent);
+    assert_eq!(sent.frames.len(), 3);
+}
+
+#[test]
+fn packets_that_go_round_do_not_hold_up_a_driver_that_is_late() {
+    // The flavour for stock BMv2 holds packets by recirculation.
+    let mut switch = switch("bmv2", with_cpu_port());
+    pace_everything(&mut switch);
+    for at in 0..20 {
+        switch.receive(1, &frame(), at, at);
+    }
+    let mut sent = Sent::default();
+    // One call a second late: it must end, and soon, although each packet could have gone
+    // round a million times.
+    switch.advance(1_000_000_000, &mut sent);
+    assert!(switch.next_event_ns().is_some_and(|ns| ns > 1_000_000_000));
+}
+
+#[test]
+fn a_program_that_clones_is_refused_by_name() {
+    let mut path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    path.push("../v1model/tests/programs/misc.json");
+    let mut switch = switch("pacing_switch", with_cpu_port());
+    let error = switch
+        .load(&std::fs::read(path).expect("the engine's test program"))
+        .expect_err("it clones");
+    assert!(error.message().contains("clone"), "{error}");
+    // The program that runs goes on.
+    let mut sent = Sent::default();
+    switch.receive(1, &frame(), 0, 0);
+    switch.advance(1_000_000, &mut sent);
+    assert_eq!(sent.frames.len(), 2);
+}

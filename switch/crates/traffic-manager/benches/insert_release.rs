@@ -1,0 +1,152 @@
+//! Cost of one insert and one release with 100, 10,000 and 1,000,000 packets held.
+//!
+//! `one-class`: all packets in one queue. `spread`: each packet in a class of its own, which is
+//! the worst case for the heap and the caches. Every iteration releases one packet and inserts
+//! its successor, so the number held is steady; the time is for the pair. `insert` and
+//! `release` measure the halves, over a batch of as many packets as are held.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use dataplane::hold::Hold;
+use traffic_manager::{Limits, PortConfig, Queued, RateCounts, TrafficManager};
+
+/// 1 Gbit/s at 1514 + 4 bytes, in nanoseconds.
+const FRAME_NS: u64 = 12_144;
+
+const CONFIG: PortConfig = PortConfig {
+    line_rate_bps: None,
+    counts: RateCounts::Wire,
+    fifo_bytes: 1 << 16,
+    delay_ns: 0,
+};
+
+fn manager() -> TrafficManager<u32> {
+    let mut tm = TrafficManager::new(Limits {
+        max_held_packets: 1 << 21,
+        ..Limits::default()
+    });
+    tm.add_port(1, CONFIG).expect("the port is new");
+    tm
+}
+
+fn insert(tm: &mut TrafficManager<u32>, class: u32, departure_ns: u64) {
+    let packet = Queued {
+        payload: class,
+        length_bytes: 1514,
+        arrival_ns: 0,
+        hold: Some(Hold {
+            class,
+            departure_ns,
+            cost_q24: 1,
+            allowance_ns: 0,
+        }),
+    };
+    tm.enqueue(1, packet).expect("there is room");
+}
+
+fn release(tm: &mut TrafficManager<u32>) -> u64 {
+    let now_ns = tm.next_start_ns().expect("packets wait");
+    let start = tm.poll_start(now_ns).expect("it is due");
+    tm.transmitted(start.token, start.length_bytes, start.payload)
+        .expect("there is room");
+    black_box(tm.poll_delivery(now_ns).map(|d| d.payload));
+    start.departure_ns
+}
+
+/// Classes in an order that is not the order of memory.
+fn class_of(packet: u64, classes: u64) -> u32 {
+    (packet.wrapping_mul(0x9E37_79B9_7F4A_7C15) % classes) as u32
+}
+
+fn filled(held: u64, classes: u64) -> TrafficManager<u32> {
+    let mut tm = manager();
+    for packet in 0..held {
+        insert(&mut tm, class_of(packet, classes), packet * FRAME_NS);
+    }
+    tm
+}
+
+fn bench(c: &mut Criterion) {
+    for (name, spread) in [("one-class", false), ("spread", true)] {
+        let mut group = c.benchmark_group(format!("pair/{name}"));
+        group.throughput(Throughput::Elements(1));
+        for held in [100u64, 10_000, 1_000_000] {
+            let classes = if spread { held } else { 1 };
+            let mut tm = filled(held, classes);
+            let mut packet = held;
+            group.bench_function(BenchmarkId::from_parameter(held), |b| {
+                b.iter(|| {
+                    release(&mut tm);
+                    insert(&mut tm, class_of(packet, classes), packet * FRAME_NS);
+                    packet += 1;
+                });
+            });
+        }
+        group.finish();
+        for half in ["insert", "release"] {
+            let mut group = c.benchmark_group(format!("{half}/{name}"));
+            group.sample_size(10);
+            for held in [100u64, 10_000, 1_000_000] {
+                let classes = if spread { held } else { 1 };
+                let mut level = Level::new(held, classes);
+                group.bench_function(BenchmarkId::from_parameter(held), |b| {
+                    b.iter_custom(|iterations| level.time(half, iterations));
+                });
+            }
+            group.finish();
+        }
+    }
+}
+
+/// A traffic manager that holds a level of packets.
+struct Level {
+    tm: TrafficManager<u32>,
+    held: u64,
+    classes: u64,
+    packet: u64,
+}
+
+impl Level {
+    fn new(held: u64, classes: u64) -> Self {
+        Self {
+            tm: filled(held, classes),
+            held,
+            classes,
+            packet: held,
+        }
+    }
+
+    /// Time of `iterations` inserts or releases, in turns of at most a tenth of the level, down
+    /// and up again.
+    fn time(&mut self, half: &str, iterations: u64) -> Duration {
+        let turn = (self.held / 10).max(1);
+        let mut done = 0;
+        let (mut inserting, mut releasing) = (Duration::ZERO, Duration::ZERO);
+        while done < iterations {
+            let count = turn.min(iterations - done);
+            let begin = Instant::now();
+            for _ in 0..count {
+                release(&mut self.tm);
+            }
+            releasing += begin.elapsed();
+            let begin = Instant::now();
+            for _ in 0..count {
+                let class = class_of(self.packet, self.classes);
+                insert(&mut self.tm, class, self.packet * FRAME_NS);
+                self.packet += 1;
+            }
+            inserting += begin.elapsed();
+            done += count;
+        }
+        if half == "insert" {
+            inserting
+        } else {
+            releasing
+        }
+    }
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);

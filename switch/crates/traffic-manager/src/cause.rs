@@ -1,0 +1,143 @@
+//! Why packets are dropped: one list, one spelling, for every part of the switch.
+
+use std::fmt;
+
+/// Cause of a drop. The names ([`DropCause::as_str`]) are stable: statistics, the
+/// `pacer.v1.TrafficManager` service and the tests use them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DropCause {
+    /// The parser refused the packet or ran off its end.
+    ParserError,
+    /// The program left the packet at the drop port.
+    NoRoute,
+    /// The packet's class already queues its limit of bytes.
+    ClassLimit,
+    /// The flow's meter said red and the flow drops red packets.
+    MeterRed,
+    /// The port's unpaced FIFO has no room for the packet.
+    FifoFull,
+    /// A limit of the traffic manager's own is reached: held packets, delay-line packets,
+    /// class number, queues.
+    HoldLimit,
+    /// The program chose a port that does not exist.
+    NoSuchPort,
+    /// The port exists, but is down or was removed while the packet waited.
+    PortDown,
+    /// The pipeline was replaced while the packet waited.
+    PipelineSwap,
+    /// The program's egress dropped the packet.
+    EgressDrop,
+    /// The packet is longer than the port's interface takes.
+    Oversize,
+    /// The interface refused the packet.
+    TxFailed,
+    /// The kernel's receive ring overflowed before the packet was read.
+    RxRingFull,
+    /// No program is loaded.
+    NoProgram,
+    /// Sent to a multicast group without replicas.
+    EmptyGroup,
+    /// The queue of packets that the program sends round again was full.
+    RecirculationFull,
+}
+
+impl DropCause {
+    /// Every cause, in the order of the counters.
+    pub const ALL: [Self; 16] = [
+        Self::ParserError,
+        Self::NoRoute,
+        Self::ClassLimit,
+        Self::MeterRed,
+        Self::FifoFull,
+        Self::HoldLimit,
+        Self::NoSuchPort,
+        Self::PortDown,
+        Self::PipelineSwap,
+        Self::EgressDrop,
+        Self::Oversize,
+        Self::TxFailed,
+        Self::RxRingFull,
+        Self::NoProgram,
+        Self::EmptyGroup,
+        Self::RecirculationFull,
+    ];
+
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ParserError => "parser-error",
+            Self::NoRoute => "no-route",
+            Self::ClassLimit => "class-limit",
+            Self::MeterRed => "meter-red",
+            Self::FifoFull => "fifo-full",
+            Self::HoldLimit => "hold-limit",
+            Self::NoSuchPort => "no-such-port",
+            Self::PortDown => "port-down",
+            Self::PipelineSwap => "pipeline-swap",
+            Self::EgressDrop => "egress-drop",
+            Self::Oversize => "oversize",
+            Self::TxFailed => "tx-failed",
+            Self::RxRingFull => "rx-ring-full",
+            Self::NoProgram => "no-program",
+            Self::EmptyGroup => "empty-group",
+            Self::RecirculationFull => "recirculation-full",
+        }
+    }
+}
+
+impl fmt::Display for DropCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Packets dropped, by cause.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DropCounters([u64; DropCause::ALL.len()]);
+
+impl DropCounters {
+    /// Packets dropped for `cause`.
+    pub fn get(&self, cause: DropCause) -> u64 {
+        self.0.get(cause as usize).copied().unwrap_or(0)
+    }
+
+    /// Counts `packets` more.
+    pub fn add(&mut self, cause: DropCause, packets: u64) {
+        if let Some(counter) = self.0.get_mut(cause as usize) {
+            *counter = counter.saturating_add(packets);
+        }
+    }
+
+    /// Packets dropped for any cause.
+    pub fn total(&self) -> u64 {
+        self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+
+    /// Every cause with its count, zeros included, in the order of [`DropCause::ALL`].
+    pub fn iter(&self) -> impl Iterator<Item = (DropCause, u64)> + '_ {
+        DropCause::ALL
+            .into_iter()
+            .map(|cause| (cause, self.get(cause)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_its_own_counter_and_name() {
+        let mut counters = DropCounters::default();
+        for (at, cause) in DropCause::ALL.into_iter().enumerate() {
+            assert_eq!(cause as usize, at);
+            counters.add(cause, at as u64 + 1);
+        }
+        for (at, (cause, packets)) in counters.iter().enumerate() {
+            assert_eq!(packets, at as u64 + 1, "{cause}");
+        }
+        let names: std::collections::BTreeSet<_> =
+            DropCause::ALL.iter().map(|c| c.as_str()).collect();
+        assert_eq!(names.len(), DropCause::ALL.len());
+    }
+}

@@ -1,0 +1,123 @@
+//! The traffic manager of `pacing_switch`: ports that behave like physical ones.
+//!
+//! A port has a line rate, a drop-tail FIFO in bytes for unpaced packets, one queue per paced
+//! class, and a propagation delay. The pipeline puts packets in ([`TrafficManager::enqueue`]),
+//! the driver takes them out as time passes. There is no clock, no I/O and no packet content in
+//! here: time is an argument, and a packet is its length and an opaque payload `P` (a pool
+//! index, say).
+//!
+//! # A packet's way
+//!
+//! ```text
+//! enqueue --> unpaced FIFO --.
+//!         \                   >-- poll_start --(egress pipeline)--> transmitted --> delay line --> poll_delivery
+//!          `-> class queues -'                                 `-> abandoned
+//! ```
+//!
+//! # The rules, exactly
+//!
+//! Instants are exact: unsigned fixed point, 24 bits below the nanosecond. `len` is the
+//! packet's layer-2 length without FCS on arrival; frame bytes are `len + 4`.
+//!
+//! * **Eligible.** The head of a class queue may start from `E = max(departure_ns, R)`. `R` is
+//!   the release clock of the (port, class), 0 at first. `departure_ns` is never taken to be
+//!   before the packet's arrival.
+//! * **Decision.** While the port waits for nothing (see [`StartToken`]), its next decision is
+//!   at `p = max(smallest E of all heads, port_free)` for paced packets and at
+//!   `u = max(arrival_ns, port_free)` for the FIFO's head. If `p <= u` a paced packet goes,
+//!   else the FIFO's head: paced packets have strict, non-preemptive priority.
+//! * **Start, paced.** A poll at whole nanosecond `now` stands for the instants in
+//!   `(now - 1, now]`. If `p` is among them, the packet starts at `p`, fraction included
+//!   (virtual time is always like this). If `p` is earlier, the poll is late and the packet
+//!   starts at `now`: lost time is not made up behind the class's back. Of all heads with
+//!   `E <= start`, the smallest (`departure_ns`, order of arrival) goes.
+//! * **Stall rule.** On every paced start, `R' = max(R, start - allowance) + cost`.
+//! * **Start, unpaced.** At `u`, even if the poll comes later: a link emulator must not add its
+//!   own lateness. But an unpaced packet does not overtake a paced one by the poll's being
+//!   late: if a paced head was eligible at `u`, it goes first, at `now`, and the FIFO after it.
+//! * **Line.** `port_free' = start + line_bytes * time per byte`, by the frame's length after
+//!   egress; without a line rate, or if egress drops the frame, `port_free' = start`.
+//!   So the decisions of one port never go back in time.
+//! * **Delivery** to the interface is at `ceil(start) + delay_ns`, in order.
+//! * **Order.** Over several ports, starts come by `ceil` of the decision's instant, then by
+//!   port number; deliveries by delivery time, then by port number.
+//!
+//! # What the driver does
+//!
+//! At the same instant, starts come before arrivals. So, in virtual time, for an arrival at
+//! `t`: `poll_start(t)` until `None`, `enqueue`, `poll_start(t)` until `None`; between arrivals,
+//! jump to [`TrafficManager::next_start_ns`] or [`TrafficManager::next_delivery_ns`].
+//!
+//! ```
+//! use dataplane::hold::{Hold, time_per_byte_q24};
+//! use traffic_manager::{Limits, PortConfig, Queued, RateCounts, TrafficManager};
+//!
+//! fn start_all(tm: &mut TrafficManager<&'static str>, now_ns: u64) {
+//!     while let Some(start) = tm.poll_start(now_ns) {
+//!         // Egress processing of `start.payload` would go here; it could also call `abandoned`.
+//!         if let Err(refused) = tm.transmitted(start.token, start.length_bytes, start.payload) {
+//!             eprintln!("{} dropped: {}", refused.payload, refused.cause);
+//!         }
+//!     }
+//! }
+//!
+//! let mut tm = TrafficManager::new(Limits::default());
+//! let config = PortConfig {
+//!     line_rate_bps: Some(1_000_000_000),
+//!     counts: RateCounts::Wire,
+//!     fifo_bytes: 65_536,
+//!     delay_ns: 5_000,
+//! };
+//! tm.add_port(1, config)?;
+//!
+//! // Two packets of 1514 bytes arrive at once: one of a class of 500 Mbit/s, due at 100 ns,
+//! // and one unpaced.
+//! let hold = Hold {
+//!     class: 7,
+//!     departure_ns: 100,
+//!     cost_q24: 1518 * time_per_byte_q24(500_000_000).ok_or("rate")?,
+//!     allowance_ns: 24_288,
+//! };
+//! for (payload, hold) in [("paced", Some(hold)), ("unpaced", None)] {
+//!     start_all(&mut tm, 0);
+//!     let packet = Queued { payload, length_bytes: 1514, arrival_ns: 0, hold };
+//!     tm.enqueue(1, packet).map_err(|refused| refused.cause.as_str())?;
+//!     start_all(&mut tm, 0);
+//! }
+//!
+//! // The unpaced one started at 0 and takes the line for 1538 * 8 ns.
+//! assert_eq!(tm.next_start_ns(), Some(12_304));
+//! start_all(&mut tm, 12_304);
+//! let delivered: Vec<_> = std::iter::from_fn(|| tm.poll_delivery(20_000))
+//!     .map(|d| (d.payload, d.delivery_ns))
+//!     .collect();
+//! assert_eq!(delivered, [("unpaced", 5_000), ("paced", 17_304)]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! In real time, packets are read some time after they arrived. So that a FIFO's occupancy is
+//! what it was at the packet's arrival, call [`TrafficManager::poll_start_unpaced`] up to the
+//! packet's `arrival_ns` before `enqueue`; it starts what the FIFOs had started by then, but
+//! releases no paced packet (these start at the real `now`, by `poll_start`).
+//!
+//! # Limits
+//!
+//! Everything is bounded by [`Limits`]; what does not fit is refused, with the payload given
+//! back and the cause counted. Instants saturate at `u64::MAX` ns; a packet with that
+//! departure time never leaves by itself.
+
+mod cause;
+mod heap;
+mod manager;
+mod paged;
+mod port;
+mod slab;
+mod statistics;
+mod time;
+
+pub use cause::{DropCause, DropCounters};
+pub use manager::{
+    Delivery, Limits, PortConfig, PortError, Queued, RateCounts, Refused, Start, StartToken,
+    TrafficManager,
+};
+pub use statistics::{LATENESS_BUCKETS, LatenessHistogram, PortStatistics, QueueState, Statistics};

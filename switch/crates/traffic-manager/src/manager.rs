@@ -1,0 +1,759 @@
+//! The traffic manager: all ports together.
+
+use dataplane::hold::Hold;
+
+use crate::cause::DropCause;
+use crate::paged::{PAGE, Paged};
+use crate::port::{Decision, NEVER_NS, Port, frame_bytes};
+use crate::slab::{Meta, Slab};
+use crate::statistics::{PortStatistics, QueueState, Statistics};
+use crate::time::Q24;
+
+/// Which bytes of a frame take time on the line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RateCounts {
+    /// Layer 2 with FCS: `len + 4`. How the papers count a bottleneck's rate.
+    Layer2,
+    /// What Ethernet really sends: `len + 24` (FCS 4, preamble and SFD 8, inter-frame gap 12).
+    Wire,
+}
+
+/// How a port behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortConfig {
+    /// Line rate in bit/s, 8 kbit/s to 100 Gbit/s; `None`: frames take no time.
+    pub line_rate_bps: Option<u64>,
+    /// What the line rate counts.
+    pub counts: RateCounts,
+    /// Room of the unpaced drop-tail FIFO, in bytes of layer 2 + FCS. The frame on the line does
+    /// not count, but a packet needs room even on an idle port.
+    pub fifo_bytes: u64,
+    /// Propagation delay, in nanoseconds.
+    pub delay_ns: u64,
+}
+
+/// Upper bounds of everything the traffic manager keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Ports.
+    pub max_ports: usize,
+    /// Packets that wait (FIFOs and class queues of all ports).
+    pub max_held_packets: usize,
+    /// Frames in the delay lines of all ports.
+    pub max_delay_line_packets: usize,
+    /// Classes: class numbers are below this.
+    pub max_classes: u32,
+    /// Class queues with memory of their own (32 bytes each, in groups of 64 classes), over all
+    /// ports. Idle groups are reused when it is reached.
+    pub max_queues: usize,
+}
+
+impl Default for Limits {
+    /// 512 ports (v1model's 9-bit port numbers), 1,048,576 packets waiting, 4,194,304 on their
+    /// way, 1,048,576 classes, 4,194,304 queues.
+    fn default() -> Self {
+        Self {
+            max_ports: 512,
+            max_held_packets: 1 << 20,
+            max_delay_line_packets: 1 << 22,
+            max_classes: 1 << 20,
+            max_queues: 1 << 22,
+        }
+    }
+}
+
+/// Why a port was not added or changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortError {
+    /// The port exists already.
+    Exists(u16),
+    /// No such port.
+    NoSuchPort(u16),
+    /// As many ports as [`Limits::max_ports`] allows.
+    TooManyPorts(usize),
+    /// Line rate out of range, in bit/s.
+    LineRate(u64),
+}
+
+impl std::fmt::Display for PortError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exists(port) => write!(f, "port {port} exists already"),
+            Self::NoSuchPort(port) => write!(f, "no port {port}"),
+            Self::TooManyPorts(limit) => write!(f, "no more than {limit} ports"),
+            Self::LineRate(rate) => write!(
+                f,
+                "line rate {rate} bit/s is not between 8 kbit/s and 100 Gbit/s"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PortError {}
+
+/// A packet as the pipeline hands it in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queued<P> {
+    /// The caller's handle.
+    pub payload: P,
+    /// Layer-2 length without FCS, in bytes.
+    pub length_bytes: u32,
+    /// When it arrived at the switch, in nanoseconds.
+    pub arrival_ns: u64,
+    /// Request of the program's to hold it in a class queue; `None`: unpaced FIFO.
+    pub hold: Option<Hold>,
+}
+
+/// A packet that was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused<P> {
+    /// Why; it has been counted.
+    pub cause: DropCause,
+    /// The caller's handle, back.
+    pub payload: P,
+}
+
+/// Obligation to call [`TrafficManager::transmitted`] or [`TrafficManager::abandoned`]: the
+/// port starts nothing else before. It cannot be copied, so it cannot be used twice; losing it
+/// blocks the port.
+#[derive(Debug)]
+#[must_use = "the port is blocked until transmitted() or abandoned() gets this"]
+pub struct StartToken {
+    port: u16,
+    serial: u64,
+    start: Q24,
+}
+
+impl StartToken {
+    /// The port that waits.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+/// A packet whose transmission starts; the caller runs egress processing on it.
+#[derive(Debug)]
+pub struct Start<P> {
+    /// Port.
+    pub port: u16,
+    /// Start of transmission, rounded up to a nanosecond.
+    pub start_ns: u64,
+    /// When it should have started: `start_ns` in virtual time; before it where a paced packet
+    /// was polled late. In nanoseconds, rounded up.
+    pub scheduled_ns: u64,
+    /// Class, if paced.
+    pub class: Option<u32>,
+    /// The caller's handle.
+    pub payload: P,
+    /// Arrival at the switch ([`Queued::arrival_ns`]).
+    pub enqueued_ns: u64,
+    /// Departure time D of a paced packet (not before its arrival); the arrival of an unpaced
+    /// one. In nanoseconds.
+    pub departure_ns: u64,
+    /// Length on arrival ([`Queued::length_bytes`]).
+    pub length_bytes: u32,
+    /// To be given to [`TrafficManager::transmitted`] or [`TrafficManager::abandoned`].
+    pub token: StartToken,
+}
+
+/// A frame that has reached the interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery<P> {
+    /// Port.
+    pub port: u16,
+    /// When its first bit leaves, in nanoseconds.
+    pub delivery_ns: u64,
+    /// What [`TrafficManager::transmitted`] got.
+    pub payload: P,
+}
+
+/// Index of "no such port" in the table of port numbers.
+const NO_PORT: u16 = u16::MAX;
+
+/// A full queue table is searched for idle queues at most once in this time.
+const SWEEP_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// The earliest entry of an array of instants, kept up to date entry by entry.
+#[derive(Debug)]
+struct Agenda {
+    next_ns: Vec<u64>,
+    /// Position of the first smallest entry.
+    earliest: usize,
+}
+
+impl Agenda {
+    fn new() -> Self {
+        Self {
+            next_ns: Vec::new(),
+            earliest: 0,
+        }
+    }
+
+    fn reset(&mut self, entries: impl Iterator<Item = u64>) {
+        self.next_ns = entries.collect();
+        self.search();
+    }
+
+    fn search(&mut self) {
+        self.earliest = (0..self.next_ns.len())
+            .min_by_key(|at| self.next_ns.get(*at))
+            .unwrap_or(0);
+    }
+
+    fn set(&mut self, at: usize, ns: u64) {
+        let Some(entry) = self.next_ns.get_mut(at) else {
+            return;
+        };
+        let before = std::mem::replace(entry, ns);
+        if at == self.earliest {
+            if ns > before {
+                self.search();
+            }
+        } else if (ns, at) < (self.earliest_ns(), self.earliest) {
+            self.earliest = at;
+        }
+    }
+
+    /// The smallest entry; [`NEVER_NS`] if there is none.
+    fn earliest_ns(&self) -> u64 {
+        self.next_ns.get(self.earliest).copied().unwrap_or(NEVER_NS)
+    }
+
+    fn upcoming(&self) -> Option<u64> {
+        Some(self.earliest_ns()).filter(|ns| *ns != NEVER_NS)
+    }
+}
+
+/// Ports, queues and departure times. See the [crate] documentation for the rules.
+#[derive(Debug)]
+pub struct TrafficManager<P> {
+    limits: Limits,
+    /// By number.
+    ports: Vec<Port<P>>,
+    /// Position in `ports` by port number.
+    index: Vec<u16>,
+    slab: Slab<P>,
+    /// Bytes that each class holds on all ports.
+    class_backlog_bytes: Paged<u64>,
+    starts: Agenda,
+    deliveries: Agenda,
+    next_sequence: u64,
+    next_serial: u64,
+    /// Latest `now_ns` of any poll.
+    latest_ns: u64,
+    /// No search for idle queues before this arrival time.
+    next_sweep_ns: u64,
+    statistics: Statistics,
+}
+
+impl<P> TrafficManager<P> {
+    /// Without ports. Class numbers are at most 2^32 - 1 and packets fewer than 2^32 whatever
+    /// the limits say.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            ports: Vec::new(),
+            index: Vec::new(),
+            slab: Slab::new(limits.max_held_packets),
+            class_backlog_bytes: Paged::default(),
+            starts: Agenda::new(),
+            deliveries: Agenda::new(),
+            next_sequence: 0,
+            next_serial: 0,
+            latest_ns: 0,
+            next_sweep_ns: 0,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// The limits it was made with.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    // ----- ports -----
+
+    /// Adds a port: up, idle, free since time 0.
+    pub fn add_port(&mut self, port: u16, config: PortConfig) -> Result<(), PortError> {
+        let limit = self.limits.max_ports.min(usize::from(NO_PORT));
+        match self.ports.binary_search_by_key(&port, |p| p.number) {
+            Ok(_) => Err(PortError::Exists(port)),
+            Err(_) if self.ports.len() >= limit => Err(PortError::TooManyPorts(limit)),
+            Err(at) => {
+                self.ports.insert(at, Port::new(port, config)?);
+                self.reindex();
+                Ok(())
+            }
+        }
+    }
+
+    /// Changes a port while it runs. The line rate applies to the next frame, the FIFO's size
+    /// to the next arrival (nothing that waits is dropped), the delay to the next frame (none
+    /// overtakes those on their way).
+    pub fn set_port(&mut self, port: u16, config: PortConfig) -> Result<(), PortError> {
+        self.port_mut(port)
+            .ok_or(PortError::NoSuchPort(port))?
+            .configure(config)
+    }
+
+    /// Takes a port down (packets for it are refused as `port-down`; those that wait leave in
+    /// their time) or up again. Ports start up.
+    pub fn set_port_up(&mut self, port: u16, up: bool) -> Result<(), PortError> {
+        self.port_mut(port).ok_or(PortError::NoSuchPort(port))?.up = up;
+        Ok(())
+    }
+
+    /// Whether the port takes packets; false if there is no such port.
+    pub fn is_port_up(&self, port: u16) -> bool {
+        self.port(port).is_some_and(|port| port.up)
+    }
+
+    /// Removes a port and returns what waited or was on its way there, counted as `port-down`.
+    /// A pending [`StartToken`] of it becomes void: `transmitted` gives its payload back.
+    pub fn remove_port(&mut self, port: u16) -> Result<Vec<P>, PortError> {
+        let at = self
+            .ports
+            .binary_search_by_key(&port, |p| p.number)
+            .map_err(|_| PortError::NoSuchPort(port))?;
+        let mut removed = self.ports.remove(at);
+        self.reindex();
+        let mut payloads = self.take_waiting(&mut removed);
+        payloads.extend(removed.delay_line.drain(..).map(|frame| frame.payload));
+        let drops = &mut self.statistics.drops;
+        for (cause, packets) in removed.statistics.drops.iter() {
+            drops.add(cause, packets);
+        }
+        drops.add(DropCause::PortDown, payloads.len() as u64);
+        Ok(payloads)
+    }
+
+    /// Every port with its configuration, by number.
+    pub fn ports(&self) -> impl Iterator<Item = (u16, &PortConfig)> {
+        self.ports.iter().map(|p| (p.number, &p.config))
+    }
+
+    /// A port's configuration.
+    pub fn port_config(&self, port: u16) -> Option<&PortConfig> {
+        self.port(port).map(|p| &p.config)
+    }
+
+    fn reindex(&mut self) {
+        let end = self.ports.last().map_or(0, |p| usize::from(p.number) + 1);
+        self.index = vec![NO_PORT; end];
+        for (at, port) in self.ports.iter().enumerate() {
+            if let (Some(slot), Ok(at)) = (
+                self.index.get_mut(usize::from(port.number)),
+                u16::try_from(at),
+            ) {
+                *slot = at;
+            }
+        }
+        let slab = &self.slab;
+        self.starts
+            .reset(self.ports.iter().map(|p| decision_ns(p.decide(slab))));
+        self.deliveries
+            .reset(self.ports.iter().map(Port::next_delivery_ns));
+    }
+
+    fn position(&self, port: u16) -> Option<usize> {
+        self.index
+            .get(usize::from(port))
+            .filter(|at| **at != NO_PORT)
+            .map(|at| usize::from(*at))
+    }
+
+    fn port(&self, port: u16) -> Option<&Port<P>> {
+        self.ports.get(self.position(port)?)
+    }
+
+    fn port_mut(&mut self, port: u16) -> Option<&mut Port<P>> {
+        let at = self.position(port)?;
+        self.ports.get_mut(at)
+    }
+
+    /// After a change that may move the port's next decision.
+    fn refresh_start(&mut self, at: usize) {
+        if let Some(port) = self.ports.get(at) {
+            self.starts.set(at, decision_ns(port.decide(&self.slab)));
+        }
+    }
+
+    // ----- in -----
+
+    /// Takes a packet for `port`. Refused: no such port, port down, too many packets held,
+    /// FIFO full (unpaced), class number or number of queues beyond the limits (paced:
+    /// `hold-limit`). Class limits are the program's business.
+    ///
+    /// A departure time before the arrival counts as the arrival.
+    pub fn enqueue(&mut self, port: u16, packet: Queued<P>) -> Result<(), Refused<P>> {
+        let Some(at) = self.position(port) else {
+            self.statistics.drops.add(DropCause::NoSuchPort, 1);
+            return Err(Refused {
+                cause: DropCause::NoSuchPort,
+                payload: packet.payload,
+            });
+        };
+        let payload = packet.payload;
+        let result = match self.admit(at, packet.length_bytes, packet.arrival_ns, packet.hold) {
+            Err(cause) => Err((cause, payload)),
+            Ok(()) => self
+                .insert(
+                    at,
+                    payload,
+                    packet.length_bytes,
+                    packet.arrival_ns,
+                    packet.hold,
+                )
+                .map_err(|payload| (DropCause::HoldLimit, payload)),
+        };
+        match result {
+            Ok(became_head) => {
+                if became_head {
+                    self.refresh_start(at);
+                }
+                Ok(())
+            }
+            Err((cause, payload)) => {
+                self.count_drop(port, cause);
+                Err(Refused { cause, payload })
+            }
+        }
+    }
+
+    /// Whether the packet fits, and a queue for it.
+    fn admit(
+        &mut self,
+        at: usize,
+        length_bytes: u32,
+        arrival_ns: u64,
+        hold: Option<Hold>,
+    ) -> Result<(), DropCause> {
+        let Some(port) = self.ports.get_mut(at) else {
+            return Err(DropCause::NoSuchPort);
+        };
+        if !port.up {
+            return Err(DropCause::PortDown);
+        }
+        if self.slab.is_full() {
+            return Err(DropCause::HoldLimit);
+        }
+        let Some(hold) = hold else {
+            let bytes = port.statistics.fifo_bytes + frame_bytes(length_bytes);
+            return if bytes > port.config.fifo_bytes {
+                Err(DropCause::FifoFull)
+            } else {
+                Ok(())
+            };
+        };
+        if hold.class >= self.limits.max_classes {
+            return Err(DropCause::HoldLimit);
+        }
+        if port.queues.get(hold.class).is_none() {
+            return self.create_queue(at, hold.class, arrival_ns);
+        }
+        Ok(())
+    }
+
+    /// Makes room for a class queue, if need be by forgetting idle ones.
+    fn create_queue(&mut self, at: usize, class: u32, arrival_ns: u64) -> Result<(), DropCause> {
+        let used = |ports: &[Port<P>]| -> usize {
+            ports.iter().map(|p| p.queues.used_pages() * PAGE).sum()
+        };
+        if used(&self.ports) + PAGE > self.limits.max_queues {
+            if arrival_ns < self.next_sweep_ns {
+                return Err(DropCause::HoldLimit);
+            }
+            self.next_sweep_ns = arrival_ns.saturating_add(SWEEP_INTERVAL_NS);
+            // R of an empty queue is without effect once it has passed: E = max(departure, R),
+            // and departures are not before arrivals.
+            let now = Q24::from_ns(self.latest_ns.min(arrival_ns));
+            for port in &mut self.ports {
+                port.queues
+                    .free_idle(|queue| queue.packets == 0 && queue.release() <= now);
+            }
+            if used(&self.ports) + PAGE > self.limits.max_queues {
+                return Err(DropCause::HoldLimit);
+            }
+        }
+        if let Some(port) = self.ports.get_mut(at) {
+            port.queues.create(class);
+        }
+        self.class_backlog_bytes.create(class);
+        Ok(())
+    }
+
+    fn insert(
+        &mut self,
+        at: usize,
+        payload: P,
+        length_bytes: u32,
+        arrival_ns: u64,
+        hold: Option<Hold>,
+    ) -> Result<bool, P> {
+        let Some(port) = self.ports.get_mut(at) else {
+            return Err(payload);
+        };
+        let mut meta = Meta {
+            length_bytes,
+            arrival_ns,
+            sequence: self.next_sequence,
+            departure_ns: arrival_ns,
+            cost_q24: 0,
+            allowance_ns: 0,
+        };
+        let became_head = match hold {
+            None => port.push_unpaced(payload, meta, &mut self.slab)?,
+            Some(hold) => {
+                meta.departure_ns = hold.departure_ns.max(arrival_ns);
+                meta.cost_q24 = hold.cost_q24;
+                meta.allowance_ns = hold.allowance_ns;
+                let became_head = port.push_paced(hold.class, payload, meta, &mut self.slab)?;
+                if let Some(backlog) = self.class_backlog_bytes.get_mut(hold.class) {
+                    *backlog += frame_bytes(length_bytes);
+                }
+                became_head
+            }
+        };
+        self.next_sequence += 1;
+        let held = self.slab.len() as u64;
+        self.statistics.held_packets_max = self.statistics.held_packets_max.max(held);
+        Ok(became_head)
+    }
+
+    // ----- out -----
+
+    /// Earliest instant at which a transmission may start on any port that waits for nothing,
+    /// rounded up to a nanosecond; in the past if the driver is late.
+    pub fn next_start_ns(&self) -> Option<u64> {
+        self.starts.upcoming()
+    }
+
+    /// Starts at most one transmission that is due at `now_ns`: on the port with the earliest
+    /// one, then the lowest number. Call until `None`.
+    pub fn poll_start(&mut self, now_ns: u64) -> Option<Start<P>> {
+        self.latest_ns = self.latest_ns.max(now_ns);
+        if self.starts.upcoming()? > now_ns {
+            return None;
+        }
+        let at = self.starts.earliest;
+        let decision = self.ports.get(at)?.decide(&self.slab)?;
+        self.start(at, decision, now_ns)
+    }
+
+    /// Starts at most one unpaced packet whose scheduled instant is at most `until_ns` and that
+    /// no paced packet precedes, as of `now_ns` (for the lateness only). For drivers that learn
+    /// of arrivals late: see the [crate] documentation. Call until `None`.
+    pub fn poll_start_unpaced(&mut self, until_ns: u64, now_ns: u64) -> Option<Start<P>> {
+        if self.starts.upcoming()? > until_ns {
+            return None;
+        }
+        let slab = &self.slab;
+        let (at, decision) = self
+            .ports
+            .iter()
+            .enumerate()
+            .filter_map(|(at, port)| Some((at, port.decide(slab)?)))
+            .filter(|(_, decision)| !decision.paced && decision.at.ceil_ns() <= until_ns)
+            .min_by_key(|(_, decision)| decision.at.ceil_ns())?;
+        self.start(at, decision, now_ns)
+    }
+
+    fn start(&mut self, at: usize, decision: Decision, now_ns: u64) -> Option<Start<P>> {
+        let port = self.ports.get_mut(at)?;
+        let chosen = port.choose(decision, now_ns, &mut self.slab)?;
+        let scheduled_ns = decision.at.ceil_ns();
+        let lateness_ns = now_ns.saturating_sub(scheduled_ns);
+        if let Some(class) = chosen.class {
+            port.statistics.paced_lateness.record(lateness_ns);
+            if let Some(backlog) = self.class_backlog_bytes.get_mut(class) {
+                *backlog -= frame_bytes(chosen.meta.length_bytes);
+            }
+        } else {
+            port.statistics.unpaced_lateness.record(lateness_ns);
+        }
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        port.pending = Some(serial);
+        let number = port.number;
+        self.starts.set(at, NEVER_NS);
+        Some(Start {
+            port: number,
+            start_ns: chosen.start.ceil_ns(),
+            scheduled_ns,
+            class: chosen.class,
+            payload: chosen.payload,
+            enqueued_ns: chosen.meta.arrival_ns,
+            departure_ns: chosen.meta.departure_ns,
+            length_bytes: chosen.meta.length_bytes,
+            token: StartToken {
+                port: number,
+                serial,
+                start: chosen.start,
+            },
+        })
+    }
+
+    /// Position of the port that waits for `token`.
+    fn redeem(&mut self, token: &StartToken) -> Option<usize> {
+        let at = self.position(token.port)?;
+        let port = self.ports.get_mut(at)?;
+        (port.pending == Some(token.serial)).then(|| port.pending = None)?;
+        Some(at)
+    }
+
+    /// Egress kept the frame: it takes the line for its final length (layer 2 without FCS) and
+    /// enters the delay line. Refused: the port was removed meanwhile (`port-down`), or the
+    /// delay line is full (`hold-limit`; the line time is taken all the same).
+    pub fn transmitted(
+        &mut self,
+        token: StartToken,
+        final_length_bytes: u32,
+        payload: P,
+    ) -> Result<(), Refused<P>> {
+        let Some(at) = self.redeem(&token) else {
+            let cause = DropCause::PortDown;
+            self.statistics.drops.add(cause, 1);
+            return Err(Refused { cause, payload });
+        };
+        let room = self.statistics.delay_line_packets < self.limits.max_delay_line_packets as u64;
+        let Some(port) = self.ports.get_mut(at) else {
+            let cause = DropCause::PortDown;
+            return Err(Refused { cause, payload });
+        };
+        let delivery_ns = port.occupy(token.start, final_length_bytes);
+        let result = if room {
+            port.propagate(delivery_ns, payload);
+            self.statistics.delay_line_packets += 1;
+            self.deliveries.set(at, port.next_delivery_ns());
+            Ok(())
+        } else {
+            let cause = DropCause::HoldLimit;
+            port.statistics.drops.add(cause, 1);
+            Err(Refused { cause, payload })
+        };
+        self.refresh_start(at);
+        result
+    }
+
+    /// Egress dropped the frame (counted as `egress-drop`): it takes no line time.
+    pub fn abandoned(&mut self, token: StartToken) {
+        self.count_drop(token.port, DropCause::EgressDrop);
+        self.recirculated(token);
+    }
+
+    /// Egress sent the packet round again instead of out: it takes no line time and is no drop.
+    pub fn recirculated(&mut self, token: StartToken) {
+        if let Some(at) = self.redeem(&token) {
+            self.refresh_start(at);
+        }
+    }
+
+    /// When the next frame reaches an interface; in the past if the driver is late.
+    pub fn next_delivery_ns(&self) -> Option<u64> {
+        self.deliveries.upcoming()
+    }
+
+    /// Takes at most one frame that has reached its interface by `now_ns`. Call until `None`.
+    pub fn poll_delivery(&mut self, now_ns: u64) -> Option<Delivery<P>> {
+        if self.deliveries.upcoming()? > now_ns {
+            return None;
+        }
+        let at = self.deliveries.earliest;
+        let port = self.ports.get_mut(at)?;
+        let frame = port.deliver()?;
+        self.statistics.delay_line_packets -= 1;
+        self.deliveries.set(at, port.next_delivery_ns());
+        Some(Delivery {
+            port: port.number,
+            delivery_ns: frame.delivery_ns,
+            payload: frame.payload,
+        })
+    }
+
+    /// Takes out everything that waits on all ports, counted as `pipeline-swap`, and forgets
+    /// the release clocks. Frames in the delay lines stay:
+    /// [`Self::poll_delivery`] gives them out.
+    pub fn drain(&mut self) -> impl Iterator<Item = P> + use<P> {
+        let mut payloads = Vec::with_capacity(self.slab.len());
+        for port in &mut self.ports {
+            let before = payloads.len();
+            port.take_waiting(&mut self.slab, &mut payloads);
+            port.statistics
+                .drops
+                .add(DropCause::PipelineSwap, (payloads.len() - before) as u64);
+        }
+        self.class_backlog_bytes.clear();
+        self.reindex();
+        payloads.into_iter()
+    }
+
+    /// Takes out everything that waits on one port that is being removed.
+    fn take_waiting(&mut self, port: &mut Port<P>) -> Vec<P> {
+        let mut payloads = Vec::new();
+        let backlog = &mut self.class_backlog_bytes;
+        port.queues.for_each(|class, queue| {
+            if let Some(bytes) = backlog.get_mut(class) {
+                *bytes -= queue.bytes;
+            }
+        });
+        port.take_waiting(&mut self.slab, &mut payloads);
+        self.statistics.delay_line_packets -= port.delay_line.len() as u64;
+        payloads
+    }
+
+    // ----- state and statistics -----
+
+    /// Bytes (layer 2 + FCS) that wait in queues of `class` on all ports.
+    pub fn class_backlog_bytes(&self, class: u32) -> u64 {
+        self.class_backlog_bytes.get(class).copied().unwrap_or(0)
+    }
+
+    /// The queue of `class` on `port`; `None` if the class has left no trace there.
+    pub fn queue(&self, port: u16, class: u32) -> Option<QueueState> {
+        let queue = self.port(port)?.queues.get(class)?;
+        Some(QueueState {
+            packets: queue.packets,
+            bytes: queue.bytes,
+            head_departure_ns: self.slab.meta(queue.list.head).map(|m| m.departure_ns),
+            release_ns: queue.release().whole_ns(),
+            release_fraction: queue.release().fraction(),
+        })
+    }
+
+    /// Counts a drop that happened elsewhere in the switch, so that there is one place to look
+    /// at: on the port, or globally if there is no such port.
+    pub fn count_drop(&mut self, port: u16, cause: DropCause) {
+        self.count_drops(port, cause, 1);
+    }
+
+    /// Counts several drops of one cause, as [`Self::count_drop`].
+    pub fn count_drops(&mut self, port: u16, cause: DropCause, packets: u64) {
+        match self.port_mut(port) {
+            Some(port) => port.statistics.drops.add(cause, packets),
+            None => self.statistics.drops.add(cause, packets),
+        }
+    }
+
+    /// Counters of the whole.
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            held_packets: self.slab.len() as u64,
+            queues: self
+                .ports
+                .iter()
+                .map(|p| (p.queues.used_pages() * PAGE) as u64)
+                .sum(),
+            ..self.statistics.clone()
+        }
+    }
+
+    /// Counters of one port.
+    pub fn port_statistics(&self, port: u16) -> Option<&PortStatistics> {
+        self.port(port).map(|p| &p.statistics)
+    }
+}
+
+/// A decision's instant, rounded up.
+fn decision_ns(decision: Option<Decision>) -> u64 {
+    decision.map_or(NEVER_NS, |decision| decision.at.ceil_ns())
+}

@@ -1,0 +1,175 @@
+//! Waiting packets in one array, linked into lists by index.
+
+/// No packet.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A waiting packet. One cache line for payloads of up to 4 bytes.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Node<P> {
+    /// `None` only in free nodes.
+    payload: Option<P>,
+    /// Next of the same list (queue or free list).
+    next: u32,
+    /// What waits.
+    pub(crate) meta: Meta,
+}
+
+/// What the traffic manager knows about a waiting packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Meta {
+    /// Layer-2 bytes without FCS, on arrival.
+    pub(crate) length_bytes: u32,
+    /// Arrival at the switch.
+    pub(crate) arrival_ns: u64,
+    /// Order of `enqueue` calls.
+    pub(crate) sequence: u64,
+    /// D rounded up (paced packets).
+    pub(crate) departure_ns: u64,
+    /// Time taken from the class (paced packets).
+    pub(crate) cost_q24: u64,
+    /// Burst allowance of the class when the packet arrived (paced packets).
+    pub(crate) allowance_ns: u64,
+}
+
+/// First and last of a list.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct List {
+    pub(crate) head: u32,
+    tail: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self {
+            head: NONE,
+            tail: NONE,
+        }
+    }
+}
+
+/// The array, with its free list.
+#[derive(Debug)]
+pub(crate) struct Slab<P> {
+    nodes: Vec<Node<P>>,
+    free: u32,
+    used: usize,
+    limit: usize,
+}
+
+impl<P> Slab<P> {
+    /// At most `limit` packets. The address space is reserved at once where that is cheap, so
+    /// that growth does not copy.
+    pub(crate) fn new(limit: usize) -> Self {
+        let limit = limit.min(NONE as usize);
+        Self {
+            nodes: Vec::with_capacity(limit.min(1 << 20)),
+            free: NONE,
+            used: 0,
+            limit,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.used
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.used >= self.limit
+    }
+
+    pub(crate) fn meta(&self, at: u32) -> Option<&Meta> {
+        self.nodes.get(at as usize).map(|node| &node.meta)
+    }
+
+    /// Appends a packet to `list`; gives the payload back when the slab is full.
+    pub(crate) fn push(&mut self, list: &mut List, payload: P, meta: Meta) -> Result<u32, P> {
+        if self.is_full() {
+            return Err(payload);
+        }
+        let at = match self.nodes.get_mut(self.free as usize) {
+            Some(node) => {
+                let at = self.free;
+                self.free = node.next;
+                *node = Node {
+                    payload: Some(payload),
+                    next: NONE,
+                    meta,
+                };
+                at
+            }
+            None => {
+                // `limit` < NONE, so the index fits.
+                let Ok(at) = u32::try_from(self.nodes.len()) else {
+                    return Err(payload);
+                };
+                self.nodes.push(Node {
+                    payload: Some(payload),
+                    next: NONE,
+                    meta,
+                });
+                at
+            }
+        };
+        match self.nodes.get_mut(list.tail as usize) {
+            Some(tail) if list.head != NONE => tail.next = at,
+            _ => list.head = at,
+        }
+        list.tail = at;
+        self.used += 1;
+        Ok(at)
+    }
+
+    /// Takes the first packet of `list`.
+    pub(crate) fn pop(&mut self, list: &mut List) -> Option<(P, Meta)> {
+        let at = list.head;
+        let node = self.nodes.get_mut(at as usize)?;
+        let payload = node.payload.take()?;
+        list.head = node.next;
+        if list.head == NONE {
+            list.tail = NONE;
+        }
+        node.next = self.free;
+        self.free = at;
+        self.used -= 1;
+        Some((payload, node.meta))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(sequence: u64) -> Meta {
+        Meta {
+            length_bytes: 60,
+            arrival_ns: 0,
+            sequence,
+            departure_ns: 0,
+            cost_q24: 0,
+            allowance_ns: 0,
+        }
+    }
+
+    #[test]
+    fn two_lists_share_the_array_and_keep_their_order() {
+        let mut slab = Slab::new(3);
+        let (mut a, mut b) = (List::default(), List::default());
+        assert!(slab.push(&mut a, 'x', meta(0)).is_ok());
+        assert!(slab.push(&mut b, 'y', meta(1)).is_ok());
+        assert!(slab.push(&mut a, 'z', meta(2)).is_ok());
+        assert_eq!(slab.push(&mut a, 'w', meta(3)), Err('w'));
+        assert_eq!(slab.pop(&mut a).map(|p| p.0), Some('x'));
+        assert!(slab.push(&mut b, 'v', meta(4)).is_ok());
+        assert_eq!(slab.pop(&mut b).map(|p| p.0), Some('y'));
+        assert_eq!(slab.pop(&mut b).map(|p| p.0), Some('v'));
+        assert_eq!(slab.pop(&mut b).map(|p| p.0), None);
+        assert_eq!(slab.pop(&mut a).map(|p| p.0), Some('z'));
+        assert_eq!((slab.len(), a.head, b.head), (0, NONE, NONE));
+    }
+
+    #[test]
+    fn a_node_with_a_pool_index_is_one_cache_line() {
+        assert_eq!(size_of::<Node<u32>>(), 64);
+    }
+}

@@ -1,0 +1,141 @@
+//! What the traffic manager counts.
+
+use crate::cause::DropCounters;
+
+/// Number of buckets of a [`LatenessHistogram`].
+pub const LATENESS_BUCKETS: usize = 65;
+
+/// How late packets were started, in power-of-two buckets: bucket 0 counts lateness 0, bucket
+/// `k` counts `2^(k-1) <= lateness_ns < 2^k`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LatenessHistogram {
+    buckets: [u64; LATENESS_BUCKETS],
+    max_ns: u64,
+}
+
+impl Default for LatenessHistogram {
+    fn default() -> Self {
+        Self {
+            buckets: [0; LATENESS_BUCKETS],
+            max_ns: 0,
+        }
+    }
+}
+
+impl LatenessHistogram {
+    /// Counts one packet.
+    pub(crate) fn record(&mut self, lateness_ns: u64) {
+        let bucket = (u64::BITS - lateness_ns.leading_zeros()) as usize;
+        if let Some(count) = self.buckets.get_mut(bucket) {
+            *count += 1;
+        }
+        self.max_ns = self.max_ns.max(lateness_ns);
+    }
+
+    /// Packets per bucket.
+    pub fn buckets(&self) -> &[u64; LATENESS_BUCKETS] {
+        &self.buckets
+    }
+
+    /// Smallest lateness that is too large for bucket `k`, in nanoseconds (`2^k`; 1 for bucket
+    /// 0); `None` for the last bucket.
+    pub fn bucket_end_ns(bucket: usize) -> Option<u64> {
+        1u64.checked_shl(u32::try_from(bucket).ok()?)
+    }
+
+    /// Largest lateness, in nanoseconds.
+    pub fn max_ns(&self) -> u64 {
+        self.max_ns
+    }
+
+    /// Packets counted.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+}
+
+/// Counters of one port since it was added. Bytes are layer 2 + FCS unless said otherwise.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PortStatistics {
+    /// Frames whose transmission started.
+    pub tx_packets: u64,
+    /// Their bytes, as transmitted (after egress processing).
+    pub tx_bytes: u64,
+    /// Their bytes as the line counts them ([`crate::RateCounts`]): divided by time and by
+    /// the line rate, this is the utilisation.
+    pub tx_line_bytes: u64,
+    /// Packets dropped here, by cause.
+    pub drops: DropCounters,
+    /// Packets that wait: unpaced FIFO and class queues.
+    pub queued_packets: u64,
+    /// Most packets that ever waited at once.
+    pub queued_packets_max: u64,
+    /// Bytes in the unpaced FIFO now.
+    pub fifo_bytes: u64,
+    /// Most bytes the FIFO ever held.
+    pub fifo_bytes_max: u64,
+    /// Bytes in all class queues of the port now.
+    pub paced_bytes: u64,
+    /// Most bytes the class queues ever held at once.
+    pub paced_bytes_max: u64,
+    /// Frames that propagate towards the interface (delay line) now.
+    pub delay_line_packets: u64,
+    /// Most frames the delay line ever held.
+    pub delay_line_packets_max: u64,
+    /// How late paced packets were released.
+    pub paced_lateness: LatenessHistogram,
+    /// How long after their scheduled instant unpaced packets were looked at. Their start is
+    /// recorded at the scheduled instant all the same.
+    pub unpaced_lateness: LatenessHistogram,
+}
+
+/// Counters of the whole traffic manager.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Packets that wait on all ports.
+    pub held_packets: u64,
+    /// Most packets that ever waited at once.
+    pub held_packets_max: u64,
+    /// Frames in all delay lines.
+    pub delay_line_packets: u64,
+    /// Class queues with memory of their own (idle ones included).
+    pub queues: u64,
+    /// Drops that belong to no port that exists (`no-such-port`, and whatever ports counted
+    /// before they were removed).
+    pub drops: DropCounters,
+}
+
+/// One class queue of one port, as read by [`crate::TrafficManager::queue`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueState {
+    /// Packets that wait.
+    pub packets: u32,
+    /// Their bytes, layer 2 + FCS.
+    pub bytes: u64,
+    /// Departure time of the first one, in nanoseconds.
+    pub head_departure_ns: Option<u64>,
+    /// R, whole nanoseconds: nothing of this class starts on this port before it.
+    pub release_ns: u64,
+    /// What R has beyond that, in 2^-24 ns.
+    pub release_fraction: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_powers_of_two() {
+        let mut h = LatenessHistogram::default();
+        for lateness_ns in [0, 1, 2, 3, 4, 1023, 1024, u64::MAX] {
+            h.record(lateness_ns);
+        }
+        assert_eq!(h.buckets()[0..4], [1, 1, 2, 1]);
+        assert_eq!(h.buckets()[10..12], [1, 1]);
+        assert_eq!(h.buckets()[64], 1);
+        assert_eq!((h.count(), h.max_ns()), (8, u64::MAX));
+        assert_eq!(LatenessHistogram::bucket_end_ns(0), Some(1));
+        assert_eq!(LatenessHistogram::bucket_end_ns(10), Some(1024));
+        assert_eq!(LatenessHistogram::bucket_end_ns(64), None);
+    }
+}

@@ -1,0 +1,323 @@
+//! Limits, refusals, ports at run time, statistics: what neither vectors nor model look at.
+
+use dataplane::hold::Hold;
+use traffic_manager::{
+    DropCause, Limits, PortConfig, PortError, Queued, RateCounts, Refused, Start, TrafficManager,
+};
+
+const CONFIG: PortConfig = PortConfig {
+    line_rate_bps: Some(1_000_000_000),
+    counts: RateCounts::Wire,
+    fifo_bytes: 65_536,
+    delay_ns: 0,
+};
+
+const SMALL: Limits = Limits {
+    max_ports: 2,
+    max_held_packets: 3,
+    max_delay_line_packets: 2,
+    max_classes: 1_000,
+    max_queues: 128,
+};
+
+fn manager(limits: Limits) -> TrafficManager<u32> {
+    let mut tm = TrafficManager::new(limits);
+    tm.add_port(1, CONFIG).expect("a new port");
+    tm
+}
+
+fn unpaced(payload: u32, arrival_ns: u64) -> Queued<u32> {
+    Queued {
+        payload,
+        length_bytes: 1514,
+        arrival_ns,
+        hold: None,
+    }
+}
+
+fn paced(payload: u32, class: u32, departure_ns: u64) -> Queued<u32> {
+    Queued {
+        hold: Some(Hold {
+            class,
+            departure_ns,
+            cost_q24: 24_288 << 24,
+            allowance_ns: 0,
+        }),
+        ..unpaced(payload, 0)
+    }
+}
+
+fn transmit(tm: &mut TrafficManager<u32>, start: Start<u32>) -> Result<(), Refused<u32>> {
+    tm.transmitted(start.token, start.length_bytes, start.payload)
+}
+
+fn refusal(cause: DropCause, payload: u32) -> Result<(), Refused<u32>> {
+    Err(Refused { cause, payload })
+}
+
+#[test]
+fn ports_are_checked() {
+    let mut tm = manager(SMALL);
+    let slow = PortConfig {
+        line_rate_bps: Some(7_999),
+        ..CONFIG
+    };
+    assert_eq!(tm.add_port(1, CONFIG), Err(PortError::Exists(1)));
+    assert_eq!(tm.add_port(2, slow), Err(PortError::LineRate(7_999)));
+    assert_eq!(tm.set_port(1, slow), Err(PortError::LineRate(7_999)));
+    assert_eq!(tm.port_config(1), Some(&CONFIG));
+    assert_eq!(tm.set_port(2, CONFIG), Err(PortError::NoSuchPort(2)));
+    assert_eq!(tm.set_port_up(2, true), Err(PortError::NoSuchPort(2)));
+    assert_eq!(tm.remove_port(2), Err(PortError::NoSuchPort(2)));
+    assert_eq!(tm.add_port(0, CONFIG), Ok(()));
+    assert_eq!(tm.add_port(7, CONFIG), Err(PortError::TooManyPorts(2)));
+    assert_eq!(tm.ports().map(|p| p.0).collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn refusals_give_the_payload_back_and_are_counted() {
+    let mut tm = manager(SMALL);
+    assert_eq!(
+        tm.enqueue(9, unpaced(1, 0)),
+        refusal(DropCause::NoSuchPort, 1)
+    );
+    assert_eq!(
+        tm.enqueue(1, paced(2, 1_000, 0)),
+        refusal(DropCause::HoldLimit, 2)
+    );
+    tm.set_port_up(1, false).expect("the port");
+    assert_eq!(
+        tm.enqueue(1, unpaced(3, 0)),
+        refusal(DropCause::PortDown, 3)
+    );
+    tm.set_port_up(1, true).expect("the port");
+    for payload in 10..13 {
+        assert_eq!(tm.enqueue(1, unpaced(payload, 0)), Ok(()));
+    }
+    assert_eq!(
+        tm.enqueue(1, unpaced(4, 0)),
+        refusal(DropCause::HoldLimit, 4)
+    );
+    tm.count_drop(1, DropCause::ParserError);
+    tm.count_drop(8, DropCause::RxRingFull);
+
+    let statistics = tm.statistics();
+    assert_eq!(
+        (statistics.held_packets, statistics.held_packets_max),
+        (3, 3)
+    );
+    assert_eq!(statistics.drops.get(DropCause::NoSuchPort), 1);
+    assert_eq!(statistics.drops.get(DropCause::RxRingFull), 1);
+    assert_eq!(statistics.drops.total(), 2);
+    let port = tm.port_statistics(1).expect("the port");
+    assert_eq!(port.drops.get(DropCause::HoldLimit), 2);
+    assert_eq!(port.drops.get(DropCause::PortDown), 1);
+    assert_eq!(port.drops.get(DropCause::ParserError), 1);
+}
+
+#[test]
+fn the_delay_line_is_bounded_and_keeps_its_order() {
+    let mut tm = manager(SMALL);
+    let far = PortConfig {
+        delay_ns: 1_000_000,
+        ..CONFIG
+    };
+    tm.set_port(1, far).expect("the port");
+    for payload in 0..3 {
+        tm.enqueue(1, unpaced(payload, 0)).expect("room");
+    }
+    let start = tm.poll_start(0).expect("due");
+    assert_eq!(transmit(&mut tm, start), Ok(()));
+    // The delay shrinks while a frame is on its way: the next one does not overtake it.
+    tm.set_port(1, CONFIG).expect("the port");
+    let start = tm.poll_start(12_304).expect("due");
+    assert_eq!(transmit(&mut tm, start), Ok(()));
+    let start = tm.poll_start(24_608).expect("due");
+    assert_eq!(transmit(&mut tm, start), refusal(DropCause::HoldLimit, 2));
+    assert_eq!(tm.next_delivery_ns(), Some(1_000_000));
+    assert!(tm.poll_delivery(999_999).is_none());
+    let delivered: Vec<_> = std::iter::from_fn(|| tm.poll_delivery(1_000_000))
+        .map(|d| (d.payload, d.delivery_ns))
+        .collect();
+    assert_eq!(delivered, [(0, 1_000_000), (1, 1_000_000)]);
+    let port = tm.port_statistics(1).expect("the port");
+    assert_eq!(
+        (port.delay_line_packets, port.delay_line_packets_max),
+        (0, 2)
+    );
+    assert_eq!((port.tx_packets, port.tx_bytes), (3, 3 * 1518));
+    assert_eq!(port.tx_line_bytes, 3 * 1538);
+}
+
+#[test]
+fn a_port_starts_nothing_while_it_waits_for_egress() {
+    let mut tm = manager(SMALL);
+    tm.add_port(2, CONFIG).expect("a new port");
+    tm.enqueue(1, unpaced(0, 5)).expect("room");
+    tm.enqueue(1, unpaced(1, 5)).expect("room");
+    tm.enqueue(2, unpaced(2, 5)).expect("room");
+    let first = tm.poll_start(5).expect("due");
+    assert_eq!((first.port, first.payload), (1, 0));
+    let other = tm.poll_start(5).expect("due on the other port");
+    assert_eq!((other.port, other.payload), (2, 2));
+    assert!(tm.poll_start(u64::MAX).is_none());
+    assert_eq!(tm.next_start_ns(), None);
+    // Dropped by egress: no line time, the next one starts at the same instant.
+    assert_eq!(first.token.port(), 1);
+    tm.abandoned(first.token);
+    let second = tm.poll_start(5).expect("due");
+    assert_eq!((second.payload, second.start_ns), (1, 5));
+    assert_eq!(transmit(&mut tm, second), Ok(()));
+    assert_eq!(transmit(&mut tm, other), Ok(()));
+    let port = tm.port_statistics(1).expect("the port");
+    assert_eq!(port.drops.get(DropCause::EgressDrop), 1);
+    assert_eq!(port.tx_packets, 1);
+}
+
+#[test]
+fn a_removed_port_returns_everything_and_voids_its_token() {
+    let mut tm = manager(Limits::default());
+    tm.add_port(2, CONFIG).expect("a new port");
+    for payload in 0..2 {
+        tm.enqueue(1, unpaced(payload, 0)).expect("room");
+    }
+    tm.enqueue(1, paced(2, 77, 50_000)).expect("room");
+    tm.enqueue(2, paced(3, 77, 50_000)).expect("room");
+    let sent = tm.poll_start(0).expect("due");
+    transmit(&mut tm, sent).expect("room");
+    let pending = tm.poll_start(12_304).expect("due");
+    assert_eq!(tm.class_backlog_bytes(77), 2 * 1518);
+
+    let mut returned = tm.remove_port(1).expect("the port");
+    returned.sort_unstable();
+    assert_eq!(returned, [0, 2]);
+    assert_eq!(tm.class_backlog_bytes(77), 1518);
+    assert_eq!(tm.statistics().delay_line_packets, 0);
+    // The same number again is another port.
+    tm.add_port(1, CONFIG).expect("a new port");
+    assert_eq!(transmit(&mut tm, pending), refusal(DropCause::PortDown, 1));
+    assert_eq!(tm.statistics().drops.get(DropCause::PortDown), 3);
+    assert_eq!(tm.next_start_ns(), Some(50_000));
+    assert_eq!(tm.next_delivery_ns(), None);
+}
+
+#[test]
+fn drained_packets_are_counted_and_frames_on_their_way_stay() {
+    let mut tm = manager(Limits::default());
+    for payload in 0..2 {
+        tm.enqueue(1, unpaced(payload, 0)).expect("room");
+    }
+    for payload in 2..4 {
+        tm.enqueue(1, paced(payload, 5, 0)).expect("room");
+    }
+    let start = tm.poll_start(0).expect("due");
+    assert_eq!(start.payload, 2);
+    transmit(&mut tm, start).expect("room");
+    assert_eq!(tm.drain().collect::<Vec<_>>(), [0, 1, 3]);
+    let port = tm.port_statistics(1).expect("the port");
+    assert_eq!(port.drops.get(DropCause::PipelineSwap), 3);
+    assert_eq!(
+        (port.queued_packets, port.fifo_bytes, port.paced_bytes),
+        (0, 0, 0)
+    );
+    assert_eq!(tm.class_backlog_bytes(5), 0);
+    assert_eq!(tm.next_start_ns(), None);
+    assert_eq!(tm.poll_delivery(0).map(|d| d.payload), Some(2));
+    // R is forgotten, the line is not.
+    tm.enqueue(1, paced(9, 5, 0)).expect("room");
+    assert_eq!(tm.next_start_ns(), Some(12_304));
+}
+
+#[test]
+fn lateness_is_measured_for_each_kind() {
+    let mut tm = manager(Limits::default());
+    tm.enqueue(1, paced(0, 5, 1_000)).expect("room");
+    let start = tm.poll_start(6_000).expect("due");
+    assert_eq!((start.scheduled_ns, start.start_ns), (1_000, 6_000));
+    transmit(&mut tm, start).expect("room");
+    tm.enqueue(1, unpaced(1, 7_000)).expect("room");
+    let start = tm.poll_start_unpaced(18_304, 20_000).expect("due");
+    assert_eq!((start.scheduled_ns, start.start_ns), (18_304, 18_304));
+    transmit(&mut tm, start).expect("room");
+    let port = tm.port_statistics(1).expect("the port");
+    assert_eq!(port.paced_lateness.max_ns(), 5_000);
+    assert_eq!(port.paced_lateness.buckets()[13], 1);
+    assert_eq!(port.unpaced_lateness.max_ns(), 1_696);
+    assert_eq!(port.unpaced_lateness.count(), 1);
+}
+
+#[test]
+fn unpaced_polls_release_no_paced_packet_and_nothing_behind_one() {
+    let mut tm = manager(Limits::default());
+    tm.enqueue(1, paced(0, 5, 100)).expect("room");
+    tm.enqueue(1, unpaced(1, 200)).expect("room");
+    assert!(tm.poll_start_unpaced(1_000, 1_000).is_none());
+    let start = tm.poll_start(1_000).expect("due");
+    assert_eq!((start.payload, start.start_ns), (0, 1_000));
+    transmit(&mut tm, start).expect("room");
+    assert_eq!(tm.next_start_ns(), Some(13_304));
+}
+
+#[test]
+fn idle_queues_are_forgotten_when_memory_is_needed_and_their_clock_has_passed() {
+    let mut tm = manager(SMALL);
+    let mut now_ns = 0;
+    for class in [1, 65] {
+        tm.enqueue(1, paced(class, class, 0)).expect("room");
+        now_ns = tm.next_start_ns().expect("it waits");
+        let start = tm.poll_start(now_ns).expect("due");
+        transmit(&mut tm, start).expect("room");
+        tm.poll_delivery(now_ns).expect("no delay");
+    }
+    assert_eq!((tm.statistics().queues, now_ns), (128, 12_304));
+    // Both clocks are still ahead (24,288 and 36,592 ns): nothing may be forgotten.
+    let early = Queued {
+        arrival_ns: 13_000,
+        ..paced(2, 129, 0)
+    };
+    assert_eq!(tm.enqueue(1, early), refusal(DropCause::HoldLimit, 2));
+    // Searched at most once a second.
+    let soon = Queued {
+        arrival_ns: 1_000_000,
+        ..early
+    };
+    assert_eq!(tm.enqueue(1, soon), refusal(DropCause::HoldLimit, 2));
+    assert!(tm.poll_start(2_000_000_000).is_none());
+    let later = Queued {
+        arrival_ns: 2_000_000_000,
+        ..early
+    };
+    assert_eq!(tm.enqueue(1, later), Ok(()));
+    assert_eq!(tm.statistics().queues, 64);
+    assert_eq!(tm.queue(1, 1), None);
+    let queue = tm.queue(1, 129).expect("it waits");
+    assert_eq!((queue.packets, queue.bytes), (1, 1518));
+    assert_eq!(queue.head_departure_ns, Some(2_000_000_000));
+}
+
+#[test]
+fn extreme_values_neither_panic_nor_wrap() {
+    let mut tm = manager(Limits::default());
+    let mut packet = paced(0, u32::MAX, u64::MAX);
+    packet.length_bytes = u32::MAX;
+    assert_eq!(tm.enqueue(1, packet), refusal(DropCause::HoldLimit, 0));
+    packet.hold = packet.hold.map(|hold| Hold {
+        class: 0,
+        cost_q24: u64::MAX,
+        allowance_ns: u64::MAX,
+        ..hold
+    });
+    tm.enqueue(1, packet).expect("room");
+    packet.arrival_ns = u64::MAX - 1;
+    tm.enqueue(1, packet).expect("room");
+    // Such a departure time never comes.
+    assert_eq!(tm.next_start_ns(), None);
+    assert!(tm.poll_start(u64::MAX).is_none());
+    tm.enqueue(1, unpaced(2, u64::MAX - 1)).expect("room");
+    let start = tm.poll_start(u64::MAX).expect("due");
+    assert_eq!(start.payload, 2);
+    tm.transmitted(start.token, u32::MAX, 2).expect("room");
+    let delivery = tm.poll_delivery(u64::MAX).expect("no delay");
+    assert_eq!(delivery.delivery_ns, u64::MAX - 1);
+    assert_eq!(tm.drain().count(), 2);
+}

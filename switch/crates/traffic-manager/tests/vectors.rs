@@ -1,0 +1,253 @@
+//! Every file in `tests/vectors`, bit for bit: packet order, start times, departure times, drops.
+//!
+//! The classes' clocks and limits are the P4 program's work; here a few lines stand in for it.
+//! More files (from `make_vectors.py --random`) are read from the directory that the environment
+//! variable `PACING_VECTORS_DIR` names.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use dataplane::hold::{FRACTION_BITS, Hold, time_per_byte_q24};
+use serde::Deserialize;
+use traffic_manager::{DropCause, Limits, PortConfig, Queued, RateCounts, TrafficManager};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Vector {
+    name: String,
+    #[serde(rename = "description")]
+    _description: String,
+    port: VectorPort,
+    classes: Vec<Class>,
+    events: Vec<Event>,
+    expected: Vec<Outcome>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VectorPort {
+    line_rate_bps: u64,
+    counts: String,
+    line_time_per_byte_q24: u64,
+    fifo_bytes: u64,
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields)]
+struct Class {
+    class: u32,
+    mode: String,
+    rate_bps: u64,
+    time_per_byte_q24: u64,
+    limit_bytes: u64,
+    allowance_ns: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Event {
+    at_ns: u64,
+    packet: Option<Packet>,
+    set_class: Option<Class>,
+    stall_until_ns: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Packet {
+    id: u32,
+    class: u32,
+    length_bytes: u32,
+}
+
+#[derive(Deserialize, Debug, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+struct Outcome {
+    id: u32,
+    departure_ns: Option<u64>,
+    start_ns: Option<u64>,
+    drop: Option<String>,
+}
+
+const PORT: u16 = 3;
+
+struct Harness {
+    tm: TrafficManager<u32>,
+    classes: BTreeMap<u32, (Class, u128)>,
+    stalled_until_ns: u64,
+    departures: Vec<Outcome>,
+    drops: Vec<Outcome>,
+}
+
+impl Harness {
+    fn new(vector: &Vector) -> Self {
+        let mut tm = TrafficManager::new(Limits::default());
+        let line_rate_bps = Some(vector.port.line_rate_bps).filter(|rate| *rate != 0);
+        assert_eq!(
+            line_rate_bps.map_or(Some(0), time_per_byte_q24),
+            Some(vector.port.line_time_per_byte_q24)
+        );
+        let counts = match vector.port.counts.as_str() {
+            "layer2" => RateCounts::Layer2,
+            "wire" => RateCounts::Wire,
+            other => panic!("counts {other:?}"),
+        };
+        tm.add_port(
+            PORT,
+            PortConfig {
+                line_rate_bps,
+                counts,
+                fifo_bytes: vector.port.fifo_bytes,
+                delay_ns: 0,
+            },
+        )
+        .expect("a new port");
+        let classes = vector.classes.iter().map(|c| (c.class, (c.clone(), 0)));
+        Self {
+            tm,
+            classes: classes.collect(),
+            stalled_until_ns: 0,
+            departures: Vec::new(),
+            drops: Vec::new(),
+        }
+    }
+
+    /// All starts up to and including `limit_ns`.
+    fn advance(&mut self, limit_ns: u64) {
+        let until_ns = limit_ns.min(self.stalled_until_ns);
+        while let Some(start) = self.tm.poll_start_unpaced(until_ns, until_ns) {
+            self.transmit(start);
+        }
+        if limit_ns < self.stalled_until_ns {
+            return;
+        }
+        while let Some(next_ns) = self.tm.next_start_ns().filter(|ns| *ns <= limit_ns) {
+            let now_ns = next_ns.max(self.stalled_until_ns);
+            let start = self.tm.poll_start(now_ns).expect("it is due");
+            self.transmit(start);
+        }
+    }
+
+    fn transmit(&mut self, start: traffic_manager::Start<u32>) {
+        self.departures.push(Outcome {
+            id: start.payload,
+            departure_ns: Some(start.departure_ns),
+            start_ns: Some(start.start_ns),
+            drop: None,
+        });
+        self.tm
+            .transmitted(start.token, start.length_bytes, start.payload)
+            .expect("room in the delay line");
+        let delivery = self.tm.poll_delivery(u64::MAX).expect("it was just sent");
+        assert_eq!(
+            (delivery.delivery_ns, delivery.payload),
+            (start.start_ns, start.payload)
+        );
+    }
+
+    fn arrive(&mut self, now_ns: u64, packet: &Packet) {
+        let (class, clock_q24) = self.classes.get_mut(&packet.class).expect("a known class");
+        let frame_bytes = u64::from(packet.length_bytes) + 4;
+        let hold = if class.mode == "static" {
+            let backlog_bytes = self.tm.class_backlog_bytes(packet.class);
+            if backlog_bytes + frame_bytes > class.limit_bytes {
+                self.drop(packet.id, DropCause::ClassLimit);
+                return;
+            }
+            assert_eq!(
+                time_per_byte_q24(class.rate_bps),
+                Some(class.time_per_byte_q24)
+            );
+            let departure_q24 = (u128::from(now_ns) << FRACTION_BITS).max(*clock_q24);
+            let cost_q24 = frame_bytes * class.time_per_byte_q24;
+            *clock_q24 = departure_q24 + u128::from(cost_q24);
+            let departure_ns = departure_q24.div_ceil(1 << FRACTION_BITS) as u64;
+            Some(Hold {
+                class: packet.class,
+                departure_ns,
+                cost_q24,
+                allowance_ns: class.allowance_ns,
+            })
+        } else {
+            None
+        };
+        let queued = Queued {
+            payload: packet.id,
+            length_bytes: packet.length_bytes,
+            arrival_ns: now_ns,
+            hold,
+        };
+        if let Err(refused) = self.tm.enqueue(PORT, queued) {
+            assert_eq!(refused.payload, packet.id);
+            self.drop(packet.id, refused.cause);
+        }
+    }
+
+    fn drop(&mut self, id: u32, cause: DropCause) {
+        self.drops.push(Outcome {
+            id,
+            departure_ns: None,
+            start_ns: None,
+            drop: Some(cause.as_str().to_owned()),
+        });
+    }
+}
+
+fn check(path: &Path) {
+    let text = std::fs::read_to_string(path).expect("a readable file");
+    let vector: Vector =
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut harness = Harness::new(&vector);
+    for event in &vector.events {
+        harness.advance(event.at_ns);
+        if let Some(packet) = &event.packet {
+            harness.arrive(event.at_ns, packet);
+        }
+        if let Some(class) = &event.set_class {
+            let clock_q24 = harness.classes.get(&class.class).map_or(0, |c| c.1);
+            harness
+                .classes
+                .insert(class.class, (class.clone(), clock_q24));
+        }
+        if let Some(until_ns) = event.stall_until_ns {
+            harness.stalled_until_ns = harness.stalled_until_ns.max(until_ns);
+        }
+    }
+    harness.advance(u64::MAX - 1);
+    let mut got = harness.departures;
+    got.extend(harness.drops);
+    for (at, (got, expected)) in got.iter().zip(&vector.expected).enumerate() {
+        assert_eq!(got, expected, "{}: result {at}", vector.name);
+    }
+    assert_eq!(got.len(), vector.expected.len(), "{}", vector.name);
+    assert_eq!(harness.tm.statistics().held_packets, 0, "{}", vector.name);
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(dir)
+        .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
+        .map(|entry| entry.expect("a directory entry").path())
+        .filter(|path| path.extension().is_some_and(|e| e == "json"))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn committed_vectors() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/vectors");
+    let files = files(&dir);
+    assert!(files.len() > 40, "only {} vectors", files.len());
+    for path in files {
+        check(&path);
+    }
+}
+
+#[test]
+fn further_vectors() {
+    if let Ok(dir) = std::env::var("PACING_VECTORS_DIR") {
+        for path in files(Path::new(&dir)) {
+            check(&path);
+        }
+    }
+}

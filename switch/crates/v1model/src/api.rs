@@ -1,0 +1,169 @@
+//! The words between the packet engine and its caller: what goes in with a packet, what comes
+//! out as a decision.
+
+use dataplane::hold::Hold;
+
+/// Settings and limits of one loaded program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// `egress_spec` value that means "drop" (simple_switch: 511).
+    pub drop_port: u16,
+    /// Port of the controller, if there is one. The engine itself treats it as any other port;
+    /// it is kept so that a caller can carry one set of options.
+    pub cpu_port: Option<u16>,
+    /// Longest frame in bytes, without FCS, that a [`crate::Context`] can hold. Longer input is
+    /// cut by [`crate::Context::set_frame`], which says so.
+    pub max_frame_bytes: usize,
+    /// Parser states one packet may pass through before `ParserTimeout`.
+    pub max_parser_states: u32,
+    /// Size limit of the program text in bytes.
+    pub max_program_bytes: usize,
+    /// Limit, in bytes, on the memory of all registers, counters and meter indices together.
+    pub max_state_bytes: usize,
+    /// The caller carries out clone requests. Without, a program that clones is refused.
+    pub clones: bool,
+    /// Seed of the `random` extern; runs with the same seed and packets are identical.
+    pub random_seed: u64,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            drop_port: 511,
+            cpu_port: None,
+            max_frame_bytes: 9_216,
+            max_parser_states: 1_024,
+            max_program_bytes: 64 << 20,
+            max_state_bytes: 2 << 30,
+            clones: true,
+            random_seed: 0x5eed_0f9a_ce00_0001,
+        }
+    }
+}
+
+/// What the program may ask of the world around it while a packet is processed.
+pub trait Externs {
+    /// Bytes (layer 2 + FCS) that `class` holds in the traffic manager, on all ports, whose
+    /// transmission has not started.
+    fn backlog_bytes(&self, class: u32) -> u64;
+}
+
+/// `Externs` of a switch without a traffic manager: every class is empty.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoTrafficManager;
+
+impl Externs for NoTrafficManager {
+    fn backlog_bytes(&self, _class: u32) -> u64 {
+        0
+    }
+}
+
+/// How a packet came to be where it is: `standard_metadata.instance_type`, with
+/// simple_switch's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u32)]
+pub enum InstanceType {
+    /// Arrived on a port.
+    #[default]
+    Normal = 0,
+    /// Cloned at the end of ingress.
+    IngressClone = 1,
+    /// Cloned at the end of egress.
+    EgressClone = 2,
+    /// Coalesced (never produced).
+    Coalesced = 3,
+    /// Recirculated from the end of egress.
+    Recirculated = 4,
+    /// Copy made for a multicast group.
+    Replication = 5,
+    /// Resubmitted from the end of ingress.
+    Resubmit = 6,
+}
+
+/// What the caller knows of a packet that enters ingress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IngressInput {
+    /// Port it arrived on.
+    pub port: u16,
+    /// Time of arrival in ns. The program sees it in ns through the `TrafficManager` extern
+    /// and in whole microseconds (48 bits) as `ingress_global_timestamp`.
+    pub now_ns: u64,
+    /// How it came here.
+    pub instance_type: InstanceType,
+}
+
+/// What the caller knows of a packet that enters egress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EgressInput {
+    /// Port it will leave by.
+    pub port: u16,
+    /// Time in ns.
+    pub now_ns: u64,
+    /// Replication id of the multicast copy; 0 for unicast.
+    pub rid: u16,
+    /// When the packet was queued, in ns.
+    pub enqueued_ns: u64,
+    /// Packets in the queue when it was queued.
+    pub enq_qdepth: u32,
+    /// Packets in the queue when it left it.
+    pub deq_qdepth: u32,
+    /// How it came here.
+    pub instance_type: InstanceType,
+}
+
+/// A clone that the program asked for. Only the last request of a control counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CloneRequest {
+    /// Clone session (simple_switch keeps 15 bits of it).
+    pub session: u16,
+    /// Field list whose metadata the clone keeps; hand it to
+    /// [`crate::Pipeline::clone_from_ingress`] or [`crate::Pipeline::clone_from_egress`].
+    pub field_list: u16,
+}
+
+/// The decision at the end of ingress.
+///
+/// Order of precedence, as in simple_switch: the clone (independent of the rest), then
+/// `resubmit`, then `mcast_group` if it is not 0, then `drop`, then unicast to `egress_port`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IngressVerdict {
+    /// Nothing goes on to the traffic manager: `egress_spec` is the drop port, no multicast,
+    /// no resubmission; or an `assert`/`assume` failed.
+    pub drop: bool,
+    /// `egress_spec`.
+    pub egress_port: u16,
+    /// `mcast_grp`, 0 for none.
+    pub mcast_group: u16,
+    /// The program's last `TrafficManager.hold`, if it made one.
+    pub hold: Option<Hold>,
+    /// Resubmission was asked for, with this field list: call
+    /// [`crate::Pipeline::resubmit`], then `ingress` again.
+    pub resubmit: Option<u16>,
+    /// Clone to egress that was asked for.
+    pub clone: Option<CloneRequest>,
+    /// `standard_metadata.priority`, 0 if the program has none.
+    pub priority: u8,
+    /// The parser ended with an error (the ingress control ran all the same, as in BMv2).
+    pub parser_error: bool,
+    /// A checksum did not verify.
+    pub checksum_error: bool,
+    /// An `assert` or `assume` did not hold. BMv2 would abort the process; here the packet is
+    /// dropped.
+    pub assertion_failed: bool,
+}
+
+/// The decision at the end of egress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EgressVerdict {
+    /// The packet is dropped; the context has no output.
+    pub drop: bool,
+    /// Recirculation was asked for, with this field list: call
+    /// [`crate::Pipeline::recirculate`], then `ingress`, instead of sending.
+    pub recirculate: Option<u16>,
+    /// Clone to egress that was asked for.
+    pub clone: Option<CloneRequest>,
+    /// The output was cut by `truncate`.
+    pub truncated: bool,
+    /// An `assert` or `assume` did not hold; the packet is dropped.
+    pub assertion_failed: bool,
+}

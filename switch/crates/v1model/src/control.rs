@@ -1,0 +1,579 @@
+//! The control plane's side of a pipeline: table entries, counters, meters, registers.
+//!
+//! Signatures and semantics are those of [`dataplane::control::DataPlane`]. A refused call
+//! changes nothing.
+//!
+//! Priorities are P4Runtime's: greater wins. Entries written in the program get priorities
+//! from the number of entries downwards (the first one wins, the last one has 1), whatever
+//! numbers BMv2 JSON gives them, where the lowest wins. Among equal priorities the entry that
+//! was inserted first wins.
+
+use crate::pipeline::Pipeline;
+use crate::table::range::Bounds;
+use crate::table::{Call, KeyPart, Packed, Table};
+use crate::wide::{limbs, mask64};
+use dataplane::control::{
+    ActionCall, ActionInfo, ArrayInfo, Bits, ControlError, ControlResult, CounterValue, EntryKey,
+    KeyField, MatchField, MatchKind, MeterConfig, MeterUnit, TableEntry, TableInfo,
+};
+
+fn invalid<T>(message: impl Into<String>) -> ControlResult<T> {
+    Err(ControlError::InvalidArgument(message.into()))
+}
+
+fn not_found<T>(message: impl Into<String>) -> ControlResult<T> {
+    Err(ControlError::NotFound(message.into()))
+}
+
+/// Limbs of a byte string that must be exactly as wide as `bits`.
+fn from_bits(value: &[u8], bits: u32, what: &str) -> ControlResult<Vec<u64>> {
+    let bytes = bits.div_ceil(8) as usize;
+    if value.len() != bytes {
+        return invalid(format!(
+            "{what}: {} bytes given, a {bits}-bit value has {bytes}",
+            value.len()
+        ));
+    }
+    let out: Vec<u64> = value
+        .rchunks(8)
+        .map(|chunk| chunk.iter().fold(0, |v, &b| (v << 8) | u64::from(b)))
+        .collect();
+    if let Some(top) = out.last()
+        && top & !mask64(bits - 64 * (out.len() as u32 - 1)) != 0
+    {
+        return invalid(format!("{what}: value does not fit in {bits} bits"));
+    }
+    Ok(out)
+}
+
+/// The byte string of a value of `bits` bits.
+pub(crate) fn to_bits(value: &[u64], bits: u32) -> Bits {
+    let bytes = bits.div_ceil(8) as usize;
+    (0..bytes)
+        .rev()
+        .map(|i| {
+            value
+                .get(i / 8)
+                .map_or(0, |limb| (limb >> (8 * (i % 8))) as u8)
+        })
+        .collect()
+}
+
+/// Limbs of the mask with the `prefix` most significant of `bits` bits set.
+pub(crate) fn prefix_mask(bits: u32, prefix: u32) -> Vec<u64> {
+    let below = bits - prefix.min(bits);
+    (0..limbs(bits))
+        .map(|i| {
+            let all = mask64(bits - 64 * i);
+            let low = mask64(below.saturating_sub(64 * i));
+            all & !low
+        })
+        .collect()
+}
+
+/// Checks a match key against the table; gives it in canonical form and packed.
+fn pack(table: &Table, info: &TableInfo, key: &EntryKey) -> ControlResult<(EntryKey, Packed)> {
+    if key.fields.len() != info.key.len() {
+        return invalid(format!(
+            "table '{}' has {} key fields, {} given",
+            info.name,
+            info.key.len(),
+            key.fields.len()
+        ));
+    }
+    if table.has_priorities() {
+        if key.priority < 1 {
+            return invalid(format!(
+                "table '{}' needs a priority of at least 1, {} given",
+                info.name, key.priority
+            ));
+        }
+    } else if key.priority != 0 {
+        return invalid(format!(
+            "table '{}' has no priorities, {} given",
+            info.name, key.priority
+        ));
+    }
+    let mut packed = Packed {
+        value: vec![0; table.key_words],
+        mask: vec![0; table.key_words],
+        bounds: Vec::new(),
+        priority: i64::from(key.priority),
+    };
+    let mut canonical = Vec::with_capacity(key.fields.len());
+    for ((part, field), given) in table.parts.iter().zip(&info.key).zip(&key.fields) {
+        let canon = pack_field(part, field, given, &mut packed, !table.has_priorities())?;
+        canonical.push(canon);
+    }
+    let key = EntryKey {
+        fields: canonical,
+        priority: key.priority,
+    };
+    Ok((key, packed))
+}
+
+fn pack_field(
+    part: &KeyPart,
+    field: &KeyField,
+    given: &MatchField,
+    packed: &mut Packed,
+    by_prefix: bool,
+) -> ControlResult<MatchField> {
+    let what = || format!("key '{}'", field.name);
+    let bits = field.bits;
+    let full = Table::full_mask(part);
+    let mut put = |value: &[u64], mask: &[u64]| {
+        if value.iter().zip(mask).any(|(v, m)| v & !m != 0) {
+            return invalid(format!("{}: value has bits outside its mask", what()));
+        }
+        part.put(value, &mut packed.value);
+        part.put(mask, &mut packed.mask);
+        Ok(())
+    };
+    match (field.kind, given) {
+        (MatchKind::Exact, MatchField::Exact(value)) => {
+            put(&from_bits(value, bits, &what())?, &full)?;
+        }
+        (MatchKind::Lpm, MatchField::Lpm { value, prefix_bits }) => {
+            if *prefix_bits > bits {
+                return invalid(format!(
+                    "{}: prefix of {prefix_bits} of {bits} bits",
+                    what()
+                ));
+            }
+            let mask = prefix_mask(bits, *prefix_bits);
+            put(&from_bits(value, bits, &what())?, &mask)?;
+            if by_prefix {
+                packed.priority = i64::from(*prefix_bits);
+            }
+        }
+        (MatchKind::Ternary, MatchField::Ternary { value, mask }) => {
+            let mask = from_bits(mask, bits, &what())?;
+            put(&from_bits(value, bits, &what())?, &mask)?;
+        }
+        // p4c writes optional keys as ternary ones; accept the optional form for them too.
+        (MatchKind::Optional | MatchKind::Ternary, MatchField::Optional(value)) => {
+            let canonical = match value {
+                Some(value) => {
+                    put(&from_bits(value, bits, &what())?, &full)?;
+                    (value.clone(), to_bits(&full, bits))
+                }
+                None => (to_bits(&[], bits), to_bits(&[], bits)),
+            };
+            if field.kind == MatchKind::Ternary {
+                return Ok(MatchField::Ternary {
+                    value: canonical.0,
+                    mask: canonical.1,
+                });
+            }
+        }
+        (MatchKind::Range, MatchField::Range { low, high }) => {
+            let low = from_bits(low, bits, &what())?;
+            let high = from_bits(high, bits, &what())?;
+            let (&[low], &[high]) = (low.as_slice(), high.as_slice()) else {
+                return invalid(format!("{}: range is too wide", what()));
+            };
+            if low > high {
+                return invalid(format!("{}: range ends before it starts", what()));
+            }
+            packed.bounds.push(Bounds {
+                word: part.word,
+                shift: part.shift,
+                mask: mask64(bits),
+                low,
+                high,
+            });
+        }
+        (kind, _) => return invalid(format!("{}: is matched by {kind:?}", what())),
+    }
+    Ok(given.clone())
+}
+
+/// Inserts an entry after all checks except that for constant tables.
+pub(crate) fn insert_checked(
+    table: &mut Table,
+    info: &TableInfo,
+    key: &EntryKey,
+    call: Call,
+) -> ControlResult<()> {
+    if info.key.is_empty() {
+        return invalid(format!("table '{}' has no key", info.name));
+    }
+    let (key, packed) = pack(table, info, key)?;
+    if table.id_of(&key).is_some() {
+        return Err(ControlError::AlreadyExists(format!(
+            "table '{}' already has this entry",
+            info.name
+        )));
+    }
+    if table.len() >= info.size {
+        return Err(ControlError::ResourceExhausted(format!(
+            "table '{}' is full ({} entries)",
+            info.name, info.size
+        )));
+    }
+    table.insert(key, &packed, call);
+    Ok(())
+}
+
+fn check_meter(config: Option<MeterConfig>) -> ControlResult<()> {
+    match config {
+        Some(c) if c.pir < c.cir => invalid(format!(
+            "peak rate {} is below committed rate {} (RFC 2698)",
+            c.pir, c.cir
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn cell<'i>(
+    list: &'i [ArrayInfo],
+    what: &str,
+    array: usize,
+    index: usize,
+) -> ControlResult<&'i ArrayInfo> {
+    let Some(info) = list.get(array) else {
+        return not_found(format!("no {what} number {array}"));
+    };
+    if index >= info.size {
+        return invalid(format!(
+            "{what} '{}' has {} cells, index {index} given",
+            info.name, info.size
+        ));
+    }
+    Ok(info)
+}
+
+impl Pipeline {
+    /// All tables of the program, in program order (ingress, then egress), including those
+    /// that p4c makes of plain statements (`tbl_...`, keyless, not in P4Info).
+    pub fn tables(&self) -> &[TableInfo] {
+        &self.program.table_infos
+    }
+
+    /// All actions. The copies that p4c makes of one action appear once.
+    pub fn actions(&self) -> &[ActionInfo] {
+        &self.program.action_infos
+    }
+
+    /// Indirect counters.
+    pub fn counters(&self) -> &[ArrayInfo] {
+        &self.program.counter_infos
+    }
+
+    /// Indirect meters with their unit.
+    pub fn meters(&self) -> &[(ArrayInfo, MeterUnit)] {
+        &self.program.meter_infos
+    }
+
+    /// Registers.
+    pub fn registers(&self) -> &[ArrayInfo] {
+        &self.program.register_infos
+    }
+
+    fn info(&self, table: usize) -> ControlResult<(&TableInfo, &Table)> {
+        match (self.program.table_infos.get(table), self.tables.get(table)) {
+            (Some(info), Some(t)) => Ok((info, t)),
+            _ => not_found(format!("no table number {table}")),
+        }
+    }
+
+    fn info_mut(&mut self, table: usize) -> ControlResult<(&TableInfo, &mut Table)> {
+        match (
+            self.program.table_infos.get(table),
+            self.tables.get_mut(table),
+        ) {
+            (Some(info), Some(t)) => Ok((info, t)),
+            _ => not_found(format!("no table number {table}")),
+        }
+    }
+
+    /// A call of one of the table's actions, checked.
+    fn call(&self, table: usize, action: &ActionCall) -> ControlResult<Call> {
+        let (info, t) = self.info(table)?;
+        let Some(public) = self.program.action_infos.get(action.action) else {
+            return not_found(format!("no action number {}", action.action));
+        };
+        let Some(local) = t.actions.iter().position(|a| a.public == action.action) else {
+            return invalid(format!(
+                "action '{}' is not one of table '{}'",
+                public.name, info.name
+            ));
+        };
+        if action.args.len() != public.params.len() {
+            return invalid(format!(
+                "action '{}' takes {} arguments, {} given",
+                public.name,
+                public.params.len(),
+                action.args.len()
+            ));
+        }
+        let mut args = Vec::new();
+        for ((name, bits), value) in public.params.iter().zip(&action.args) {
+            args.extend(from_bits(value, *bits, &format!("argument '{name}'"))?);
+        }
+        Ok(Call {
+            local,
+            args: args.into(),
+        })
+    }
+
+    fn public_call(table: &Table, call: &Call) -> ActionCall {
+        let Some(action) = table.actions.get(call.local) else {
+            return ActionCall {
+                action: 0,
+                args: Vec::new(),
+            };
+        };
+        let mut rest = call.args.as_ref();
+        let args = action
+            .params
+            .iter()
+            .map(|&bits| {
+                let (now, later) = rest.split_at(rest.len().min(limbs(bits) as usize));
+                rest = later;
+                to_bits(now, bits)
+            })
+            .collect();
+        ActionCall {
+            action: action.public,
+            args,
+        }
+    }
+
+    fn public_entry(info: &TableInfo, table: &Table, id: u32) -> Option<TableEntry> {
+        let e = table.entry(id)?;
+        Some(TableEntry {
+            key: e.key.clone(),
+            action: Self::public_call(table, &e.call),
+            counter: info.direct_counter.then_some(e.counter),
+            meter: e.meter.as_ref().map(|m| m.config),
+        })
+    }
+
+    /// The existing entry with this key: its canonical packed form and id.
+    fn existing(&self, table: usize, key: &EntryKey) -> ControlResult<(Packed, u32)> {
+        let (info, t) = self.info(table)?;
+        let (key, packed) = pack(t, info, key)?;
+        match t.id_of(&key) {
+            Some(id) => Ok((packed, id)),
+            None => not_found(format!("table '{}' has no such entry", info.name)),
+        }
+    }
+
+    fn writable(&self, table: usize) -> ControlResult<()> {
+        let (info, _) = self.info(table)?;
+        if info.const_entries {
+            return Err(ControlError::PermissionDenied(format!(
+                "the entries of table '{}' are constant",
+                info.name
+            )));
+        }
+        Ok(())
+    }
+
+    /// Inserts an entry. Errors: exists already, table full, const table, action not of this
+    /// table, wrong widths.
+    pub fn table_insert(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        action: &ActionCall,
+    ) -> ControlResult<()> {
+        self.writable(table)?;
+        let call = self.call(table, action)?;
+        let (info, t) = self.info_mut(table)?;
+        insert_checked(t, info, key, call)
+    }
+
+    /// Changes the action of an existing entry; keeps its direct meter, resets nothing.
+    pub fn table_modify(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        action: &ActionCall,
+    ) -> ControlResult<()> {
+        self.writable(table)?;
+        let call = self.call(table, action)?;
+        let (_, id) = self.existing(table, key)?;
+        let (_, t) = self.info_mut(table)?;
+        if let Some(e) = t.entry_mut(id) {
+            e.call = call;
+        }
+        Ok(())
+    }
+
+    /// Removes an entry.
+    pub fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<()> {
+        self.writable(table)?;
+        let (packed, id) = self.existing(table, key)?;
+        self.info_mut(table)?.1.remove(id, &packed);
+        Ok(())
+    }
+
+    /// Looks one entry up by its key.
+    pub fn table_entry(&self, table: usize, key: &EntryKey) -> ControlResult<TableEntry> {
+        let (_, id) = self.existing(table, key)?;
+        let (info, t) = self.info(table)?;
+        match Self::public_entry(info, t, id) {
+            Some(entry) => Ok(entry),
+            None => not_found(format!("table '{}' has no such entry", info.name)),
+        }
+    }
+
+    /// All entries in insertion order; none for a table that does not exist.
+    pub fn table_entries(&self, table: usize) -> Vec<TableEntry> {
+        let Ok((info, t)) = self.info(table) else {
+            return Vec::new();
+        };
+        t.entries()
+            .into_iter()
+            .filter_map(|e| Self::public_entry(info, t, t.id_of(&e.key)?))
+            .collect()
+    }
+
+    /// The default action (`None`: no action, a miss does nothing).
+    pub fn table_default(&self, table: usize) -> Option<ActionCall> {
+        let (_, t) = self.info(table).ok()?;
+        t.default.as_ref().map(|call| Self::public_call(t, call))
+    }
+
+    /// Sets the default action; `None` restores the program's own.
+    pub fn table_set_default(
+        &mut self,
+        table: usize,
+        action: Option<&ActionCall>,
+    ) -> ControlResult<()> {
+        let (info, t) = self.info(table)?;
+        let call = match action {
+            Some(action) => Some(self.call(table, action)?),
+            None => t.program_default.clone(),
+        };
+        if info.const_default && call != t.default {
+            return Err(ControlError::PermissionDenied(format!(
+                "the default action of table '{}' is constant",
+                info.name
+            )));
+        }
+        self.info_mut(table)?.1.default = call;
+        Ok(())
+    }
+
+    /// Sets an entry's direct counter.
+    pub fn direct_counter_set(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        value: CounterValue,
+    ) -> ControlResult<()> {
+        let (_, id) = self.existing(table, key)?;
+        let (info, t) = self.info_mut(table)?;
+        if !info.direct_counter {
+            return invalid(format!("table '{}' has no direct counter", info.name));
+        }
+        if let Some(e) = t.entry_mut(id) {
+            e.counter = value;
+        }
+        Ok(())
+    }
+
+    /// Sets (`Some`) or clears (`None`: every packet green) an entry's direct meter. Its
+    /// buckets start full.
+    pub fn direct_meter_set(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        config: Option<MeterConfig>,
+    ) -> ControlResult<()> {
+        check_meter(config)?;
+        let (_, id) = self.existing(table, key)?;
+        let (info, t) = self.info_mut(table)?;
+        if info.direct_meter.is_none() {
+            return invalid(format!("table '{}' has no direct meter", info.name));
+        }
+        if let Some(e) = t.entry_mut(id) {
+            e.meter = config.map(|c| Box::new(crate::meter::Meter::new(c)));
+        }
+        Ok(())
+    }
+
+    /// Reads a cell of an indirect counter.
+    pub fn counter_read(&self, counter: usize, index: usize) -> ControlResult<CounterValue> {
+        cell(self.counters(), "counter", counter, index)?;
+        let value = self.state.counters.get(counter).and_then(|c| c.get(index));
+        let [packets, bytes] = value.copied().unwrap_or_default();
+        Ok(CounterValue { packets, bytes })
+    }
+
+    /// Sets a cell of an indirect counter.
+    pub fn counter_write(
+        &mut self,
+        counter: usize,
+        index: usize,
+        value: CounterValue,
+    ) -> ControlResult<()> {
+        cell(self.counters(), "counter", counter, index)?;
+        let cells = self.state.counters.get_mut(counter);
+        if let Some(cell) = cells.and_then(|c| c.get_mut(index)) {
+            *cell = [value.packets, value.bytes];
+        }
+        Ok(())
+    }
+
+    fn meter_cell(&self, meter: usize, index: usize) -> ControlResult<()> {
+        let Some((info, _)) = self.meters().get(meter) else {
+            return not_found(format!("no meter number {meter}"));
+        };
+        cell(std::slice::from_ref(info), "meter", 0, index).map(|_| ())
+    }
+
+    /// Reads a cell of an indirect meter (`None`: not configured).
+    pub fn meter_read(&self, meter: usize, index: usize) -> ControlResult<Option<MeterConfig>> {
+        self.meter_cell(meter, index)?;
+        let array = self.state.meters.get(meter);
+        Ok(array.and_then(|m| m.get(index)).map(|m| m.config))
+    }
+
+    /// Configures (with full buckets) or clears a cell of an indirect meter.
+    pub fn meter_write(
+        &mut self,
+        meter: usize,
+        index: usize,
+        config: Option<MeterConfig>,
+    ) -> ControlResult<()> {
+        check_meter(config)?;
+        self.meter_cell(meter, index)?;
+        if let Some(array) = self.state.meters.get_mut(meter) {
+            array.set(index, config);
+        }
+        Ok(())
+    }
+
+    /// Reads a register cell.
+    pub fn register_read(&self, register: usize, index: usize) -> ControlResult<Bits> {
+        let info = cell(self.registers(), "register", register, index)?;
+        let cells = self.state.registers.get(register).and_then(|r| {
+            let at = index * r.limbs;
+            r.cells.get(at..at + r.limbs)
+        });
+        Ok(to_bits(cells.unwrap_or_default(), info.bits))
+    }
+
+    /// Writes a register cell; the value is as wide as the register.
+    pub fn register_write(
+        &mut self,
+        register: usize,
+        index: usize,
+        value: &[u8],
+    ) -> ControlResult<()> {
+        let info = cell(self.registers(), "register", register, index)?;
+        let value = from_bits(value, info.bits, &format!("register '{}'", info.name))?;
+        if let Some(r) = self.state.registers.get_mut(register) {
+            let at = index * r.limbs;
+            if let Some(cells) = r.cells.get_mut(at..at + r.limbs) {
+                cells.copy_from_slice(&value);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! Why a program was refused.
+
+use std::fmt;
+
+/// A program that cannot be loaded: what is wrong, and where in the JSON.
+///
+/// `place` names the object the way a reader of the JSON would look for it, for example
+/// `pipeline 'ingress': table 'PacerIngress.flows'`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadError {
+    place: String,
+    message: String,
+}
+
+/// Result of a step of loading.
+pub type LoadResult<T> = Result<T, LoadError>;
+
+impl LoadError {
+    /// An error with no place yet; callers add it with [`At::at`].
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            place: String::new(),
+            message: message.into(),
+        }
+    }
+
+    /// Where in the program the error is; empty when it concerns the whole file.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// What is wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    fn inside(mut self, outer: &str) -> Self {
+        self.place = if self.place.is_empty() {
+            outer.to_owned()
+        } else {
+            format!("{outer}: {}", self.place)
+        };
+        self
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.place.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{}: {}", self.place, self.message)
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Adds the enclosing object to an error's place.
+pub(crate) trait At<T> {
+    /// Prefixes the error's place with `place()`, evaluated only on error.
+    fn at<S: AsRef<str>>(self, place: impl FnOnce() -> S) -> LoadResult<T>;
+}
+
+impl<T> At<T> for LoadResult<T> {
+    fn at<S: AsRef<str>>(self, place: impl FnOnce() -> S) -> LoadResult<T> {
+        self.map_err(|e| e.inside(place().as_ref()))
+    }
+}
+
+/// Shorthand for `Err(LoadError::new(format!(..)))`.
+macro_rules! refuse {
+    ($($arg:tt)*) => { return Err($crate::error::LoadError::new(format!($($arg)*))) };
+}
+pub(crate) use refuse;

@@ -1,0 +1,673 @@
+//! Runs compiled code over a packet.
+
+use crate::api::{CloneRequest, Externs};
+use crate::context::Context;
+use crate::header_io::read_bits;
+use crate::layout::Field;
+use crate::meter::GREEN;
+use crate::ops::{Code, HeaderRef, Op, Slot};
+use crate::program::{Node, Program};
+use crate::state::State;
+use crate::table::{END, Table};
+use crate::wide::{self, limbs, mask64, sext64};
+use dataplane::control::MeterUnit;
+use dataplane::hold::Hold;
+
+/// simple_switch keeps 15 bits of a clone session's number.
+const CLONE_SESSION_MASK: u64 = 0x7fff;
+
+/// How a run of code ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// At its end.
+    Done,
+    /// The program said `exit`.
+    Exit,
+    /// An `assert` or `assume` failed.
+    Asserted,
+    /// A parser error, with its code.
+    Error(u64),
+}
+
+/// Everything a packet is processed with.
+pub(crate) struct Machine<'a, E> {
+    pub program: &'a Program,
+    pub tables: &'a mut [Table],
+    pub state: &'a mut State,
+    pub externs: &'a E,
+    pub now_ns: u64,
+    pub drop_port: u16,
+}
+
+/// Writes a switch-owned value to a field, truncated to its width.
+pub(crate) fn set_field(words: &mut [u64], field: Field, value: u64) {
+    words[field.slot as usize] = value & mask64(field.bits);
+    let n = field.limbs() as usize;
+    if n > 1 {
+        words[field.slot as usize + 1..field.slot as usize + n].fill(0);
+    }
+}
+
+/// Reads a switch-owned field's low word.
+pub(crate) fn get_field(words: &[u64], field: Field) -> u64 {
+    words[field.slot as usize]
+}
+
+impl<E: Externs> Machine<'_, E> {
+    /// Runs a control from `node` to its end.
+    pub fn control(&mut self, ctx: &mut Context, mut node: u32) -> Outcome {
+        let program = self.program;
+        while let Some(&current) = program.nodes.get(node as usize) {
+            let outcome;
+            (outcome, node) = match current {
+                Node::Table(table) => self.apply(ctx, table as usize),
+                Node::Action { code, next } => (self.run(ctx, code), next),
+                Node::Branch {
+                    code,
+                    slot,
+                    yes,
+                    no,
+                } => {
+                    let outcome = self.run(ctx, code);
+                    let taken = ctx.words[slot as usize] != 0;
+                    (outcome, if taken { yes } else { no })
+                }
+            };
+            if outcome != Outcome::Done {
+                return outcome;
+            }
+        }
+        Outcome::Done
+    }
+
+    /// Looks up, counts, meters, runs the action; gives the next node.
+    fn apply(&mut self, ctx: &mut Context, index: usize) -> (Outcome, u32) {
+        let Some(table) = self.tables.get_mut(index) else {
+            return (Outcome::Done, END);
+        };
+        let hit = table.find(&ctx.words, &mut ctx.key);
+        let (counters, meter) = (table.counters, table.meter);
+        let (call, next) = match hit.and_then(|id| table.entry_mut(id)) {
+            Some(entry) => {
+                // BMv2's order: counter, then meter, then the action.
+                if counters {
+                    entry.counter.packets = entry.counter.packets.wrapping_add(1);
+                    entry.counter.bytes = entry.counter.bytes.wrapping_add(ctx.ingress_length);
+                }
+                if let Some(m) = meter {
+                    let units = match m.unit {
+                        MeterUnit::Bytes => ctx.ingress_length,
+                        MeterUnit::Packets => 1,
+                    };
+                    let colour = entry
+                        .meter
+                        .as_mut()
+                        .map_or(GREEN, |state| state.mark(units, self.now_ns));
+                    ctx.words[m.slot as usize] = colour & m.mask;
+                }
+                (Some(&entry.call), None)
+            }
+            None => (table.default.as_ref(), table.next_miss),
+        };
+        let missed = hit.is_none();
+        let Some(call) = call else {
+            return (Outcome::Done, next.unwrap_or(table.base_next));
+        };
+        let base = self.program.param_base as usize;
+        ctx.words[base..base + call.args.len()].copy_from_slice(&call.args);
+        let local = call.local;
+        let Some(action) = table.actions.get(local) else {
+            return (Outcome::Done, END);
+        };
+        let chosen = if missed { next } else { table.next_hit };
+        let next = chosen.unwrap_or(action.next);
+        let code = action.code;
+        (self.run(ctx, code), next)
+    }
+
+    /// Runs the parser over the context's frame; gives the parser error code.
+    pub fn parse(&mut self, ctx: &mut Context, max_states: u32) -> u64 {
+        let program = self.program;
+        let mut state = program.start_state;
+        let mut left = max_states;
+        while let Some(current) = program.states.get(state as usize) {
+            if left == 0 {
+                return program.errors.parser_timeout;
+            }
+            left -= 1;
+            if let Outcome::Error(code) = self.run(ctx, current.code) {
+                return code;
+            }
+            state = current
+                .cases
+                .iter()
+                .find(|case| {
+                    case.tests
+                        .iter()
+                        .all(|t| ctx.words[t.slot as usize] & t.mask == t.value)
+                })
+                .map_or(current.default, |case| case.next);
+        }
+        program.errors.none
+    }
+
+    /// Verifies checksums; true if one is wrong.
+    pub fn verify(&mut self, ctx: &mut Context) -> bool {
+        let program = self.program;
+        let mut wrong = false;
+        for checksum in &program.verify {
+            if ctx.words[checksum.valid as usize] == 0 || !self.condition(ctx, checksum.condition) {
+                continue;
+            }
+            let value = program.calculations[checksum.calculation].compute(ctx, &program.kinds);
+            wrong |= value != get_field(&ctx.words, checksum.target);
+        }
+        wrong
+    }
+
+    /// Updates checksums.
+    pub fn update(&mut self, ctx: &mut Context) {
+        let program = self.program;
+        for checksum in &program.update {
+            if self.condition(ctx, checksum.condition) {
+                let value = program.calculations[checksum.calculation].compute(ctx, &program.kinds);
+                set_field(&mut ctx.words, checksum.target, value);
+            }
+        }
+    }
+
+    fn condition(&mut self, ctx: &mut Context, condition: Option<(Code, Slot)>) -> bool {
+        match condition {
+            None => true,
+            Some((code, slot)) => {
+                self.run(ctx, code);
+                ctx.words[slot as usize] != 0
+            }
+        }
+    }
+
+    /// Writes valid headers in order before the payload.
+    pub fn deparse(&mut self, ctx: &mut Context) {
+        let program = self.program;
+        let length = program
+            .deparse_order
+            .iter()
+            .filter(|h| ctx.words[h.base as usize] != 0)
+            .map(|h| program.kinds[h.kind].bytes)
+            .sum();
+        let Some((mut out, words)) = ctx.prepend(length) else {
+            return;
+        };
+        for h in &program.deparse_order {
+            if words[h.base as usize] != 0 {
+                let io = &program.kinds[h.kind];
+                let Some((here, rest)) = out.split_at_mut_checked(io.bytes) else {
+                    return;
+                };
+                io.emit(words, h.base, here);
+                out = rest;
+            }
+        }
+    }
+
+    fn header(&self, words: &[u64], h: HeaderRef) -> Option<usize> {
+        match h {
+            HeaderRef::Fixed(base) => Some(base as usize),
+            HeaderRef::Element(stack, index) => {
+                let index = usize::try_from(words[index as usize]).ok()?;
+                let bases = &self.program.stacks[stack as usize].bases;
+                bases.get(index).map(|&base| base as usize)
+            }
+        }
+    }
+
+    /// Runs code from its start to its end.
+    #[allow(clippy::too_many_lines)]
+    pub fn run(&mut self, ctx: &mut Context, code: Code) -> Outcome {
+        let program = self.program;
+        let mut pc = code.start;
+        while pc < code.end {
+            let op = program.ops[pc as usize];
+            pc += 1;
+            let w = &mut ctx.words;
+            macro_rules! two {
+                ($d:expr, $a:expr, $b:expr, $f:expr) => {
+                    w[$d as usize] = $f(w[$a as usize], w[$b as usize])
+                };
+            }
+            match op {
+                Op::Copy { d, a } => w[d as usize] = w[a as usize],
+                Op::CopyW { d, a, n } => {
+                    let a = a as usize;
+                    w.copy_within(a..a + n as usize, d as usize);
+                }
+                Op::Add { d, a, b } => two!(d, a, b, u64::wrapping_add),
+                Op::Sub { d, a, b } => two!(d, a, b, u64::wrapping_sub),
+                Op::Mul { d, a, b } => two!(d, a, b, u64::wrapping_mul),
+                Op::And { d, a, b } => two!(d, a, b, |x, y| x & y),
+                Op::Or { d, a, b } => two!(d, a, b, |x, y| x | y),
+                Op::Xor { d, a, b } => two!(d, a, b, |x, y| x ^ y),
+                Op::Not { d, a } => w[d as usize] = !w[a as usize],
+                Op::Shl { d, a, b } => {
+                    two!(d, a, b, |x: u64, y| if y < 64 { x << y } else { 0 });
+                }
+                Op::Shr { d, a, b } => {
+                    two!(d, a, b, |x: u64, y| if y < 64 { x >> y } else { 0 });
+                }
+                Op::Sar { d, a, b } => {
+                    two!(d, a, b, |x: u64, y: u64| ((x as i64) >> y.min(63)) as u64);
+                }
+                Op::Div { d, a, b } => two!(d, a, b, |x: u64, y| x.checked_div(y).unwrap_or(0)),
+                Op::Rem { d, a, b } => two!(d, a, b, |x: u64, y| x.checked_rem(y).unwrap_or(0)),
+                Op::Sext { d, a, bits } => {
+                    w[d as usize] = sext64(w[a as usize], u32::from(bits));
+                }
+                Op::Eq { d, a, b } => two!(d, a, b, |x, y| u64::from(x == y)),
+                Op::Ne { d, a, b } => two!(d, a, b, |x, y| u64::from(x != y)),
+                Op::Lt { d, a, b } => two!(d, a, b, |x, y| u64::from(x < y)),
+                Op::Le { d, a, b } => two!(d, a, b, |x, y| u64::from(x <= y)),
+                Op::LtS { d, a, b } => {
+                    two!(d, a, b, |x, y| u64::from((x as i64) < y as i64));
+                }
+                Op::LeS { d, a, b } => {
+                    two!(d, a, b, |x, y| u64::from(x as i64 <= y as i64));
+                }
+                Op::IsZero { d, a } => w[d as usize] = u64::from(w[a as usize] == 0),
+                Op::NonZero { d, a } => w[d as usize] = u64::from(w[a as usize] != 0),
+                Op::Select { d, c, a, b } => {
+                    let from = if w[c as usize] != 0 { a } else { b };
+                    w[d as usize] = w[from as usize];
+                }
+
+                Op::AddW { d, a, b, n } => wide3(wide::add, w, d, a, b, n),
+                Op::SubW { d, a, b, n } => wide3(wide::sub, w, d, a, b, n),
+                Op::MulW { d, a, b, n } => wide3(wide::mul, w, d, a, b, n),
+                Op::AndW { d, a, b, n } => bitwise(w, d, a, b, n, |x, y| x & y),
+                Op::OrW { d, a, b, n } => bitwise(w, d, a, b, n, |x, y| x | y),
+                Op::XorW { d, a, b, n } => bitwise(w, d, a, b, n, |x, y| x ^ y),
+                Op::NotW { d, a, n } => bitwise(w, d, a, a, n, |x, _| !x),
+                Op::ShlW { d, a, b, n } => {
+                    let amount = w[b as usize];
+                    wide::shl(w, d as usize, a as usize, amount, n as usize);
+                }
+                Op::ShrW { d, a, b, n, signed } => {
+                    let amount = w[b as usize];
+                    wide::shr(w, d as usize, a as usize, amount, n as usize, signed);
+                }
+                Op::DivW { d, a, b, n } => {
+                    let divisor = w[b as usize];
+                    wide::div_small(w, d as usize, a as usize, divisor, n as usize);
+                }
+                Op::RemW { d, a, b, n } => {
+                    let divisor = w[b as usize];
+                    let rest = wide::div_small(w, d as usize, a as usize, divisor, n as usize);
+                    w[d as usize..d as usize + n as usize].fill(0);
+                    w[d as usize] = rest;
+                }
+                Op::ExtendW {
+                    d,
+                    a,
+                    from,
+                    n,
+                    signed,
+                } => wide::extend(w, d as usize, a as usize, from as usize, n as usize, signed),
+                Op::MaskW { d, n, bits } => {
+                    wide::mask(w, d as usize, n as usize, u32::from(bits));
+                }
+                Op::SextW { d, n, bits } => {
+                    wide::sext(w, d as usize, n as usize, u32::from(bits));
+                }
+                Op::ClampW {
+                    d,
+                    n,
+                    bits,
+                    signed,
+                    to_signed,
+                } => {
+                    let f = if to_signed {
+                        wide::clamp_signed
+                    } else {
+                        wide::clamp_unsigned
+                    };
+                    f(w, d as usize, n as usize, u32::from(bits), signed);
+                }
+                Op::EqW { d, a, b, n } => {
+                    w[d as usize] = u64::from(wide::eq(w, a as usize, b as usize, n as usize));
+                }
+                Op::LtW { d, a, b, n, signed } => {
+                    let less = wide::lt(w, a as usize, b as usize, n as usize, signed);
+                    w[d as usize] = u64::from(less);
+                }
+                Op::NonZeroW { d, a, n } => {
+                    w[d as usize] = u64::from(!wide::is_zero(w, a as usize, n as usize));
+                }
+                Op::SelectW { d, c, a, b, n } => {
+                    let from = if w[c as usize] != 0 { a } else { b } as usize;
+                    w.copy_within(from..from + n as usize, d as usize);
+                }
+                Op::Saturate { d, a, n } => {
+                    let fits = wide::is_zero(w, a as usize + 1, n as usize - 1);
+                    w[d as usize] = if fits { w[a as usize] } else { u64::MAX };
+                }
+
+                Op::LoadElement {
+                    d,
+                    stack,
+                    index,
+                    offset,
+                    n,
+                } => {
+                    let (d, n) = (d as usize, n as usize);
+                    match self.header(w, HeaderRef::Element(stack, index)) {
+                        Some(base) => {
+                            let from = base + offset as usize;
+                            w.copy_within(from..from + n, d);
+                        }
+                        None => w[d..d + n].fill(0),
+                    }
+                }
+                Op::StoreElement {
+                    a,
+                    stack,
+                    index,
+                    offset,
+                    n,
+                } => {
+                    if let Some(base) = self.header(w, HeaderRef::Element(stack, index)) {
+                        let a = a as usize;
+                        w.copy_within(a..a + n as usize, base + offset as usize);
+                    }
+                }
+                Op::LastIndex { d, stack } => {
+                    let next = program.stacks[stack as usize].next;
+                    w[d as usize] = w[next as usize].wrapping_sub(1);
+                }
+                Op::SetValid { h, words, bytes } => {
+                    if let Some(base) = self.header(w, h)
+                        && w[base] == 0
+                    {
+                        // BMv2 zeroes a header that becomes valid.
+                        w[base..base + words as usize].fill(0);
+                        w[base] = 1;
+                        ctx.packet_length = ctx.packet_length.wrapping_add(u64::from(bytes));
+                    }
+                }
+                Op::SetInvalid { h, bytes } => {
+                    if let Some(base) = self.header(w, h)
+                        && w[base] != 0
+                    {
+                        w[base] = 0;
+                        ctx.packet_length = ctx.packet_length.wrapping_sub(u64::from(bytes));
+                    }
+                }
+                Op::CopyHeader { d, a, words } => {
+                    if let (Some(d), Some(a)) = (self.header(w, d), self.header(w, a)) {
+                        if w[a] == 0 {
+                            w[d] = 0;
+                        } else {
+                            w.copy_within(a..a + words as usize, d);
+                        }
+                    }
+                }
+                Op::EqHeader { d, a, b, words } => {
+                    let equal = match (self.header(w, a), self.header(w, b)) {
+                        (Some(a), Some(b)) => {
+                            let n = words as usize;
+                            w[a] != 0 && w[a..a + n] == w[b..b + n]
+                        }
+                        _ => false,
+                    };
+                    w[d as usize] = u64::from(equal);
+                }
+                Op::CopyStack { d, a, words } => {
+                    let (to, from) = (&program.stacks[d as usize], &program.stacks[a as usize]);
+                    w[to.next as usize] = w[from.next as usize];
+                    for (&d, &a) in to.bases.iter().zip(&from.bases) {
+                        let (d, a) = (d as usize, a as usize);
+                        if w[a] == 0 {
+                            w[d] = 0;
+                        } else {
+                            w.copy_within(a..a + words as usize, d);
+                        }
+                    }
+                }
+                Op::Push {
+                    stack,
+                    count,
+                    words,
+                } => {
+                    let s = &program.stacks[stack as usize];
+                    let size = s.bases.len();
+                    let count = word_to_usize(w[count as usize]).min(size);
+                    w[s.next as usize] = (w[s.next as usize] + count as u64).min(size as u64);
+                    for i in (count..size).rev() {
+                        let from = s.bases[i - count] as usize;
+                        w.copy_within(from..from + words as usize, s.bases[i] as usize);
+                    }
+                    for &base in &s.bases[..count] {
+                        w[base as usize] = 0;
+                    }
+                }
+                Op::Pop {
+                    stack,
+                    count,
+                    words,
+                } => {
+                    let s = &program.stacks[stack as usize];
+                    let size = s.bases.len();
+                    let count = word_to_usize(w[count as usize]).min(size);
+                    w[s.next as usize] = w[s.next as usize].saturating_sub(count as u64);
+                    for i in 0..size - count {
+                        let from = s.bases[i + count] as usize;
+                        w.copy_within(from..from + words as usize, s.bases[i] as usize);
+                    }
+                    for &base in &s.bases[size - count..] {
+                        w[base as usize] = 0;
+                    }
+                }
+
+                Op::Jump { to } => pc = to,
+                Op::JumpIfZero { a, to } => {
+                    if w[a as usize] == 0 {
+                        pc = to;
+                    }
+                }
+                Op::Exit => return Outcome::Exit,
+                Op::Assert { a } => {
+                    if w[a as usize] == 0 {
+                        return Outcome::Asserted;
+                    }
+                }
+
+                Op::RegisterRead {
+                    d,
+                    array,
+                    index,
+                    skip,
+                } => {
+                    let r = &self.state.registers[array as usize];
+                    let at = word_to_usize(w[index as usize]).saturating_mul(r.limbs);
+                    match r.cells.get(at..at.saturating_add(r.limbs)) {
+                        // v1model: out of range leaves the result unspecified; BMv2 leaves it
+                        // as it was.
+                        None => pc += u32::from(skip),
+                        Some(&[cell]) => w[d as usize] = cell,
+                        Some(cell) => {
+                            w[d as usize..d as usize + r.limbs].copy_from_slice(cell);
+                        }
+                    }
+                }
+                Op::RegisterWrite { array, index, a } => {
+                    let r = &mut self.state.registers[array as usize];
+                    let at = word_to_usize(w[index as usize]).saturating_mul(r.limbs);
+                    if let Some(cell) = r.cells.get_mut(at..at.saturating_add(r.limbs)) {
+                        cell.copy_from_slice(&w[a as usize..a as usize + r.limbs]);
+                    }
+                }
+                Op::Count { array, index } => {
+                    let index = word_to_usize(w[index as usize]);
+                    if let Some(cell) = self.state.counters[array as usize].get_mut(index) {
+                        cell[0] = cell[0].wrapping_add(1);
+                        cell[1] = cell[1].wrapping_add(ctx.ingress_length);
+                    }
+                }
+                Op::Meter {
+                    d,
+                    mask,
+                    array,
+                    index,
+                } => {
+                    let m = &mut self.state.meters[array as usize];
+                    let index = word_to_usize(w[index as usize]);
+                    if index < m.len() {
+                        let units = match m.unit {
+                            MeterUnit::Bytes => ctx.ingress_length,
+                            MeterUnit::Packets => 1,
+                        };
+                        let now_ns = self.now_ns;
+                        let colour = m.get_mut(index).map_or(GREEN, |m| m.mark(units, now_ns));
+                        w[d as usize] = colour & u64::from(mask);
+                    }
+                }
+                Op::Hash {
+                    d,
+                    base,
+                    size,
+                    calculation,
+                } => {
+                    let calculation = &program.calculations[calculation as usize];
+                    let hash = calculation.compute(ctx, &program.kinds);
+                    let w = &mut ctx.words;
+                    // v1model: a size of 0 gives the base.
+                    let size = w[size as usize].max(1);
+                    w[d as usize] = w[base as usize].wrapping_add(hash % size);
+                }
+                Op::Random { d, low, high, skip } => {
+                    let (low, high) = (w[low as usize], w[high as usize]);
+                    if low <= high {
+                        w[d as usize] = self.state.random_between(low, high);
+                    } else {
+                        pc += u32::from(skip);
+                    }
+                }
+                Op::MarkToDrop => {
+                    let i = &program.intrinsics;
+                    set_field(w, i.egress_spec, u64::from(self.drop_port));
+                    if let Some(f) = i.mcast_grp {
+                        set_field(w, f, 0);
+                    }
+                }
+                Op::Truncate { a } => ctx.truncate = ctx.truncate.min(w[a as usize]),
+                Op::Clone { session, list } => {
+                    ctx.clone = Some(CloneRequest {
+                        session: (w[session as usize] & CLONE_SESSION_MASK) as u16,
+                        field_list: w[list as usize] as u16,
+                    });
+                }
+                // simple_switch takes list 0 as "no request".
+                Op::Resubmit { list } => {
+                    ctx.resubmit = Some(w[list as usize] as u16).filter(|&id| id != 0);
+                }
+                Op::Recirculate { list } => {
+                    ctx.recirculate = Some(w[list as usize] as u16).filter(|&id| id != 0);
+                }
+                Op::Now { d } => w[d as usize] = self.now_ns,
+                Op::Backlog { d, class } => {
+                    let class = u32::try_from(w[class as usize]).unwrap_or(u32::MAX);
+                    w[d as usize] = self.externs.backlog_bytes(class);
+                }
+                Op::Hold { args } => {
+                    let args = args as usize;
+                    ctx.hold = Some(Hold {
+                        class: w[args] as u32,
+                        departure_ns: w[args + 1],
+                        cost_q24: w[args + 2],
+                        allowance_ns: w[args + 3],
+                    });
+                }
+
+                Op::Extract { header } => {
+                    let h = program.headers[header as usize];
+                    if !extract(ctx, program, h.base, h.kind) {
+                        return Outcome::Error(program.errors.packet_too_short);
+                    }
+                }
+                Op::ExtractNext { stack } => {
+                    let s = &program.stacks[stack as usize];
+                    let next = word_to_usize(w[s.next as usize]);
+                    let Some(&base) = s.bases.get(next) else {
+                        return Outcome::Error(program.errors.stack_out_of_bounds);
+                    };
+                    if !extract(ctx, program, base, s.kind) {
+                        return Outcome::Error(program.errors.packet_too_short);
+                    }
+                    ctx.words[s.next as usize] += 1;
+                }
+                Op::Advance { a } => {
+                    let bits = w[a as usize];
+                    if !bits.is_multiple_of(8) {
+                        return Outcome::Error(program.errors.parser_invalid_argument);
+                    }
+                    let left = ctx.frame_len().saturating_sub(ctx.parsed);
+                    match usize::try_from(bits / 8) {
+                        Ok(bytes) if bytes <= left => ctx.parsed += bytes,
+                        _ => return Outcome::Error(program.errors.packet_too_short),
+                    }
+                }
+                Op::Lookahead { d, skip_bits, bits } => {
+                    let (data, words) = ctx.unparsed();
+                    let end = skip_bits as usize + usize::from(bits);
+                    if data.len() * 8 < end {
+                        return Outcome::Error(program.errors.packet_too_short);
+                    }
+                    read_bits(data, skip_bits as usize, u32::from(bits), words, d as usize);
+                }
+                Op::Verify { a, error } => {
+                    if w[a as usize] == 0 {
+                        return Outcome::Error(w[error as usize]);
+                    }
+                }
+                Op::NeedLast { stack } => {
+                    if w[program.stacks[stack as usize].next as usize] == 0 {
+                        return Outcome::Error(program.errors.stack_out_of_bounds);
+                    }
+                }
+            }
+        }
+        Outcome::Done
+    }
+}
+
+/// Extracts a header at the parser's position; false if the frame is too short.
+fn extract(ctx: &mut Context, program: &Program, base: Slot, kind: usize) -> bool {
+    let io = &program.kinds[kind];
+    let (data, words) = ctx.unparsed();
+    if data.len() < io.bytes {
+        return false;
+    }
+    io.extract(data, words, base);
+    words[base as usize] = 1;
+    ctx.parsed += io.bytes;
+    true
+}
+
+fn word_to_usize(word: u64) -> usize {
+    usize::try_from(word).unwrap_or(usize::MAX)
+}
+
+type Wide3 = fn(&mut [u64], usize, usize, usize, usize);
+
+fn wide3(f: Wide3, w: &mut [u64], d: Slot, a: Slot, b: Slot, n: u16) {
+    f(w, d as usize, a as usize, b as usize, n as usize);
+}
+
+fn bitwise(w: &mut [u64], d: Slot, a: Slot, b: Slot, n: u16, f: impl Fn(u64, u64) -> u64) {
+    for i in 0..n as usize {
+        w[d as usize + i] = f(w[a as usize + i], w[b as usize + i]);
+    }
+}
+
+/// Words a field list's fields take.
+pub(crate) fn list_words(fields: &[Field]) -> usize {
+    fields.iter().map(|f| limbs(f.bits) as usize).sum()
+}

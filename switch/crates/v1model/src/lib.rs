@@ -1,0 +1,51 @@
+//! The packet engine of `pacing_switch`: runs what p4c-bm2-ss makes of a v1model program.
+//!
+//! BMv2 JSON is read once, at load, into typed structures (`model`), resolved and compiled
+//! (`compile`, `expr`) to flat code over an array of words (`ops`, `exec`); after that there
+//! are no name look-ups, no hashing except where a table matches by hash, and no allocation
+//! per packet. The engine does no I/O and reads no clock: a caller hands it frames and times
+//! and carries out its verdicts.
+//!
+//! ```
+//! use v1model::{IngressInput, LoadOptions, NoTrafficManager, Pipeline};
+//! # fn main() -> Result<(), v1model::LoadError> {
+//! # let json = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/flows.json")).unwrap();
+//! let mut pipeline = Pipeline::load(&json, &LoadOptions::default())?;
+//! let mut ctx = pipeline.new_context();
+//! ctx.set_frame(&[0; 60]);
+//! let input = IngressInput { port: 1, now_ns: 0, ..IngressInput::default() };
+//! let verdict = pipeline.ingress(&mut ctx, &input, &NoTrafficManager);
+//! assert_eq!(verdict.mcast_group, 1);
+//! # Ok(()) }
+//! ```
+//!
+//! What a program may use, and what is refused at load with an error that names it, is listed
+//! in this crate's `README.md`.
+
+mod api;
+mod calculation;
+mod compile;
+mod context;
+mod control;
+mod error;
+mod exec;
+mod expr;
+mod hash;
+mod header_io;
+mod layout;
+mod meter;
+mod model;
+mod ops;
+mod pipeline;
+mod program;
+mod state;
+mod table;
+mod wide;
+
+pub use api::{
+    CloneRequest, EgressInput, EgressVerdict, Externs, IngressInput, IngressVerdict, InstanceType,
+    LoadOptions, NoTrafficManager,
+};
+pub use context::Context;
+pub use error::LoadError;
+pub use pipeline::Pipeline;

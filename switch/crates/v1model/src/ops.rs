@@ -1,0 +1,474 @@
+//! The flat code that expressions, actions and parser states compile to.
+//!
+//! Operands are slots of the packet's word array, where fields, temporaries, action arguments
+//! and constants all live, so an operation names its operands directly. `d` is a destination,
+//! `a`/`b` are sources, `n` is a number of words. Code only ever runs forward: jumps go to
+//! higher addresses (checked at load), so every run ends.
+
+/// A slot of the word array.
+pub(crate) type Slot = u32;
+
+/// A half-open range of code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Code {
+    pub start: u32,
+    pub end: u32,
+}
+
+/// A header named by the program: fixed, or an element of a stack chosen at run time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeaderRef {
+    /// Base slot.
+    Fixed(Slot),
+    /// Stack and the slot of the index.
+    Element(u16, Slot),
+}
+
+/// One operation. Arithmetic without suffix is on one word, modulo 2^64; `W` works on `n`
+/// limbs, two's complement.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Op {
+    Copy {
+        d: Slot,
+        a: Slot,
+    },
+    CopyW {
+        d: Slot,
+        a: Slot,
+        n: u16,
+    },
+    Add {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Sub {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Mul {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    And {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Or {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Xor {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Not {
+        d: Slot,
+        a: Slot,
+    },
+    Shl {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Shr {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    /// Arithmetic shift right.
+    Sar {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Div {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Rem {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Sext {
+        d: Slot,
+        a: Slot,
+        bits: u16,
+    },
+    Eq {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Ne {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Lt {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Le {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    /// Both sides are `i64`.
+    LtS {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    LeS {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    /// `a == 0`.
+    IsZero {
+        d: Slot,
+        a: Slot,
+    },
+    /// `a != 0`.
+    NonZero {
+        d: Slot,
+        a: Slot,
+    },
+    Select {
+        d: Slot,
+        c: Slot,
+        a: Slot,
+        b: Slot,
+    },
+
+    AddW {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        n: u16,
+    },
+    SubW {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        n: u16,
+    },
+    MulW {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        n: u16,
+    },
+    AndW {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        n: u16,
+    },
+    OrW {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        n: u16,
+    },
+    XorW {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        n: u16,
+    },
+    NotW {
+        d: Slot,
+        a: Slot,
+        n: u16,
+    },
+    ShlW {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        n: u16,
+    },
+    ShrW {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        n: u16,
+        signed: bool,
+    },
+    DivW {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        n: u16,
+    },
+    RemW {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        n: u16,
+    },
+    /// `from` limbs to `n` limbs.
+    ExtendW {
+        d: Slot,
+        a: Slot,
+        from: u16,
+        n: u16,
+        signed: bool,
+    },
+    MaskW {
+        d: Slot,
+        n: u16,
+        bits: u16,
+    },
+    SextW {
+        d: Slot,
+        n: u16,
+        bits: u16,
+    },
+    ClampW {
+        d: Slot,
+        n: u16,
+        bits: u16,
+        signed: bool,
+        to_signed: bool,
+    },
+    EqW {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        n: u16,
+    },
+    LtW {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        n: u16,
+        signed: bool,
+    },
+    NonZeroW {
+        d: Slot,
+        a: Slot,
+        n: u16,
+    },
+    SelectW {
+        d: Slot,
+        c: Slot,
+        a: Slot,
+        b: Slot,
+        n: u16,
+    },
+    /// One word from `n` limbs: all ones if the value does not fit.
+    Saturate {
+        d: Slot,
+        a: Slot,
+        n: u16,
+    },
+
+    /// Field at `offset` of a stack element, zero past the end.
+    LoadElement {
+        d: Slot,
+        stack: u16,
+        index: Slot,
+        offset: u16,
+        n: u16,
+    },
+    /// Stores to a field of a stack element; nothing past the end.
+    StoreElement {
+        a: Slot,
+        stack: u16,
+        index: Slot,
+        offset: u16,
+        n: u16,
+    },
+    /// Index of the last element; -1 (64 bits) in an empty stack.
+    LastIndex {
+        d: Slot,
+        stack: u16,
+    },
+
+    SetValid {
+        h: HeaderRef,
+        words: u16,
+        bytes: u16,
+    },
+    SetInvalid {
+        h: HeaderRef,
+        bytes: u16,
+    },
+    CopyHeader {
+        d: HeaderRef,
+        a: HeaderRef,
+        words: u16,
+    },
+    /// Both valid and all `words` fields words equal.
+    EqHeader {
+        d: Slot,
+        a: HeaderRef,
+        b: HeaderRef,
+        words: u16,
+    },
+    CopyStack {
+        d: u16,
+        a: u16,
+        words: u16,
+    },
+    Push {
+        stack: u16,
+        count: Slot,
+        words: u16,
+    },
+    Pop {
+        stack: u16,
+        count: Slot,
+        words: u16,
+    },
+
+    Jump {
+        to: u32,
+    },
+    JumpIfZero {
+        a: Slot,
+        to: u32,
+    },
+    /// Ends the control.
+    Exit,
+    /// Ends the control if `a` is zero.
+    Assert {
+        a: Slot,
+    },
+
+    /// Reads a register cell to `d`; out of range, skips the next `skip` operations too.
+    RegisterRead {
+        d: Slot,
+        array: u16,
+        index: Slot,
+        skip: u8,
+    },
+    RegisterWrite {
+        array: u16,
+        index: Slot,
+        a: Slot,
+    },
+    Count {
+        array: u16,
+        index: Slot,
+    },
+    Meter {
+        d: Slot,
+        mask: u8,
+        array: u16,
+        index: Slot,
+    },
+    /// `d = base + hash % size`, in one word.
+    Hash {
+        d: Slot,
+        base: Slot,
+        size: Slot,
+        calculation: u16,
+    },
+    /// Uniform in `low..=high`; nothing when `low > high` (skips the next `skip` operations).
+    Random {
+        d: Slot,
+        low: Slot,
+        high: Slot,
+        skip: u8,
+    },
+    MarkToDrop,
+    Truncate {
+        a: Slot,
+    },
+    Clone {
+        session: Slot,
+        list: Slot,
+    },
+    Resubmit {
+        list: Slot,
+    },
+    Recirculate {
+        list: Slot,
+    },
+    Now {
+        d: Slot,
+    },
+    Backlog {
+        d: Slot,
+        class: Slot,
+    },
+    /// Class, departure, cost and allowance stand in four consecutive slots.
+    Hold {
+        args: Slot,
+    },
+
+    Extract {
+        header: u16,
+    },
+    ExtractNext {
+        stack: u16,
+    },
+    /// Bits; must be a multiple of 8.
+    Advance {
+        a: Slot,
+    },
+    Lookahead {
+        d: Slot,
+        skip_bits: u32,
+        bits: u16,
+    },
+    Verify {
+        a: Slot,
+        error: Slot,
+    },
+    /// Parser error StackOutOfBounds when no element was extracted yet.
+    NeedLast {
+        stack: u16,
+    },
+}
+
+impl Op {
+    /// Redirects a one-word result from `from` to `to`; false if this operation's result is
+    /// something else.
+    pub fn retarget(&mut self, from: Slot, to: Slot) -> bool {
+        match self {
+            Op::Copy { d, .. }
+            | Op::Add { d, .. }
+            | Op::Sub { d, .. }
+            | Op::Mul { d, .. }
+            | Op::And { d, .. }
+            | Op::Or { d, .. }
+            | Op::Xor { d, .. }
+            | Op::Not { d, .. }
+            | Op::Shl { d, .. }
+            | Op::Shr { d, .. }
+            | Op::Sar { d, .. }
+            | Op::Div { d, .. }
+            | Op::Rem { d, .. }
+            | Op::Eq { d, .. }
+            | Op::Ne { d, .. }
+            | Op::Lt { d, .. }
+            | Op::Le { d, .. }
+            | Op::LtS { d, .. }
+            | Op::LeS { d, .. }
+            | Op::IsZero { d, .. }
+            | Op::NonZero { d, .. }
+            | Op::Select { d, .. }
+            | Op::NonZeroW { d, .. }
+            | Op::EqW { d, .. }
+            | Op::LtW { d, .. }
+                if *d == from =>
+            {
+                *d = to;
+                true
+            }
+            _ => false,
+        }
+    }
+}

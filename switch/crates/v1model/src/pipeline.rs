@@ -1,0 +1,315 @@
+//! A loaded program, ready for packets.
+
+use crate::api::{
+    EgressInput, EgressVerdict, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions,
+    NoTrafficManager,
+};
+use crate::compile::{Compiled, compile};
+use crate::context::Context;
+use crate::error::{LoadError, LoadResult};
+use crate::exec::{Machine, Outcome, get_field, set_field};
+use crate::layout::Field;
+use crate::model;
+use crate::program::Program;
+use crate::state::State;
+use crate::table::Table;
+use crate::wide::mask64;
+
+/// Stack for reading and compiling a program: deeply nested expressions recurse.
+const LOADER_STACK_BYTES: usize = 64 << 20;
+
+/// A compiled program with its tables and state.
+///
+/// Packets go through [`Self::ingress`] and [`Self::egress`], each working on a [`Context`].
+/// Nothing here reads a clock, allocates per packet, or panics on any packet.
+#[derive(Debug)]
+pub struct Pipeline {
+    pub(crate) program: Program,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) state: State,
+    options: LoadOptions,
+}
+
+impl Pipeline {
+    /// Loads BMv2 JSON as p4c-bm2-ss writes it.
+    ///
+    /// # Errors
+    /// The text is not BMv2 JSON, refers to things it does not define, exceeds a limit, or
+    /// uses a feature this engine does not have; the error says which and where.
+    pub fn load(bmv2_json: &[u8], options: &LoadOptions) -> Result<Self, LoadError> {
+        if bmv2_json.len() > options.max_program_bytes {
+            return Err(LoadError::new(format!(
+                "program of {} bytes exceeds the limit of {}",
+                bmv2_json.len(),
+                options.max_program_bytes
+            )));
+        }
+        let build = || -> LoadResult<Compiled> {
+            let root = model::parse(bmv2_json)?;
+            compile(&root, options)
+        };
+        let compiled = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new()
+                .name("v1model-load".into())
+                .stack_size(LOADER_STACK_BYTES)
+                .spawn_scoped(scope, build)
+                .map_err(|e| LoadError::new(format!("cannot start the loader: {e}")))?;
+            thread
+                .join()
+                .map_err(|_| LoadError::new("the loader failed (this is a defect)"))?
+        })?;
+        if !options.clones && compiled.program.clones() {
+            return Err(LoadError::new("clones are not supported yet"));
+        }
+        Ok(Self {
+            program: compiled.program,
+            tables: compiled.tables,
+            state: compiled.state,
+            options: options.clone(),
+        })
+    }
+
+    /// A context for packets of this pipeline.
+    pub fn new_context(&self) -> Context {
+        Context::new(&self.program, self.options.max_frame_bytes)
+    }
+
+    /// The options it was loaded with.
+    pub fn options(&self) -> &LoadOptions {
+        &self.options
+    }
+
+    fn machine<'a, E: Externs>(&'a mut self, externs: &'a E, now_ns: u64) -> Machine<'a, E> {
+        Machine {
+            program: &self.program,
+            tables: &mut self.tables,
+            state: &mut self.state,
+            externs,
+            now_ns,
+            drop_port: self.options.drop_port,
+        }
+    }
+
+    /// Empty headers and metadata, with the kept fields of a resubmitted or recirculated
+    /// packet put back.
+    fn begin(&self, ctx: &mut Context) {
+        let n = ctx.phv_words;
+        ctx.words[..n].fill(0);
+        for &slot in &self.program.metadata {
+            ctx.words[slot as usize] = 1;
+        }
+        if ctx.kept.active {
+            ctx.kept.active = false;
+            if let Some(list) = self.program.field_list(ctx.kept.list) {
+                restore(&list.fields, &ctx.kept.words, &mut ctx.words);
+            }
+        }
+        ctx.parsed = 0;
+        ctx.hold = None;
+        ctx.clone = None;
+        ctx.resubmit = None;
+        ctx.recirculate = None;
+        ctx.ingress_length = ctx.frame_len() as u64;
+        ctx.packet_length = ctx.ingress_length;
+    }
+
+    /// Parses the context's frame, verifies checksums and runs the ingress control.
+    pub fn ingress<E: Externs>(
+        &mut self,
+        ctx: &mut Context,
+        input: &IngressInput,
+        externs: &E,
+    ) -> IngressVerdict {
+        self.begin(ctx);
+        ctx.ingress_port = input.port;
+        let i = self.program.intrinsics;
+        let w = &mut ctx.words;
+        set_field(w, i.ingress_port, u64::from(input.port));
+        set_field(w, i.packet_length, ctx.packet_length);
+        set_field(w, i.instance_type, input.instance_type as u64);
+        set_optional(w, i.ingress_global_timestamp, input.now_ns / 1_000);
+
+        let max_states = self.options.max_parser_states;
+        let none = self.program.errors.none;
+        let mut machine = self.machine(externs, input.now_ns);
+        let error = machine.parse(ctx, max_states);
+        let checksum_error = machine.verify(ctx);
+        set_optional(&mut ctx.words, i.parser_error, error);
+        set_optional(&mut ctx.words, i.checksum_error, u64::from(checksum_error));
+        let start = machine.program.ingress;
+        let outcome = machine.control(ctx, start);
+
+        let w = &ctx.words;
+        let egress_spec = get_field(w, i.egress_spec);
+        let mcast_group = i.mcast_grp.map_or(0, |f| get_field(w, f)) as u16;
+        let assertion_failed = outcome == Outcome::Asserted;
+        let unicast_dropped = egress_spec == self.drop_value(i.egress_spec) && mcast_group == 0;
+        IngressVerdict {
+            drop: assertion_failed || (unicast_dropped && ctx.resubmit.is_none()),
+            egress_port: egress_spec as u16,
+            mcast_group,
+            hold: ctx.hold,
+            resubmit: ctx.resubmit,
+            clone: ctx.clone,
+            priority: i.priority.map_or(0, |f| get_field(w, f)) as u8,
+            parser_error: error != none,
+            checksum_error,
+            assertion_failed,
+        }
+    }
+
+    /// Runs the egress control, updates checksums and deparses to [`Context::output`].
+    pub fn egress<E: Externs>(
+        &mut self,
+        ctx: &mut Context,
+        input: &EgressInput,
+        externs: &E,
+    ) -> EgressVerdict {
+        let i = self.program.intrinsics;
+        let drop_value = self.drop_value(i.egress_spec);
+        ctx.clone = None;
+        ctx.recirculate = None;
+        let w = &mut ctx.words;
+        set_field(w, i.egress_port, u64::from(input.port));
+        set_field(w, i.instance_type, input.instance_type as u64);
+        // Anything but the drop port, as in simple_switch.
+        set_field(w, i.egress_spec, drop_value.wrapping_add(1));
+        set_field(w, i.packet_length, ctx.packet_length);
+        let (enqueued_us, now_us) = (input.enqueued_ns / 1_000, input.now_ns / 1_000);
+        set_optional(w, i.egress_global_timestamp, now_us);
+        set_optional(w, i.egress_rid, u64::from(input.rid));
+        set_optional(w, i.enq_timestamp, enqueued_us);
+        set_optional(w, i.enq_qdepth, u64::from(input.enq_qdepth));
+        set_optional(w, i.deq_timedelta, now_us.saturating_sub(enqueued_us));
+        set_optional(w, i.deq_qdepth, u64::from(input.deq_qdepth));
+        set_optional(w, i.qid, 0);
+
+        let mut machine = self.machine(externs, input.now_ns);
+        let start = machine.program.egress;
+        let outcome = machine.control(ctx, start);
+        let assertion_failed = outcome == Outcome::Asserted;
+        let mut verdict = EgressVerdict {
+            drop: assertion_failed || get_field(&ctx.words, i.egress_spec) == drop_value,
+            recirculate: None,
+            clone: ctx.clone,
+            truncated: false,
+            assertion_failed,
+        };
+        if verdict.drop {
+            ctx.clear_output();
+            return verdict;
+        }
+        machine.update(ctx);
+        machine.deparse(ctx);
+        verdict.truncated = ctx.cut_output(ctx.truncate);
+        verdict.recirculate = ctx.recirculate;
+        verdict
+    }
+
+    /// Prepares a context for ingress again after [`IngressVerdict::resubmit`]: the frame as
+    /// it was, and the metadata of `field_list`. Call `ingress` next, with
+    /// [`InstanceType::Resubmit`].
+    pub fn resubmit(&self, ctx: &mut Context, field_list: u16) {
+        self.keep(ctx, field_list);
+        ctx.truncate = u64::MAX;
+        ctx.parsed = 0;
+    }
+
+    /// Prepares a context for ingress again after [`EgressVerdict::recirculate`]: the packet
+    /// as it was deparsed, and the metadata of `field_list`. Call `ingress` next, with
+    /// [`InstanceType::Recirculated`]. Returns false if the packet, growing from round to
+    /// round, did not fit any more and was cut: drop it.
+    pub fn recirculate(&self, ctx: &mut Context, field_list: u16) -> bool {
+        self.keep(ctx, field_list);
+        ctx.truncate = u64::MAX;
+        ctx.output_to_frame()
+    }
+
+    /// Makes `clone` a clone of the packet in `original`, which has been through `ingress` and
+    /// not yet through `egress`: the frame as it entered ingress, parsed again, all metadata
+    /// zero except that of `field_list`. Call `egress` next, with
+    /// [`InstanceType::IngressClone`].
+    pub fn clone_from_ingress(&mut self, original: &Context, clone: &mut Context, field_list: u16) {
+        clone.copy_frame(original);
+        clone.truncate = u64::MAX;
+        self.begin(clone);
+        // Parsers may branch on the port.
+        let i = self.program.intrinsics;
+        set_field(
+            &mut clone.words,
+            i.ingress_port,
+            u64::from(original.ingress_port),
+        );
+        let max_states = self.options.max_parser_states;
+        self.machine(&NoTrafficManager, 0).parse(clone, max_states);
+        self.replace_metadata(original, clone, field_list);
+        let kind = InstanceType::IngressClone as u64;
+        set_field(&mut clone.words, i.instance_type, kind);
+    }
+
+    /// Makes `clone` a clone of the packet in `original`, which has been through `egress`: its
+    /// headers as the egress control left them, its payload, all metadata zero except that of
+    /// `field_list`. Call `egress` next, with [`InstanceType::EgressClone`].
+    pub fn clone_from_egress(&self, original: &Context, clone: &mut Context, field_list: u16) {
+        clone.copy_from(original);
+        clone.clear_output();
+        clone.clone = None;
+        clone.recirculate = None;
+        clone.hold = None;
+        clone.truncate = u64::MAX;
+        self.replace_metadata(original, clone, field_list);
+        let i = self.program.intrinsics;
+        let kind = InstanceType::EgressClone as u64;
+        set_field(&mut clone.words, i.instance_type, kind);
+    }
+
+    /// Remembers a field list's values for the next `begin`.
+    fn keep(&self, ctx: &mut Context, field_list: u16) {
+        ctx.kept.words.clear();
+        ctx.kept.list = field_list;
+        ctx.kept.active = true;
+        if let Some(list) = self.program.field_list(field_list) {
+            for f in &list.fields {
+                let slot = f.slot as usize;
+                let words = &ctx.words[slot..slot + f.limbs() as usize];
+                ctx.kept.words.extend_from_slice(words);
+            }
+        }
+    }
+
+    fn replace_metadata(&self, original: &Context, clone: &mut Context, field_list: u16) {
+        for &(from, to) in &self.program.metadata_ranges {
+            clone.words[from as usize..to as usize].fill(0);
+        }
+        if let Some(list) = self.program.field_list(field_list) {
+            for f in &list.fields {
+                let range = f.slot as usize..(f.slot + f.limbs()) as usize;
+                clone.words[range.clone()].copy_from_slice(&original.words[range]);
+            }
+        }
+    }
+
+    /// The drop port as `egress_spec` holds it.
+    fn drop_value(&self, egress_spec: Field) -> u64 {
+        u64::from(self.options.drop_port) & mask64(egress_spec.bits)
+    }
+}
+
+fn set_optional(words: &mut [u64], field: Option<Field>, value: u64) {
+    if let Some(field) = field {
+        set_field(words, field, value);
+    }
+}
+
+fn restore(fields: &[Field], kept: &[u64], words: &mut [u64]) {
+    let mut rest = kept;
+    for f in fields {
+        let n = f.limbs() as usize;
+        let Some((now, later)) = rest.split_at_checked(n) else {
+            return;
+        };
+        let slot = f.slot as usize;
+        words[slot..slot + n].copy_from_slice(now);
+        rest = later;
+    }
+}

@@ -1,0 +1,167 @@
+//! The compiled program: what does not change while packets flow.
+
+use crate::calculation::Calculation;
+use crate::header_io::HeaderIo;
+use crate::layout::Field;
+use crate::ops::{Code, Op, Slot};
+use dataplane::control::{ActionInfo, ArrayInfo, MeterUnit, TableInfo};
+
+/// A node of a control's graph. Graphs are checked at load to have no cycles.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Node {
+    /// Applies a table.
+    Table(u32),
+    /// Runs an action without a table, or with one that can never be anything else.
+    Action { code: Code, next: u32 },
+    /// Branches on a word.
+    Branch {
+        code: Code,
+        slot: Slot,
+        yes: u32,
+        no: u32,
+    },
+}
+
+/// A component of a parser's select key and what a case wants of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Test {
+    pub slot: Slot,
+    pub mask: u64,
+    pub value: u64,
+}
+
+/// One case of a select.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    pub tests: Box<[Test]>,
+    pub next: u32,
+}
+
+/// A parser state.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    pub code: Code,
+    pub cases: Box<[Case]>,
+    pub default: u32,
+}
+
+/// A header the parser, deparser or actions handle.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeaderInfo {
+    pub base: Slot,
+    pub kind: usize,
+}
+
+/// A header stack.
+#[derive(Debug, Clone)]
+pub(crate) struct StackInfo {
+    pub bases: Box<[Slot]>,
+    pub next: Slot,
+    pub kind: usize,
+}
+
+/// A checksum to verify after parsing or to update before deparsing.
+#[derive(Debug, Clone)]
+pub(crate) struct Checksum {
+    pub calculation: usize,
+    pub target: Field,
+    /// Validity slot of the target's header.
+    pub valid: Slot,
+    /// Code that computes the condition, and the slot it leaves it in.
+    pub condition: Option<(Code, Slot)>,
+}
+
+/// A field list: what resubmit, recirculate and clone preserve.
+#[derive(Debug, Clone)]
+pub(crate) struct FieldList {
+    pub id: u16,
+    pub fields: Box<[Field]>,
+}
+
+/// Parser error codes of this program.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ErrorCodes {
+    pub none: u64,
+    pub packet_too_short: u64,
+    pub stack_out_of_bounds: u64,
+    pub parser_timeout: u64,
+    pub parser_invalid_argument: u64,
+}
+
+/// Metadata fields that the switch itself reads and writes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Intrinsics {
+    pub ingress_port: Field,
+    pub packet_length: Field,
+    pub instance_type: Field,
+    pub egress_spec: Field,
+    pub egress_port: Field,
+    pub parser_error: Option<Field>,
+    pub checksum_error: Option<Field>,
+    pub ingress_global_timestamp: Option<Field>,
+    pub egress_global_timestamp: Option<Field>,
+    pub mcast_grp: Option<Field>,
+    pub egress_rid: Option<Field>,
+    pub enq_timestamp: Option<Field>,
+    pub enq_qdepth: Option<Field>,
+    pub deq_timedelta: Option<Field>,
+    pub deq_qdepth: Option<Field>,
+    pub qid: Option<Field>,
+    pub priority: Option<Field>,
+}
+
+/// A compiled program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub ops: Box<[Op]>,
+    pub constants: Box<[u64]>,
+    pub constant_base: Slot,
+    pub param_base: Slot,
+    pub phv_words: u32,
+    pub kinds: Box<[HeaderIo]>,
+    pub headers: Box<[HeaderInfo]>,
+    pub stacks: Box<[StackInfo]>,
+    /// Validity slots of metadata, which is always valid.
+    pub metadata: Box<[Slot]>,
+    /// Word ranges of metadata, validity excluded.
+    pub metadata_ranges: Box<[(u32, u32)]>,
+    pub states: Box<[State]>,
+    pub start_state: u32,
+    pub nodes: Box<[Node]>,
+    pub ingress: u32,
+    pub egress: u32,
+    pub deparse_order: Box<[HeaderInfo]>,
+    pub calculations: Box<[Calculation]>,
+    pub verify: Box<[Checksum]>,
+    pub update: Box<[Checksum]>,
+    pub field_lists: Box<[FieldList]>,
+    pub errors: ErrorCodes,
+    pub intrinsics: Intrinsics,
+    /// Most bytes of headers the deparser can emit.
+    pub deparsed_bytes: usize,
+    /// Most bytes of input of a calculation, without payload.
+    pub scratch_bytes: usize,
+    /// Scratch words for keys: twice the widest key.
+    pub key_words: usize,
+    /// Most words a field list preserves.
+    pub kept_words: usize,
+    pub table_infos: Vec<TableInfo>,
+    pub action_infos: Vec<ActionInfo>,
+    pub counter_infos: Vec<ArrayInfo>,
+    pub meter_infos: Vec<(ArrayInfo, MeterUnit)>,
+    pub register_infos: Vec<ArrayInfo>,
+}
+
+impl Program {
+    /// Whether the program has a clone primitive anywhere.
+    pub fn clones(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::Clone { .. }))
+    }
+}
+
+impl Program {
+    /// A field list by its id; none for an unknown id.
+    pub fn field_list(&self, id: u16) -> Option<&FieldList> {
+        self.field_lists.iter().find(|l| l.id == id)
+    }
+}

@@ -1,0 +1,115 @@
+//! What a program keeps from packet to packet besides table entries: registers, indirect
+//! counters and meters, and the random number generator.
+
+use crate::meter::Meter;
+use dataplane::control::{MeterConfig, MeterUnit};
+
+/// A register array: `limbs` words per cell, zeroed, paged in by the system as it is touched.
+#[derive(Debug)]
+pub(crate) struct Register {
+    pub limbs: usize,
+    pub cells: Vec<u64>,
+}
+
+/// An array of meters; most cells of a large one are never configured.
+#[derive(Debug)]
+pub(crate) struct MeterArray {
+    pub unit: MeterUnit,
+    /// 0: not configured; otherwise 1 + index into `meters`.
+    index: Vec<u32>,
+    meters: Vec<Option<Meter>>,
+    free: Vec<u32>,
+}
+
+impl MeterArray {
+    pub fn new(size: usize, unit: MeterUnit) -> Self {
+        Self {
+            unit,
+            index: vec![0; size],
+            meters: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    pub fn get(&self, cell: usize) -> Option<&Meter> {
+        let at = self.index.get(cell)?.checked_sub(1)?;
+        self.meters.get(at as usize)?.as_ref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, cell: usize) -> Option<&mut Meter> {
+        let at = self.index.get(cell)?.checked_sub(1)?;
+        self.meters.get_mut(at as usize)?.as_mut()
+    }
+
+    /// Configures a cell with full buckets, or clears it. A cell out of range is ignored.
+    pub fn set(&mut self, cell: usize, config: Option<MeterConfig>) {
+        let Some(index) = self.index.get_mut(cell) else {
+            return;
+        };
+        match (config, index.checked_sub(1)) {
+            (Some(config), Some(at)) => self.meters[at as usize] = Some(Meter::new(config)),
+            (Some(config), None) => {
+                let at = self.free.pop().unwrap_or_else(|| {
+                    self.meters.push(None);
+                    self.meters.len() as u32 - 1
+                });
+                self.meters[at as usize] = Some(Meter::new(config));
+                *index = at + 1;
+            }
+            (None, Some(at)) => {
+                self.meters[at as usize] = None;
+                self.free.push(at);
+                *index = 0;
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+/// Registers, counters, meters, random numbers.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub registers: Vec<Register>,
+    /// Packets and bytes.
+    pub counters: Vec<Vec<[u64; 2]>>,
+    pub meters: Vec<MeterArray>,
+    random: u64,
+}
+
+impl State {
+    pub fn new(
+        registers: Vec<Register>,
+        counters: Vec<Vec<[u64; 2]>>,
+        meters: Vec<MeterArray>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            registers,
+            counters,
+            meters,
+            random: seed,
+        }
+    }
+
+    /// The next number of a SplitMix64 sequence (Steele, Lea, Flood 2014).
+    fn random_word(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in `low..=high`, which must not be empty. (Multiply-shift; the bias is below
+    /// 2^-64 times the size of the range.)
+    pub fn random_between(&mut self, low: u64, high: u64) -> u64 {
+        let word = u128::from(self.random_word());
+        let size = u128::from(high.wrapping_sub(low)) + 1;
+        low.wrapping_add(((word * size) >> 64) as u64)
+    }
+}

@@ -1,0 +1,308 @@
+//! Match-action tables: packed keys, look-up structures, entries with their direct counters
+//! and meters.
+
+pub(crate) mod exact;
+pub(crate) mod range;
+pub(crate) mod ternary;
+
+use crate::meter::Meter;
+use crate::ops::{Code, Slot};
+use crate::wide::{limbs, mask64};
+use dataplane::control::{CounterValue, EntryKey, MatchKind, MeterUnit};
+use exact::WordMap;
+use range::{Bounds, Scan};
+use std::collections::HashMap;
+use ternary::Ternary;
+
+/// No next node: the end of the control.
+pub(crate) const END: u32 = u32::MAX;
+
+/// One field of a key and its place in the packed key words. Fields up to 64 bits share words;
+/// wider ones have words of their own.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyPart {
+    pub slot: Slot,
+    pub bits: u32,
+    pub kind: MatchKind,
+    pub word: usize,
+    pub shift: u32,
+    /// Static mask of the program, applied to the packet's value.
+    pub mask: Option<Box<[u64]>>,
+}
+
+impl KeyPart {
+    /// Places fields of these widths; returns (word, shift) each, and the words needed.
+    pub fn pack(widths: &[u32]) -> (Vec<(usize, u32)>, usize) {
+        let mut places = vec![(0, 0); widths.len()];
+        let mut words = 0;
+        // The shared word being filled and the bits used in it.
+        let mut open: Option<(usize, u32)> = None;
+        for (place, &bits) in places.iter_mut().zip(widths) {
+            if bits > 64 {
+                *place = (words, 0);
+                words += limbs(bits) as usize;
+                continue;
+            }
+            *place = match open {
+                Some((word, used)) if used + bits <= 64 => (word, used),
+                _ => {
+                    words += 1;
+                    (words - 1, 0)
+                }
+            };
+            open = Some((place.0, place.1 + bits));
+        }
+        (places, words)
+    }
+
+    /// ORs the field's limbs into packed words.
+    pub fn put(&self, limbs: &[u64], packed: &mut [u64]) {
+        for (i, limb) in limbs.iter().enumerate() {
+            if let Some(word) = packed.get_mut(self.word + i) {
+                *word |= limb << self.shift;
+            }
+        }
+    }
+}
+
+/// An action with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// Index into the table's own list of actions.
+    pub local: usize,
+    pub args: Box<[u64]>,
+}
+
+/// An entry. Hot fields first.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub call: Call,
+    pub counter: CounterValue,
+    pub meter: Option<Box<Meter>>,
+    pub order: u64,
+    pub key: EntryKey,
+}
+
+/// One action a table may run.
+#[derive(Debug, Clone)]
+pub(crate) struct TableAction {
+    /// Index into the public list of actions.
+    pub public: usize,
+    pub code: Code,
+    /// Next node after this action, where the table does not choose by hit and miss.
+    pub next: u32,
+    /// Widths of the parameters.
+    pub params: Box<[u32]>,
+}
+
+#[derive(Debug)]
+enum Lookup {
+    /// No key: always a miss.
+    Keyless,
+    Exact(WordMap<u32>),
+    Ternary(Ternary),
+    Range(Scan),
+}
+
+/// An entry's match in packed form.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Packed {
+    pub value: Vec<u64>,
+    pub mask: Vec<u64>,
+    pub bounds: Vec<Bounds>,
+    pub priority: i64,
+}
+
+/// A direct meter's unit and where its colour goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DirectMeter {
+    pub unit: MeterUnit,
+    pub slot: Slot,
+    pub mask: u64,
+}
+
+/// A table of a running program.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub parts: Box<[KeyPart]>,
+    pub key_words: usize,
+    pub actions: Box<[TableAction]>,
+    pub counters: bool,
+    pub meter: Option<DirectMeter>,
+    pub next_hit: Option<u32>,
+    pub next_miss: Option<u32>,
+    /// Next node after a miss without a default action.
+    pub base_next: u32,
+    pub default: Option<Call>,
+    /// The default the program starts with.
+    pub program_default: Option<Call>,
+    lookup: Lookup,
+    slots: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    by_key: HashMap<EntryKey, u32, foldhash::quality::RandomState>,
+    next_order: u64,
+}
+
+/// The parts of a table that `compile` works out.
+#[derive(Debug)]
+pub(crate) struct TableSpec {
+    pub parts: Box<[KeyPart]>,
+    pub key_words: usize,
+    pub actions: Box<[TableAction]>,
+    pub counters: bool,
+    pub meter: Option<DirectMeter>,
+    pub next_hit: Option<u32>,
+    pub next_miss: Option<u32>,
+    pub base_next: u32,
+    pub default: Option<Call>,
+}
+
+impl Table {
+    pub fn new(spec: TableSpec) -> Self {
+        let has = |kind| spec.parts.iter().any(|p| p.kind == kind);
+        let lookup = if spec.parts.is_empty() {
+            Lookup::Keyless
+        } else if has(MatchKind::Range) {
+            Lookup::Range(Scan::default())
+        } else if has(MatchKind::Ternary) || has(MatchKind::Optional) || has(MatchKind::Lpm) {
+            Lookup::Ternary(Ternary::default())
+        } else {
+            Lookup::Exact(WordMap::new(spec.key_words))
+        };
+        Self {
+            parts: spec.parts,
+            key_words: spec.key_words,
+            actions: spec.actions,
+            counters: spec.counters,
+            meter: spec.meter,
+            next_hit: spec.next_hit,
+            next_miss: spec.next_miss,
+            base_next: spec.base_next,
+            program_default: spec.default.clone(),
+            default: spec.default,
+            lookup,
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_key: HashMap::default(),
+            next_order: 0,
+        }
+    }
+
+    /// Do entries carry priorities?
+    pub fn has_priorities(&self) -> bool {
+        self.parts.iter().any(|p| {
+            matches!(
+                p.kind,
+                MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
+            )
+        })
+    }
+
+    /// The entry that matches the packet whose fields are in `words`. `key` is scratch of at
+    /// least twice the key's words.
+    #[inline]
+    pub fn find(&self, words: &[u64], key: &mut [u64]) -> Option<u32> {
+        if matches!(self.lookup, Lookup::Keyless) {
+            return None;
+        }
+        let (key, masked) = key.split_at_mut_checked(self.key_words)?;
+        key.fill(0);
+        for part in &self.parts {
+            let n = limbs(part.bits) as usize;
+            for i in 0..n {
+                let mut limb = words[part.slot as usize + i];
+                if let Some(mask) = &part.mask {
+                    limb &= mask[i];
+                }
+                key[part.word + i] |= limb << part.shift;
+            }
+        }
+        match &self.lookup {
+            Lookup::Keyless => None,
+            Lookup::Exact(map) => map.get(key).copied(),
+            Lookup::Ternary(t) => t.find(key, masked.get_mut(..self.key_words)?),
+            Lookup::Range(s) => s.find(key),
+        }
+    }
+
+    pub fn entry(&self, id: u32) -> Option<&Entry> {
+        self.slots.get(id as usize)?.as_ref()
+    }
+
+    pub fn entry_mut(&mut self, id: u32) -> Option<&mut Entry> {
+        self.slots.get_mut(id as usize)?.as_mut()
+    }
+
+    /// The entry with exactly this match key.
+    pub fn id_of(&self, key: &EntryKey) -> Option<u32> {
+        self.by_key.get(key).copied()
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Adds an entry; the caller has checked that the key is new and the table not full.
+    pub fn insert(&mut self, key: EntryKey, packed: &Packed, call: Call) {
+        let order = self.next_order;
+        self.next_order += 1;
+        let id = self.free.pop().unwrap_or(self.slots.len() as u32);
+        match &mut self.lookup {
+            Lookup::Keyless => {}
+            Lookup::Exact(map) => map.insert(&packed.value, id),
+            Lookup::Ternary(t) => {
+                t.insert(&packed.value, &packed.mask, packed.priority, order, id);
+            }
+            Lookup::Range(s) => s.insert(
+                &packed.value,
+                &packed.mask,
+                &packed.bounds,
+                packed.priority,
+                order,
+                id,
+            ),
+        }
+        self.by_key.insert(key.clone(), id);
+        let entry = Some(Entry {
+            call,
+            counter: CounterValue::default(),
+            meter: None,
+            order,
+            key,
+        });
+        match self.slots.get_mut(id as usize) {
+            Some(slot) => *slot = entry,
+            None => self.slots.push(entry),
+        }
+    }
+
+    /// Removes an entry that exists.
+    pub fn remove(&mut self, id: u32, packed: &Packed) {
+        let Some(entry) = self.slots.get_mut(id as usize).and_then(Option::take) else {
+            return;
+        };
+        match &mut self.lookup {
+            Lookup::Keyless => {}
+            Lookup::Exact(map) => map.remove(&packed.value),
+            Lookup::Ternary(t) => t.remove(&packed.value, &packed.mask, id),
+            Lookup::Range(s) => s.remove(id),
+        }
+        self.by_key.remove(&entry.key);
+        self.free.push(id);
+    }
+
+    /// Entries in order of insertion.
+    pub fn entries(&self) -> Vec<&Entry> {
+        let mut all: Vec<&Entry> = self.slots.iter().flatten().collect();
+        all.sort_by_key(|e| e.order);
+        all
+    }
+
+    /// A mask that covers the whole field, in packed words.
+    pub fn full_mask(part: &KeyPart) -> Vec<u64> {
+        let n = limbs(part.bits);
+        (0..n)
+            .map(|i| mask64(part.bits.saturating_sub(64 * i)))
+            .collect()
+    }
+}

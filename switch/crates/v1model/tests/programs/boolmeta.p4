@@ -1,0 +1,13 @@
+// A small program for one feature; see tests/small.rs.
+#include <core.p4>
+#include <v1model.p4>
+header e_t { bit<48> dst; bit<48> src; bit<16> t; }
+struct H { e_t e; }
+struct M { bit<8> x; bit<16> y; }
+parser P(packet_in b, out H hdr, inout M meta, inout standard_metadata_t sm) { state start { b.extract(hdr.e); transition accept; } }
+control V(inout H hdr, inout M meta) { apply {  } }
+control I(inout H hdr, inout M meta, inout standard_metadata_t sm) { bool z = false; action s() { z = true; } table t { key = { hdr.e.t: exact; z: exact; hdr.e.isValid(): exact; } actions = { s; NoAction; } const entries = { (7, false, true): s(); } } apply { t.apply(); if (z) { sm.egress_spec = 3; } } }
+control E(inout H hdr, inout M meta, inout standard_metadata_t sm) { apply { } }
+control C(inout H hdr, inout M meta) { apply {  } }
+control D(packet_out b, in H hdr) { apply { b.emit(hdr); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;

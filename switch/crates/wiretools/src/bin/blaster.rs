@@ -1,0 +1,177 @@
+//! Sends equal UDP frames from a batch of raw frames, at a rate or as fast as it goes: load for
+//! switches. Prints what it sent as JSON. At a rate, frames leave one by one at their times; frames
+//! it is late for are sent at once, up to a batch.
+
+use std::error::Error;
+use std::net::Ipv4Addr;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::Parser;
+use ports::{Port, PortOptions, Waiter, WaiterOptions, clock};
+use serde::Serialize;
+use wiretools::frame::{HEADERS_BYTES, Mac, UdpFrame};
+
+/// Sends UDP frames at a rate.
+#[derive(Parser, Debug)]
+#[command(version)]
+struct Options {
+    /// The interface to send from.
+    interface: String,
+    /// Ethernet destination.
+    #[arg(long, default_value = "02:00:00:00:00:02")]
+    dst_mac: Mac,
+    /// Ethernet source (default: the interface's).
+    #[arg(long)]
+    src_mac: Option<Mac>,
+    /// IPv4 source.
+    #[arg(long, default_value = "10.0.0.1")]
+    src_ip: Ipv4Addr,
+    /// IPv4 destination.
+    #[arg(long, default_value = "10.0.0.2")]
+    dst_ip: Ipv4Addr,
+    /// UDP source port.
+    #[arg(long, default_value_t = 5000)]
+    src_port: u16,
+    /// UDP destination port.
+    #[arg(long, default_value_t = 5001)]
+    dst_port: u16,
+    /// Length of a frame: layer 2 without FCS (a 64-byte Ethernet frame has 60).
+    #[arg(long, default_value_t = 64)]
+    frame_bytes: usize,
+    /// Frames per second, or "max".
+    #[arg(long, default_value = "max")]
+    rate_pps: Rate,
+    /// For so long.
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Or end after this many frames.
+    #[arg(long)]
+    count: Option<u64>,
+    /// Frames handed to the kernel at once, at most.
+    #[arg(long, default_value_t = 64)]
+    batch: usize,
+    /// At a rate: stay awake for waits shorter than this, us.
+    #[arg(long, default_value_t = 100)]
+    spin_us: u64,
+    /// Send past the queueing discipline.
+    #[arg(long)]
+    qdisc_bypass: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rate {
+    Max,
+    PerSecond(f64),
+}
+
+impl Rate {
+    /// When frame `number` (from 0) is to leave. The one place that says so: two formulas that differ
+    /// by a rounding would have the loop wait for what is over, for ever where time stands still
+    /// meanwhile (virtual time).
+    fn due_ns(self, start_ns: u64, number: u64) -> u64 {
+        match self {
+            Rate::Max => start_ns,
+            Rate::PerSecond(pps) => start_ns + (number as f64 * 1e9 / pps).ceil() as u64,
+        }
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rate, String> {
+        if text == "max" {
+            return Ok(Rate::Max);
+        }
+        match text.parse::<f64>() {
+            Ok(pps) if pps > 0.0 && pps <= 1e9 => Ok(Rate::PerSecond(pps)),
+            _ => Err(format!("'{text}' is neither 'max' nor a number above 0")),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    interface: String,
+    frame_bytes: usize,
+    sent: u64,
+    failed: u64,
+    seconds: f64,
+    pps: f64,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("blaster: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    if options.frame_bytes < HEADERS_BYTES {
+        return Err(format!("--frame-bytes: at least {HEADERS_BYTES}").into());
+    }
+    let port_options = PortOptions {
+        receive: false,
+        max_frame_bytes: Some(options.frame_bytes.max(60)),
+        tx_batch_frames: options.batch,
+        qdisc_bypass: options.qdisc_bypass,
+        ..PortOptions::default()
+    };
+    let mut port = Port::open(&options.interface, &port_options)?;
+    let frame = UdpFrame {
+        src_mac: options.src_mac.unwrap_or(Mac(port.mac())),
+        dst_mac: options.dst_mac,
+        src_address: options.src_ip,
+        dst_address: options.dst_ip,
+        src_port: options.src_port,
+        dst_port: options.dst_port,
+    }
+    .bytes(options.frame_bytes)?;
+    let mut waiter = Waiter::new(WaiterOptions {
+        spin_ns: options.spin_us.saturating_mul(1000),
+    })?;
+    waiter.end_on_signals()?;
+
+    let count = options.count.unwrap_or(u64::MAX);
+    let start_ns = clock::now_ns();
+    let end_ns = start_ns.saturating_add((options.seconds * 1e9) as u64);
+    let mut now_ns = start_ns;
+    let mut offered = 0u64;
+    while now_ns < end_ns && offered < count {
+        let most = (options.batch as u64).min(count - offered);
+        let mut burst = 0;
+        while burst < most && options.rate_pps.due_ns(start_ns, offered + burst) <= now_ns {
+            port.send(&frame)?;
+            burst += 1;
+        }
+        port.flush();
+        offered += burst;
+        let next_ns = options.rate_pps.due_ns(start_ns, offered);
+        let deadline_ns = next_ns.min(end_ns);
+        if waiter
+            .wait(now_ns, Some(deadline_ns), || false)?
+            .signal
+            .is_some()
+        {
+            break;
+        }
+        now_ns = clock::now_ns();
+    }
+    let statistics = port.statistics();
+    let seconds = (clock::now_ns() - start_ns) as f64 / 1e9;
+    let report = Report {
+        interface: options.interface.clone(),
+        frame_bytes: options.frame_bytes,
+        sent: statistics.tx_frames,
+        failed: statistics.tx_failed,
+        seconds,
+        pps: statistics.tx_frames as f64 / seconds,
+    };
+    println!("{}", serde_json::to_string_pretty(&report)?);
+    Ok(())
+}

@@ -1,0 +1,27 @@
+"""The virtual-time runner beside the tests' own modules; says loudly what was not run."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS / "virtual"))
+
+from virtual_switch import write_capture  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def empty_input(tmp_path: Path) -> None:
+    """A capture without packets, `p_in.pcap`, for runs in which it is not about packets."""
+    write_capture(tmp_path / "p_in.pcap", [])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List what was not run, and why, where nobody overlooks it."""
+    reasons = set()
+    for report in terminalreporter.stats.get("skipped", []):
+        if isinstance(report.longrepr, tuple) and report.longrepr[2].startswith("Skipped: not run"):
+            reasons.add(report.longrepr[2].removeprefix("Skipped: "))
+    for reason in sorted(reasons):
+        terminalreporter.write_line(reason, yellow=True, bold=True)

@@ -1,0 +1,357 @@
+"""The real binary against bad input: it refuses, and names the thing and the field."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from programs import Bad, bad_programs
+from virtual_switch import COMPILED, binary
+
+PACER = str(COMPILED / "pacer.json")
+TIMEOUT_S = 30
+INSIDE = Path(__file__).with_name("inside_namespace.py")
+
+
+def switch(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the switch in a folder until it ends by itself."""
+    return subprocess.run(
+        [str(binary()), *arguments],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+
+
+def refused(folder: Path, *arguments: str, named: tuple[str, ...]) -> None:
+    """Assert that the switch does not take the arguments, and names what it must."""
+    ended = switch(folder, *arguments)
+    assert ended.returncode in (1, 2), ended.stderr
+    # A refusal is one message, not a crash that happens to have a status.
+    assert "panicked" not in ended.stderr
+    assert "RUST_BACKTRACE" not in ended.stderr
+    assert "pacing_switch: ready" not in ended.stderr
+    assert len(ended.stderr) < 2000
+    for text in named:
+        assert text in ended.stderr, ended.stderr
+    assert ended.stdout == ""
+
+
+# ---- what works ------------------------------------------------------------------------------
+
+
+def test_help_and_version(tmp_path: Path) -> None:
+    for option in ("--help", "-h"):
+        told = switch(tmp_path, option)
+        assert told.returncode == 0
+        for word in ("--grpc-server-addr", "--virtual", "--drop-port", "PORT@INTERFACE"):
+            assert word in told.stdout
+    for option in ("--version", "-V"):
+        told = switch(tmp_path, option)
+        assert told.returncode == 0
+        assert told.stdout.startswith("pacing_switch ")
+        assert told.stdout.split()[1][0].isdigit()
+
+
+# ---- programs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", list(bad_programs()), ids=lambda bad: bad.name)
+def test_bad_program(bad: Bad, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text(bad.text)
+    refused(tmp_path, "--virtual", "-i", "1@p", "bad.json", named=("bad.json", *bad.named))
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_bytes(bytes(range(256)) * 16)
+    refused(tmp_path, "--virtual", "-i", "1@p", "bad.json", named=("bad.json", "not BMv2 JSON"))
+
+
+def test_program_that_is_not_there_or_not_a_file(tmp_path: Path) -> None:
+    refused(tmp_path, "--virtual", "-i", "1@p", "no.json", named=("no.json", "No such file"))
+    refused(tmp_path, "--virtual", "-i", "1@p", ".", named=("directory",))
+    refused(tmp_path, "--virtual", "-i", "1@p", named=("--virtual", "PROGRAM.json"))
+
+
+# ---- options ---------------------------------------------------------------------------------
+
+OPTIONS: list[tuple[list[str], tuple[str, ...]]] = [
+    (["-i", "1@nosuch0"], ("port 1", "'nosuch0'", "existing: ")),
+    (["-i", "1@a", "-i", "1@b"], ("port 1", "twice", "a and b")),
+    (["-i", "1@a", "-i", "2@a"], ("interface a", "twice", "port 1 and port 2")),
+    (["-i", "1@a,rate=0"], ("port 1", "rate", "0 is outside 8 kbit/s")),
+    (["-i", "1@a,rate=-1"], ("port 1", "rate", "'-1'")),
+    (["-i", "1@a,rate=fast"], ("port 1", "rate", "'fast'")),
+    (["-i", "1@a,rate=7999"], ("port 1", "rate", "7999 is outside 8 kbit/s")),
+    (["-i", "1@a,rate=100000000001"], ("port 1", "rate", "100 Gbit/s")),
+    (["-i", "1@a,rate=101gbit"], ("port 1", "rate", "101gbit is outside", "100 Gbit/s")),
+    (["-i", "1@a,rate=99999999999999999999"], ("port 1", "rate")),
+    (["-i", "1@a,rate="], ("port 1", "rate", "''")),
+    (["-i", "1@a,rate"], ("port 1", "'rate'", "key=value")),
+    (["-i", "1@a,speed=1gbit"], ("port 1", "unknown 'speed'", "rate, counts, fifo, delay")),
+    (["-i", "1@a,counts=frames"], ("port 1", "counts", "'frames'")),
+    (["-i", "1@a,fifo=0"], ("port 1", "fifo")),
+    (["-i", "1@a,fifo=-64KB"], ("port 1", "fifo", "'-64KB'")),
+    (["-i", "1@a,delay=100"], ("port 1", "delay", "'100'")),
+    (["-i", "1@a,delay=11s"], ("port 1", "delay", "10 s")),
+    (["-i", "1"], ("'1'", "PORT@INTERFACE")),
+    (["-i", "1@"], ("port 1", "no interface")),
+    (["-i", "one@a"], ("port 'one'", "0 to 510")),
+    (["-i", "511@a"], ("port '511'", "0 to 510")),
+    (["-i", "-1@a"], ("-1",)),
+    (["-i", "3@a", "--drop-port", "3"], ("port 3", "drop port")),
+    (["-i", "3@a", "--cpu-port", "3"], ("port 3", "CPU")),
+    (["--drop-port", "512"], ("--drop-port", "512")),
+    (["--cpu-port", "511"], ("--cpu-port", "511")),
+    (["--device-id", "first"], ("--device-id", "'first'")),
+    (["--grpc-server-addr", "localhost"], ("--grpc-server-addr", "'localhost'")),
+    (["--max-held-packets", "0"], ("--max-held-packets",)),
+    (["--spin", "long"], ("--spin", "'long'")),
+    (["--speed", "1gbit"], ("'--speed'",)),
+    (["--runtime-json", "no.json"], ("no.json", "No such file")),
+    (["--virtual", "-i", "1@no/p"], ("no/p_out.pcap", "No such file")),
+]
+
+
+@pytest.mark.parametrize(("options", "named"), OPTIONS, ids=[" ".join(o) for o, _ in OPTIONS])
+def test_bad_option(options: list[str], named: tuple[str, ...], tmp_path: Path) -> None:
+    refused(tmp_path, *options, PACER, named=named)
+
+
+def test_address_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused(tmp_path, "--grpc-server-addr", address, named=(address, "in use"))
+
+
+def test_bad_captures(tmp_path: Path) -> None:
+    run = ("--virtual", "-i", "1@p", PACER)
+    (tmp_path / "p_in.pcap").write_bytes(b"GIF89a")
+    refused(tmp_path, *run, named=("p_in.pcap", "no pcap file"))
+    header = bytes.fromhex("4d3cb2a1 0200 0400 00000000 00000000 ffff0000 01000000")
+    (tmp_path / "p_in.pcap").write_bytes(header + b"\0" * 10)
+    refused(tmp_path, *run, named=("p_in.pcap",))
+    # A record of 4 GB in a file of 44 bytes.
+    (tmp_path / "p_in.pcap").write_bytes(header + b"\0" * 8 + b"\xff" * 12)
+    refused(tmp_path, *run, named=("p_in.pcap",))
+    (tmp_path / "p_in.pcap").write_bytes(header[:-4] + bytes.fromhex("71000000"))
+    refused(tmp_path, *run, named=("p_in.pcap", "Ethernet"))
+
+
+# ---- runtime files ---------------------------------------------------------------------------
+
+PARAMS = {"time_per_byte_q24": 16 << 24, "limit_bytes": 1_000_000, "allowance_ns": 24_288}
+CLASS: dict[str, Any] = {
+    "table": "PacerIngress.classes",
+    "match": {"class_id": 1},
+    "action_name": "PacerIngress.paced_static",
+    "action_params": PARAMS,
+}
+FLOW: dict[str, Any] = {
+    "table": "PacerIngress.flows",
+    "match": {"ether_type": [0x0800, 0xFFFF]},
+    "action_name": "PacerIngress.classify",
+    "action_params": {
+        "class_id": 1,
+        "drop_red": 0,
+        "mark": 0,
+        "yellow_dscp": 0,
+        "red_dscp": 0,
+    },
+    "priority": 1,
+}
+
+
+def _class(**changes: object) -> dict[str, object]:
+    return {"table_entries": [CLASS | changes]}
+
+
+def _flow(**changes: object) -> dict[str, object]:
+    return {"table_entries": [FLOW | changes]}
+
+
+def _group(group: object, *replicas: object) -> dict[str, object]:
+    return {"multicast_group_entries": [{"multicast_group_id": group, "replicas": list(replicas)}]}
+
+
+ENTRIES: list[tuple[str, dict[str, object], tuple[str, ...]]] = [
+    ("table", _class(table="PacerIngress.nothing"), ("PacerIngress.nothing", "no such table")),
+    ("field", _class(match={"colour": 1}), ("PacerIngress.classes", "'colour'", "class_id")),
+    ("field-missing", _class(match={}), ("PacerIngress.classes", "'class_id'")),
+    ("width", _class(match={"class_id": 1 << 32}), ("'class_id'", "4294967296", "32 bits")),
+    ("negative", _class(match={"class_id": -1}), ("'class_id'", "-1")),
+    ("fraction", _class(match={"class_id": 1.5}), ("'class_id'", "1.5")),
+    ("text", _class(match={"class_id": "fast"}), ("'class_id'", "'fast'")),
+    ("kind", _class(match={"class_id": [1, 2]}), ("'class_id'", "[1,2]")),
+    ("ternary-kind", _flow(match={"ether_type": 1}), ("'ether_type'", "list of two")),
+    ("ternary-width", _flow(match={"ether_type": [1 << 16, 1]}), ("'ether_type'", "16 bits")),
+    ("mask-width", _flow(match={"ether_type": [1, 1 << 16]}), ("'ether_type'", "16 bits")),
+    ("outside-mask", _flow(match={"ether_type": [0x0801, 0xFF00]}), ("PacerIngress.flows",)),
+    ("action", _class(action_name="fly"), ("PacerIngress.classes", "'fly'")),
+    (
+        "action-of-another-table",
+        _class(action_name="PacerIngress.classify"),
+        ("PacerIngress.classes", "'PacerIngress.classify'"),
+    ),
+    ("no-action", _class(action_name=None), ("PacerIngress.classes", "action_name")),
+    ("parameter", _class(action_params={**PARAMS, "speed": 1}), ("paced_static", "'speed'")),
+    (
+        "parameter-missing",
+        _class(action_params={"time_per_byte_q24": 1, "allowance_ns": 0}),
+        ("paced_static", "'limit_bytes'", "missing"),
+    ),
+    (
+        "parameter-width",
+        _class(action_params={**PARAMS, "limit_bytes": 1 << 32}),
+        ("'limit_bytes'", "32 bits"),
+    ),
+    (
+        "parameter-bit",
+        _flow(action_params={**FLOW["action_params"], "drop_red": 2}),
+        ("'drop_red'", "1 bit"),
+    ),
+    ("priority-0", _flow(priority=0), ("PacerIngress.flows", "priority")),
+    ("priority-of-exact", _class(priority=5), ("PacerIngress.classes", "priorit")),
+    ("priority-text", _flow(priority="high"), ("runtime.json", '"high"')),
+    ("operation", _class(operation="upsert"), ("runtime.json", "`upsert`", "`insert`")),
+    ("delete-nothing", _class(operation="delete"), ("PacerIngress.classes", "no such entry")),
+    ("modify-nothing", _class(operation="modify"), ("PacerIngress.classes", "no such entry")),
+    ("time", _class(at_ns=-1), ("runtime.json", "-1")),
+    ("no-table", {"table_entries": [{}]}, ("runtime.json", "`table`")),
+    ("twice", {"table_entries": [CLASS, CLASS]}, ("table entry 1", "PacerIngress.classes")),
+    ("group-0", _group(0), ("runtime.json", "multicast group 0")),
+    ("group-wide", _group(1 << 16), ("multicast group 65536",)),
+    ("group-port", _group(1, {"egress_port": 9}), ("multicast group 1", "port 9")),
+    ("group-port-text", _group(1, {"egress_port": "x"}), ("runtime.json", '"x"')),
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "named"), [e[1:] for e in ENTRIES], ids=[e[0] for e in ENTRIES]
+)
+def test_bad_runtime_entry(
+    content: dict[str, object], named: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "runtime.json").write_text(json.dumps(content))
+    run = ("--virtual", "-i", "1@p", "--runtime-json", "runtime.json", PACER)
+    refused(tmp_path, *run, named=named)
+
+
+@pytest.mark.parametrize("text", ["", "{", "no", "\xff", '{"table_entries": 5}'])
+def test_malformed_runtime_file(text: str, tmp_path: Path) -> None:
+    (tmp_path / "runtime.json").write_bytes(text.encode("latin-1"))
+    run = ("--virtual", "-i", "1@p", "--runtime-json", "runtime.json", PACER)
+    refused(tmp_path, *run, named=("runtime.json",))
+
+
+UNSEEN: list[tuple[str, str, str]] = [
+    ("top-level-key", '{"tabel_entries": []}', "tabel_entries"),
+    ("top-level-list", "[]", "runtime.json"),
+    (
+        "entry-key",
+        json.dumps(_flow(match={}) | {}).replace('"match"', '"mach"'),
+        "mach",
+    ),
+]
+
+
+@pytest.mark.parametrize(("_name", "text", "named"), UNSEEN, ids=[u[0] for u in UNSEEN])
+def test_misspelt_runtime_key(_name: str, text: str, named: str, tmp_path: Path) -> None:
+    """`mach` for `match` would make a flow entry that matches every packet."""
+    (tmp_path / "runtime.json").write_text(text)
+    run = ("--virtual", "-i", "1@p", "--runtime-json", "runtime.json", PACER)
+    refused(tmp_path, *run, named=(named,))
+
+
+def test_no_port_has_input(tmp_path: Path) -> None:
+    """One port may only send; that none has an input file is a misspelt name."""
+    refused(tmp_path, "--virtual", "-i", "1@nosuch", "-i", "2@q", PACER, named=("nosuch_in.pcap",))
+
+
+def test_endless_program(tmp_path: Path) -> None:
+    """More than a program may have, from a device whose size reads 0: a limit holds here, too."""
+    address_space = 1 << 30
+    ended = subprocess.run(
+        [str(binary()), "--virtual", "-i", "1@p", "/dev/zero"],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (address_space,) * 2),
+    )
+    assert ended.returncode == 1
+    assert "out of memory" not in ended.stderr
+    assert "at most" in ended.stderr
+
+
+# ---- a running switch ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Run a switch with interfaces in a namespace of its own; return what it lived through."""
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    enter = ["unshare", *user, "--net", "--"]
+    probe = subprocess.run([*enter, "ip", "link", "add", "type", "veth"], capture_output=True)
+    if probe.returncode != 0:
+        pytest.skip(f"not run: switch with interfaces: {probe.stderr.decode().strip()}")
+    ended = subprocess.run(
+        [*enter, sys.executable, str(INSIDE), str(tmp_path_factory.mktemp("lived"))],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * TIMEOUT_S,
+    )
+    assert ended.returncode == 0, ended.stderr
+    told: dict[str, Any] = json.loads(ended.stdout)
+    return told
+
+
+def test_bad_programs_are_refused_and_the_switch_forwards_on(lived: dict[str, Any]) -> None:
+    bad = {bad.name: bad for bad in bad_programs()}
+    assert len(lived["pushed"]) == len(bad)
+    for pushed in lived["pushed"]:
+        assert pushed["code"] == "INVALID_ARGUMENT", pushed
+        assert "p4_device_config" in pushed["text"], pushed
+        # Of nothing at all the server itself says that it is empty.
+        named = ("empty",) if pushed["name"] == "empty" else bad[pushed["name"]].named
+        for text in named:
+            assert text in pushed["text"], pushed
+        assert pushed["forwarded"] == 1, pushed
+
+
+@pytest.mark.parametrize("signal", ["SIGTERM", "SIGINT"])
+def test_signal_ends_it_with_its_statistics(lived: dict[str, Any], signal: str) -> None:
+    end = lived["ends"][signal]
+    assert end["status"] == 0
+    assert "pacing_switch: statistics" in end["stderr"]
+    assert "port   1" in end["stderr"]
+    assert "panicked" not in end["stderr"]
+    statistics = end["statistics"]
+    ports = {port["port"]: port for port in statistics["ports"]}
+    # Exact: the kernel's own packets are kept off the wires.
+    assert ports[1]["interface"] == "a1"
+    assert (ports[1]["rx_packets"], ports[2]["tx_packets"]) == (end["sent"], end["sent"])
+    # Layer 2 without FCS, says traffic_manager.proto of both.
+    assert ports[1]["rx_bytes"] == ports[2]["tx_bytes"] == end["sent_bytes"]
+    assert statistics["rx_packets"] == end["sent"]
+    # To port 2, and to port 1, which does not get back what it sent.
+    assert ports[1]["drops"] == {"egress-drop": end["sent"]}
+    assert statistics["drops"] == {}
+
+
+def test_the_last_line_of_the_statistics_counts_all_drops(lived: dict[str, Any]) -> None:
+    end = lived["ends"]["SIGINT"]
+    last = end["stderr"].splitlines()[-1]
+    assert last.strip().startswith("all")
+    assert f"egress-drop {end['sent']}" in last

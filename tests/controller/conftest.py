@@ -1,0 +1,86 @@
+"""Fixtures: a real switch process, a real controller process, and wires between them.
+
+Integration tests run in a network namespace of their own: the main thread enters it, so that
+every process and socket it makes afterwards is inside, and leaves it at the end. Where that is
+refused (no root, no user namespaces), tests that need interfaces are skipped by name and the
+others use the host's loopback.
+
+`TARGET` says which switch: `pacing_switch` (default; its binary from `PACING_SWITCH` or the
+cargo build) or `bmv2` (simple_switch_grpc from PATH).
+"""
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from controller_harness import Controller, Network, Switch, run, wire
+
+_CLONE_NEWNET = 0x40000000
+
+
+@pytest.fixture(scope="session")
+def network() -> Iterator[Network]:
+    """Enter a network namespace with three wires; leave it afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        pytest.fail("the namespace belongs to the main thread: do not run these tests in threads")
+    libc = ctypes.CDLL(None, use_errno=True)
+    outside = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if libc.unshare(_CLONE_NEWNET) != 0:
+            yield Network(private=False)
+            return
+        try:
+            run("ip", "link", "set", "lo", "up")
+            # The kernel's own IPv6 packets would teach the controller stations of theirs.
+            Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
+            yield Network(private=True, ports={number: wire(number) for number in (1, 2, 3)})
+        finally:
+            if libc.setns(outside, _CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), "setns")
+    finally:
+        os.close(outside)
+
+
+@pytest.fixture
+def wires(network: Network) -> Network:
+    """Give the network to tests that need interfaces."""
+    if not network.private:
+        pytest.skip("not run: no permission to make a network namespace")
+    return network
+
+
+@pytest.fixture
+def switch(network: Network) -> Iterator[Switch]:
+    """Run a switch with the network's ports."""
+    process = Switch(network)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+@pytest.fixture
+def start_controller(network: Network) -> Iterator[Callable[..., Controller]]:
+    """Start controllers that end with the test."""
+    started: list[Controller] = []
+
+    def start(*options: str) -> Controller:
+        started.append(Controller(*options))
+        return started[-1]
+
+    yield start
+    for controller in started:
+        controller.close()
+
+
+@pytest.fixture
+def controller(switch: Switch, start_controller: Callable[..., Controller]) -> Controller:
+    """Run a controller connected to the switch, under the name s1."""
+    started = start_controller("--switch", f"s1={switch.address}{switch.options}")
+    started.wait_connected()
+    return started

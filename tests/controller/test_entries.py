@@ -1,0 +1,177 @@
+"""Resources to table entries; which writes turn one set into another."""
+
+import ipaddress
+from typing import Any
+
+import finsy as fy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller_harness import COMPILED
+from pacer_controller import entries
+from pacer_controller.entries import Change, Op, Row, Rows
+from pacer_controller.schemas import ClassSpec, FlowSpec, MatchSpec
+from pacer_controller.store import ClassRecord, Desired, FlowRecord
+
+
+def match(**fields: Any) -> dict[str, entries.MatchValue]:
+    return entries.match_keys(MatchSpec.model_validate(fields))
+
+
+def test_ipv4_prefix_is_mapped_into_ipv6() -> None:
+    value, mask = entries.address_key("10.1.0.0/16")
+    assert ipaddress.IPv6Address(value) == ipaddress.IPv6Address("::ffff:10.1.0.0")
+    assert mask == (1 << 128) - (1 << 16)
+
+
+def test_whole_ipv4_space_is_not_everything() -> None:
+    value, mask = entries.address_key("0.0.0.0/0")
+    assert ipaddress.IPv6Address(value) == ipaddress.IPv6Address("::ffff:0:0")
+    assert mask == (1 << 128) - (1 << 32)
+
+
+def test_ipv6_prefix() -> None:
+    value, mask = entries.address_key("2001:db8::/32")
+    assert value == 0x20010DB8 << 96
+    assert mask == 0xFFFFFFFF << 96
+
+
+def test_whole_ipv6_space_is_the_ether_type_alone() -> None:
+    assert match(src="::/0") == {"ether_type": (0x86DD, 0xFFFF)}
+
+
+def test_fields_become_keys() -> None:
+    assert match(
+        ingress_port=1, vlan=0, dst="192.0.2.1", dscp=46, protocol="tcp", src_port=1, dst_port=5001
+    ) == {
+        "ingress_port": (1, 0x1FF),
+        "ether_type": (0x0800, 0xFFFF),
+        "vlan_id": (0, 0xFFF),
+        "dst_addr": (0xFFFFC0000201, (1 << 128) - 1),
+        "dscp": (46, 0x3F),
+        "protocol": (6, 0xFF),
+        "src_port": (1, 0xFFFF),
+        "dst_port": (5001, 0xFFFF),
+    }
+
+
+def test_empty_match_has_no_keys() -> None:
+    assert match() == {}
+
+
+addresses = st.one_of(
+    st.ip_addresses(v=4).map(lambda a: (a, 32)), st.ip_addresses(v=6).map(lambda a: (a, 128))
+)
+
+
+@given(addresses, st.integers(0, 128), st.data())
+def test_prefix_matches_exactly_its_addresses(
+    address: tuple[Any, int], length: int, data: st.DataObject
+) -> None:
+    network = ipaddress.ip_network((address[0], min(length, address[1])), strict=False)
+    value, mask = entries.address_key(str(network))
+    assert value & mask == value
+    other = data.draw(st.ip_addresses(v=network.version))
+    packed = int(other) | (0xFFFF << 32 if network.version == 4 else 0)
+    assert (packed & mask == value) == (other in network)
+
+
+def class_(name: str, index: int, **spec: Any) -> ClassRecord:
+    return ClassRecord(name, index, ClassSpec.model_validate(spec))
+
+
+def flow(name: str, spec: dict[str, Any], private: int | None = None) -> FlowRecord:
+    return FlowRecord(name, private, FlowSpec.model_validate(spec))
+
+
+def test_class_entry() -> None:
+    (entry,) = entries.class_record_rows(class_("video", 7, rate="500Mbit"))
+    assert entry.action == "PacerIngress.paced_static"
+    assert dict(entry.params) == {
+        "time_per_byte_q24": 16 << 24,
+        "limit_bytes": 32 * 1024 * 1024,
+        "allowance_ns": 1518 * 16,
+    }
+    (unpaced,) = entries.class_record_rows(class_("bulk", 8, mode="unpaced"))
+    assert unpaced.action == "PacerIngress.unpaced"
+
+
+def test_rate_change_is_one_modify() -> None:
+    before = entries.by_key(entries.class_record_rows(class_("video", 1, rate="500Mbit")))
+    after = entries.by_key(entries.class_record_rows(class_("video", 1, rate="300Mbit")))
+    assert [c.op for c in entries.changes(before, after)] == [Op.MODIFY]
+    assert entries.changes(after, after) == []
+
+
+def test_class_comes_before_its_flow_and_goes_after_it() -> None:
+    desired = Desired()
+    desired.put_class(class_("video", 1, rate="500Mbit"))
+    desired.put_flow(flow("f", {"match": {"dst_port": 80}, "class": "video"}))
+    rows = entries.desired_rows(desired)
+    tables = [(c.op, c.row.table) for c in entries.changes({}, rows)]
+    assert tables == [(Op.INSERT, entries.CLASSES), (Op.INSERT, entries.FLOWS)]
+    tables = [(c.op, c.row.table) for c in entries.changes(rows, {})]
+    assert tables == [(Op.DELETE, entries.FLOWS), (Op.DELETE, entries.CLASSES)]
+
+
+def test_new_match_is_there_before_the_old_one_goes() -> None:
+    before = entries.by_key(
+        entries.flow_record_rows(flow("f", {"match": {"dscp": 1}, "rate": 8000}, 1), {})
+    )
+    after = entries.by_key(
+        entries.flow_record_rows(flow("f", {"match": {"dscp": 2}, "rate": 8000}, 1), {})
+    )
+    assert [c.op for c in entries.changes(before, after)] == [Op.INSERT, Op.DELETE]
+
+
+def test_meter_in_bytes_per_second() -> None:
+    record = flow("f", {"match": {}, "meter": {"cir": "8Mbit", "pir": "16Mbit", "cburst": 20_000}})
+    (entry,) = entries.flow_record_rows(record, {})
+    assert entry.meter == (1_000_000, 20_000, 2_000_000, 20_000)
+    assert dict(entry.params)["drop_red"] == 1
+    assert dict(entry.params)["class_id"] == entries.UNCLASSIFIED
+
+
+@pytest.mark.parametrize("target", ["pacing_switch", "bmv2"])
+def test_every_entry_survives_the_wire_form(target: str) -> None:
+    schema = fy.P4Schema(COMPILED / target / "pacer.p4info.txtpb")
+    desired = Desired()
+    desired.put_class(class_("video", 1, rate="500Mbit"))
+    desired.put_class(class_("bulk", 2, mode="unpaced"))
+    everything = {"ingress_port": 1, "vlan": 5, "src": "10.0.0.0/8", "dst": "192.0.2.1"}
+    everything |= {"dscp": 46, "protocol": "udp", "src_port": 1, "dst_port": 65535}
+    desired.put_flow(flow("a", {"match": everything, "priority": 9, "class": "video"}))
+    desired.put_flow(flow("b", {"match": {"src": "2001:db8::/32"}, "rate": "8kbit"}, 3))
+    desired.put_flow(flow("c", {"match": {}, "class": "bulk", "meter": {"cir": "1Mbit"}}))
+    for entry in entries.desired_rows(desired).values():
+        message = entries.to_finsy(entry).encode(schema)
+        assert entries.from_finsy(fy.P4TableEntry.decode(message, schema), schema) == entry
+
+
+rows_of = st.dictionaries(
+    st.tuples(st.sampled_from([entries.CLASSES, entries.FLOWS]), st.integers(0, 20)),
+    st.integers(0, 3),
+).map(
+    lambda wanted: entries.by_key(
+        Row(table, (("key", key),), 0, "action", (("value", value),))
+        for (table, key), value in wanted.items()
+    )
+)
+
+
+def applied(rows: Rows, writes: list[Change]) -> Rows:
+    """Do what a switch does, refusals included."""
+    result = dict(rows)
+    for write in writes:
+        assert (write.row.key in result) == (write.op is not Op.INSERT)
+        if write.op is Op.DELETE:
+            del result[write.row.key]
+        else:
+            result[write.row.key] = write.row
+    return result
+
+
+@given(rows_of, rows_of)
+def test_changes_lead_from_any_state_to_any_other(before: Rows, after: Rows) -> None:
+    assert applied(before, entries.changes(before, after)) == after

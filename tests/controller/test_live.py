@@ -1,0 +1,330 @@
+"""The controller against a real switch process; packets through real interfaces."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller_harness import COMPILED, TARGET, Controller, Network, Switch, eventually
+from pacer_controller.rates import time_per_byte_q24
+
+CLASS = "/v1/switches/s1/classes/video"
+FLOW = "/v1/switches/s1/flows/web"
+MATCH = {"src": "10.0.0.0/24", "protocol": "udp", "dst_port": 5001}
+
+A = 0x020000000001
+B = 0x020000000002
+BROADCAST = 2**48 - 1
+
+Start = Callable[..., Controller]
+
+
+def observe(switch: Switch, *command: str, program: str = "pacer") -> str:
+    p4info = COMPILED / TARGET / f"{program}.p4info.txtpb"
+    script = Path(__file__).with_name("observer.py")
+    done = subprocess.run(
+        [sys.executable, str(script), switch.address, str(p4info), *command],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def entries_of(switch: Switch, table: str, program: str = "pacer") -> list[dict[str, Any]]:
+    """Return a table's entries as the switch has them: action parameters and keys by name."""
+    rows = json.loads(observe(switch, "read", program=program))
+    return [
+        {"action": action.partition(".")[2], **dict(match), **dict(params)}
+        for name, match, _, action, params in rows
+        if name.endswith(f".{table}")
+    ]
+
+
+def frame(source: int, destination: int, payload: bytes = b"", ether_type: int = 0x88B5) -> bytes:
+    """Return an Ethernet frame, padded to its shortest."""
+    head = destination.to_bytes(6, "big") + source.to_bytes(6, "big")
+    return (head + ether_type.to_bytes(2, "big") + payload).ljust(60, b"\0")
+
+
+def udp(source: int, destination: int, port: int) -> bytes:
+    """Return a UDP packet from 10.0.0.1 to 10.0.1.1 (checksums of no interest here)."""
+    ipv4 = bytes.fromhex("4500001c00004000401100000a0000010a000101")
+    ports = (40000).to_bytes(2, "big") + port.to_bytes(2, "big")
+    return frame(source, destination, ipv4 + ports + bytes.fromhex("00080000"), 0x0800)
+
+
+def options(switch: Switch, name: str = "s1") -> tuple[str, str]:
+    return "--switch", f"{name}={switch.address}{switch.options}"
+
+
+def test_connects_and_reports(controller: Controller, switch: Switch, network: Network) -> None:
+    said = controller.get("/v1/switches/s1")
+    assert said["state"] == "connected"
+    assert said["last_error"] is None
+    assert said["address"] == switch.address
+    if network.private:
+        assert [port["port"] for port in said["ports"]] == [1, 2, 3]
+    assert controller.get("/healthz")["connected"] == 1
+
+
+def test_class_and_flow_reach_the_switch(controller: Controller, switch: Switch) -> None:
+    made = controller.put(CLASS, {"rate": "500Mbit"})
+    assert made.status_code == 201
+    assert made.json()["state"] == "applied"
+    assert controller.put(FLOW, {"match": MATCH, "class": "video"}).json()["state"] == "applied"
+    assert entries_of(switch, "classes") == [
+        {
+            "action": "paced_static",
+            "class_id": 1,
+            "time_per_byte_q24": 16 << 24,
+            "limit_bytes": 33_554_432,
+            "allowance_ns": 24_288,
+        }
+    ]
+    (flow,) = entries_of(switch, "flows")
+    assert flow["class_id"] == 1
+    assert flow["src_addr"] == [0xFFFF0A000000, (1 << 128) - (1 << 8)]
+    assert flow["dst_port"] == [5001, 0xFFFF]
+
+    changed = controller.put(CLASS, {"rate": "300Mbit"})
+    assert changed.status_code == 200
+    (entry,) = entries_of(switch, "classes")
+    assert entry["time_per_byte_q24"] == time_per_byte_q24(300_000_000)
+
+    assert controller.http.delete(FLOW).status_code == 204
+    assert controller.http.delete(CLASS).status_code == 204
+    assert entries_of(switch, "classes") == []
+    assert entries_of(switch, "flows") == []
+
+
+def test_flow_with_a_rate_and_a_meter(controller: Controller, switch: Switch) -> None:
+    meter = {"cir": "5Mbit", "pir": "8Mbit", "yellow_dscp": 10}
+    made = controller.put(FLOW, {"match": MATCH, "rate": "10Mbit", "meter": meter})
+    assert made.status_code == 201, made.text
+    (flow,) = entries_of(switch, "flows")
+    assert (flow["mark"], flow["drop_red"], flow["yellow_dscp"]) == (1, 1, 10)
+    (entry,) = entries_of(switch, "classes")
+    assert entry["class_id"] == flow["class_id"]
+    assert controller.put(FLOW, {"match": MATCH, "meter": meter}).status_code == 200
+    assert entries_of(switch, "classes") == []
+
+
+def test_reading_back_finds_nothing_to_mend(start_controller: Start, switch: Switch) -> None:
+    controller = start_controller(*options(switch), "--reconcile-interval", "0.1")
+    controller.wait_connected()
+    controller.put(CLASS, {"rate": "500Mbit"})
+    controller.put(CLASS + "2", {"mode": "unpaced"})
+    controller.put(FLOW, {"match": MATCH, "class": "video", "meter": {"cir": "1Mbit"}})
+    controller.put(FLOW + "6", {"match": {"src": "2001:db8::/32"}, "rate": "8kbit"})
+    controller.put(FLOW + "all", {"match": {}, "class": "video2"})
+
+    def reconciles() -> int:
+        return int(controller.get("/v1/switches/s1")["counters"]["reconciles"])
+
+    enough = reconciles() + 3
+    eventually(lambda: reconciles() >= enough, "three more reconciles")
+    assert controller.get("/v1/switches/s1")["counters"]["drift_entries"] == 0
+
+
+def test_refused_request_changes_nothing(controller: Controller, switch: Switch) -> None:
+    controller.put(CLASS, {"rate": "500Mbit"})
+    before = observe(switch, "read")
+    for path, body in [
+        (CLASS, {"rate": -1}),
+        (CLASS, {"rate": "fast"}),
+        (FLOW, {"match": MATCH, "class": "vidoe"}),
+        (FLOW, {"match": {"src": "10.0.0.1/8"}, "class": "video"}),
+    ]:
+        assert controller.put(path, body).status_code == 422
+    assert observe(switch, "read") == before
+
+
+def test_switch_away_means_pending_then_applied(start_controller: Start, network: Network) -> None:
+    switch = Switch(network)
+    controller = start_controller(*options(switch))
+    assert controller.put(CLASS, {"rate": "500Mbit"}).json()["state"] == "pending"
+    switch.start()
+    try:
+        controller.wait_connected()
+        assert controller.get(CLASS)["state"] == "applied"
+        assert len(entries_of(switch, "classes")) == 1
+    finally:
+        switch.kill()
+
+
+def test_restarted_switch_gets_everything_back(controller: Controller, switch: Switch) -> None:
+    controller.put(CLASS, {"rate": "500Mbit"})
+    controller.put(FLOW, {"match": MATCH, "class": "video"})
+    before = sorted(map(str, entries_of(switch, "classes") + entries_of(switch, "flows")))
+    switch.kill()
+    eventually(
+        lambda: controller.get("/v1/switches/s1")["state"] == "pending", "switch seen as away"
+    )
+    assert controller.put(CLASS + "2", {"rate": "1Mbit"}).json()["state"] == "pending"
+    assert controller.http.delete(CLASS + "2").status_code == 204
+    switch.start()
+    controller.wait_connected()
+    after = sorted(map(str, entries_of(switch, "classes") + entries_of(switch, "flows")))
+    assert after == before
+
+
+def test_killed_controller_remembers(
+    start_controller: Start, switch: Switch, tmp_path: Path
+) -> None:
+    state = ("--state", str(tmp_path / "state"))
+    first = start_controller(*options(switch), *state)
+    first.wait_connected()
+    for number in range(20):
+        body = {"match": {"dst_port": 1000 + number}, "rate": 8000 + number}
+        assert first.put(FLOW + str(number), body).status_code == 201
+    first.process.kill()
+    second = start_controller(*options(switch), *state)
+    second.wait_connected()
+    assert len(second.get("/v1/switches/s1/flows")["flows"]) == 20
+    # The switch had everything, so nothing was written again.
+    assert second.get("/v1/switches/s1")["counters"]["reconcile_writes"] == 0
+    assert len(entries_of(switch, "flows")) == 20
+
+
+def test_foreign_change_is_mended(start_controller: Start, switch: Switch) -> None:
+    controller = start_controller(*options(switch), "--reconcile-interval", "0.2")
+    controller.wait_connected()
+    controller.put(CLASS, {"rate": "500Mbit"})
+    observe(switch, "delete-class", "1")
+    eventually(lambda: len(entries_of(switch, "classes")) == 1, "the class is back")
+    controller.wait_connected()
+
+
+def test_second_controller_waits_and_takes_over(start_controller: Start, switch: Switch) -> None:
+    first = start_controller(*options(switch))
+    first.wait_connected()
+    first.put(CLASS, {"rate": "500Mbit"})
+    second = start_controller(*options(switch))
+    eventually(
+        lambda: second.get("/v1/switches/s1")["state"] == "backup", "the second is the backup"
+    )
+    assert second.put(CLASS, {"rate": "500Mbit"}).json()["state"] == "pending"
+    first.process.kill()
+    second.wait_connected()
+    assert len(entries_of(switch, "classes")) == 1
+    assert second.get("/v1/switches/s1")["counters"]["reconcile_writes"] == 0
+
+
+def stations(controller: Controller) -> int:
+    return int(controller.get("/v1/switches/s1")["stations"])
+
+
+def test_learns_and_forwards(wires: Network, controller: Controller, switch: Switch) -> None:
+    with wires.listen(2) as second, wires.listen(3) as third:
+        wires.send(1, frame(A, BROADCAST, b"flooded"))
+        for receiver in (second, third):
+            assert b"flooded" in receive(receiver, A)
+        eventually(lambda: stations(controller) == 1, "A is learned")
+        assert {(e["dst_mac"], e["port"]) for e in entries_of(switch, "forward")} == {(A, 1)}
+        assert [e["ingress_port"] for e in entries_of(switch, "sources")] == [1]
+    with wires.listen(1) as first, wires.listen(3) as third:
+        wires.send(3, frame(B, A, b"unknown source"))
+        assert b"unknown source" in receive(first, B)
+        eventually(lambda: stations(controller) == 2, "B is learned")
+        wires.send(1, frame(A, B, b"to B alone"))
+        assert b"to B alone" in receive(third, A)
+
+
+def test_moved_station(wires: Network, controller: Controller, switch: Switch) -> None:
+    wires.send(1, frame(A, BROADCAST))
+    eventually(lambda: stations(controller) == 1, "A is learned")
+    wires.send(2, frame(A, BROADCAST))
+
+    def moved() -> bool:
+        return int(controller.get("/v1/switches/s1")["learning"]["moved"]) == 1
+
+    eventually(moved, "the move is seen")
+    assert [e["port"] for e in entries_of(switch, "forward")] == [2]
+    assert [e["ingress_port"] for e in entries_of(switch, "sources")] == [2]
+
+
+def test_counters_follow_the_packets(wires: Network, controller: Controller) -> None:
+    controller.put(CLASS, {"rate": "500Mbit"})
+    controller.put(FLOW, {"match": MATCH, "class": "video"})
+    with wires.listen(2) as receiver:
+        for _ in range(5):
+            wires.send(1, udp(A, B, 5001))
+        wires.send(1, udp(A, B, 5002))
+        for _ in range(6):
+            receive(receiver, A)
+
+    def counted() -> Any:
+        said = controller.get("/v1/switches/s1/stats")
+        return said if said["classes"][1]["accepted"]["packets"] >= 5 else None
+
+    said = eventually(counted, "five packets counted")
+    video = said["classes"][1]
+    assert video["name"] == "video"
+    assert video["accepted"] == {"packets": 5, "bytes": 300}
+    assert video["limit_dropped"] == {"packets": 0, "bytes": 0}
+    assert said["flows"] == [
+        {"name": "web", "class": "video", "matched": {"packets": 5, "bytes": 300}}
+    ]
+    if TARGET == "pacing_switch":
+        assert video["backlog_bytes"] == 0
+        assert said["now_ns"] > 0
+        assert [port["port"] for port in said["ports"]] == [1, 2, 3]
+        assert said["ports"][0]["statistics"]["rx_packets"] >= 6
+        assert said["ports"][1]["statistics"]["lateness"]["max_ns"] >= 0
+
+
+def receive(receiver: Any, source: int) -> bytes:
+    """Return the next frame from a station; other frames are passed over."""
+    while True:
+        data = bytes(receiver.recv(2048))
+        if data[6:12] == source.to_bytes(6, "big"):
+            return data
+
+
+@pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 ports have no line rate")
+def test_rate_above_the_line_rate(wires: Network, start_controller: Start) -> None:
+    switch = Switch(wires, {2: "rate=1gbit"})
+    switch.start()
+    try:
+        controller = start_controller(*options(switch))
+        controller.wait_connected()
+        refused = controller.put(CLASS, {"rate": "2Gbit"})
+        assert refused.status_code == 422
+        assert "2Gbit is above the line rate of port 2, 1Gbit" in refused.json()["detail"]
+        assert controller.put(CLASS, {"rate": "1Gbit"}).status_code == 201
+    finally:
+        switch.kill()
+
+
+@pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 does not read registers")
+def test_gtrcnet_measures(wires: Network, start_controller: Start, switch: Switch) -> None:
+    controller = start_controller(
+        "--switch", f"wan={switch.address},program=gtrcnet,wire=1:2,bottleneck=500mbit"
+    )
+    controller.wait_connected("wan")
+    assert len(entries_of(switch, "monitor", "gtrcnet")) == 2
+    with wires.listen(2) as receiver:
+        for _ in range(10):
+            wires.send(1, frame(A, B, bytes(986)))
+        for _ in range(10):
+            receive(receiver, A)
+
+    def measured() -> Any:
+        said = controller.get("/v1/switches/wan/bandwidth?port=1")
+        return said if sum(said["bins"]["bytes"]) >= 10_040 else None
+
+    said = eventually(measured, "ten frames measured")
+    assert sum(said["bins"]["bytes"]) == 10 * 1004
+    assert sum(said["windows"]["bytes"]) == 10 * 1004
+    assert max(said["windows"]["vb_max_bytes"]) == said["vb_max_bytes"] >= 1004
+    assert said["bins"]["start_ns"] == sorted(said["bins"]["start_ns"])
+    assert all(start % 500_000 == 0 for start in said["bins"]["start_ns"])
+    empty = controller.get("/v1/switches/wan/bandwidth?port=2")
+    assert empty["bins"] == {"start_ns": [], "bytes": []}

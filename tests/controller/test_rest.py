@@ -1,0 +1,397 @@
+"""The REST interface with switches that are away: everything is checked, kept, and pending."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from controller_harness import COMPILED, free_port
+from pacer_controller.api import build
+from pacer_controller.config import parse_switch
+from pacer_controller.service import Service
+from pacer_controller.store import Store
+from pacer_controller.traffic_manager import PortInfo
+
+CLASS = "/v1/switches/s1/classes/video"
+FLOW = "/v1/switches/s1/flows/web"
+
+
+class Client:
+    """Calls the application in this process; its switches have nobody at their address."""
+
+    def __init__(self) -> None:
+        address = f"127.0.0.1:{free_port()}"
+        other = f"127.0.0.1:{free_port()}"
+        self.store = Store(":memory:")
+        self.service = Service(
+            [
+                parse_switch(f"s1={address}"),
+                parse_switch(f"wan={other},program=gtrcnet,wire=1:2,bottleneck=500mbit"),
+            ],
+            COMPILED,
+            self.store,
+        )
+        self._app = build(self.service)
+
+    def call(
+        self, method: str, path: str, body: Any = None, content: bytes | None = None, **headers: str
+    ) -> httpx.Response:
+        """Make one request."""
+        if body is not None:
+            content = json.dumps(body).encode()
+        kind = {"content-type": "application/json"} if content is not None else {}
+        given = kind | {name.replace("_", "-"): value for name, value in headers.items()}
+
+        @asynccontextmanager
+        async def client() -> AsyncIterator[httpx.AsyncClient]:
+            transport = httpx.ASGITransport(self._app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+                yield http
+
+        async def run() -> httpx.Response:
+            async with client() as http:
+                return await http.request(method, path, content=content, headers=given)
+
+        return asyncio.run(run())
+
+    def put(self, path: str, body: Any) -> httpx.Response:
+        """PUT a JSON body."""
+        return self.call("PUT", path, body)
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    made = Client()
+    yield made
+    made.store.close()
+
+
+def problem(response: httpx.Response, status: int) -> dict[str, Any]:
+    """Return the problem details of a response, having checked their form."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body = response.json()
+    assert body["status"] == status
+    assert body["instance"] == response.request.url.path
+    assert body.keys() >= {"type", "title", "detail"}
+    for error in body.get("errors", []):
+        assert error.keys() == {"field", "message", "expected"}
+        assert all(error.values())
+    return dict(body)
+
+
+def test_put_is_idempotent_and_pending(client: Client) -> None:
+    first = client.put(CLASS, {"rate": "500Mbit"})
+    assert first.status_code == 201
+    assert first.json() == {
+        "name": "video",
+        "index": 1,
+        "mode": "static",
+        "rate": "500Mbit",
+        "rate_bps": 500_000_000,
+        "limit_bytes": 33_554_432,
+        "allowance_ns": 24_288,
+        "port": None,
+        "state": "pending",
+        "state_reason": "switch is pending",
+    }
+    again = client.put(CLASS, {"rate": 500_000_000, "mode": "static"})
+    assert again.status_code == 200
+    assert again.json() == first.json()
+    assert client.call("GET", CLASS).json() == first.json()
+    assert client.call("GET", "/v1/switches/s1/classes").json() == {"classes": [first.json()]}
+    assert client.call("DELETE", CLASS).status_code == 204
+    problem(client.call("GET", CLASS), 404)
+    problem(client.call("DELETE", CLASS), 404)
+
+
+def test_put_replaces_the_whole_class(client: Client) -> None:
+    client.put(CLASS, {"rate": "500Mbit", "limit_bytes": 100_000, "allowance_ns": 0})
+    changed = client.put(CLASS, {"mode": "unpaced"}).json()
+    assert changed["rate"] is None
+    assert changed["limit_bytes"] == 33_554_432
+    assert changed["allowance_ns"] is None
+    assert changed["index"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"rate": 0}, "rate"),
+        ({"rate": -1}, "rate"),
+        ({"rate": "fast"}, "rate"),
+        ({"rate": 5e8}, "rate"),
+        ({"rate": True}, "rate"),
+        ({"rate": [1]}, "rate"),
+        ({"rate": "\u0665\u0660\u0660Mbit"}, "rate"),
+        ({"rate": "101Gbit"}, "rate"),
+        ({}, "rate"),
+        ({"mode": "static"}, "rate"),
+        ({"mode": "unpaced", "rate": "1Mbit"}, "rate"),
+        ({"mode": "turbo", "rate": "1Mbit"}, "mode"),
+        ({"rate": "1Mbit", "limit_bytes": 0}, "limit_bytes"),
+        ({"rate": "1Mbit", "limit_bytes": 2**32}, "limit_bytes"),
+        ({"rate": "1Mbit", "limit_bytes": "1MB"}, "limit_bytes"),
+        ({"rate": "1Mbit", "allowance_ns": -1}, "allowance_ns"),
+        ({"rate": "1Mbit", "allowance_ns": 1.5}, "allowance_ns"),
+        ({"rate": "1Mbit", "port": 0}, "port"),
+        ({"rate": "1Mbit", "speed": 1}, "speed"),
+        ([], "body"),
+        ("500Mbit", "body"),
+        (5, "body"),
+    ],
+)
+def test_wrong_class(client: Client, body: Any, field: str) -> None:
+    said = problem(client.put(CLASS, body), 422)
+    assert [error["field"] for error in said["errors"]] == [field]
+    assert said["detail"].startswith("class 'video' on switch 's1': ")
+    assert client.service.switches["s1"].desired.classes == {}
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1e5"])
+def test_numbers_that_are_none(client: Client, value: str) -> None:
+    response = client.call("PUT", CLASS, content=b'{"rate": %s}' % value.encode())
+    assert [error["field"] for error in problem(response, 422)["errors"]] == ["rate"]
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b'{"rate": "1Mbit"} x', 400),
+        (b'{"rate": "1Mbit", "rate": "2Mbit"}', 400),
+        (b"\xff\xfe", 400),
+        (b"[" * 100_000, 400),
+        (b'{"rate": ' + b"9" * 10_000 + b"}", 400),
+        (b'{"a": ' * 50_000 + b"1" + b"}" * 50_000, 400),
+        (b'"' + b"x" * (1024 * 1024) + b'"', 413),
+    ],
+)
+def test_hostile_bodies(client: Client, content: bytes, status: int) -> None:
+    problem(client.call("PUT", CLASS, content=content), status)
+
+
+def test_long_body_is_refused_unread(client: Client) -> None:
+    problem(client.call("PUT", CLASS, content=b"{}", content_length="1000000000"), 413)
+
+
+def test_body_must_say_it_is_json(client: Client) -> None:
+    response = client.call("PUT", CLASS, {"rate": "1Mbit"}, content_type="text/plain")
+    assert "curl: --json" in problem(response, 415)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"class": "video"}, "match"),
+        ({"match": {}}, "class"),
+        ({"match": {}, "class": "video", "rate": "1Mbit"}, "rate"),
+        ({"match": {}, "class": "vidoe"}, "class"),
+        ({"match": {}, "class": "no/slash"}, "class"),
+        ({"match": {}, "class": "video", "priority": 0}, "priority"),
+        ({"match": {}, "class": "video", "priority": "high"}, "priority"),
+        ({"match": {}, "class": "video", "limit_bytes": 5000}, "limit_bytes"),
+        ({"match": {"srcc": "10.0.0.1"}, "class": "video"}, "match.srcc"),
+        ({"match": {"src": "10.0.0.1/24"}, "class": "video"}, "match.src"),
+        ({"match": {"src": "10.0.0"}, "class": "video"}, "match.src"),
+        ({"match": {"src": "10.0.0.0/33"}, "class": "video"}, "match.src"),
+        ({"match": {"src": "10.0.0.0/255.0.0.0"}, "class": "video"}, "match.src"),
+        ({"match": {"src": "fe80::1%eth0"}, "class": "video"}, "match.src"),
+        ({"match": {"src": "::ffff:10.0.0.1"}, "class": "video"}, "match.src"),
+        ({"match": {"src": "\u0661\u0660.0.0.1"}, "class": "video"}, "match.src"),
+        ({"match": {"src": 167772160}, "class": "video"}, "match.src"),
+        ({"match": {"src": "10.0.0.1", "dst": "::1"}, "class": "video"}, "match.dst"),
+        ({"match": {"src": "::1", "ether_type": "ipv4"}, "class": "video"}, "match.ether_type"),
+        ({"match": {"ether_type": 65536}, "class": "video"}, "match.ether_type"),
+        ({"match": {"protocol": "tpc"}, "class": "video"}, "match.protocol"),
+        ({"match": {"protocol": 256}, "class": "video"}, "match.protocol"),
+        ({"match": {"protocol": "icmp", "dst_port": 5}, "class": "video"}, "match.dst_port"),
+        ({"match": {"dst_port": 65536}, "class": "video"}, "match.dst_port"),
+        ({"match": {"dst_port": "80"}, "class": "video"}, "match.dst_port"),
+        ({"match": {"vlan": 4095}, "class": "video"}, "match.vlan"),
+        ({"match": {"dscp": 64}, "class": "video"}, "match.dscp"),
+        ({"match": {"ingress_port": 510}, "class": "video"}, "match.ingress_port"),
+        ({"match": {}, "meter": {}}, "meter.cir"),
+        ({"match": {}, "meter": {"cir": "2Mbit", "pir": "1Mbit"}}, "meter.pir"),
+        ({"match": {}, "meter": {"cir": "1Mbit", "cburst": 100}}, "meter.cburst"),
+        ({"match": {}, "meter": {"cir": "1Mbit", "red_dscp": 1}}, "meter.red_dscp"),
+        (
+            {"match": {}, "meter": {"cir": "1Mbit", "red_dscp": 1, "drop_red": False}},
+            "meter.yellow_dscp",
+        ),
+        ({"match": {}, "meter": {"cir": "1Mbit", "drop_red": 1}}, "meter.drop_red"),
+    ],
+)
+def test_wrong_flow(client: Client, body: Any, field: str) -> None:
+    client.put(CLASS, {"rate": "500Mbit"})
+    said = problem(client.put(FLOW, body), 422)
+    assert [error["field"] for error in said["errors"]] == [field]
+    assert said["detail"].startswith("flow 'web' on switch 's1': ")
+    assert client.service.switches["s1"].desired.flows == {}
+
+
+def test_guesses(client: Client) -> None:
+    client.put(CLASS, {"rate": "500Mbit"})
+    assert "did you mean 'video'?" in client.put(FLOW, {"match": {}, "class": "vidoe"}).text
+    assert "did you mean 'src'?" in client.put(FLOW, {"match": {"scr": ""}, "class": "video"}).text
+    assert "did you mean 'video'?" in client.call("GET", CLASS.replace("video", "vdeo")).text
+
+
+def test_flow_with_a_class(client: Client) -> None:
+    client.put(CLASS, {"rate": "500Mbit"})
+    match = {"src": "10.0.0.0/24", "protocol": "tcp", "dst_port": 5001}
+    made = client.put(FLOW, {"match": match, "class": "video"})
+    assert made.status_code == 201
+    assert made.json()["class_index"] == 1
+    assert made.json()["match"] == match
+    assert client.put(FLOW, {"match": match, "class": "video"}).status_code == 200
+    refused = problem(client.call("DELETE", CLASS), 409)
+    assert "used by 'web'" in refused["detail"]
+    assert client.call("DELETE", FLOW).status_code == 204
+    assert client.call("DELETE", CLASS).status_code == 204
+
+
+def test_flow_with_a_rate_has_a_class_of_its_own(client: Client) -> None:
+    client.put(CLASS, {"rate": "500Mbit"})
+    made = client.put(FLOW, {"match": {"dscp": 46}, "rate": "10Mbit"}).json()
+    assert made["class_index"] == 2
+    assert made["class"] is None
+    faster = client.put(FLOW, {"match": {"dscp": 46}, "rate": "20Mbit"}).json()
+    assert faster["class_index"] == 2
+    shared = client.put(FLOW, {"match": {"dscp": 46}, "class": "video"}).json()
+    assert shared["class_index"] == 1
+    # The private index is free again.
+    assert client.put(CLASS + "2", {"rate": "1Mbit"}).json()["index"] == 2
+
+
+def test_same_match_needs_another_priority(client: Client) -> None:
+    body = {"match": {"src": "10.0.0.0/8"}, "rate": "1Mbit"}
+    client.put(FLOW, body)
+    said = problem(client.put(FLOW + "2", body), 409)
+    assert "flow 'web'" in said["detail"]
+    assert client.put(FLOW + "2", body | {"priority": 5}).status_code == 201
+    client.call("DELETE", FLOW)
+    assert client.put(FLOW + "3", body).status_code == 201
+
+
+def test_rate_above_the_line_rate(client: Client) -> None:
+    ports = [PortInfo(1), PortInfo(2, line_rate_bps=10**9), PortInfo(3, line_rate_bps=10**8)]
+    client.service.switches["s1"].driver.ports = ports
+    said = problem(client.put(CLASS, {"rate": "1001Mbit"}), 422)["errors"][0]
+    assert said["message"] == "1.001Gbit is above the line rate of port 2, 1Gbit"
+    assert client.put(CLASS, {"rate": "1Gbit"}).status_code == 201
+    problem(client.put(CLASS, {"rate": "1Gbit", "port": 3}), 422)
+    # A port that is named and has no line rate takes any rate.
+    assert client.put(CLASS, {"rate": "2Gbit", "port": 1}).status_code == 200
+    assert problem(client.put(CLASS, {"rate": "1Mbit", "port": 9}), 422)["errors"][0]["field"] == (
+        "port"
+    )
+    problem(client.put(FLOW, {"match": {}, "rate": "2Gbit"}), 422)
+    problem(client.put(FLOW, {"match": {"ingress_port": 9}, "rate": "1Mbit"}), 422)
+
+
+def test_unknown_switch(client: Client) -> None:
+    for method, path in [
+        ("GET", "/v1/switches/wam"),
+        ("GET", "/v1/switches/wam/stats"),
+        ("GET", "/v1/switches/wam/classes"),
+        ("DELETE", "/v1/switches/wam/flows/x"),
+    ]:
+        said = problem(client.call(method, path), 404)
+        assert said["type"] == "urn:pacer:problem:unknown-switch"
+        assert "did you mean 'wan'?" in said["detail"]
+    problem(client.put("/v1/switches/wam/classes/x", {"rate": "1Mbit"}), 404)
+
+
+def test_wrong_paths_and_methods(client: Client) -> None:
+    problem(client.call("GET", "/v1/nothing"), 404)
+    problem(client.call("PATCH", CLASS, {}), 405)
+    problem(client.put(CLASS + "%20x", {"rate": "1Mbit"}), 422)
+    problem(client.call("GET", "/v1/switches/" + "x" * 65), 422)
+
+
+def test_program_without_classes(client: Client) -> None:
+    problem(client.call("GET", "/v1/switches/wan/classes"), 409)
+    problem(client.put("/v1/switches/wan/flows/x", {"match": {}, "rate": "1Mbit"}), 409)
+    problem(client.call("GET", "/v1/switches/s1/bandwidth?port=1"), 409)
+    problem(client.call("GET", "/v1/switches/wan/bandwidth?port=1"), 503)
+    problem(client.call("GET", "/v1/switches/wan/bandwidth?port=7"), 422)
+    problem(client.call("GET", "/v1/switches/wan/bandwidth"), 422)
+
+
+def test_switches_and_health(client: Client) -> None:
+    listed = client.call("GET", "/v1/switches").json()["switches"]
+    assert [switch["name"] for switch in listed] == ["s1", "wan"]
+    assert {switch["state"] for switch in listed} == {"pending"}
+    health = client.call("GET", "/healthz").json()
+    assert health["status"] == "ok"
+    assert (health["switches"], health["connected"]) == (2, 0)
+
+
+def test_statistics_of_a_switch_that_is_away(client: Client) -> None:
+    client.put(CLASS, {"rate": "500Mbit"})
+    said = client.call("GET", "/v1/switches/s1/stats").json()
+    assert said["state"] == "pending"
+    assert [entry["name"] for entry in said["classes"]] == [None, "video"]
+    assert said["classes"][1]["accepted"] is None
+    assert said["drops"] is None
+
+
+def test_api_page_needs_no_network(client: Client) -> None:
+    page = client.call("GET", "/docs")
+    assert page.status_code == 200
+    assert "http://" not in page.text
+    assert "https://" not in page.text
+    for name in ("swagger-ui-bundle.js", "swagger-ui.css"):
+        asset = client.call("GET", f"/static-offline-docs/{name}")
+        assert asset.status_code == 200
+        assert name in page.text
+
+
+def test_openapi_document(client: Client) -> None:
+    document = client.call("GET", "/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    assert document["components"]["schemas"]["ClassSpec"]["examples"]
+    refs = set(_refs(document))
+    known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert refs <= known
+
+
+def _refs(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for value in node.values():
+            yield from _refs(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _refs(value)
+
+
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text()),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
+    max_leaves=8,
+)
+FIELDS = "mode rate limit_bytes allowance_ns port match priority class meter src dst cir vlan"
+field_names = st.sampled_from(FIELDS.split())
+bodies = st.one_of(
+    json_values,
+    st.dictionaries(field_names, st.one_of(json_values, st.dictionaries(field_names, json_values))),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(path=st.sampled_from([CLASS, FLOW]), body=bodies)
+def test_any_body_gets_a_proper_answer(client: Client, path: str, body: Any) -> None:
+    response = client.put(path, body)
+    if response.status_code not in (200, 201):
+        problem(response, response.status_code)
+        assert 400 <= response.status_code < 500

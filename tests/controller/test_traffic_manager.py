@@ -1,0 +1,46 @@
+"""Messages of the switch's own gRPC service, as the controller reads them."""
+
+import asyncio
+
+import pytest
+
+from controller_harness import free_port
+from pacer_controller import traffic_manager
+from pacer_controller.traffic_manager import TrafficManager, TrafficManagerUnavailableError
+
+
+def test_statistics_become_plain_values() -> None:
+    messages = traffic_manager._messages()
+    message = messages["PortStatistics"](port=2, rx_packets=2**63)
+    message.drops.add(cause="fifo-full", packets=7)
+    message.lateness.buckets.extend([5, 0, 1])
+    message.lateness.max_ns = 3
+    plain = traffic_manager._plain(
+        messages["PortStatistics"].FromString(message.SerializeToString())
+    )
+    assert plain["port"] == 2
+    assert plain["rx_packets"] == 2**63
+    assert plain["tx_bytes"] == 0
+    assert plain["drops"] == {"fifo-full": 7}
+    assert plain["lateness"] == {"buckets": [5, 0, 1], "max_ns": 3}
+
+
+def test_class_queues_become_lists() -> None:
+    message = traffic_manager._messages()["ClassState"](class_id=1, backlog_bytes=9)
+    message.queues.add(port=2, release_ns=5)
+    plain = traffic_manager._plain(message)
+    assert plain["queues"][0]["release_ns"] == 5
+    assert plain["backlog_bytes"] == 9
+
+
+def test_nobody_there() -> None:
+    async def ask() -> None:
+        client = TrafficManager(f"127.0.0.1:{free_port()}")
+        try:
+            await client.ports()
+        finally:
+            await client.close()
+
+    with pytest.raises(TrafficManagerUnavailableError, match="ListPorts: UNAVAILABLE") as caught:
+        asyncio.run(ask())
+    assert not caught.value.unimplemented

@@ -1,0 +1,89 @@
+"""The committed files in ``tests/vectors`` are fresh and keep to their format."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from make_vectors import VECTORS_DIR, Case, all_cases, random_case, vector_text
+
+CASES = all_cases()
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_file_is_fresh(case: Case) -> None:
+    committed = (VECTORS_DIR / f"{case.name}.json").read_text(encoding="utf-8")
+    assert committed == vector_text(case), "run tests/model/make_vectors.py"
+
+
+def test_no_file_too_many() -> None:
+    committed = {path.stem for path in VECTORS_DIR.glob("*.json")}
+    assert committed == {case.name for case in CASES}
+    assert len(CASES) == len(committed), "two cases of the same name"
+
+
+def test_directory_stays_small() -> None:
+    assert sum(path.stat().st_size for path in VECTORS_DIR.iterdir()) < 2_000_000
+
+
+def integers(value: object) -> list[int]:
+    """Every number in a parsed file."""
+    if isinstance(value, dict):
+        return [n for item in value.values() for n in integers(item)]
+    if isinstance(value, list):
+        return [n for item in value for n in integers(item)]
+    assert isinstance(value, int | str)
+    return [value] if isinstance(value, int) else []
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_format(case: Case) -> None:
+    vector = json.loads(vector_text(case))
+    assert list(vector) == [
+        "name",
+        "description",
+        "port",
+        "classes",
+        "events",
+        "expected",
+    ]
+    assert vector["name"] == case.name
+    assert all(0 <= number < 1 << 63 for number in integers(vector))
+    times = [event["at_ns"] for event in vector["events"]]
+    assert times == sorted(times)
+    ids = [event["packet"]["id"] for event in vector["events"] if "packet" in event]
+    assert ids == list(range(len(ids)))
+    assert sorted(result["id"] for result in vector["expected"]) == ids
+    starts = [result["start_ns"] for result in vector["expected"] if "start_ns" in result]
+    assert starts == sorted(starts)
+    classes = {entry["class"] for entry in vector["classes"]}
+    assert all(e["packet"]["class"] in classes for e in vector["events"] if "packet" in e)
+
+
+def test_random_cases_are_repeatable() -> None:
+    assert vector_text(random_case("x", 7)) == vector_text(random_case("x", 7))
+    assert vector_text(random_case("x", 7)) != vector_text(random_case("x", 8))
+
+
+def test_the_cases_cover_the_contract() -> None:
+    """Both drop causes, both modes, both countings, changes, stalls, late clocks, all occur."""
+    text = "".join(vector_text(case) for case in CASES)
+    for needed in (
+        *(
+            '"class-limit"',
+            '"fifo-full"',
+            '"static"',
+            '"unpaced"',
+            '"layer2"',
+            '"wire"',
+        ),
+        *(
+            '"set_class"',
+            '"stall_until_ns"',
+            '"rate_bps": 8000,',
+            '"line_rate_bps": 100000000000',
+        ),
+        *('"line_rate_bps": 0', '"length_bytes": 65535', '"at_ns": 36028797018963'),
+    ):
+        assert needed in text, needed
