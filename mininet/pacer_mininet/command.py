@@ -16,7 +16,7 @@ from typing import Any
 
 from mininet.log import setLogLevel
 
-from pacer_mininet import paths, processors
+from pacer_mininet import congestion, paths, processors
 from pacer_mininet.experiment import (
     RUN_NAMES,
     ExperimentError,
@@ -29,6 +29,7 @@ from pacer_mininet.rest import ControllerError
 
 FAILURES = (
     paths.MissingError,
+    congestion.CongestionControlError,
     ExperimentError,
     IperfError,
     NodeError,
@@ -54,7 +55,11 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--rate", default="500mbit", help="of the bottleneck (default 500mbit)")
     parser.add_argument("--rtt", default="200ms", help="of the empty path (default 200ms)")
     parser.add_argument("--fifo", default="64KB", help="of the bottleneck (default 64KB)")
-    parser.add_argument("--cc", default="bic", help="congestion control (default bic)")
+    parser.add_argument(
+        "--cc",
+        default=congestion.UNCHOSEN,
+        help="congestion control (default bic; where a machine's kernel has none, cubic)",
+    )
     parser.add_argument("--out", type=Path, help="also write the result to this file")
     parser.add_argument(
         "--end-with-stdin",

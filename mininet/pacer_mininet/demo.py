@@ -1,18 +1,20 @@
 """The demo's command: three runs, one table, one picture, one report. See `../demo.py`."""
 
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from pacer_mininet import paths, plot, report
+from pacer_mininet import congestion, paths, plot, report
 from pacer_mininet.experiment import RUN_NAMES, settings_from
 from pacer_mininet.progress import ProgressDisplay
 from pacer_mininet.runs import (
@@ -30,11 +32,28 @@ TABLE_WIDTH = 150
 """Narrower terminals get the table turned on its side."""
 
 
+class BusyError(RuntimeError):
+    """The results cannot be written, by us or now; the text says why."""
+
+
+FAILURES = (
+    ValueError,
+    RunError,
+    BusyError,
+    congestion.CongestionControlError,
+    paths.MissingError,
+)
+
+
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     environment = os.environ
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--fifo", default=environment.get("FIFO") or "64KB")
-    parser.add_argument("--cc", default="bic")
+    parser.add_argument(
+        "--cc",
+        default=congestion.UNCHOSEN,
+        help="congestion control (default bic; where a machine's kernel has none, cubic)",
+    )
     parser.add_argument("--seconds", default=environment.get("SECONDS") or "20")
     parser.add_argument("--rate", default=environment.get("RATE") or "500mbit")
     parser.add_argument("--rtt", default=environment.get("RTT") or "200ms")
@@ -64,6 +83,45 @@ def _plan(options: argparse.Namespace) -> Plan:
     return Plan(names, options.seconds, options.rate, options.rtt, options.fifo, options.cc)
 
 
+@contextlib.contextmanager
+def results_directory(directory: Path) -> Iterator[None]:
+    """Make the directory of the results, and have it to ourselves while the block runs.
+
+    Raises:
+        BusyError: another demo has it, or it cannot be written.
+
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        # Never removed: a demo that comes next may hold it open already.
+        lock = (directory / ".lock").open("a")
+    except OSError as error:
+        raise BusyError(f"cannot write to {directory}: {error.strerror}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BusyError(
+                f"another demo is running and will write to {directory}: wait until it is done, "
+                "or run this one from another checkout"
+            ) from None
+        yield
+
+
+def check_congestion_control(plan: Plan, *, realtime: bool) -> None:
+    """Make sure, before anything is built, that the runs' kernel has what was chosen.
+
+    Raises:
+        CongestionControlError: it has not; the text says what it has.
+
+    """
+    if realtime:
+        available = congestion.of_this_kernel(plan.congestion_control)
+    else:
+        available = congestion.of_the_lab()
+    congestion.choose(plan.congestion_control, available, lab=not realtime)
+
+
 def summary(results: dict[str, dict[str, Any]]) -> str:
     """Return summary.json: only what the runs gave, so that equal runs give equal files."""
     runs = [result["run"] for result in results.values()]
@@ -87,8 +145,7 @@ def show_table(runs: list[dict[str, Any]]) -> None:
 
 
 def write_results(results: dict[str, dict[str, Any]], directory: Path) -> None:
-    """Write everything below `directory`."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Write everything below `directory`, which exists."""
     (directory / "summary.json").write_text(summary(results))
     series = {name: result["series"] for name, result in results.items()}
     (directory / "series.json").write_text(json.dumps(series) + "\n")
@@ -117,17 +174,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 realtime = True
         if realtime:
             need_root()
+        check_congestion_control(plan, realtime=realtime)
         began = time.monotonic()
         clock = "s" if realtime else "virtual s"
-        with ProgressDisplay(plan.names, int(plan.seconds), clock) as display:
-            results = make_runs(plan, realtime=realtime, listener=display)
-    except (ValueError, RunError, paths.MissingError) as error:
+        with results_directory(options.results):
+            with ProgressDisplay(plan.names, int(plan.seconds), clock) as display:
+                results = make_runs(plan, realtime=realtime, listener=display)
+            write_results(results, options.results)
+    except FAILURES as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("demo: interrupted; the runs have been ended", file=sys.stderr)
         return 130
-    write_results(results, options.results)
     runs = [result["run"] for result in results.values()]
     print(f"\n{heading(runs)}\n")
     show_table(runs)

@@ -22,7 +22,7 @@ from typing import Any
 
 from mininet.net import Mininet
 
-from pacer_mininet import iperf, paths, tcp_state
+from pacer_mininet import congestion, iperf, paths, tcp_state
 from pacer_mininet.nodes import (
     SOCKET_BUFFER_BYTES,
     PacerController,
@@ -80,8 +80,6 @@ SWITCHES = ("s1", "wan", "s2")
 PACED_CLASS = "lfn"
 DRAIN_LIMIT_S = 60
 """How long after its time iperf may go on: what is in its buffer still has to arrive."""
-FALLBACK_CONGESTION_CONTROL = "cubic"
-CONGESTION_CONTROL = re.compile(r"[a-z0-9_]{1,15}", re.ASCII)
 
 Report = Callable[[dict[str, Any]], None]
 """Takes progress events, plain data that can be sent as JSON."""
@@ -103,7 +101,7 @@ class Settings:
     rate_bps: int = 500_000_000
     rtt_ns: int = 200_000_000
     fifo_bytes: int = 64 * 1024
-    congestion_control: str = "bic"
+    congestion_control: str = congestion.UNCHOSEN
     socket_buffer_bytes: int = SOCKET_BUFFER_BYTES
 
     def __post_init__(self) -> None:
@@ -115,7 +113,7 @@ class Settings:
             raise ValueError(
                 f"rate {format_rate(self.rate_bps)} is outside 8kbit to the sender's {EDGE_RATE}"
             )
-        if CONGESTION_CONTROL.fullmatch(self.congestion_control) is None:
+        if congestion.NAME.fullmatch(self.congestion_control) is None:
             raise ValueError(f"{self.congestion_control!r} is not a congestion control's name")
 
     @property
@@ -134,7 +132,7 @@ def settings_from(
     rate: object = "500mbit",
     rtt: object = "200ms",
     fifo: object = "64KB",
-    congestion_control: str = "bic",
+    congestion_control: str = congestion.UNCHOSEN,
 ) -> Settings:
     """Return settings from values as people write them; ValueError naming the one at fault."""
     try:
@@ -192,34 +190,21 @@ def long_fat_network(settings: Settings) -> Iterator[Mininet]:
 def run_experiment(settings: Settings, report: Report) -> dict[str, Any]:
     """Build the network, make the run, take the network down; see `Run.execute`.
 
-    Where the kernel has no such congestion control the run is made with `cubic`, and says so.
-
     Raises:
         MissingError: something is not installed or not built.
+        CongestionControlError: the kernel has none that may be used.
         ExperimentError, IperfError, NodeError, ControllerError: the run failed.
 
     """
     paths.need_programs("ethtool", "ip", "iperf", "mnexec", "ping", "sysctl", "tc")
-    asked = settings.congestion_control
-    available = available_congestion_controls()
-    if asked not in available:
-        if FALLBACK_CONGESTION_CONTROL not in available:
-            raise ExperimentError(
-                f"this kernel has no {asked} and no {FALLBACK_CONGESTION_CONTROL}, "
-                f"only {', '.join(available)}"
-            )
-        settings = replace(settings, congestion_control=FALLBACK_CONGESTION_CONTROL)
+    choice = settings.congestion_control
+    used = congestion.choose(choice, congestion.of_this_kernel(choice), lab=in_lab())
+    settings = replace(settings, congestion_control=used)
     report({"event": "phase", "run": settings.name, "phase": "network"})
     with long_fat_network(settings) as net:
         result = Run(settings, net, report).execute()
-    result["run"]["congestion_control_asked"] = asked
+    result["run"]["congestion_control_asked"] = congestion.asked_for(choice)
     return result
-
-
-def available_congestion_controls() -> list[str]:
-    """Return what the kernel we run on offers to everybody or has built in."""
-    path = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-    return path.read_text().split()
 
 
 class Run:

@@ -86,13 +86,14 @@ def notes(runs: list[dict[str, Any]]) -> list[str]:
         "arrives included (one MTU is 1518).",
         "Published: Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14), Table 5.",
     ]
-    asked = {run["congestion_control_asked"] for run in runs} - {
+    # Only a run nobody chose a congestion control for may use another one: see congestion.py.
+    missing = {run["congestion_control_asked"] for run in runs} - {
         run["congestion_control"] for run in runs
     }
-    if asked:
+    if missing:
         lines.append(
-            f"This machine's kernel has no {', '.join(sorted(asked))}: the runs used "
-            f"{first['congestion_control']}. (The lab's kernel has it.)"
+            f"This machine's kernel has no {', '.join(sorted(missing))}, which is the default: "
+            f"the runs used {first['congestion_control']}. (The lab's kernel has it.)"
         )
     tbf = next((run["shaper"] for run in runs if run["name"] == "tbf"), None)
     if tbf is not None:
