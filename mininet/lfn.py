@@ -10,7 +10,7 @@
 import contextlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +22,43 @@ if _here not in sys.path:
 
 from pacer_mininet.nodes import (  # noqa: E402 (needs the path above)
     LfnHost,
+    NodeError,
     PacerController,
     PacingSwitch,
     limit_open_files,
 )
 from pacer_mininet.paths import MissingError  # noqa: E402
+from pacer_mininet.rest import ControllerError  # noqa: E402
 from pacer_mininet.topology import LfnTopo  # noqa: E402
 
 
 @contextlib.contextmanager
 def _plain_exit() -> Iterator[None]:
-    """End with one line when something is missing.
+    """Take down what there is of the network and end with one line when something is wrong.
 
-    `mn` answers any other exception with its clean-up, which kills processes by name and empties
-    /tmp.
+    `mn` answers any exception but this with its clean-up, which kills processes by name and
+    empties /tmp.
     """
     try:
         yield
-    except (MissingError, ValueError) as error:
+    except (MissingError, NodeError, ControllerError, ValueError, OSError) as error:
+        # Hosts go with us, and so do the processes; links between switches have to be taken away.
+        for switch in list(PacingSwitch.live):
+            with contextlib.suppress(NodeError, OSError):
+                switch.stop()
         sys.exit(f"\n*** {error}")
+
+
+class _Topo(LfnTopo):
+    def build(self, *arguments: Any, **params: Any) -> None:
+        with _plain_exit():
+            super().build(*arguments, **params)
+
+
+class _Host(LfnHost):
+    def config(self, *arguments: Any, **params: Any) -> Any:
+        with _plain_exit():
+            return super().config(*arguments, **params)
 
 
 class _Switch(PacingSwitch):
@@ -48,17 +66,39 @@ class _Switch(PacingSwitch):
         with _plain_exit():
             super().__init__(name, **params)
 
+    def start(self, controllers: Sequence[Any]) -> None:
+        with _plain_exit():
+            super().start(controllers)
+
 
 class _Controller(PacerController):
     def __init__(self, name: str, **params: Any) -> None:
         with _plain_exit():
             super().__init__(name, **params)
 
+    def start(self) -> None:
+        with _plain_exit():
+            super().start()
 
-topos = {"lfn": LfnTopo}
+
+_Topo.host_class = _Host
+topos = {"lfn": _Topo}
 switches = {"pacing": _Switch}
 controllers = {"pacer": _Controller}
-hosts = {"lfn": LfnHost}
+hosts = {"lfn": _Host}
+
+
+def findController() -> type[PacerController]:  # noqa: N802 (mn's name)
+    """Return what `mn` takes where no --controller is given; it looks for OpenFlow ones alone."""
+    return _Controller
+
+
+def validate(options: Any) -> None:
+    """Make sure, for `mn`, that the topology comes with the switch that it is made of."""
+    topo, switch = (str(option).partition(",")[0] for option in (options.topo, options.switch))
+    if topo == "lfn" and switch != "pacing":
+        sys.exit(f"\n*** --topo lfn is made of --switch pacing, not of {switch!r}")
+
 
 limit_open_files()
 

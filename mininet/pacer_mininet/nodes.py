@@ -93,7 +93,7 @@ class LoggedProcess:
     """A child process whose output goes to a log file and can be waited for, line by line."""
 
     def __init__(self, command: Sequence[str], log: Path, ready: str) -> None:
-        """Start `command`; `ready` is the text that it prints when it can be used."""
+        """Start `command`; `ready` is what it prints when it can be used, `NAME: ready`."""
         self.command = list(command)
         self.log = log
         self._ready = ready
@@ -127,7 +127,8 @@ class LoggedProcess:
 
     def wait_ready(self, timeout_s: float) -> None:
         """Return when the ready line has come; NodeError if the process ends or takes too long."""
-        name = Path(self.command[0]).name
+        # Not the command's first word, which may be `nice`.
+        name = self._ready.partition(":")[0]
         in_time = self._seen_ready.wait(timeout_s)
         if self._ended.is_set():
             status = self.process.wait()
@@ -290,10 +291,9 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
                 command = [*processors.for_pacing(), *command]
         for interface in interfaces:
             command += ["-i", self.port_option(interface)]
-        self._process = LoggedProcess(
-            command, self.log_dir / f"{self.name}.log", "pacing_switch: ready"
-        )
-        self._process.wait_ready(START_TIMEOUT_S)
+        process = LoggedProcess(command, self.log, "pacing_switch: ready")
+        process.wait_ready(START_TIMEOUT_S)
+        self._process = process
         self._controllers = [c for c in controllers if isinstance(c, PacerController)]
         for controller in self._controllers:
             controller.register(self)
@@ -331,14 +331,16 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
     It starts when the first switch has, and again when another one comes: its switches are named
     on its command line, and its desired state is in a file that outlives it. `rest` talks to it.
 
-    Errors: MissingError when it is not installed, NodeError when it does not start or does not
-    bring a switch up.
+    Errors: MissingError when it is not installed, ValueError for a port out of range, NodeError
+    when its port is taken, when it does not start or does not bring a switch up.
     """
 
     def __init__(
         self, name: str, port: int = REST_PORT, log_dir: str | None = None, **params: Any
     ) -> None:
         paths.need_built(paths.CONTROLLER, "the controller")
+        if not isinstance(port, int) or not 1 <= port <= 65535:
+            raise ValueError(f"{name}: port {port!r} is not a TCP port, 1 to 65535")
         params.pop("ip", None)
         self.log_dir = Path(log_dir) if log_dir else state_directory()
         self._service: LoggedProcess | None = None
@@ -356,7 +358,10 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
             try:
                 probe.bind(("127.0.0.1", self.port))
             except OSError:
-                raise NodeError(f"{self.name}: TCP port {self.port} is taken") from None
+                raise NodeError(
+                    f"{self.name}: TCP port {self.port} of 127.0.0.1 is taken; another one: "
+                    "--controller pacer,port=8081"
+                ) from None
 
     def start(self) -> None:
         """Do nothing yet: see `register`."""

@@ -9,7 +9,8 @@ wan  gtrcnet.p4. Each way the path's rate, counted as GtrcNET-1 did (layer 2 wit
 s2   pacer.p4, without classes.
 """
 
-from typing import Any
+import difflib
+from typing import Any, ClassVar
 
 from mininet.topo import Topo
 
@@ -32,15 +33,25 @@ class LfnTopo(Topo):  # type: ignore[misc] # mininet has no types
     that `mn --switch` or Mininet(switch=...) names: `pacing`.
     """
 
+    parameters = ("rate", "rtt", "fifo", "edge_rate")
+    host_class: ClassVar[type[LfnHost]] = LfnHost
+
     def build(
         self,
         rate: object = "500mbit",
         rtt: object = "200ms",
         fifo: object = "64KB",
         edge_rate: object = EDGE_RATE,
-        **_params: Any,
+        **unknown: Any,
     ) -> None:
-        """Build the topology; ValueError for a parameter out of range."""
+        """Build the topology; ValueError for a parameter out of range or one that there is not."""
+        for name in unknown:
+            close = difflib.get_close_matches(name, self.parameters, n=1)
+            guess = f" (did you mean {close[0]!r}?)" if close else ""
+            raise ValueError(
+                f"topology lfn has no parameter {name!r}{guess}; "
+                f"it has {', '.join(self.parameters)}"
+            )
         rate_bps, rtt_ns, fifo_bytes = parse_rate(rate), parse_duration(rtt), parse_size(fifo)
         bottleneck = {
             "rate": format_rate(rate_bps),
@@ -49,7 +60,7 @@ class LfnTopo(Topo):  # type: ignore[misc] # mininet has no types
             "delay": f"{rtt_ns // 2}ns",
         }
         line = {"rate": format_rate(parse_rate(edge_rate)), "counts": "wire", "fifo": EDGE_FIFO}
-        h1, h2 = (self.addHost(name, cls=LfnHost) for name in ("h1", "h2"))
+        h1, h2 = (self.addHost(name, cls=self.host_class) for name in ("h1", "h2"))
         s1 = self.addSwitch("s1", program="pacer")
         wan = self.addSwitch("wan", program="gtrcnet", bottleneck=format_rate(rate_bps), spin="0ns")
         s2 = self.addSwitch("s2", program="pacer", spin="0ns")

@@ -1,0 +1,162 @@
+"""`mn --custom mininet/lfn.py`: what is wrong is said in one line, and Mininet does not clean up.
+
+Its clean-up kills processes of the whole machine by name and empties /tmp.
+"""
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pacer_mininet import paths
+from pacer_mininet.runs import isolated
+from pacer_mininet.topology import LfnTopo
+
+LFN = paths.MININET_DIR / "lfn.py"
+MN = "/usr/bin/mn"
+TIMEOUT_S = 120
+CLEAN_UP_TOOLS = ("killall", "pkill", "rm")
+
+# `mn` as it is, but for its tuning of the whole machine's limits.
+RUN_MN = """
+import os, runpy, socket, sys
+import mininet.net
+mininet.net.Mininet.inited = True
+taken = socket.create_server(("127.0.0.1", 8080)) if os.environ.get("TAKE_8080") else None
+sys.argv = sys.argv[1:]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+finally:
+    left = [name for name in os.listdir("/sys/class/net") if "-eth" in name]
+    print("left behind:", left, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def lfn() -> dict[str, Any]:
+    """Return the names of lfn.py, loaded as a file that is no module."""
+    return runpy.run_path(str(LFN), run_name="custom")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"rate": "fast"}, "'fast' is not a rate"),
+        ({"rtd": "5ms"}, "no parameter 'rtd' .did you mean 'rtt'"),
+        ({"loss": "1"}, "it has rate, rtt, fifo, edge_rate"),
+    ],
+)
+def test_a_wrong_parameter_of_the_topology_is_named(
+    lfn: dict[str, Any], parameters: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        LfnTopo(**parameters)
+    with pytest.raises(SystemExit, match=said):
+        lfn["topos"]["lfn"](**parameters)
+
+
+def test_a_right_topology_has_two_hosts_and_three_switches(lfn: dict[str, Any]) -> None:
+    topo = lfn["topos"]["lfn"](rate="10mbit", rtt="5ms", fifo="16KB", edge_rate="100mbit")
+    assert sorted(topo.hosts()) == ["h1", "h2"]
+    assert sorted(topo.switches()) == ["s1", "s2", "wan"]
+
+
+def test_the_topology_wants_its_switch(lfn: dict[str, Any]) -> None:
+    lfn["validate"](SimpleNamespace(topo="lfn,rtt=5ms", switch="pacing,spin=0ns"))
+    lfn["validate"](SimpleNamespace(topo="single,3", switch="ovsk"))
+    with pytest.raises(SystemExit, match="--switch pacing, not of 'ovsk'"):
+        lfn["validate"](SimpleNamespace(topo="lfn", switch="ovsk"))
+
+
+def test_without_a_controller_mn_takes_ours(lfn: dict[str, Any]) -> None:
+    assert lfn["findController"]() is lfn["controllers"]["pacer"]
+
+
+def mn(tmp_path: Path, *options: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run `mn` in namespaces of its own, where tools of its clean-up only say that they ran."""
+    if os.geteuid() != 0:
+        pytest.skip("not run: mn's errors: needs root, to make network namespaces")
+    if not Path(MN).exists():
+        pytest.skip("not run: mn's errors: mininet is not installed: apt install mininet")
+    probe = subprocess.run(isolated(["true"]), capture_output=True, text=True)
+    if probe.returncode != 0:
+        pytest.skip(f"not run: mn's errors: no namespaces here: {probe.stderr.strip()}")
+    for tool in CLEAN_UP_TOOLS:
+        (tmp_path / tool).write_text(f"#!/bin/sh\necho cleaning up: {tool} >&2\n")
+        (tmp_path / tool).chmod(0o755)
+    script = ["sh", "-ec", 'ip link set lo up && exec "$@"', "sh"]
+    command = [sys.executable, "-c", RUN_MN, MN, "--custom", str(LFN), *options]
+    return subprocess.run(
+        isolated([*script, *command]),
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+
+
+def need_parts() -> None:
+    """Skip, loudly, where what a network is made of is not built."""
+    try:
+        paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
+        paths.need_built(paths.CONTROLLER, "the controller")
+        paths.need_programs("ip", "mnexec", "ethtool", "unshare")
+    except paths.MissingError as error:
+        pytest.skip(f"not run: mn's errors: {error}")
+
+
+LFN_OPTIONS = ("--topo", "lfn", "--switch", "pacing", "--controller", "pacer")
+
+
+def check(ended: "subprocess.CompletedProcess[str]", said: str) -> None:
+    """Check that it ended with that line, and with nothing but it."""
+    output = ended.stdout + ended.stderr
+    assert said in output
+    assert ended.returncode == 1, output
+    assert "leaning up" not in output
+    assert "Traceback" not in output
+    assert "left behind: []" in output
+
+
+def test_mn_names_a_wrong_rate(tmp_path: Path) -> None:
+    check(mn(tmp_path, "--topo", "lfn,rate=fast", "--switch", "pacing"), "'fast' is not a rate")
+
+
+def test_mn_names_an_unknown_parameter(tmp_path: Path) -> None:
+    check(mn(tmp_path, "--topo", "lfn,rtd=5ms", "--switch", "pacing"), "did you mean 'rtt'")
+
+
+def test_mn_names_a_controller_that_is_not_built(tmp_path: Path) -> None:
+    missing = str(tmp_path / "no-controller")
+    ended = mn(tmp_path, *LFN_OPTIONS, PACER_CONTROLLER=missing)
+    check(ended, f"the controller is not built (there is no {missing})")
+
+
+def test_mn_names_a_taken_port(tmp_path: Path) -> None:
+    need_parts()
+    check(mn(tmp_path, *LFN_OPTIONS, TAKE_8080="1"), "TCP port 8080 of 127.0.0.1 is taken")
+
+
+def test_mn_names_a_switch_that_does_not_start_and_takes_its_links_away(tmp_path: Path) -> None:
+    need_parts()
+    switch = tmp_path / "pacing_switch"
+    switch.write_text("#!/bin/sh\necho no can do\nexit 3\n")
+    switch.chmod(0o755)
+    ended = mn(tmp_path, *LFN_OPTIONS, PACING_SWITCH=str(switch))
+    check(ended, "*** pacing_switch ended with status 3")
+    assert "no can do" in ended.stdout + ended.stderr
+
+
+def test_mn_names_a_controller_that_does_not_start(tmp_path: Path) -> None:
+    need_parts()
+    controller = tmp_path / "pacer-controller"
+    controller.write_text("#!/bin/sh\necho no can do\nexit 3\n")
+    controller.chmod(0o755)
+    ended = mn(tmp_path, *LFN_OPTIONS, PACER_CONTROLLER=str(controller))
+    check(ended, "*** pacer-controller ended with status 3")
