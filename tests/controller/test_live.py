@@ -250,6 +250,22 @@ def test_moved_station(wires: Network, controller: Controller, switch: Switch) -
     assert [e["ingress_port"] for e in entries_of(switch, "sources")] == [2]
 
 
+@pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 does not say which ports are up")
+def test_a_link_that_goes_down_is_seen(wires: Network, controller: Controller) -> None:
+    def up() -> list[bool]:
+        switch = controller.get("/v1/switches/s1")["ports"]
+        statistics = controller.get("/v1/switches/s1/stats")["ports"]
+        return [port["up"] for port in (switch[1], statistics[1])]
+
+    eventually(lambda: up() == [True, True], "port 2 is up")
+    subprocess.run(["ip", "link", "set", "sw2", "down"], check=True)
+    try:
+        eventually(lambda: up() == [False, False], "port 2 is down")
+    finally:
+        subprocess.run(["ip", "link", "set", "sw2", "up"], check=True)
+    eventually(lambda: up() == [True, True], "port 2 is up again")
+
+
 def test_counters_follow_the_packets(wires: Network, controller: Controller) -> None:
     controller.put(CLASS, {"rate": "500Mbit"})
     controller.put(FLOW, {"match": MATCH, "class": "video"})

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from controller_harness import COMPILED, free_port
 from pacer_controller.api import build
 from pacer_controller.config import parse_switch
+from pacer_controller.p4rt import State
 from pacer_controller.service import Service
 from pacer_controller.store import Store
-from pacer_controller.traffic_manager import PortInfo
+from pacer_controller.traffic_manager import PortInfo, TrafficManagerUnavailableError
 
 CLASS = "/v1/switches/s1/classes/video"
 FLOW = "/v1/switches/s1/flows/web"
@@ -297,6 +298,43 @@ def test_rate_above_the_line_rate(client: Client) -> None:
     problem(client.put(FLOW, {"match": {"ingress_port": 9}, "rate": "1Mbit"}), 422)
 
 
+class Traffic:
+    """Stands for a switch's own service; says what it is told to."""
+
+    def __init__(self, *answers: list[PortInfo] | None) -> None:
+        self._answers = iter(answers)
+
+    async def ports(self) -> list[PortInfo]:
+        """Return the next answer; None is none."""
+        answer = next(self._answers)
+        if answer is None:
+            raise TrafficManagerUnavailableError("ListPorts: UNAVAILABLE: gone")
+        return answer
+
+
+@pytest.mark.parametrize("path", ["/v1/switches/s1", "/v1/switches"])
+def test_ports_are_read_when_they_are_asked_for(
+    client: Client, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    driver = client.service.switches["s1"].driver
+    up, down = [PortInfo(1, up=True)], [PortInfo(1, up=False)]
+    monkeypatch.setattr(driver, "_traffic", Traffic(up, down, up, None))
+    monkeypatch.setattr(driver, "_switch", object())
+
+    def said() -> Any:
+        body = client.call("GET", path).json()
+        switch = body if path.endswith("s1") else body["switches"][0]
+        return [port["up"] for port in switch["ports"]]
+
+    assert said() == []
+    monkeypatch.setattr(driver, "_state", State.CONNECTED)
+    assert [said(), said(), said()] == [[True], [False], [True]]
+    # What it does not say, nobody knows; its ports are still there.
+    assert said() == [None]
+    monkeypatch.setattr(driver, "_state", State.PENDING)
+    assert said() == [None]
+
+
 def test_unknown_switch(client: Client) -> None:
     for method, path in [
         ("GET", "/v1/switches/wam"),
@@ -345,6 +383,9 @@ def test_statistics_of_a_switch_that_is_away(client: Client) -> None:
 
 
 def test_api_page_needs_no_network(client: Client) -> None:
+    start = client.call("GET", "/")
+    assert start.status_code == 307
+    assert start.headers["location"] == "/docs"
     page = client.call("GET", "/docs")
     assert page.status_code == 200
     assert "http://" not in page.text

@@ -1,6 +1,7 @@
 """Messages of the switch's own gRPC service, as the controller reads them."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -44,3 +45,20 @@ def test_nobody_there() -> None:
     with pytest.raises(TrafficManagerUnavailableError, match="ListPorts: UNAVAILABLE") as caught:
         asyncio.run(ask())
     assert not caught.value.unimplemented
+
+
+def test_a_closed_connection_is_no_cancellation() -> None:
+    async def ask_and_close() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            client = TrafficManager(f"127.0.0.1:{silent.getsockname()[1]}")
+            asked = asyncio.create_task(client.ports())
+            # The call is under way once the other side has a connection.
+            connection, _ = await asyncio.to_thread(silent.accept)
+            with connection:
+                await client.close()
+                with pytest.raises(TrafficManagerUnavailableError, match="connection closed"):
+                    await asked
+                with pytest.raises(TrafficManagerUnavailableError, match="connection closed"):
+                    await client.ports()
+
+    asyncio.run(ask_and_close())

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Path, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi_offline import FastAPIOffline
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
@@ -107,7 +107,10 @@ class SwitchView(_View):
     program: str
     state: str = Field(description="`connected`, `pending` (away) or `backup` (not primary).")
     last_error: str | None
-    ports: list[dict[str, Any]]
+    ports: list[dict[str, Any]] = Field(
+        description="Ports as they are now. `up`: whether the port can carry frames; null while "
+        "the switch is away, or where it cannot say."
+    )
 
 
 class SwitchList(_View):
@@ -160,6 +163,7 @@ def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 _READ = _responses(404, 409, 422)
 _WRITE = _responses(400, 404, 409, 413, 415, 422, 502, 507)
+_DELETE = _responses(404, 409, 422, 502)
 
 
 def build(service: Service) -> FastAPI:
@@ -211,6 +215,10 @@ def _describe_problems(app: FastAPI) -> None:
 
 
 def _add_switches(app: FastAPI, service: Service) -> None:
+    @app.get("/", include_in_schema=False)
+    async def root() -> RedirectResponse:
+        return RedirectResponse("/docs")
+
     @app.get("/healthz", tags=["service"], summary="Whether the service runs")
     async def healthz() -> Health:
         drivers = [switch.driver for switch in service.switches.values()]
@@ -219,7 +227,7 @@ def _add_switches(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/switches", tags=["switches"], summary="All switches", response_model=SwitchList)
     async def switches() -> dict[str, Any]:
-        return {"switches": [service.switch_view(name) for name in sorted(service.switches)]}
+        return {"switches": await service.switch_views()}
 
     @app.get(
         "/v1/switches/{switch}",
@@ -229,7 +237,7 @@ def _add_switches(app: FastAPI, service: Service) -> None:
         responses=_READ,
     )
     async def switch_(switch: SwitchName) -> dict[str, Any]:
-        return service.switch_view(switch)
+        return await service.switch_view(switch)
 
     @app.get(
         "/v1/switches/{switch}/stats",
@@ -257,94 +265,83 @@ def _add_switches(app: FastAPI, service: Service) -> None:
         return await service.bandwidth(switch, port, from_ns, to_ns)
 
 
-def _add_classes(app: FastAPI, service: Service) -> None:
-    path = "/v1/switches/{switch}/classes"
+def _resources(plural: str) -> APIRouter:
+    """Make the router of a kind of resource that every switch has."""
+    return APIRouter(prefix=f"/v1/switches/{{switch}}/{plural}", tags=[plural])
 
-    @app.get(
-        path,
-        tags=["classes"],
-        summary="All classes",
-        response_model=ClassList,
-        responses=_READ,
-    )
+
+def _put_responses(view: type[BaseModel], noun: str) -> dict[int | str, dict[str, Any]]:
+    return _WRITE | {201: {"model": view, "description": f"The {noun} is new."}}
+
+
+def _answer_put(response: Response, put: tuple[dict[str, Any], bool]) -> dict[str, Any]:
+    """Return the resource, with the status that says whether it is new."""
+    view, created = put
+    response.status_code = HTTPStatus.CREATED if created else HTTPStatus.OK
+    return view
+
+
+def _add_classes(app: FastAPI, service: Service) -> None:
+    router = _resources("classes")
+
+    @router.get("", summary="All classes", response_model=ClassList, responses=_READ)
     async def classes(switch: SwitchName) -> dict[str, Any]:
         return {"classes": service.class_views(switch)}
 
-    @app.get(
-        path + "/{class_name}",
-        tags=["classes"],
-        summary="A class",
-        response_model=ClassView,
-        responses=_READ,
-    )
+    @router.get("/{class_name}", summary="A class", response_model=ClassView, responses=_READ)
     async def get_class(switch: SwitchName, class_name: ClassName) -> dict[str, Any]:
         return service.class_view(switch, class_name)
 
-    @app.put(
-        path + "/{class_name}",
-        tags=["classes"],
+    @router.put(
+        "/{class_name}",
         summary="Create or change a class: set a rate",
         response_model=ClassView,
-        responses=_WRITE | {201: {"model": ClassView, "description": "The class is new."}},
+        responses=_put_responses(ClassView, "class"),
     )
     async def put_class(
         switch: SwitchName, class_name: ClassName, spec: ClassSpec, response: Response
     ) -> dict[str, Any]:
-        view, created = await service.put_class(switch, class_name, spec)
-        response.status_code = HTTPStatus.CREATED if created else HTTPStatus.OK
-        return view
+        return _answer_put(response, await service.put_class(switch, class_name, spec))
 
-    @app.delete(
-        path + "/{class_name}",
-        tags=["classes"],
+    @router.delete(
+        "/{class_name}",
         summary="Remove a class that no flow uses",
         status_code=204,
-        responses=_responses(404, 409, 422, 502),
+        responses=_DELETE,
     )
     async def delete_class(switch: SwitchName, class_name: ClassName) -> None:
         await service.delete_class(switch, class_name)
 
+    app.include_router(router)
+
 
 def _add_flows(app: FastAPI, service: Service) -> None:
-    path = "/v1/switches/{switch}/flows"
+    router = _resources("flows")
 
-    @app.get(path, tags=["flows"], summary="All flows", response_model=FlowList, responses=_READ)
+    @router.get("", summary="All flows", response_model=FlowList, responses=_READ)
     async def flows(switch: SwitchName) -> dict[str, Any]:
         return {"flows": service.flow_views(switch)}
 
-    @app.get(
-        path + "/{flow}",
-        tags=["flows"],
-        summary="A flow",
-        response_model=FlowView,
-        responses=_READ,
-    )
+    @router.get("/{flow}", summary="A flow", response_model=FlowView, responses=_READ)
     async def get_flow(switch: SwitchName, flow: FlowName) -> dict[str, Any]:
         return service.flow_view(switch, flow)
 
-    @app.put(
-        path + "/{flow}",
-        tags=["flows"],
+    @router.put(
+        "/{flow}",
         summary="Create or change a flow: which packets, which class or rate",
         response_model=FlowView,
-        responses=_WRITE | {201: {"model": FlowView, "description": "The flow is new."}},
+        responses=_put_responses(FlowView, "flow"),
     )
     async def put_flow(
         switch: SwitchName, flow: FlowName, spec: FlowSpec, response: Response
     ) -> dict[str, Any]:
-        view, created = await service.put_flow(switch, flow, spec)
-        response.status_code = HTTPStatus.CREATED if created else HTTPStatus.OK
-        return view
+        return _answer_put(response, await service.put_flow(switch, flow, spec))
 
-    @app.delete(
-        path + "/{flow}",
-        tags=["flows"],
-        summary="Remove a flow",
-        status_code=204,
-        responses=_responses(404, 409, 422, 502),
-    )
+    @router.delete("/{flow}", summary="Remove a flow", status_code=204, responses=_DELETE)
     async def delete_flow(switch: SwitchName, flow: FlowName) -> None:
         await service.delete_flow(switch, flow)
+
+    app.include_router(router)
 
 
 def _add_error_handlers(app: FastAPI) -> None:

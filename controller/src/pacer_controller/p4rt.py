@@ -12,7 +12,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -356,6 +356,23 @@ class P4Switch:
         changed = [port.port for port in ports] != [port.port for port in self.ports]
         self.ports = ports
         return changed
+
+    async def ports_now(self) -> list[PortInfo]:
+        """Return the ports as they are at this moment.
+
+        Whether a port is up is only known from the switch: while it does not answer, `up` is None
+        and the rest is what was known last.
+        """
+        if self._online() is not None:
+            try:
+                if await self._refresh_ports():
+                    # The flooding groups follow.
+                    self._resync.set()
+            except RuntimeError as error:
+                self._note(str(error), loud=False)
+            else:
+                return self.ports
+        return [replace(port, up=None) for port in self.ports]
 
     async def _poll_ports(self, switch: fy.Switch) -> None:
         while True:

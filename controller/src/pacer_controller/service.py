@@ -27,6 +27,7 @@ from pacer_controller.p4rt import (
 from pacer_controller.problems import FieldError, Problem, did_you_mean, invalid, not_found
 from pacer_controller.schemas import ClassSpec, FlowSpec
 from pacer_controller.store import ClassRecord, FlowRecord, Store
+from pacer_controller.traffic_manager import PortInfo
 
 _LOG = logging.getLogger(__name__)
 
@@ -172,10 +173,15 @@ class Service:
             )
         return found
 
-    def switch_view(self, name: str) -> dict[str, Any]:
-        """Return what there is to say about a switch."""
+    async def switch_views(self) -> list[dict[str, Any]]:
+        """Return all switches, by name; they are asked at the same time."""
+        return list(await asyncio.gather(*map(self.switch_view, sorted(self.switches))))
+
+    async def switch_view(self, name: str) -> dict[str, Any]:
+        """Return what there is to say about a switch, its ports as they are now."""
         found = self.switch(name)
         driver = found.driver
+        ports = await driver.ports_now()
         config = driver.config
         return {
             "name": name,
@@ -185,7 +191,7 @@ class Service:
             "program": config.program,
             "state": driver.state.value,
             "last_error": driver.last_error,
-            "ports": [port.as_dict() for port in driver.ports],
+            "ports": [port.as_dict() for port in ports],
             "cpu_port": config.cpu_port,
             "classes": len(found.desired.classes),
             "flows": len(found.desired.flows),
@@ -447,6 +453,7 @@ class Service:
         owners = self._class_owners(found)
         indices = list(owners)
         try:
+            ports = await driver.ports_now()
             traffic = await driver.traffic_statistics(indices if driver.paces else [])
             counters = await driver.class_counters(indices)
             drops = await driver.drop_counters()
@@ -465,7 +472,7 @@ class Service:
             now_ns if now_ns is not None else time.monotonic_ns(),
             _rated_counts(counters, traffic),
         )
-        line_bps = max((port.line_rate_bps or 0 for port in driver.ports), default=0)
+        line_bps = max((port.line_rate_bps or 0 for port in ports), default=0)
         classes = []
         for index, owner in owners.items() if driver.paces else ():
             state = (traffic or {"classes": {}})["classes"].get(index, {})
@@ -494,7 +501,7 @@ class Service:
             "classes": classes,
             "flows": self._flow_statistics(found, flow_counts),
             "drops": {cause: asdict(count) for cause, count in drops.items()} if drops else None,
-            "ports": _port_statistics(driver, traffic, rate_of),
+            "ports": _port_statistics(ports, traffic, rate_of),
             "traffic_manager": traffic["switch"] if traffic else None,
             "learning": asdict(driver.learning.counters),
         }
@@ -717,11 +724,11 @@ def _rates(
 
 
 def _port_statistics(
-    driver: P4Switch, traffic: dict[str, Any] | None, rate_of: Any
+    ports: Sequence[PortInfo], traffic: dict[str, Any] | None, rate_of: Any
 ) -> list[dict[str, Any]]:
     seen = {port["port"]: port for port in (traffic or {"ports": []})["ports"]}
     result = []
-    for info in driver.ports:
+    for info in ports:
         measured = seen.get(info.port)
         result.append(
             {

@@ -4,6 +4,7 @@ Its messages are made at run time from `traffic_manager.proto`, so that no gener
 and a checkout always uses the interface the switch beside it is built from.
 """
 
+import asyncio
 import functools
 import tempfile
 from collections.abc import Sequence
@@ -134,6 +135,13 @@ class TrafficManager:
                 f"{method}: {error.code().name}: {error.details()}",
                 unimplemented=error.code() == grpc.StatusCode.UNIMPLEMENTED,
             ) from None
+        except (grpc.aio.UsageError, asyncio.CancelledError):
+            # Closing the connection cancels the calls on it, which is no reason to end for the
+            # task that waits for one, unless that was cancelled itself.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise TrafficManagerUnavailableError(f"{method}: connection closed") from None
 
     async def ports(self) -> list[PortInfo]:
         """Return the switch's ports, by number.
