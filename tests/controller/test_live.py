@@ -296,6 +296,43 @@ def test_counters_follow_the_packets(wires: Network, controller: Controller) -> 
         assert said["ports"][1]["statistics"]["lateness"]["max_ns"] >= 0
 
 
+@pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 has an order of its own")
+def test_of_overlapping_flows_priority_then_age_then_name_decides(
+    wires: Network, controller: Controller, switch: Switch
+) -> None:
+    meter = {"meter": {"cir": "1Gbit"}}
+    for name, match in [("b", {"dst_port": 5001}), ("a", {"protocol": "udp"})]:
+        assert controller.put(FLOW + name, {"match": match, **meter}).status_code == 201
+
+    def winner() -> Any:
+        """Send a packet that all flows match; return the flow whose count grew."""
+
+        def counts() -> dict[str, int]:
+            flows = controller.get("/v1/switches/s1/stats")["flows"]
+            return {flow["name"]: flow["matched"]["packets"] for flow in flows}
+
+        before = counts()
+        wires.send(1, udp(A, B, 5001))
+        grown: list[str] = eventually(
+            lambda: [name for name, count in counts().items() if count > before[name]],
+            "the packet is counted",
+        )
+        assert len(grown) == 1
+        return grown[0]
+
+    assert winner() == "webb"
+    # A change of what becomes of the packets leaves the entry its place.
+    controller.put(FLOW + "b", {"match": {"dst_port": 5001}, "meter": {"cir": "2Gbit"}})
+    assert winner() == "webb"
+    switch.kill()
+    eventually(lambda: controller.get("/v1/switches/s1")["state"] == "pending", "switch is away")
+    switch.start()
+    controller.wait_connected()
+    assert winner() == "weba"
+    controller.put(FLOW + "c", {"match": {}, "priority": 1001, **meter})
+    assert winner() == "webc"
+
+
 def receive(receiver: Any, source: int) -> bytes:
     """Return the next frame from a station; other frames are passed over."""
     while True:

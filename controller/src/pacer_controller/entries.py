@@ -248,11 +248,15 @@ def by_key(rows: Iterable[Row]) -> Rows:
 
 
 def desired_rows(desired: Desired) -> Rows:
-    """Return all entries of `classes` and `flows` that the switch should hold."""
+    """Return all entries of `classes` and `flows` that the switch should hold, by name.
+
+    The order counts where flows of the same priority overlap, since the entry that is older wins:
+    it must not depend on what the flows went through before.
+    """
     rows: Rows = {}
-    for record in desired.classes.values():
+    for _, record in sorted(desired.classes.items()):
         rows.update(by_key(class_record_rows(record)))
-    for flow in desired.flows.values():
+    for _, flow in sorted(desired.flows.items()):
         rows.update(by_key(flow_record_rows(flow, desired.classes)))
     return rows
 

@@ -427,7 +427,10 @@ class FlowSpec(_Strict):
         default=DEFAULT_PRIORITY,
         ge=1,
         le=MAX_PRIORITY,
-        description="Where several flows match, the highest priority wins.",
+        description="Where several flows match a packet, the one with the highest priority wins. "
+        "Among equals pacing_switch takes the one that has been in its table longest; a switch "
+        "that was restarted is filled in the order of the flows' names. Flows that overlap should "
+        "have different priorities. (Two flows of the same match and priority are refused.)",
     )
     class_name: str | None = Field(
         default=None, alias="class", pattern=NAME_PATTERN, description="Class the packets join."
