@@ -1,0 +1,52 @@
+"""What `make` says of itself, and of a lab that cannot be built; nothing is built here."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pacer_mininet.paths import REPO
+
+MAKE = shutil.which("make")
+pytestmark = pytest.mark.skipif(MAKE is None, reason="not run: make is not installed")
+
+
+def make(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run make in a folder."""
+    assert MAKE is not None
+    command = [MAKE, "--no-print-directory", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def test_help_tells_targets_and_settings() -> None:
+    said = make(REPO, "help").stdout
+    for target in ("demo", "test", "switch", "lab", "ptf", "accuracy", "bench", "clean"):
+        assert re.search(rf"^make {target}  +\S", said, re.MULTILINE), target
+    for setting in ("TARGET", "REALTIME", "FIFO", "CC", "SECONDS", "RATE", "RTT"):
+        assert f"{setting}=" in said
+
+
+@pytest.mark.parametrize(
+    ("available", "build", "said"),
+    [
+        ("exit 0", "exit 1", "its kernel could not be built; see build/lab/build.log"),
+        ("echo no ptrace; exit 1", "exit 0", "NO VIRTUAL-TIME LAB: no ptrace"),
+        ("exit 0", "exit 0", ""),
+    ],
+)
+def test_a_lab_that_is_not_there_is_said_loudly_and_the_rest_goes_on(
+    tmp_path: Path, available: str, build: str, said: str
+) -> None:
+    shutil.copy(REPO / "Makefile", tmp_path)
+    (tmp_path / "switch").mkdir()
+    for name, text in (("lab/available", available), ("lab/build", build), ("tools/bootstrap", "")):
+        script = tmp_path / name
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f"#!/bin/sh\n{text}\n")
+        script.chmod(0o755)
+    made = make(tmp_path, "lab")
+    assert made.returncode == 0, made.stderr
+    assert said in made.stdout
+    assert ("***" in made.stdout) == bool(said)
