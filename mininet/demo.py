@@ -3,8 +3,8 @@
     make demo                  in virtual time: exact, however busy the machine
     make demo REALTIME=1       on this machine's kernel, as root
 
-Options, also as variables of the environment: FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms.
-Writes summary.json, bandwidth.png and report.html to results/demo/.
+Settings, with their defaults: FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms. Writes
+summary.json, bandwidth.png and report.html to results/demo/.
 """
 
 import sys

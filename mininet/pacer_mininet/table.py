@@ -81,7 +81,9 @@ def notes(runs: list[dict[str, Any]]) -> list[str]:
     first = runs[0]
     ideal = mbps(ideal_goodput_bps(first["rate_bps"]))
     lines = [
-        f"Goodput in Mbit/s; {ideal} is all that the bottleneck can carry. RTT in ms. "
+        f"Goodput in Mbit/s, the receiver's; {ideal} is all that the bottleneck can carry. (What "
+        "iperf's sender reports would include what still sits in its buffer and in the pacer.) "
+        "RTT in ms. "
         "VB queue: bytes in front of a virtual bottleneck of the same rate, the packet that "
         "arrives included (one MTU is 1518).",
         "Published: Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14), Table 5.",
