@@ -22,11 +22,12 @@ h2 { font-size: 1.1rem; margin: 2rem 0 .5rem }
 .soft { color: var(--soft) }
 .wide { overflow-x: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
-th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: right;
-         white-space: nowrap }
-th:first-child { text-align: left; position: sticky; left: 0; background: var(--page) }
-tr.paced td, tr.paced th { background: var(--good) }
-thead th { white-space: normal; vertical-align: bottom; font-weight: 600 }
+th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: right }
+th { font-weight: 600 }
+tbody th { text-align: left; font-weight: 400; position: sticky; left: 0;
+           background: var(--page) }
+thead th { vertical-align: bottom }
+.paced { background: var(--good) }
 img { max-width: 100%; height: auto; background: #fff; border-radius: 6px }
 p { max-width: 46rem }
 """
@@ -35,8 +36,13 @@ p { max-width: 46rem }
 def write(results: list[dict[str, Any]], picture: Path, path: Path) -> None:
     """Write the report of all runs; `picture` is the PNG file that goes into it."""
     runs = [result["run"] for result in results]
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in COLUMNS)
-    body = "".join(_row(run) for run in runs)
+    # A column per run: so the table fits a narrow window, and what is compared stands side by side.
+    head, *lines = zip(COLUMNS, *(row(run) for run in runs), strict=True)
+    titles = _cells("th", head, runs, ' scope="col"')
+    body = "".join(
+        f'<tr><th scope="row">{html.escape(line[0])}</th>{_cells("td", line, runs)}</tr>'
+        for line in lines
+    )
     image = base64.b64encode(picture.read_bytes()).decode()
     described = "; ".join(
         f"{run['name']}: {mbps(run['goodput_bps'])} Mbit/s, {run['bottleneck_drops']} lost"
@@ -53,7 +59,10 @@ def write(results: list[dict[str, Any]], picture: Path, path: Path) -> None:
 <style>{STYLE}</style>
 <h1>TCP on a long fat network, paced by P4</h1>
 <p class="soft">{html.escape(heading(runs))}</p>
-<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>
+<div class="wide"><table>
+<thead><tr><td></td>{titles}</tr></thead>
+<tbody>{body}</tbody>
+</table></div>
 {small}
 <h2>Bandwidth at the entrance of the bottleneck</h2>
 <img alt="{html.escape(described)}" src="data:image/png;base64,{image}">
@@ -65,11 +74,14 @@ def write(results: list[dict[str, Any]], picture: Path, path: Path) -> None:
     )
 
 
-def _row(run: dict[str, Any]) -> str:
-    first, *cells = row(run)
-    columns = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-    name = html.escape(run["name"])
-    return f'<tr class="{name}"><th scope="row">{html.escape(first)}</th>{columns}</tr>'
+def _cells(
+    tag: str, line: tuple[str, ...], runs: list[dict[str, Any]], attributes: str = ""
+) -> str:
+    """Return the cells of a line of the table behind its label, each of its run's class."""
+    return "".join(
+        f'<{tag} class="{html.escape(run["name"])}"{attributes}>{html.escape(text)}</{tag}>'
+        for run, text in zip(runs, line[1:], strict=True)
+    )
 
 
 def explanation(runs: list[dict[str, Any]]) -> list[str]:

@@ -178,6 +178,10 @@ def test_report_holds_table_and_picture_and_nothing_from_elsewhere(tmp_path: Pat
     assert "http" not in text
     assert "<script" not in text
     assert "&lt;6.1&gt;" in text
+    # A column per run, so that it fits a narrow window.
+    assert text.count('scope="col"') == len(results)
+    assert text.count('scope="row"') == len(table.COLUMNS) - 1
+    assert text.count('<td class="paced">') == len(table.COLUMNS) - 1
     runs = [result["run"] for result in results]
     assert "no bic" in " ".join(table.notes(runs))
     assert "1,234" in table.plain(runs)
