@@ -149,7 +149,7 @@ test-p4: venv
 test-rust: $(DESCRIPTORS)
 	@echo "== switch"
 	@cd switch && cargo test --release --locked --workspace --no-run
-	@cd switch && cargo test --quiet --release --locked --workspace
+	@cd switch && cargo test --quiet --locked --workspace
 
 .PHONY: test-python
 test-python: venv switch
