@@ -148,7 +148,7 @@ test-p4: venv
 .PHONY: test-rust
 test-rust: $(DESCRIPTORS)
 	@echo "== switch"
-	@cd switch && cargo test --release --locked --workspace --no-run
+	@cd switch && cargo test --locked --workspace --no-run
 	@cd switch && cargo test --quiet --locked --workspace
 
 .PHONY: test-python
