@@ -164,7 +164,8 @@ impl Entry {
             .ok_or_else(|| anyhow!("the program has no such table"))?;
         let info = info.clone();
         if self.operation == Operation::Delete {
-            return Ok(switch.table_delete(table, &self.key(&info)?)?);
+            switch.table_delete(table, &self.key(&info)?)?;
+            return Ok(());
         }
         let action = self.action(switch, &info)?;
         if self.default_action {

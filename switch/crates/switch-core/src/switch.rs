@@ -71,6 +71,8 @@ pub struct Counters {
     pub packets_to_controller: u64,
     /// Packets taken from the controller.
     pub packets_from_controller: u64,
+    /// Times that the program sent a packet through ingress again (resubmitted, recirculated).
+    pub rounds: u64,
 }
 
 /// What came in at one port.
@@ -237,7 +239,8 @@ impl Switch {
     }
 
     /// Puts a program in place of the running one; what was in flight is dropped and counted.
-    pub(crate) fn replace(&mut self, pipeline: Pipeline) {
+    /// Returns what ran before.
+    pub(crate) fn replace(&mut self, pipeline: Pipeline) -> Option<Running> {
         let _ = self.manager.drain();
         if let Some(old) = &self.running {
             for packet in &old.going_round {
@@ -250,11 +253,11 @@ impl Switch {
                 .count_drop(delivery.port, DropCause::PipelineSwap);
         }
         self.groups.clear();
-        self.running = Some(Running {
+        self.running.replace(Running {
             pipeline,
             pool: Pool::new(self.config.max_packets),
             going_round: VecDeque::new(),
-        });
+        })
     }
 
     /// The earliest instant at which something happens by itself.
@@ -338,6 +341,9 @@ impl Switch {
         } else if verdict.mcast_group != 0 {
             self.replicate(id, &verdict, input, length_bytes);
         } else if verdict.drop {
+            self.manager.count_drop(input.port, DropCause::IngressDrop);
+            self.release(id);
+        } else if verdict.egress_port == 0 && self.manager.port_config(0).is_none() {
             self.manager.count_drop(input.port, DropCause::NoRoute);
             self.release(id);
         } else {
@@ -398,6 +404,7 @@ impl Switch {
             .and_then(|running| running.pool.get_mut(id))
         {
             packet.replication_id = replication_id;
+            packet.copied_from = (verdict.mcast_group != 0).then_some(input.port);
             packet.instance_type = if replication_id == 0 {
                 input.instance_type
             } else {
@@ -444,7 +451,7 @@ impl Switch {
             let Running { pipeline, pool, .. } = running;
             Some((pipeline, pool.get_mut(id)?))
         }) else {
-            self.manager.abandoned(start.token);
+            self.manager.abandoned(start.token, DropCause::PipelineSwap);
             return;
         };
         let verdict = running.egress(
@@ -461,7 +468,12 @@ impl Switch {
             &Backlogs(&self.manager),
         );
         if verdict.drop {
-            self.manager.abandoned(start.token);
+            let cause = if packet.copied_from == Some(start.port) {
+                DropCause::Pruned
+            } else {
+                DropCause::EgressDrop
+            };
+            self.manager.abandoned(start.token, cause);
             self.release(id);
             return;
         }
@@ -493,6 +505,7 @@ impl Switch {
             self.manager.count_drop(port, DropCause::RecirculationFull);
             return;
         }
+        self.counters.rounds += 1;
         running.going_round.push_back(GoingRound {
             // Never in the driver's past: one that is behind would only fall further behind.
             ready_ns: now_ns.max(self.now_ns).saturating_add(ROUND_NS),

@@ -10,11 +10,12 @@
 
 use crate::pipeline::Pipeline;
 use crate::table::range::Bounds;
-use crate::table::{Call, KeyPart, Packed, Table};
+use crate::table::{Call, Entry, KeyPart, Packed, Table};
 use crate::wide::{limbs, mask64};
 use dataplane::control::{
     ActionCall, ActionInfo, ArrayInfo, Bits, ControlError, ControlResult, CounterValue, EntryKey,
-    KeyField, MatchField, MatchKind, MeterConfig, MeterUnit, TableEntry, TableInfo,
+    EntryPage, KeyField, MatchField, MatchKind, MeterConfig, MeterUnit, RemovedEntry, TableEntry,
+    TableInfo,
 };
 
 fn invalid<T>(message: impl Into<String>) -> ControlResult<T> {
@@ -196,6 +197,13 @@ pub(crate) fn insert_checked(
     key: &EntryKey,
     call: Call,
 ) -> ControlResult<()> {
+    let (key, packed) = room_for(table, info, key)?;
+    table.insert(key, &packed, call);
+    Ok(())
+}
+
+/// Checks that an entry with this key can be put in; gives the key in canonical form and packed.
+fn room_for(table: &Table, info: &TableInfo, key: &EntryKey) -> ControlResult<(EntryKey, Packed)> {
     if info.key.is_empty() {
         return invalid(format!("table '{}' has no key", info.name));
     }
@@ -212,8 +220,7 @@ pub(crate) fn insert_checked(
             info.name, info.size
         )));
     }
-    table.insert(key, &packed, call);
-    Ok(())
+    Ok((key, packed))
 }
 
 fn check_meter(config: Option<MeterConfig>) -> ControlResult<()> {
@@ -341,14 +348,13 @@ impl Pipeline {
         }
     }
 
-    fn public_entry(info: &TableInfo, table: &Table, id: u32) -> Option<TableEntry> {
-        let e = table.entry(id)?;
-        Some(TableEntry {
+    fn public_entry(info: &TableInfo, table: &Table, e: &Entry) -> TableEntry {
+        TableEntry {
             key: e.key.clone(),
             action: Self::public_call(table, &e.call),
             counter: info.direct_counter.then_some(e.counter),
             meter: e.meter.as_ref().map(|m| m.config),
-        })
+        }
     }
 
     /// The existing entry with this key: its canonical packed form and id.
@@ -403,11 +409,26 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Removes an entry.
-    pub fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<()> {
+    /// Removes an entry; what it was can be given to [`Self::table_restore`].
+    pub fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<RemovedEntry> {
         self.writable(table)?;
         let (packed, id) = self.existing(table, key)?;
-        self.info_mut(table)?.1.remove(id, &packed);
+        let (info, t) = self.info_mut(table)?;
+        match t.remove(id, &packed) {
+            Some(entry) => Ok(RemovedEntry(Box::new(entry))),
+            None => not_found(format!("table '{}' has no such entry", info.name)),
+        }
+    }
+
+    /// Puts an entry of this table back as it was: action, counter, meter, place in the order
+    /// of insertion.
+    pub fn table_restore(&mut self, table: usize, removed: RemovedEntry) -> ControlResult<()> {
+        let (info, t) = self.info_mut(table)?;
+        let Ok(entry) = removed.0.downcast::<Entry>() else {
+            return invalid(format!("table '{}' never had this entry", info.name));
+        };
+        let (_, packed) = room_for(t, info, &entry.key)?;
+        t.put(*entry, &packed);
         Ok(())
     }
 
@@ -415,21 +436,28 @@ impl Pipeline {
     pub fn table_entry(&self, table: usize, key: &EntryKey) -> ControlResult<TableEntry> {
         let (_, id) = self.existing(table, key)?;
         let (info, t) = self.info(table)?;
-        match Self::public_entry(info, t, id) {
-            Some(entry) => Ok(entry),
+        match t.entry(id) {
+            Some(entry) => Ok(Self::public_entry(info, t, entry)),
             None => not_found(format!("table '{}' has no such entry", info.name)),
         }
     }
 
-    /// All entries in insertion order; none for a table that does not exist.
-    pub fn table_entries(&self, table: usize) -> Vec<TableEntry> {
+    /// Entries in insertion order, at most `most` of them, from where the page before ended (0:
+    /// the first); none for a table that does not exist.
+    pub fn table_entries(&self, table: usize, from: u64, most: usize) -> EntryPage {
         let Ok((info, t)) = self.info(table) else {
-            return Vec::new();
+            return EntryPage::default();
         };
-        t.entries()
-            .into_iter()
-            .filter_map(|e| Self::public_entry(info, t, t.id_of(&e.key)?))
-            .collect()
+        let mut rest = t.entries_from(from);
+        let entries = rest
+            .by_ref()
+            .take(most)
+            .map(|entry| Self::public_entry(info, t, entry))
+            .collect();
+        EntryPage {
+            entries,
+            next: rest.next().map(|entry| entry.order),
+        }
     }
 
     /// The default action (`None`: no action, a miss does nothing).
