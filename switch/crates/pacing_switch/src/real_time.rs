@@ -292,8 +292,7 @@ impl RealTime {
                     "interface"
                 );
                 link.state = state;
-                self.switch
-                    .set_port_up(link.number, state == LinkState::Up);
+                self.switch.set_port_up(link.number, state == LinkState::Up);
                 if state == LinkState::Gone {
                     self.waiter.remove(link.token);
                 }
