@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pacer_controller import config
-from pacer_controller.cli import main
+from pacer_controller.server import main
 
 
 def test_switch_option() -> None:

@@ -2,7 +2,7 @@
 
 How the modules lean on each other, top to bottom:
 
-- `cli` reads options and configuration (`config`) and starts one asyncio service.
+- `server` reads options and configuration (`config`) and starts one asyncio service.
 - `api` is HTTP: paths, OpenAPI, problem details (`problems`), body limits (`http_limits`).
 - `service` is what a request means: checks it against the whole state, stores it, has it applied.
 - `schemas` are the resources themselves; `rates` is the one place where rates are read.

@@ -2,6 +2,6 @@
 
 import sys
 
-from pacer_controller.cli import main
+from pacer_controller.server import main
 
 sys.exit(main())
