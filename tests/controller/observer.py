@@ -15,7 +15,7 @@ from typing import Any
 
 import finsy as fy
 
-from pacer_controller import entries
+from pacer_controller import entries, rows
 
 _READER_ID = 1
 _USURPER_ID = 1000
@@ -39,7 +39,7 @@ async def delete_class(address: str, p4info: Path, index: int) -> None:
     """Become primary, delete an entry of `classes`, and leave."""
     options = fy.SwitchOptions(p4info=p4info, device_id=0, initial_election_id=_USURPER_ID)
     async with fy.Switch("observed", address, options) as switch:
-        entry = fy.P4TableEntry(entries.CLASSES, match=fy.P4TableMatch(class_id=index))
+        entry = fy.P4TableEntry(rows.CLASSES, match=fy.P4TableMatch(class_id=index))
         await switch.delete([entry])
 
 

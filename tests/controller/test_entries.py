@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from controller_harness import COMPILED
 from pacer_controller import entries
-from pacer_controller.entries import Change, Op, Row, Rows
-from pacer_controller.schemas import ClassSpec, FlowSpec, MatchSpec
-from pacer_controller.store import ClassRecord, Desired, FlowRecord
+from pacer_controller.records import ClassRecord, Desired, FlowRecord, MeterRecord, Record
+from pacer_controller.rows import CLASSES, Change, MatchValue, Op, Row, Rows, by_key, changes
+from pacer_controller.schemas import ClassSpec, FlowSpec, MatchSpec, MeterSpec
 
 
-def match(**fields: Any) -> dict[str, entries.MatchValue]:
-    return entries.match_keys(MatchSpec.model_validate(fields))
+def match(**fields: Any) -> dict[str, MatchValue]:
+    (keys,) = entries.match_keys(MatchSpec.model_validate(fields))
+    return keys
 
 
 def test_ipv4_prefix_is_mapped_into_ipv6() -> None:
@@ -56,6 +57,27 @@ def test_fields_become_keys() -> None:
     }
 
 
+@given(st.integers(0, 65535), st.integers(0, 65535), st.integers(0, 65535))
+def test_blocks_of_ports_match_exactly_the_range(one: int, other: int, port: int) -> None:
+    first, last = sorted((one, other))
+    blocks = entries.range_masks(first, last)
+    assert sum(port & mask == value for value, mask in blocks) == (first <= port <= last)
+    assert len(blocks) <= 30
+
+
+def test_a_range_of_ports_is_the_fewest_entries() -> None:
+    spec = MatchSpec.model_validate({"dst_port": "5000-5007", "src_port": 80})
+    assert entries.match_keys(spec) == [{"dst_port": (5000, 0xFFF8), "src_port": (80, 0xFFFF)}]
+    spec = MatchSpec.model_validate({"dst_port": "1-65535"})
+    assert entries.entry_count(spec) == 16
+
+
+def test_meter_by_name_is_the_same_entry() -> None:
+    gold = MeterRecord("gold", MeterSpec.model_validate({"cir": "8Mbit"}))
+    named = rows_of(flow("f", {"match": {}, "meter": "gold"}), (gold,))
+    assert named == rows_of(flow("f", {"match": {}, "meter": {"cir": "8Mbit"}}))
+
+
 def test_empty_match_has_no_keys() -> None:
     assert match() == {}
 
@@ -81,53 +103,64 @@ def class_(name: str, index: int, **spec: Any) -> ClassRecord:
     return ClassRecord(name, index, ClassSpec.model_validate(spec))
 
 
+def put(desired: Desired, kind: str, record: Record) -> None:
+    desired.set(kind, record.name, record)
+
+
 def flow(name: str, spec: dict[str, Any], private: int | None = None) -> FlowRecord:
     return FlowRecord(name, private, FlowSpec.model_validate(spec))
 
 
+def rows_of(record: Record, meters: tuple[MeterRecord, ...] = ()) -> list[Row]:
+    desired = Desired()
+    for meter in meters:
+        desired.set("meter", meter.name, meter)
+    return entries.record_rows(record, desired)
+
+
+def all_rows(desired: Desired) -> Rows:
+    return by_key(row for _, _, one in desired.all() for row in entries.record_rows(one, desired))
+
+
 def test_class_entry() -> None:
-    (entry,) = entries.class_record_rows(class_("video", 7, rate="500Mbit"))
+    (entry,) = rows_of(class_("video", 7, rate="500Mbit"))
     assert entry.action == "PacerIngress.paced_static"
     assert dict(entry.params) == {
         "time_per_byte_q24": 16 << 24,
         "limit_bytes": 32 * 1024 * 1024,
         "allowance_ns": 1518 * 16,
     }
-    (unpaced,) = entries.class_record_rows(class_("bulk", 8, mode="unpaced"))
+    (unpaced,) = rows_of(class_("bulk", 8, mode="unpaced"))
     assert unpaced.action == "PacerIngress.unpaced"
 
 
 def test_rate_change_is_one_modify() -> None:
-    before = entries.by_key(entries.class_record_rows(class_("video", 1, rate="500Mbit")))
-    after = entries.by_key(entries.class_record_rows(class_("video", 1, rate="300Mbit")))
-    assert [c.op for c in entries.changes(before, after)] == [Op.MODIFY]
-    assert entries.changes(after, after) == []
+    before = by_key(rows_of(class_("video", 1, rate="500Mbit")))
+    after = by_key(rows_of(class_("video", 1, rate="300Mbit")))
+    assert [c.op for c in changes(before, after)] == [Op.MODIFY]
+    assert changes(after, after) == []
 
 
 def test_class_comes_before_its_flow_and_goes_after_it() -> None:
     desired = Desired()
-    desired.put_class(class_("video", 1, rate="500Mbit"))
-    desired.put_flow(flow("f", {"match": {"dst_port": 80}, "class": "video"}))
-    rows = entries.desired_rows(desired)
-    tables = [(c.op, c.row.table) for c in entries.changes({}, rows)]
-    assert tables == [(Op.INSERT, entries.CLASSES), (Op.INSERT, entries.FLOWS)]
-    tables = [(c.op, c.row.table) for c in entries.changes(rows, {})]
-    assert tables == [(Op.DELETE, entries.FLOWS), (Op.DELETE, entries.CLASSES)]
+    put(desired, "class", class_("video", 1, rate="500Mbit"))
+    put(desired, "flow", flow("f", {"match": {"dst_port": 80}, "class": "video"}))
+    rows = all_rows(desired)
+    tables = [(c.op, c.row.table) for c in changes({}, rows)]
+    assert tables == [(Op.INSERT, CLASSES), (Op.INSERT, entries.FLOWS)]
+    tables = [(c.op, c.row.table) for c in changes(rows, {})]
+    assert tables == [(Op.DELETE, entries.FLOWS), (Op.DELETE, CLASSES)]
 
 
 def test_new_match_is_there_before_the_old_one_goes() -> None:
-    before = entries.by_key(
-        entries.flow_record_rows(flow("f", {"match": {"dscp": 1}, "rate": 8000}, 1), {})
-    )
-    after = entries.by_key(
-        entries.flow_record_rows(flow("f", {"match": {"dscp": 2}, "rate": 8000}, 1), {})
-    )
-    assert [c.op for c in entries.changes(before, after)] == [Op.INSERT, Op.DELETE]
+    before = by_key(rows_of(flow("f", {"match": {"dscp": 1}, "rate": 8000}, 1)))
+    after = by_key(rows_of(flow("f", {"match": {"dscp": 2}, "rate": 8000}, 1)))
+    assert [c.op for c in changes(before, after)] == [Op.INSERT, Op.DELETE]
 
 
 def test_meter_in_bytes_per_second() -> None:
     record = flow("f", {"match": {}, "meter": {"cir": "8Mbit", "pir": "16Mbit", "cburst": 20_000}})
-    (entry,) = entries.flow_record_rows(record, {})
+    (entry,) = rows_of(record)
     assert entry.meter == (1_000_000, 20_000, 2_000_000, 20_000)
     assert dict(entry.params)["drop_red"] == 1
     assert dict(entry.params)["class_id"] == entries.UNCLASSIFIED
@@ -137,23 +170,23 @@ def test_meter_in_bytes_per_second() -> None:
 def test_every_entry_survives_the_wire_form(target: str) -> None:
     schema = fy.P4Schema(COMPILED / target / "pacer.p4info.txtpb")
     desired = Desired()
-    desired.put_class(class_("video", 1, rate="500Mbit"))
-    desired.put_class(class_("bulk", 2, mode="unpaced"))
+    put(desired, "class", class_("video", 1, rate="500Mbit"))
+    put(desired, "class", class_("bulk", 2, mode="unpaced"))
     everything = {"ingress_port": 1, "vlan": 5, "src": "10.0.0.0/8", "dst": "192.0.2.1"}
     everything |= {"dscp": 46, "protocol": "udp", "src_port": 1, "dst_port": 65535}
-    desired.put_flow(flow("a", {"match": everything, "priority": 9, "class": "video"}))
-    desired.put_flow(flow("b", {"match": {"src": "2001:db8::/32"}, "rate": "8kbit"}, 3))
-    desired.put_flow(flow("c", {"match": {}, "class": "bulk", "meter": {"cir": "1Mbit"}}))
-    for entry in entries.desired_rows(desired).values():
+    put(desired, "flow", flow("a", {"match": everything, "priority": 9, "class": "video"}))
+    put(desired, "flow", flow("b", {"match": {"src": "2001:db8::/32"}, "rate": "8kbit"}, 3))
+    put(desired, "flow", flow("c", {"match": {}, "class": "bulk", "meter": {"cir": "1Mbit"}}))
+    for entry in all_rows(desired).values():
         message = entries.to_finsy(entry).encode(schema)
         assert entries.from_finsy(fy.P4TableEntry.decode(message, schema), schema) == entry
 
 
-rows_of = st.dictionaries(
-    st.tuples(st.sampled_from([entries.CLASSES, entries.FLOWS]), st.integers(0, 20)),
+sets_of_rows = st.dictionaries(
+    st.tuples(st.sampled_from([CLASSES, entries.FLOWS]), st.integers(0, 20)),
     st.integers(0, 3),
 ).map(
-    lambda wanted: entries.by_key(
+    lambda wanted: by_key(
         Row(table, (("key", key),), 0, "action", (("value", value),))
         for (table, key), value in wanted.items()
     )
@@ -172,6 +205,6 @@ def applied(rows: Rows, writes: list[Change]) -> Rows:
     return result
 
 
-@given(rows_of, rows_of)
+@given(sets_of_rows, sets_of_rows)
 def test_changes_lead_from_any_state_to_any_other(before: Rows, after: Rows) -> None:
-    assert applied(before, entries.changes(before, after)) == after
+    assert applied(before, changes(before, after)) == after

@@ -1,7 +1,8 @@
 """Which packets teach the controller a station."""
 
-from pacer_controller.entries import FORWARD, SOURCES, Change, Op, Row
+from pacer_controller.entries import FORWARD, SOURCES
 from pacer_controller.learning import Learning, forward_row, source_row
+from pacer_controller.rows import Change, Op, Row
 
 A = 0x020000000001
 B = 0x020000000002

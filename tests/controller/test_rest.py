@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import grpc
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,10 +15,10 @@ from hypothesis import strategies as st
 from controller_harness import COMPILED, free_port
 from pacer_controller.api import build
 from pacer_controller.config import parse_switch
-from pacer_controller.p4rt import State
 from pacer_controller.service import Service
+from pacer_controller.southbound import PortInfo, State
 from pacer_controller.store import Store
-from pacer_controller.traffic_manager import PortInfo, TrafficManagerUnavailableError
+from pacer_controller.traffic_manager import TrafficManagerUnavailableError
 
 CLASS = "/v1/switches/s1/classes/video"
 FLOW = "/v1/switches/s1/flows/web"
@@ -98,15 +99,21 @@ def test_put_is_idempotent_and_pending(client: Client) -> None:
         "rate_bps": 500_000_000,
         "limit_bytes": 33_554_432,
         "allowance_ns": 24_288,
+        "ecn_threshold_bytes": None,
         "port": None,
         "state": "pending",
         "state_reason": "switch is pending",
+        "revision": 2,
     }
     again = client.put(CLASS, {"rate": 500_000_000, "mode": "static"})
     assert again.status_code == 200
     assert again.json() == first.json()
     assert client.call("GET", CLASS).json() == first.json()
-    assert client.call("GET", "/v1/switches/s1/classes").json() == {"classes": [first.json()]}
+    assert client.call("GET", "/v1/switches/s1/classes").json() == {
+        "classes": [first.json()],
+        "total": 1,
+        "next": None,
+    }
     assert client.call("DELETE", CLASS).status_code == 204
     problem(client.call("GET", CLASS), 404)
     problem(client.call("DELETE", CLASS), 404)
@@ -308,7 +315,7 @@ class Traffic:
         """Return the next answer; None is none."""
         answer = next(self._answers)
         if answer is None:
-            raise TrafficManagerUnavailableError("ListPorts: UNAVAILABLE: gone")
+            raise TrafficManagerUnavailableError("gone", grpc.StatusCode.UNAVAILABLE)
         return answer
 
 
@@ -436,3 +443,112 @@ def test_any_body_gets_a_proper_answer(client: Client, path: str, body: Any) -> 
     if response.status_code not in (200, 201):
         problem(response, response.status_code)
         assert 400 <= response.status_code < 500
+
+
+def test_etag_guards_against_changes_of_others(client: Client) -> None:
+    first = client.put(CLASS, {"rate": "500Mbit"})
+    tag = first.headers["etag"]
+    assert tag == f'"{first.json()["revision"]}"'
+    assert client.put(CLASS, {"rate": "500Mbit"}).headers["etag"] == tag
+    changed = client.call("PUT", CLASS, {"rate": "300Mbit"}, if_match=tag)
+    assert changed.status_code == 200
+    assert changed.headers["etag"] != tag
+    assert client.call("GET", CLASS).headers["etag"] == changed.headers["etag"]
+    said = problem(client.call("PUT", CLASS, {"rate": "1Mbit"}, if_match=tag), 412)
+    assert changed.headers["etag"] in said["detail"]
+    problem(client.call("DELETE", CLASS, if_match=tag), 412)
+    assert client.call("GET", CLASS).json()["rate"] == "300Mbit"
+    both = f"{tag}, {changed.headers['etag']}"
+    assert client.call("DELETE", CLASS, if_match=both).status_code == 204
+
+
+def test_conditions_on_what_is_there(client: Client) -> None:
+    problem(client.call("PUT", CLASS, {"rate": "1Mbit"}, if_match="*"), 412)
+    problem(client.call("PUT", CLASS, {"rate": "1Mbit"}, if_match='"1"'), 412)
+    made = client.call("PUT", CLASS, {"rate": "1Mbit"}, if_none_match="*")
+    assert made.status_code == 201
+    problem(client.call("PUT", CLASS, {"rate": "2Mbit"}, if_none_match="*"), 412)
+    assert client.call("PUT", CLASS, {"rate": "2Mbit"}, if_match="*").status_code == 200
+    # A weak ETag is never equal in this comparison (RFC 9110 section 8.8.3.2).
+    weak = "W/" + client.call("GET", CLASS).headers["etag"]
+    problem(client.call("PUT", CLASS, {"rate": "1Mbit"}, if_match=weak), 412)
+    said = problem(client.call("PUT", CLASS, {"rate": "1Mbit"}, if_match="17"), 422)
+    assert [error["field"] for error in said["errors"]] == ["If-Match"]
+    problem(client.call("PUT", CLASS, {"rate": "1Mbit"}, if_none_match='"17"'), 422)
+
+
+def test_pages_and_filters(client: Client) -> None:
+    classes = "/v1/switches/s1/classes"
+    for number in range(5):
+        spec = {"rate": "1Mbit"} if number % 2 else {"mode": "unpaced"}
+        client.put(f"{classes}/c{number}", spec)
+    seen = []
+    path = f"{classes}?limit=2&prefix=c"
+    while path is not None:
+        answer = client.call("GET", path).json()
+        assert answer["total"] == 5
+        assert len(answer["classes"]) <= 2
+        seen += [entry["name"] for entry in answer["classes"]]
+        path = answer["next"]
+    assert seen == ["c0", "c1", "c2", "c3", "c4"]
+    paced = client.call("GET", f"{classes}?mode=static").json()
+    assert [entry["name"] for entry in paced["classes"]] == ["c1", "c3"]
+    assert client.call("GET", f"{classes}?state=applied").json()["total"] == 0
+    client.put(FLOW, {"match": {}, "class": "c1"})
+    assert client.call("GET", "/v1/switches/s1/flows?class=c1").json()["total"] == 1
+    assert client.call("GET", "/v1/switches/s1/flows?class=c2").json()["total"] == 0
+    for wrong in ("limit=0", "limit=10001", "limit=x"):
+        problem(client.call("GET", f"{classes}?{wrong}"), 422)
+
+
+def test_meter_by_name(client: Client) -> None:
+    gold = "/v1/switches/s1/meters/gold"
+    made = client.put(gold, {"cir": "50Mbit", "pir": "80Mbit"})
+    assert made.status_code == 201
+    assert made.json()["pir_bps"] == 80_000_000
+    flow = client.put(FLOW, {"match": {"dst_port": 80}, "meter": "gold"}).json()
+    assert (flow["meter_name"], flow["meter"]["cir"]) == ("gold", "50Mbit")
+    client.put(gold, {"cir": "60Mbit"})
+    assert client.call("GET", FLOW).json()["meter"]["cir"] == "60Mbit"
+    assert "used by 'web'" in problem(client.call("DELETE", gold), 409)["detail"]
+    said = problem(client.put(FLOW, {"match": {}, "meter": "glod"}), 422)
+    assert "did you mean 'gold'?" in said["errors"][0]["message"]
+    client.call("DELETE", FLOW)
+    assert client.call("DELETE", gold).status_code == 204
+
+
+def test_ranges_of_ports(client: Client) -> None:
+    client.put(CLASS, {"rate": "1Mbit"})
+    made = client.put(FLOW, {"match": {"dst_port": "5000-5999"}, "class": "video"})
+    assert made.json()["match"] == {"dst_port": "5000-5999"}
+    assert made.json()["entries"] == 9
+    for wrong in ("5999-5000", "0-5", "1-65536", "5000", "a-b"):
+        said = problem(client.put(FLOW, {"match": {"dst_port": wrong}, "class": "video"}), 422)
+        assert said["errors"][0]["field"] == "match.dst_port"
+    both = {"src_port": "1-65534", "dst_port": "1-65534"}
+    problem(client.put(FLOW, {"match": both, "class": "video"}), 422)
+    # Each entry has a meter of its own on this switch: the flow would get its rate nine times.
+    metered = {"match": {"dst_port": "5000-5999"}, "meter": {"cir": "1Mbit"}}
+    assert problem(client.put(FLOW, metered), 422)["errors"][0]["field"] == "meter"
+
+
+def test_ports_of_a_switch(client: Client) -> None:
+    port = "/v1/switches/s1/ports/2"
+    problem(client.call("GET", port), 404)
+    made = client.put(port, {"line_rate": "1Gbit", "delay_ns": 5})
+    assert made.status_code == 201
+    assert made.json()["desired"] == {"line_rate": "1Gbit", "delay_ns": 5}
+    assert made.json()["state"] == "pending"
+    # What was asked for counts before the switch has it.
+    problem(client.put(CLASS, {"rate": "2Gbit"}), 422)
+    client.put(CLASS, {"rate": "900Mbit", "port": 2})
+    said = problem(client.put(port, {"line_rate": "100Mbit"}), 422)
+    assert "class 'video'" in said["errors"][0]["message"]
+    listed = client.call("GET", "/v1/switches/s1/ports").json()
+    assert [entry["port"] for entry in listed["ports"]] == [2]
+    problem(client.put(port, {"gap_mode": "pause-frames"}), 422)
+    problem(client.put(port, {"line_rate": "fast"}), 422)
+    problem(client.put("/v1/switches/s1/ports/0", {}), 422)
+    assert client.put(port, {"line_rate": "none"}).status_code == 200
+    assert client.call("DELETE", port).status_code == 204
+    problem(client.call("DELETE", port), 404)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pacer_controller.schemas import ClassSpec, FlowSpec
-from pacer_controller.store import ClassRecord, FlowRecord, Store, StoreError
+from pacer_controller.migrations import MIGRATIONS
+from pacer_controller.records import ClassRecord, FlowRecord, MeterRecord, Record, ResourceChange
+from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec
+from pacer_controller.store import Store, StoreError
 
 VIDEO = ClassRecord("video", 1, ClassSpec.model_validate({"rate": "500Mbit", "port": 2}))
 FLOW = FlowRecord(
@@ -26,16 +28,25 @@ FLOW = FlowRecord(
 )
 
 
+METER = MeterRecord("gold", MeterSpec.model_validate({"cir": "5Mbit"}))
+
+
+def put(record: Record, switch: str = "s1") -> ResourceChange:
+    kind = type(record).__name__.removesuffix("Record").lower()
+    return ResourceChange(switch, kind, record.name, None, record)
+
+
 def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
     path = str(tmp_path / "state")
     with Store(path) as store:
-        store.write("s1", {"video": VIDEO}, {"web": FLOW})
-        store.write("s2", {"video": VIDEO})
-        store.write("s2", {"video": None})
+        store.write([put(VIDEO), put(FLOW), put(METER)])
+        store.write([put(VIDEO, "s2")])
+        store.write([put(VIDEO, "s2").reversed()])
     with Store(path) as store:
         desired = store.desired("s1")
         assert desired.classes == {"video": VIDEO}
         assert desired.flows == {"web": FLOW}
+        assert desired.meters == {"gold": METER}
         assert desired.used == {1, 2}
         assert store.desired("s2").classes == {}
 
@@ -44,11 +55,13 @@ def test_a_killed_process_has_kept_what_it_said(tmp_path: Path) -> None:
     program = """
 import sys
 from pacer_controller.schemas import ClassSpec
-from pacer_controller.store import ClassRecord, Store
+from pacer_controller.records import ClassRecord, ResourceChange
+from pacer_controller.store import Store
 store = Store(sys.argv[1])
 for index in range(1, 1000):
     spec = ClassSpec.model_validate({"rate": 8000 + index})
-    store.write("s1", {f"c{index}": ClassRecord(f"c{index}", index, spec)})
+    record = ClassRecord(f"c{index}", index, spec)
+    store.write([ResourceChange("s1", "class", record.name, None, record)])
     print(index, flush=True)
 """
     path = str(tmp_path / "state")
@@ -68,7 +81,7 @@ for index in range(1, 1000):
 def test_one_owner_at_a_time(tmp_path: Path) -> None:
     path = str(tmp_path / "state")
     with Store(path) as store:
-        store.write("s1", {"video": VIDEO})
+        store.write([put(VIDEO)])
         with pytest.raises(StoreError, match="locked"):
             Store(path)
 
@@ -92,3 +105,36 @@ def test_state_of_a_newer_version(tmp_path: Path) -> None:
 def test_missing_directory(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="directory does not exist"):
         Store(str(tmp_path / "none" / "state"))
+
+
+def test_state_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    with sqlite3.connect(path) as database:
+        database.executescript(MIGRATIONS[0])
+        database.execute("INSERT INTO classes VALUES ('s1', 'video', 3, '{\"rate\": \"500Mbit\"}')")
+        database.execute(
+            "INSERT INTO flows VALUES ('s1', 'f', 4, '{\"match\": {}, \"rate\": 8000}')"
+        )
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    with Store(str(path)) as store:
+        desired = store.desired("s1")
+        assert desired.classes["video"].spec.rate == 500_000_000
+        assert desired.used == {3, 4}
+        assert store.next_revision() > desired.classes["video"].revision
+
+
+def test_what_is_taken_back_was_never_there(tmp_path: Path) -> None:
+    path = str(tmp_path / "state")
+    event: dict[str, object] = {"time": "2026-01-31T12:00:00Z", "kind": "change", "switch": "s1"}
+    event |= {"message": "m", "data": {}}
+    with Store(path) as store:
+        store.write([put(VIDEO)])
+        faster = ClassRecord("video", 1, ClassSpec.model_validate({"rate": "600Mbit"}))
+        changes = [ResourceChange("s1", "class", "video", VIDEO, faster), put(FLOW)]
+        numbers = store.write(changes, [event])
+        store.take_back(changes, numbers)
+    with Store(path) as store:
+        assert store.desired("s1").classes == {"video": VIDEO}
+        assert store.desired("s1").flows == {}
+        assert store.events() == []

@@ -80,6 +80,23 @@ class SwitchConfig:
     bottleneck_bps: int | None = None
     stations: Mapping[int, int] = field(default_factory=dict)
 
+    def settings(self) -> dict[str, Any]:
+        """Return what `switch_from` makes this of, defaults left out."""
+        given: dict[str, Any] = {"kind": "p4runtime", "address": self.address}
+        defaults = SwitchConfig(self.name, self.address)
+        for key in ("device_id", "target", "program", "cpu_port"):
+            if getattr(self, key) != getattr(defaults, key):
+                given[key] = getattr(self, key)
+        if self.ports:
+            given["ports"] = list(self.ports)
+        if self.wire:
+            given["wire"] = [f"{first}:{second}" for first, second in self.wire]
+        if self.bottleneck_bps is not None:
+            given["bottleneck"] = rates.format_rate(self.bottleneck_bps)
+        if self.stations:
+            given["stations"] = {_format_mac(mac): port for mac, port in self.stations.items()}
+        return given
+
     def files(self, compiled: Path) -> tuple[Path, Path]:
         """Return the paths of the program's JSON and P4Info.
 
@@ -97,6 +114,13 @@ class SwitchConfig:
             if not path.is_file():
                 raise ConfigError(f"switch {self.name}: no file {path}")
         return json_path, p4info_path
+
+
+AnySwitchConfig = SwitchConfig
+
+
+def _format_mac(mac: int) -> str:
+    return ":".join(f"{byte:02x}" for byte in mac.to_bytes(6, "big"))
 
 
 @dataclass(frozen=True)
@@ -162,6 +186,7 @@ def switch_from(name: str, values: Mapping[str, Any]) -> SwitchConfig:
     if re.fullmatch(NAME_PATTERN, name) is None:
         raise ConfigError(f"{at}: a name is 1 to 64 of A-Z a-z 0-9 . _ -, not {name!r}")
     known = {
+        "kind",
         "address",
         "device_id",
         "target",

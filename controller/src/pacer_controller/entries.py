@@ -1,28 +1,22 @@
-"""Resources to table entries and back: what the switch should hold, and how to get there.
-
-Everything here is pure. A `Row` is one table entry in canonical form, whatever it came from, so
-that "what is wanted" and "what was read back" compare by value; `changes` lists the writes that
-turn one into the other, and there are no others: applying one request and mending a whole
-switch are the same computation.
-"""
+"""Resources to the P4 program's table entries, and entries read back to rows; all pure."""
 
 import ipaddress
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any
+from collections.abc import Mapping
 
 import finsy as fy
 
 from pacer_controller import rates
-from pacer_controller.schemas import (
-    ETHER_TYPE_IPV4,
-    ETHER_TYPE_IPV6,
-    ClassSpec,
-    FlowSpec,
-    MatchSpec,
+from pacer_controller.fields import ETHER_TYPE_IPV4, ETHER_TYPE_IPV6, port_range
+from pacer_controller.records import (
+    ClassRecord,
+    Desired,
+    FlowRecord,
+    MeterRecord,
+    PortRecord,
+    Record,
 )
-from pacer_controller.store import ClassRecord, Desired, FlowRecord
+from pacer_controller.rows import CLASSES, PORTS, MatchValue, Row, row
+from pacer_controller.schemas import ClassSpec, FlowSpec, MatchSpec, MeterSpec
 
 FLOOD_GROUP = 1
 """Multicast group of all ports."""
@@ -30,7 +24,6 @@ FLOOD_GROUP = 1
 FLOOD_AND_LEARN_GROUP = 2
 """Multicast group of all ports and the CPU port."""
 
-CLASSES = "PacerIngress.classes"
 FLOWS = "PacerIngress.flows"
 FORWARD = "PacerIngress.forward"
 SOURCES = "PacerIngress.sources"
@@ -39,6 +32,9 @@ MONITOR = "GtrcnetIngress.monitor"
 
 UNCLASSIFIED = 0
 """Class of packets that no flow matches, and of flows that only meter; never paced."""
+
+MAX_FLOW_ENTRIES = 256
+"""Most entries that one flow's ranges of ports may need."""
 
 _IPV4_MAPPED = 0xFFFF << 32
 
@@ -54,78 +50,6 @@ _WIDTHS = {
     "dst_port": 16,
 }
 """Ternary keys of `flows`, in the order of the program."""
-
-MatchValue = int | tuple[int, int]
-"""An exact value, or value and mask."""
-
-Key = tuple[str, tuple[tuple[str, MatchValue], ...], int]
-"""What identifies an entry: table, match, priority."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One table entry in canonical form.
-
-    Attributes:
-        table: full name of the table.
-        match: fields by name, sorted; don't-care fields are left out.
-        priority: 0 for tables without ternary keys.
-        action: full name of the action.
-        params: parameters by name, sorted.
-        meter: (cir, cburst, pir, pburst) of the direct meter in bytes/s and bytes, or None.
-        owner: the resource it comes from, for messages; no part of its value.
-
-    """
-
-    table: str
-    match: tuple[tuple[str, MatchValue], ...]
-    priority: int
-    action: str
-    params: tuple[tuple[str, int], ...]
-    meter: tuple[int, int, int, int] | None = None
-    owner: str = field(default="", compare=False)
-
-    @property
-    def key(self) -> Key:
-        """What identifies the entry in the switch."""
-        return (self.table, self.match, self.priority)
-
-
-Rows = dict[Key, Row]
-
-
-class Op(Enum):
-    """What is done to an entry."""
-
-    INSERT = "insert"
-    MODIFY = "modify"
-    DELETE = "delete"
-
-
-@dataclass(frozen=True)
-class Change:
-    """One write."""
-
-    op: Op
-    row: Row
-
-
-def row(
-    table: str,
-    match: Mapping[str, MatchValue],
-    action: str,
-    params: Mapping[str, int] | None = None,
-    **rest: Any,
-) -> Row:
-    """Make a row; match and parameters may come in any order."""
-    return Row(
-        table,
-        tuple(sorted(match.items())),
-        rest.pop("priority", 0),
-        f"{table.partition('.')[0]}.{action}",
-        tuple(sorted((params or {}).items())),
-        **rest,
-    )
 
 
 def class_row(index: int, spec: ClassSpec, owner: str) -> Row:
@@ -153,8 +77,31 @@ def address_key(prefix: str) -> tuple[int, int]:
     return value & mask, mask
 
 
-def match_keys(match: MatchSpec) -> dict[str, MatchValue]:
-    """Return the keys of `flows` for a match.
+def range_masks(first: int, last: int, width: int = 16) -> list[tuple[int, int]]:
+    """Return the fewest values with masks that together match exactly `first` to `last`."""
+    found = []
+    while first <= last:
+        # The largest aligned block that begins here and does not reach beyond the last.
+        size = first & -first or 1 << width
+        while first + size - 1 > last:
+            size >>= 1
+        found.append((first, (1 << width) - size))
+        first += size
+    return found
+
+
+def port_masks(value: int | str | None) -> list[tuple[int, int] | None]:
+    """Return the keys of a port or range of ports; one None when any port will do."""
+    return [None] if value is None else list(range_masks(*port_range(value)))
+
+
+def entry_count(match: MatchSpec) -> int:
+    """Return how many entries a match needs."""
+    return len(port_masks(match.src_port)) * len(port_masks(match.dst_port))
+
+
+def match_keys(match: MatchSpec) -> list[dict[str, MatchValue]]:
+    """Return the keys of `flows` for a match: one entry for each pair of blocks of ports.
 
     An address also fixes the EtherType: the address keys of packets that are not IP are zero,
     which a short IPv6 prefix would match.
@@ -165,8 +112,6 @@ def match_keys(match: MatchSpec) -> dict[str, MatchValue]:
         "vlan_id": match.vlan,
         "dscp": match.dscp,
         "protocol": match.protocol,
-        "src_port": match.src_port,
-        "dst_port": match.dst_port,
     }
     family = match.family()
     if family is not None:
@@ -182,12 +127,16 @@ def match_keys(match: MatchSpec) -> dict[str, MatchValue]:
             # P4Runtime 9.1.1: a don't-care field is left out, never sent with an empty mask.
             if mask != 0:
                 keys[name] = (value, mask)
-    return keys
+    ports = [
+        {"src_port": source, "dst_port": destination}
+        for source in port_masks(match.src_port)
+        for destination in port_masks(match.dst_port)
+    ]
+    return [keys | {name: key for name, key in pair.items() if key is not None} for pair in ports]
 
 
-def flow_row(spec: FlowSpec, class_index: int, owner: str) -> Row:
-    """Return the entry of `flows` for a flow."""
-    meter = spec.meter
+def flow_rows(spec: FlowSpec, meter: MeterSpec | None, class_index: int, owner: str) -> list[Row]:
+    """Return the entries of `flows` for a flow."""
     params = {"class_id": class_index, "drop_red": 0, "mark": 0, "yellow_dscp": 0, "red_dscp": 0}
     rates_of_meter = None
     if meter is not None:
@@ -201,15 +150,32 @@ def flow_row(spec: FlowSpec, class_index: int, owner: str) -> Row:
             rates.bytes_per_second(meter.pir_bps),
             meter.pburst_bytes,
         )
-    return row(
-        FLOWS,
-        match_keys(spec.match),
-        "classify",
-        params,
-        priority=spec.priority,
-        meter=rates_of_meter,
-        owner=owner,
-    )
+    return [
+        row(
+            FLOWS,
+            keys,
+            "classify",
+            params,
+            priority=spec.priority,
+            meter=rates_of_meter,
+            owner=owner,
+        )
+        for keys in match_keys(spec.match)
+    ]
+
+
+def port_row(record: PortRecord) -> Row:
+    """Return what is asked for of a port, as a row; only what is given stands in it."""
+    spec = record.spec
+    given = {
+        "line_rate_bps": spec.line_rate,
+        "counts": spec.counts,
+        "fifo_bytes": spec.fifo_bytes,
+        "delay_ns": spec.delay_ns,
+        "gap_mode": spec.gap_mode,
+    }
+    params = {name: value for name, value in given.items() if value is not None}
+    return row(PORTS, {"port": int(record.name)}, "settings", params, owner=port_owner(record.name))
 
 
 def class_owner(name: str) -> str:
@@ -222,69 +188,41 @@ def flow_owner(name: str) -> str:
     return f"flow {name!r}"
 
 
-def class_record_rows(record: ClassRecord) -> list[Row]:
-    """Return the entries of a class."""
-    return [class_row(record.index, record.spec, class_owner(record.name))]
+def port_owner(name: str) -> str:
+    """Name a port in messages."""
+    return f"port {name}"
 
 
-def flow_record_rows(record: FlowRecord, classes: Mapping[str, ClassRecord]) -> list[Row]:
-    """Return the entries of a flow, its private class included."""
+def meter_of(spec: FlowSpec, meters: Mapping[str, MeterRecord]) -> MeterSpec | None:
+    """Return a flow's meter, whether it is in place or by name."""
+    return meters[spec.meter].spec if isinstance(spec.meter, str) else spec.meter
+
+
+def record_rows(record: Record, desired: Desired) -> list[Row]:
+    """Return the entries of a resource; a flow's own class is among the flow's."""
+    if isinstance(record, ClassRecord):
+        return [class_row(record.index, record.spec, class_owner(record.name))]
+    if isinstance(record, PortRecord):
+        return [port_row(record)]
+    if isinstance(record, MeterRecord):
+        # A direct meter is configured with each flow's entry.
+        return []
+    return _flow_record_rows(record, desired)
+
+
+def _flow_record_rows(record: FlowRecord, desired: Desired) -> list[Row]:
     owner = flow_owner(record.name)
+    meter = meter_of(record.spec, desired.meters)
     private = record.spec.private_class()
     if private is not None and record.private_index is not None:
         return [
             class_row(record.private_index, private, owner),
-            flow_row(record.spec, record.private_index, owner),
+            *flow_rows(record.spec, meter, record.private_index, owner),
         ]
     index = UNCLASSIFIED
     if record.spec.class_name is not None:
-        index = classes[record.spec.class_name].index
-    return [flow_row(record.spec, index, owner)]
-
-
-def by_key(rows: Iterable[Row]) -> Rows:
-    """Index rows by key."""
-    return {entry.key: entry for entry in rows}
-
-
-def desired_rows(desired: Desired) -> Rows:
-    """Return all entries of `classes` and `flows` that the switch should hold, by name.
-
-    The order counts where flows of the same priority overlap, since the entry that is older wins:
-    it must not depend on what the flows went through before.
-    """
-    rows: Rows = {}
-    for _, record in sorted(desired.classes.items()):
-        rows.update(by_key(class_record_rows(record)))
-    for _, flow in sorted(desired.flows.items()):
-        rows.update(by_key(flow_record_rows(flow, desired.classes)))
-    return rows
-
-
-def changes(current: Rows, wanted: Rows) -> list[Change]:
-    """Return the fewest writes from `current` to `wanted`, in an order that is safe throughout.
-
-    Classes come before the flows that use them and go after them; a flow whose match changes is
-    inserted anew before the old entry goes, so no packet falls between.
-    """
-    ordered: list[tuple[int, Change]] = []
-    for key, entry in wanted.items():
-        old = current.get(key)
-        if old is None:
-            ordered.append((_rank(entry, Op.INSERT), Change(Op.INSERT, entry)))
-        elif old != entry:
-            ordered.append((_rank(entry, Op.MODIFY), Change(Op.MODIFY, entry)))
-    for key, entry in current.items():
-        if key not in wanted:
-            ordered.append((_rank(entry, Op.DELETE), Change(Op.DELETE, entry)))
-    ordered.sort(key=lambda item: item[0])
-    return [change for _, change in ordered]
-
-
-def _rank(entry: Row, op: Op) -> int:
-    if op is Op.DELETE:
-        return 3 if entry.table == CLASSES else 2
-    return 0 if entry.table == CLASSES else 1
+        index = desired.classes[record.spec.class_name].index
+    return flow_rows(record.spec, meter, index, owner)
 
 
 def to_finsy(entry: Row) -> fy.P4TableEntry:

@@ -8,7 +8,8 @@ has moved. Pinned stations, from the configuration, never move.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pacer_controller.entries import FORWARD, SOURCES, Change, Op, Row, row
+from pacer_controller.entries import FORWARD, SOURCES
+from pacer_controller.rows import Change, MatchValue, Op, Row, row
 
 _MULTICAST_BIT = 1 << 40
 
@@ -89,7 +90,7 @@ class Learning:
         for entry in rows:
             match = dict(entry.match)
             if entry.table == FORWARD:
-                known[_plain(match["dst_mac"])] = dict(entry.params)["port"]
+                known[_plain(match["dst_mac"])] = int(dict(entry.params)["port"])
             elif entry.table == SOURCES:
                 where = (_plain(match["src_mac"]), _plain(match["ingress_port"]))
                 sources[where] = entry
@@ -109,8 +110,10 @@ class Learning:
         return mends
 
 
-def _plain(value: int | tuple[int, int]) -> int:
-    return value if isinstance(value, int) else value[0]
+def _plain(value: MatchValue) -> int:
+    if isinstance(value, tuple):
+        return value[0]
+    return int(value)
 
 
 def forward_row(mac: int, port: int) -> Row:

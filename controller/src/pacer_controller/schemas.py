@@ -1,221 +1,47 @@
 """The resources, as clients write them and as they are stored.
 
 Every field's meaning, unit, range and default stands in its description, which is also what the
-OpenAPI page shows. Checks that need one field are made while reading it; checks across fields
-are in `ClassSpec.problems` and `FlowSpec.problems`; checks against other resources and the
-switch are in `service`.
+OpenAPI page shows. Checks that need one field are made while reading it (`fields`); checks across
+fields are in each resource's `problems`; checks against other resources and the switch are in
+`service`.
 """
 
 import ipaddress
-import re
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    WithJsonSchema,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from pacer_controller import rates
+from pacer_controller.fields import (
+    DEFAULT_LIMIT_BYTES,
+    DEFAULT_PRIORITY,
+    ETHER_TYPE_IPV4,
+    ETHER_TYPE_IPV6,
+    FRAME_BYTES_MAX,
+    MAX_BURST_BYTES,
+    MAX_PRIORITY,
+    MIN_BURST_BYTES,
+    NAME_PATTERN,
+    PORT_PROTOCOLS,
+    AllowanceNs,
+    Dscp,
+    EtherType,
+    LimitBytes,
+    LineRate,
+    Name,
+    PortNumber,
+    Prefix,
+    Protocol,
+    Rate,
+    Strict,
+    TransportPort,
+)
 from pacer_controller.problems import FieldError
 
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-
-FRAME_BYTES_MAX = 1522
-"""Largest tagged Ethernet frame with FCS: a class that queues less can never send one."""
-
-DEFAULT_LIMIT_BYTES = 32 * 1024 * 1024
-"""A class queues a whole TCP window when the window exceeds rate times path delay. 32 MiB is
-twice the 12.5 MB that a 500 Mbit/s, 200 ms path needs, with room for the kernel's doubling."""
-
-DEFAULT_PRIORITY = 1000
-MAX_PRIORITY = 1_000_000
-
-MIN_BURST_BYTES = FRAME_BYTES_MAX
-MAX_BURST_BYTES = 2**32 - 1
-
-ETHER_TYPE_IPV4 = 0x0800
-ETHER_TYPE_IPV6 = 0x86DD
-
-_ETHER_TYPES = {"ipv4": ETHER_TYPE_IPV4, "ipv6": ETHER_TYPE_IPV6, "arp": 0x0806}
-_PROTOCOLS = {"tcp": 6, "udp": 17, "icmp": 1, "icmpv6": 58}
-_PROTOCOL_NAMES = {number: name for name, number in _PROTOCOLS.items()}
-_PORT_PROTOCOLS = (6, 17)
-
-_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
-_PREFIX_SHAPE = re.compile(r"[0-9A-Fa-f.:]{2,45}(?:/[0-9]{1,3})?", re.ASCII)
+__all__ = ["NAME_PATTERN", "ClassSpec", "FlowSpec", "MatchSpec", "MeterSpec", "PortSpec", "stored"]
 
 
-class _Strict(BaseModel):
-    """Base: unknown fields are errors, nothing is coerced, values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
-
-
-def _refuse(message: str, expected: str) -> PydanticCustomError:
-    """Make the error that carries its own "what would be right"."""
-    return PydanticCustomError(
-        "pacer_value", "{message}", {"message": message, "expected": expected}
-    )
-
-
-def _show(value: object) -> str:
-    text = ascii(value)
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
-def _read_rate(value: object) -> int:
-    try:
-        return rates.parse_rate(value)
-    except rates.RateError as error:
-        raise _refuse(str(error), error.expected) from None
-
-
-_PREFIX_EXPECTED = 'an IPv4 or IPv6 address or prefix, such as "10.0.0.0/8" or "2001:db8::1"'
-
-
-def _read_prefix(value: object) -> str:
-    """Return the prefix in its canonical form, always with a length."""
-    if not isinstance(value, str) or _PREFIX_SHAPE.fullmatch(value) is None:
-        raise _refuse(f"{_show(value)} is not an address or prefix", _PREFIX_EXPECTED)
-    try:
-        network = ipaddress.ip_network(value, strict=False)
-    except ValueError:
-        raise _refuse(f"{_show(value)} is not an address or prefix", _PREFIX_EXPECTED) from None
-    address = ipaddress.ip_address(value.partition("/")[0])
-    if address != network.network_address:
-        raise _refuse(f"{value!r} has bits set beyond its prefix length", f'"{network}"')
-    if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):
-        ipv4 = ipaddress.IPv4Address(int(network.network_address) & 0xFFFFFFFF)
-        raise _refuse(
-            f"{value!r} is an IPv4 address written as IPv6", f'"{ipv4}/{network.prefixlen - 96}"'
-        )
-    return str(network)
-
-
-def _read_choice(
-    names: dict[str, int], top: int, what: str, expected: str
-) -> Callable[[object], int]:
-    """Make a reader of a number 0..top that may also be given by name or as "0x..." text."""
-
-    def read(value: object) -> int:
-        if isinstance(value, str):
-            lowered = value.lower()
-            if lowered in names:
-                return names[lowered]
-            if re.fullmatch(r"0x[0-9a-f]{1,4}", lowered, re.ASCII):
-                value = int(lowered, 16)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= top:
-            raise _refuse(f"{_show(value)} is not {what}", expected)
-        return value
-
-    return read
-
-
-def _protocol_name(number: int) -> str | int:
-    return _PROTOCOL_NAMES.get(number, number)
-
-
-def _hexadecimal(number: int) -> str:
-    return f"0x{number:04x}"
-
-
-Rate = Annotated[
-    int,
-    BeforeValidator(_read_rate),
-    PlainSerializer(rates.format_rate, return_type=str, when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "pattern": rates.RATE_PATTERN},
-                {
-                    "type": "integer",
-                    "minimum": rates.MIN_RATE_BPS,
-                    "maximum": rates.MAX_RATE_BPS,
-                },
-            ],
-            "examples": ["500Mbit", "62.5MB/s", "8kbit", 500_000_000],
-        }
-    ),
-]
-
-Prefix = Annotated[
-    str,
-    BeforeValidator(_read_prefix),
-    WithJsonSchema({"type": "string", "examples": ["10.0.0.0/8", "2001:db8::/32", "192.0.2.1"]}),
-]
-
-Protocol = Annotated[
-    int,
-    BeforeValidator(
-        _read_choice(
-            _PROTOCOLS, 255, "an IP protocol", '"tcp", "udp", "icmp", "icmpv6" or 0 to 255'
-        )
-    ),
-    PlainSerializer(_protocol_name, return_type=str | int, when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "enum": list(_PROTOCOLS)},
-                {"type": "integer", "minimum": 0, "maximum": 255},
-            ],
-            "examples": ["tcp"],
-        }
-    ),
-]
-
-EtherType = Annotated[
-    int,
-    BeforeValidator(
-        _read_choice(
-            _ETHER_TYPES,
-            0xFFFF,
-            "an EtherType",
-            '"ipv4", "ipv6", "arp", a string such as "0x0800", or 0 to 65535',
-        )
-    ),
-    PlainSerializer(_hexadecimal, return_type=str, when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "pattern": "^(ipv4|ipv6|arp|0x[0-9A-Fa-f]{1,4})$"},
-                {"type": "integer", "minimum": 0, "maximum": 0xFFFF},
-            ],
-            "examples": ["ipv4"],
-        }
-    ),
-]
-
-PortNumber = Annotated[int, Field(ge=1, le=509)]
-TransportPort = Annotated[int, Field(ge=1, le=65535)]
-Dscp = Annotated[int, Field(ge=0, le=63)]
-
-LimitBytes = Annotated[
-    int,
-    Field(
-        ge=FRAME_BYTES_MAX,
-        le=2**32 - 1,
-        description="Most bytes (layer 2 with FCS) the class queues before it drops arrivals.",
-    ),
-]
-
-AllowanceNs = Annotated[
-    int | None,
-    Field(
-        ge=0,
-        le=3_600_000_000_000,
-        description="Lost time in ns that the class makes up after a stall of the switch. "
-        "Default: the time of 1518 bytes at the class's rate.",
-    ),
-]
-
-
-class ClassSpec(_Strict):
+class ClassSpec(Strict):
     """A class of packets: how they are spaced."""
 
     model_config = ConfigDict(
@@ -236,6 +62,11 @@ class ClassSpec(_Strict):
     )
     limit_bytes: LimitBytes = DEFAULT_LIMIT_BYTES
     allowance_ns: AllowanceNs = None
+    ecn_threshold_bytes: LimitBytes | None = Field(
+        default=None,
+        description="Bytes in the queue above which packets are marked CE instead of queued "
+        "unmarked; where the switch's program can mark.",
+    )
     port: PortNumber | None = Field(
         default=None,
         description="Port the class leaves by, if it is only one: the rate may not be above that "
@@ -257,7 +88,52 @@ class ClassSpec(_Strict):
         return []
 
 
-class MatchSpec(_Strict):
+class PortSpec(Strict):
+    """What a port of the switch shall be like; what is left out stays as it is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"line_rate": "1Gbit", "counts": "wire"},
+                {"line_rate": "500Mbit", "fifo_bytes": 65536, "delay_ns": 100_000_000},
+            ]
+        }
+    )
+
+    line_rate: LineRate | None = Field(
+        default=None, description="Line rate; `none`: frames leave at any rate."
+    )
+    counts: Literal["layer2", "wire"] | None = Field(
+        default=None,
+        description="Bytes that take time on the line. `layer2`: the frame with FCS. `wire`: with "
+        "preamble and inter-frame gap, 20 bytes more.",
+    )
+    fifo_bytes: int | None = Field(
+        default=None, ge=1, le=2**40, description="Size of the FIFO of unpaced packets, in bytes."
+    )
+    delay_ns: int | None = Field(
+        default=None,
+        ge=0,
+        le=10_000_000_000,
+        description="Propagation delay in ns: from the start of transmission to delivery.",
+    )
+    gap_mode: Literal["accounted", "pause-frames"] | None = Field(
+        default=None,
+        description="What fills the gaps: nothing but time, or real 802.3x PAUSE frames, where "
+        "the switch can send them.",
+    )
+
+    @property
+    def line_rate_bps(self) -> int | None:
+        """Line rate in bit/s; None when not given, or taken away."""
+        return self.line_rate or None
+
+    def problems(self) -> list[FieldError]:
+        """Return what is wrong across fields."""
+        return []
+
+
+class MatchSpec(Strict):
     """Which packets belong to a flow; a field that is not given matches anything."""
 
     ingress_port: PortNumber | None = Field(default=None, description="Port the packet came in by.")
@@ -275,8 +151,12 @@ class MatchSpec(_Strict):
     protocol: Protocol | None = Field(
         default=None, description="IP protocol (IPv6: the first next header)."
     )
-    src_port: TransportPort | None = Field(default=None, description="TCP or UDP source port.")
-    dst_port: TransportPort | None = Field(default=None, description="TCP or UDP destination port.")
+    src_port: TransportPort | None = Field(
+        default=None, description="TCP or UDP source port, or a range of them."
+    )
+    dst_port: TransportPort | None = Field(
+        default=None, description="TCP or UDP destination port, or a range of them."
+    )
 
     def family(self) -> int | None:
         """Return 4 or 6 when an address says so."""
@@ -309,7 +189,7 @@ class MatchSpec(_Strict):
                 )
             )
         for name, port in (("src_port", self.src_port), ("dst_port", self.dst_port)):
-            if port is not None and self.protocol not in (None, *_PORT_PROTOCOLS):
+            if port is not None and self.protocol not in (None, *PORT_PROTOCOLS):
                 found.append(
                     FieldError(
                         f"match.{name}",
@@ -320,11 +200,15 @@ class MatchSpec(_Strict):
         return found
 
 
-class MeterSpec(_Strict):
+class MeterSpec(Strict):
     """A two-rate three-colour marker, colour-blind (RFC 2698).
 
     Rates count layer-2 bytes without FCS and are rounded to whole bytes per second.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"cir": "50Mbit", "pir": "80Mbit", "yellow_dscp": 10}]}
+    )
 
     cir: Rate = Field(description="Committed information rate: above it packets are yellow.")
     cburst: int | None = Field(
@@ -378,7 +262,7 @@ class MeterSpec(_Strict):
         if self.pir is not None and self.pir < self.cir:
             found.append(
                 FieldError(
-                    "meter.pir",
+                    "pir",
                     f"{rates.format_rate(self.pir)} is below cir, {rates.format_rate(self.cir)}",
                     f"a rate of at least {rates.format_rate(self.cir)}",
                 )
@@ -386,7 +270,7 @@ class MeterSpec(_Strict):
         if self.red_dscp is not None and self.drop_red:
             found.append(
                 FieldError(
-                    "meter.red_dscp",
+                    "red_dscp",
                     "red packets are dropped, so they cannot be marked",
                     "drop_red false, or no red_dscp",
                 )
@@ -395,7 +279,7 @@ class MeterSpec(_Strict):
         if self.marks and not self.drop_red:
             found += [
                 FieldError(
-                    f"meter.{name}",
+                    name,
                     "yellow and red packets are both marked or both left alone",
                     "a DSCP, 0 to 63",
                 )
@@ -405,7 +289,22 @@ class MeterSpec(_Strict):
         return found
 
 
-class FlowSpec(_Strict):
+METER_IN_PLACE = "meter-in-place"
+METER_BY_NAME = "meter-by-name"
+"""Tags of the two ways to give a flow a meter; no part of a field's path."""
+
+
+def _meter_form(value: object) -> str:
+    return METER_BY_NAME if isinstance(value, str) else METER_IN_PLACE
+
+
+FlowMeter = Annotated[
+    Annotated[MeterSpec, Tag(METER_IN_PLACE)] | Annotated[Name, Tag(METER_BY_NAME)],
+    Discriminator(_meter_form),
+]
+
+
+class FlowSpec(Strict):
     """A flow: which packets, and what becomes of them."""
 
     model_config = ConfigDict(
@@ -442,15 +341,25 @@ class FlowSpec(_Strict):
         default=None, description="As in a class; only with `rate`."
     )
     allowance_ns: AllowanceNs = None
-    meter: MeterSpec | None = Field(
-        default=None, description="Meter in front of the class; without one all packets are green."
+    meter: FlowMeter | None = Field(
+        default=None,
+        description="Meter in front of the class: a meter's name, or one for this flow alone. "
+        "Without one all packets are green.",
     )
+
+    @property
+    def meter_name(self) -> str | None:
+        """Name of the meter, when it is one by name."""
+        return self.meter if isinstance(self.meter, str) else None
 
     def problems(self) -> list[FieldError]:
         """Return what is wrong across fields."""
         found = self.match.problems()
-        if self.meter is not None:
-            found += self.meter.problems()
+        if isinstance(self.meter, MeterSpec):
+            found += [
+                FieldError(f"meter.{error.field}", error.message, error.expected)
+                for error in self.meter.problems()
+            ]
         if self.class_name is not None and self.rate is not None:
             found.append(
                 FieldError("rate", "a flow has a class or a rate of its own", "one of class, rate")

@@ -1,99 +1,43 @@
-"""The desired state, in SQLite: what clients have been told is accepted.
+"""The desired state and the events, in SQLite: what clients have been told is accepted.
 
-A write is on disk (`synchronous=FULL`, WAL) before the call returns. Everything is also kept in
-memory, so that reading never touches the file. One process owns a file at a time.
+A write is on disk (`synchronous=FULL`, WAL) before the call returns. Records are also kept in
+memory by the caller, so that reading never touches the file. One process owns a file at a time.
 """
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from pacer_controller.schemas import ClassSpec, FlowSpec, stored
-
-_MIGRATIONS = (
-    """
-    CREATE TABLE classes (
-        switch TEXT NOT NULL,
-        name TEXT NOT NULL,
-        class_index INTEGER NOT NULL CHECK (class_index > 0),
-        spec TEXT NOT NULL,
-        PRIMARY KEY (switch, name)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE flows (
-        switch TEXT NOT NULL,
-        name TEXT NOT NULL,
-        private_index INTEGER CHECK (private_index > 0),
-        spec TEXT NOT NULL,
-        PRIMARY KEY (switch, name)
-    ) STRICT, WITHOUT ROWID;
-    """,
+from pacer_controller.migrations import MIGRATIONS
+from pacer_controller.records import (
+    KINDS,
+    ClassRecord,
+    Desired,
+    FlowRecord,
+    MeterRecord,
+    PortRecord,
+    Record,
+    ResourceChange,
+    index_of,
 )
-"""One script per schema version; `PRAGMA user_version` says how many have run."""
+from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec, stored
+
+EVENTS_KEPT = 10_000
+_EVENTS_SLACK = 1_000
+"""Old events are removed so many at a time."""
+
+_TABLES = {"class": "classes", "flow": "flows", "meter": "meters", "port": "ports"}
 
 
 class StoreError(Exception):
     """The state file cannot be used; the text names it and says why."""
 
 
-@dataclass(frozen=True)
-class ClassRecord:
-    """A class as accepted: its name, its index on the switch, what it is."""
-
-    name: str
-    index: int
-    spec: ClassSpec
-
-
-@dataclass(frozen=True)
-class FlowRecord:
-    """A flow as accepted; `private_index` is its own class's index when it has a rate."""
-
-    name: str
-    private_index: int | None
-    spec: FlowSpec
-
-
-@dataclass
-class Desired:
-    """Desired state of one switch; changed by the store alone."""
-
-    classes: dict[str, ClassRecord] = field(default_factory=dict)
-    flows: dict[str, FlowRecord] = field(default_factory=dict)
-    used: set[int] = field(default_factory=set)
-    """Class indices in use, private ones included."""
-
-    def put_class(self, record: ClassRecord) -> None:
-        """Add or replace a class."""
-        self.drop_class(record.name)
-        self.classes[record.name] = record
-        self.used.add(record.index)
-
-    def drop_class(self, name: str) -> None:
-        """Remove a class if it is there."""
-        old = self.classes.pop(name, None)
-        if old is not None:
-            self.used.discard(old.index)
-
-    def put_flow(self, record: FlowRecord) -> None:
-        """Add or replace a flow."""
-        self.drop_flow(record.name)
-        self.flows[record.name] = record
-        if record.private_index is not None:
-            self.used.add(record.private_index)
-
-    def drop_flow(self, name: str) -> None:
-        """Remove a flow if it is there."""
-        old = self.flows.pop(name, None)
-        if old is not None and old.private_index is not None:
-            self.used.discard(old.private_index)
-
-
 class Store:
-    """Desired state of all switches.
+    """Desired state of all switches, and what happened.
 
     Args:
         path: the SQLite file, made if missing; ":memory:" keeps nothing after the process ends.
@@ -115,6 +59,9 @@ class Store:
             self._db.execute("PRAGMA synchronous = FULL")
             self._migrate()
             self._switches = self._load()
+            row = self._db.execute("SELECT revision FROM progress").fetchone()
+            self.revision = int(row[0])
+            self._events = self._db.execute("SELECT count(*) FROM events").fetchone()[0]
         except (sqlite3.Error, ValueError) as error:
             raise StoreError(f"state file {path}: {error}") from error
 
@@ -130,84 +77,183 @@ class Store:
 
     def _migrate(self) -> None:
         version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-        if version > len(_MIGRATIONS):
+        if version > len(MIGRATIONS):
             raise ValueError(
-                f"written by a newer version (schema {version}, this one knows {len(_MIGRATIONS)})"
+                f"written by a newer version (schema {version}, this one knows {len(MIGRATIONS)})"
             )
-        for number in range(version, len(_MIGRATIONS)):
+        for number in range(version, len(MIGRATIONS)):
             # user_version takes no parameter; it is our own integer.
             mark = f"PRAGMA user_version = {number + 1}"
-            self._db.executescript(f"BEGIN IMMEDIATE; {_MIGRATIONS[number]} {mark}; COMMIT;")
+            self._db.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[number]} {mark}; COMMIT;")
 
     def _load(self) -> dict[str, Desired]:
         switches: dict[str, Desired] = {}
-        for switch, name, index, spec in self._db.execute(
-            "SELECT switch, name, class_index, spec FROM classes"
-        ):
-            record = ClassRecord(name, index, ClassSpec.model_validate(json.loads(spec)))
-            switches.setdefault(switch, Desired()).put_class(record)
-        for switch, name, index, spec in self._db.execute(
-            "SELECT switch, name, private_index, spec FROM flows"
-        ):
-            flow = FlowRecord(name, index, FlowSpec.model_validate(json.loads(spec)))
-            switches.setdefault(switch, Desired()).put_flow(flow)
+        for kind in KINDS:
+            # Names of tables and columns are our own.
+            statement = f"SELECT switch, name, {_index(kind)}, spec, revision FROM {_TABLES[kind]}"  # noqa: S608
+            for switch, name, index, spec, revision in self._db.execute(statement):
+                record = _record(kind, name, index, json.loads(spec), revision)
+                switches.setdefault(switch, Desired()).set(kind, name, record)
         return switches
 
     def desired(self, switch: str) -> Desired:
-        """Return the live desired state of a switch; change it only through this store."""
+        """Return the desired state of a switch as it was when the file was opened."""
         return self._switches.setdefault(switch, Desired())
+
+    def forget(self, switch: str) -> None:
+        """Drop the desired state of a switch from memory, once it has been deleted."""
+        self._switches.pop(switch, None)
+
+    def switches(self) -> dict[str, tuple[dict[str, Any], int]]:
+        """Return settings and revision of the switches that were made by requests, by name."""
+        rows = self._db.execute("SELECT name, spec, revision FROM switches")
+        return {name: (json.loads(spec), revision) for name, spec, revision in rows}
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
         try:
-            yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise StoreError(f"state file {self._path}: {error}") from error
+
+    def next_revision(self) -> int:
+        """Return the number of the next change; it is kept with the next `write`."""
+        self.revision += 1
+        return self.revision
 
     def write(
         self,
-        switch: str,
-        classes: Mapping[str, ClassRecord | None] | None = None,
-        flows: Mapping[str, FlowRecord | None] | None = None,
-    ) -> None:
-        """Put (a record) or remove (None) classes and flows of a switch, all or nothing.
+        changes: Sequence[ResourceChange],
+        events: Sequence[Mapping[str, Any]] = (),
+        switches: Mapping[str, tuple[Mapping[str, Any], int] | None] | None = None,
+    ) -> list[int]:
+        """Store changes and what is to be said about them, all or nothing.
+
+        Args:
+            changes: resources; only `after` is looked at.
+            events: members `time`, `kind`, `switch`, `message`, `data`.
+            switches: settings and revision by name; None removes a switch.
+
+        Returns:
+            The events' numbers.
 
         Raises:
             StoreError: the file could not be written; nothing has changed.
 
         """
-        try:
-            with self._transaction():
-                for name, record in (classes or {}).items():
-                    if record is None:
-                        self._execute(
-                            "DELETE FROM classes WHERE switch = ? AND name = ?", switch, name
-                        )
-                    else:
-                        self._execute(
-                            "INSERT OR REPLACE INTO classes VALUES (?, ?, ?, ?)",
-                            *(switch, name, record.index, json.dumps(stored(record.spec))),
-                        )
-                for name, flow in (flows or {}).items():
-                    if flow is None:
-                        self._execute(
-                            "DELETE FROM flows WHERE switch = ? AND name = ?", switch, name
-                        )
-                    else:
-                        self._execute(
-                            "INSERT OR REPLACE INTO flows VALUES (?, ?, ?, ?)",
-                            *(switch, name, flow.private_index, json.dumps(stored(flow.spec))),
-                        )
-        except sqlite3.Error as error:
-            raise StoreError(f"state file {self._path}: {error}") from error
-        current = self.desired(switch)
-        for name, record in (classes or {}).items():
-            current.drop_class(name) if record is None else current.put_class(record)
-        for name, flow in (flows or {}).items():
-            current.drop_flow(name) if flow is None else current.put_flow(flow)
+        numbers: list[int] = []
+        with self._transaction():
+            self._write_changes(changes)
+            for name, settings in (switches or {}).items():
+                if settings is None:
+                    self._db.execute("DELETE FROM switches WHERE name = ?", (name,))
+                else:
+                    values = (name, json.dumps(settings[0]), settings[1])
+                    self._db.execute("INSERT OR REPLACE INTO switches VALUES (?, ?, ?)", values)
+            numbers += [self._insert_event(event) for event in events]
+            self._db.execute("UPDATE progress SET revision = ?", (self.revision,))
+            self._events += len(numbers)
+            if self._events > EVENTS_KEPT + _EVENTS_SLACK:
+                self._db.execute(
+                    "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?",
+                    (EVENTS_KEPT,),
+                )
+                self._events = EVENTS_KEPT
+        return numbers
 
-    def _execute(self, statement: str, *values: object) -> None:
-        self._db.execute(statement, values)
+    def _write_changes(self, changes: Sequence[ResourceChange]) -> None:
+        puts: dict[str, list[tuple[object, ...]]] = {}
+        drops: dict[str, list[tuple[object, ...]]] = {}
+        last = {(change.switch, change.kind, change.name): change.after for change in changes}
+        for (switch, kind, name), record in last.items():
+            if record is None:
+                drops.setdefault(kind, []).append((switch, name))
+            else:
+                spec = json.dumps(stored(record.spec))
+                row = (switch, name, index_of(record), spec, record.revision)
+                puts.setdefault(kind, []).append(row)
+        for kind, names in drops.items():
+            self._db.executemany(
+                f"DELETE FROM {_TABLES[kind]} WHERE switch = ? AND name = ?",  # noqa: S608
+                names,
+            )
+        for kind, rows in puts.items():
+            columns = "switch, name, spec, revision"
+            if kind in ("class", "flow"):
+                columns = f"switch, name, {_index(kind)}, spec, revision"
+            else:
+                rows = [(*row[:2], *row[3:]) for row in rows]
+            marks = ", ".join("?" * len(rows[0]))
+            self._db.executemany(
+                f"INSERT OR REPLACE INTO {_TABLES[kind]} ({columns}) VALUES ({marks})",  # noqa: S608
+                rows,
+            )
+
+    def _insert_event(self, event: Mapping[str, Any]) -> int:
+        cursor = self._db.execute(
+            "INSERT INTO events (time, kind, switch, message, data) VALUES (?, ?, ?, ?, ?)",
+            (
+                event["time"],
+                event["kind"],
+                event["switch"],
+                event["message"],
+                json.dumps(event["data"]),
+            ),
+        )
+        return int(cursor.lastrowid or 0)
+
+    def take_back(self, changes: Sequence[ResourceChange], events: Iterable[int]) -> None:
+        """Undo a `write` of these changes and events.
+
+        Raises:
+            StoreError: the file could not be written; nothing has changed.
+
+        """
+        with self._transaction():
+            self._write_changes([change.reversed() for change in reversed(changes)])
+            self._db.executemany("DELETE FROM events WHERE id = ?", [(n,) for n in events])
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the newest events, at most EVENTS_KEPT of them, oldest first."""
+        rows = self._db.execute(
+            "SELECT id, time, kind, switch, message, data FROM events ORDER BY id DESC LIMIT ?",
+            (EVENTS_KEPT,),
+        ).fetchall()
+        names = ("id", "time", "kind", "switch", "message")
+        return [
+            {**dict(zip(names, row, strict=False)), "data": json.loads(row[5])}
+            for row in reversed(rows)
+        ]
+
+    def probe(self) -> None:
+        """Check that the file can be written.
+
+        Raises:
+            StoreError: it cannot.
+
+        """
+        with self._transaction():
+            self._db.execute("UPDATE progress SET revision = revision")
+
+
+def _index(kind: str) -> str:
+    """Return the column that holds the class index of a kind, or an expression for none."""
+    return {"class": "class_index", "flow": "private_index"}.get(kind, "NULL")
+
+
+def _record(kind: str, name: str, index: int | None, spec: object, revision: int) -> Record:
+    if kind == "class":
+        if index is None:
+            raise ValueError(f"class {name!r} has no index")
+        return ClassRecord(name, index, ClassSpec.model_validate(spec), revision)
+    if kind == "flow":
+        return FlowRecord(name, index, FlowSpec.model_validate(spec), revision)
+    if kind == "meter":
+        return MeterRecord(name, MeterSpec.model_validate(spec), revision)
+    return PortRecord(name, PortSpec.model_validate(spec), revision)

@@ -7,8 +7,7 @@ and a checkout always uses the interface the switch beside it is built from.
 import asyncio
 import functools
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,9 @@ import grpc
 import grpc.aio
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
+
+from pacer_controller.fields import NO_LINE_RATE
+from pacer_controller.southbound import PortInfo
 
 CLASSES_PER_REQUEST = 4096
 """Most classes that GetStatistics answers for at once."""
@@ -26,40 +28,23 @@ _PACKAGE = "pacer.v1"
 _SERVICE = f"{_PACKAGE}.TrafficManager"
 
 
-@dataclass(frozen=True)
-class PortInfo:
-    """A port of the switch.
+class TrafficManagerUnavailableError(Exception):
+    """The service did not answer, or not as asked.
 
     Attributes:
-        port: P4 port number.
-        interface: network interface behind it; empty when unknown.
-        up: whether it can carry frames; None when unknown.
-        line_rate_bps: None when the port takes any rate.
-        counts: "layer2" or "wire": which bytes take time on the line.
-        fifo_bytes: size of the FIFO of unpaced packets.
-        delay_ns: propagation delay.
+        unimplemented: the switch has no such service.
+        refused: it answered that the request is wrong.
 
     """
 
-    port: int
-    interface: str = ""
-    up: bool | None = None
-    line_rate_bps: int | None = None
-    counts: str | None = None
-    fifo_bytes: int | None = None
-    delay_ns: int | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self)
-
-
-class TrafficManagerUnavailableError(Exception):
-    """The service did not answer; `unimplemented` when the switch has none."""
-
-    def __init__(self, message: str, *, unimplemented: bool = False) -> None:
+    def __init__(self, message: str, code: grpc.StatusCode) -> None:
         super().__init__(message)
-        self.unimplemented = unimplemented
+        self.unimplemented = code == grpc.StatusCode.UNIMPLEMENTED
+        self.refused = code in (
+            grpc.StatusCode.INVALID_ARGUMENT,
+            grpc.StatusCode.NOT_FOUND,
+            grpc.StatusCode.UNIMPLEMENTED,
+        )
 
 
 def proto_directory() -> Path:
@@ -132,8 +117,7 @@ class TrafficManager:
             return await call(request, timeout=_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise TrafficManagerUnavailableError(
-                f"{method}: {error.code().name}: {error.details()}",
-                unimplemented=error.code() == grpc.StatusCode.UNIMPLEMENTED,
+                f"{method}: {error.code().name}: {error.details()}", error.code()
             ) from None
         except (grpc.aio.UsageError, asyncio.CancelledError):
             # Closing the connection cancels the calls on it, which is no reason to end for the
@@ -141,7 +125,9 @@ class TrafficManager:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise TrafficManagerUnavailableError(f"{method}: connection closed") from None
+            raise TrafficManagerUnavailableError(
+                f"{method}: connection closed", grpc.StatusCode.CANCELLED
+            ) from None
 
     async def ports(self) -> list[PortInfo]:
         """Return the switch's ports, by number.
@@ -151,18 +137,26 @@ class TrafficManager:
 
         """
         response = await self._call("ListPorts")
-        return [
-            PortInfo(
-                port=port.port,
-                interface=port.interface,
-                up=port.up,
-                line_rate_bps=port.line_rate_bps if port.HasField("line_rate_bps") else None,
-                counts={1: "layer2", 2: "wire"}.get(port.counts),
-                fifo_bytes=port.fifo_bytes,
-                delay_ns=port.delay_ns,
-            )
-            for port in response.ports
-        ]
+        return [_port_info(port) for port in response.ports]
+
+    async def set_port(self, port: int, settings: Mapping[str, int | str]) -> PortInfo:
+        """Change settings of a port: `line_rate_bps` (0: none), `counts`, `fifo_bytes`, `delay_ns`.
+
+        Returns:
+            The port after the change.
+
+        Raises:
+            TrafficManagerUnavailableError: no answer, no such service, or refused.
+
+        """
+        fields: dict[str, Any] = {"port": port, **settings}
+        if "counts" in fields:
+            fields["counts"] = _COUNTS[fields["counts"]]
+        if fields.get("line_rate_bps") == NO_LINE_RATE:
+            del fields["line_rate_bps"]
+            fields["remove_line_rate"] = True
+        response = await self._call("SetPort", **fields)
+        return _port_info(response.port)
 
     async def statistics(self, classes: Sequence[int]) -> dict[str, Any]:
         """Return the traffic manager's statistics in JSON form.
@@ -188,6 +182,22 @@ class TrafficManager:
             more = await self._call("GetStatistics", class_ids=chunk)
             states.update({state.class_id: _plain(state) for state in more.classes})
         return result
+
+
+_COUNTS = {"layer2": 1, "wire": 2}
+
+
+def _port_info(port: Any) -> PortInfo:
+    return PortInfo(
+        port=port.port,
+        interface=port.interface,
+        up=port.up,
+        line_rate_bps=port.line_rate_bps if port.HasField("line_rate_bps") else None,
+        counts={number: name for name, number in _COUNTS.items()}.get(port.counts),
+        fifo_bytes=port.fifo_bytes,
+        delay_ns=port.delay_ns,
+        gap_mode="accounted",
+    )
 
 
 def _plain(message: Any) -> dict[str, Any]:

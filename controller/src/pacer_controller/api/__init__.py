@@ -1,0 +1,76 @@
+"""The REST interface: paths, OpenAPI, and errors as problem details.
+
+OpenAPI is at `/openapi.json`, its page at `/docs`; the page needs no network.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.responses import RedirectResponse
+from fastapi_offline import FastAPIOffline
+
+from pacer_controller import __version__
+from pacer_controller.api.errors import add_error_handlers
+from pacer_controller.api.operations import add_operations
+from pacer_controller.api.resources import add_resources
+from pacer_controller.api.switches import add_switches
+from pacer_controller.api.views import ProblemDetails
+from pacer_controller.http_limits import BodyLimits
+from pacer_controller.service import Service
+
+__all__ = ["build"]
+
+
+def build(service: Service) -> FastAPI:
+    """Make the application around a service; the service runs while the application does."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        try:
+            yield
+        finally:
+            await service.stop()
+
+    app = FastAPIOffline(
+        redoc_url=None,
+        title="P4 PSPacer controller",
+        version=__version__,
+        description="Per-flow rates on pacing switches. Rates are written as `500Mbit`, "
+        "`62.5MB/s`, `8kbit`, or an integer in bit/s. Errors are problem details (RFC 9457).",
+        lifespan=lifespan,
+        swagger_ui_parameters={"tryItOutEnabled": True},
+    )
+    app.add_middleware(BodyLimits)
+
+    @app.get("/", include_in_schema=False)
+    async def root() -> RedirectResponse:
+        return RedirectResponse("/docs")
+
+    add_error_handlers(app)
+    add_operations(app, service)
+    add_switches(app, service)
+    add_resources(app, service)
+    _describe_problems(app)
+    return app
+
+
+def _describe_problems(app: FastAPI) -> None:
+    """Put the problem schema, which no route returns by name, into the OpenAPI document."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = generate()
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        if "ProblemDetails" not in schemas:
+            template = "#/components/schemas/{model}"
+            schema = ProblemDetails.model_json_schema(ref_template=template)
+            schemas.update(schema.pop("$defs", {}))
+            schemas["ProblemDetails"] = schema
+            for unused in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(unused, None)
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

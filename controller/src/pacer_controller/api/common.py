@@ -1,0 +1,158 @@
+"""What the paths share: parameters, conditions, pages, and the responses they may give."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Depends, Header, Path, Query, Request
+
+from pacer_controller.fields import NAME_PATTERN
+from pacer_controller.problems import MEDIA_TYPE, FieldError, invalid
+from pacer_controller.service import Condition, Origin
+
+DEFAULT_PAGE = 1000
+MAX_PAGE = 10_000
+
+_ETAGS = re.compile(r'\s*(?:W/)?"[^"]*"\s*(?:,\s*(?:W/)?"[^"]*"\s*)*')
+_STRONG = re.compile(r'(?<!W/)"([0-9]{1,18})"')
+
+SwitchName = Annotated[
+    str, Path(alias="switch", pattern=NAME_PATTERN, description="Name of the switch.")
+]
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the problem responses of a path, for the OpenAPI document."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
+    return {s: {"description": HTTPStatus(s).phrase, "content": content} for s in statuses}
+
+
+ETAG_HEADER = {
+    "ETag": {
+        "description": "Number of the change that made the resource so.",
+        "schema": {"type": "string"},
+    }
+}
+
+READ = responses(401, 404, 409, 422)
+WRITE = responses(400, 401, 404, 409, 412, 413, 415, 422, 502, 503, 507)
+DELETE = responses(401, 404, 409, 412, 422, 502, 503)
+
+
+def read_condition(
+    if_match: Annotated[
+        str | None, Header(description='`"17"`: only if it is still that; `*`: if it is there.')
+    ] = None,
+    if_none_match: Annotated[
+        str | None, Header(description="`*`: only if it is not there yet.")
+    ] = None,
+) -> Condition:
+    """Read If-Match and If-None-Match (RFC 9110 section 13.1)."""
+    revisions: Sequence[int] | None = None
+    if if_match is not None:
+        if if_match.strip() == "*":
+            revisions = ()
+        else:
+            if _ETAGS.fullmatch(if_match) is None:
+                raise _wrong_header("If-Match", if_match, 'an ETag such as "17" in quotes, or *')
+            # A weak one never matches; nor does what is no number of ours.
+            revisions = [int(number) for number in _STRONG.findall(if_match)] or (-1,)
+    if if_none_match is not None and if_none_match.strip() != "*":
+        raise _wrong_header("If-None-Match", if_none_match, "*")
+    return Condition(revisions, must_be_new=if_none_match is not None)
+
+
+def _wrong_header(name: str, value: str, expected: str) -> Exception:
+    message = f"{ascii(value)[:40]} is not allowed"
+    return invalid("request", [FieldError(name, message, expected)])
+
+
+def read_origin(
+    request: Request,
+    x_pacer_actor: Annotated[
+        str | None,
+        Header(pattern=r"^[A-Za-z0-9._@-]{1,64}$", description="Who asks, for audit events."),
+    ] = None,
+) -> Origin:
+    """Return who asks."""
+    client = request.client.host if request.client is not None else None
+    return Origin(x_pacer_actor, client, request.method, request.url.path)
+
+
+If = Annotated[Condition, Depends(read_condition)]
+By = Annotated[Origin, Depends(read_origin)]
+
+
+@dataclass(frozen=True)
+class PageQuery:
+    """Which part of a list is wanted."""
+
+    limit: int
+    after: str | None
+    prefix: str | None
+    state: str | None
+
+
+def read_page(
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Most to answer.")] = DEFAULT_PAGE,
+    after: Annotated[str | None, Query(max_length=64, description="Begin after this name.")] = None,
+    prefix: Annotated[
+        str | None, Query(max_length=64, description="Names that begin with this.")
+    ] = None,
+    state: Annotated[
+        str | None, Query(max_length=16, description="Only those in this state.")
+    ] = None,
+) -> PageQuery:
+    """Read the parameters of a list."""
+    return PageQuery(limit, after, prefix, state)
+
+
+Paged = Annotated[PageQuery, Depends(read_page)]
+
+
+def page(
+    request: Request,
+    plural: str,
+    items: Sequence[Mapping[str, Any]],
+    query: PageQuery,
+    filters: Mapping[str, object] | None = None,
+    *,
+    key: str = "name",
+) -> dict[str, Any]:
+    """Return a page of a list that is sorted by key, filters applied."""
+    wanted = {name: value for name, value in (filters or {}).items() if value is not None}
+    if query.state is not None:
+        wanted["state"] = query.state
+    found = [
+        item
+        for item in items
+        if all(item.get(name) == value for name, value in wanted.items())
+        and (query.prefix is None or str(item[key]).startswith(query.prefix))
+    ]
+    start = 0
+    if query.after is not None:
+        after = _order(key, query.after)
+        beyond = (n for n, item in enumerate(found) if _order(key, item[key]) > after)
+        start = next(beyond, len(found))
+    shown = found[start : start + query.limit]
+    more = start + query.limit < len(found)
+    following = None
+    if more:
+        kept = [(k, v) for k, v in request.query_params.multi_items() if k != "after"]
+        following = f"{request.url.path}?{urlencode([*kept, ('after', shown[-1][key])])}"
+    return {plural: shown, "total": len(found), "next": following}
+
+
+def _order(key: str, value: object) -> tuple[int, str]:
+    """Return what a list is sorted by: ports by number, everything else by name."""
+    text = str(value)
+    number = key == "port" and text.isascii() and text.isdigit() and len(text) < 10
+    return (int(text), "") if number else (0, text)
+
+
+def etag(revision: int | None) -> dict[str, str]:
+    """Return the ETag header of a resource; none when it is nobody's wish."""
+    return {} if revision is None else {"ETag": f'"{revision}"'}

@@ -1,0 +1,184 @@
+"""Every error as problem details, naming the resource, the field, and what would be right."""
+
+import logging
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from pacer_controller.problems import MEDIA_TYPE, FieldError, Problem, did_you_mean, invalid
+from pacer_controller.schemas import (
+    METER_BY_NAME,
+    METER_IN_PLACE,
+    ClassSpec,
+    FlowSpec,
+    MeterSpec,
+    PortSpec,
+)
+from pacer_controller.service.checks import resource_name
+from pacer_controller.state_schema import StateSpec, SwitchStateSpec
+from pacer_controller.store import StoreError
+
+_LOG = logging.getLogger(__name__)
+
+_KINDS: Mapping[str, type[BaseModel]] = {
+    "class": ClassSpec,
+    "flow": FlowSpec,
+    "meter": MeterSpec,
+    "port": PortSpec,
+}
+_TAGS = (METER_BY_NAME, METER_IN_PLACE)
+_MOST_ERRORS = 20
+"""The rest would not be read."""
+
+
+def respond(request: Request, problem: Problem) -> JSONResponse:
+    """Return the response for a problem."""
+    headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
+    return JSONResponse(
+        problem.as_dict(request.url.path),
+        status_code=problem.status,
+        media_type=MEDIA_TYPE,
+        headers=headers,
+    )
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Have every error answered as problem details."""
+
+    @app.exception_handler(Problem)
+    async def on_problem(request: Request, problem: Problem) -> JSONResponse:
+        return respond(request, problem)
+
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        resource = _resource(request.path_params)
+        return respond(request, invalid(resource, _field_errors(request, error.errors())))
+
+    @app.exception_handler(HTTPException)
+    async def on_http(request: Request, error: HTTPException) -> JSONResponse:
+        phrase = HTTPStatus(error.status_code).phrase
+        kind = phrase.lower().replace(" ", "-")
+        detail = f"{request.method} {request.url.path}"
+        response = respond(request, Problem(error.status_code, kind, phrase, detail))
+        response.headers.update(error.headers or {})
+        return response
+
+    @app.exception_handler(StoreError)
+    async def on_store(request: Request, error: StoreError) -> JSONResponse:
+        _LOG.error("%s", error)
+        return respond(
+            request,
+            Problem(503, "not-stored", "The state could not be stored", "nothing was changed"),
+        )
+
+    @app.exception_handler(Exception)
+    async def on_fault(request: Request, error: Exception) -> JSONResponse:
+        _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return respond(
+            request,
+            Problem(500, "internal", "The controller has a fault", "see its log"),
+        )
+
+
+def _resource(path_params: Mapping[str, Any]) -> str:
+    """Name the resource of a request for an error message."""
+    switch = path_params.get("switch")
+    for kind in _KINDS:
+        if kind in path_params:
+            return resource_name(kind, path_params[kind], str(switch))
+    return f"switch {switch!r}" if switch is not None else "request"
+
+
+def _body_model(request: Request) -> type[BaseModel] | None:
+    for kind, model in _KINDS.items():
+        if kind in request.path_params:
+            return model
+    if request.url.path.endswith("/state"):
+        return SwitchStateSpec if "switch" in request.path_params else StateSpec
+    return None
+
+
+def _field_errors(request: Request, errors: Sequence[Any]) -> list[FieldError]:
+    """Translate pydantic's errors."""
+    found = []
+    for error in errors[:_MOST_ERRORS]:
+        source, *location = error["loc"]
+        location = [part for part in location if part not in _TAGS]
+        path = ".".join(str(part) for part in location) or str(source)
+        if source == "header":
+            path = path.replace("_", "-")
+        context = error.get("ctx", {})
+        if error["type"] == "pacer_value":
+            found.append(FieldError(path, context["message"], context["expected"]))
+            continue
+        if error["type"] == "extra_forbidden":
+            known = _known_fields(_body_model(request), location[:-1])
+            guess = did_you_mean(str(location[-1]), known)
+            message, expected = f"unknown field{guess}", "one of " + ", ".join(known)
+        elif error["type"] == "missing":
+            message, expected = "is needed but not there", "a value"
+        else:
+            message, expected = _wrong(error)
+        found.append(FieldError(path, message, expected))
+    return found
+
+
+def _wrong(error: Mapping[str, Any]) -> tuple[str, str]:
+    """Say what is wrong with a value, and what would be right."""
+    shown = ascii(error.get("input"))
+    shown = shown if len(shown) <= 40 else shown[:37] + "..."
+    limits = error.get("ctx", {})
+    expectations = {
+        "int_type": "an integer",
+        "int_parsing": "an integer",
+        "bool_type": "true or false",
+        "string_type": "a string",
+        "dict_type": "a JSON object",
+        "model_attributes_type": "a JSON object",
+        "model_type": "a JSON object",
+        "greater_than_equal": f"at least {limits.get('ge')}",
+        "less_than_equal": f"at most {limits.get('le')}",
+        "literal_error": str(limits.get("expected")),
+        "string_pattern_mismatch": "1 to 64 of A-Z a-z 0-9 . _ -, starting with a letter or digit",
+    }
+    expected = expectations.get(error["type"], str(error.get("msg")))
+    return f"{shown} is not allowed", expected
+
+
+def _known_fields(model: Any, path: Sequence[Any]) -> list[str]:
+    """Return the field names of the object at a path within the request's body."""
+    for part in path:
+        model = _inner(model, part)
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return []
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def _inner(annotation: Any, part: object) -> Any:
+    """Return the type of a member of an object of some type."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        for name, info in annotation.model_fields.items():
+            if part in (name, info.alias):
+                return _object_type(info.annotation)
+    if typing.get_origin(annotation) is dict:
+        return _object_type(typing.get_args(annotation)[1])
+    return None
+
+
+def _object_type(annotation: Any) -> Any:
+    """Return what an annotation allows that has members: a model or a dict."""
+    origin = typing.get_origin(annotation)
+    if origin is dict or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        return annotation
+    if origin in (typing.Union, types.UnionType, typing.Annotated):
+        options = (_object_type(inner) for inner in typing.get_args(annotation))
+        return next((option for option in options if option is not None), None)
+    return None

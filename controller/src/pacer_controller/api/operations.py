@@ -1,0 +1,49 @@
+"""Whether the service runs and is ready."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import FastAPI, Query, Response
+
+from pacer_controller import __version__
+from pacer_controller.api import views
+from pacer_controller.api.common import responses
+from pacer_controller.service import Service
+from pacer_controller.store import StoreError
+
+
+def add_operations(app: FastAPI, service: Service) -> None:
+    """Add the paths of operation."""
+
+    @app.get("/healthz", tags=["service"], summary="Whether the service runs")
+    async def healthz() -> views.Health:
+        states = list(service.states().values())
+        return views.Health(
+            status="ok",
+            version=__version__,
+            switches=len(states),
+            connected=states.count("connected"),
+        )
+
+    @app.get(
+        "/readyz",
+        tags=["service"],
+        summary="Whether the service can do its work",
+        responses=responses(422) | {503: {"model": views.Readiness, "description": "It cannot."}},
+    )
+    async def readyz(
+        response: Response,
+        connected: Annotated[
+            bool, Query(description="Whether every switch must be connected, too.")
+        ] = False,
+    ) -> views.Readiness:
+        states = dict(service.states())
+        try:
+            service.store.probe()
+            ready = True
+        except StoreError:
+            ready = False
+        if connected and "pending" in states.values():
+            ready = False
+        response.status_code = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return views.Readiness(ready=ready, switches=states)

@@ -1,0 +1,191 @@
+"""Ports, classes, meters and flows: the same five operations on each."""
+
+from http import HTTPStatus
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import FastAPI, Path, Query, Request, Response
+from pydantic import BaseModel
+
+from pacer_controller.api import views
+from pacer_controller.api.common import (
+    DELETE,
+    ETAG_HEADER,
+    READ,
+    WRITE,
+    By,
+    If,
+    Paged,
+    SwitchName,
+    etag,
+    page,
+)
+from pacer_controller.fields import NAME_PATTERN
+from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
+from pacer_controller.service import Service
+
+
+class _Kind(NamedTuple):
+    """A kind of resource: how it is called and what it looks like."""
+
+    kind: str
+    plural: str
+    spec: type[BaseModel]
+    view: type[BaseModel]
+    list_view: type[BaseModel]
+    put: str
+    delete: str
+
+
+_KINDS = (
+    _Kind(
+        *("port", "ports", PortSpec, views.PortView, views.PortList),
+        put="Say what a port shall be like: line rate, FIFO, delay",
+        delete="Forget what was asked for; the port stays as it is",
+    ),
+    _Kind(
+        *("class", "classes", ClassSpec, views.ClassView, views.ClassList),
+        put="Create or change a class: set a rate",
+        delete="Remove a class that no flow uses",
+    ),
+    _Kind(
+        *("meter", "meters", MeterSpec, views.MeterView, views.MeterList),
+        put="Create or change a meter",
+        delete="Remove a meter that no flow uses",
+    ),
+    _Kind(
+        *("flow", "flows", FlowSpec, views.FlowView, views.FlowList),
+        put="Create or change a flow: which packets, which class or rate",
+        delete="Remove a flow",
+    ),
+)
+
+
+def add_resources(app: FastAPI, service: Service) -> None:
+    """Add the paths of all kinds."""
+    for kind in _KINDS:
+        _add_kind(app, service, kind)
+    _add_lists(app, service)
+
+
+def _add_kind(app: FastAPI, service: Service, of: _Kind) -> None:
+    kind, spec_type = of.kind, of.spec
+    path = f"/v1/switches/{{switch}}/{of.plural}/{{{kind}}}"
+    name_type: Any = Annotated[
+        str, Path(alias=kind, pattern=NAME_PATTERN, description=f"Name of the {kind}.")
+    ]
+    if kind == "port":
+        name_type = Annotated[int, Path(alias=kind, ge=1, le=509, description="Port number.")]
+    with_etag = {"headers": ETAG_HEADER}
+
+    @app.get(
+        path,
+        tags=[of.plural],
+        summary=f"A {kind}",
+        operation_id=f"get_{kind}",
+        response_model=of.view,
+        responses=READ | {200: with_etag},
+    )
+    async def get(switch: SwitchName, name: name_type, response: Response) -> dict[str, Any]:
+        if kind == "port":
+            await service.switch(switch).driver.refresh_ports()
+        view = service.get(switch, kind, str(name))
+        response.headers.update(etag(view["revision"]))
+        return view
+
+    @app.put(
+        path,
+        tags=[of.plural],
+        summary=of.put,
+        operation_id=f"put_{kind}",
+        response_model=of.view,
+        responses=WRITE
+        | {
+            200: with_etag,
+            201: {"model": of.view, "description": f"The {kind} is new.", **with_etag},
+        },
+    )
+    async def put(
+        switch: SwitchName,
+        name: name_type,
+        spec: spec_type,  # type: ignore[valid-type]
+        condition: If,
+        origin: By,
+        response: Response,
+    ) -> dict[str, Any]:
+        view, created = await service.put(switch, kind, str(name), spec, condition, origin)
+        response.status_code = HTTPStatus.CREATED if created else HTTPStatus.OK
+        response.headers.update(etag(view["revision"]))
+        return view
+
+    @app.delete(
+        path,
+        tags=[of.plural],
+        summary=of.delete,
+        operation_id=f"delete_{kind}",
+        status_code=204,
+        responses=DELETE,
+    )
+    async def delete(switch: SwitchName, name: name_type, condition: If, origin: By) -> None:
+        await service.delete(switch, kind, str(name), condition, origin)
+
+
+def _add_lists(app: FastAPI, service: Service) -> None:
+    """Add the lists, which have filters of their own."""
+    base = "/v1/switches/{switch}"
+    name_filter = Query(max_length=64)
+
+    @app.get(
+        f"{base}/ports",
+        tags=["ports"],
+        summary="Ports",
+        response_model=views.PortList,
+        responses=READ,
+    )
+    async def ports(request: Request, switch: SwitchName, query: Paged) -> dict[str, Any]:
+        await service.switch(switch).driver.refresh_ports()
+        return page(request, "ports", service.get_all(switch, "port"), query, key="port")
+
+    @app.get(
+        f"{base}/classes",
+        tags=["classes"],
+        summary="Classes",
+        response_model=views.ClassList,
+        responses=READ,
+    )
+    async def classes(
+        request: Request,
+        switch: SwitchName,
+        query: Paged,
+        mode: Annotated[str | None, name_filter] = None,
+        port: Annotated[int | None, Query(ge=1, le=509)] = None,
+    ) -> dict[str, Any]:
+        items = service.get_all(switch, "class")
+        return page(request, "classes", items, query, {"mode": mode, "port": port})
+
+    @app.get(
+        f"{base}/meters",
+        tags=["meters"],
+        summary="Meters",
+        response_model=views.MeterList,
+        responses=READ,
+    )
+    async def meters(request: Request, switch: SwitchName, query: Paged) -> dict[str, Any]:
+        return page(request, "meters", service.get_all(switch, "meter"), query)
+
+    @app.get(
+        f"{base}/flows",
+        tags=["flows"],
+        summary="Flows",
+        response_model=views.FlowList,
+        responses=READ,
+    )
+    async def flows(
+        request: Request,
+        switch: SwitchName,
+        query: Paged,
+        class_name: Annotated[str | None, Query(alias="class", max_length=64)] = None,
+        meter: Annotated[str | None, name_filter] = None,
+    ) -> dict[str, Any]:
+        items = service.get_all(switch, "flow")
+        filters = {"class": class_name, "meter_name": meter}
+        return page(request, "flows", items, query, filters)

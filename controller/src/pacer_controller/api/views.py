@@ -1,0 +1,234 @@
+"""Answers, as the OpenAPI document shows them. Clients ignore members they do not know."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class View(BaseModel):
+    """Base: what a view holds beside its fields is passed on."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ProblemError(BaseModel):
+    """One field at fault."""
+
+    field: str
+    message: str
+    expected: str
+
+
+class ProblemDetails(BaseModel):
+    """An error (RFC 9457)."""
+
+    type: str = Field(examples=["urn:pacer:problem:invalid"])
+    title: str
+    status: int
+    detail: str
+    instance: str
+    errors: list[ProblemError] = []
+
+
+class Page(View):
+    """A page of a list."""
+
+    total: int = Field(description="Resources that pass the filters, on all pages.")
+    next: str | None = Field(description="Path of the next page; null on the last.")
+
+
+class Accepted(View):
+    """What every resource says of itself."""
+
+    state: str = Field(description="`applied`, `pending` (switch away) or `failed`.")
+    state_reason: str | None
+    revision: int | None = Field(description="Number of the change that made it so; its ETag.")
+
+
+class ClassView(Accepted):
+    """A class as it is."""
+
+    name: str
+    index: int = Field(description="Class number on the switch.")
+    mode: str
+    rate: str | None
+    rate_bps: int | None
+    limit_bytes: int
+    allowance_ns: int | None
+    ecn_threshold_bytes: int | None
+    port: int | None
+
+
+class ClassList(Page):
+    """Classes of a switch."""
+
+    classes: list[ClassView]
+
+
+class MeterView(Accepted):
+    """A meter as it is, defaults filled in."""
+
+    name: str
+    cir: str
+    cir_bps: int
+    cburst: int
+    pir: str
+    pir_bps: int
+    pburst: int
+    drop_red: bool
+    yellow_dscp: int | None
+    red_dscp: int | None
+
+
+class MeterList(Page):
+    """Meters of a switch."""
+
+    meters: list[MeterView]
+
+
+class FlowView(Accepted):
+    """A flow as it is."""
+
+    name: str
+    match: dict[str, str | int]
+    priority: int
+    class_name: str | None = Field(alias="class")
+    class_index: int = Field(description="Number of its class on the switch; 0: unclassified.")
+    rate: str | None
+    rate_bps: int | None
+    limit_bytes: int | None
+    allowance_ns: int | None
+    meter: dict[str, Any] | None
+    meter_name: str | None
+    entries: int = Field(description="Entries it needs on the switch: ranges may need several.")
+
+
+class FlowList(Page):
+    """Flows of a switch."""
+
+    flows: list[FlowView]
+
+
+class PortView(Accepted):
+    """A port as it is, and what was asked for."""
+
+    port: int
+    interface: str
+    up: bool | None = Field(description="Whether it can carry frames; null: not known.")
+    line_rate: str | None
+    line_rate_bps: int | None
+    counts: str | None
+    fifo_bytes: int | None
+    delay_ns: int | None
+    gap_mode: str | None
+    desired: dict[str, Any] | None = Field(description="What was asked for; null: nothing.")
+
+
+class PortList(Page):
+    """Ports of a switch."""
+
+    ports: list[PortView]
+
+
+class SwitchView(View):
+    """A switch as it is."""
+
+    name: str
+    kind: str
+    state: str = Field(description="`connected`, `pending` (away) or `backup` (not primary).")
+    last_error: str | None
+    configured: bool = Field(description="Whether it stands in the configuration.")
+    ports: list[PortView]
+    classes: int
+    flows: int
+    meters: int
+    revision: int
+
+
+class SwitchList(Page):
+    """Switches."""
+
+    switches: list[SwitchView]
+
+
+class Statistics(View):
+    """Counters and rates of a switch; null where the switch cannot say."""
+
+    switch: str
+    state: str
+    now_ns: int | None = Field(description="The switch's clock.")
+    interval_s: float | None = Field(description="Time over which rates were taken.")
+    classes: list[dict[str, Any]]
+    flows: list[dict[str, Any]]
+    drops: dict[str, dict[str, int]] | None = Field(description="Drops of the program by cause.")
+    ports: list[dict[str, Any]]
+    virtual_bottleneck: list[dict[str, Any]] | None
+
+
+class Bandwidth(View):
+    """What gtrcnet measured at a port."""
+
+    switch: str
+    port: int
+    bottleneck_bps: int | None
+    bin_ns: int
+    window_ns: int
+    vb_max_bytes: int
+    bins: dict[str, list[int]] = Field(description="Columns `start_ns`, `bytes`.")
+    windows: dict[str, list[int]] = Field(
+        description="Columns `start_ns`, `bytes`, `vb_max_bytes`."
+    )
+
+
+class EventView(View):
+    """Something that happened."""
+
+    id: int
+    time: str
+    kind: str
+    switch: str | None
+    message: str
+    data: dict[str, Any]
+
+
+class EventList(Page):
+    """Events, oldest first."""
+
+    events: list[EventView]
+
+
+class ChangeView(View):
+    """A resource before and after."""
+
+    op: str
+    kind: str
+    switch: str
+    name: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class StateResult(View):
+    """What bringing the whole state to what was asked for changed, or would change."""
+
+    dry_run: bool
+    revision: int
+    summary: dict[str, int]
+    changes: list[ChangeView]
+    truncated: bool
+
+
+class Health(BaseModel):
+    """That the service runs, and how many of its switches hold the desired state."""
+
+    status: str
+    version: str
+    switches: int
+    connected: int
+
+
+class Readiness(BaseModel):
+    """Whether the service can do its work."""
+
+    ready: bool
+    switches: dict[str, str] = Field(description="State by switch.")

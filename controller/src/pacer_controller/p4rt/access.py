@@ -1,0 +1,195 @@
+"""Reading and writing rows, counters and registers over one P4Runtime connection."""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import Any
+
+import finsy as fy
+from finsy.proto import p4r
+
+from pacer_controller import entries
+from pacer_controller.p4rt import errors
+from pacer_controller.rows import CLASSES, PORTS, Change, Key, Op, Row
+from pacer_controller.southbound import Count, Refusal, SwitchUnreadableError
+
+_LOG = logging.getLogger(__name__)
+
+WRITE_BATCH = 500
+"""Updates in one WriteRequest: well under gRPC's 4 MB message limit."""
+
+READ_BATCH = 1000
+"""Entities in one ReadRequest."""
+
+CLASS_COUNTERS = {
+    "accepted": "PacerIngress.class_accepted",
+    "limit_dropped": "PacerIngress.class_limit_drops",
+    "red_dropped": "PacerIngress.class_red_drops",
+}
+
+_DROPS = "PacerIngress.drops"
+
+DROP_CAUSES = {
+    1: "parser-error",
+    2: "no-route",
+    3: "class-limit",
+    4: "meter-red",
+    5: "hold-limit",
+    6: "same-port",
+}
+"""Cells of the program's `drops` counter."""
+
+
+async def read(switch: fy.Switch, query: Sequence[Any]) -> AsyncIterator[Any]:
+    """Read entities; finsy's own signature is one of coroutines, which it does not return."""
+    answers: Any = switch.read(query)
+    async for entity in answers:
+        yield entity
+
+
+async def read_table(
+    switch: fy.Switch, schema: fy.P4Schema, table: str, *, meters: bool = False
+) -> list[Row]:
+    """Return a table's entries, the default one left out."""
+    query = fy.P4TableEntry(table)
+    if meters:
+        # Asking for a direct resource: set it in the query (P4Runtime 9.1.4).
+        query.meter_config = fy.P4MeterConfig(cir=0, cburst=0, pir=0, pburst=0)
+    return [
+        entries.from_finsy(entry, schema)
+        async for entry in read(switch, [query])
+        if not entry.is_default_action
+    ]
+
+
+async def write(switch: fy.Switch, pending: Sequence[Change]) -> list[Refusal]:
+    """Write changes of table entries in order; returns those refused.
+
+    Raises:
+        fy.P4ClientError: the connection is gone; what was written is not known.
+
+    """
+    refused: list[Refusal] = []
+    for start in range(0, len(pending), WRITE_BATCH):
+        batch = pending[start : start + WRITE_BATCH]
+        try:
+            await switch.write([_update(change) for change in batch])
+        except fy.P4ClientError as error:
+            if errors.gone(error):
+                raise
+            refused += errors.refusals(error, batch)
+    return refused
+
+
+def _update(change: Change) -> fy.P4TableEntry:
+    if change.op is Op.DELETE:
+        return -entries.identity_to_finsy(change.row)
+    entry = entries.to_finsy(change.row)
+    return +entry if change.op is Op.INSERT else ~entry
+
+
+async def zero_counters(switch: fy.Switch, classes: Iterable[int]) -> None:
+    """Start a new class's counters at zero: its index may have served another before."""
+    updates = [
+        ~fy.P4CounterEntry(counter, index=index, data=fy.P4CounterData())
+        for index in classes
+        for counter in CLASS_COUNTERS.values()
+    ]
+    try:
+        for start in range(0, len(updates), WRITE_BATCH):
+            await switch.write(updates[start : start + WRITE_BATCH])
+    except fy.P4ClientError as error:
+        if errors.gone(error):
+            raise
+        _LOG.warning("%s: counters not reset: %s", switch.name, errors.describe(error))
+
+
+def new_classes(pending: Iterable[Change]) -> list[int]:
+    """Return the classes that changes bring into being."""
+    return [
+        int(value)
+        for change in pending
+        if change.op is Op.INSERT and change.row.table == CLASSES
+        for name, value in change.row.match
+        if name == "class_id" and isinstance(value, int)
+    ]
+
+
+def split_ports(pending: Sequence[Change]) -> tuple[list[Change], list[Change]]:
+    """Return changes of table entries, and changes of ports' settings."""
+    ports = [change for change in pending if change.row.table == PORTS]
+    return [change for change in pending if change.row.table != PORTS], ports
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        yield
+    except (fy.P4ClientError, AssertionError) as error:
+        # finsy asserts when it is closed in between.
+        gone = isinstance(error, AssertionError)
+        text = "connection closed" if gone else errors.describe(error)  # type: ignore[arg-type]
+        raise SwitchUnreadableError(text) from error
+
+
+async def _read_all(switch: fy.Switch, query: Sequence[object]) -> AsyncIterator[Any]:
+    with _reading():
+        for start in range(0, len(query), READ_BATCH):
+            async for entry in read(switch, query[start : start + READ_BATCH]):
+                yield entry
+
+
+def _count(data: fy.P4CounterData | None) -> Count:
+    return Count() if data is None else Count(data.packet_count, data.byte_count)
+
+
+async def class_counters(
+    switch: fy.Switch, schema: fy.P4Schema, classes: Sequence[int]
+) -> dict[str, dict[int, Count]]:
+    """Return the counters of classes, by short name and class index."""
+    short = {schema.counters[name].id: label for label, name in CLASS_COUNTERS.items()}
+    result: dict[str, dict[int, Count]] = {label: {} for label in CLASS_COUNTERS}
+    query = [fy.P4CounterEntry(n, index=i) for i in classes for n in CLASS_COUNTERS.values()]
+    async for entry in _read_all(switch, query):
+        number = schema.counters[entry.counter_id].id
+        result[short[number]][entry.index] = _count(entry.data)
+    return result
+
+
+async def drop_counters(switch: fy.Switch) -> dict[str, Count]:
+    """Return the program's drops by cause."""
+    query = [fy.P4CounterEntry(_DROPS, index=index) for index in DROP_CAUSES]
+    return {
+        DROP_CAUSES[entry.index]: _count(entry.data) async for entry in _read_all(switch, query)
+    }
+
+
+async def flow_counters(switch: fy.Switch, schema: fy.P4Schema) -> dict[Key, Count]:
+    """Return the counters of flow entries, by entry."""
+    query = fy.P4TableEntry(entries.FLOWS, counter_data=fy.P4CounterData())
+    return {
+        entries.from_finsy(entry, schema).key: _count(entry.counter_data)
+        async for entry in _read_all(switch, [query])
+        if not entry.is_default_action
+    }
+
+
+async def registers(
+    switch: fy.Switch, schema: fy.P4Schema, name: str, indices: Iterable[int]
+) -> dict[int, int] | None:
+    """Return register cells by index; None when the switch does not read registers."""
+    number = schema.registers[name].id
+    query = [
+        p4r.Entity(register_entry=p4r.RegisterEntry(register_id=number, index=p4r.Index(index=i)))
+        for i in indices
+    ]
+    result: dict[int, int] = {}
+    try:
+        async for entry in _read_all(switch, query):
+            result[entry.index] = int(entry.data)
+    except SwitchUnreadableError as error:
+        cause = error.__cause__
+        if isinstance(cause, fy.P4ClientError) and errors.unimplemented(cause):
+            return None
+        raise
+    return result

@@ -1,0 +1,118 @@
+"""Learns stations from the packets that a switch sends up, one batch of writes at a time."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import finsy as fy
+
+from pacer_controller import learning
+from pacer_controller.rows import Change, Row
+from pacer_controller.southbound import Refusal
+
+_LOG = logging.getLogger(__name__)
+
+PACKET_QUEUE = 4096
+"""Packets from unknown sources that wait for the controller; more are dropped by finsy, which
+says so. A lost one costs nothing: the station's next packet comes up again."""
+
+LEARN_BATCH = 64
+"""Packets learned from with one WriteRequest."""
+
+Write = Callable[[Sequence[Change]], Awaitable[list[Refusal]]]
+
+
+class StationLearner:
+    """Turns packets from unknown sources into entries.
+
+    Args:
+        name: the switch, for messages.
+        state: what is known of its stations.
+        write: writes changes to the switch; returns those refused.
+        ready: whether what the switch knows is known; packets are passed over until then.
+        doubt: called when the tables hold something that is not known of.
+
+    """
+
+    def __init__(
+        self,
+        name: str,
+        state: learning.Learning,
+        write: Write,
+        ready: Callable[[], bool],
+        doubt: Callable[[], None],
+    ) -> None:
+        self._name = name
+        self._state = state
+        self._write = write
+        self._ready = ready
+        self._doubt = doubt
+
+    async def run(self, switch: fy.Switch) -> None:
+        """Learn until cancelled."""
+        queue: asyncio.Queue[fy.P4PacketIn] = asyncio.Queue(PACKET_QUEUE)
+        reader = switch.create_task(_fill(queue, switch), name="packets")
+        try:
+            while True:
+                packets = [await queue.get()]
+                while len(packets) < LEARN_BATCH and not queue.empty():
+                    packets.append(queue.get_nowait())
+                # Before the first reconcile it is not known what the switch knows.
+                if self._ready():
+                    await self._learn_from(packets)
+        finally:
+            reader.cancel()
+
+    async def _learn_from(self, packets: Sequence[fy.P4PacketIn]) -> None:
+        counters = self._state.counters
+        full_before = counters.table_full
+        batch: list[Change] = []
+        stations: dict[int, int] = {}
+        for packet in packets:
+            port = int(packet.metadata["ingress_port"])
+            mac = int.from_bytes(packet.payload[6:12], "big")
+            if mac in stations:
+                # Moves within one batch wait for the next packet; repeats need nothing.
+                counters.repeated += 1
+                continue
+            changes = self._state.packet(packet.payload, port)
+            if changes:
+                stations[mac] = port
+                batch += changes
+        refusals = await self._write(batch) if batch else []
+        refused = {_station_of(refusal.row): refusal for refusal in refusals}
+        for mac, port in stations.items():
+            refusal = refused.get(mac)
+            if refusal is None:
+                self._state.learned(mac, port)
+                _LOG.info("switch %s: %s is at port %d", self._name, learning.format_mac(mac), port)
+                continue
+            if refusal.table_full:
+                counters.table_full += 1
+            else:
+                counters.failed += 1
+                # Something the controller does not know of is in the tables: read them back.
+                self._doubt()
+                _LOG.warning("switch %s: %s: %s", self._name, refusal.row.owner, refusal.message)
+        full = counters.table_full
+        # A flood of addresses must not become a flood of lines.
+        if full > full_before and (full_before == 0 or full // 1000 > full_before // 1000):
+            _LOG.warning(
+                "switch %s: station tables full (%d stations): %d packets not learned from",
+                self._name,
+                len(self._state.ports),
+                full,
+            )
+
+
+async def _fill(queue: "asyncio.Queue[fy.P4PacketIn]", switch: fy.Switch) -> None:
+    async for packet in switch.read_packets(queue_size=PACKET_QUEUE):
+        await queue.put(packet)
+
+
+def _station_of(entry: Row) -> int:
+    match = dict(entry.match)
+    value = match.get("src_mac", match.get("dst_mac", 0))
+    if isinstance(value, tuple):
+        return value[0]
+    return value if isinstance(value, int) else 0

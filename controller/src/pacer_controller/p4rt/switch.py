@@ -1,0 +1,503 @@
+"""One switch over P4Runtime: connection, pipeline, reconciling.
+
+`P4Switch.run` keeps a connection for as long as it lives: connect, become primary, push the
+pipeline if the switch has another one, read back what the switch holds and write the
+differences, then serve until the connection breaks, and start again. Whether a request reaches
+the switch at once (`apply`) or with the next reconcile, the same computation says what to write.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import finsy as fy
+
+from pacer_controller import entries, learning, rates
+from pacer_controller.config import SwitchConfig
+from pacer_controller.p4rt import access, bandwidth
+from pacer_controller.p4rt.connection import Connection
+from pacer_controller.p4rt.stations import StationLearner
+from pacer_controller.records import Desired, Record
+from pacer_controller.rows import CLASSES, PORTS, Change, MatchValue, Op, Row, Rows, by_key, changes
+from pacer_controller.rows import row as make_row
+from pacer_controller.southbound import (
+    Capabilities,
+    Notify,
+    PortInfo,
+    Reading,
+    Refusal,
+    State,
+    SwitchRefusedError,
+    SwitchUnreadableError,
+)
+from pacer_controller.traffic_manager import TrafficManagerUnavailableError
+
+_LOG = logging.getLogger(__name__)
+
+PORT_POLL_S = 5.0
+RECONCILE_PASSES = 3
+EVENT_ENTRIES = 20
+"""Most entries that a drift event lists."""
+
+LINE_SETTINGS = frozenset({"line_rate", "counts", "fifo_bytes", "delay_ns"})
+
+
+class P4Switch(Connection):
+    """One P4Runtime switch.
+
+    Args:
+        config: which switch.
+        compiled: directory of compiled programs.
+        wanted: returns the desired entries at the moment of the call.
+        lock: held while desired state and switch must not move against each other.
+        reconcile_interval_s: how often the switch is read back for foreign changes; 0 never.
+        notify: told what happens to the switch.
+
+    Raises:
+        ConfigError: the program's files are missing.
+
+    """
+
+    def __init__(
+        self,
+        config: SwitchConfig,
+        compiled: Path,
+        wanted: Callable[[], Rows],
+        lock: asyncio.Lock,
+        reconcile_interval_s: float = 30.0,
+        notify: Notify = lambda kind, message, data: None,
+    ) -> None:
+        super().__init__(config, *config.files(compiled), notify)
+        self.ports: list[PortInfo] = [PortInfo(number) for number in config.ports]
+        self.failed: dict[str, str] = {}
+        self._wanted = wanted
+        self._lock = lock
+        self._interval_s = reconcile_interval_s
+        self._resync = asyncio.Event()
+        self.schema = fy.P4Schema(self._p4info_path)
+        self._tables = {table.name: table.size for table in self.schema.tables}
+        self._forwards = entries.FORWARD in self._tables and entries.SOURCES in self._tables
+        self.capabilities = self._capabilities()
+        capacity = min(self._tables.get(entries.FORWARD, 0), self._tables.get(entries.SOURCES, 0))
+        self.learning = learning.Learning(capacity, pinned=config.stations)
+        self._learner = StationLearner(
+            self.name,
+            self.learning,
+            self._write_stations,
+            lambda: self._state is State.CONNECTED,
+            self._resync.set,
+        )
+
+    def _capabilities(self) -> Capabilities:
+        paces = CLASSES in self._tables and entries.FLOWS in self._tables
+        classes = 0
+        if paces:
+            cells = self.schema.counters["PacerIngress.class_accepted"].size
+            # Class 0 is what matches no flow.
+            classes = min(self._tables[CLASSES], cells) - 1
+        return Capabilities(
+            paces=paces,
+            measures=entries.MONITOR in self._tables,
+            classes=classes,
+            flow_entries=self._tables.get(entries.FLOWS, 0),
+            line_settings=LINE_SETTINGS if self.config.target == "pacing_switch" else frozenset(),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is special to P4Runtime switches."""
+        config = self.config
+        return {
+            "address": config.address,
+            "device_id": config.device_id,
+            "target": config.target,
+            "program": config.program,
+            "cpu_port": config.cpu_port,
+            "election_id": self.bid,
+            "role": {State.CONNECTED: "primary", State.BACKUP: "backup"}.get(self._state),
+            "learning": asdict(self.learning.counters),
+            "stations": len(self.learning.ports),
+        }
+
+    def rows(self, record: Record, desired: Desired) -> list[Row]:
+        """Return the entries of a resource."""
+        return entries.record_rows(record, desired)
+
+    async def _ready(self, switch: fy.Switch) -> None:
+        """Serve while primary (or backup); finsy cancels this when the role changes."""
+        self._switch = switch
+        self.last_error = None
+        await self._refresh_ports()
+        if not switch.is_primary:
+            self._set_state(State.BACKUP)
+            return
+        self._resync.clear()
+        learn = None
+        if self._forwards:
+            learn = switch.create_task(self._learner.run(switch), name="learn")
+        try:
+            async with self._lock:
+                await self._reconcile(switch)
+                self._set_state(State.CONNECTED)
+            poll = switch.create_task(self._poll_ports(switch), name="ports")
+            try:
+                await self._keep_reconciled(switch)
+            finally:
+                poll.cancel()
+        finally:
+            if learn is not None:
+                learn.cancel()
+            self._set_state(State.PENDING)
+
+    async def _keep_reconciled(self, switch: fy.Switch) -> None:
+        while True:
+            timeout = self._interval_s if self._interval_s > 0 else None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._resync.wait(), timeout)
+            self._resync.clear()
+            async with self._lock:
+                await self._reconcile(switch)
+                self._set_state(State.CONNECTED)
+
+    # ---- ports and multicast groups ----
+
+    async def _refresh_ports(self) -> bool:
+        """Ask the switch for its ports; returns whether their numbers changed."""
+        if self.config.ports or self._traffic is None:
+            return False
+        try:
+            ports = await self._traffic.ports()
+        except TrafficManagerUnavailableError as error:
+            if error.unimplemented:
+                if not self.ports:
+                    self._note("the switch cannot list its ports: give them as ports=1-4", True)
+                return False
+            raise RuntimeError(f"ListPorts: {error}") from None
+        changed = [port.port for port in ports] != [port.port for port in self.ports]
+        self.ports = ports
+        return changed
+
+    async def _poll_ports(self, switch: fy.Switch) -> None:
+        while True:
+            await asyncio.sleep(PORT_POLL_S)
+            try:
+                changed = await self._refresh_ports()
+            except RuntimeError as error:
+                # Whether the switch is gone is for the P4Runtime stream to say.
+                self._note(str(error), loud=False)
+                continue
+            if changed:
+                _LOG.info("switch %s: ports %s", self.name, [port.port for port in self.ports])
+                await self._write_groups(switch)
+
+    async def _write_groups(self, switch: fy.Switch) -> None:
+        """Make the flooding groups hold the ports.
+
+        Every replica has instance 1: by its instance the program tells a flooded packet, which
+        must not go back out of the port it came from.
+        """
+        if not self._forwards:
+            return
+        ports = [port.port for port in self.ports]
+        wanted = {
+            entries.FLOOD_GROUP: ports,
+            entries.FLOOD_AND_LEARN_GROUP: [*ports, self.config.cpu_port],
+        }
+        present: dict[int, list[tuple[int, int]]] = {}
+        async for group in access.read(switch, [fy.P4MulticastGroupEntry()]):
+            present[group.multicast_group_id] = sorted(map(_replica, group.replicas))
+        updates = []
+        for number, members in wanted.items():
+            replicas = [(port, 1) for port in members]
+            entry = fy.P4MulticastGroupEntry(number, replicas=replicas)
+            if number not in present:
+                updates.append(+entry)
+            elif present[number] != sorted(replicas):
+                updates.append(~entry)
+        if updates:
+            await switch.write(updates)
+
+    # ---- reconciling ----
+
+    async def _reconcile(self, switch: fy.Switch) -> None:
+        """Read the switch back and write the differences; the caller holds the lock."""
+        self.counters.reconciles += 1
+        await self._write_groups(switch)
+        refusals: list[Refusal] = []
+        wanted = self._wanted()
+        written = 0
+        drifted = False
+        for attempt in range(RECONCILE_PASSES):
+            current = await self._read_back(switch, wanted)
+            pending = changes(current, self._rows_wanted(wanted))
+            pending += self.learning.adopt(
+                [row for row in current.values() if row.table in (entries.FORWARD, entries.SOURCES)]
+            )
+            if attempt == 0 and self._held is not None:
+                drifted = self._report_drift(current, self._held)
+            if not pending:
+                refusals = []
+                break
+            written += len(pending)
+            await access.zero_counters(switch, access.new_classes(pending))
+            refusals = await self._write(switch, pending)
+            if not refusals:
+                break
+        self.counters.reconcile_writes += written
+        self._held = dict(wanted)
+        if drifted and not refusals:
+            self._notify("mended", f"switch {self.name} holds it again", {"writes": written})
+        failed = {refusal.row.owner: refusal.message for refusal in refusals}
+        for owner, message in list(failed.items())[:10]:
+            if owner not in self.failed:
+                _LOG.error("switch %s: %s: %s", self.name, owner, message)
+                data = {"resource": owner, "reason": message}
+                self._notify("failed", f"switch {self.name} refused {owner}: {message}", data)
+        self.failed = failed
+
+    def _report_drift(self, current: Rows, held: Rows) -> bool:
+        """Say what somebody else changed since the switch was last known; returns whether."""
+        mine = {key: row for key, row in current.items() if key[0] not in _STATIONS}
+        foreign = [c for c in changes(mine, held) if c.row.owner not in self.failed]
+        if not foreign:
+            return False
+        self.counters.drift_entries += len(foreign)
+        message = f"switch {self.name}: {len(foreign)} entries changed by somebody else"
+        _LOG.warning("%s, mending", message)
+        listed = [
+            {
+                "owner": change.row.owner,
+                "table": change.row.table,
+                "found": _shown(mine.get(change.row.key)),
+                "wanted": _shown(held.get(change.row.key)),
+            }
+            for change in foreign[:EVENT_ENTRIES]
+        ]
+        self._notify("drift", message, {"entries": listed, "count": len(foreign)})
+        return True
+
+    def _rows_wanted(self, wanted: Rows) -> Rows:
+        """Return everything the switch should hold but stations, which it teaches us."""
+        return wanted if self.capabilities.paces else wanted | self._wire_rows()
+
+    async def _read_back(self, switch: fy.Switch, wanted: Rows) -> Rows:
+        """Return what the switch holds, of ports what is wanted of them."""
+        names = [CLASSES, entries.FLOWS, entries.FORWARD, entries.SOURCES]
+        names += [entries.WIRE, entries.MONITOR]
+        found: list[Row] = []
+        for name in names:
+            if name in self._tables:
+                meters = name == entries.FLOWS
+                found += await access.read_table(switch, self.schema, name, meters=meters)
+        if not self.capabilities.paces:
+            found += [row for row in wanted.values() if row.table not in (*names, PORTS)]
+        settings = [row for row in wanted.values() if row.table == PORTS]
+        if settings:
+            await self._refresh_ports()
+            found += [row for row in map(self._port_as_it_is, settings) if row is not None]
+        return by_key(found)
+
+    def _port_as_it_is(self, asked: Row) -> Row | None:
+        """Return a port's row with the settings it has, of those that were asked for."""
+        info = next((p for p in self.ports if ("port", p.port) in asked.match), None)
+        if info is None:
+            return None
+        has = {**info.as_dict(), "line_rate_bps": info.line_rate_bps or 0}
+        return replace(asked, params=tuple((name, has[name]) for name, _ in asked.params))
+
+    def _wire_rows(self) -> Rows:
+        """Return gtrcnet's entries, from the configuration."""
+        rows: list[Row] = []
+        rate_bps = self.config.bottleneck_bps
+        for pair in self.config.wire:
+            for port, other in (pair, pair[::-1]):
+                key: dict[str, MatchValue] = {"ingress_port": port}
+                owner = f"wire {pair[0]}:{pair[1]}"
+                rows.append(make_row(entries.WIRE, key, "send_to", {"port": other}, owner=owner))
+                if rate_bps is not None:
+                    params = {"bytes_per_ns_q24": rates.bytes_per_ns_q24(rate_bps)}
+                    rows.append(make_row(entries.MONITOR, key, "measure", params, owner=owner))
+        return by_key(rows)
+
+    async def _write(self, switch: fy.Switch, pending: Sequence[Change]) -> list[Refusal]:
+        """Write changes; returns those refused.
+
+        Raises:
+            fy.P4ClientError, RuntimeError: the connection is gone; what was written is not known.
+
+        """
+        of_tables, of_ports = access.split_ports(pending)
+        refusals = [r for r in [await self._write_port(c) for c in of_ports] if r is not None]
+        refusals += await access.write(switch, of_tables)
+        self.counters.refused_writes += len(refusals)
+        return refusals
+
+    async def _write_port(self, change: Change) -> Refusal | None:
+        if change.op is Op.DELETE or self._traffic is None:
+            # What nobody asks for any longer stays as it is.
+            return None
+        port = next(int(v) for n, v in change.row.match if n == "port" and isinstance(v, int))
+        settings = {name: v for name, v in change.row.params if name != "gap_mode"}
+        try:
+            info = await self._traffic.set_port(port, settings)
+        except TrafficManagerUnavailableError as error:
+            if error.refused:
+                return Refusal(change.row, str(error), table_full=False)
+            raise RuntimeError(str(error)) from None
+        self.ports = [info if known.port == port else known for known in self.ports]
+        return None
+
+    async def _write_stations(self, pending: Sequence[Change]) -> list[Refusal]:
+        return await self._write(self._switch, pending) if self._switch is not None else []
+
+    # ---- requests ----
+
+    async def apply(self, before: Rows, after: Rows, *, fresh: Iterable[int] = ()) -> bool:
+        """Bring one request's change to the switch (`southbound.Driver.apply`)."""
+        switch = self._switch
+        if self._state is not State.CONNECTED or switch is None:
+            return False
+        if any(entry.owner in self.failed for entry in (*before.values(), *after.values())):
+            # What the switch holds of it is not what `before` says: read it back.
+            self._resync.set()
+            return False
+        pending = changes(before, after)
+        if not pending:
+            return True
+        try:
+            await access.zero_counters(switch, fresh)
+            refusals = await self._write(switch, pending)
+            if refusals:
+                # Undo by the same computation: from what was taken back to what was.
+                taken = dict(before)
+                lost = {refusal.row.key for refusal in refusals}
+                for change in pending:
+                    if change.row.key in lost:
+                        continue
+                    if change.op is Op.DELETE:
+                        taken.pop(change.row.key, None)
+                    else:
+                        taken[change.row.key] = change.row
+                if await self._write(switch, changes(taken, before)):
+                    self._resync.set()
+        except (fy.P4ClientError, AssertionError, RuntimeError) as error:
+            # The connection went; finsy asserts when it is closed in between.
+            _LOG.warning("switch %s: write broken off: %s", self.name, error)
+            self._held = None
+            self._set_state(State.PENDING)
+            self._resync.set()
+            return False
+        if refusals:
+            raise SwitchRefusedError(refusals)
+        if self._held is not None:
+            for change in pending:
+                if change.op is Op.DELETE:
+                    self._held.pop(change.row.key, None)
+                else:
+                    self._held[change.row.key] = change.row
+        return True
+
+    # ---- reading ----
+
+    def _online(self) -> fy.Switch | None:
+        return None if self._state is State.PENDING else self._switch
+
+    async def registers(self, name: str, indices: Iterable[int]) -> dict[int, int] | None:
+        """Return register cells by index; None when not connected or not readable."""
+        switch = self._online()
+        if switch is None:
+            return None
+        return await access.registers(switch, self.schema, name, indices)
+
+    async def bandwidth(self, port: int, from_ns: int, to_ns: int | None) -> dict[str, Any] | None:
+        """Return what gtrcnet measured at a port; None when not connected or not readable."""
+        found = await bandwidth.read(self.registers, port, from_ns, to_ns)
+        return found and {"bottleneck_bps": self.config.bottleneck_bps, **found}
+
+    async def read(self, classes: Sequence[int]) -> Reading:
+        """Read counters (`southbound.Driver.read`)."""
+        switch = self._online()
+        if switch is None:
+            return Reading()
+        paces = self.capabilities.paces
+        reading = Reading()
+        traffic = await self._traffic_statistics(classes if paces else [])
+        if traffic is not None:
+            reading.now_ns = traffic["switch"]["now_ns"]
+            reading.ports = {port["port"]: port for port in traffic["ports"]}
+            reading.totals = traffic["switch"]
+        if paces:
+            await self._read_pacer(switch, classes, traffic, reading)
+        elif self.capabilities.measures and reading.now_ns is not None:
+            measured = [port for pair in self.config.wire for port in pair]
+            found = await bandwidth.bottlenecks(self.registers, measured, reading.now_ns)
+            if found is not None:
+                bps = self.config.bottleneck_bps
+                reading.bottlenecks = [{**port, "bottleneck_bps": bps} for port in found]
+        return reading
+
+    async def _read_pacer(
+        self,
+        switch: fy.Switch,
+        classes: Sequence[int],
+        traffic: dict[str, Any] | None,
+        reading: Reading,
+    ) -> None:
+        counters = await access.class_counters(switch, self.schema, classes)
+        reading.drops = await access.drop_counters(switch)
+        reading.flows = await access.flow_counters(switch, self.schema)
+        clocks: dict[int, int] = {}
+        if traffic is not None:
+            clocks = await self.registers("PacerIngress.clock_ns", classes) or {}
+        states = traffic["classes"] if traffic is not None else {}
+        now_ns = reading.now_ns or 0
+        reading.classes = {
+            index: {
+                **{label: counts.get(index) for label, counts in counters.items()},
+                "backlog_bytes": states.get(index, {}).get("backlog_bytes"),
+                "held_packets": states.get(index, {}).get("held_packets"),
+                "owed_ns": max(0, clocks[index] - now_ns) if index in clocks else None,
+            }
+            for index in classes
+        }
+
+    async def _traffic_statistics(self, classes: Sequence[int]) -> dict[str, Any] | None:
+        """Return the traffic manager's statistics; None when there is none to ask."""
+        if self._traffic is None:
+            return None
+        try:
+            return await self._traffic.statistics(classes)
+        except TrafficManagerUnavailableError as error:
+            if error.unimplemented:
+                return None
+            raise SwitchUnreadableError(str(error)) from None
+
+    async def refresh_ports(self) -> None:
+        """Ask the switch for its ports (`southbound.Driver.refresh_ports`)."""
+        if self._online() is not None:
+            try:
+                if await self._refresh_ports():
+                    # The flooding groups follow.
+                    self._resync.set()
+            except RuntimeError as error:
+                self._note(str(error), loud=False)
+            else:
+                return
+        self.ports = [replace(port, up=None) for port in self.ports]
+
+
+def _replica(replica: object) -> tuple[int, int]:
+    if isinstance(replica, int):
+        return (replica, 0)
+    return (int(replica.port), int(replica.instance))  # type: ignore[attr-defined]
+
+
+_STATIONS = (entries.FORWARD, entries.SOURCES, entries.WIRE, entries.MONITOR)
+
+
+def _shown(entry: Row | None) -> dict[str, Any] | None:
+    """Return an entry's action and parameters, for people."""
+    return None if entry is None else {"action": entry.action, **dict(entry.params)}

@@ -1,0 +1,170 @@
+"""Desired state in memory: what each switch shall have, as accepted.
+
+A record is a resource as accepted: its name, what was asked for, the number of the change that
+made it so, and what the controller has added (indices). `Desired` is all of one switch.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
+
+KINDS = ("port", "meter", "class", "flow")
+"""Kinds of resources on a switch, each after those it may refer to."""
+
+
+@dataclass(frozen=True)
+class ClassRecord:
+    """A class as accepted: its name, its index on the switch, what it is."""
+
+    name: str
+    index: int
+    spec: ClassSpec
+    revision: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class FlowRecord:
+    """A flow as accepted; `private_index` is its own class's index when it has a rate."""
+
+    name: str
+    private_index: int | None
+    spec: FlowSpec
+    revision: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class MeterRecord:
+    """A meter as accepted."""
+
+    name: str
+    spec: MeterSpec
+    revision: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class PortRecord:
+    """What was asked for of a port; its name is its number in decimal."""
+
+    name: str
+    spec: PortSpec
+    revision: int = field(default=0, compare=False)
+
+
+Record = ClassRecord | FlowRecord | MeterRecord | PortRecord
+
+SPECS: Mapping[str, type[BaseModel]] = {
+    "port": PortSpec,
+    "meter": MeterSpec,
+    "class": ClassSpec,
+    "flow": FlowSpec,
+}
+
+
+def index_of(record: Record | None) -> int | None:
+    """Return the class index that a record holds."""
+    if isinstance(record, ClassRecord):
+        return record.index
+    return record.private_index if isinstance(record, FlowRecord) else None
+
+
+@dataclass(frozen=True)
+class ResourceChange:
+    """One resource before and after: created (`before` None), changed, or deleted."""
+
+    switch: str
+    kind: str
+    name: str
+    before: Record | None
+    after: Record | None
+
+    def reversed(self) -> "ResourceChange":
+        """Return the change that takes this one back."""
+        return ResourceChange(self.switch, self.kind, self.name, self.after, self.before)
+
+
+class Indices:
+    """Class indices of one switch: the lowest free one is taken first."""
+
+    def __init__(self) -> None:
+        self.used: set[int] = set()
+        self._free: list[int] = []
+        self._next = 1
+
+    def take(self, index: int) -> None:
+        """Note that an index is used."""
+        while self._next <= index:
+            heapq.heappush(self._free, self._next)
+            self._next += 1
+        self.used.add(index)
+
+    def release(self, index: int) -> None:
+        """Note that an index is free again."""
+        if index in self.used:
+            self.used.discard(index)
+            heapq.heappush(self._free, index)
+
+    def lowest_free(self, capacity: int) -> int | None:
+        """Return the lowest free index; None when `capacity` of them are used."""
+        while self._free and self._free[0] in self.used:
+            heapq.heappop(self._free)
+        found = self._free[0] if self._free else self._next
+        return found if found <= capacity else None
+
+
+@dataclass
+class Desired:
+    """Desired state of one switch."""
+
+    resources: dict[str, dict[str, Any]] = field(
+        default_factory=lambda: {kind: {} for kind in KINDS}
+    )
+    indices: Indices = field(default_factory=Indices)
+
+    @property
+    def classes(self) -> dict[str, ClassRecord]:
+        """Classes by name."""
+        return self.resources["class"]
+
+    @property
+    def flows(self) -> dict[str, FlowRecord]:
+        """Flows by name."""
+        return self.resources["flow"]
+
+    @property
+    def meters(self) -> dict[str, MeterRecord]:
+        """Meters by name."""
+        return self.resources["meter"]
+
+    @property
+    def ports(self) -> dict[str, PortRecord]:
+        """What was asked for of ports, by number in decimal."""
+        return self.resources["port"]
+
+    @property
+    def used(self) -> set[int]:
+        """Class indices in use, private ones included."""
+        return self.indices.used
+
+    def set(self, kind: str, name: str, record: Record | None) -> None:
+        """Add, replace or (None) remove a resource."""
+        of_kind = self.resources[kind]
+        old_index, new_index = index_of(of_kind.get(name)), index_of(record)
+        if old_index is not None and old_index != new_index:
+            self.indices.release(old_index)
+        if record is None:
+            of_kind.pop(name, None)
+        else:
+            of_kind[name] = record
+            if new_index is not None:
+                self.indices.take(new_index)
+
+    def all(self) -> Iterator[tuple[str, str, Record]]:
+        """Yield kind, name and record of everything: what is referred to first, then by name."""
+        for kind in KINDS:
+            for name, record in sorted(self.resources[kind].items()):
+                yield kind, name, record

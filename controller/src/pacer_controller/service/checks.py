@@ -1,0 +1,249 @@
+"""What is wrong with a resource on this switch, beside what is wrong with it in itself."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import TypeVar
+
+from pacer_controller import entries, rates
+from pacer_controller.problems import FieldError, Problem, did_you_mean
+from pacer_controller.records import Desired, Record
+from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
+from pacer_controller.service.managed import ManagedSwitch
+
+Spec = ClassSpec | FlowSpec | MeterSpec | PortSpec
+
+
+def resource_name(kind: str, name: str, switch: str) -> str:
+    """Return how a resource is called in messages."""
+    shown = name if kind == "port" else repr(name)
+    return f"{kind} {shown} on switch {switch!r}"
+
+
+class Checker:
+    """Checks resources against a switch and against each other.
+
+    Args:
+        found: the switch.
+        classes: names of the classes that there will be.
+        meters: names of the meters that there will be.
+        ports: what will have been asked for of ports, by number in decimal.
+
+    """
+
+    def __init__(
+        self,
+        found: ManagedSwitch,
+        classes: Iterable[str],
+        meters: Iterable[str],
+        ports: Mapping[str, PortSpec],
+    ) -> None:
+        self._capabilities = found.driver.capabilities
+        self._classes = classes
+        self._meters = meters
+        self._ports = {info.port for info in found.driver.ports}
+        lines = {info.port: info.line_rate_bps for info in found.driver.ports}
+        for name, spec in ports.items():
+            if spec.line_rate is not None:
+                lines[int(name)] = spec.line_rate_bps
+        self._lines = {port: bps for port, bps in lines.items() if bps}
+
+    @classmethod
+    def of(cls, found: ManagedSwitch, port: str = "", spec: PortSpec | None = None) -> "Checker":
+        """Return a checker against the desired state as it is, with one port changed."""
+        desired = found.desired
+        ports = {name: record.spec for name, record in desired.ports.items()}
+        if spec is not None:
+            ports[port] = spec
+        return cls(found, desired.classes, desired.meters, ports)
+
+    def problems(self, name: str, spec: Spec) -> list[FieldError]:
+        """Return everything that is wrong with a resource."""
+        if isinstance(spec, ClassSpec):
+            return spec.problems() + self._class_problems(spec)
+        if isinstance(spec, FlowSpec):
+            return spec.problems() or self._flow_problems(spec)
+        if isinstance(spec, PortSpec):
+            return self._port_problems(int(name), spec)
+        return spec.problems()
+
+    def _class_problems(self, spec: ClassSpec) -> list[FieldError]:
+        errors = self._rate_problems(spec.rate, spec.port)
+        if spec.ecn_threshold_bytes is not None and not self._capabilities.ecn:
+            errors.append(
+                FieldError(
+                    "ecn_threshold_bytes",
+                    "the switch cannot mark packets by queue length",
+                    "no ecn_threshold_bytes",
+                )
+            )
+        return errors
+
+    def _rate_problems(self, rate_bps: int | None, port: int | None) -> list[FieldError]:
+        """Check a rate against the line rate of its port, or of the fastest rated port."""
+        if port is not None and self._ports and port not in self._ports:
+            return [FieldError("port", f"the switch has no port {port}", one_of(self._ports))]
+        lines = {p: bps for p, bps in self._lines.items() if port in (None, p)}
+        if rate_bps is None or not lines:
+            return []
+        fastest = max(sorted(lines), key=lambda number: lines[number])
+        if rate_bps <= lines[fastest]:
+            return []
+        line = rates.format_rate(lines[fastest])
+        shown = rates.format_rate(rate_bps)
+        return [
+            FieldError(
+                "rate",
+                f"{shown} is above the line rate of port {fastest}, {line}",
+                f"a rate of at most {line}",
+            )
+        ]
+
+    def _flow_problems(self, spec: FlowSpec) -> list[FieldError]:
+        errors: list[FieldError] = []
+        if spec.class_name is not None and spec.class_name not in self._classes:
+            errors.append(_missing("class", "class", spec.class_name, self._classes))
+        if spec.meter_name is not None and spec.meter_name not in self._meters:
+            errors.append(_missing("meter", "meter", spec.meter_name, self._meters))
+        errors += self._rate_problems(spec.rate, None)
+        port = spec.match.ingress_port
+        if port is not None and self._ports and port not in self._ports:
+            message = f"the switch has no port {port}"
+            errors.append(FieldError("match.ingress_port", message, one_of(self._ports)))
+        needed = entries.entry_count(spec.match)
+        if needed > entries.MAX_FLOW_ENTRIES:
+            errors.append(
+                FieldError(
+                    "match.dst_port",
+                    f"the ranges of ports need {needed} entries",
+                    f"ranges that need at most {entries.MAX_FLOW_ENTRIES}; those that begin and "
+                    "end at multiples of powers of two need the fewest",
+                )
+            )
+        elif needed > 1 and spec.meter is not None and self._capabilities.meter_per_entry:
+            errors.append(
+                FieldError(
+                    "meter",
+                    f"the ranges of ports need {needed} entries, and each would be metered alone",
+                    "one port, or a range that is one entry, such as 5000-5007",
+                )
+            )
+        return errors
+
+    def _port_problems(self, port: int, spec: PortSpec) -> list[FieldError]:
+        can = self._capabilities
+        errors: list[FieldError] = []
+        errors += [
+            FieldError(name, "the switch cannot change it", one_of(can.line_settings))
+            for name in ("line_rate", "counts", "fifo_bytes", "delay_ns")
+            if getattr(spec, name) is not None and name not in can.line_settings
+        ]
+        if spec.gap_mode is not None and spec.gap_mode not in can.gap_modes:
+            message = f"the switch cannot do {spec.gap_mode!r}"
+            errors.append(FieldError("gap_mode", message, one_of(can.gap_modes)))
+        if self._ports and port not in self._ports:
+            errors.append(FieldError("port", f"the switch has no port {port}", one_of(self._ports)))
+        return errors
+
+    def too_fast_for(self, port: int, desired: Desired) -> list[FieldError]:
+        """Return the classes of a port whose rates its new line rate cannot carry."""
+        return [
+            FieldError(
+                "line_rate",
+                f"class {record.name!r} leaves by port {port} at "
+                f"{rates.format_rate(record.spec.rate or 0)}",
+                "a line rate at least as high, or a lower rate of the class first",
+            )
+            for record in desired.classes.values()
+            if record.spec.port == port and self._rate_problems(record.spec.rate, port)
+        ]
+
+
+_Name = TypeVar("_Name", int, str)
+
+
+def one_of(values: Iterable[_Name]) -> str:
+    """List the first few of what would be right."""
+    known = sorted(values)
+    shown = ", ".join(map(str, known[:10]))
+    return f"one of {shown}" + (", ..." if len(known) > 10 else "") if known else "none yet"
+
+
+def _missing(field: str, kind: str, name: str, known: Iterable[str]) -> FieldError:
+    guess = did_you_mean(name, known)
+    expected = f"a {kind} that exists: {one_of(known)}"
+    return FieldError(field, f"no {kind} {name!r} on the switch{guess}", expected)
+
+
+def in_use(kind: str, name: str, switch: str, desired: Desired) -> Problem | None:
+    """Return the 409 for deleting what flows use."""
+    if kind == "class":
+        users = sorted(n for n, f in desired.flows.items() if f.spec.class_name == name)
+    elif kind == "meter":
+        users = sorted(n for n, f in desired.flows.items() if f.spec.meter_name == name)
+    else:
+        return None
+    if not users:
+        return None
+    named = ", ".join(map(repr, users[:5]))
+    more = f" and {len(users) - 5} more" if len(users) > 5 else ""
+    return Problem(
+        HTTPStatus.CONFLICT,
+        f"{kind}-in-use",
+        f"Flows use the {kind}",
+        f"{resource_name(kind, name, switch)} is used by {named}{more}; "
+        f"delete these flows or give them another {kind} first",
+    )
+
+
+def pacing(found: ManagedSwitch) -> ManagedSwitch:
+    """Return the switch, or raise the 409 when it has no classes and flows."""
+    if not found.driver.capabilities.paces:
+        program = found.driver.describe().get("program")
+        raise Problem(
+            HTTPStatus.CONFLICT,
+            "program-does-not-pace",
+            "The switch's program has no classes and flows",
+            f"switch {found.name!r} runs {program}, which does not pace",
+        )
+    return found
+
+
+class Condition:
+    """If-Match and If-None-Match of a request (RFC 9110 section 13.1).
+
+    Args:
+        if_match: revisions of which one must be the resource's; empty: any; None: no condition.
+        must_be_new: whether the resource must not be there.
+
+    """
+
+    def __init__(self, if_match: Sequence[int] | None = None, must_be_new: bool = False) -> None:
+        self._if_match = if_match
+        self._must_be_new = must_be_new
+
+    def check(self, resource: str, revision: int | None) -> None:
+        """Raise the 412 unless the condition holds; `revision` is None when it is not there."""
+        if self._must_be_new and revision is not None:
+            self._fail(f"{resource} is there already")
+        if self._if_match is None:
+            return
+        if revision is None:
+            self._fail(f"{resource} is not there")
+        if self._if_match and revision not in self._if_match:
+            self._fail(f'{resource} has changed since: its ETag is "{revision}"')
+
+    def _fail(self, detail: str) -> None:
+        raise Problem(
+            HTTPStatus.PRECONDITION_FAILED,
+            "precondition-failed",
+            "The resource is not what the request takes it for",
+            detail,
+        )
+
+
+NO_CONDITION = Condition()
+
+
+def revision_of(record: Record | None) -> int | None:
+    """Return the number of the change that made a resource what it is."""
+    return None if record is None else record.revision

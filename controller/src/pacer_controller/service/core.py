@@ -1,0 +1,314 @@
+"""All switches and what can be asked of them."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from pacer_controller import __version__
+from pacer_controller.config import AnySwitchConfig, ConfigError, switch_from
+from pacer_controller.events import EventLog
+from pacer_controller.p4rt import P4Switch
+from pacer_controller.problems import Problem, invalid, not_found
+from pacer_controller.records import (
+    ClassRecord,
+    FlowRecord,
+    MeterRecord,
+    PortRecord,
+    Record,
+    ResourceChange,
+)
+from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec
+from pacer_controller.service import views
+from pacer_controller.service.checks import (
+    NO_CONDITION,
+    Checker,
+    Condition,
+    Spec,
+    in_use,
+    pacing,
+    resource_name,
+    revision_of,
+)
+from pacer_controller.service.commit import Committer
+from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin, Samples
+from pacer_controller.service.statistics import statistics, unreadable
+from pacer_controller.southbound import Driver, SwitchUnreadableError
+from pacer_controller.store import Store
+
+_LOG = logging.getLogger(__name__)
+
+_ANONYMOUS = Origin()
+
+
+class Service:
+    """All switches and what can be asked of them.
+
+    Args:
+        switches: the switches of the configuration.
+        compiled: directory of compiled programs.
+        store: desired state; the caller closes it.
+        reconcile_interval_s: how often each switch is read back for foreign changes; 0 never.
+
+    Raises:
+        ConfigError: a switch's program files are missing.
+
+    """
+
+    def __init__(
+        self,
+        switches: Sequence[AnySwitchConfig],
+        compiled: Path,
+        store: Store,
+        reconcile_interval_s: float = 30.0,
+    ) -> None:
+        self.store = store
+        self.events = EventLog(store)
+        self.committer = Committer(store, self.events)
+        self._compiled = compiled
+        self._interval_s = reconcile_interval_s
+        self._running = False
+        self.switches: dict[str, ManagedSwitch] = {}
+        for config in switches:
+            self.switches[config.name] = self.manage(config, configured=True, revision=0)
+        for name, (settings, revision) in store.switches().items():
+            if name in self.switches:
+                # The configuration has taken this name: it wins.
+                continue
+            try:
+                config = switch_from(name, settings)
+                managed = self.manage(config, configured=False, revision=revision)
+            except ConfigError as error:
+                _LOG.error("switch %s of the state file is left out: %s", name, error)
+                continue
+            self.switches[name] = managed
+
+    def manage(self, config: AnySwitchConfig, *, configured: bool, revision: int) -> ManagedSwitch:
+        """Make a switch with its driver, not yet connected.
+
+        Raises:
+            ConfigError: the program's files are missing.
+
+        """
+        name = config.name
+        desired = self.store.desired(name)
+        managed = ManagedSwitch(name, config.settings(), desired, configured, revision)
+        managed.attach(self._driver(config, managed))
+        return managed
+
+    def _driver(self, config: AnySwitchConfig, managed: ManagedSwitch) -> Driver:
+        def notify(kind: str, message: str, data: dict[str, Any]) -> None:
+            self.events.record(kind, config.name, message, data)
+
+        return P4Switch(
+            config,
+            self._compiled,
+            managed.ordered,
+            managed.lock,
+            self._interval_s,
+            notify,
+        )
+
+    # ---- life ----
+
+    async def start(self) -> None:
+        """Begin to connect to the switches; does not wait for them."""
+        self._running = True
+        self.events.record("controller", None, "the controller starts", {"version": __version__})
+        for managed in self.switches.values():
+            self.launch(managed)
+
+    def launch(self, managed: ManagedSwitch) -> None:
+        """Begin to connect to a switch, if the service runs."""
+        if self._running:
+            run = managed.driver.run()
+            managed.task = asyncio.create_task(run, name=f"switch {managed.name}")
+
+    async def stop(self) -> None:
+        """Disconnect from the switches, which keep forwarding."""
+        self._running = False
+        await self.halt(list(self.switches.values()))
+        self.events.record("controller", None, "the controller stops", {"version": __version__})
+
+    async def halt(self, switches: Sequence[ManagedSwitch]) -> None:
+        """Disconnect from some switches."""
+        tasks = [managed.task for managed in switches if managed.task is not None]
+        for task in tasks:
+            task.cancel()
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(result, Exception):
+                _LOG.error("a switch's task ended with %r", result)
+        for managed in switches:
+            managed.task = None
+
+    # ---- switches ----
+
+    def switch(self, name: str) -> ManagedSwitch:
+        """Return a switch or raise the 404."""
+        found = self.switches.get(name)
+        if found is None:
+            raise not_found("switch", name, self.switches)
+        return found
+
+    async def switch_view(self, name: str) -> dict[str, Any]:
+        """Return what there is to say about a switch, its links as they are now."""
+        found = self.switch(name)
+        await found.driver.refresh_ports()
+        return views.switch_view(found)
+
+    # ---- resources ----
+
+    def _with(self, switch: str, kind: str) -> ManagedSwitch:
+        found = self.switch(switch)
+        return found if kind == "port" else pacing(found)
+
+    def get(self, switch: str, kind: str, name: str) -> dict[str, Any]:
+        """Return a resource or raise the 404."""
+        found = self._with(switch, kind)
+        if kind == "port" and any(str(info.port) == name for info in found.driver.ports):
+            return next(p for p in views.port_views(found) if str(p["port"]) == name)
+        return views.record_view(found, kind, self._existing(found, kind, name))
+
+    def get_all(self, switch: str, kind: str) -> list[dict[str, Any]]:
+        """Return all resources of a kind, by name (ports: by number)."""
+        found = self._with(switch, kind)
+        if kind == "port":
+            return views.port_views(found)
+        of_kind = found.desired.resources[kind]
+        return [views.record_view(found, kind, of_kind[name]) for name in sorted(of_kind)]
+
+    def _existing(self, found: ManagedSwitch, kind: str, name: str) -> Record:
+        record: Record | None = found.desired.resources[kind].get(name)
+        if record is None:
+            known = found.desired.resources[kind]
+            raise not_found(kind, name, known, f" on switch {found.name!r}")
+        return record
+
+    async def put(
+        self,
+        switch: str,
+        kind: str,
+        name: str,
+        spec: Spec,
+        condition: Condition = NO_CONDITION,
+        origin: Origin = _ANONYMOUS,
+    ) -> tuple[dict[str, Any], bool]:
+        """Create or replace a resource; returns it and whether it is new.
+
+        Raises:
+            Problem: nothing was changed.
+
+        """
+        found = self._with(switch, kind)
+        resource = resource_name(kind, name, switch)
+        created = False
+
+        def plan(allocation: Allocation) -> list[ResourceChange]:
+            nonlocal created
+            old: Record | None = found.desired.resources[kind].get(name)
+            created = old is None
+            condition.check(resource, revision_of(old))
+            checker = Checker.of(found, name, spec if kind == "port" else None)  # type: ignore[arg-type]
+            errors = checker.problems(name, spec)
+            if kind == "port":
+                errors += checker.too_fast_for(int(name), found.desired)
+            if errors:
+                raise invalid(resource, errors)
+            if old is not None and old.spec == spec:
+                return []
+            revision = self.store.next_revision()
+            record = make_record(kind, name, spec, old, revision, allocation)
+            return [ResourceChange(switch, kind, name, old, record)]
+
+        await self.committer.submit(found, plan, origin)
+        return self.get(switch, kind, name), created
+
+    async def delete(
+        self,
+        switch: str,
+        kind: str,
+        name: str,
+        condition: Condition = NO_CONDITION,
+        origin: Origin = _ANONYMOUS,
+    ) -> None:
+        """Remove a resource that nothing uses.
+
+        Raises:
+            Problem: nothing was changed.
+
+        """
+        found = self._with(switch, kind)
+
+        def plan(_: Allocation) -> list[ResourceChange]:
+            old = self._existing(found, kind, name)
+            condition.check(resource_name(kind, name, switch), old.revision)
+            users = in_use(kind, name, switch, found.desired)
+            if users is not None:
+                raise users
+            self.store.next_revision()
+            return [ResourceChange(switch, kind, name, old, None)]
+
+        await self.committer.submit(found, plan, origin)
+
+    # ---- statistics ----
+
+    async def statistics(self, name: str, samples: Samples | None = None) -> dict[str, Any]:
+        """Return counters and rates of a switch; nulls where the switch cannot say.
+
+        Args:
+            name: the switch.
+            samples: what rates are taken over; None: since the last call of anybody without.
+
+        """
+        found = self.switch(name)
+        return await statistics(found, found.samples if samples is None else samples)
+
+    async def bandwidth(
+        self, name: str, port: int, from_ns: int | None, to_ns: int | None
+    ) -> dict[str, Any]:
+        """Return what gtrcnet measured at a port, columns by time; empty bins are left out."""
+        driver = self.switch(name).driver
+        if not isinstance(driver, P4Switch) or not driver.capabilities.measures:
+            raise Problem(
+                HTTPStatus.CONFLICT,
+                "program-does-not-measure",
+                "The switch's program does not measure bandwidth",
+                f"switch {name!r} runs {driver.describe().get('program')}; only gtrcnet measures",
+            )
+        try:
+            result = await driver.bandwidth(port, from_ns or 0, to_ns)
+        except SwitchUnreadableError as error:
+            raise unreadable(name, error) from None
+        if result is None:
+            raise Problem(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "switch-unreadable",
+                "The switch's registers cannot be read now",
+                f"switch {name!r} is {driver.state.value}, or its target does not read registers",
+            )
+        return {"switch": name, "port": port, **result}
+
+    def states(self) -> Mapping[str, str]:
+        """Return how each switch is doing, by name."""
+        return {name: managed.driver.state.value for name, managed in self.switches.items()}
+
+
+def make_record(
+    kind: str, name: str, spec: Spec, old: Record | None, revision: int, allocation: Allocation
+) -> Record:
+    """Return the record of a resource that is created or replaced; indices are kept or taken."""
+    if isinstance(spec, ClassSpec):
+        index = old.index if isinstance(old, ClassRecord) else allocation.take()
+        return ClassRecord(name, index, spec, revision)
+    if isinstance(spec, FlowSpec):
+        private = old.private_index if isinstance(old, FlowRecord) else None
+        if spec.rate is None:
+            private = None
+        elif private is None:
+            private = allocation.take()
+        return FlowRecord(name, private, spec, revision)
+    if isinstance(spec, MeterSpec):
+        return MeterRecord(name, spec, revision)
+    return PortRecord(name, spec, revision)

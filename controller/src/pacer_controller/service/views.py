@@ -1,0 +1,149 @@
+"""Resources as clients see them."""
+
+from dataclasses import asdict
+from typing import Any
+
+from pacer_controller import entries, rates
+from pacer_controller.records import (
+    ClassRecord,
+    FlowRecord,
+    MeterRecord,
+    PortRecord,
+    Record,
+)
+from pacer_controller.schemas import ClassSpec, MeterSpec, stored
+from pacer_controller.service.managed import ManagedSwitch
+from pacer_controller.southbound import PortInfo
+
+
+def switch_view(found: ManagedSwitch) -> dict[str, Any]:
+    """Return what there is to say about a switch."""
+    driver = found.driver
+    return {
+        **found.settings,
+        "name": found.name,
+        "state": driver.state.value,
+        "last_error": driver.last_error,
+        "configured": found.configured,
+        **driver.describe(),
+        "ports": port_views(found),
+        "classes": len(found.desired.classes),
+        "flows": len(found.desired.flows),
+        "meters": len(found.desired.meters),
+        "failed": dict(driver.failed),
+        "counters": asdict(driver.counters),
+        "revision": found.revision,
+    }
+
+
+def record_view(found: ManagedSwitch, kind: str, record: Record) -> dict[str, Any]:
+    """Return a resource of any kind."""
+    if isinstance(record, ClassRecord):
+        return _class_view(found, record)
+    if isinstance(record, FlowRecord):
+        return _flow_view(found, record)
+    if isinstance(record, MeterRecord):
+        return _meter_view(found, record)
+    info = next((p for p in found.driver.ports if p.port == int(record.name)), None)
+    return port_view(found, info or PortInfo(int(record.name)))
+
+
+def pace_view(spec: ClassSpec) -> dict[str, Any]:
+    """Return how a class is paced, defaults filled in."""
+    allowance_ns = spec.allowance_ns
+    if allowance_ns is None and spec.rate is not None:
+        allowance_ns = rates.default_allowance_ns(spec.rate)
+    return {
+        "mode": spec.mode,
+        "rate": rates.format_rate(spec.rate) if spec.rate is not None else None,
+        "rate_bps": spec.rate,
+        "limit_bytes": spec.limit_bytes,
+        "allowance_ns": allowance_ns,
+    }
+
+
+def _state(found: ManagedSwitch, owner: str, record: Record) -> dict[str, Any]:
+    state, reason = found.resource_state(owner)
+    return {"state": state, "state_reason": reason, "revision": record.revision}
+
+
+def _class_view(found: ManagedSwitch, record: ClassRecord) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "index": record.index,
+        **pace_view(record.spec),
+        "ecn_threshold_bytes": record.spec.ecn_threshold_bytes,
+        "port": record.spec.port,
+        **_state(found, entries.class_owner(record.name), record),
+    }
+
+
+def meter_fields(spec: MeterSpec) -> dict[str, Any]:
+    """Return a meter's numbers, defaults filled in."""
+    return {
+        "cir": rates.format_rate(spec.cir),
+        "cir_bps": spec.cir,
+        "cburst": spec.cburst_bytes,
+        "pir": rates.format_rate(spec.pir_bps),
+        "pir_bps": spec.pir_bps,
+        "pburst": spec.pburst_bytes,
+        "drop_red": spec.drop_red,
+        "yellow_dscp": spec.yellow_dscp,
+        "red_dscp": spec.red_dscp,
+    }
+
+
+def _meter_view(found: ManagedSwitch, record: MeterRecord) -> dict[str, Any]:
+    owner = f"meter {record.name!r}"
+    return {"name": record.name, **meter_fields(record.spec), **_state(found, owner, record)}
+
+
+def _flow_view(found: ManagedSwitch, record: FlowRecord) -> dict[str, Any]:
+    spec = record.spec
+    private = spec.private_class()
+    meter = entries.meter_of(spec, found.desired.meters)
+    index = entries.UNCLASSIFIED if record.private_index is None else record.private_index
+    if spec.class_name is not None:
+        index = found.desired.classes[spec.class_name].index
+    pace = pace_view(private) if private else dict.fromkeys(pace_view(ClassSpec(mode="unpaced")))
+    return {
+        "name": record.name,
+        "match": spec.match.model_dump(mode="json", exclude_none=True),
+        "priority": spec.priority,
+        "class": spec.class_name,
+        "class_index": index,
+        "rate": pace["rate"],
+        "rate_bps": pace["rate_bps"],
+        "limit_bytes": pace["limit_bytes"],
+        "allowance_ns": pace["allowance_ns"],
+        "meter": meter_fields(meter) if meter is not None else None,
+        "meter_name": spec.meter_name,
+        "entries": entries.entry_count(spec.match),
+        **_state(found, entries.flow_owner(record.name), record),
+    }
+
+
+def port_view(found: ManagedSwitch, info: PortInfo) -> dict[str, Any]:
+    """Return a port: as it is, and what was asked for."""
+    record: PortRecord | None = found.desired.ports.get(str(info.port))
+    state, reason, revision = "applied", None, None
+    if record is not None:
+        state, reason = found.resource_state(entries.port_owner(record.name))
+        revision = record.revision
+    rate = info.line_rate_bps
+    return {
+        **info.as_dict(),
+        "line_rate": rates.format_rate(rate) if rate is not None else None,
+        "desired": stored(record.spec) if record is not None else None,
+        "state": state,
+        "state_reason": reason,
+        "revision": revision,
+    }
+
+
+def port_views(found: ManagedSwitch) -> list[dict[str, Any]]:
+    """Return all ports: those the switch has and those something is asked for of."""
+    known = {info.port: info for info in found.driver.ports}
+    for name in found.desired.ports:
+        known.setdefault(int(name), PortInfo(int(name)))
+    return [port_view(found, info) for _, info in sorted(known.items())]

@@ -1,0 +1,206 @@
+"""What the service needs of a switch, whatever it speaks."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from pacer_controller.records import Desired, Record
+from pacer_controller.rows import Key, Row, Rows
+
+Notify = Callable[[str, str, dict[str, Any]], None]
+"""Told what happens to a switch: kind of event, message, data."""
+
+
+class State(Enum):
+    """How the switch is doing, for clients."""
+
+    PENDING = "pending"
+    """Not connected, or connected and not yet reconciled; what is asked is kept for later."""
+    CONNECTED = "connected"
+    """Holds the desired state."""
+    BACKUP = "backup"
+    """Another controller is primary; what is asked is kept for later."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A write that the switch refused: which entry, why."""
+
+    row: Row
+    message: str
+    table_full: bool
+
+
+class SwitchRefusedError(Exception):
+    """The switch refused one or more writes of a request."""
+
+    def __init__(self, refusals: Sequence[Refusal]) -> None:
+        super().__init__("; ".join(f"{r.row.owner}: {r.message}" for r in refusals[:3]))
+        self.refusals = refusals
+
+
+class SwitchUnreadableError(Exception):
+    """The switch did not answer a question; the text says what it said instead."""
+
+
+@dataclass
+class SwitchCounters:
+    """What happened to one switch since the controller started."""
+
+    connects: int = 0
+    disconnects: int = 0
+    reconciles: int = 0
+    reconcile_writes: int = 0
+    drift_entries: int = 0
+    """Entries that a periodic reconcile found changed by somebody else, and mended."""
+    refused_writes: int = 0
+
+
+@dataclass(frozen=True)
+class Count:
+    """Packets, and layer-2 bytes without FCS."""
+
+    packets: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "Count") -> "Count":
+        return Count(self.packets + other.packets, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True)
+class PortInfo:
+    """A port of the switch.
+
+    Attributes:
+        port: port number.
+        interface: network interface behind it; empty when unknown.
+        up: whether it can carry frames; None when unknown.
+        line_rate_bps: None when the port takes any rate.
+        counts: "layer2" or "wire": which bytes take time on the line.
+        fifo_bytes: size of the FIFO of unpaced packets.
+        delay_ns: propagation delay.
+        gap_mode: "accounted" or "pause-frames"; None when unknown.
+
+    """
+
+    port: int
+    interface: str = ""
+    up: bool | None = None
+    line_rate_bps: int | None = None
+    counts: str | None = None
+    fifo_bytes: int | None = None
+    delay_ns: int | None = None
+    gap_mode: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a switch can do.
+
+    Attributes:
+        paces: whether it has classes and flows at all.
+        measures: whether it measures bandwidth in bins.
+        classes: most classes, private ones included.
+        flow_entries: most entries that flows may need together.
+        ecn: whether a class can mark instead of drop.
+        line_settings: settings of ports that can be changed.
+        gap_modes: gap modes of ports.
+        meter_per_entry: a flow that needs several entries would be metered once for each.
+
+    """
+
+    paces: bool
+    measures: bool
+    classes: int = 0
+    flow_entries: int = 0
+    ecn: bool = False
+    line_settings: frozenset[str] = frozenset()
+    gap_modes: tuple[str, ...] = ("accounted",)
+    meter_per_entry: bool = True
+
+
+@dataclass
+class Reading:
+    """What a switch's counters said at one time; None where it cannot say.
+
+    Attributes:
+        now_ns: the switch's clock.
+        classes: per class index: `accepted`, `limit_dropped`, `red_dropped` (Count or None),
+            `backlog_bytes`, `held_packets`, `owed_ns`.
+        flows: count by entry.
+        drops: the program's drops by cause.
+        ports: statistics by port number.
+        totals: of the whole switch.
+        bottlenecks: gtrcnet's measured ports: `port`, `bottleneck_bps`, `vb_max_bytes`, `bytes`.
+
+    """
+
+    now_ns: int | None = None
+    classes: Mapping[int, Mapping[str, Any]] | None = None
+    flows: Mapping[Key, Count] | None = None
+    drops: Mapping[str, Count] | None = None
+    ports: Mapping[int, Mapping[str, Any]] | None = None
+    totals: Mapping[str, Any] | None = None
+    bottlenecks: Sequence[Mapping[str, Any]] | None = None
+
+
+class Driver(Protocol):
+    """One switch; `run` keeps it connected and reconciled for as long as it lives."""
+
+    ports: list[PortInfo]
+    last_error: str | None
+    failed: dict[str, str]
+    counters: SwitchCounters
+
+    @property
+    def state(self) -> State:
+        """How the switch is doing."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the switch can do."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is special to this kind of switch, for its view."""
+
+    def rows(self, record: Record, desired: Desired) -> list[Row]:
+        """Return the entries of a resource."""
+
+    async def run(self) -> None:
+        """Keep the switch connected and reconciled until cancelled."""
+
+    async def apply(self, before: Rows, after: Rows, *, fresh: Iterable[int] = ()) -> bool:
+        """Bring one request's change to the switch; the caller holds the lock.
+
+        Args:
+            before: entries of the resources concerned, as they were.
+            after: the same, as they shall be.
+            fresh: classes that are new, whose counters start at zero.
+
+        Returns:
+            Whether the switch has it now; if not, the next reconcile brings it.
+
+        Raises:
+            SwitchRefusedError: the switch refused it; what it had taken is undone.
+
+        """
+
+    async def refresh_ports(self) -> None:
+        """Ask the switch for its ports, so that `ports` is as they are at this moment.
+
+        Whether a port is up is only known from the switch: while it does not answer, `up` is None
+        and the rest is what was known last.
+        """
+
+    async def read(self, classes: Sequence[int]) -> Reading:
+        """Read counters.
+
+        Raises:
+            SwitchUnreadableError: the switch did not answer.
+
+        """
