@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from controller_harness import Controller, Network, Switch
+from rest_client import Client
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "common"))
 
@@ -88,3 +89,11 @@ def controller(switch: Switch, start_controller: Callable[..., Controller]) -> C
     started = start_controller("--switch", f"s1={switch.address}{switch.options}")
     started.wait_connected()
     return started
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """Make the application in this process, with switches that are away."""
+    made = Client()
+    yield made
+    made.store.close()

@@ -1,91 +1,19 @@
 """The REST interface with switches that are away: everything is checked, kept, and pending."""
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
-import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controller_harness import COMPILED, free_port
-from pacer_controller.api import build
-from pacer_controller.config import parse_switch
-from pacer_controller.service import Service
 from pacer_controller.southbound import PortInfo, State
-from pacer_controller.store import Store
 from pacer_controller.traffic_manager import TrafficManagerUnavailableError
+from rest_client import Client, problem
 
 CLASS = "/v1/switches/s1/classes/video"
 FLOW = "/v1/switches/s1/flows/web"
-
-
-class Client:
-    """Calls the application in this process; its switches have nobody at their address."""
-
-    def __init__(self) -> None:
-        address = f"127.0.0.1:{free_port()}"
-        other = f"127.0.0.1:{free_port()}"
-        self.store = Store(":memory:")
-        self.service = Service(
-            [
-                parse_switch(f"s1={address}"),
-                parse_switch(f"wan={other},program=gtrcnet,wire=1:2,bottleneck=500mbit"),
-            ],
-            COMPILED,
-            self.store,
-        )
-        self._app = build(self.service)
-
-    def call(
-        self, method: str, path: str, body: Any = None, content: bytes | None = None, **headers: str
-    ) -> httpx.Response:
-        """Make one request."""
-        if body is not None:
-            content = json.dumps(body).encode()
-        kind = {"content-type": "application/json"} if content is not None else {}
-        given = kind | {name.replace("_", "-"): value for name, value in headers.items()}
-
-        @asynccontextmanager
-        async def client() -> AsyncIterator[httpx.AsyncClient]:
-            transport = httpx.ASGITransport(self._app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
-                yield http
-
-        async def run() -> httpx.Response:
-            async with client() as http:
-                return await http.request(method, path, content=content, headers=given)
-
-        return asyncio.run(run())
-
-    def put(self, path: str, body: Any) -> httpx.Response:
-        """PUT a JSON body."""
-        return self.call("PUT", path, body)
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    made = Client()
-    yield made
-    made.store.close()
-
-
-def problem(response: httpx.Response, status: int) -> dict[str, Any]:
-    """Return the problem details of a response, having checked their form."""
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    body = response.json()
-    assert body["status"] == status
-    assert body["instance"] == response.request.url.path
-    assert body.keys() >= {"type", "title", "detail"}
-    for error in body.get("errors", []):
-        assert error.keys() == {"field", "message", "expected"}
-        assert all(error.values())
-    return dict(body)
 
 
 def test_put_is_idempotent_and_pending(client: Client) -> None:

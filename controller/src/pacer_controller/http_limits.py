@@ -1,6 +1,6 @@
 """Limits on request bodies, in front of everything else.
 
-A body is read once here, at most MAX_BODY_BYTES of it, and must be JSON in UTF-8, not nested
+A body is read once here, a bounded part of it, and must be JSON in UTF-8, not nested
 beyond reading, with no name twice in an object (RFC 8259 section 4: readers differ on those).
 NaN and Infinity, which are no JSON, pass: the check of the field they stand in refuses them and
 can name it. What passes is handed on unchanged.
@@ -16,6 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pacer_controller.problems import MEDIA_TYPE, Problem
 
 MAX_BODY_BYTES = 1024 * 1024
+
+MAX_STATE_BYTES = 32 * 1024 * 1024
+"""For the whole desired state: all entries that a switch holds, with room."""
 
 _WITH_BODY = {"PUT", "POST", "PATCH"}
 
@@ -64,9 +67,10 @@ async def _read(scope: Scope, receive: Receive) -> bytes:
             "The body must be JSON",
             f"Content-Type says {shown!r}; send application/json (curl: --json)",
         )
+    most = MAX_STATE_BYTES if scope.get("path", "").endswith("/state") else MAX_BODY_BYTES
     length = headers.get(b"content-length", b"0")
-    if length.isdigit() and len(length) < 20 and int(length) > MAX_BODY_BYTES:
-        raise _too_big()
+    if length.isdigit() and len(length) < 20 and int(length) > most:
+        raise _too_big(most)
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -75,8 +79,8 @@ async def _read(scope: Scope, receive: Receive) -> bytes:
             raise _bad("the connection was closed within the body")
         chunk = message.get("body", b"")
         size += len(chunk)
-        if size > MAX_BODY_BYTES:
-            raise _too_big()
+        if size > most:
+            raise _too_big(most)
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)
@@ -118,10 +122,10 @@ def _bad(detail: str) -> Problem:
     )
 
 
-def _too_big() -> Problem:
+def _too_big(most: int) -> Problem:
     return Problem(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         "body-too-large",
         "The body is too large",
-        f"a body has at most {MAX_BODY_BYTES} bytes",
+        f"a body has at most {most} bytes here",
     )

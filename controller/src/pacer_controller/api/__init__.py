@@ -15,6 +15,7 @@ from pacer_controller import __version__
 from pacer_controller.api.errors import add_error_handlers
 from pacer_controller.api.operations import add_operations
 from pacer_controller.api.resources import add_resources
+from pacer_controller.api.state import add_state
 from pacer_controller.api.switches import add_switches
 from pacer_controller.api.views import ProblemDetails
 from pacer_controller.http_limits import BodyLimits
@@ -53,6 +54,7 @@ def build(service: Service) -> FastAPI:
     add_operations(app, service)
     add_switches(app, service)
     add_resources(app, service)
+    add_state(app, service)
     _describe_problems(app)
     return app
 

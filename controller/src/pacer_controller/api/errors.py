@@ -23,7 +23,13 @@ from pacer_controller.schemas import (
     PortSpec,
 )
 from pacer_controller.service.checks import resource_name
-from pacer_controller.state_schema import StateSpec, SwitchStateSpec
+from pacer_controller.state_schema import (
+    OPENVSWITCH,
+    P4RUNTIME,
+    P4RuntimeSpec,
+    StateSpec,
+    SwitchStateSpec,
+)
 from pacer_controller.store import StoreError
 
 _LOG = logging.getLogger(__name__)
@@ -34,7 +40,7 @@ _KINDS: Mapping[str, type[BaseModel]] = {
     "meter": MeterSpec,
     "port": PortSpec,
 }
-_TAGS = (METER_BY_NAME, METER_IN_PLACE)
+_TAGS = (METER_BY_NAME, METER_IN_PLACE, P4RUNTIME, OPENVSWITCH)
 _MOST_ERRORS = 20
 """The rest would not be read."""
 
@@ -101,6 +107,8 @@ def _body_model(request: Request) -> type[BaseModel] | None:
     for kind, model in _KINDS.items():
         if kind in request.path_params:
             return model
+    if request.url.path.startswith("/v1/switches/") and request.url.path.count("/") == 3:
+        return P4RuntimeSpec
     if request.url.path.endswith("/state"):
         return SwitchStateSpec if "switch" in request.path_params else StateSpec
     return None

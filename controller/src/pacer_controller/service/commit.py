@@ -11,7 +11,7 @@ fate.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -48,8 +48,7 @@ def change_view(change: ResourceChange) -> dict[str, Any]:
 
 def audit(origin: Origin, views: Sequence[dict[str, Any]], switch: str | None) -> Event:
     """Return the event that says who changed what."""
-    first = views[0]
-    message = _message(first)
+    message = _message(views[0])
     if len(views) > 1:
         message += f" (and {len(views) - 1} more changes)"
     data = {
@@ -188,6 +187,7 @@ class Committer:
             self._store.take_back(changes, numbers)
             self._unstage(found, staged)
             raise
+        found.last_change = self._store.revision
         self._events.publish(numbers, drafts)
 
     def _unstage(self, found: ManagedSwitch, staged: Sequence[Job]) -> None:
@@ -197,12 +197,22 @@ class Committer:
 
     async def submit_all(
         self,
-        plans: dict[ManagedSwitch, list[ResourceChange]],
-        fresh: dict[ManagedSwitch, list[int]],
+        plans: Mapping[ManagedSwitch, Sequence[ResourceChange]],
+        fresh: Mapping[ManagedSwitch, Sequence[int]],
         origin: Origin,
         views: Sequence[dict[str, Any]],
+        settings: Mapping[str, tuple[Mapping[str, Any], int] | None],
+        forgotten: Sequence[ResourceChange],
     ) -> None:
         """Make changes to several switches, all or nothing; the caller holds their locks.
+
+        Args:
+            plans: changes by switch.
+            fresh: classes that are new, by switch.
+            origin: who asked.
+            views: all of it, as clients see it.
+            settings: of the switches that are new or changed; None: the switch leaves.
+            forgotten: resources of the switches that leave, which those keep.
 
         Raises:
             Problem: nothing was changed.
@@ -216,7 +226,8 @@ class Committer:
             for found, changes in plans.items():
                 befores[found] = found.stage(changes)
                 staged.append(found)
-            numbers = self._store.write([c for p in plans.values() for c in p], drafts)
+            stored_changes = [*(c for p in plans.values() for c in p), *forgotten]
+            numbers = self._store.write(stored_changes, drafts, settings)
         except (Problem, StoreError):
             for found in reversed(staged):
                 found.unstage(plans[found])
@@ -228,13 +239,16 @@ class Committer:
                 await found.driver.apply(*pair, fresh=fresh.get(found, []))
                 applied[found] = pair
         except SwitchRefusedError as error:
-            self._store.take_back([c for p in plans.values() for c in p], numbers)
+            # A switch that is new or changed is not connected yet: it refuses nothing.
+            self._store.take_back(stored_changes, numbers)
             for other in reversed(staged):
                 other.unstage(plans[other])
             for other, (before, after) in applied.items():
                 with contextlib.suppress(SwitchRefusedError):
                     await other.driver.apply(after, before)
             raise refused(found, error) from None
+        for found in staged:
+            found.last_change = self._store.revision
         self._events.publish(numbers, drafts)
 
 

@@ -94,7 +94,9 @@ class Service:
         """
         name = config.name
         desired = self.store.desired(name)
-        managed = ManagedSwitch(name, config.settings(), desired, configured, revision)
+        managed = ManagedSwitch(
+            *(name, config.settings(), desired, configured, revision, self.store.revision)
+        )
         managed.attach(self._driver(config, managed))
         return managed
 

@@ -98,14 +98,22 @@ class ManagedSwitch:
         settings: what it was made from, as a client would write it.
         configured: whether it stands in the configuration, so that requests cannot change it.
         revision: number of the change that made it.
+        last_change: number of the newest change of anything of it.
         wanted: the entries that the switch should hold, by key; changed under the lock only.
 
     """
 
     def __init__(
-        self, name: str, settings: dict[str, Any], desired: Desired, configured: bool, revision: int
+        self,
+        name: str,
+        settings: dict[str, Any],
+        desired: Desired,
+        configured: bool,
+        revision: int,
+        last_change: int,
     ) -> None:
         self.name = name
+        self.last_change = last_change
         self.settings = settings
         self.configured = configured
         self.revision = revision
@@ -118,6 +126,12 @@ class ManagedSwitch:
         self.flow_entries = 0
         self._rows: dict[tuple[str, str], list[Row]] = {}
         self._driver: Driver | None = None
+
+    @property
+    def device(self) -> tuple[object, ...]:
+        """What tells the device from others."""
+        names = ("address", "device_id", "ovsdb", "bridge")
+        return tuple(self.settings.get(name) or None for name in names)
 
     @property
     def driver(self) -> Driver:

@@ -1,0 +1,220 @@
+"""The whole desired state at once: read it, compare it, make it so."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pacer_controller.config import ConfigError
+from pacer_controller.problems import FieldError, Problem, invalid
+from pacer_controller.records import KINDS, ResourceChange
+from pacer_controller.schemas import stored
+from pacer_controller.service.checks import Checker, Condition, Spec, pacing
+from pacer_controller.service.commit import change_view, locked
+from pacer_controller.service.core import Service, make_record
+from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin
+from pacer_controller.service.switches import (
+    check_devices,
+    forgotten,
+    replace_switches,
+    switch_change,
+    switch_for,
+)
+from pacer_controller.state_schema import StateSpec, SwitchStateSpec
+
+Wanted = tuple[ManagedSwitch, SwitchStateSpec, str]
+"""A switch, what is wanted of it, and where in the document that stands."""
+
+LISTED = 1000
+"""Most changes that an answer lists."""
+
+_MEMBERS = {"port": "ports", "meter": "meters", "class": "classes", "flow": "flows"}
+
+
+def switch_state(found: ManagedSwitch) -> dict[str, Any]:
+    """Return everything that is wanted of one switch, as it can be put."""
+    return {
+        member: {
+            name: stored(record.spec)
+            for name, record in sorted(found.desired.resources[kind].items())
+        }
+        for kind, member in _MEMBERS.items()
+    }
+
+
+def whole_state(service: Service) -> dict[str, Any]:
+    """Return everything that is wanted of all switches, as it can be put."""
+    return {
+        "switches": {
+            name: {"switch": found.settings, **switch_state(found)}
+            for name, found in sorted(service.switches.items())
+        }
+    }
+
+
+def _plan(
+    found: ManagedSwitch, spec: SwitchStateSpec, path: str, errors: list[FieldError]
+) -> tuple[dict[tuple[str, str], Spec], list[tuple[str, str]]]:
+    """Return what differs from what is wanted already: resources to put, resources to drop."""
+    puts: dict[tuple[str, str], Spec] = {}
+    drops: list[tuple[str, str]] = []
+    checker = Checker(found, spec.classes, spec.meters, spec.ports)
+    for kind in KINDS:
+        wanted: Mapping[str, Spec] = getattr(spec, _MEMBERS[kind])
+        present = found.desired.resources[kind]
+        for name, one in wanted.items():
+            errors += [
+                FieldError(f"{path}{_MEMBERS[kind]}.{name}.{e.field}", e.message, e.expected)
+                for e in checker.problems(name, one)
+            ]
+            if name not in present or present[name].spec != one:
+                puts[kind, name] = one
+        drops += [(kind, name) for name in present if name not in wanted]
+    if (spec.classes or spec.flows or spec.meters) and not errors:
+        pacing(found)
+    return puts, drops
+
+
+def _changes(
+    service: Service,
+    found: ManagedSwitch,
+    puts: Mapping[tuple[str, str], Spec],
+    drops: list[tuple[str, str]],
+    allocation: Allocation,
+) -> list[ResourceChange]:
+    """Return the changes; what is dropped goes first, users before what they use."""
+    revision = service.store.revision + 1
+    changes = []
+    for kind, name in reversed(drops):
+        old = found.desired.resources[kind][name]
+        changes.append(ResourceChange(found.name, kind, name, old, None))
+    for (kind, name), spec in puts.items():
+        old = found.desired.resources[kind].get(name)
+        record = make_record(kind, name, spec, old, revision, allocation)
+        changes.append(ResourceChange(found.name, kind, name, old, record))
+    return changes
+
+
+async def put_switch_state(
+    service: Service,
+    name: str,
+    spec: SwitchStateSpec,
+    condition: Condition,
+    origin: Origin,
+    dry_run: bool,
+) -> dict[str, Any]:
+    """Make everything that is wanted of one switch exactly this, all or nothing.
+
+    Raises:
+        Problem: nothing was changed.
+
+    """
+    found = service.switch(name)
+    async with locked([found]):
+        condition.check(f"state of switch {name!r}", found.last_change)
+        return await _put(service, {name: (found, spec, "")}, [], origin, dry_run)
+
+
+async def put_whole_state(
+    service: Service, spec: StateSpec, condition: Condition, origin: Origin, dry_run: bool
+) -> dict[str, Any]:
+    """Make everything that is wanted of all switches exactly this, all or nothing.
+
+    Raises:
+        Problem: nothing was changed.
+
+    """
+    async with locked(list(service.switches.values())):
+        condition.check("state", service.store.revision)
+        wanted: dict[str, Wanted] = {}
+        errors: list[FieldError] = []
+        for name, one in spec.switches.items():
+            path = f"switches.{name}."
+            if one.switch is None:
+                wanted[name] = (service.switch(name), one, path)
+                continue
+            try:
+                wanted[name] = (switch_for(service, name, one.switch), one, path)
+            except ConfigError as error:
+                errors.append(FieldError(f"{path}switch", str(error), "settings that fit"))
+        if errors:
+            raise invalid("state", errors)
+        leaving = []
+        for name, found in service.switches.items():
+            if name not in wanted and found.configured:
+                wanted[name] = (found, SwitchStateSpec(), f"switches.{name}.")
+            elif name not in wanted:
+                leaving.append(found)
+        check_devices([found for found, _, _ in wanted.values()])
+        return await _put(service, wanted, leaving, origin, dry_run)
+
+
+async def _put(
+    service: Service,
+    wanted: Mapping[str, Wanted],
+    leaving: list[ManagedSwitch],
+    origin: Origin,
+    dry_run: bool,
+) -> dict[str, Any]:
+    errors: list[FieldError] = []
+    plans = {found: _plan(found, spec, path, errors) for found, spec, path in wanted.values()}
+    if errors:
+        raise invalid("state", errors)
+    allocations = {
+        found: Allocation(found.desired.indices, found.driver.capabilities.classes, found.name)
+        for found in plans
+    }
+    try:
+        changes = {
+            found: _changes(service, found, *plan, allocations[found])
+            for found, plan in plans.items()
+        }
+        new = {f.name: f for f in plans if service.switches.get(f.name) is not f}
+        views = [switch_change(service, f) for f in new.values()]
+        for found in leaving:
+            views.append(switch_change(service, found, leaves=True))
+            views += map(change_view, forgotten(found))
+        views += [change_view(change) for of_one in changes.values() for change in of_one]
+        total = sum(len(getattr(s, m)) for _, s, _ in wanted.values() for m in _MEMBERS.values())
+        result = _result(service, views, total, dry_run)
+        if dry_run:
+            for found, of_one in changes.items():
+                # What only shows when it is done: two flows of the same match.
+                found.stage(of_one)
+                found.unstage(of_one)
+            for allocation in allocations.values():
+                allocation.undo()
+            return result
+        if views:
+            service.store.next_revision()
+            fresh = {found: one.fresh for found, one in allocations.items()}
+            await replace_switches(service, changes, fresh, new, leaving, origin, views)
+    except Problem:
+        for allocation in allocations.values():
+            allocation.undo()
+        raise
+    result["revision"] = service.store.revision
+    states = {"connected": "applied", "backup": "pending"}
+    result["switches"] = {
+        found.name: "failed"
+        if found.driver.failed
+        else states.get(found.driver.state.value, "pending")
+        for found in plans
+    }
+    return result
+
+
+def _result(
+    service: Service, views: list[dict[str, Any]], total: int, dry_run: bool
+) -> dict[str, Any]:
+    summary = dict.fromkeys(("create", "update", "delete"), 0)
+    for view in views:
+        summary[view["op"]] += 1
+    of_switches = [view for view in views if view["kind"] == "switch"]
+    put = summary["create"] + summary["update"]
+    put -= sum(view["op"] != "delete" for view in of_switches)
+    return {
+        "dry_run": dry_run,
+        "revision": service.store.revision,
+        "summary": {**summary, "unchanged": total - put},
+        "changes": views[:LISTED],
+        "truncated": len(views) > LISTED,
+    }

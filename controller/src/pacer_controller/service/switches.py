@@ -1,0 +1,171 @@
+"""Switches that come, change and go by request."""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from pacer_controller.config import MAX_SWITCHES, ConfigError, switch_from
+from pacer_controller.problems import FieldError, Problem, invalid
+from pacer_controller.records import ResourceChange
+from pacer_controller.schemas import stored
+from pacer_controller.service.checks import Condition
+from pacer_controller.service.commit import change_view, locked
+from pacer_controller.service.core import Service
+from pacer_controller.service.managed import ManagedSwitch, Origin
+from pacer_controller.service.views import switch_view
+from pacer_controller.state_schema import OpenVSwitchSpec, P4RuntimeSpec
+
+
+def switch_for(service: Service, name: str, spec: P4RuntimeSpec | OpenVSwitchSpec) -> ManagedSwitch:
+    """Return the switch there is, when it has these settings; else a new one, not connected.
+
+    Raises:
+        ConfigError: the settings do not fit together.
+
+    """
+    found = service.switches.get(name)
+    if found is not None and found.configured:
+        return found
+    config = switch_from(name, stored(spec))
+    if found is not None and found.settings == config.settings():
+        return found
+    return service.manage(config, configured=False, revision=service.store.revision + 1)
+
+
+def check_devices(switches: Sequence[ManagedSwitch]) -> None:
+    """Raise the 409 when two switches are the same device, or there are too many."""
+    if len(switches) > MAX_SWITCHES:
+        raise Problem(
+            HTTPStatus.CONFLICT,
+            "limit-reached",
+            "There are too many switches",
+            f"a controller has at most {MAX_SWITCHES} switches",
+        )
+    devices: dict[tuple[object, ...], str] = {}
+    for found in switches:
+        device = found.device
+        if device in devices:
+            raise Problem(
+                HTTPStatus.CONFLICT,
+                "duplicate-switch",
+                "Another switch is the same device",
+                f"switches {devices[device]!r} and {found.name!r} are the same device",
+            )
+        devices[device] = found.name
+
+
+async def put_switch(
+    service: Service,
+    name: str,
+    spec: P4RuntimeSpec | OpenVSwitchSpec,
+    condition: Condition,
+    origin: Origin,
+) -> tuple[dict[str, Any], bool]:
+    """Create a switch or change where it is; its resources stay; returns it and whether it is new.
+
+    Raises:
+        Problem: nothing was changed.
+
+    """
+    async with locked(list(service.switches.values())):
+        old = service.switches.get(name)
+        condition.check(f"switch {name!r}", old.revision if old is not None else None)
+        try:
+            if old is not None and old.configured:
+                if switch_from(name, stored(spec)).settings() != old.settings:
+                    raise _configured(name)
+                return switch_view(old), False
+            found = switch_for(service, name, spec)
+        except ConfigError as error:
+            field = FieldError("switch", str(error), "settings that fit together")
+            raise invalid(f"switch {name!r}", [field]) from None
+        if found is not old:
+            others = [one for one in service.switches.values() if one is not old]
+            check_devices([*others, found])
+            view = switch_change(service, found)
+            service.store.next_revision()
+            await replace_switches(service, {}, {}, {name: found}, [], origin, [view])
+        return switch_view(found), old is None
+
+
+async def delete_switch(service: Service, name: str, condition: Condition, origin: Origin) -> None:
+    """Forget a switch and its resources; it keeps forwarding.
+
+    Raises:
+        Problem: nothing was changed.
+
+    """
+    found = service.switch(name)
+    async with locked([found]):
+        condition.check(f"switch {name!r}", found.revision)
+        if found.configured:
+            raise _configured(name)
+        service.store.next_revision()
+        views = [switch_change(service, found, leaves=True)]
+        views += map(change_view, forgotten(found))
+        await replace_switches(service, {}, {}, {}, [found], origin, views)
+
+
+def _configured(name: str) -> Problem:
+    return Problem(
+        HTTPStatus.CONFLICT,
+        "configured-switch",
+        "The switch stands in the configuration",
+        f"switch {name!r} stands in the configuration file or on the command line of the "
+        "controller: change it there",
+    )
+
+
+def switch_change(
+    service: Service, found: ManagedSwitch, *, leaves: bool = False
+) -> dict[str, Any]:
+    """Return a switch that comes, changes or leaves, as clients see the change."""
+    old = service.switches.get(found.name)
+    return {
+        "op": "delete" if leaves else "create" if old is None else "update",
+        "kind": "switch",
+        "switch": found.name,
+        "name": found.name,
+        "before": old.settings if old is not None else None,
+        "after": None if leaves else found.settings,
+    }
+
+
+def forgotten(found: ManagedSwitch) -> list[ResourceChange]:
+    """Return what is forgotten with a switch."""
+    return [
+        ResourceChange(found.name, kind, name, record, None)
+        for kind, name, record in found.desired.all()
+    ]
+
+
+async def replace_switches(
+    service: Service,
+    changes: Mapping[ManagedSwitch, Sequence[ResourceChange]],
+    fresh: Mapping[ManagedSwitch, Sequence[int]],
+    new: Mapping[str, ManagedSwitch],
+    leaving: Sequence[ManagedSwitch],
+    origin: Origin,
+    views: Sequence[dict[str, Any]],
+) -> None:
+    """Make changes to switches together with switches that come and go, all or nothing.
+
+    Raises:
+        Problem: nothing was changed.
+        StoreError: nothing was changed.
+
+    """
+    settings: dict[str, tuple[Mapping[str, Any], int] | None] = {
+        name: (found.settings, found.revision) for name, found in new.items()
+    }
+    settings |= {found.name: None for found in leaving}
+    lost = [change for found in leaving for change in forgotten(found)]
+    await service.committer.submit_all(changes, fresh, origin, views, settings, lost)
+    gone = [*leaving, *(old for name in new if (old := service.switches.get(name)) is not None)]
+    await service.halt(gone)
+    for found in leaving:
+        del service.switches[found.name]
+        service.store.forget(found.name)
+    for name, found in new.items():
+        service.switches[name] = found
+        service.launch(found)
