@@ -8,10 +8,12 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -29,7 +31,22 @@ bottleneck=500mbit (gtrcnet)"""
 
 
 class _Server(uvicorn.Server):
-    """A server that ends cleanly on a signal: uvicorn's own handling dies of it again."""
+    """A server that ends cleanly on a signal: uvicorn's own handling dies of it again.
+
+    Args:
+        settings: uvicorn's.
+        closing: set when the server is asked to end, so that streams do.
+
+    """
+
+    def __init__(self, settings: uvicorn.Config, closing: asyncio.Event) -> None:
+        super().__init__(settings)
+        self._closing = closing
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End; streams first, which would otherwise hold it up."""
+        self._closing.set()
+        super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -67,10 +84,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--listen", metavar="HOST:PORT", help=f"default {config.DEFAULT_LISTEN}")
     parser.add_argument(
-        "--allow-remote",
-        action="store_true",
-        help="listen on an address that is not loopback, although nobody is asked for a token",
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="file with the bearer token that requests must have; needed to listen beyond loopback",
     )
+    parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate chain, PEM")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
     parser.add_argument("--switch", action="append", default=[], help=_SWITCH_HELP)
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file")
     parser.add_argument(
@@ -133,7 +153,7 @@ def _set_up_logging(level: str, as_json: bool) -> None:
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-def _listen(host: str, port: int, allow_remote: bool) -> socket.socket:
+def _listen(host: str, port: int, has_token: bool) -> socket.socket:
     """Open the listening socket.
 
     Raises:
@@ -144,10 +164,10 @@ def _listen(host: str, port: int, allow_remote: bool) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise config.ConfigError(f"listen: {host}: {error.strerror or error}") from None
-    if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback and not allow_remote:
+    if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback and not has_token:
         raise config.ConfigError(
-            f"listen: {host} is not loopback, and there is no authentication yet: "
-            "listen on 127.0.0.1, or say --allow-remote"
+            f"listen: {host} is not loopback, and there is no token: listen on 127.0.0.1, or name "
+            "a file with a token as --token-file"
         )
     # The protocol must be named: asyncio turns Nagle's algorithm off only for sockets that say
     # TCP, and with it on each answer would wait 40 ms for the client's delayed ACK.
@@ -162,8 +182,52 @@ def _listen(host: str, port: int, allow_remote: bool) -> socket.socket:
     return listener
 
 
+MIN_TOKEN = 16
+
+
+def _token(path: Path | None) -> str | None:
+    """Read the token.
+
+    Raises:
+        ConfigError: unreadable, too short, or not one line of visible ASCII.
+
+    """
+    if path is None:
+        return None
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise config.ConfigError(f"--token-file: {error}") from None
+    if len(token) < MIN_TOKEN or not all("!" <= letter <= "~" for letter in token):
+        raise config.ConfigError(
+            f"--token-file {path}: want one line of at least {MIN_TOKEN} visible ASCII characters, "
+            "such as `openssl rand -hex 32` prints"
+        )
+    return token
+
+
+def _tls(certificate: Path | None, key: Path | None) -> tuple[str, str] | None:
+    """Check the files of TLS.
+
+    Raises:
+        ConfigError: only one is given, or they do not fit.
+
+    """
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise config.ConfigError("--tls-cert and --tls-key belong together")
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except OSError as error:
+        raise config.ConfigError(f"--tls-cert {certificate}: {error}") from None
+    return str(certificate), str(key)
+
+
 async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None:
-    listener = _listen(*config.parse_listen(settings.listen), arguments.allow_remote)
+    token = _token(arguments.token_file)
+    tls = _tls(arguments.tls_cert, arguments.tls_key)
+    listener = _listen(*config.parse_listen(settings.listen), token is not None)
     with listener, Store(settings.state) as store:
         service = Service(
             settings.switches,
@@ -173,16 +237,20 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
         )
         server = _Server(
             uvicorn.Config(
-                build(service),
+                build(service, token),
+                ssl_certfile=tls[0] if tls else None,
+                ssl_keyfile=tls[1] if tls else None,
                 log_config=None,
                 access_log=arguments.log_level == "debug",
                 server_header=False,
                 timeout_graceful_shutdown=3,
-            )
+            ),
+            service.closing,
         )
+        scheme = "https" if tls else "http"
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        print(f"pacer-controller: ready http://{shown}:{port}", file=sys.stderr, flush=True)
+        print(f"pacer-controller: ready {scheme}://{shown}:{port}", file=sys.stderr, flush=True)
         await server.serve(sockets=[listener])
 
 

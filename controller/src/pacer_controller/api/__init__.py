@@ -5,17 +5,22 @@ OpenAPI is at `/openapi.json`, its page at `/docs`; the page needs no network.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path as FilesystemPath
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.responses import RedirectResponse
+from fastapi.staticfiles import StaticFiles
 from fastapi_offline import FastAPIOffline
 
+import pacer_controller
 from pacer_controller import __version__
+from pacer_controller.api.auth import BearerToken
 from pacer_controller.api.errors import add_error_handlers
 from pacer_controller.api.operations import add_operations
 from pacer_controller.api.resources import add_resources
 from pacer_controller.api.state import add_state
+from pacer_controller.api.streams import add_streams
 from pacer_controller.api.switches import add_switches
 from pacer_controller.api.views import ProblemDetails
 from pacer_controller.http_limits import BodyLimits
@@ -24,8 +29,14 @@ from pacer_controller.service import Service
 __all__ = ["build"]
 
 
-def build(service: Service) -> FastAPI:
-    """Make the application around a service; the service runs while the application does."""
+def build(service: Service, token: str | None = None) -> FastAPI:
+    """Make the application around a service; the service runs while the application does.
+
+    Args:
+        service: what the paths are about.
+        token: bearer token that requests must have; None: none.
+
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -45,16 +56,24 @@ def build(service: Service) -> FastAPI:
         swagger_ui_parameters={"tryItOutEnabled": True},
     )
     app.add_middleware(BodyLimits)
+    # Added last, so outermost: nothing of a request is read before it is allowed.
+    app.add_middleware(BearerToken, service=service, token=token)
+
+    dashboard = FilesystemPath(pacer_controller.__file__).parent / "dashboard" / "static"
 
     @app.get("/", include_in_schema=False)
     async def root() -> RedirectResponse:
-        return RedirectResponse("/docs")
+        return RedirectResponse("/dashboard/" if dashboard.is_dir() else "/docs")
+
+    if dashboard.is_dir():
+        app.mount("/dashboard", StaticFiles(directory=dashboard, html=True), name="dashboard")
 
     add_error_handlers(app)
     add_operations(app, service)
     add_switches(app, service)
     add_resources(app, service)
     add_state(app, service)
+    add_streams(app, service)
     _describe_problems(app)
     return app
 

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Query, Response
 from pacer_controller import __version__
 from pacer_controller.api import views
 from pacer_controller.api.common import responses
+from pacer_controller.metrics import CONTENT_TYPE, Exporter
 from pacer_controller.service import Service
 from pacer_controller.store import StoreError
 
@@ -24,6 +25,19 @@ def add_operations(app: FastAPI, service: Service) -> None:
             switches=len(states),
             connected=states.count("connected"),
         )
+
+    exporter = Exporter(service)
+
+    @app.get(
+        "/metrics",
+        tags=["service"],
+        summary="Prometheus metrics",
+        response_class=Response,
+        responses=responses(401)
+        | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def metrics() -> Response:
+        return Response(await exporter.text(), media_type=CONTENT_TYPE)
 
     @app.get(
         "/readyz",

@@ -70,6 +70,10 @@ class Service:
         self._compiled = compiled
         self._interval_s = reconcile_interval_s
         self._running = False
+        self.denied = 0
+        """Requests without the right token."""
+        self.closing = asyncio.Event()
+        """Set when streams should end: the service is about to stop."""
         self.switches: dict[str, ManagedSwitch] = {}
         for config in switches:
             self.switches[config.name] = self.manage(config, configured=True, revision=0)
@@ -131,6 +135,7 @@ class Service:
     async def stop(self) -> None:
         """Disconnect from the switches, which keep forwarding."""
         self._running = False
+        self.closing.set()
         await self.halt(list(self.switches.values()))
         self.events.record("controller", None, "the controller stops", {"version": __version__})
 

@@ -1,0 +1,191 @@
+"""Events as a list; events and statistics as streams of server-sent events (HTML, 9.2)."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI, Header, Path, Query, Request
+from fastapi.responses import StreamingResponse
+
+from pacer_controller.api import views
+from pacer_controller.api.common import MAX_PAGE, PageQuery, page, responses
+from pacer_controller.fields import NAME_PATTERN
+from pacer_controller.problems import FieldError, Problem, invalid, not_found
+from pacer_controller.service import Service
+from pacer_controller.service.managed import Samples
+
+KEEP_ALIVE_S = 10.0
+RETRY_MS = 1000
+_DEFAULT_EVENTS = 100
+
+Kind = Literal["change", "denied", "switch-state", "drift", "mended", "failed", "controller"]
+SwitchFilter = Annotated[
+    list[Annotated[str, Query(pattern=NAME_PATTERN)]],
+    Query(description="Only of this switch; may be repeated."),
+]
+KindFilter = Annotated[list[Kind], Query(description="Only of this kind; may be repeated.")]
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+
+
+def _message(event: str, data: Any, number: int | None = None) -> str:
+    """Return one server-sent event; JSON has no line ends of its own."""
+    head = f"id: {number}\n" if number is not None else ""
+    return f"{head}event: {event}\ndata: {json.dumps(data)}\n\n"
+
+
+async def _until(service: Service, wait: Any, timeout_s: float) -> bool:
+    """Wait for something, for a time, or for the service's end; returns whether it came."""
+    waiting = [asyncio.ensure_future(wait), asyncio.ensure_future(service.closing.wait())]
+    try:
+        done, _ = await asyncio.wait(
+            waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        return waiting[0] in done
+    finally:
+        for task in waiting:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def _events(
+    service: Service, after: int, kinds: Sequence[str], switches: Sequence[str]
+) -> AsyncIterator[str]:
+    yield f"retry: {RETRY_MS}\n\n"
+    while not service.closing.is_set():
+        last = service.events.last_id
+        for event in service.events.select(after, kinds, switches):
+            yield _message(event["kind"], event, event["id"])
+        after = max(after, last)
+        if not await _until(service, service.events.wait(after), KEEP_ALIVE_S):
+            yield ": keep-alive\n\n"
+
+
+async def _statistics(
+    service: Service, switches: Sequence[str], interval_s: float, count: int | None
+) -> AsyncIterator[str]:
+    yield f"retry: {RETRY_MS}\n\n"
+    samples: dict[str, Samples] = {}
+    sent = 0
+    quiet_s = 0.0
+    while not service.closing.is_set():
+        names = switches or sorted(service.switches)
+        for name in names:
+            try:
+                said = await service.statistics(name, samples.setdefault(name, Samples()))
+                yield _message("stats", said)
+            except Problem as problem:
+                yield _message("error", problem.as_dict(f"/v1/switches/{name}/stats"))
+        sent += 1
+        if count is not None and sent >= count:
+            return
+        quiet_s = 0.0 if names else quiet_s + interval_s
+        if quiet_s >= KEEP_ALIVE_S:
+            quiet_s = 0.0
+            yield ": keep-alive\n\n"
+        await _until(service, asyncio.sleep(interval_s), interval_s + 1)
+
+
+def _stream(chunks: AsyncIterator[str]) -> StreamingResponse:
+    # A proxy that buffers would turn a live page into a slide show.
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(chunks, media_type="text/event-stream", headers=headers)
+
+
+def add_streams(app: FastAPI, service: Service) -> None:
+    """Add the paths of events and streams."""
+
+    @app.get(
+        "/v1/events",
+        tags=["events"],
+        summary="What happened, oldest first; the last 10,000 events are kept",
+        response_model=views.EventList,
+        responses=responses(401, 422),
+    )
+    async def events(
+        request: Request,
+        switch: SwitchFilter = [],  # noqa: B006 (FastAPI copies it)
+        kind: KindFilter = [],  # noqa: B006
+        after: Annotated[int, Query(ge=0, le=2**53, description="Only later ones.")] = 0,
+        limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Most to answer.")] = (
+            _DEFAULT_EVENTS
+        ),
+        newest: Annotated[bool, Query(description="The last ones instead of the first.")] = False,
+    ) -> dict[str, Any]:
+        found = service.events.select(after, kind, switch)
+        total = len(found)
+        if newest:
+            found = found[-limit:]
+        query = PageQuery(limit, None, None, None)
+        return page(request, "events", found, query, key="id") | {"total": total}
+
+    @app.get(
+        "/v1/events/stream",
+        tags=["events"],
+        summary="What happens, as it happens",
+        response_class=StreamingResponse,
+        responses=responses(401, 422) | _STREAM,
+    )
+    async def event_stream(
+        switch: SwitchFilter = [],  # noqa: B006
+        kind: KindFilter = [],  # noqa: B006
+        after: Annotated[
+            int | None, Query(ge=0, le=2**53, description="Begin after this one; default: now.")
+        ] = None,
+        last_event_id: Annotated[
+            str | None, Header(description="Number of the last event seen; wins over `after`.")
+        ] = None,
+    ) -> StreamingResponse:
+        if last_event_id is not None:
+            if not (
+                last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 17
+            ):
+                raise invalid(
+                    "request",
+                    [FieldError("Last-Event-ID", "it is not the number of an event", "a number")],
+                )
+            after = int(last_event_id)
+        start = service.events.last_id if after is None else after
+        return _stream(_events(service, start, kind, switch))
+
+    @app.get(
+        "/v1/events/{id}",
+        tags=["events"],
+        summary="An event",
+        response_model=views.EventView,
+        responses=responses(401, 404, 422),
+    )
+    async def event(
+        number: Annotated[int, Path(alias="id", ge=1, le=2**53, description="Number.")],
+    ) -> dict[str, Any]:
+        found = service.events.get(number)
+        if found is None:
+            raise not_found("event", str(number), ())
+        return found
+
+    @app.get(
+        "/v1/stats/stream",
+        tags=["statistics"],
+        summary="Counters and rates, again and again",
+        response_class=StreamingResponse,
+        responses=responses(401, 404, 422) | _STREAM,
+    )
+    async def statistics_stream(
+        switch: SwitchFilter = [],  # noqa: B006
+        interval_ms: Annotated[
+            int, Query(ge=200, le=60_000, description="Time between two readings.")
+        ] = 1000,
+        count: Annotated[
+            int | None, Query(ge=1, le=1_000_000, description="End after so many; default: never.")
+        ] = None,
+    ) -> StreamingResponse:
+        for name in switch:
+            service.switch(name)
+        return _stream(_statistics(service, switch, interval_ms / 1000, count))

@@ -1,0 +1,223 @@
+"""The service and its switches as Prometheus metrics."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from pacer_controller import __version__
+from pacer_controller.problems import Problem
+from pacer_controller.service import Service
+from pacer_controller.service.managed import Samples
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_STATES = ("connected", "pending", "backup")
+_SWITCH_COUNTERS = {
+    "connects": "Connections made to the switch.",
+    "disconnects": "Connections to the switch that ended.",
+    "reconciles": "Times the switch was read back and compared with what is wanted.",
+    "reconcile_writes": "Writes that brought the switch back to what is wanted.",
+    "drift_entries": "Entries found changed by somebody else.",
+    "refused_writes": "Writes that the switch refused.",
+}
+_CLASS_COUNTERS = {
+    "accepted": "of the class, accepted",
+    "limit_dropped": "dropped because the class's queue was full",
+    "red_dropped": "dropped by a meter",
+}
+_CLASS_GAUGES = {
+    "rate_bps": ("target_bits_per_second", "Target rate of the class."),
+    "backlog_bytes": ("backlog_bytes", "Bytes that wait in the class's queues."),
+    "gap_tokens_bytes": ("gap_tokens_bytes", "Gap the class still owes, in bytes of the line."),
+}
+
+
+class _Static(Collector):
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = list(metrics)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what was collected."""
+        yield from self._metrics
+
+
+class Exporter:
+    """Makes the text of `/metrics`.
+
+    Args:
+        service: what is told of.
+
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._samples: dict[str, Samples] = {}
+
+    async def text(self) -> bytes:
+        """Read the switches and return the metrics in Prometheus' text format."""
+        readings: dict[str, dict[str, Any]] = {}
+        unreadable = []
+        for name in sorted(self._service.switches):
+            try:
+                samples = self._samples.setdefault(name, Samples())
+                readings[name] = await self._service.statistics(name, samples)
+            except Problem:
+                unreadable.append(name)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Static(self._metrics(readings, unreadable)))
+        return generate_latest(registry)
+
+    def _metrics(
+        self, readings: Mapping[str, dict[str, Any]], unreadable: list[str]
+    ) -> Iterator[Metric]:
+        yield from self._service_metrics()
+        yield from self._switch_metrics(unreadable)
+        yield from _class_metrics(readings)
+        yield from _flow_metrics(readings)
+        yield from _port_metrics(readings)
+
+    def _service_metrics(self) -> Iterator[Metric]:
+        info = GaugeMetricFamily("pacer_info", "Version of the controller.", labels=["version"])
+        info.add_metric([__version__], 1)
+        yield info
+        events = CounterMetricFamily(
+            "pacer_events", "Events since the controller started.", labels=["kind"]
+        )
+        for kind, count in self._service.events.counts.items():
+            events.add_metric([kind], count)
+        yield events
+        yield CounterMetricFamily(
+            "pacer_requests_denied",
+            "Requests without the right token.",
+            value=self._service.denied,
+        )
+
+    def _switch_metrics(self, unreadable: list[str]) -> Iterator[Metric]:
+        switches = self._service.switches
+        state = GaugeMetricFamily(
+            "pacer_switch_state", "1 for the state the switch is in.", labels=["switch", "state"]
+        )
+        failed = GaugeMetricFamily(
+            "pacer_switch_failed_resources", "Resources the switch refuses.", labels=["switch"]
+        )
+        readable = GaugeMetricFamily(
+            "pacer_switch_readable", "Whether the switch's counters were read.", labels=["switch"]
+        )
+        wanted = GaugeMetricFamily(
+            "pacer_switch_resources", "Resources that are wanted.", labels=["switch", "kind"]
+        )
+        for name, found in switches.items():
+            for one in _STATES:
+                state.add_metric([name, one], float(found.driver.state.value == one))
+            failed.add_metric([name], len(found.driver.failed))
+            readable.add_metric([name], float(name not in unreadable))
+            for kind, resources in found.desired.resources.items():
+                wanted.add_metric([name, kind], len(resources))
+        yield from (state, failed, readable, wanted)
+        for counter, text in _SWITCH_COUNTERS.items():
+            family = CounterMetricFamily(f"pacer_switch_{counter}", text, labels=["switch"])
+            for name, found in switches.items():
+                family.add_metric([name], getattr(found.driver.counters, counter))
+            yield family
+
+
+def _class_metrics(readings: Mapping[str, dict[str, Any]]) -> Iterator[Metric]:
+    labels = ["switch", "class"]
+    rows = [
+        (switch, _class_label(one), one)
+        for switch, said in readings.items()
+        for one in said["classes"]
+    ]
+    for counter, text in _CLASS_COUNTERS.items():
+        for unit in ("packets", "bytes"):
+            name = f"pacer_class_{counter}_{unit}"
+            family = CounterMetricFamily(name, f"{unit.title()} {text}.", labels=labels)
+            for switch, label, one in rows:
+                if one[counter] is not None:
+                    family.add_metric([switch, label], one[counter][unit])
+            yield family
+    for field, (name, text) in _CLASS_GAUGES.items():
+        gauge = GaugeMetricFamily(f"pacer_class_{name}", text, labels=labels)
+        for switch, label, one in rows:
+            if one[field] is not None:
+                gauge.add_metric([switch, label], one[field])
+        yield gauge
+
+
+def _class_label(one: Mapping[str, Any]) -> str:
+    """Return the class's name; `flow:NAME` for a flow's own; `-` for unclassified packets."""
+    if one["name"] is not None:
+        return str(one["name"])
+    return f"flow:{one['flow']}" if one["flow"] is not None else "-"
+
+
+def _flow_metrics(readings: Mapping[str, dict[str, Any]]) -> Iterator[Metric]:
+    for unit in ("packets", "bytes"):
+        family = CounterMetricFamily(
+            f"pacer_flow_matched_{unit}",
+            f"{unit.title()} that the flow matched.",
+            labels=["switch", "flow"],
+        )
+        for switch, said in readings.items():
+            for one in said["flows"]:
+                if one["matched"] is not None:
+                    family.add_metric([switch, one["name"]], one["matched"][unit])
+        yield family
+
+
+def _port_metrics(readings: Mapping[str, dict[str, Any]]) -> Iterator[Metric]:
+    labels = ["switch", "port"]
+    rows = [
+        (switch, str(port["port"]), port)
+        for switch, said in readings.items()
+        for port in said["ports"]
+    ]
+    line = GaugeMetricFamily("pacer_port_line_bits_per_second", "Line rate.", labels=labels)
+    up = GaugeMetricFamily("pacer_port_up", "Whether the port can carry frames.", labels=labels)
+    for switch, number, port in rows:
+        if port["line_rate_bps"] is not None:
+            line.add_metric([switch, number], port["line_rate_bps"])
+        if port["up"] is not None:
+            up.add_metric([switch, number], float(port["up"]))
+    yield from (line, up)
+    measured = [(s, n, p["statistics"]) for s, n, p in rows if p["statistics"] is not None]
+    for counter in ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes"):
+        family = CounterMetricFamily(f"pacer_port_{counter}", f"{counter}.", labels=labels)
+        for switch, number, statistics in measured:
+            family.add_metric([switch, number], statistics[counter])
+        yield family
+    drops = CounterMetricFamily(
+        "pacer_port_dropped_packets", "Packets lost at the port.", labels=[*labels, "cause"]
+    )
+    lateness = HistogramMetricFamily(
+        "pacer_port_lateness_seconds",
+        "How late transmissions started against their schedule.",
+        labels=labels,
+    )
+    for switch, number, statistics in measured:
+        for cause, count in statistics.get("drops", {}).items():
+            drops.add_metric([switch, number, cause], count)
+        buckets = statistics.get("lateness", {}).get("buckets", [])
+        if buckets:
+            lateness.add_metric([switch, number], *_histogram(buckets))
+    yield from (drops, lateness)
+
+
+def _histogram(buckets: list[int]) -> tuple[list[tuple[str, float]], float]:
+    """Return cumulative buckets in seconds, and a lower bound of the sum: none is kept."""
+    cumulative: list[tuple[str, float]] = []
+    total, least_s = 0, 0.0
+    for number, count in enumerate(buckets):
+        total += count
+        cumulative.append((repr(0.0 if number == 0 else 2**number / 1e9), total))
+        least_s += count * (0 if number == 0 else 2 ** (number - 1)) / 1e9
+    cumulative.append(("+Inf", total))
+    return cumulative, least_s

@@ -1,0 +1,247 @@
+"""Running the thing: events, streams, metrics, the token, TLS."""
+
+import json
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from controller_harness import COMPILED, DEADLINE_S, Controller, Process, Switch, free_port
+from pacer_controller import server
+from rest_client import Client, problem
+
+CLASS = "/v1/switches/s1/classes/video"
+Start = Callable[..., Controller]
+
+TOKEN = "correct-horse-battery-staple"  # noqa: S105
+
+
+def nobody() -> tuple[str, str]:
+    return "--switch", f"s1=127.0.0.1:{free_port()}"
+
+
+def messages(lines: Iterator[str]) -> Iterator[dict[str, str]]:
+    """Yield server-sent events as their fields."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line == "":
+            if "data" in fields:
+                yield fields
+            fields = {}
+        elif not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+
+
+def test_every_change_is_audited(client: Client) -> None:
+    client.call("PUT", CLASS, {"rate": "500Mbit"}, x_pacer_actor="alice@noc")
+    client.put(CLASS, {"rate": "500Mbit"})
+    client.put(CLASS, {"rate": "300Mbit"})
+    problem(client.put(CLASS, {"rate": "fast"}), 422)
+    client.call("DELETE", CLASS)
+    said = client.call("GET", "/v1/events?kind=change&switch=s1").json()
+    assert said["total"] == 3
+    made, changed, gone = said["events"]
+    assert made["data"]["actor"] == "alice@noc"
+    assert made["data"]["method"] == "PUT"
+    assert made["data"]["path"] == CLASS
+    assert made["data"]["changes"][0]["op"] == "create"
+    assert changed["message"] == "class 'video' on switch 's1': rate 500Mbit -> 300Mbit"
+    assert changed["data"]["changes"][0]["before"]["rate"] == "500Mbit"
+    assert gone["data"]["changes"][0]["after"] is None
+    assert client.call("GET", f"/v1/events/{made['id']}").json() == made
+    problem(client.call("GET", "/v1/events/999999"), 404)
+    problem(client.call("GET", "/v1/events?kind=nothing"), 422)
+    problem(client.call("PUT", CLASS, {"rate": "1Mbit"}, x_pacer_actor="a b"), 422)
+
+
+def test_pages_of_events(client: Client) -> None:
+    for number in range(5):
+        client.put(CLASS, {"rate": 8000 + number})
+    first = client.call("GET", "/v1/events?limit=2&kind=change").json()
+    assert [first["total"], len(first["events"])] == [5, 2]
+    second = client.call("GET", first["next"]).json()
+    assert second["events"][0]["id"] == first["events"][1]["id"] + 1
+    newest = client.call("GET", "/v1/events?limit=1&newest=true").json()["events"]
+    assert "8.003kbit -> 8.004kbit" in newest[0]["message"]
+
+
+def test_events_stream_and_go_on_where_they_ended(start_controller: Start) -> None:
+    controller = start_controller(*nobody())
+    with controller.http.stream("GET", "/v1/events/stream?kind=change") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        lines = stream.iter_lines()
+        assert next(lines).startswith("retry:")
+        controller.put(CLASS, {"rate": "1Mbit"})
+        first = next(messages(lines))
+    assert first["event"] == "change"
+    assert json.loads(first["data"])["id"] == int(first["id"])
+    controller.put(CLASS, {"rate": "2Mbit"})
+    controller.put(CLASS, {"rate": "3Mbit"})
+    headers = {"Last-Event-ID": first["id"]}
+    with controller.http.stream("GET", "/v1/events/stream?kind=change", headers=headers) as stream:
+        seen = messages(stream.iter_lines())
+        said = [json.loads(next(seen)["data"])["message"] for _ in range(2)]
+    assert [text.partition("rate ")[2] for text in said] == ["1Mbit -> 2Mbit", "2Mbit -> 3Mbit"]
+    wrong = controller.http.get("/v1/events/stream", headers={"Last-Event-ID": "x"})
+    assert wrong.status_code == 422
+
+
+def test_an_open_stream_does_not_hold_up_the_end(start_controller: Start) -> None:
+    controller = start_controller(*nobody())
+    with controller.http.stream("GET", "/v1/events/stream") as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        assert controller.process.stop() == 0
+        assert all(not line.startswith("data") for line in lines)
+
+
+def test_statistics_stream(controller: Controller) -> None:
+    controller.put(CLASS, {"rate": "500Mbit"})
+    path = "/v1/stats/stream?switch=s1&interval_ms=200&count=3"
+    with controller.http.stream("GET", path) as stream:
+        seen = list(messages(stream.iter_lines()))
+    assert [one["event"] for one in seen] == ["stats"] * 3
+    first, *later = [json.loads(one["data"]) for one in seen]
+    assert [one["name"] for one in first["classes"]] == [None, "video"]
+    assert first["interval_s"] is None
+    assert all(one["interval_s"] >= 0.15 for one in later)
+    assert later[0]["classes"][1]["achieved_bps"] == 0
+    assert controller.http.get("/v1/stats/stream?switch=s9").status_code == 404
+    assert controller.http.get("/v1/stats/stream?interval_ms=1").status_code == 422
+
+
+def samples_of(text: str) -> dict[str, dict[frozenset[str], float]]:
+    """Return the samples' values by name and set of the labels' values."""
+    found: dict[str, dict[frozenset[str], float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[frozenset(sample.labels.values())] = sample.value
+    return found
+
+
+def labels(*values: str) -> frozenset[str]:
+    return frozenset(values)
+
+
+def test_metrics(controller: Controller) -> None:
+    controller.put(CLASS, {"rate": "500Mbit"})
+    controller.put("/v1/switches/s1/flows/own", {"match": {"dscp": 1}, "rate": "1Mbit"})
+    answer = controller.http.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    found = samples_of(answer.text)
+    assert found["pacer_switch_state"][labels("s1", "connected")] == 1
+    assert found["pacer_class_target_bits_per_second"][labels("s1", "video")] == 500_000_000
+    assert found["pacer_class_target_bits_per_second"][labels("s1", "flow:own")] == 1_000_000
+    assert found["pacer_class_accepted_packets_total"][labels("s1", "video")] == 0
+    assert found["pacer_flow_matched_bytes_total"][labels("s1", "own")] == 0
+    assert found["pacer_switch_drift_entries_total"][labels("s1")] == 0
+    assert found["pacer_switch_resources"][labels("s1", "class")] == 1
+    assert found["pacer_events_total"][labels("change")] == 2
+
+
+def test_metrics_of_a_switch_that_is_away(client: Client) -> None:
+    client.put(CLASS, {"rate": "500Mbit"})
+    found = samples_of(client.call("GET", "/metrics").text)
+    assert found["pacer_switch_state"][labels("s1", "pending")] == 1
+    assert found["pacer_class_target_bits_per_second"][labels("s1", "video")] == 500_000_000
+    assert "pacer_class_accepted_packets_total" not in found
+
+
+def test_readiness(client: Client) -> None:
+    said = client.call("GET", "/readyz")
+    assert said.json() == {"ready": True, "switches": {"s1": "pending", "wan": "pending"}}
+    assert client.call("GET", "/readyz?connected=true").status_code == 503
+    client.store.close()
+    assert client.call("GET", "/readyz").status_code == 503
+    assert client.call("GET", "/healthz").status_code == 200
+
+
+def test_a_state_file_that_fails_changes_nothing(client: Client) -> None:
+    client.store.close()
+    said = problem(client.put(CLASS, {"rate": "1Mbit"}), 503)
+    assert said["type"] == "urn:pacer:problem:not-stored"
+    problem(client.call("GET", CLASS), 404)
+
+
+def test_token(start_controller: Start, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(TOKEN + "\n")
+    controller = start_controller(*nobody(), "--token-file", str(path))
+    for headers in (
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": f"Basic {TOKEN}"},
+        {"Authorization": f"Bearer {TOKEN}x"},
+        {"Authorization": TOKEN},
+    ):
+        for method, place in (("PUT", CLASS), ("GET", "/metrics"), ("GET", "/v1/state")):
+            said = controller.http.request(method, place, headers=headers, json={"rate": "1Mbit"})
+            assert said.status_code == 401
+            assert said.headers["www-authenticate"] == "Bearer"
+            assert problem(said, 401)["type"] == "urn:pacer:problem:unauthorized"
+    for place in ("/healthz", "/readyz", "/openapi.json", "/docs"):
+        assert controller.http.get(place).status_code == 200
+    allowed = {"Authorization": f"Bearer {TOKEN}"}
+    put = controller.http.put(CLASS, json={"rate": "1Mbit"}, headers=allowed)
+    assert put.status_code == 201
+    denied = controller.http.get("/v1/events?kind=denied", headers=allowed).json()["events"]
+    assert denied[0]["data"]["path"] == CLASS
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--listen", "0.0.0.0:0"], "not loopback, and there is no token"),
+        (["--token-file", "/nonexistent"], "No such file"),
+        (["--token-file", "SHORT"], "at least 16"),
+        (["--tls-cert", "SHORT"], "belong together"),
+        (["--tls-cert", "SHORT", "--tls-key", "SHORT"], "--tls-cert"),
+    ],
+)
+def test_will_not_start_unsafe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    short = tmp_path / "short"
+    short.write_text("secret")
+    given = [option.replace("SHORT", str(short)) for option in options]
+    assert server.main(given) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_tls(network: Any, tmp_path: Path) -> None:
+    key, certificate, token = (tmp_path / name for name in ("key.pem", "cert.pem", "token"))
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    made += ["-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "1"]
+    made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(made, check=True, capture_output=True)
+    token.write_text(TOKEN)
+    options = ["--tls-cert", str(certificate), "--tls-key", str(key), "--token-file", str(token)]
+    command = [sys.executable, "-m", "pacer_controller", "--listen", "127.0.0.1:0"]
+    process = Process([*command, "--compiled-dir", str(COMPILED), *nobody(), *options])
+    try:
+        url = process.wait_for_line("pacer-controller: ready").rpartition(" ")[2]
+        assert url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=str(certificate))
+        with httpx.Client(base_url=url, verify=trusted, timeout=DEADLINE_S, trust_env=False) as web:
+            assert web.get("/v1/switches").status_code == 401
+            allowed = {"Authorization": f"Bearer {TOKEN}"}
+            assert web.get("/v1/switches", headers=allowed).status_code == 200
+    finally:
+        assert process.stop() == 0
+
+
+def test_what_happens_to_a_switch_is_told(controller: Controller, switch: Switch) -> None:
+    with controller.http.stream("GET", "/v1/events/stream?kind=switch-state") as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        switch.kill()
+        said = json.loads(next(messages(lines))["data"])
+    assert said["switch"] == "s1"
+    assert (said["data"]["from"], said["data"]["to"]) == ("connected", "pending")
