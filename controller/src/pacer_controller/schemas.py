@@ -347,6 +347,10 @@ class FlowSpec(Strict):
         "Without one all packets are green.",
     )
 
+    set_dscp: Dscp | None = Field(
+        default=None, description="DSCP that the packets get, where the switch can set one."
+    )
+
     @property
     def meter_name(self) -> str | None:
         """Name of the meter, when it is one by name."""
@@ -364,7 +368,8 @@ class FlowSpec(Strict):
             found.append(
                 FieldError("rate", "a flow has a class or a rate of its own", "one of class, rate")
             )
-        if self.class_name is None and self.rate is None and self.meter is None:
+        does = (self.class_name, self.rate, self.meter, self.set_dscp)
+        if all(value is None for value in does):
             found.append(
                 FieldError("class", "the flow has no class, rate or meter", "one of class, rate")
             )

@@ -108,6 +108,7 @@ class Capabilities:
         classes: most classes, private ones included.
         flow_entries: most entries that flows may need together.
         ecn: whether a class can mark instead of drop.
+        sets_dscp: whether a flow can set the DSCP of its packets.
         line_settings: settings of ports that can be changed.
         gap_modes: gap modes of ports.
         meter_per_entry: a flow that needs several entries would be metered once for each.
@@ -119,6 +120,7 @@ class Capabilities:
     classes: int = 0
     flow_entries: int = 0
     ecn: bool = False
+    sets_dscp: bool = False
     line_settings: frozenset[str] = frozenset()
     gap_modes: tuple[str, ...] = ("accounted",)
     meter_per_entry: bool = True

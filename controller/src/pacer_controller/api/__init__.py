@@ -24,6 +24,7 @@ from pacer_controller.api.streams import add_streams
 from pacer_controller.api.switches import add_switches
 from pacer_controller.api.views import ProblemDetails
 from pacer_controller.http_limits import BodyLimits
+from pacer_controller.ryu.api import add_ryu
 from pacer_controller.service import Service
 
 __all__ = ["build"]
@@ -74,6 +75,7 @@ def build(service: Service, token: str | None = None) -> FastAPI:
     add_resources(app, service)
     add_state(app, service)
     add_streams(app, service)
+    add_ryu(app, service)
     _describe_problems(app)
     return app
 

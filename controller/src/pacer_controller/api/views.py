@@ -100,6 +100,7 @@ class FlowView(Accepted):
     allowance_ns: int | None
     meter: dict[str, Any] | None
     meter_name: str | None
+    set_dscp: int | None
     entries: int = Field(description="Entries it needs on the switch: ranges may need several.")
 
 

@@ -105,6 +105,9 @@ class Checker:
         if spec.meter_name is not None and spec.meter_name not in self._meters:
             errors.append(_missing("meter", "meter", spec.meter_name, self._meters))
         errors += self._rate_problems(spec.rate, None)
+        if spec.set_dscp is not None and not self._capabilities.sets_dscp:
+            message = "the switch cannot set the DSCP of all packets of a flow"
+            errors.append(FieldError("set_dscp", message, "no set_dscp"))
         port = spec.match.ingress_port
         if port is not None and self._ports and port not in self._ports:
             message = f"the switch has no port {port}"

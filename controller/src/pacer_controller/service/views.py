@@ -118,6 +118,7 @@ def _flow_view(found: ManagedSwitch, record: FlowRecord) -> dict[str, Any]:
         "allowance_ns": pace["allowance_ns"],
         "meter": meter_fields(meter) if meter is not None else None,
         "meter_name": spec.meter_name,
+        "set_dscp": spec.set_dscp,
         "entries": entries.entry_count(spec.match),
         **_state(found, entries.flow_owner(record.name), record),
     }
