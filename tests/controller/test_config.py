@@ -14,6 +14,7 @@ def test_switch_option() -> None:
     parsed = config.parse_switch(
         "wan=127.0.0.1:9560,device-id=3,program=gtrcnet,wire=1:2,wire=3:4,bottleneck=500mbit"
     )
+    assert isinstance(parsed, config.SwitchConfig)
     assert parsed.name == "wan"
     assert parsed.address == "127.0.0.1:9560"
     assert parsed.device_id == 3
@@ -22,7 +23,16 @@ def test_switch_option() -> None:
 
 
 def test_ports() -> None:
-    assert config.parse_switch("s1=[::1]:9559,ports=1-3+7").ports == (1, 2, 3, 7)
+    parsed = config.parse_switch("s1=[::1]:9559,ports=1-3+7")
+    assert isinstance(parsed, config.SwitchConfig)
+    assert parsed.ports == (1, 2, 3, 7)
+
+
+def test_bridge() -> None:
+    parsed = config.parse_switch("s2=unix:/run/openvswitch/db.sock,bridge=br0,qos-type=pacer")
+    assert isinstance(parsed, config.OpenVSwitchConfig)
+    assert parsed.openflow == "unix:/run/openvswitch/br0.mgmt"
+    assert config.switch_from("s2", parsed.settings()) == parsed
 
 
 @pytest.mark.parametrize(
@@ -41,6 +51,10 @@ def test_ports() -> None:
         ("s1=h:1,ports=510", "1 to 509"),
         ("s1=h:1,colour=red", "unknown setting 'colour'; known:"),
         ("s1=h:1,cpu-port=1,cpu-port=2", "given twice"),
+        ("s1=unix:/x", "bridge is needed"),
+        ("s1=unix:/x,bridge=br0,qos-type=red", "qos_type 'red': one of"),
+        ("s1=tcp:h:1,bridge=br0", "openflow None: want"),
+        ("s1=unix:/x,bridge=br0,colour=red", "unknown setting 'colour'"),
         ("s1=h:1,wire=1:2", "belong to program gtrcnet"),
         ("s1=h:1,program=gtrcnet,wire=1:2,wire=2:3", "port 2 is wired twice"),
         ("s1=h:1,program=gtrcnet,bottleneck=fast", "bottleneck: 'fast' is not a rate"),
@@ -72,6 +86,7 @@ def test_file(tmp_path: Path) -> None:
     loaded = config.load(path)
     assert loaded.listen == "127.0.0.1:0"
     assert [switch.name for switch in loaded.switches] == ["s1", "wan"]
+    assert isinstance(loaded.switches[0], config.SwitchConfig)
     assert loaded.switches[0].stations == {0x020000000001: 1}
 
 

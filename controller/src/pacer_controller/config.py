@@ -18,9 +18,15 @@ From a TOML file (`--config`), from options, or both; options win. A file looks 
     wire = ["1:2"]
     bottleneck = "500mbit"
 
-The last one as an option:
+    [switches.br0]
+    kind = "openvswitch"
+    ovsdb = "unix:/run/openvswitch/db.sock"
+    bridge = "br0"
+
+The last two as options:
 
     --switch wan=127.0.0.1:9560,program=gtrcnet,wire=1:2,bottleneck=500mbit
+    --switch br0=unix:/run/openvswitch/db.sock,bridge=br0
 """
 
 import re
@@ -37,12 +43,14 @@ DEFAULT_LISTEN = "127.0.0.1:8080"
 DEFAULT_CPU_PORT = 510
 DEFAULT_TARGET = "pacing_switch"
 PROGRAMS = ("pacer", "gtrcnet")
+QOS_TYPES = ("linux-htb", "pacer")
 TARGETS = ("pacing_switch", "bmv2")
 MAX_SWITCHES = 256
 MAX_PORT = 510
 MAX_STATIONS = 16384
 
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
+_REMOTE = re.compile(r"unix:/[^\0]{1,107}|tcp:(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}", re.ASCII)
 
 
@@ -116,7 +124,32 @@ class SwitchConfig:
         return json_path, p4info_path
 
 
-AnySwitchConfig = SwitchConfig
+@dataclass(frozen=True)
+class OpenVSwitchConfig:
+    """One bridge of Open vSwitch.
+
+    Attributes:
+        name: how clients call it.
+        ovsdb: its database, unix:PATH or tcp:HOST:PORT.
+        bridge: the bridge.
+        openflow: where it takes OpenFlow, unix:PATH or tcp:HOST:PORT.
+        qos_type: type of QoS rows: "linux-htb", or "pacer" of the patched Open vSwitch.
+
+    """
+
+    name: str
+    ovsdb: str
+    bridge: str
+    openflow: str
+    qos_type: str = "linux-htb"
+
+    def settings(self) -> dict[str, Any]:
+        """Return what `switch_from` makes this of."""
+        names = ("ovsdb", "bridge", "openflow", "qos_type")
+        return {"kind": "openvswitch", **{name: getattr(self, name) for name in names}}
+
+
+AnySwitchConfig = SwitchConfig | OpenVSwitchConfig
 
 
 def _format_mac(mac: int) -> str:
@@ -127,7 +160,7 @@ def _format_mac(mac: int) -> str:
 class Config:
     """Everything the service is told at start."""
 
-    switches: tuple[SwitchConfig, ...]
+    switches: tuple[AnySwitchConfig, ...]
     listen: str = DEFAULT_LISTEN
     state: str = ":memory:"
 
@@ -147,7 +180,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def parse_switch(text: str) -> SwitchConfig:
+def parse_switch(text: str) -> AnySwitchConfig:
     """Read a `--switch` option: NAME=HOST:PORT[,key=value...]; `wire` may be repeated.
 
     Raises:
@@ -159,6 +192,8 @@ def parse_switch(text: str) -> SwitchConfig:
         raise ConfigError(f"--switch {text!r}: want NAME=HOST:PORT[,key=value...]")
     address, *options = rest.split(",")
     values: dict[str, Any] = {"address": address}
+    if address.startswith(("unix:", "tcp:")):
+        values = {"kind": "openvswitch", "ovsdb": address}
     for option in options:
         key, separator, value = option.partition("=")
         key = key.strip().replace("-", "_")
@@ -175,7 +210,29 @@ def parse_switch(text: str) -> SwitchConfig:
     return switch_from(name, values)
 
 
-def switch_from(name: str, values: Mapping[str, Any]) -> SwitchConfig:
+def _bridge_from(name: str, values: Mapping[str, Any]) -> OpenVSwitchConfig:
+    at = f"switch {name}"
+    known = ("kind", "ovsdb", "bridge", "openflow", "qos_type")
+    for key in values:
+        if key not in known:
+            raise ConfigError(f"{at}: unknown setting {key!r}; known: {', '.join(known)}")
+    for key in ("ovsdb", "bridge"):
+        if not isinstance(values.get(key), str):
+            raise ConfigError(f"{at}: {key} is needed")
+    ovsdb, openflow = values["ovsdb"], values.get("openflow")
+    if openflow is None and ovsdb.startswith("unix:"):
+        # Where Open vSwitch itself puts it.
+        openflow = f"{ovsdb.rpartition('/')[0]}/{values['bridge']}.mgmt"
+    for key, value in (("ovsdb", ovsdb), ("openflow", openflow)):
+        if not isinstance(value, str) or _REMOTE.fullmatch(value) is None:
+            raise ConfigError(f"{at}: {key} {value!r}: want unix:PATH or tcp:HOST:PORT")
+    qos_type = values.get("qos_type", QOS_TYPES[0])
+    if qos_type not in QOS_TYPES:
+        raise ConfigError(f"{at}: qos_type {qos_type!r}: one of {', '.join(QOS_TYPES)}")
+    return OpenVSwitchConfig(name, ovsdb, values["bridge"], str(openflow), qos_type)
+
+
+def switch_from(name: str, values: Mapping[str, Any]) -> AnySwitchConfig:
     """Check one switch's settings, from wherever they come.
 
     Raises:
@@ -185,6 +242,8 @@ def switch_from(name: str, values: Mapping[str, Any]) -> SwitchConfig:
     at = f"switch {name}"
     if re.fullmatch(NAME_PATTERN, name) is None:
         raise ConfigError(f"{at}: a name is 1 to 64 of A-Z a-z 0-9 . _ -, not {name!r}")
+    if values.get("kind") == "openvswitch":
+        return _bridge_from(name, values)
     known = {
         "kind",
         "address",
@@ -260,7 +319,7 @@ def load(path: Path) -> Config:
     )
 
 
-def check_switches(switches: Sequence[SwitchConfig]) -> tuple[SwitchConfig, ...]:
+def check_switches(switches: Sequence[AnySwitchConfig]) -> tuple[AnySwitchConfig, ...]:
     """Check switches against each other.
 
     Raises:
@@ -270,16 +329,21 @@ def check_switches(switches: Sequence[SwitchConfig]) -> tuple[SwitchConfig, ...]
     if len(switches) > MAX_SWITCHES:
         raise ConfigError(f"{len(switches)} switches; at most {MAX_SWITCHES}")
     names: set[str] = set()
-    devices: dict[tuple[str, int], str] = {}
+    devices: dict[tuple[str, int | str], str] = {}
     for switch in switches:
         if switch.name in names:
             raise ConfigError(f"switch {switch.name} is given twice")
         names.add(switch.name)
-        device = (switch.address, switch.device_id)
+        device: tuple[str, int | str] = (
+            (switch.ovsdb, switch.bridge)
+            if isinstance(switch, OpenVSwitchConfig)
+            else (switch.address, switch.device_id)
+        )
         if device in devices:
+            what = "bridge" if isinstance(device[1], str) else "device_id"
             raise ConfigError(
                 f"switches {devices[device]} and {switch.name} are the same device: "
-                f"{switch.address}, device_id {switch.device_id}"
+                f"{device[0]}, {what} {device[1]}"
             )
         devices[device] = switch.name
     return tuple(switches)

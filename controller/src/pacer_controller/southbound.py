@@ -112,6 +112,9 @@ class Capabilities:
         line_settings: settings of ports that can be changed.
         gap_modes: gap modes of ports.
         meter_per_entry: a flow that needs several entries would be metered once for each.
+        numbered_meters: a flow's meter needs a number of its own.
+        meters_mark: whether meters can mark packets instead of dropping them.
+        max_priority: highest priority of a flow; None: any.
 
     """
 
@@ -124,6 +127,9 @@ class Capabilities:
     line_settings: frozenset[str] = frozenset()
     gap_modes: tuple[str, ...] = ("accounted",)
     meter_per_entry: bool = True
+    numbered_meters: bool = False
+    meters_mark: bool = True
+    max_priority: int | None = None
 
 
 @dataclass

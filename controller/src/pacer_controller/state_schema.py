@@ -63,8 +63,9 @@ class OpenVSwitchSpec(Strict):
         description="unix:PATH or tcp:HOST:PORT where the bridge takes OpenFlow. Default: its "
         "management socket, beside the database's.",
     )
-    qos_type: Literal["auto", "linux-htb", "pacer"] = Field(
-        default="auto", description="Type of QoS rows; auto: pacer where the switch knows it."
+    qos_type: Literal["linux-htb", "pacer"] = Field(
+        default="linux-htb",
+        description="Type of QoS rows: `pacer` is the patched Open vSwitch's.",
     )
 
 

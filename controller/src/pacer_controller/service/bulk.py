@@ -158,10 +158,7 @@ async def _put(
     plans = {found: _plan(found, spec, path, errors) for found, spec, path in wanted.values()}
     if errors:
         raise invalid("state", errors)
-    allocations = {
-        found: Allocation(found.desired.indices, found.driver.capabilities.classes, found.name)
-        for found in plans
-    }
+    allocations = {found: Allocation(found) for found in plans}
     try:
         changes = {
             found: _changes(service, found, *plan, allocations[found])

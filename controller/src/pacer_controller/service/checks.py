@@ -64,7 +64,14 @@ class Checker:
             return spec.problems() or self._flow_problems(spec)
         if isinstance(spec, PortSpec):
             return self._port_problems(int(name), spec)
-        return spec.problems()
+        return spec.problems() + self._meter_problems(spec)
+
+    def _meter_problems(self, spec: MeterSpec) -> list[FieldError]:
+        if self._capabilities.meters_mark or (spec.drop_red and not spec.marks):
+            return []
+        name = "drop_red" if not spec.drop_red else "yellow_dscp"
+        message = "the switch's meters can only drop"
+        return [FieldError(name, message, "drop_red true, and no DSCP to mark with")]
 
     def _class_problems(self, spec: ClassSpec) -> list[FieldError]:
         errors = self._rate_problems(spec.rate, spec.port)
@@ -108,6 +115,15 @@ class Checker:
         if spec.set_dscp is not None and not self._capabilities.sets_dscp:
             message = "the switch cannot set the DSCP of all packets of a flow"
             errors.append(FieldError("set_dscp", message, "no set_dscp"))
+        most = self._capabilities.max_priority
+        if most is not None and spec.priority > most:
+            message = f"{spec.priority} is above the switch's highest"
+            errors.append(FieldError("priority", message, f"1 to {most}"))
+        if isinstance(spec.meter, MeterSpec):
+            errors += [
+                FieldError(f"meter.{error.field}", error.message, error.expected)
+                for error in self._meter_problems(spec.meter)
+            ]
         port = spec.match.ingress_port
         if port is not None and self._ports and port not in self._ports:
             message = f"the switch has no port {port}"

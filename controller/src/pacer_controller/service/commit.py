@@ -143,9 +143,7 @@ class Committer:
         before: dict[Key, Row | None] = {}
         fresh: list[int] = []
         for job in jobs:
-            allocation = Allocation(
-                found.desired.indices, found.driver.capabilities.classes, found.name
-            )
+            allocation = Allocation(found)
             try:
                 changes = job.plan(allocation)
                 touched = found.stage(changes)

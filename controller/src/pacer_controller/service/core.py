@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pacer_controller import __version__
-from pacer_controller.config import AnySwitchConfig, ConfigError, switch_from
+from pacer_controller.config import AnySwitchConfig, ConfigError, OpenVSwitchConfig, switch_from
 from pacer_controller.events import EventLog
+from pacer_controller.openvswitch import OpenVSwitch
 from pacer_controller.p4rt import P4Switch
 from pacer_controller.problems import Problem, invalid, not_found
 from pacer_controller.records import (
@@ -108,6 +109,8 @@ class Service:
         def notify(kind: str, message: str, data: dict[str, Any]) -> None:
             self.events.record(kind, config.name, message, data)
 
+        if isinstance(config, OpenVSwitchConfig):
+            return OpenVSwitch(config, managed.ordered, managed.lock, self._interval_s, notify)
         return P4Switch(
             config,
             self._compiled,
@@ -311,7 +314,8 @@ def make_record(
         return ClassRecord(name, index, spec, revision)
     if isinstance(spec, FlowSpec):
         private = old.private_index if isinstance(old, FlowRecord) else None
-        if spec.rate is None:
+        numbered = spec.meter is not None and allocation.numbers_meters
+        if spec.rate is None and not numbered:
             private = None
         elif private is None:
             private = allocation.take()

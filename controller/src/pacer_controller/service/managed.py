@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 from pacer_controller.problems import Problem
-from pacer_controller.records import Desired, Indices, Record, ResourceChange
+from pacer_controller.records import Desired, Record, ResourceChange
 from pacer_controller.rows import BASES, Key, Row, Rows
 from pacer_controller.southbound import Driver, State
 
@@ -45,10 +45,11 @@ class Job:
 class Allocation:
     """Class indices taken while a change is planned; given back if nothing comes of it."""
 
-    def __init__(self, indices: Indices, capacity: int, switch: str) -> None:
-        self._indices = indices
-        self._capacity = capacity
-        self._switch = switch
+    def __init__(self, found: "ManagedSwitch") -> None:
+        self._indices = found.desired.indices
+        self._capacity = found.driver.capabilities.classes
+        self._switch = found.name
+        self.numbers_meters = found.driver.capabilities.numbered_meters
         self.fresh: list[int] = []
 
     def take(self) -> int:

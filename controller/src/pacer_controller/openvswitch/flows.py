@@ -1,0 +1,154 @@
+"""Resources to what a bridge holds: flows, meters, queues; all pure.
+
+A flow is an OpenFlow entry that sets a queue and goes on as NORMAL; a class is a queue of that
+number on every port. OpenFlow wants to know the protocol where it matches on ports, and the
+EtherType where it matches on addresses, DSCP or protocol: a flow that leaves them open becomes one
+entry for each that is possible.
+"""
+
+import ipaddress
+from itertools import product
+from typing import Any
+
+from pacer_controller import rates
+from pacer_controller.entries import class_owner, flow_owner, meter_of, port_masks, port_row
+from pacer_controller.fields import ETHER_TYPE_IPV4, ETHER_TYPE_IPV6
+from pacer_controller.records import ClassRecord, Desired, FlowRecord, MeterRecord, Record
+from pacer_controller.rows import METERS, QUEUES, MatchValue, Row, row
+from pacer_controller.schemas import ClassSpec, FlowSpec, MatchSpec, MeterSpec
+
+FLOWS = "flow"
+MAX_PRIORITY = 65534
+
+_TCP, _UDP = 6, 17
+_PORT_NAMES = {_TCP: "tcp", _UDP: "udp"}
+_VLAN_PRESENT = 0x1000
+_NO_VLAN = 0
+
+
+def matches(match: MatchSpec) -> list[dict[str, MatchValue]]:
+    """Return the OpenFlow matches of a match: OXM fields, numbers or numbers with masks."""
+    ports = match.src_port is not None or match.dst_port is not None
+    protocols = [match.protocol]
+    if ports and match.protocol is None:
+        protocols = [_TCP, _UDP]
+    family = match.family()
+    ether_types = [match.ether_type]
+    if family is not None:
+        ether_types = [ETHER_TYPE_IPV4 if family == 4 else ETHER_TYPE_IPV6]
+    elif match.ether_type is None and (protocols != [None] or match.dscp is not None):
+        ether_types = [ETHER_TYPE_IPV4, ETHER_TYPE_IPV6]
+    base: dict[str, MatchValue] = {}
+    if match.ingress_port is not None:
+        base["in_port"] = match.ingress_port
+    if match.vlan is not None:
+        base["vlan_vid"] = _VLAN_PRESENT | match.vlan if match.vlan else _NO_VLAN
+    if match.dscp is not None:
+        base["ip_dscp"] = match.dscp
+    base |= _addresses(match)
+    result = []
+    for ether_type, protocol in product(ether_types, protocols):
+        fields = dict(base)
+        if ether_type is not None:
+            fields["eth_type"] = ether_type
+        if protocol is not None:
+            fields["ip_proto"] = protocol
+        pairs = product(port_masks(match.src_port), port_masks(match.dst_port))
+        for source, destination in pairs:
+            name = _PORT_NAMES.get(protocol or 0, "")
+            some = {f"{name}_src": source, f"{name}_dst": destination}
+            result.append(fields | {n: _unmasked(v) for n, v in some.items() if v is not None})
+    return result
+
+
+def _unmasked(value: tuple[int, int]) -> MatchValue:
+    """Return a whole value without its mask, as switches show it."""
+    return value[0] if value[1] == 0xFFFF else value
+
+
+def _addresses(match: MatchSpec) -> dict[str, MatchValue]:
+    fields: dict[str, MatchValue] = {}
+    for name, prefix in (("src", match.src), ("dst", match.dst)):
+        if prefix is None:
+            continue
+        network = ipaddress.ip_network(prefix)
+        mask = int(network.netmask)
+        if mask == 0:
+            continue
+        whole = network.prefixlen == network.max_prefixlen
+        address = int(network.network_address)
+        fields[f"ipv{network.version}_{name}"] = address if whole else (address, mask)
+    return fields
+
+
+def meter_row(number: int, spec: MeterSpec, owner: str) -> Row:
+    """Return a meter: it drops above the peak rate, in whole kbit/s."""
+    params: dict[str, int | str] = {
+        "rate": max(1, spec.pir_bps // 1000),
+        "burst_size": max(1, spec.pburst_bytes * 8 // 1000),
+    }
+    return row(METERS, {"meter": number}, "drop", params, owner=owner)
+
+
+def queue_row(index: int, spec: ClassSpec, owner: str) -> Row:
+    """Return a queue, in terms of classes: how it is written depends on the type of QoS."""
+    params: dict[str, int | str] = {"mode": spec.mode, "limit": spec.limit_bytes}
+    if spec.rate is not None:
+        params["rate"] = spec.rate
+        allowance_ns = spec.allowance_ns
+        params["allowance"] = (
+            rates.default_allowance_ns(spec.rate) if allowance_ns is None else allowance_ns
+        )
+    return row(QUEUES, {"queue": index}, "queue", params, owner=owner)
+
+
+def record_rows(record: Record, desired: Desired) -> list[Row]:
+    """Return what a bridge holds for a resource; a flow's own queue and meter are among its."""
+    if isinstance(record, ClassRecord):
+        return [queue_row(record.index, record.spec, class_owner(record.name))]
+    if isinstance(record, MeterRecord):
+        # Each flow that names it has one of its own.
+        return []
+    if isinstance(record, FlowRecord):
+        return _flow_rows(record, desired)
+    return [port_row(record)]
+
+
+def _flow_rows(record: FlowRecord, desired: Desired) -> list[Row]:
+    spec, owner = record.spec, flow_owner(record.name)
+    rows: list[Row] = []
+    actions: dict[str, int | str] = {}
+    private = spec.private_class()
+    if private is not None and record.private_index is not None:
+        rows.append(queue_row(record.private_index, private, owner))
+        actions["queue"] = record.private_index
+    elif spec.class_name is not None:
+        actions["queue"] = desired.classes[spec.class_name].index
+    meter = meter_of(spec, desired.meters)
+    if meter is not None and record.private_index is not None:
+        rows.append(meter_row(record.private_index, meter, owner))
+        actions["meter"] = record.private_index
+    if spec.set_dscp is not None:
+        actions["set_dscp"] = spec.set_dscp
+    rows += [
+        row(FLOWS, fields, "classify", actions, priority=spec.priority, owner=owner)
+        for fields in matches(_for_dscp(spec))
+    ]
+    return rows
+
+
+def _for_dscp(spec: FlowSpec) -> MatchSpec:
+    """Return the match; a DSCP can only be set where there is one, so only IP is matched then."""
+    match = spec.match
+    if spec.set_dscp is None or match.ether_type is not None or match.family() is not None:
+        return match
+    return match if match.protocol or match.dscp else match.model_copy(update={"ether_type": 0x800})
+
+
+def queue_settings(entry: Row, qos_type: str) -> dict[str, str]:
+    """Return a queue's `other_config` for a type of QoS."""
+    values: dict[str, Any] = dict(entry.params)
+    if qos_type == "pacer":
+        return {name: str(value) for name, value in values.items()}
+    # linux-htb: an unpaced queue may take what is there and is promised nothing.
+    return {"max-rate": str(values["rate"])} if "rate" in values else {"min-rate": "8000"}

@@ -1,0 +1,298 @@
+"""An OpenFlow 1.3 connection to a bridge; messages are os-ken's, waiting is asyncio's."""
+
+import asyncio
+import contextlib
+import ipaddress
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from os_ken.ofproto import ofproto_parser, ofproto_protocol
+from os_ken.ofproto import ofproto_v1_3 as ofp
+from os_ken.ofproto import ofproto_v1_3_parser as parser
+
+from pacer_controller.openvswitch.flows import FLOWS
+from pacer_controller.rows import METERS, Change, Key, MatchValue, Op, Row, row
+from pacer_controller.southbound import Count, Refusal
+
+COOKIE = 0x70616365_72000000
+"""What our flows are told by; flows without it are somebody else's and are let alone."""
+
+COOKIE_MASK = 0xFFFFFFFF_FF000000
+
+TIMEOUT_S = 10.0
+BATCH = 500
+"""Changes between two barriers."""
+
+_PROTOCOL = ofproto_protocol.ProtocolDesc(version=ofp.OFP_VERSION)
+_FULL = {
+    (ofp.OFPET_FLOW_MOD_FAILED, ofp.OFPFMFC_TABLE_FULL),
+    (ofp.OFPET_METER_MOD_FAILED, ofp.OFPMMFC_OUT_OF_METERS),
+}
+
+
+class OpenFlowError(Exception):
+    """The connection is gone, or what came is not OpenFlow 1.3."""
+
+
+class OpenFlow:
+    """One connection; made by `connect`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._xids = itertools.count(1)
+        self._waiting: dict[int, asyncio.Queue[Any]] = {}
+        self._errors: dict[int, Any] = {}
+        self.closed = asyncio.Event()
+        self.datapath_id = 0
+        self._task = asyncio.create_task(self._receive(), name="openflow")
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def connect(cls, target: str) -> "AsyncIterator[OpenFlow]":
+        """Connect to `unix:PATH` or `tcp:HOST:PORT` and close it in the end.
+
+        Raises:
+            OSError: nobody there.
+            OpenFlowError: not a bridge that speaks OpenFlow 1.3.
+
+        """
+        kind, _, rest = target.partition(":")
+        if kind == "unix":
+            reader, writer = await asyncio.open_unix_connection(rest)
+        else:
+            host, _, port = rest.rpartition(":")
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        connection = cls(reader, writer)
+        try:
+            versions = [parser.OFPHelloElemVersionBitmap(versions=[ofp.OFP_VERSION])]
+            connection._send(parser.OFPHello(_PROTOCOL, versions))
+            features = await connection._ask(parser.OFPFeaturesRequest(_PROTOCOL))
+            connection.datapath_id = features[0].datapath_id
+            yield connection
+        finally:
+            connection._task.cancel()
+            writer.close()
+
+    def _send(self, message: Any) -> int:
+        xid = next(self._xids)
+        message.set_xid(xid)
+        message.serialize()
+        self._writer.write(bytes(message.buf))
+        return xid
+
+    async def _receive(self) -> None:
+        try:
+            while True:
+                head = await self._reader.readexactly(ofp.OFP_HEADER_SIZE)
+                version, kind, length, xid = ofproto_parser.header(head)
+                if length < len(head):
+                    raise OpenFlowError("a message is shorter than its header")
+                body = await self._reader.readexactly(length - len(head))
+                if version != ofp.OFP_VERSION and kind != ofp.OFPT_HELLO:
+                    raise OpenFlowError("the bridge does not speak OpenFlow 1.3")
+                if version == ofp.OFP_VERSION:
+                    self._handle(
+                        ofproto_parser.msg(_PROTOCOL, version, kind, length, xid, head + body)
+                    )
+        except (OSError, asyncio.IncompleteReadError, OpenFlowError):
+            pass
+        finally:
+            self.closed.set()
+            for waiting in self._waiting.values():
+                waiting.put_nowait(None)
+
+    def _handle(self, message: Any) -> None:
+        if isinstance(message, parser.OFPEchoRequest):
+            reply = parser.OFPEchoReply(_PROTOCOL, data=message.data)
+            reply.set_xid(message.xid)
+            reply.serialize()
+            self._writer.write(bytes(reply.buf))
+        elif message.xid in self._waiting:
+            self._waiting[message.xid].put_nowait(message)
+        elif isinstance(message, parser.OFPErrorMsg):
+            self._errors[message.xid] = message
+
+    async def _ask(self, request: Any) -> list[Any]:
+        """Send a request and return its replies; an error is among them.
+
+        Raises:
+            OpenFlowError: the connection went, or no answer came.
+
+        """
+        xid = self._send(request)
+        replies: asyncio.Queue[Any] = asyncio.Queue()
+        self._waiting[xid] = replies
+        if self.closed.is_set():
+            replies.put_nowait(None)
+        found = []
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                while True:
+                    reply = await replies.get()
+                    if reply is None:
+                        raise OpenFlowError("connection closed")
+                    found.append(reply)
+                    if not getattr(reply, "flags", 0) & ofp.OFPMPF_REPLY_MORE:
+                        return found
+        except TimeoutError:
+            raise OpenFlowError(f"no answer within {TIMEOUT_S:g} s") from None
+        finally:
+            del self._waiting[xid]
+
+    async def write(self, pending: Sequence[Change]) -> list[Refusal]:
+        """Write changes of flows and meters in order; returns those refused.
+
+        Raises:
+            OpenFlowError: the connection is gone; what was written is not known.
+
+        """
+        refused: list[Refusal] = []
+        for start in range(0, len(pending), BATCH):
+            batch = pending[start : start + BATCH]
+            self._errors.clear()
+            xids = {self._send(_message(change)): change for change in batch}
+            await self._ask(parser.OFPBarrierRequest(_PROTOCOL))
+            for xid, change in xids.items():
+                error = self._errors.get(xid)
+                if error is not None:
+                    full = (error.type, error.code) in _FULL
+                    text = f"OpenFlow error type {error.type}, code {error.code}"
+                    refused.append(Refusal(change.row, text, full))
+        return refused
+
+    async def read_flows(self) -> tuple[list[Row], dict[Key, Count]]:
+        """Return our flows and their counters."""
+        request = parser.OFPFlowStatsRequest(
+            _PROTOCOL, 0, 0, ofp.OFPP_ANY, ofp.OFPG_ANY, COOKIE, COOKIE_MASK, parser.OFPMatch()
+        )
+        rows: list[Row] = []
+        counts: dict[Key, Count] = {}
+        for reply in await self._ask(request):
+            for stats in getattr(reply, "body", None) or ():
+                entry = _row_of(stats)
+                rows.append(entry)
+                counts[entry.key] = Count(stats.packet_count, stats.byte_count)
+        return rows, counts
+
+    async def read_meters(self) -> list[Row]:
+        """Return all meters; a bridge without meters has none."""
+        rows = []
+        for reply in await self._ask(parser.OFPMeterConfigStatsRequest(_PROTOCOL, 0, ofp.OFPM_ALL)):
+            for meter in getattr(reply, "body", None) or ():
+                params: dict[str, int | str] = {}
+                for band in meter.bands:
+                    params = {"rate": band.rate, "burst_size": band.burst_size}
+                owner = "meter of unknown origin"
+                rows.append(row(METERS, {"meter": meter.meter_id}, "drop", params, owner=owner))
+        return rows
+
+    async def queue_counters(self) -> dict[tuple[int, int], tuple[int, int, int]]:
+        """Return sent packets and bytes, and packets lost, by port and queue."""
+        request = parser.OFPQueueStatsRequest(_PROTOCOL, 0, ofp.OFPP_ANY, ofp.OFPQ_ALL)
+        return {
+            (one.port_no, one.queue_id): (one.tx_packets, one.tx_bytes, one.tx_errors)
+            for reply in await self._ask(request)
+            for one in getattr(reply, "body", None) or ()
+        }
+
+    async def port_counters(self) -> dict[int, dict[str, Any]]:
+        """Return counters by port."""
+        names = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes")
+        return {
+            one.port_no: {
+                **{name: getattr(one, name) for name in names},
+                "drops": {"rx-dropped": one.rx_dropped, "tx-dropped": one.tx_dropped},
+            }
+            for reply in await self._ask(parser.OFPPortStatsRequest(_PROTOCOL, 0, ofp.OFPP_ANY))
+            for one in getattr(reply, "body", None) or ()
+        }
+
+
+def _message(change: Change) -> Any:
+    return _meter_mod(change) if change.row.table == METERS else _flow_mod(change)
+
+
+def _meter_mod(change: Change) -> Any:
+    params = dict(change.row.params)
+    commands = {
+        Op.INSERT: ofp.OFPMC_ADD,
+        Op.MODIFY: ofp.OFPMC_MODIFY,
+        Op.DELETE: ofp.OFPMC_DELETE,
+    }
+    band = parser.OFPMeterBandDrop(int(params["rate"]), int(params["burst_size"]))
+    flags = ofp.OFPMF_KBPS | ofp.OFPMF_BURST
+    number = dict(change.row.match)["meter"]
+    return parser.OFPMeterMod(_PROTOCOL, commands[change.op], flags, number, [band])
+
+
+def _flow_mod(change: Change) -> Any:
+    entry = change.row
+    params = dict(entry.params)
+    instructions = []
+    if "meter" in params:
+        instructions.append(parser.OFPInstructionMeter(params["meter"]))
+    actions: list[Any] = []
+    if "set_dscp" in params:
+        actions.append(parser.OFPActionSetField(ip_dscp=params["set_dscp"]))
+    if "queue" in params:
+        actions.append(parser.OFPActionSetQueue(params["queue"]))
+    actions.append(parser.OFPActionOutput(ofp.OFPP_NORMAL))
+    instructions.append(parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, actions))
+    # ADD replaces an entry of the same match and priority, with its cookie.
+    delete = change.op is Op.DELETE
+    return parser.OFPFlowMod(
+        _PROTOCOL,
+        cookie=COOKIE,
+        cookie_mask=COOKIE_MASK if delete else 0,
+        table_id=0,
+        command=ofp.OFPFC_DELETE_STRICT if delete else ofp.OFPFC_ADD,
+        priority=entry.priority,
+        out_port=ofp.OFPP_ANY,
+        out_group=ofp.OFPG_ANY,
+        match=parser.OFPMatch(**{name: _to_oxm(name, value) for name, value in entry.match}),
+        instructions=[] if delete else instructions,
+    )
+
+
+def _to_oxm(name: str, value: MatchValue) -> Any:
+    """Return a value as os-ken wants it: addresses as text."""
+    if not name.startswith(("ipv4_", "ipv6_")):
+        return value
+    kind = ipaddress.IPv4Address if name.startswith("ipv4_") else ipaddress.IPv6Address
+    if isinstance(value, tuple):
+        return tuple(str(kind(part)) for part in value)
+    return str(kind(value))
+
+
+def _from_oxm(name: str, value: Any) -> MatchValue:
+    parts = value if isinstance(value, tuple) else (value,)
+    if name.startswith(("ipv4_", "ipv6_")):
+        parts = tuple(int(ipaddress.ip_address(part)) for part in parts)
+    return (int(parts[0]), int(parts[1])) if len(parts) == 2 else int(parts[0])
+
+
+def _row_of(stats: Any) -> Row:
+    """Return the row of a flow that was read back."""
+    params: dict[str, int | str] = {}
+    normal = False
+    for instruction in stats.instructions:
+        if isinstance(instruction, parser.OFPInstructionMeter):
+            params["meter"] = instruction.meter_id
+        for action in getattr(instruction, "actions", ()):
+            if isinstance(action, parser.OFPActionSetQueue):
+                params["queue"] = action.queue_id
+            elif isinstance(action, parser.OFPActionSetField) and action.key == "ip_dscp":
+                params["set_dscp"] = action.value
+            elif isinstance(action, parser.OFPActionOutput):
+                normal = action.port == ofp.OFPP_NORMAL
+    fields = {name: _from_oxm(name, value) for name, value in stats.match.items()}
+    return row(
+        FLOWS,
+        fields,
+        "classify" if normal else "other",
+        params,
+        priority=stats.priority,
+        owner="flow of unknown origin",
+    )

@@ -1,0 +1,242 @@
+"""A bridge's ports, QoS and queues in the Open vSwitch database (RFC 7047).
+
+Calls block: `ovs` has no asyncio. They are made in a thread of the driver's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ovs.jsonrpc
+import ovs.stream
+
+_DATABASE = "Open_vSwitch"
+_OWNER = "pacer-controller"
+_QUEUE = "pacer-queue"
+
+
+class OvsdbError(Exception):
+    """The database is gone, or refused; the text says what it said."""
+
+
+@dataclass
+class BridgePort:
+    """A port of the bridge as the database has it."""
+
+    uuid: str
+    name: str
+    ofport: int
+    up: bool | None
+    qos_uuid: str | None = None
+    qos_type: str | None = None
+    qos_config: dict[str, str] = field(default_factory=dict)
+    queues: dict[int, str] = field(default_factory=dict)
+    mine: bool = False
+
+
+@dataclass
+class Snapshot:
+    """What the database says of a bridge."""
+
+    datapath_id: str | None
+    ports: list[BridgePort]
+    queues: dict[int, tuple[str, dict[str, str]]]
+    """UUID and `other_config` by number."""
+
+
+class Database:
+    """A connection to the database.
+
+    Args:
+        remote: `unix:PATH` or `tcp:HOST:PORT`.
+        bridge: the bridge's name.
+        owner: marks the rows that are ours.
+
+    """
+
+    def __init__(self, remote: str, bridge: str, owner: str) -> None:
+        self._remote = remote
+        self._bridge = bridge
+        self._owner = owner
+        self._connection: Any = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _call(self, method: str, params: Sequence[Any]) -> Any:
+        if self._connection is None:
+            error, stream = ovs.stream.Stream.open_block(ovs.stream.Stream.open(self._remote))
+            if error:
+                raise OvsdbError(f"{self._remote}: {_errno(error)}")
+            self._connection = ovs.jsonrpc.Connection(stream)
+        request = ovs.jsonrpc.Message.create_request(method, list(params))
+        error, reply = self._connection.transact_block(request)
+        if error:
+            self.close()
+            raise OvsdbError(f"{self._remote}: {_errno(error)}")
+        if reply.error is not None:
+            raise OvsdbError(f"{method}: {reply.error}")
+        return reply.result
+
+    def _transact(self, operations: Sequence[Mapping[str, Any]]) -> list[Any]:
+        results = self._call("transact", [_DATABASE, *operations])
+        for result in results:
+            if isinstance(result, dict) and "error" in result:
+                raise OvsdbError(f"{result['error']}: {result.get('details', '')}")
+        return list(results)
+
+    def read(self) -> Snapshot:
+        """Return what the database says of the bridge.
+
+        Raises:
+            OvsdbError: no answer, or no such bridge.
+
+        """
+        owned = [["external_ids", "includes", ["map", [[_OWNER, self._owner]]]]]
+        tables = {
+            "Bridge": ([["name", "==", self._bridge]], ["ports", "datapath_id"]),
+            "Port": ([], ["_uuid", "name", "interfaces", "qos"]),
+            "Interface": ([], ["_uuid", "ofport", "link_state"]),
+            "QoS": ([], ["_uuid", "type", "other_config", "queues", "external_ids"]),
+            "Queue": (owned, ["_uuid", "other_config", "external_ids"]),
+        }
+        answers = self._transact(
+            [
+                {"op": "select", "table": table, "where": where, "columns": columns}
+                for table, (where, columns) in tables.items()
+            ]
+        )
+        bridges, ports, interfaces, qos, queues = (answer["rows"] for answer in answers)
+        if not bridges:
+            raise OvsdbError(f"there is no bridge {self._bridge!r}")
+        members = set(_set(bridges[0]["ports"]))
+        by_interface = {_uuid(one["_uuid"]): one for one in interfaces}
+        by_qos = {_uuid(one["_uuid"]): one for one in qos}
+        found = []
+        for one in ports:
+            interface = by_interface.get(_set(one["interfaces"])[0], {})
+            ofport = interface.get("ofport")
+            if _uuid(one["_uuid"]) not in members or not isinstance(ofport, int):
+                continue
+            if 0 < ofport < 510:
+                state = interface.get("link_state")
+                up = {"up": True, "down": False}.get(state) if isinstance(state, str) else None
+                port = BridgePort(_uuid(one["_uuid"]), one["name"], ofport, up)
+                self._add_qos(port, _set(one["qos"]), by_qos)
+                found.append(port)
+        numbers = {int(_map(q["external_ids"])[_QUEUE]): q for q in queues}
+        datapath = bridges[0]["datapath_id"]
+        return Snapshot(
+            datapath if isinstance(datapath, str) else None,
+            sorted(found, key=lambda port: port.ofport),
+            {n: (_uuid(q["_uuid"]), _map(q["other_config"])) for n, q in sorted(numbers.items())},
+        )
+
+    def _add_qos(
+        self, port: BridgePort, uuids: Sequence[str], by_qos: Mapping[str, dict[str, Any]]
+    ) -> None:
+        qos = by_qos.get(uuids[0]) if uuids else None
+        if qos is not None:
+            port.qos_uuid = uuids[0]
+            port.qos_type = qos["type"]
+            port.qos_config = _map(qos["other_config"])
+            port.queues = {int(n): u[1] for n, u in qos["queues"][1]}
+            port.mine = _map(qos["external_ids"]).get(_OWNER) == self._owner
+
+    def sync(
+        self,
+        qos_type: str,
+        queues: Mapping[int, Mapping[str, str]],
+        ports: Mapping[int, Mapping[str, str]],
+    ) -> list[str]:
+        """Make queues and ports' QoS as they are wanted, with the fewest operations.
+
+        Args:
+            qos_type: type of the QoS rows.
+            queues: `other_config` by number.
+            ports: `other_config` of the QoS by port number.
+
+        Returns:
+            What was written, in words.
+
+        Raises:
+            OvsdbError: no answer, or refused; nothing was written.
+
+        """
+        now = self.read()
+        operations: list[dict[str, Any]] = []
+        said: list[str] = []
+        references: dict[int, list[str]] = {}
+        for number, config in queues.items():
+            uuid, current = now.queues.get(number, ("", None))
+            references[number] = ["uuid", uuid] if uuid else ["named-uuid", f"queue{number}"]
+            if current is None:
+                ids = {_OWNER: self._owner, _QUEUE: str(number)}
+                operations.append(
+                    {
+                        "op": "insert",
+                        "table": "Queue",
+                        "uuid-name": f"queue{number}",
+                        "row": {"other_config": _to_map(config), "external_ids": _to_map(ids)},
+                    }
+                )
+                said.append(f"queue {number}")
+            elif current != config:
+                operations.append(_update("Queue", uuid, {"other_config": _to_map(config)}))
+                said.append(f"queue {number}")
+        wanted = {number: reference[1] for number, reference in references.items()}
+        for port in now.ports:
+            line = ports.get(port.ofport, {})
+            row: dict[str, Any] = {
+                "type": qos_type,
+                "other_config": _to_map(line),
+                "queues": ["map", [[n, reference] for n, reference in references.items()]],
+            }
+            if port.qos_uuid is None or not port.mine:
+                row["external_ids"] = _to_map({_OWNER: self._owner})
+                name = f"qos{port.ofport}"
+                operations.append({"op": "insert", "table": "QoS", "uuid-name": name, "row": row})
+                operations.append(_update("Port", port.uuid, {"qos": ["named-uuid", name]}))
+                said.append(f"QoS of port {port.ofport}")
+            elif (port.qos_type, port.qos_config, port.queues) != (qos_type, line, wanted):
+                operations.append(_update("QoS", port.qos_uuid, row))
+                said.append(f"QoS of port {port.ofport}")
+        for number, (uuid, _) in now.queues.items():
+            if number not in queues:
+                where = [["_uuid", "==", ["uuid", uuid]]]
+                operations.append({"op": "delete", "table": "Queue", "where": where})
+                said.append(f"queue {number}")
+        if operations:
+            self._transact(operations)
+        return said
+
+
+def _update(table: str, uuid: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    where = [["_uuid", "==", ["uuid", uuid]]]
+    return {"op": "update", "table": table, "where": where, "row": row}
+
+
+def _errno(error: int) -> str:
+    return "connection closed" if error < 0 else f"error {error}"
+
+
+def _uuid(value: Sequence[str]) -> str:
+    return value[1]
+
+
+def _set(value: Any) -> list[str]:
+    """Return the UUIDs of a set, which stands for itself when it has one member."""
+    if value[0] == "set":
+        return [one[1] for one in value[1]]
+    return [value[1]]
+
+
+def _map(value: Any) -> dict[str, str]:
+    return {str(key): str(one) for key, one in value[1]}
+
+
+def _to_map(value: Mapping[str, str]) -> list[Any]:
+    return ["map", [[key, one] for key, one in sorted(value.items())]]

@@ -1,0 +1,324 @@
+"""One bridge of Open vSwitch, kept as it should be over OpenFlow and OVSDB."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from pacer_controller.config import OpenVSwitchConfig
+from pacer_controller.openvswitch import flows
+from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError
+from pacer_controller.openvswitch.ovsdb import Database, OvsdbError, Snapshot
+from pacer_controller.records import Desired, Record
+from pacer_controller.rows import METERS, PORTS, QUEUES, Op, Row, Rows, by_key, changes
+from pacer_controller.southbound import (
+    Capabilities,
+    Count,
+    Notify,
+    PortInfo,
+    Reading,
+    Refusal,
+    State,
+    SwitchCounters,
+    SwitchRefusedError,
+    SwitchUnreadableError,
+)
+
+_LOG = logging.getLogger(__name__)
+
+QUEUES_MOST = 61_439
+"""linux-htb's classes have 16-bit numbers, of which it needs some itself."""
+
+FLOWS_MOST = 1_000_000
+RETRY_FIRST_S = 0.1
+RETRY_MOST_S = 1.0
+EVENT_ENTRIES = 20
+
+_Result = TypeVar("_Result")
+
+
+class OpenVSwitch:
+    """One bridge.
+
+    Args:
+        config: which bridge.
+        wanted: returns the desired entries at the moment of the call.
+        lock: held while desired state and switch must not move against each other.
+        reconcile_interval_s: how often the bridge is read back for foreign changes; 0 never.
+        notify: told what happens to the bridge.
+
+    """
+
+    def __init__(
+        self,
+        config: OpenVSwitchConfig,
+        wanted: Callable[[], Rows],
+        lock: asyncio.Lock,
+        reconcile_interval_s: float = 30.0,
+        notify: Notify = lambda kind, message, data: None,
+    ) -> None:
+        self.config = config
+        self.ports: list[PortInfo] = []
+        self.last_error: str | None = None
+        self.failed: dict[str, str] = {}
+        self.counters = SwitchCounters()
+        self.state = State.PENDING
+        line = frozenset({"line_rate", "counts", "fifo_bytes"})
+        self.capabilities = Capabilities(
+            paces=True,
+            measures=False,
+            classes=QUEUES_MOST,
+            flow_entries=FLOWS_MOST,
+            sets_dscp=True,
+            line_settings=line if config.qos_type == "pacer" else frozenset({"line_rate"}),
+            meter_per_entry=False,
+            numbered_meters=True,
+            meters_mark=False,
+            max_priority=flows.MAX_PRIORITY,
+        )
+        self._wanted = wanted
+        self._lock = lock
+        self._interval_s = reconcile_interval_s
+        self._notify = notify
+        self._database = Database(config.ovsdb, config.bridge, config.name)
+        # One thread: the database's connection is used by one call at a time.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ovsdb {config.name}")
+        self._openflow: OpenFlow | None = None
+        self._resync = asyncio.Event()
+        self._held: Rows | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is special to Open vSwitch."""
+        connection = self._openflow
+        return {
+            "dpid": f"{connection.datapath_id:016x}" if connection is not None else None,
+            "program": "Open vSwitch",
+            "qos_type": self.config.qos_type,
+        }
+
+    def rows(self, record: Record, desired: Desired) -> list[Row]:
+        """Return the entries of a resource."""
+        return flows.record_rows(record, desired)
+
+    def _set_state(self, state: State) -> None:
+        if state is not self.state:
+            name = self.config.name
+            _LOG.info("switch %s: %s", name, state.value)
+            data = {"from": self.state.value, "to": state.value, "reason": self.last_error}
+            self.state = state
+            self._notify("switch-state", f"switch {name} is {state.value}", data)
+
+    async def _in_thread(self, call: Callable[..., _Result], *arguments: Any) -> _Result:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, call, *arguments)
+
+    # ---- connection ----
+
+    async def run(self) -> None:
+        """Keep the bridge connected and reconciled until cancelled."""
+        retry_s = RETRY_FIRST_S
+        try:
+            while True:
+                try:
+                    async with OpenFlow.connect(self.config.openflow) as connection:
+                        self._openflow = connection
+                        self.counters.connects += 1
+                        retry_s = RETRY_FIRST_S
+                        await self._serve(connection)
+                except (OSError, OpenFlowError, OvsdbError) as error:
+                    text = str(error) or type(error).__name__
+                    if text != self.last_error:
+                        _LOG.warning("switch %s: %s", self.config.name, text)
+                    self.last_error = text
+                finally:
+                    if self._openflow is not None:
+                        self.counters.disconnects += 1
+                    self._openflow = None
+                    self._held = None
+                    self._set_state(State.PENDING)
+                await asyncio.sleep(retry_s)
+                retry_s = min(retry_s * 2, RETRY_MOST_S)
+        finally:
+            self._database.close()
+            self._thread.shutdown(wait=False)
+
+    async def _serve(self, connection: OpenFlow) -> None:
+        closed = asyncio.create_task(connection.closed.wait())
+        try:
+            while not closed.done():
+                self._resync.clear()
+                async with self._lock:
+                    await self._reconcile(connection)
+                    self.last_error = None
+                    self._set_state(State.CONNECTED)
+                timeout = self._interval_s if self._interval_s > 0 else None
+                resync = asyncio.create_task(self._resync.wait())
+                try:
+                    await asyncio.wait(
+                        {resync, closed}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+                    )
+                finally:
+                    resync.cancel()
+            raise OpenFlowError("connection closed")
+        finally:
+            closed.cancel()
+
+    # ---- reconciling ----
+
+    async def _reconcile(self, connection: OpenFlow) -> None:
+        """Read the bridge back and write the differences; the caller holds the lock."""
+        self.counters.reconciles += 1
+        wanted = self._wanted()
+        written = await self._sync(wanted)
+        known = self._held is not None
+        foreign = [f"database: {one}" for one in written] if known else []
+        current_flows, _ = await connection.read_flows()
+        current = by_key([*current_flows, *await connection.read_meters()])
+        if self._held is not None:
+            held = _openflow_rows(self._held)
+            foreign += [change.row.owner for change in changes(current, held)]
+        pending = changes(current, _openflow_rows(wanted))
+        refusals = await connection.write(pending)
+        self.counters.refused_writes += len(refusals)
+        self.counters.reconcile_writes += len(pending) + len(written)
+        self._held = dict(wanted)
+        if foreign:
+            self._report_drift(foreign, len(pending) + len(written), mended=not refusals)
+        failed = {refusal.row.owner: refusal.message for refusal in refusals}
+        for owner, reason in failed.items():
+            if owner not in self.failed:
+                message = f"switch {self.config.name} refused {owner}: {reason}"
+                self._notify("failed", message, {"resource": owner, "reason": reason})
+        self.failed = failed
+
+    def _report_drift(self, owners: Sequence[str], writes: int, *, mended: bool) -> None:
+        self.counters.drift_entries += len(owners)
+        name = self.config.name
+        message = f"switch {name}: {len(owners)} entries changed by somebody else"
+        _LOG.warning("%s, mending", message)
+        listed = [{"owner": owner} for owner in owners[:EVENT_ENTRIES]]
+        self._notify("drift", message, {"entries": listed, "count": len(owners)})
+        if mended:
+            self._notify("mended", f"switch {name} holds it again", {"writes": writes})
+
+    async def _sync(self, wanted: Rows) -> list[str]:
+        """Bring the database's part of what is wanted there; returns what was written."""
+        kind = self.config.qos_type
+        queues = {
+            int(dict(row.match)["queue"]): flows.queue_settings(row, kind)  # type: ignore[arg-type]
+            for row in wanted.values()
+            if row.table == QUEUES
+        }
+        ports = {
+            int(dict(row.match)["port"]): _port_settings(row)  # type: ignore[arg-type]
+            for row in wanted.values()
+            if row.table == PORTS
+        }
+        written = await self._in_thread(self._database.sync, kind, queues, ports)
+        await self.refresh_ports()
+        return written
+
+    # ---- requests ----
+
+    async def apply(self, before: Rows, after: Rows, *, fresh: Iterable[int] = ()) -> bool:
+        """Bring one request's change to the bridge (`southbound.Driver.apply`)."""
+        connection = self._openflow
+        if self.state is not State.CONNECTED or connection is None:
+            return False
+        try:
+            if any(row.table in (QUEUES, PORTS) for row in (*before.values(), *after.values())):
+                try:
+                    await self._sync(self._wanted())
+                except OvsdbError as error:
+                    row = next(iter((after or before).values()))
+                    raise SwitchRefusedError([Refusal(row, str(error), table_full=False)]) from None
+            pending = changes(_openflow_rows(before), _openflow_rows(after))
+            refusals = await connection.write(pending)
+            if refusals:
+                self.counters.refused_writes += len(refusals)
+                # Read back and put right, once what was refused has been taken back.
+                self._resync.set()
+                raise SwitchRefusedError(refusals)
+        except (OSError, OpenFlowError) as error:
+            _LOG.warning("switch %s: write broken off: %s", self.config.name, error)
+            self._held = None
+            self._set_state(State.PENDING)
+            self._resync.set()
+            return False
+        if self._held is not None:
+            for change in changes(before, after):
+                if change.op is Op.DELETE:
+                    self._held.pop(change.row.key, None)
+                else:
+                    self._held[change.row.key] = change.row
+        return True
+
+    # ---- reading ----
+
+    async def refresh_ports(self) -> None:
+        """Ask the database for the bridge's ports (`southbound.Driver.refresh_ports`)."""
+        if self._openflow is None:
+            self.ports = [PortInfo(port.port, port.interface) for port in self.ports]
+            return
+        with contextlib.suppress(OvsdbError):
+            snapshot: Snapshot = await self._in_thread(self._database.read)
+            self.ports = [
+                PortInfo(
+                    port=port.ofport,
+                    interface=port.name,
+                    up=port.up,
+                    line_rate_bps=int(port.qos_config["max-rate"])
+                    if "max-rate" in port.qos_config
+                    else None,
+                    counts=port.qos_config.get("counts"),
+                    fifo_bytes=int(port.qos_config["limit"])
+                    if "limit" in port.qos_config
+                    else None,
+                )
+                for port in snapshot.ports
+            ]
+
+    async def read(self, classes: Sequence[int]) -> Reading:
+        """Read counters (`southbound.Driver.read`)."""
+        connection = self._openflow
+        if connection is None or self.state is not State.CONNECTED:
+            return Reading()
+        try:
+            _, flow_counts = await connection.read_flows()
+            queues = await connection.queue_counters()
+            ports = await connection.port_counters()
+        except OpenFlowError as error:
+            raise SwitchUnreadableError(str(error)) from None
+        sums: dict[int, tuple[Count, Count]] = {}
+        for (_, queue), (packets, size, lost) in queues.items():
+            sent, dropped = sums.get(queue, (Count(), Count()))
+            sums[queue] = (sent + Count(packets, size), dropped + Count(lost, 0))
+        return Reading(
+            classes={
+                index: {
+                    "accepted": sums[index][0],
+                    "limit_dropped": sums[index][1],
+                }
+                for index in classes
+                if index in sums
+            },
+            flows=flow_counts,
+            ports=ports,
+        )
+
+
+def _openflow_rows(rows: Rows) -> Rows:
+    """Return the part of what is wanted that OpenFlow brings."""
+    return {key: row for key, row in rows.items() if row.table in (flows.FLOWS, METERS)}
+
+
+def _port_settings(row: Row) -> dict[str, str]:
+    """Return a port's `other_config` of its QoS."""
+    names = {"line_rate_bps": "max-rate", "counts": "counts", "fifo_bytes": "limit"}
+    return {
+        names[name]: str(value)
+        for name, value in row.params
+        if name in names and not (name == "line_rate_bps" and value == 0)
+    }
