@@ -30,7 +30,7 @@ class Client:
             COMPILED,
             self.store,
         )
-        self._app = build(self.service)
+        self.app = build(self.service)
 
     def call(
         self, method: str, path: str, body: Any = None, content: bytes | None = None, **headers: str
@@ -43,7 +43,7 @@ class Client:
 
         @asynccontextmanager
         async def client() -> AsyncIterator[httpx.AsyncClient]:
-            transport = httpx.ASGITransport(self._app)
+            transport = httpx.ASGITransport(self.app)
             async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
                 yield http
 

@@ -78,43 +78,42 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(line)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options."""
+    made = argparse.ArgumentParser(
         prog="pacer-controller", description="Sets per-flow rates on pacing switches, by REST."
     )
-    parser.add_argument("--listen", metavar="HOST:PORT", help=f"default {config.DEFAULT_LISTEN}")
-    parser.add_argument(
+    made.add_argument("--listen", metavar="HOST:PORT", help=f"default {config.DEFAULT_LISTEN}")
+    made.add_argument(
         "--token-file",
         type=Path,
         metavar="FILE",
         help="file with the bearer token that requests must have; needed to listen beyond loopback",
     )
-    parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate chain, PEM")
-    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
-    parser.add_argument("--switch", action="append", default=[], help=_SWITCH_HELP)
-    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file")
-    parser.add_argument(
+    made.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate chain, PEM")
+    made.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
+    made.add_argument("--switch", action="append", default=[], help=_SWITCH_HELP)
+    made.add_argument("--config", type=Path, metavar="FILE", help="TOML file")
+    made.add_argument(
         "--compiled-dir",
         type=Path,
         metavar="DIR",
         help="directory of compiled P4 programs (default: the checkout's p4src/compiled)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--state", metavar="FILE", help="SQLite file of the desired state (default: in memory)"
     )
-    parser.add_argument(
+    made.add_argument(
         "--reconcile-interval",
         type=float,
         default=30.0,
         metavar="S",
         help="how often switches are read back for foreign changes; 0 never (default 30)",
     )
-    parser.add_argument(
-        "--log-level", default="info", choices=["debug", "info", "warning", "error"]
-    )
-    parser.add_argument("--log-json", action="store_true", help="log one JSON object per line")
-    parser.add_argument("--version", action="version", version=__version__)
-    return parser
+    made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    made.add_argument("--log-json", action="store_true", help="log one JSON object per line")
+    made.add_argument("--version", action="version", version=__version__)
+    return made
 
 
 def _compiled_directory(given: Path | None) -> Path:
@@ -258,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the controller until SIGINT or SIGTERM; returns the exit status."""
     # gRPC's own log lines would stand between ours; our log says what matters.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     _set_up_logging(options.log_level, options.log_json)
     try:
         asyncio.run(_serve(_configure(options), options))
