@@ -121,6 +121,8 @@ accuracy: packages venv switch
 .PHONY: bench
 bench: packages venv switch $(WIRETOOLS)
 	@$(PYTHON) tests/bench/bench.py --out results/bench.json
+	@echo "== the controller"
+	@$(PYTHON) tests/controller/bench.py --out results/controller-bench.json
 
 # ---- what proves it ------------------------------------------------------------------------
 

@@ -1,15 +1,19 @@
-"""Controller of pacing switches: desired state by REST, P4Runtime to the switches.
+"""Controller of pacing switches: desired state by REST, P4Runtime and Open vSwitch to the switches.
 
 How the modules lean on each other, top to bottom:
 
 - `server` reads options and configuration (`config`) and starts one asyncio service.
-- `api` is HTTP: paths, OpenAPI, problem details (`problems`), body limits (`http_limits`).
+- `api` is HTTP: paths, OpenAPI, problem details (`problems`), body limits (`http_limits`), token,
+  streams; `ryu` is the same for Ryu's paths; `metrics` for Prometheus.
 - `service` is what a request means: checks it against the whole state, stores it, has it applied.
-- `schemas` are the resources themselves; `rates` is the one place where rates are read.
-- `store` keeps the desired state in SQLite.
-- `p4rt` is one switch over P4Runtime; `entries` translates resources to table entries and says
-  which writes turn one set of entries into another; `learning` decides what a packet from an
-  unknown station changes; `traffic_manager` is the switch's own gRPC service.
+- `schemas` are the resources themselves, `fields` their fields' types, `state_schema` the whole
+  state; `rates` is the one place where rates are read. `records` are resources as accepted.
+- `store` keeps the desired state and the events in SQLite (`migrations`); `events` has the events.
+- `southbound` is what the service needs of a switch; `rows` are entries of a switch as values, and
+  which writes turn one set of them into another.
+- `p4rt` is one switch over P4Runtime; `entries` translates resources to its table entries;
+  `learning` decides what a packet from an unknown station changes; `traffic_manager` is the
+  switch's own gRPC service. `openvswitch` is one bridge over OpenFlow and OVSDB.
 """
 
 __version__ = "0.1.0"

@@ -6,6 +6,7 @@ memory by the caller, so that reading never touches the file. One process owns a
 
 import json
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,10 +50,15 @@ class Store:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._lock = threading.Lock()
         if path != ":memory:" and not Path(path).parent.is_dir():
             raise StoreError(f"state file {path}: its directory does not exist")
         try:
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=1.0)
+            # Changes are written in a thread of the caller's, one at a time (`_lock`): waiting for
+            # the disk must not hold up requests that only read.
+            self._db = sqlite3.connect(
+                path, isolation_level=None, timeout=1.0, check_same_thread=False
+            )
             # Exclusive: a second controller on the same file would overwrite the first one's.
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")
@@ -112,13 +118,14 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+            with self._lock:
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield
+                except BaseException:
+                    self._db.execute("ROLLBACK")
+                    raise
+                self._db.execute("COMMIT")
         except sqlite3.Error as error:
             raise StoreError(f"state file {self._path}: {error}") from error
 

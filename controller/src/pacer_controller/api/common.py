@@ -42,7 +42,7 @@ WRITE = responses(400, 401, 404, 409, 412, 413, 415, 422, 502, 503, 507)
 DELETE = responses(401, 404, 409, 412, 422, 502, 503)
 
 
-def read_condition(
+async def read_condition(
     if_match: Annotated[
         str | None, Header(description='`"17"`: only if it is still that; `*`: if it is there.')
     ] = None,
@@ -70,7 +70,7 @@ def _wrong_header(name: str, value: str, expected: str) -> Exception:
     return invalid("request", [FieldError(name, message, expected)])
 
 
-def read_origin(
+async def read_origin(
     request: Request,
     x_pacer_actor: Annotated[
         str | None,
@@ -82,6 +82,7 @@ def read_origin(
     return Origin(x_pacer_actor, client, request.method, request.url.path)
 
 
+# (Dependencies are coroutines because others would each be run in a thread.)
 If = Annotated[Condition, Depends(read_condition)]
 By = Annotated[Origin, Depends(read_origin)]
 
@@ -96,7 +97,7 @@ class PageQuery:
     state: str | None
 
 
-def read_page(
+async def read_page(
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Most to answer.")] = DEFAULT_PAGE,
     after: Annotated[str | None, Query(max_length=64, description="Begin after this name.")] = None,
     prefix: Annotated[

@@ -10,6 +10,7 @@ write to the switch. When that is refused each of them is made alone, so that ea
 fate.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -175,7 +176,7 @@ class Committer:
             if job.changes
         ]
         try:
-            numbers = self._store.write(changes, drafts)
+            numbers = await asyncio.to_thread(self._store.write, changes, drafts)
         except StoreError:
             self._unstage(found, staged)
             raise
