@@ -10,7 +10,6 @@ from typing import Any
 from pacer_controller import __version__
 from pacer_controller.config import AnySwitchConfig, ConfigError, OpenVSwitchConfig, switch_from
 from pacer_controller.events import EventLog
-from pacer_controller.openvswitch import OpenVSwitch
 from pacer_controller.p4rt import P4Switch
 from pacer_controller.problems import Problem, invalid, not_found
 from pacer_controller.records import (
@@ -110,6 +109,9 @@ class Service:
             self.events.record(kind, config.name, message, data)
 
         if isinstance(config, OpenVSwitchConfig):
+            # Only where it is needed: os-ken takes half a second to import.
+            from pacer_controller.openvswitch import OpenVSwitch
+
             return OpenVSwitch(config, managed.ordered, managed.lock, self._interval_s, notify)
         return P4Switch(
             config,
