@@ -90,6 +90,11 @@ class Process:
             self.lines.append(line.rstrip("\n"))
 
     @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         """Whether the process lives."""
         return self._process.poll() is None
