@@ -155,8 +155,9 @@ test-rust: $(DESCRIPTORS)
 
 .PHONY: test-python
 test-python: venv switch
-	@echo "== reference model, controller, virtual time, command line"
+	@echo "== reference model, controller, virtual time, command line, dashboard"
 	@$(PYTHON) -m pytest -q tests/model tests/controller tests/virtual tests/cli
+	@$(PYTHON) -m pytest -q tests/web
 
 .PHONY: ptf
 ptf: venv switch

@@ -5,16 +5,12 @@ OpenAPI is at `/openapi.json`, its page at `/docs`; the page needs no network.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path as FilesystemPath
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.responses import RedirectResponse
-from fastapi.staticfiles import StaticFiles
 from fastapi_offline import FastAPIOffline
 
-import pacer_controller
-from pacer_controller import __version__
+from pacer_controller import __version__, dashboard
 from pacer_controller.api.auth import BearerToken
 from pacer_controller.api.errors import add_error_handlers
 from pacer_controller.api.operations import add_operations
@@ -60,15 +56,6 @@ def build(service: Service, token: str | None = None) -> FastAPI:
     # Added last, so outermost: nothing of a request is read before it is allowed.
     app.add_middleware(BearerToken, service=service, token=token)
 
-    dashboard = FilesystemPath(pacer_controller.__file__).parent / "dashboard" / "static"
-
-    @app.get("/", include_in_schema=False)
-    async def root() -> RedirectResponse:
-        return RedirectResponse("/dashboard/" if dashboard.is_dir() else "/docs")
-
-    if dashboard.is_dir():
-        app.mount("/dashboard", StaticFiles(directory=dashboard, html=True), name="dashboard")
-
     add_error_handlers(app)
     add_operations(app, service)
     add_switches(app, service)
@@ -76,6 +63,7 @@ def build(service: Service, token: str | None = None) -> FastAPI:
     add_state(app, service)
     add_streams(app, service)
     add_ryu(app, service)
+    dashboard.mount(app)
     _describe_problems(app)
     return app
 

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pacer_controller.problems import MEDIA_TYPE, Problem
 from pacer_controller.service import Service
 
-_OPEN = ("/", "/healthz", "/readyz", "/docs", "/openapi.json")
+_OPEN = ("/", "/dashboard", "/healthz", "/readyz", "/docs", "/openapi.json")
 _OPEN_BELOW = ("/dashboard/", "/static-offline-docs/")
 
 DENIED_PAUSE_S = 1.0

@@ -1,0 +1,66 @@
+// What a measuring switch (gtrcnet) saw: the bandwidth, and the queue in front of a bottleneck
+// that is not there.
+
+import { TimeChart } from "./charts.js";
+import { h, put } from "./dom.js";
+import * as format from "./format.js";
+import { History } from "./history.js";
+import { at, request } from "./server.js";
+
+/** The card of one measured port of one switch. */
+export class BottleneckCard {
+  constructor({ switchName, row }) {
+    Object.assign(this, { switchName, port: row.port });
+    const where = `${switchName} port ${row.port}`;
+    this.rates = new History();
+    this.queues = new History();
+    this.number = h("span.number");
+    this.unit = h("span.unit");
+    this.target = h("span.target");
+    this.chart = new TimeChart({ label: `Bandwidth at ${where}`, format: format.rate,
+      series: [{ name: "measured", kind: "area" }, { name: "bottleneck", kind: "target" }] });
+    this.queueChart = new TimeChart({ label: `Virtual queue at ${where}`, format: format.bytes,
+      series: [{ name: "most queued", kind: "area" }] });
+    this.most = h("span.muted");
+    this.windows = null;
+    this.asking = false;
+    this.element = h("article.card.bottleneck", { "data-bottleneck": where },
+      h("header", {}, h("h3", {}, switchName), h("span.chip", {}, `port ${row.port}`)),
+      h("div.headline", {}, this.number, this.unit, this.target), this.chart.element,
+      h("h4", {}, "Queue in front of it", this.most), this.queueChart.element);
+  }
+
+  update({ row, t }) {
+    this.rates.add(t, [row.achieved_bps ?? null, row.bottleneck_bps]);
+    const [number, unit] = row.achieved_bps === null || row.achieved_bps === undefined
+      ? ["–", ""] : format.rateParts(row.achieved_bps);
+    put(this.number, number);
+    put(this.unit, unit);
+    put(this.target, row.bottleneck_bps ? `of ${format.rate(row.bottleneck_bps)}` : "");
+    this.chart.update(this.rates.points, t, `${number} ${unit}`);
+    put(this.most, `most ever ${format.bytes(row.vb_max_bytes)}`);
+    this.askWindows(t);
+  }
+
+  /** Reads the largest queue of each window of 100 ms since the last time. */
+  async askWindows(t) {
+    if (this.asking) return;
+    this.asking = true;
+    try {
+      const path = `${at("switches", this.switchName, "bandwidth")}?port=${this.port}`;
+      const from = this.windows === null ? "" : `&from_ns=${this.windows}`;
+      const [{ windows }] = await request("GET", path + from);
+      const starts = windows.start_ns;
+      const queued = windows.vb_max_bytes
+        .filter((_, i) => this.windows === null || starts[i] >= this.windows);
+      if (this.windows !== null) this.queues.add(t, [Math.max(0, ...queued)]);
+      if (starts.length) this.windows = starts.at(-1);
+      this.queueChart.update(this.queues.points, t,
+        format.bytes(this.queues.last?.v[0] ?? 0));
+    } catch {
+      // The statistics' own stream says what is wrong with the switch; a missing point is enough.
+    } finally {
+      this.asking = false;
+    }
+  }
+}

@@ -1,0 +1,223 @@
+"""The dashboard in a browser: a real switch, real packets, a controller that may go away."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from controller_harness import Controller, Switch, eventually, free_port
+
+VIDEO = "/v1/switches/s1/classes/video"
+FLOW = "/v1/switches/s1/flows/udp"
+MATCH = {"protocol": "udp", "dst_port": 5001}
+
+Open = Callable[..., Page]
+Start = Callable[..., Controller]
+
+
+def make_class(controller: Controller, rate: str = "2Mbit") -> None:
+    assert controller.put(VIDEO, {"rate": rate, "limit_bytes": 65536}).status_code == 201
+    assert controller.put(FLOW, {"match": MATCH, "class": "video"}).status_code == 201
+
+
+def card(page: Page, name: str = "video") -> Locator:
+    return page.locator(f'[data-class="{name}"]')
+
+
+def achieved_bps(page: Page) -> float:
+    """Return the rate that the card of "video" shows in large."""
+    scale = {"bit/s": 1, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
+    unit = card(page).locator(".unit").inner_text()
+    number = card(page).locator(".number").inner_text()
+    return float(number) * scale[unit] if unit else 0.0
+
+
+def wait_live(page: Page) -> None:
+    expect(page.locator("#link")).to_have_attribute(
+        "data-state", "live" if has_stream(page) else "polling"
+    )
+
+
+def has_stream(page: Page) -> bool:
+    paths = page.request.get(page.url.partition("/dashboard")[0] + "/openapi.json").json()["paths"]
+    return "/v1/stats/stream" in paths
+
+
+def test_the_root_leads_to_it_and_it_needs_no_other_host(
+    controller: Controller, open_page: Open
+) -> None:
+    make_class(controller)
+    page = open_page(controller.url)
+    assert page.url.startswith(f"{controller.url}/dashboard/")
+    wait_live(page)
+    expect(card(page).locator("h3")).to_have_text("video")
+    expect(card(page).locator(".headline .target")).to_have_text("of 2\u202fMbit/s")
+    expect(page.locator("#switches button")).to_have_text(["s1"])
+
+
+def test_its_files_are_only_its_own(controller: Controller) -> None:
+    answer = controller.http.get("/dashboard/")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    for name in ("nothing.js", "..%2f__init__.py", "__init__.py", ".."):
+        assert controller.http.get(f"/dashboard/{name}").status_code in (404, 307), name
+
+
+def test_a_file_that_did_not_change_is_not_sent_again(controller: Controller) -> None:
+    first = controller.http.get("/dashboard/main.js")
+    assert first.status_code == 200
+    assert first.headers["content-type"].startswith("text/javascript")
+    again = controller.http.get(
+        "/dashboard/main.js", headers={"If-None-Match": first.headers["etag"]}
+    )
+    assert again.status_code == 304
+
+
+@pytest.mark.usefixtures("traffic")
+def test_shows_a_live_rate_and_the_slider_changes_it(
+    controller: Controller, open_page: Open
+) -> None:
+    make_class(controller)
+    page = open_page(controller.url)
+    wait_live(page)
+    eventually(lambda: 1e6 < achieved_bps(page) < 2.2e6, "about 2 Mbit/s is shown")
+    expect(page.locator('[data-port="2"] .use').first).to_contain_text("Mbit/s")
+    expect(page.locator('[data-port="2"] .histogram').first).to_be_visible()
+    expect(page.locator(".tile", has_text="Lateness")).to_contain_text("99")
+
+    slider = card(page).get_by_role("slider")
+    slider.focus()
+    slider.press("PageDown")
+    new_bps = eventually(
+        lambda: (
+            rate if (rate := controller.get(VIDEO)["rate_bps"]) not in (None, 2_000_000) else None
+        ),
+        "the controller has another rate",
+    )
+    assert new_bps < 2_000_000
+    assert controller.get(VIDEO)["limit_bytes"] == 65536
+    expect(card(page).locator(".headline .target")).not_to_have_text("of 2\u202fMbit/s")
+    eventually(lambda: 0.3 * new_bps < achieved_bps(page) < 1.1 * new_bps, f"about {new_bps} bit/s")
+    expect(card(page).locator(".facts")).to_contain_text("/s")
+
+
+def test_a_rate_can_be_typed_and_a_wrong_one_is_explained(
+    controller: Controller, open_page: Open
+) -> None:
+    make_class(controller)
+    page = open_page(controller.url)
+    field = card(page).get_by_role("textbox")
+    field.fill("fast")
+    field.press("Enter")
+    expect(card(page).get_by_role("alert")).to_contain_text("'fast' is not a rate")
+    assert controller.get(VIDEO)["rate"] == "2Mbit"
+    field.fill("12.5MB/s")
+    field.press("Enter")
+    expect(card(page).get_by_role("alert")).to_be_hidden()
+    expect(card(page).locator(".headline .target")).to_have_text("of 100\u202fMbit/s")
+    assert controller.get(VIDEO)["rate_bps"] == 100_000_000
+
+
+def test_a_change_by_somebody_else_is_shown(controller: Controller, open_page: Open) -> None:
+    make_class(controller)
+    page = open_page(controller.url)
+    expect(card(page).get_by_role("textbox")).to_have_value("2Mbit")
+    controller.put(VIDEO, {"rate": "7Mbit"})
+    expect(card(page).get_by_role("textbox")).to_have_value("7Mbit")
+    controller.put("/v1/switches/s1/classes/second", {"rate": "1Mbit"})
+    expect(card(page, "second")).to_be_visible()
+
+
+def test_a_flow_with_a_rate_of_its_own_keeps_its_match(
+    controller: Controller, open_page: Open
+) -> None:
+    controller.put(FLOW, {"match": MATCH, "rate": "64kbit", "priority": 7})
+    page = open_page(controller.url)
+    field = card(page, "udp").get_by_role("textbox")
+    expect(field).to_have_value("64kbit")
+    field.fill("128kbit")
+    field.press("Enter")
+    eventually(lambda: controller.get(FLOW)["rate"] == "128kbit", "the flow's rate is changed")
+    flow = controller.get(FLOW)
+    assert (flow["match"], flow["priority"]) == (MATCH, 7)
+
+
+def test_survives_a_restart_of_the_controller(
+    switch: Switch, start_controller: Start, open_page: Open, tmp_path: object
+) -> None:
+    options = (
+        *("--listen", f"127.0.0.1:{free_port()}", "--state", f"{tmp_path}/state.sqlite"),
+        *("--switch", f"s1={switch.address}{switch.options}"),
+    )
+    controller = start_controller(*options)
+    controller.wait_connected()
+    make_class(controller)
+    page = open_page(controller.url)
+    wait_live(page)
+    expect(card(page)).to_be_visible()
+    page.evaluate("window.sameDocument = true")
+
+    controller.process.kill()
+    expect(page.locator("#link")).to_have_attribute("data-state", "away")
+    expect(card(page)).to_be_visible()
+    controller = start_controller(*options)
+    controller.wait_connected()
+    wait_live(page)
+    assert page.evaluate("window.sameDocument")
+
+    field = card(page).get_by_role("textbox")
+    field.fill("3Mbit")
+    field.press("Enter")
+    expect(card(page).locator(".headline .target")).to_have_text("of 3\u202fMbit/s")
+    eventually(lambda: controller.get(VIDEO)["rate"] == "3Mbit", "the restarted controller has it")
+
+
+def test_says_when_the_switch_is_away(
+    controller: Controller, switch: Switch, open_page: Open
+) -> None:
+    make_class(controller)
+    page = open_page(controller.url)
+    wait_live(page)
+    expect(page.locator("#notice")).to_be_hidden()
+    switch.kill()
+    expect(page.locator("#notice")).to_contain_text("s1 is pending")
+    field = card(page).get_by_role("textbox")
+    field.fill("5Mbit")
+    field.press("Enter")
+    expect(card(page).locator(".chip.bad")).to_have_text("pending", timeout=30_000)
+    switch.start()
+    expect(page.locator("#notice")).to_be_hidden()
+
+
+def background(page: Page) -> int:
+    """Return how light the page's background is, 0 to 765."""
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return sum(int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(","))
+
+
+def test_fits_phones_and_desks_by_day_and_by_night(controller: Controller, open_page: Open) -> None:
+    make_class(controller)
+    page = open_page(controller.url)
+    slider = card(page).get_by_role("slider")
+    for width, height in ((320, 640), (390, 844), (768, 1024), (1280, 900)):
+        page.set_viewport_size({"width": width, "height": height})
+        expect(slider).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        box = slider.bounding_box()
+        assert box is not None
+        assert box["width"] > 120, "a finger needs room"
+        assert box["height"] >= 32
+    assert background(page) > 600
+    page.emulate_media(color_scheme="dark")
+    assert background(page) < 200
+
+
+def test_the_colours_can_be_chosen_and_stay_so(controller: Controller, open_page: Open) -> None:
+    page = open_page(controller.url)
+    button = page.get_by_role("button", name="Colours")
+    assert background(page) > 600
+    button.click()
+    button.click()
+    expect(button).to_have_attribute("title", "Colours: dark")
+    assert background(page) < 200
+    page.reload()
+    assert background(page) < 200
