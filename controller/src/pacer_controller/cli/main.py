@@ -1,0 +1,572 @@
+"""The command line of `pacer`."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import get_completion_class
+
+from pacer_controller import __version__
+from pacer_controller.cli import complete, render, statefile, top
+from pacer_controller.cli.connection import (
+    DEFAULT_URL,
+    EXIT_USAGE,
+    ClientError,
+    RefusedError,
+    UsageError,
+    path,
+)
+from pacer_controller.cli.resources import KINDS, Kind, body_of, flow_name
+from pacer_controller.cli.session import Session
+from pacer_controller.cli.words import did_you_mean
+
+_EXIT_INTERRUPTED = 130
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_EPILOG = """\b
+  pacer class add s1 video rate 500mbit
+  pacer flow add s1 match tcp dport 80 class video
+  pacer class set s1 video rate 300mbit
+  pacer show
+  pacer top
+
+Commands may be shortened as long as they are unambiguous: pacer cl sh s1."""
+
+_ALIASES = {
+    "list": "show", "ls": "show", "lst": "show", "get": "show",
+    "change": "set", "delete": "del", "remove": "del", "rm": "del",
+    "classes": "class", "flows": "flow", "ports": "port", "meters": "meter",
+    "switches": "switch",
+}  # fmt: skip
+
+
+class _Group(click.Group):
+    """A group whose commands may be shortened, as those of `ip` and `tc`, and are guessed at."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command by its name, another name of it, or its beginning."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            return found
+        alias = _ALIASES.get(cmd_name, "")
+        if alias in self.commands:
+            return self.commands[alias]
+        begun = [name for name in self.commands if name.startswith(cmd_name)]
+        if len(begun) == 1:
+            return self.commands[begun[0]]
+        if begun:
+            ctx.fail(f"{cmd_name!r} may be {', '.join(begun)}")
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which ones there are."""
+        command = self.get_command(ctx, args[0])
+        if command is None and not ctx.resilient_parsing:
+            guess = did_you_mean(args[0], [*self.commands, *_ALIASES])
+            known = f"; one of {', '.join(self.commands)}"
+            ctx.fail(f"no command {args[0]!r}{guess or known}")
+        return args[0] if command is None else command.name, command, args[1:]
+
+
+def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """Make a callback that keeps an option for the whole run; the last one given counts."""
+
+    def callback(context: click.Context, _: click.Parameter, value: Any) -> None:
+        if value is not None and value is not False:
+            setattr(context.find_root().ensure_object(Session), name, value)
+
+    return callback
+
+
+def _common(command: _F) -> _F:
+    """Add the options that every command has."""
+    for option in (
+        click.option(
+            *("--json", "as_json"),
+            is_flag=True,
+            expose_value=False,
+            callback=_remember("as_json"),
+            help="Print JSON.",
+        ),
+        click.option(
+            *("--url", "url"),
+            metavar="URL",
+            expose_value=False,
+            callback=_remember("url"),
+            help=f"Where the controller is (PACER_URL; default {DEFAULT_URL}).",
+        ),
+        click.option(
+            *("--ca", "authority"),
+            metavar="FILE",
+            expose_value=False,
+            callback=_remember("authority"),
+            help="Certificates to trust (PACER_CA).",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(cls=_Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="pacer")
+@_common
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Set per-flow rates on pacing switches, and watch them.
+
+    A bearer token is taken from PACER_TOKEN.
+    """
+    context.call_on_close(context.ensure_object(Session).close)
+
+
+def _argument(name: str, completion: complete.Complete, **more: Any) -> Callable[..., Any]:
+    return click.argument(name, shell_complete=completion, **more)
+
+
+_switch_option = click.option(
+    "--switch", metavar="SWITCH", shell_complete=complete.switches, help="Only that switch's state."
+)
+
+
+# ---- one kind of resource ------------------------------------------------------------------
+
+
+def _words_epilog(kind: Kind) -> str:
+    usage = kind.grammar.usage()
+    width = max(len(word) for word, _ in usage)
+    lines = [f"  {word:<{width}}  {text}" for word, text in usage]
+    return "\b\nWords, in any order:\n" + "\n".join(lines)
+
+
+def _tell(session: Session, kind: Kind, switch: str, view: dict[str, Any]) -> None:
+    if session.as_json:
+        session.print_json(view)
+        return
+    render.console().print(render.one_line(kind.name, view))
+    if view.get("state") == "pending" and kind.name != "switch":
+        session.say(f"pacer: {switch} has not got it yet; it gets it as soon as it can")
+
+
+def _split_name(kind: Kind, words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the name in front of the words of a flow, where there is one."""
+    if words and words[0] not in kind.grammar:
+        guess = did_you_mean(words[0], [n for word in kind.grammar.words for n in word.names])
+        # A name is followed by a word; a mistyped word is followed by its value.
+        if len(words) == 1 or words[1] in kind.grammar:
+            return words[0], list(words[1:])
+        raise UsageError(f"flow: unknown word {words[0]!r}{guess}")
+    return None, list(words)
+
+
+def _named_fields(kind: Kind, typed: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return the name and the fields of a flow to add."""
+    name, words = _split_name(kind, typed)
+    fields = kind.grammar.parse(words)
+    name = fields.pop("name", name) or name
+    if not any(field.startswith("match.") for field in fields):
+        raise UsageError("flow: which packets? as in: match tcp dport 80, or: match src 10.0.0.0/8")
+    if name is None:
+        match = {f.removeprefix("match."): v for f, v in fields.items() if f.startswith("match.")}
+        name = flow_name(match, fields.get("priority"))
+    return name, fields
+
+
+def _add_command(kind: Kind, replace: bool) -> click.Command:
+    """Make `add` (it must be new) or `replace` (whatever it was)."""
+
+    def run(session: Session, switch: str, words: tuple[str, ...], name: str | None = None) -> None:
+        if kind.name == "flow":
+            name, fields = _named_fields(kind, words)
+        else:
+            fields = kind.grammar.parse(words)
+        body = body_of(kind, fields, {"match": {}} if kind.name == "flow" else {})
+        write = session.replace if replace else session.create
+        view = write(kind, switch, name or switch, body)
+        _tell(session, kind, switch, view)
+
+    if kind.name in ("class", "meter"):
+        run = _argument("name", complete.names_of(kind))(run)
+    verb = "Create or replace" if replace else "Add"
+    return _command(kind, "replace" if replace else "add", f"{verb} a {kind.name}.", run)
+
+
+def _set_command(kind: Kind) -> click.Command:
+    def run(session: Session, switch: str, words: tuple[str, ...], name: str | None = None) -> None:
+        fields = kind.grammar.parse(words)
+        if not fields:
+            known = ", ".join(word.names[0] for word in kind.grammar.words)
+            raise UsageError(f"{kind.name}: what is to be set? words: {known}")
+        fields.pop("name", None)
+        name = name or switch
+        view, headers = session.read(kind, switch, name)
+        body = body_of(kind, fields, kind.spec(view))
+        _tell(session, kind, switch, session.write(kind, switch, name, body, headers))
+
+    if kind.name != "switch":
+        run = _argument("name", complete.names_of(kind))(run)
+    doc = f"Change a {kind.name}; what is not named stays as it is."
+    return _command(kind, "set", doc, run)
+
+
+def _command(kind: Kind, name: str, doc: str, run: Callable[..., None]) -> click.Command:
+    """Make a command of the form SWITCH [NAME] WORDS..."""
+    run = _argument("switch", complete.switches)(run)
+    # Decorators stand in reverse: what is read last is declared first.
+    parameters = getattr(run, "__click_params__", [])
+    words = click.Argument(["words"], nargs=-1, shell_complete=complete.words_of(kind))
+    parameters.insert(0, words)
+    made = click.command(name, help=doc, epilog=_words_epilog(kind))(
+        _common(click.make_pass_decorator(Session)(run))
+    )
+    if kind.name == "flow" and name != "set":
+        made.options_metavar = "[OPTIONS]"
+        for parameter in made.params:
+            if parameter.name == "words":
+                parameter.metavar = "[NAME] match WORDS..."
+    return made
+
+
+def _del_command(kind: Kind) -> click.Command:
+    @click.command("del", help=f"Delete {kind.plural}.")
+    @_argument("switch", complete.switches)
+    @_argument("names", complete.names_of(kind), nargs=-1, required=True)
+    @_common
+    @click.pass_obj
+    def delete(session: Session, switch: str, names: tuple[str, ...]) -> None:
+        for name in names:
+            session.delete(kind, switch, name)
+        if session.as_json:
+            session.print_json({"deleted": list(names)})
+
+    @click.command("del", help="Forget switches and all their resources; they keep forwarding.")
+    @_argument("names", complete.switches, nargs=-1, required=True)
+    @_common
+    @click.pass_obj
+    def delete_switch(session: Session, names: tuple[str, ...]) -> None:
+        for name in names:
+            session.delete(kind, name, name)
+        if session.as_json:
+            session.print_json({"deleted": list(names)})
+
+    return delete_switch if kind.name == "switch" else delete
+
+
+def _chosen(session: Session, switch: str | None) -> list[str]:
+    return [switch] if switch is not None else [view["name"] for view in session.switches()]
+
+
+def _show_command(kind: Kind) -> click.Command:
+    @click.command("show", help=f"Show {kind.plural}: of all switches, of one, or one of them.")
+    @_argument("switch", complete.switches, required=False)
+    @_argument("names", complete.names_of(kind), nargs=-1)
+    @click.option("-s", "--stats", is_flag=True, help="What was measured instead.")
+    @click.option("--prefix", metavar="TEXT", help="Only names that begin so.")
+    @click.option(
+        "--state", type=click.Choice(["applied", "pending", "failed"]), help="Only these."
+    )
+    @_common
+    @click.pass_obj
+    def show(
+        session: Session,
+        switch: str | None,
+        names: tuple[str, ...],
+        stats: bool,
+        prefix: str | None,
+        state: str | None,
+    ) -> None:
+        if stats:
+            _show_statistics(session, kind, _chosen(session, switch), names)
+            return
+        if names and switch is not None:
+            views = [session.read(kind, switch, name)[0] for name in names]
+            groups = [(switch, views)]
+        else:
+            query = {n: v for n, v in (("prefix", prefix), ("state", state)) if v is not None}
+            groups = [
+                (name, session.resources(kind, name, query)) for name in _chosen(session, switch)
+            ]
+        _print_groups(session, kind, groups, one=len(names) == 1)
+
+    @click.command("show", help="Show switches.")
+    @_argument("names", complete.switches, nargs=-1)
+    @_common
+    @click.pass_obj
+    def show_switches(session: Session, names: tuple[str, ...]) -> None:
+        views = [session.connection.get(path("switches", name)) for name in names]
+        groups = [("", views if names else session.switches())]
+        _print_groups(session, kind, groups, one=len(names) == 1)
+
+    return show_switches if kind.name == "switch" else show
+
+
+def _print_groups(
+    session: Session,
+    kind: Kind,
+    groups: Sequence[tuple[str, Sequence[dict[str, Any]]]],
+    *,
+    one: bool,
+) -> None:
+    if not session.as_json:
+        render.console().print(render.listing(kind.name, groups))
+    elif one:
+        session.print_json(groups[0][1][0])
+    elif kind.name == "switch":
+        session.print_json({kind.plural: groups[0][1]})
+    else:
+        session.print_json({switch: {kind.plural: views} for switch, views in groups})
+
+
+_STATISTICS = {"class": "classes", "flow": "flows", "port": "ports"}
+
+
+def _show_statistics(
+    session: Session, kind: Kind, switches: Sequence[str], names: Sequence[str]
+) -> None:
+    part = _STATISTICS.get(kind.name)
+    if part is None:
+        raise UsageError(f"there are no statistics of {kind.plural}")
+    groups = []
+    for switch in switches:
+        measured = session.connection.get(path("switches", switch, "stats"))
+        if names:
+            key = "port" if kind.name == "port" else "name"
+            measured[part] = [row for row in measured[part] if str(row.get(key)) in names]
+        groups.append((switch, measured))
+    if session.as_json:
+        session.print_json({switch: {part: measured[part]} for switch, measured in groups})
+    else:
+        render.console().print(render.statistics(kind.name, groups))
+
+
+def _add_kinds() -> None:
+    texts = {
+        "switch": "Switches: add, set, del, show.",
+        "port": "Ports: line rate, FIFO, delay, counting, gap mode.",
+        "class": "Classes: how packets are spaced.",
+        "meter": "Meters: committed and peak rates.",
+        "flow": "Flows: which packets, and which class or rate they get.",
+    }
+    for kind in KINDS.values():
+        group = _Group(kind.name, help=texts[kind.name])
+        if kind.name != "port":
+            group.add_command(_add_command(kind, replace=False))
+        group.add_command(_set_command(kind))
+        if kind.name not in ("port", "switch"):
+            group.add_command(_add_command(kind, replace=True))
+        group.add_command(_del_command(kind))
+        group.add_command(_show_command(kind))
+        cli.add_command(group)
+
+
+_add_kinds()
+
+
+# ---- everything at once --------------------------------------------------------------------
+
+
+@cli.command()
+@_argument("switch", complete.switches, required=False)
+@_common
+@click.pass_obj
+def show(session: Session, switch: str | None) -> None:
+    """Show switches and everything on them."""
+    views = session.switches() if switch is None else [
+        session.connection.get(path("switches", switch))
+    ]  # fmt: skip
+    console = render.console()
+    parts_of = {}
+    for view in views:
+        parts: dict[str, list[dict[str, Any]]] = {}
+        for name in ("class", "flow", "meter"):
+            try:
+                parts[name] = session.resources(KINDS[name], view["name"])
+            except RefusedError as error:
+                if error.status != 404:
+                    raise
+                parts[name] = []
+        parts_of[view["name"]] = {
+            "switch": view,
+            "classes": parts["class"],
+            "flows": parts["flow"],
+            "meters": parts["meter"],
+        }
+        if not session.as_json:
+            console.print(render.switch_tree(view, parts))
+    if session.as_json:
+        session.print_json({"switches": parts_of})
+    elif not views:
+        session.say("no switches yet; add one: pacer switch add s1 address 127.0.0.1:9559")
+
+
+@cli.command(name="top")
+@_argument("switch", complete.switches, required=False)
+@click.option(
+    *("-i", "--interval"),
+    type=click.FloatRange(0.2, 60),
+    default=1.0,
+    show_default=True,
+    help="Seconds between samples.",
+)
+@click.option("-n", "--times", type=click.IntRange(1), help="End after so many samples.")
+@_common
+@click.pass_obj
+def top_(session: Session, switch: str | None, interval: float, times: int | None) -> None:
+    """Show what every class does, live; q quits.
+
+    Where no terminal is, samples are printed one after the other; with --json each is a line.
+    """
+    top.run(session, switch, round(interval * 1000), times)
+
+
+@cli.command()
+@click.argument("file", type=click.Path(allow_dash=True))
+@click.option("--dry-run", is_flag=True, help="Only say what would change.")
+@_switch_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before something is deleted.")
+@_common
+@click.pass_obj
+def apply(session: Session, file: str, dry_run: bool, switch: str | None, yes: bool) -> None:
+    """Make the desired state exactly what stands in FILE (YAML or JSON; - is standard input).
+
+    All or nothing. What is not in the file is deleted; `pacer export` writes such a file.
+    """
+    state = statefile.load(file)
+    if switch is None and statefile.is_of_one_switch(state):
+        raise UsageError(f"{file} is the state of one switch: say which with --switch")
+    target = "/v1/state" if switch is None else path("switches", switch, "state")
+    asks = not (yes or dry_run or session.as_json) and sys.stdin.isatty() and file != "-"
+    if dry_run or asks:
+        answer = _put_state(session, target, state, dry_run=True)
+        if dry_run:
+            _tell_changes(session, answer)
+            return
+        if answer["summary"]["delete"]:
+            render.console(stderr=True).print(render.changes(answer))
+            click.confirm("Go on?", abort=True, err=True)
+    _tell_changes(session, _put_state(session, target, state, dry_run=False))
+
+
+def _put_state(session: Session, target: str, state: Any, *, dry_run: bool) -> dict[str, Any]:
+    query = {"dry_run": "true"} if dry_run else None
+    with render.console(stderr=True).status("the controller checks and writes"):
+        response = session.connection.request("PUT", target, state, query=query)
+    return dict(response.json())
+
+
+def _tell_changes(session: Session, answer: dict[str, Any]) -> None:
+    if session.as_json:
+        session.print_json(answer)
+        return
+    render.console().print(render.changes(answer))
+    for switch, state in (answer.get("switches") or {}).items():
+        if state != "applied":
+            session.say(f"pacer: {switch}: {state}")
+
+
+@cli.command()
+@_switch_option
+@_common
+@click.pass_obj
+def export(session: Session, switch: str | None) -> None:
+    """Print the whole desired state, in the form that `pacer apply` takes."""
+    target = "/v1/state" if switch is None else path("switches", switch, "state")
+    state = session.connection.get(target)
+    if session.as_json:
+        session.print_json(state)
+    else:
+        click.echo(statefile.dump(state), nl=False)
+
+
+@cli.command()
+@_argument("switch", complete.switches, required=False)
+@click.option("-n", "--last", type=click.IntRange(1, 10000), default=20, show_default=True)
+@click.option("-f", "--follow", is_flag=True, help="Go on with new ones as they come.")
+@click.option("--kind", metavar="KIND", help="Only these: change, drift, switch-state, ...")
+@_common
+@click.pass_obj
+def events(session: Session, switch: str | None, last: int, follow: bool, kind: str | None) -> None:
+    """Show what happened: changes, drift, switches that came and went."""
+    query: dict[str, str | int] = {"newest": "true", "limit": last}
+    filters = {n: v for n, v in (("switch", switch), ("kind", kind)) if v is not None}
+    found = session.connection.get("/v1/events", {**query, **filters})["events"]
+    if session.as_json and not follow:
+        session.print_json({"events": found})
+        return
+    for view in found:
+        _print_event(session, view)
+    if follow:
+        after = {"after": found[-1]["id"]} if found else {}
+        with session.connection.stream("/v1/events/stream", {**filters, **after}) as stream:
+            for _, view in stream:
+                _print_event(session, view)
+
+
+def _print_event(session: Session, view: dict[str, Any]) -> None:
+    if session.as_json:
+        session.print_line(view)
+    else:
+        render.console().print(render.event(view))
+    sys.stdout.flush()
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell: eval "$(pacer completion bash)"."""
+    made = get_completion_class(shell)
+    if made is None:
+        raise UsageError(f"no completion for {shell}")
+    click.echo(made(cli, {}, "pacer", "_PACER_COMPLETE").source())
+
+
+# ---- the end of it -------------------------------------------------------------------------
+
+
+def _report(error: ClientError, as_json: bool) -> None:
+    """Tell an error: for people each field with what would be right, for programs as it came."""
+    if as_json:
+        print(json.dumps(error.problem, indent=2), file=sys.stderr)
+        return
+    problem = error.problem
+    fields = [f for f in problem.get("errors") or () if isinstance(f, dict)]
+    print(f"pacer: {error}", file=sys.stderr)
+    for field in fields:
+        print(f"  {field.get('field')}: want {field.get('expected')}", file=sys.stderr)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status: 1 refused, 2 not understood, 3 no controller."""
+    typed = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in typed
+    try:
+        cli.main(typed, prog_name="pacer", standalone_mode=False)
+    except ClientError as error:
+        _report(error, as_json)
+        return error.exit_status
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return EXIT_USAGE
+    except click.UsageError as error:
+        if as_json:
+            _report(UsageError(error.format_message()), as_json)
+        else:
+            print(f"pacer: {error.format_message()}", file=sys.stderr)
+            if error.ctx is not None:
+                print(f"try: {error.ctx.command_path} --help", file=sys.stderr)
+        return EXIT_USAGE
+    except (click.Abort, KeyboardInterrupt):
+        print(file=sys.stderr)
+        return _EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read has gone, as `head` does; Python must not stumble over it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return 0

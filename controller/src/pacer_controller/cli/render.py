@@ -1,0 +1,474 @@
+"""How resources look in a terminal. Names and texts come from others: nothing in them is markup."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from pacer_controller.rates import format_rate
+
+STATE_STYLES = {
+    "connected": "green",
+    "applied": "green",
+    "pending": "yellow",
+    "backup": "cyan",
+    "failed": "bold red",
+}
+
+PIPE_WIDTH = 10_000
+"""Width where no terminal shows it: lines are for other programs, and never broken."""
+
+
+def console(stderr: bool = False) -> Console:
+    """Return a console on standard output, or error."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else PIPE_WIDTH
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def size(count: int | None) -> str:
+    """Return bytes with a unit (KB = 1024), exactly where that is short."""
+    if count is None:
+        return "-"
+    for unit, scale in (("GB", 1024**3), ("MB", 1024**2), ("KB", 1024)):
+        if count >= scale:
+            return f"{count / scale:.3g}{unit}" if count % scale else f"{count // scale}{unit}"
+    return f"{count}B"
+
+
+def time(ns: float | None) -> str:
+    """Return a time with a unit."""
+    if ns is None:
+        return "-"
+    for unit, scale in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if ns >= scale:
+            return f"{ns / scale:.4g}{unit}"
+    return f"{ns:.4g}ns"
+
+
+def rate(bps: float | None) -> str:
+    """Return a measured rate, to three digits."""
+    if bps is None:
+        return "-"
+    for unit, scale in (("Gbit", 10**9), ("Mbit", 10**6), ("kbit", 10**3)):
+        # 999.7 kbit would be printed as 1e+03: the next unit is meant.
+        if bps >= 0.9995 * scale:
+            value = bps / scale
+            return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}{unit}"
+    return f"{bps:.0f}bit"
+
+
+def count(number: float | None) -> str:
+    """Return a count, thousands set apart."""
+    return "-" if number is None else f"{number:,.0f}"
+
+
+def state(view: Mapping[str, Any]) -> Text:
+    """Return the state of a resource, and why when it is not good."""
+    word = str(view.get("state") or "-")
+    text = Text(word, STATE_STYLES.get(word, ""))
+    reason = view.get("state_reason") or view.get("last_error")
+    if reason and word not in ("applied", "connected"):
+        text.append(f" ({reason})", "dim")
+    return text
+
+
+def line_rate(port: Mapping[str, Any]) -> str:
+    """Return a port's line rate."""
+    if port.get("line_rate"):
+        return str(port["line_rate"])
+    bps = port.get("line_rate_bps")
+    return format_rate(bps) if bps else "none"
+
+
+_ETHER_TYPES = {"0x0800": "ip", "0x86dd": "ipv6", "0x0806": "arp"}
+_MATCH_WORDS = {"src_port": "sport", "dst_port": "dport", "ingress_port": "in"}
+
+
+def match(fields: Mapping[str, Any]) -> str:
+    """Return a match in the words in which it is typed."""
+    parts: list[str] = []
+    for name, value in fields.items():
+        if name == "protocol" and not isinstance(value, int):
+            parts.insert(0, str(value))
+        elif name == "ether_type" and value in _ETHER_TYPES:
+            parts.insert(0, _ETHER_TYPES[value])
+        else:
+            word = {"protocol": "proto", "ether_type": "ethertype"}.get(name)
+            parts.append(f"{word or _MATCH_WORDS.get(name, name)} {value}")
+    return " ".join(parts) or "any"
+
+
+def meter(view: Mapping[str, Any]) -> str:
+    """Return a meter in the words in which it is typed."""
+    parts = [f"cir {view.get('cir')}"]
+    if view.get("pir") and view["pir"] != view.get("cir"):
+        parts.append(f"pir {view['pir']}")
+    parts += [f"{n} {size(view[n])}" for n in ("cburst", "pburst") if view.get(n) is not None]
+    if view.get("drop_red") is False:
+        parts.append("drop-red no")
+    for name in ("yellow_dscp", "red_dscp"):
+        if view.get(name) is not None:
+            parts.append(f"{name.replace('_', '-')} {view[name]}")
+    return " ".join(parts)
+
+
+def pace(view: Mapping[str, Any]) -> str:
+    """Return how a class, or a flow with a rate of its own, is paced."""
+    parts = [str(view["mode"])] if view.get("mode") else []
+    if view.get("rate"):
+        parts.append(str(view["rate"]))
+    for name, word in (("gap_bytes", "gap"), ("ecn_threshold_bytes", "ecn")):
+        if view.get(name) is not None:
+            parts.append(f"{word} {size(view[name])}")
+    if view.get("limit_bytes") is not None:
+        parts.append(f"limit {size(view['limit_bytes'])}")
+    if view.get("port") is not None:
+        parts.append(f"port {view['port']}")
+    return " ".join(parts)
+
+
+def goal(flow: Mapping[str, Any]) -> str:
+    """Return what becomes of a flow's packets."""
+    parts = [f"class {flow['class']}"] if flow.get("class") else []
+    if flow.get("rate"):
+        parts.append(f"rate {flow['rate']}")
+    if flow.get("meter_name"):
+        parts.append(f"meter {flow['meter_name']}")
+    elif flow.get("meter"):
+        parts.append(f"meter {meter(flow['meter'])}")
+    return " ".join(parts)
+
+
+def one_line(kind: str, view: Mapping[str, Any]) -> Text:
+    """Return a resource on one line, as after a change."""
+    told = _TOLD[kind](view)
+    name = view["port"] if kind == "port" else view["name"]
+    return Text.assemble(f"{kind} {name}: {told}, ", state(view))
+
+
+def _port_told(view: Mapping[str, Any]) -> str:
+    delay = time(view.get("delay_ns"))
+    counts = view.get("counts") or "-"
+    fifo = size(view.get("fifo_bytes"))
+    return f"rate {line_rate(view)} counts {counts} fifo {fifo} delay {delay}"
+
+
+_TOLD: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "class": pace,
+    "flow": lambda view: f"{match(view['match'])} -> {goal(view)}",
+    "meter": meter,
+    "port": _port_told,
+    "switch": lambda view: str(view.get("address") or view.get("ovsdb") or ""),
+}
+
+
+def table(*columns: str) -> Table:
+    """Return an empty table; a column whose name begins with ">" is set to the right."""
+    made = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
+    for name in columns:
+        right = name.startswith(">")
+        made.add_column(
+            Text(name.removeprefix(">"), "bold"),
+            justify="right" if right else "left",
+            overflow="fold",
+        )
+    return made
+
+
+def cells(row: Iterable[object]) -> list[Text]:
+    """Return a row's cells as plain text: names are no markup."""
+    return [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]
+
+
+def listing(kind: str, groups: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> Table:
+    """Return a table of resources; groups are (switch, resources)."""
+    with_switch = kind != "switch" and len(groups) > 1
+    columns, row_of = _LISTINGS[kind]
+    made = table(*(["SWITCH"] if with_switch else []), *columns)
+    for switch, views in groups:
+        for view in views:
+            made.add_row(*cells([*([switch] if with_switch else []), *row_of(view)]))
+    return made
+
+
+def _dash(value: object) -> object:
+    return "-" if value is None else value
+
+
+def _switch_row(view: Mapping[str, Any]) -> list[object]:
+    return [
+        view["name"],
+        view.get("kind") or "p4runtime",
+        view.get("address") or f"{view.get('ovsdb')} {view.get('bridge')}",
+        view.get("program") or "-",
+        len(view.get("ports") or ()),
+        _dash(view.get("classes")),
+        _dash(view.get("flows")),
+        state(view),
+    ]
+
+
+def _port_row(view: Mapping[str, Any]) -> list[object]:
+    up = view.get("up")
+    return [
+        view["port"],
+        view.get("interface") or "-",
+        Text("-") if up is None else Text("up", "green") if up else Text("down", "red"),
+        line_rate(view),
+        view.get("counts") or "-",
+        size(view.get("fifo_bytes")),
+        time(view.get("delay_ns")) if view.get("delay_ns") else "0",
+        view.get("gap_mode") or "-",
+    ]
+
+
+def _class_row(view: Mapping[str, Any]) -> list[object]:
+    ecn = view.get("ecn_threshold_bytes")
+    return [
+        view["name"],
+        view["mode"],
+        _dash(view.get("rate")),
+        size(view.get("limit_bytes")),
+        size(ecn),
+        time(view.get("allowance_ns")),
+        _dash(view.get("port")),
+        state(view),
+    ]
+
+
+def _meter_row(view: Mapping[str, Any]) -> list[object]:
+    return [
+        view["name"],
+        view["cir"],
+        view.get("pir") or "-",
+        size(view.get("cburst")),
+        size(view.get("pburst")),
+        "yes" if view.get("drop_red", True) else "no",
+        _dash(view.get("yellow_dscp")),
+        _dash(view.get("red_dscp")),
+    ]
+
+
+def _flow_row(view: Mapping[str, Any]) -> list[object]:
+    return [view["name"], view["priority"], match(view["match"]), goal(view), state(view)]
+
+
+_LISTINGS: dict[str, tuple[tuple[str, ...], Any]] = {
+    "switch": (
+        ("SWITCH", "KIND", "ADDRESS", "PROGRAM", ">PORTS", ">CLASSES", ">FLOWS", "STATE"),
+        _switch_row,
+    ),
+    "port": (
+        (">PORT", "INTERFACE", "LINK", ">LINE RATE", "COUNTS", ">FIFO", ">DELAY", "GAPS"),
+        _port_row,
+    ),
+    "class": (
+        ("CLASS", "MODE", ">RATE", ">LIMIT", ">ECN", ">ALLOWANCE", ">PORT", "STATE"),
+        _class_row,
+    ),
+    "meter": (
+        ("METER", ">CIR", ">PIR", ">CBURST", ">PBURST", "DROP RED", ">YELLOW", ">RED"),
+        _meter_row,
+    ),
+    "flow": (("FLOW", ">PRIORITY", "MATCH", "GETS", "STATE"), _flow_row),
+}
+
+
+def statistics(kind: str, groups: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+    """Return a table of what was measured, of classes, flows or ports."""
+    with_switch = len(groups) > 1
+    columns, rows_of = _STATISTICS[kind]
+    made = table(*(["SWITCH"] if with_switch else []), *columns)
+    for switch, measured in groups:
+        for row in rows_of(measured):
+            made.add_row(*cells([*([switch] if with_switch else []), *row]))
+    return made
+
+
+def class_name(row: Mapping[str, Any]) -> str:
+    """Return the name under which a row of a class's statistics is shown."""
+    if row.get("name"):
+        return str(row["name"])
+    return f"flow {row['flow']}" if row.get("flow") else "(unclassified)"
+
+
+def dropped(row: Mapping[str, Any]) -> int | None:
+    """Return the packets a class lost; None where the switch cannot say."""
+    counts = [row.get(name) for name in ("limit_dropped", "red_dropped")]
+    if counts == [None, None]:
+        return None
+    return sum(int(count["packets"]) for count in counts if count)
+
+
+def owed(row: Mapping[str, Any]) -> str:
+    """Return the gap tokens a class owes: bytes at line rate where that is known, and time."""
+    tokens = row.get("gap_tokens_bytes")
+    return time(row.get("owed_ns")) + (f" {size(tokens)}" if tokens else "")
+
+
+def _class_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:
+    for row in measured["classes"]:
+        accepted = row.get("accepted") or {}
+        yield [
+            class_name(row),
+            row.get("rate") or "-",
+            rate(row.get("achieved_bps")),
+            count(accepted.get("packets")),
+            size(accepted.get("bytes")),
+            count(dropped(row)),
+            size(row.get("backlog_bytes")),
+            owed(row),
+        ]
+
+
+def _flow_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:
+    for row in measured["flows"]:
+        matched = row.get("matched") or {}
+        yield [
+            row["name"],
+            row.get("class") or "-",
+            count(matched.get("packets")),
+            size(matched.get("bytes")),
+        ]
+
+
+def _port_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:
+    for row in measured["ports"]:
+        seen = row.get("statistics") or {}
+        drops = ", ".join(f"{n} {cause}" for cause, n in (seen.get("drops") or {}).items() if n)
+        yield [
+            row["port"],
+            row.get("interface") or "-",
+            line_rate(row),
+            rate(row.get("rx_bps")),
+            rate(row.get("tx_bps")),
+            count(seen.get("rx_packets")),
+            count(seen.get("tx_packets")),
+            time((seen.get("lateness") or {}).get("max_ns")),
+            drops or "-",
+        ]
+
+
+_STATISTICS: dict[str, tuple[tuple[str, ...], Any]] = {
+    "class": (
+        ("CLASS", ">RATE", ">ACHIEVED", ">PACKETS", ">BYTES", ">DROPPED", ">QUEUE", ">GAP OWED"),
+        _class_statistics,
+    ),
+    "flow": (("FLOW", "CLASS", ">PACKETS", ">BYTES"), _flow_statistics),
+    "port": (
+        (
+            *(">PORT", "INTERFACE", ">LINE RATE", ">IN", ">OUT", ">PACKETS IN", ">PACKETS OUT"),
+            *(">LATEST", "DROPS"),
+        ),
+        _port_statistics,
+    ),
+}
+
+
+def switch_tree(
+    switch: Mapping[str, Any], parts: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> Tree:
+    """Return a switch with everything on it, flows below their classes."""
+    where = switch.get("address") or f"{switch.get('ovsdb')} {switch.get('bridge')}"
+    head = Text.assemble(
+        (str(switch["name"]), "bold"),
+        f"  {switch.get('program') or switch.get('kind')} at {where}  ",
+        state(switch),
+    )
+    made = Tree(head, guide_style="dim")
+    for port in switch.get("ports") or ():
+        made.add(_port_line(port))
+    flows = parts.get("flow", ())
+    for view in parts.get("class", ()):
+        branch = made.add(_line("class", view["name"], pace(view), view))
+        for flow in flows:
+            if flow.get("class") == view["name"]:
+                branch.add(_line("flow", flow["name"], match(flow["match"]), flow))
+    for flow in flows:
+        if not flow.get("class"):
+            told = f"{match(flow['match'])} -> {goal(flow)}"
+            made.add(_line("flow", flow["name"], told, flow))
+    for view in parts.get("meter", ()):
+        made.add(Text.assemble("meter ", (str(view["name"]), "bold"), f"  {meter(view)}"))
+    return made
+
+
+def _line(kind: str, name: str, told: str, view: Mapping[str, Any]) -> Text:
+    text = Text.assemble(f"{kind} ", (str(name), "bold"), f"  {told}")
+    if view.get("state") not in ("applied", None):
+        text.append("  ")
+        text.append_text(state(view))
+    return text
+
+
+def _port_line(port: Mapping[str, Any]) -> Text:
+    text = Text.assemble("port ", (str(port["port"]), "bold"), f"  {port.get('interface') or ''}  ")
+    if port.get("up") is False:
+        text.append("down  ", "red")
+    if port.get("line_rate_bps"):
+        text.append(f"rate {line_rate(port)} counts {port.get('counts')}  ")
+    text.append(f"fifo {size(port.get('fifo_bytes'))}")
+    if port.get("delay_ns"):
+        text.append(f"  delay {time(port['delay_ns'])}")
+    return text
+
+
+_OPS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red")}
+
+
+def changes(answer: Mapping[str, Any]) -> Text:
+    """Return the changes of a whole state, one line each, what changes in them below."""
+    text = Text()
+    for change in answer.get("changes", ()):
+        sign, style = _OPS.get(change["op"], ("?", ""))
+        name = f"{change['kind']} {change['name']}"
+        where = "" if change["kind"] == "switch" else f" on {change['switch']}"
+        before, after = change.get("before") or {}, change.get("after") or {}
+        text.append(f"{sign} {name}{where}", style)
+        if change["op"] == "update":
+            text.append("\n")
+            for field in [*after, *(f for f in before if f not in after)]:
+                if before.get(field) != after.get(field):
+                    old, new = _value(before.get(field)), _value(after.get(field))
+                    text.append(f"    {field}: {old} -> {new}\n")
+        else:
+            fields = after or before
+            told = ", ".join(f"{f} {_value(v)}" for f, v in fields.items() if v is not None)
+            text.append(f"  {told}\n")
+    if answer.get("truncated"):
+        text.append("  ... and more\n", "dim")
+    total = answer["summary"]
+    parts = [f"{total[word]} {text_}" for word, text_ in _SUMMARY if total.get(word)]
+    verb = "would change" if answer.get("dry_run") else "changed"
+    text.append(f"{verb}: {', '.join(parts)}" if parts else "nothing to change")
+    return text
+
+
+_SUMMARY = (("create", "created"), ("update", "updated"), ("delete", "deleted"))
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "default"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{n}: {_value(v)}" for n, v in value.items()) + "}"
+    return str(value)
+
+
+def event(view: Mapping[str, Any]) -> Text:
+    """Return an event on one line."""
+    style = {"drift": "yellow", "failed": "bold red", "denied": "red", "mended": "green"}
+    kind = str(view.get("kind"))
+    clock = str(view.get("time", "")).replace("T", " ").removesuffix("Z")[:23]
+    text = Text.assemble((clock, "dim"), "  ", (f"{kind:<12}", style.get(kind, "")), "  ")
+    text.append(str(view.get("message", "")))
+    actor = (view.get("data") or {}).get("actor")
+    if actor:
+        text.append(f"  by {actor}", "dim")
+    return text

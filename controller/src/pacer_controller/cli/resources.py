@@ -1,0 +1,338 @@
+"""The resources as the command knows them: words, paths, and what of them can be written."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pacer_controller import rates
+from pacer_controller.cli.connection import UsageError, path
+from pacer_controller.cli.words import (
+    Grammar,
+    Word,
+    nested,
+    read_number_or_text,
+    read_range,
+    read_rate,
+    read_size,
+    read_switch,
+    read_time_ns,
+    read_whole,
+)
+
+MODES = ("static", "unpaced", "ipg", "dynamic", "slow-start")
+
+_RATE = ("RATE", "8kbit to 100Gbit: 500mbit, 62.5MB/s")
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _stations(text: str) -> dict[str, int]:
+    found = {}
+    for part in text.split(","):
+        address, separator, port = part.partition("=")
+        if not separator:
+            raise ValueError(f"{part!r} is not MAC=PORT")
+        found[address] = read_whole(port)
+    return found
+
+
+def _limits() -> tuple[Word, ...]:
+    return (
+        Word(("limit",), ("limit_bytes",), read_size, "SIZE", "most bytes it queues"),
+        Word(("allowance",), ("allowance_ns",), read_time_ns, "TIME", "lost time it makes up"),
+    )
+
+
+CLASS = Grammar(
+    "class",
+    (
+        Word(("rate",), ("rate",), read_rate, *_RATE),
+        Word(("mode",), ("mode",), _text, "MODE", ", ".join(MODES), choices=MODES),
+        *(Word((mode,), ("mode",), None, "", f"mode {mode}", value=mode) for mode in MODES[:2]),
+        *_limits(),
+        Word(("ecn",), ("ecn_threshold_bytes",), read_size, "SIZE", "mark CE above so many bytes"),
+        Word(("gap",), ("gap_bytes",), read_size, "SIZE", "gap between packets, mode ipg"),
+        Word(("port",), ("port",), read_whole, "N", "port it leaves by", choices=("<port>",)),
+    ),
+)
+
+_METER_WORDS = (
+    ("cir", read_rate, _RATE, "committed rate; above it packets are yellow"),
+    ("pir", read_rate, _RATE, "peak rate; above it packets are red"),
+    ("cburst", read_size, ("SIZE",), "committed burst"),
+    ("pburst", read_size, ("SIZE",), "peak burst"),
+    ("drop-red", read_switch, ("yes|no",), "whether red packets are dropped"),
+    ("yellow-dscp", read_whole, ("0-63",), "DSCP that yellow packets get"),
+    ("red-dscp", read_whole, ("0-63",), "DSCP that red packets get"),
+)
+
+
+def _meter_words(below: str) -> tuple[Word, ...]:
+    return tuple(
+        Word((name,), (below + name.replace("-", "_"),), read, shown[0], text)
+        for name, read, shown, text in _METER_WORDS
+    )
+
+
+METER = Grammar("meter", _meter_words(""))
+
+_PROTOCOLS = ("tcp", "udp", "icmp", "icmpv6")
+_ETHER_TYPES = {"ip": "ipv4", "ipv4": "ipv4", "ipv6": "ipv6", "arp": "arp"}
+
+MATCH = (
+    *(Word((p,), ("match.protocol",), None, "", f"IP protocol {p}", value=p) for p in _PROTOCOLS),
+    *(
+        Word((name,), ("match.ether_type",), None, "", f"EtherType {name}", value=value)
+        for name, value in _ETHER_TYPES.items()
+    ),
+    Word(("src",), ("match.src",), _text, "PREFIX", "source, IPv4 or IPv6"),
+    Word(("dst",), ("match.dst",), _text, "PREFIX", "destination, IPv4 or IPv6"),
+    Word(("sport",), ("match.src_port",), read_range, "PORT", "source port, or a range 5000-5999"),
+    Word(("dport",), ("match.dst_port",), read_range, "PORT", "destination port, or a range"),
+    Word(("dscp",), ("match.dscp",), read_whole, "0-63", "DSCP"),
+    Word(("vlan",), ("match.vlan",), read_whole, "ID", "VLAN; 0: without a tag"),
+    Word(("proto", "protocol"), ("match.protocol",), read_number_or_text, "P", "IP protocol"),
+    Word(("ethertype",), ("match.ether_type",), read_number_or_text, "E", "ipv4, 0x0800"),
+    Word(
+        ("in",), ("match.ingress_port",), read_whole, "N", "port they come by", choices=("<port>",)
+    ),
+)
+
+FLOW = Grammar(
+    "flow",
+    (
+        *MATCH,
+        Word(("class",), ("class",), _text, "CLASS", "class they join", choices=("<class>",)),
+        Word(("rate",), ("rate",), read_rate, _RATE[0], "a rate of its own instead"),
+        Word(("meter",), ("meter",), _text, "METER", "meter in front", choices=("<meter>",)),
+        Word(("priority", "prio"), ("priority",), read_whole, "N", "highest wins; 1000"),
+        Word(("name",), ("name",), _text, "NAME", "name, if not made from the match"),
+        *_limits(),
+        *_meter_words("meter."),
+    ),
+    noise=("match",),
+)
+
+PORT = Grammar(
+    "port",
+    (
+        Word(("rate",), ("line_rate",), read_rate, "RATE|none", "line rate", none="none"),
+        Word(
+            *(("counts",), ("counts",), _text, "WHAT", "layer2 or wire"),
+            choices=("layer2", "wire"),
+        ),
+        Word(("fifo",), ("fifo_bytes",), read_size, "SIZE", "FIFO of unpaced packets"),
+        Word(("delay",), ("delay_ns",), read_time_ns, "TIME", "propagation delay"),
+        Word(
+            *(("gaps",), ("gap_mode",), _text, "MODE", "accounted or pause-frames"),
+            choices=("accounted", "pause-frames"),
+        ),
+    ),
+)
+
+SWITCH = Grammar(
+    "switch",
+    (
+        Word(("address",), ("address",), _text, "HOST:PORT", "P4Runtime server"),
+        Word(("device-id",), ("device_id",), read_whole, "N", "P4Runtime device"),
+        Word(
+            *(("target",), ("target",), _text, "NAME", "pacing_switch or bmv2"),
+            choices=("pacing_switch", "bmv2"),
+        ),
+        Word(
+            *(("program",), ("program",), _text, "NAME", "pacer or gtrcnet"),
+            choices=("pacer", "gtrcnet"),
+        ),
+        Word(("cpu-port",), ("cpu_port",), read_whole, "N", "port to the controller"),
+        Word(("ports",), ("ports",), _text, "1-4", "where the switch cannot list them"),
+        Word(("wire",), ("wire",), lambda text: text.split(","), "A:B", "ports gtrcnet connects"),
+        Word(("bottleneck",), ("bottleneck",), read_rate, "RATE", "gtrcnet's virtual bottleneck"),
+        Word(("stations",), ("stations",), _stations, "MAC=N", "stations that never move"),
+        Word(("ovsdb",), ("ovsdb",), _text, "WHERE", "Open vSwitch: unix:PATH or tcp:HOST:PORT"),
+        Word(("bridge",), ("bridge",), _text, "NAME", "Open vSwitch: bridge"),
+        Word(("openflow",), ("openflow",), _text, "WHERE", "Open vSwitch: unix:PATH, tcp:H:P"),
+        Word(
+            *(("qos-type",), ("qos_type",), _text, "TYPE", "Open vSwitch: auto, linux-htb, pacer"),
+            choices=("auto", "linux-htb", "pacer"),
+        ),
+    ),
+)
+
+
+def default_allowance(view: Mapping[str, Any]) -> bool:
+    """Whether the allowance is the default for the rate: then it follows the rate."""
+    rate_bps = view.get("rate_bps")
+    if not isinstance(rate_bps, int) or rate_bps <= 0:
+        return False
+    return view.get("allowance_ns") == rates.default_allowance_ns(rate_bps)
+
+
+def default_bursts(view: Mapping[str, Any]) -> set[str]:
+    """Return which bursts of a meter are the defaults for its rates."""
+    cir = rates.parse_rate(view["cir"])
+    pir = rates.parse_rate(view["pir"]) if view.get("pir") else cir
+    cburst = max(10 * 1522, rates.bytes_per_second(cir) // 100)
+    found = set()
+    if view.get("cburst") == cburst:
+        found.add("cburst")
+        if view.get("pburst") == max(cburst, rates.bytes_per_second(pir) // 100):
+            found.add("pburst")
+    return found
+
+
+def _class_spec(view: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = {"allowance_ns"} if default_allowance(view) else set()
+    return _given(view, Kind.of("class").writable, left_out)
+
+
+def _meter_spec(view: Mapping[str, Any]) -> dict[str, Any]:
+    return _given(view, Kind.of("meter").writable, default_bursts(view))
+
+
+def _flow_spec(view: Mapping[str, Any]) -> dict[str, Any]:
+    body = _class_like(view)
+    if view.get("meter_name"):
+        body["meter"] = view["meter_name"]
+    elif isinstance(view.get("meter"), dict):
+        body["meter"] = _meter_spec(view["meter"])
+    return body
+
+
+def _class_like(view: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = {"allowance_ns"} if default_allowance(view) else set()
+    return _given(view, Kind.of("flow").writable, left_out | {"meter"})
+
+
+def _port_spec(view: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(view.get("desired") or {})
+
+
+def _switch_spec(view: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = set() if isinstance(view.get("ports"), str) else {"ports"}
+    return _given(view, Kind.of("switch").writable, left_out)
+
+
+def _given(view: Mapping[str, Any], names: Sequence[str], left_out: set[str]) -> dict[str, Any]:
+    return {n: view[n] for n in names if n not in left_out and view.get(n) is not None}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of resource.
+
+    Attributes:
+        name: what it is called.
+        plural: what a list of it is called, also the part of its path.
+        grammar: the words that set its fields.
+        writable: the fields that PUT takes.
+        spec: makes what PUT takes of what GET answers.
+
+    """
+
+    name: str
+    plural: str
+    grammar: Grammar
+    writable: tuple[str, ...]
+    spec: Callable[[Mapping[str, Any]], dict[str, Any]]
+
+    @staticmethod
+    def of(name: str) -> "Kind":
+        """Return the kind of that name."""
+        return KINDS[name]
+
+    def path(self, switch: str, *rest: str) -> str:
+        """Return the path of one resource, or of the list of them on a switch."""
+        if self.name == "switch":
+            return path("switches", switch)
+        return path("switches", switch, self.plural, *rest)
+
+
+_PACE = ("limit_bytes", "allowance_ns")
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            *("switch", "switches", SWITCH),
+            writable=(
+                *("kind", "address", "device_id", "target", "program", "cpu_port", "ports"),
+                *("wire", "bottleneck", "stations", "ovsdb", "bridge", "openflow", "qos_type"),
+            ),
+            spec=_switch_spec,
+        ),
+        Kind(
+            *("port", "ports", PORT),
+            writable=("line_rate", "counts", "fifo_bytes", "delay_ns", "gap_mode"),
+            spec=_port_spec,
+        ),
+        Kind(
+            *("class", "classes", CLASS),
+            writable=("mode", "rate", *_PACE, "ecn_threshold_bytes", "gap_bytes", "port"),
+            spec=_class_spec,
+        ),
+        Kind(
+            *("meter", "meters", METER),
+            writable=("cir", "pir", "cburst", "pburst", "drop_red", "yellow_dscp", "red_dscp"),
+            spec=_meter_spec,
+        ),
+        Kind(
+            *("flow", "flows", FLOW),
+            writable=("match", "priority", "class", "rate", *_PACE, "meter"),
+            spec=_flow_spec,
+        ),
+    )
+}
+
+
+def body_of(kind: Kind, fields: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what to PUT: what it was before, with the fields changed.
+
+    Raises:
+        UsageError: fields that contradict one another.
+
+    """
+    fields = dict(fields)
+    start = dict(before)
+    if kind.name == "flow":
+        _agree(fields, start)
+    if kind.name == "class" and fields.get("mode") == "unpaced" and "rate" not in fields:
+        start.pop("rate", None)
+        start.pop("allowance_ns", None)
+    if kind.name == "class" and fields.get("rate") and "mode" not in fields:
+        # A rate makes an unpaced class a paced one: what else could be meant?
+        start = {n: v for n, v in start.items() if (n, v) != ("mode", "unpaced")}
+    if kind.name == "switch":
+        start.setdefault("kind", "openvswitch" if "ovsdb" in fields else "p4runtime")
+    return nested(fields, start)
+
+
+def _agree(fields: Mapping[str, Any], start: dict[str, Any]) -> None:
+    """Take from a flow's former fields what a new one replaces."""
+    in_place = any(name.startswith("meter.") for name in fields)
+    if fields.get("meter") is not None and in_place:
+        raise UsageError("a flow names a meter, or has one of its own: not both")
+    if fields.get("class") is not None:
+        if fields.get("rate") is not None:
+            raise UsageError("a flow joins a class, or has a rate of its own: not both")
+        for name in ("rate", *_PACE):
+            start.pop(name, None)
+    elif fields.get("rate") is not None:
+        start.pop("class", None)
+
+
+def flow_name(match: Mapping[str, Any], priority: int | None) -> str:
+    """Make a flow's name of what it matches: `tcp-dport-80`."""
+    shown = {"src_port": "sport", "dst_port": "dport", "ingress_port": "in", "ether_type": None}
+    parts = [str(match["protocol"])] if "protocol" in match else []
+    for name, value in match.items():
+        if name == "protocol":
+            continue
+        label = shown.get(name, name)
+        parts += [label] if label else []
+        parts.append(str(value))
+    if priority is not None:
+        parts += ["priority", str(priority)]
+    text = "-".join(parts).translate({ord(":"): "_", ord("/"): "-"})
+    return text[:64]

@@ -1,0 +1,134 @@
+"""What one run of the command has at hand: where the controller is, how to print."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pacer_controller.cli.connection import (
+    DEFAULT_URL,
+    MAX_PAGES,
+    Connection,
+    RefusedError,
+    UsageError,
+)
+from pacer_controller.cli.resources import Kind
+
+
+class Session:
+    """Where the controller is, from the environment and the command line; and the connection."""
+
+    def __init__(self) -> None:
+        self.url = os.environ.get("PACER_URL") or DEFAULT_URL
+        self.token = os.environ.get("PACER_TOKEN") or None
+        self.authority = os.environ.get("PACER_CA") or None
+        self.as_json = False
+        self._connection: Connection | None = None
+
+    @property
+    def connection(self) -> Connection:
+        """The connection, made when it is first needed."""
+        if self._connection is None:
+            self._connection = Connection(self.url, self.token, self.authority)
+        return self._connection
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def print_json(self, value: Any) -> None:
+        """Print a value as JSON."""
+        print(json.dumps(value, indent=2, ensure_ascii=False))
+
+    def print_line(self, value: Any) -> None:
+        """Print a value as JSON on one line."""
+        print(json.dumps(value, ensure_ascii=False))
+
+    def say(self, text: str) -> None:
+        """Tell something beside the result, on standard error."""
+        print(text, file=sys.stderr)
+
+    # ---- reading ----
+
+    def pages(
+        self, path: str, plural: str, query: Mapping[str, str | int] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Give the members of a list, over all its pages."""
+        for _ in range(MAX_PAGES):
+            body = self.connection.get(path, query)
+            yield from body[plural]
+            path, query = body.get("next") or "", None
+            if not path:
+                return
+
+    def switches(self) -> list[dict[str, Any]]:
+        """Return all switches."""
+        return list(self.pages("/v1/switches", "switches"))
+
+    def resources(
+        self, kind: Kind, switch: str, query: Mapping[str, str | int] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return all resources of a kind on a switch; none where its program has no such thing."""
+        try:
+            return list(self.pages(kind.path(switch), kind.plural, query))
+        except RefusedError as error:
+            if error.status == 409:
+                return []
+            raise
+
+    # ---- writing ----
+
+    def create(self, kind: Kind, switch: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Create a resource; one that exists is left alone.
+
+        Raises:
+            UsageError: it exists already.
+
+        """
+        path = kind.path(switch, name)
+        try:
+            response = self.connection.request("PUT", path, body, headers={"If-None-Match": "*"})
+        except RefusedError as error:
+            if error.status != 412:
+                raise
+            where = "" if kind.name == "switch" else f" on {switch}"
+            raise UsageError(
+                f"{kind.name} {name!r}{where} exists already; change it with: "
+                f"pacer {kind.name} set {switch}{'' if kind.name == 'switch' else f' {name}'} ..."
+            ) from None
+        return dict(response.json())
+
+    def replace(
+        self, kind: Kind, switch: str, name: str, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Create a resource or replace it as a whole."""
+        return dict(self.connection.request("PUT", kind.path(switch, name), body).json())
+
+    def read(self, kind: Kind, switch: str, name: str) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return a resource, and the headers under which exactly this version is changed."""
+        response = self.connection.request("GET", kind.path(switch, name))
+        etag = response.headers.get("ETag")
+        return dict(response.json()), {"If-Match": etag} if etag else {}
+
+    def write(
+        self,
+        kind: Kind,
+        switch: str,
+        name: str,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """Change a resource that was read before.
+
+        Raises:
+            RefusedError: somebody else has changed it since (412), or it is wrong.
+
+        """
+        response = self.connection.request("PUT", kind.path(switch, name), body, headers=headers)
+        return dict(response.json())
+
+    def delete(self, kind: Kind, switch: str, name: str) -> None:
+        """Delete a resource."""
+        self.connection.request("DELETE", kind.path(switch, name))

@@ -1,0 +1,249 @@
+"""`pacer top`: what every class does, live."""
+
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from pacer_controller.cli import render
+from pacer_controller.cli.connection import RefusedError, UnreachableError, path
+from pacer_controller.cli.session import Session
+
+HISTORY = 30
+RETRY_S = 1.0
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_BAR_WIDTH = 12
+
+
+def samples(session: Session, switch: str | None, interval_ms: int) -> Iterator[dict[str, Any]]:
+    """Give statistics as they come; from a server without streams, by asking again and again.
+
+    Raises:
+        RefusedError: no such switch, or another error of the controller.
+        UnreachableError: the controller went away.
+
+    """
+    query: dict[str, str | int] = {"interval_ms": interval_ms}
+    if switch is not None:
+        query["switch"] = switch
+    try:
+        with session.connection.stream("/v1/stats/stream", query) as events:
+            for kind, data in events:
+                if kind == "stats":
+                    yield data
+        raise UnreachableError("the controller ended the stream")
+    except RefusedError as error:
+        if error.status != 404 or "unknown-switch" in str(error.problem.get("type")):
+            raise
+    while True:
+        names = [switch] if switch else [view["name"] for view in session.switches()]
+        for name in names:
+            yield session.connection.get(path("switches", name, "stats"))
+        time.sleep(interval_ms / 1000)
+
+
+class Screen:
+    """What is shown: the newest statistics of each switch, and where rates came from."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.newest: dict[str, Mapping[str, Any]] = {}
+        self.trouble: str | None = None
+        self._history: dict[tuple[str, str], deque[float]] = {}
+        self._dropped: dict[tuple[str, str], tuple[int, int]] = {}
+        self._drop_rates: dict[tuple[str, str], float] = {}
+
+    def take(self, measured: Mapping[str, Any]) -> None:
+        """Take in the statistics of one switch."""
+        switch = measured["switch"]
+        self.newest[switch] = measured
+        now_ns = measured.get("now_ns") or time.monotonic_ns()
+        for row in measured["classes"]:
+            key = switch, render.class_name(row)
+            self._history.setdefault(key, deque(maxlen=HISTORY)).append(
+                row.get("achieved_bps") or 0
+            )
+            lost = render.dropped(row)
+            if lost is None:
+                continue
+            before, at_ns = self._dropped.get(key, (lost, now_ns))
+            if now_ns > at_ns:
+                self._drop_rates[key] = max(0, lost - before) * 1e9 / (now_ns - at_ns)
+            self._dropped[key] = lost, now_ns
+
+    def draw(self, console: Console) -> Group:
+        """Return the screen."""
+        head = Text.assemble(("pacer top", "bold"), f"  {self.url}  {time.strftime('%H:%M:%S')}")
+        if self.trouble:
+            head.append(f"  {self.trouble}", "bold red")
+        parts: list[Text | Table] = [head]
+        for switch, measured in sorted(self.newest.items()):
+            parts += [Text(), self._switch_line(switch, measured)]
+            if measured["classes"]:
+                parts.append(self._classes(switch, measured, console.width))
+            for row in measured.get("virtual_bottleneck") or ():
+                parts.append(_bottleneck_line(row))
+            parts.append(self._ports(measured))
+        parts.append(Text("\nq quits", "dim"))
+        return Group(*parts)
+
+    def _switch_line(self, switch: str, measured: Mapping[str, Any]) -> Text:
+        return Text.assemble((switch, "bold cyan"), "  ", render.state(measured))
+
+    def _classes(self, switch: str, measured: Mapping[str, Any], width: int) -> Table:
+        wide = width >= 100
+        made = render.table(
+            *("CLASS", ">TARGET", ">ACHIEVED"),
+            *(["", "LAST 30"] if wide else []),
+            *(">DROPS/s", ">QUEUE", ">GAP OWED"),
+        )
+        for row in sorted(measured["classes"], key=render.class_name):
+            name = render.class_name(row)
+            if not (row.get("name") or row.get("flow")) and not row.get("achieved_bps"):
+                continue
+            key = switch, name
+            drops = self._drop_rates.get(key, 0.0)
+            made.add_row(
+                Text(name),
+                Text(row.get("rate") or "-"),
+                Text(render.rate(row.get("achieved_bps")), "bold"),
+                *([_bar(row), _sparkline(self._history[key], row.get("rate_bps"))] if wide else []),
+                Text(render.count(drops), "red" if drops else ""),
+                Text(render.size(row.get("backlog_bytes"))),
+                Text(render.owed(row)),
+            )
+        return made
+
+    def _ports(self, measured: Mapping[str, Any]) -> Table:
+        made = render.table(">PORT", "INTERFACE", ">LINE RATE", ">IN", ">OUT", ">USED", ">LATEST")
+        for row in measured["ports"]:
+            line, sent = row.get("line_rate_bps"), row.get("tx_bps")
+            used = f"{100 * sent / line:.1f}%" if line and sent is not None else "-"
+            late = ((row.get("statistics") or {}).get("lateness") or {}).get("max_ns")
+            made.add_row(
+                Text(str(row["port"])),
+                Text(row.get("interface") or "-"),
+                Text(render.line_rate(row)),
+                Text(render.rate(row.get("rx_bps"))),
+                Text(render.rate(sent)),
+                Text(used),
+                Text(render.time(late)),
+            )
+        return made
+
+
+def _bottleneck_line(row: Mapping[str, Any]) -> Text:
+    return Text(
+        f"virtual bottleneck at port {row['port']}: {render.rate(row.get('achieved_bps'))} of "
+        f"{render.rate(row.get('bottleneck_bps'))}, most queued {render.size(row['vb_max_bytes'])}"
+    )
+
+
+def _bar(row: Mapping[str, Any]) -> Text:
+    target, achieved = row.get("rate_bps"), row.get("achieved_bps")
+    if not target or achieved is None:
+        return Text("")
+    filled = min(_BAR_WIDTH, round(_BAR_WIDTH * achieved / target))
+    return Text.assemble(("━" * filled, "green"), ("━" * (_BAR_WIDTH - filled), "bright_black"))
+
+
+def _sparkline(history: deque[float], target: int | None) -> Text:
+    top = max(*history, target or 0, 1)
+    marks = (_BLOCKS[min(8, round(8 * value / top))] for value in history)
+    return Text("".join(marks).rjust(HISTORY), "blue")
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[], bool]]:
+    """Read single keys without echo; gives a function that says whether "q" was pressed."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    try:
+
+        def pressed() -> bool:
+            while select.select([descriptor], [], [], 0)[0]:
+                key = os.read(descriptor, 1)
+                if key in (b"q", b"Q", b""):
+                    return True
+            return False
+
+        yield pressed
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def run(session: Session, switch: str | None, interval_ms: int, times: int | None) -> None:
+    """Show statistics until "q", Ctrl-C or so many samples; without a terminal, as plain text.
+
+    A controller that goes away is waited for; what is refused ends it.
+    """
+    if session.as_json or not sys.stdout.isatty():
+        _plain(session, switch, interval_ms, times)
+        return
+    console = render.console()
+    screen = Screen(session.url)
+    interactive = sys.stdin.isatty()
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        if interactive:
+            with _keys() as quits:
+                _follow(session, switch, interval_ms, times, screen, live, console, quits)
+        else:
+            _follow(session, switch, interval_ms, times, screen, live, console, lambda: False)
+
+
+def _follow(
+    session: Session,
+    switch: str | None,
+    interval_ms: int,
+    times: int | None,
+    screen: Screen,
+    live: Live,
+    console: Console,
+    quits: Callable[[], bool],
+) -> None:
+    taken = 0
+    while True:
+        try:
+            for measured in samples(session, switch, interval_ms):
+                screen.trouble = None
+                screen.take(measured)
+                live.update(screen.draw(console), refresh=True)
+                taken += 1
+                if quits() or (times is not None and taken >= times):
+                    return
+        except UnreachableError as error:
+            if not screen.newest:
+                raise
+            screen.trouble = f"{error}; trying again"
+            live.update(screen.draw(console), refresh=True)
+            end = time.monotonic() + RETRY_S
+            while time.monotonic() < end:
+                if quits():
+                    return
+                time.sleep(0.05)
+
+
+def _plain(session: Session, switch: str | None, interval_ms: int, times: int | None) -> None:
+    """Print samples one after the other: a JSON object a line, or tables."""
+    for number, measured in enumerate(samples(session, switch, interval_ms), 1):
+        if session.as_json:
+            session.print_line(measured)
+        else:
+            console = render.console()
+            console.print(Text(f"{measured['switch']}  {time.strftime('%H:%M:%S')}"))
+            console.print(render.statistics("class", [(measured["switch"], measured)]))
+        sys.stdout.flush()
+        if times is not None and number >= times:
+            return
