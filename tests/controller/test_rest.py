@@ -320,7 +320,7 @@ def test_statistics_of_a_switch_that_is_away(client: Client) -> None:
 def test_api_page_needs_no_network(client: Client) -> None:
     start = client.call("GET", "/")
     assert start.status_code == 307
-    assert start.headers["location"] == "/docs"
+    assert start.headers["location"] == "/dashboard/"
     page = client.call("GET", "/docs")
     assert page.status_code == 200
     assert "http://" not in page.text

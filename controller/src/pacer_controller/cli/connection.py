@@ -14,6 +14,8 @@ import httpx
 DEFAULT_URL = "http://127.0.0.1:8080"
 TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
+SILENCE_S = 90.0
+"""A stream that says nothing for so long is broken: the longest interval is 60 s."""
 MAX_PAGES = 100_000
 """A server that always names a next page must not keep us for ever."""
 
@@ -170,8 +172,7 @@ class Connection:
             UnreachableError: it did not answer, or the stream broke off.
 
         """
-        # Between events there may be silence; the server's comments keep the line alive.
-        timeout = httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S, read=60.0)
+        timeout = httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S, read=SILENCE_S)
         headers = {"Accept": "text/event-stream"}
         with (
             self._told(),

@@ -155,6 +155,8 @@ def _tell(session: Session, kind: Kind, switch: str, view: dict[str, Any]) -> No
 
 def _split_name(kind: Kind, words: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the name in front of the words of a flow, where there is one."""
+    if len(words) > 1 and words[1] in kind.grammar.noise:
+        return words[0], list(words[1:])
     if words and words[0] not in kind.grammar:
         guess = did_you_mean(words[0], [n for word in kind.grammar.words for n in word.names])
         # A name is followed by a word; a mistyped word is followed by its value.
@@ -284,7 +286,7 @@ def _show_command(kind: Kind) -> click.Command:
             _show_statistics(session, kind, _chosen(session, switch), names)
             return
         if names and switch is not None:
-            views = [session.read(kind, switch, name)[0] for name in names]
+            views = [session.connection.get(kind.path(switch, name)) for name in names]
             groups = [(switch, views)]
         else:
             query = {n: v for n, v in (("prefix", prefix), ("state", state)) if v is not None}

@@ -210,8 +210,7 @@ def _port_spec(view: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _switch_spec(view: Mapping[str, Any]) -> dict[str, Any]:
-    left_out = set() if isinstance(view.get("ports"), str) else {"ports"}
-    return _given(view, Kind.of("switch").writable, left_out)
+    return _given(view, Kind.of("switch").writable, set())
 
 
 def _given(view: Mapping[str, Any], names: Sequence[str], left_out: set[str]) -> dict[str, Any]:

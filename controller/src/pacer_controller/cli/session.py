@@ -107,10 +107,15 @@ class Session:
         return dict(self.connection.request("PUT", kind.path(switch, name), body).json())
 
     def read(self, kind: Kind, switch: str, name: str) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return a resource, and the headers under which exactly this version is changed."""
+        """Return a resource to change, and the headers under which it is changed as it is."""
         response = self.connection.request("GET", kind.path(switch, name))
         etag = response.headers.get("ETag")
-        return dict(response.json()), {"If-Match": etag} if etag else {}
+        view = dict(response.json())
+        if kind.name == "switch":
+            # What was asked for, and what is there, share names in a switch's own answer.
+            whole = self.connection.get("/v1/state")["switches"]
+            view = dict(whole.get(name, {}).get("switch") or {})
+        return view, {"If-Match": etag} if etag else {}
 
     def write(
         self,
