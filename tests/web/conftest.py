@@ -6,9 +6,7 @@ by name.
 
 import importlib.util
 import shutil
-import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +17,7 @@ CONTROLLER_TESTS = Path(__file__).resolve().parents[1] / "controller"
 sys.path.insert(0, str(CONTROLLER_TESTS))
 
 from controller_harness import Controller, Network  # noqa: E402
+from traffic import Traffic  # noqa: E402
 
 _spec = importlib.util.spec_from_file_location(
     "controller_conftest", CONTROLLER_TESTS / "conftest.py"
@@ -87,27 +86,6 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     for context in contexts:
         context.close()
     assert faults == []
-
-
-class Traffic:
-    """Frames into a switch port, all the time, from a thread: bursts of four every 8 ms."""
-
-    def __init__(self, interface: str, frame: bytes) -> None:
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(interface, frame), daemon=True)
-        self._thread.start()
-
-    def _run(self, interface: str, frame: bytes) -> None:
-        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
-            sender.bind((interface, 0))
-            while not self._stop.wait(0.008):
-                for _ in range(4):
-                    sender.send(frame)
-
-    def stop(self) -> None:
-        """End it."""
-        self._stop.set()
-        self._thread.join()
 
 
 @pytest.fixture

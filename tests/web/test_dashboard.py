@@ -1,11 +1,14 @@
 """The dashboard in a browser: a real switch, real packets, a controller that may go away."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from controller_harness import Controller, Switch, eventually, free_port
+from controller_harness import Controller, Network, Switch, eventually, free_port
+from traffic import Traffic
 
 VIDEO = "/v1/switches/s1/classes/video"
 FLOW = "/v1/switches/s1/flows/udp"
@@ -33,14 +36,7 @@ def achieved_bps(page: Page) -> float:
 
 
 def wait_live(page: Page) -> None:
-    expect(page.locator("#link")).to_have_attribute(
-        "data-state", "live" if has_stream(page) else "polling"
-    )
-
-
-def has_stream(page: Page) -> bool:
-    paths = page.request.get(page.url.partition("/dashboard")[0] + "/openapi.json").json()["paths"]
-    return "/v1/stats/stream" in paths
+    expect(page.locator("#link")).to_have_attribute("data-state", "live")
 
 
 def test_the_root_leads_to_it_and_it_needs_no_other_host(
@@ -142,7 +138,7 @@ def test_a_flow_with_a_rate_of_its_own_keeps_its_match(
 
 
 def test_survives_a_restart_of_the_controller(
-    switch: Switch, start_controller: Start, open_page: Open, tmp_path: object
+    switch: Switch, start_controller: Start, open_page: Open, tmp_path: Path
 ) -> None:
     options = (
         *("--listen", f"127.0.0.1:{free_port()}", "--state", f"{tmp_path}/state.sqlite"),
@@ -186,6 +182,47 @@ def test_says_when_the_switch_is_away(
     expect(card(page).locator(".chip.bad")).to_have_text("pending", timeout=30_000)
     switch.start()
     expect(page.locator("#notice")).to_be_hidden()
+
+
+def test_asks_for_the_token_and_keeps_it(
+    switch: Switch, start_controller: Start, open_page: Open, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("0123456789abcdef")
+    controller = start_controller(
+        *("--token-file", str(file), "--switch", f"s1={switch.address}{switch.options}")
+    )
+    assert controller.http.get("/v1/switches").status_code == 401
+    page = open_page(controller.url)
+    field = page.get_by_label("This controller wants a token")
+    field.fill("wrong")
+    field.press("Enter")
+    expect(page.locator("#link")).to_have_attribute("data-state", "token")
+    expect(field).to_be_visible()
+    field.fill("0123456789abcdef")
+    field.press("Enter")
+    wait_live(page)
+    expect(field).to_be_hidden()
+    page.reload()
+    wait_live(page)
+
+
+def test_shows_the_virtual_bottleneck(
+    wires: Network, switch: Switch, start_controller: Start, open_page: Open
+) -> None:
+    options = f"{switch.address},program=gtrcnet,wire=1:2,bottleneck=8mbit"
+    controller = start_controller("--switch", f"wan={options}")
+    controller.wait_connected("wan")
+    running = Traffic(wires.ports[1], bytes(12) + b"\x88\xb5" + bytes(986))
+    page = open_page(controller.url)
+    shown = page.locator('[data-bottleneck="wan port 1"]')
+    expect(shown.locator(".headline .target")).to_have_text("of 8\u202fMbit/s")
+    expect(shown.locator(".headline .unit")).to_have_text("Mbit/s")
+    # Bursts of four packets on a line of twice their rate: three and more had to wait.
+    expect(shown.get_by_role("img").nth(1)).to_have_attribute(
+        "aria-label", re.compile(r"Virtual queue at wan port 1: [1-9]")
+    )
+    running.stop()
 
 
 def background(page: Page) -> int:

@@ -5,7 +5,7 @@ import { TimeChart } from "./charts.js";
 import { h, put } from "./dom.js";
 import * as format from "./format.js";
 import { History } from "./history.js";
-import { at, request } from "./server.js";
+import { at, Problem, request } from "./server.js";
 
 /** The card of one measured port of one switch. */
 export class BottleneckCard {
@@ -22,7 +22,7 @@ export class BottleneckCard {
     this.queueChart = new TimeChart({ label: `Virtual queue at ${where}`, format: format.bytes,
       series: [{ name: "most queued", kind: "area" }] });
     this.most = h("span.muted");
-    this.windows = null;
+    this.seenNs = null;
     this.asking = false;
     this.element = h("article.card.bottleneck", { "data-bottleneck": where },
       h("header", {}, h("h3", {}, switchName), h("span.chip", {}, `port ${row.port}`)),
@@ -30,7 +30,7 @@ export class BottleneckCard {
       h("h4", {}, "Queue in front of it", this.most), this.queueChart.element);
   }
 
-  update({ row, t }) {
+  update({ row, t, nowNs }) {
     this.rates.add(t, [row.achieved_bps ?? null, row.bottleneck_bps]);
     const [number, unit] = row.achieved_bps === null || row.achieved_bps === undefined
       ? ["–", ""] : format.rateParts(row.achieved_bps);
@@ -39,26 +39,25 @@ export class BottleneckCard {
     put(this.target, row.bottleneck_bps ? `of ${format.rate(row.bottleneck_bps)}` : "");
     this.chart.update(this.rates.points, t, `${number} ${unit}`);
     put(this.most, `most ever ${format.bytes(row.vb_max_bytes)}`);
-    this.askWindows(t);
+    this.askWindows(t, nowNs);
   }
 
-  /** Reads the largest queue of each window of 100 ms since the last time. */
-  async askWindows(t) {
-    if (this.asking) return;
+  /** Reads the largest queue of the windows of 100 ms since the last time. */
+  async askWindows(t, nowNs) {
+    if (this.asking || !nowNs) return;
     this.asking = true;
+    // The newest window is still being filled; it is read again the next time.
+    const from = Math.max(0, this.seenNs ?? nowNs - 1e9);
     try {
-      const path = `${at("switches", this.switchName, "bandwidth")}?port=${this.port}`;
-      const from = this.windows === null ? "" : `&from_ns=${this.windows}`;
-      const [{ windows }] = await request("GET", path + from);
-      const starts = windows.start_ns;
-      const queued = windows.vb_max_bytes
-        .filter((_, i) => this.windows === null || starts[i] >= this.windows);
-      if (this.windows !== null) this.queues.add(t, [Math.max(0, ...queued)]);
-      if (starts.length) this.windows = starts.at(-1);
-      this.queueChart.update(this.queues.points, t,
-        format.bytes(this.queues.last?.v[0] ?? 0));
-    } catch {
+      const path = at("switches", this.switchName, "bandwidth");
+      const [{ windows }] = await request("GET",
+        `${path}?port=${this.port}&from_ns=${Math.floor(from)}`);
+      this.queues.add(t, [Math.max(0, ...windows.vb_max_bytes)]);
+      this.seenNs = nowNs;
+      this.queueChart.update(this.queues.points, t, format.bytes(this.queues.last.v[0]));
+    } catch (error) {
       // The statistics' own stream says what is wrong with the switch; a missing point is enough.
+      if (!(error instanceof Problem)) throw error;
     } finally {
       this.asking = false;
     }

@@ -58,7 +58,6 @@ class SwitchPage {
     this.ports = new Keyed(find("ports"), (item) => new PortCard(item));
     this.bottlenecks = new Keyed(find("bottlenecks"), (item) => new BottleneckCard(item));
     this.tiles = new Map();
-    this.readResources();
     this.timer = setInterval(() => this.readResources(), RESOURCES_MS);
   }
 
@@ -68,6 +67,8 @@ class SwitchPage {
 
   /** Reads what statistics do not tell: whether resources are applied, pending or failed. */
   async readResources() {
+    // The program of a switch that measures has no classes and flows.
+    if (!this.last?.classes.length) return;
     try {
       for (const [kind, plural] of [["class", "classes"], ["flow", "flows"]]) {
         const [body] = await request("GET", at("switches", this.name, plural));
@@ -76,7 +77,7 @@ class SwitchPage {
         }
       }
     } catch (error) {
-      // A switch that measures has no classes; one that is away says so in the stream.
+      // What is wrong with the controller or the switch is told by the stream.
       if (!(error instanceof Problem)) throw error;
     }
   }
@@ -84,8 +85,9 @@ class SwitchPage {
   show(statistics) {
     const t = Date.now();
     // Whether resources are applied hangs on it.
-    if (this.last && this.last.state !== statistics.state) this.readResources();
+    const first = this.last?.state !== statistics.state;
     this.last = statistics;
+    if (first) this.readResources();
     const lines = statistics.ports.map((port) => port.line_rate_bps ?? 0);
     const lineBps = Math.max(0, ...lines) || null;
     this.showClasses(statistics, t, lineBps);
@@ -132,7 +134,8 @@ class SwitchPage {
 
   showBottlenecks(statistics, t) {
     const rows = statistics.virtual_bottleneck ?? [];
-    this.bottlenecks.show(rows.map((row) => [row.port, { switchName: this.name, row, t }]));
+    this.bottlenecks.show(rows.map((row) => [row.port, { switchName: this.name, row, t,
+      nowNs: statistics.now_ns }]));
     find("bottleneck-section").hidden = !rows.length;
   }
 
