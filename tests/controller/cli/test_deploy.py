@@ -1,0 +1,115 @@
+"""What is deployed with the controller works with it: systemd's unit, Grafana's dashboard."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from controller_harness import ROOT, Controller, Network, Process, eventually, free_port
+
+DEPLOY = ROOT / "controller" / "deploy"
+UNIT = DEPLOY / "pacer-controller.service"
+TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 (nobody else's)
+
+
+def unit() -> dict[str, list[str]]:
+    """Return the unit's settings by name."""
+    settings: dict[str, list[str]] = {}
+    for line in UNIT.read_text().replace("\\\n", " ").splitlines():
+        if line and line[0] not in "#[":
+            name, _, value = line.partition("=")
+            settings.setdefault(name, []).append(value)
+    return settings
+
+
+def test_the_unit_starts_a_controller_that_wants_the_token(
+    network: Network, tmp_path: Path
+) -> None:
+    (command,) = unit()["ExecStart"]
+    program, *arguments = command.split()
+    assert program == "/opt/p4-pspacer/build/venv/bin/pacer-controller"
+    assert unit()["LoadCredential"] == [
+        "controller.toml:/etc/pacer/controller.toml",
+        "token:/etc/pacer/token",
+    ]
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    (tmp_path / "controller.toml").write_text(
+        f'[controller]\nlisten = "127.0.0.1:{free_port()}"\n'
+        f'[switches.s1]\naddress = "127.0.0.1:{free_port()}"\n'
+    )
+    places = {
+        "${CREDENTIALS_DIRECTORY}": str(tmp_path),
+        "${STATE_DIRECTORY}": str(tmp_path),
+        "/opt/p4-pspacer": str(ROOT),
+    }
+    for name, place in places.items():
+        arguments = [argument.replace(name, place) for argument in arguments]
+    process = Process([sys.executable, "-m", "pacer_controller", *arguments])
+    try:
+        url = process.wait_for_line("pacer-controller: ready").rpartition(" ")[2]
+        with httpx.Client(base_url=url, trust_env=False, timeout=15) as http:
+            assert http.get("/v1/switches").status_code == 401
+            allowed = http.get("/v1/switches", headers={"Authorization": f"Bearer {TOKEN}"})
+            assert [s["name"] for s in allowed.json()["switches"]] == ["s1"]
+        assert (tmp_path / "state.sqlite").exists()
+        assert process.stop() == 0
+    finally:
+        process.kill()
+
+
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("not run: no systemd-analyze")
+    copy = tmp_path / UNIT.name
+    program = shutil.which("true") or "/bin/true"
+    text = UNIT.read_text().replace("/opt/p4-pspacer/build/venv/bin/pacer-controller", program)
+    copy.write_text(text)
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False
+    )
+    assert copy.name not in checked.stderr, checked.stderr
+    assert checked.returncode == 0, checked.stderr
+
+
+def expressions(value: Any) -> list[str]:
+    """Return every query of a dashboard."""
+    if isinstance(value, dict):
+        own = [value[name] for name in ("expr", "query") if isinstance(value.get(name), str)]
+        return own + [found for part in value.values() for found in expressions(part)]
+    if isinstance(value, list):
+        return [found for part in value for found in expressions(part)]
+    return []
+
+
+def test_grafana_asks_for_metrics_that_there_are(controller: Controller, wires: Network) -> None:
+    # A flooded frame is pruned towards where it came from: counted as a drop of that port.
+    wires.send(1, (b"\xff" * 6 + b"\x02" + bytes(5) + b"\x88\xb5").ljust(60, b"\0"))
+    eventually(
+        lambda: "pacer_port_dropped_packets_total{" in controller.http.get("/metrics").text,
+        "the flooded frame is counted",
+    )
+    controller.put("/v1/switches/s1/ports/2", {"line_rate": "1Gbit"})
+    controller.put("/v1/switches/s1/classes/video", {"rate": "5Mbit"})
+    dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
+    queries = expressions(dashboard)
+    used = {name for query in queries for name in re.findall(r"\bpacer_[a-z_]+", query)}
+    assert len(used) > 15
+    told = controller.http.get("/metrics").text
+    offered: dict[str, set[str]] = {}
+    for line in told.splitlines():
+        if not line.startswith("#"):
+            name, labels = re.match(r"([a-z_]+)(\{.*\})?", line).groups()  # type: ignore[union-attr]
+            offered.setdefault(name, set()).update(re.findall(r'(\w+)="', labels or ""))
+    assert used <= set(offered)
+    for query in queries:
+        for name, labels in re.findall(r"\b(pacer_[a-z_]+)\{([^}]*)\}", query):
+            assert set(re.findall(r"(\w+)(?:=|!)", labels)) <= offered[name], query
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in panels)
