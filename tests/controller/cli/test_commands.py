@@ -4,13 +4,14 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller_harness import Controller, Network, Switch, eventually, free_port
+from controller_harness import ROOT, Controller, Network, Switch, eventually, free_port
 from pacer_controller.cli.main import main
 
 
@@ -309,6 +310,33 @@ def test_events_tell_who_changed_what(pacer: Pacer) -> None:
     told = pacer("events s1 --kind change")
     assert "500Mbit -> 300Mbit" in told
     assert pacer.json("events --last 1")["events"][0]["kind"] == "change"
+
+
+def test_what_stands_in_its_page_can_be_typed(pacer: Pacer, tmp_path: Path) -> None:
+    """Each command of docs/pacer.md, in its order, does what it says."""
+    page = (ROOT / "docs" / "pacer.md").read_text()
+    commands = re.findall(r"^    pacer (.*)$", page, re.MULTILINE)
+    assert len(commands) > 12
+    for command in commands:
+        pacer(command)
+    assert [c["name"] for c in pacer.json("class show s1")["s1"]["classes"]] == ["video", "voice"]
+    (text,) = re.findall(r"(?:^    .*\n)+", page[page.index("    switches:\n") :], re.MULTILINE)[:1]
+    file = tmp_path / "state.yaml"
+    file.write_text(textwrap.dedent(text))
+    assert "2 deleted" not in pacer(f"apply {file} --dry-run")
+    pacer(f"apply {file}")
+    said = pacer.refused("class show s1 vidoe")
+    assert said.strip() in page
+    ours = re.findall(r"^\| `(?:tc|\.\.\.) [^|]* \| `pacer ([^`]*)` \|$", page, re.MULTILINE)
+    assert len(ours) == 7
+    pacer("flow del s1 web")
+    pacer("class del s1 video")
+    for command in ours:
+        if command.startswith("class del"):
+            pacer("flow del s1 tcp-dport-80 tcp-dport-443")
+        # Nothing is measured on a switch that is away.
+        if not command.endswith(" -s"):
+            pacer(command)
 
 
 # ---- with a switch -------------------------------------------------------------------------
