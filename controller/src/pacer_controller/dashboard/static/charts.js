@@ -12,6 +12,12 @@ export function niceTop(value) {
   return 10 * power;
 }
 
+/** The same for bytes, whose units are powers of 1024. */
+export function niceBytes(value) {
+  const unit = 1024 ** Math.max(1, Math.floor(Math.log2(Math.max(1, value)) / 10));
+  return niceTop(value / unit) * unit;
+}
+
 const HEIGHT = 118;
 const TOP = 8;
 const BOTTOM = 18;
@@ -24,8 +30,8 @@ const LEFT = 2;
  * oldest first; a null, or `breakMs` without a point, breaks the line.
  */
 export class TimeChart {
-  constructor({ label, series, format, windowS = 60, breakMs = 3500 }) {
-    Object.assign(this, { label, series, format, windowS, breakMs });
+  constructor({ label, series, format, nice = niceTop, windowS = 60, breakMs = 3500 }) {
+    Object.assign(this, { label, series, format, nice, windowS, breakMs });
     this.points = [];
     this.width = 0;
     this.now = 0;
@@ -35,8 +41,9 @@ export class TimeChart {
     this.grid = svg("g.chart-grid");
     this.cross = svg("line.chart-cross", { y1: TOP, y2: HEIGHT - BOTTOM });
     this.dots = series.map(({ kind }) => svg(`circle.chart-dot.${kind}`, { r: 3.5 }));
+    this.labels = svg("g.chart-labels");
     this.canvas = svg("svg", { role: "img", height: HEIGHT }, this.grid, this.area, ...this.lines,
-      this.cross, ...this.dots);
+      this.labels, this.cross, ...this.dots);
     this.tip = h("div.tip", { hidden: "" });
     this.element = h("div.chart", {}, this.canvas, this.tip);
     this.element.addEventListener("pointermove", (event) => this.point(event));
@@ -76,7 +83,7 @@ export class TimeChart {
     const from = this.now - this.windowS * 1000;
     const shown = this.points.filter(({ t }) => t >= from - this.breakMs);
     const most = Math.max(0, ...shown.flatMap(({ v }) => v.map((value) => value ?? 0)));
-    const wanted = niceTop(most * 1.08);
+    const wanted = this.nice(most * 1.08);
     // The scale follows up at once, and down only when the lines have become small.
     if (wanted > this.top || wanted < this.top * 0.6) this.top = wanted;
     this.drawGrid();
@@ -112,7 +119,8 @@ export class TimeChart {
   path(run, kind) {
     // A target holds until it is changed: it is drawn in steps.
     return run.map(([x, y], i) => {
-      if (i === 0) return `M${x} ${y}`;
+      // A point by itself is a dot: a line of no length with round ends.
+      if (i === 0) return run.length === 1 ? `M${x} ${y}h0` : `M${x} ${y}`;
       return kind === "target" ? `H${x}V${y}` : `L${x} ${y}`;
     }).join("");
   }
@@ -122,15 +130,17 @@ export class TimeChart {
     if (key === this.gridKey) return;
     this.gridKey = key;
     const parts = [];
+    const labels = [];
     for (const share of [0, 0.5, 1]) {
       const y = Math.round(this.y(this.top * share)) + 0.5;
       parts.push(svg("line", { x1: 0, x2: this.width, y1: y, y2: y }));
-      if (share > 0) parts.push(svg("text", { x: 2, y: y + 11 }, this.format(this.top * share)));
+      if (share > 0) labels.push(svg("text", { x: 2, y: y + 11 }, this.format(this.top * share)));
     }
     const base = HEIGHT - 4;
-    parts.push(svg("text", { x: 2, y: base }, `${this.windowS} s ago`));
-    parts.push(svg("text.end", { x: this.width - 2, y: base }, "now"));
+    labels.push(svg("text", { x: 2, y: base }, `${this.windowS} s ago`));
+    labels.push(svg("text.end", { x: this.width - 2, y: base }, "now"));
     this.grid.replaceChildren(...parts);
+    this.labels.replaceChildren(...labels);
   }
 
   point(event) {
