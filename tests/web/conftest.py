@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 CONTROLLER_TESTS = Path(__file__).resolve().parents[1] / "controller"
+sys.path.insert(0, str(CONTROLLER_TESTS.parent / "common"))
 sys.path.insert(0, str(CONTROLLER_TESTS))
 
 from controller_harness import Controller, Network  # noqa: E402

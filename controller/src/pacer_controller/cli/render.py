@@ -142,6 +142,8 @@ def goal(flow: Mapping[str, Any]) -> str:
         parts.append(f"meter {flow['meter_name']}")
     elif flow.get("meter"):
         parts.append(f"meter {meter(flow['meter'])}")
+    if flow.get("set_dscp") is not None:
+        parts.append(f"set-dscp {flow['set_dscp']}")
     return " ".join(parts)
 
 

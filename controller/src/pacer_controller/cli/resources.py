@@ -108,6 +108,7 @@ FLOW = Grammar(
         Word(("rate",), ("rate",), read_rate, _RATE[0], "a rate of its own instead"),
         Word(("meter",), ("meter",), _text, "METER", "meter in front", choices=("<meter>",)),
         Word(("priority", "prio"), ("priority",), read_whole, "N", "highest wins; 1000"),
+        Word(("set-dscp",), ("set_dscp",), read_whole, "0-63", "DSCP its packets get"),
         Word(("name",), ("name",), _text, "NAME", "name, if not made from the match"),
         *_limits(),
         *_meter_words("meter."),
@@ -278,7 +279,7 @@ KINDS = {
         ),
         Kind(
             *("flow", "flows", FLOW),
-            writable=("match", "priority", "class", "rate", *_PACE, "meter"),
+            writable=("match", "priority", "class", "rate", *_PACE, "meter", "set_dscp"),
             spec=_flow_spec,
         ),
     )

@@ -196,7 +196,8 @@ function classOf(view) {
 
 function flowOf(view) {
   const meter = view.meter_name ?? view.meter;
-  return { ...given(view, ["match", "priority", "class", "limit_bytes", ...allowance(view)]),
+  return { ...given(view, ["match", "priority", "class", "limit_bytes", "set_dscp",
+    ...allowance(view)]),
     ...(meter ? { meter } : {}) };
 }
 
