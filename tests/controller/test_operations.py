@@ -1,7 +1,6 @@
 """Running the thing: events, streams, metrics, the token, TLS."""
 
 import json
-import re
 import ssl
 import subprocess
 import sys
@@ -246,24 +245,3 @@ def test_what_happens_to_a_switch_is_told(controller: Controller, switch: Switch
         said = json.loads(next(messages(lines))["data"])
     assert said["switch"] == "s1"
     assert (said["data"]["from"], said["data"]["to"]) == ("connected", "pending")
-
-
-PACKAGING = COMPILED.parents[1] / "controller" / "packaging"
-
-
-def test_the_dashboard_asks_for_metrics_that_there_are(controller: Controller) -> None:
-    controller.put(CLASS, {"rate": "500Mbit"})
-    text = controller.http.get("/metrics").text
-    there = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
-    dashboard = (PACKAGING / "grafana-dashboard.json").read_text()
-    asked = set(re.findall(r"pacer_[a-z_]+", dashboard))
-    assert {name.removesuffix("_bucket") for name in asked} <= there
-
-
-def test_the_unit_starts_what_there_is() -> None:
-    unit = (PACKAGING / "pacer-controller.service").read_text().replace("\\\n", " ")
-    (start,) = re.findall(r"^ExecStart=/usr/bin/env pacer-controller (.*)$", unit, re.MULTILINE)
-    given = [word for word in start.split() if word != "$PACER_OPTIONS"]
-    parsed = server.parser().parse_args(given)
-    assert parsed.state == "/var/lib/pacer-controller/state.sqlite"
-    assert parsed.log_json

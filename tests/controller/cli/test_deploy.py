@@ -33,6 +33,7 @@ def test_the_unit_starts_a_controller_that_wants_the_token(
 ) -> None:
     (command,) = unit()["ExecStart"]
     program, *arguments = command.split()
+    assert arguments.pop() == "$PACER_OPTIONS"
     assert program == "/opt/p4-pspacer/build/venv/bin/pacer-controller"
     assert unit()["LoadCredential"] == [
         "controller.toml:/etc/pacer/controller.toml",
