@@ -52,7 +52,7 @@ def browser(network: Network) -> Iterator[Browser]:
     found = shutil.which("chromium")
     if found is None:
         pytest.skip("not run: no chromium")
-    expect.set_options(timeout=20_000)  # what counts is that it comes, not how busy the machine is
+    expect.set_options(timeout=60_000)  # what counts is that it comes, not how busy the machine is
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=list(_CHROMIUM_OPTIONS))
         yield browser
@@ -70,7 +70,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
             viewport={"width": width, "height": height},
             color_scheme="dark" if scheme == "dark" else "light",
         )
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: faults.append(f"error: {error}"))
