@@ -6,6 +6,8 @@
 #   make lab               build the virtual-time lab's kernel, once
 #   make ptf               PTF tests of the P4 programs on a switch, see TARGET
 #   make accuracy          Tables 2, 3 and 4 in virtual time, beside the published ones
+#   make ovs               Open vSwitch with the pacer, from Debian's source, under build/ovs
+#   make test-ovs          its tests: the pacer's, and Open vSwitch's own of what it touches
 #   make bench             packets per second and gap errors, in real time, as ratios
 #   make p4                recompile the P4 programs (needs p4c)
 #   make lock              renew requirements.lock from requirements.in
@@ -166,6 +168,18 @@ test-lab: venv switch lab bytecode
 	@echo "== the lab, and a long fat network in it"
 	@if lab/available; then lab/selftest; else echo "not run: lab/selftest"; fi
 	@$(PYTHON) -m pytest -q tests/lfn tests/rate_change
+
+# ---- Open vSwitch ----------------------------------------------------------------------------
+
+.PHONY: ovs
+ovs:
+	@tools/bootstrap ovs
+	@ovs-patches/build
+
+.PHONY: test-ovs
+test-ovs: ovs
+	@echo "== Open vSwitch with the pacer"
+	@ovs-patches/test
 
 .PHONY: lock
 lock:
