@@ -16,7 +16,8 @@
 # Settings, after the target:
 #   make ptf               TARGET=pacing_switch|bmv2
 #   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1 on this
-#                          machine's kernel instead of in the lab
+#                          machine's kernel instead of in the lab; EDGE=ovs: with Open vSwitch
+#                          at the edge, too
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -38,7 +39,7 @@ set_by_user = $(filter environment command,$(firstword $(origin $(1))))
 demo_option = $(if $(call set_by_user,$(1)),--$(2) $($(1)))
 DEMO_OPTIONS = $(call demo_option,FIFO,fifo) $(if $(filter command,$(firstword $(origin CC))),--cc $(CC)) \
     $(call demo_option,SECONDS,seconds) $(call demo_option,RATE,rate) $(call demo_option,RTT,rtt) \
-    $(if $(filter-out 0,$(REALTIME)),--realtime)
+    $(call demo_option,EDGE,edge) $(if $(filter-out 0,$(REALTIME)),--realtime)
 
 .PHONY: help
 help:
@@ -112,7 +113,7 @@ may-run:
 
 # The demo itself builds the lab's kernel if it is to run there.
 .PHONY: demo
-demo: may-run packages venv switch bytecode
+demo: may-run packages venv switch bytecode $(if $(filter ovs,$(EDGE)),ovs)
 	@$(PYTHON) mininet/demo.py $(DEMO_OPTIONS)
 
 .PHONY: accuracy
