@@ -8,6 +8,7 @@
 #   make accuracy          Tables 2, 3 and 4 in virtual time, beside the published ones
 #   make ovs               Open vSwitch with the pacer, from Debian's source, under build/ovs
 #   make test-ovs          its tests: the pacer's, and Open vSwitch's own of what it touches
+#   make ovs-deb           Debian packages of it
 #   make bench             packets per second and gap errors, in real time, as ratios
 #   make p4                recompile the P4 programs (needs p4c)
 #   make lock              renew requirements.lock from requirements.in
@@ -181,6 +182,11 @@ ovs:
 test-ovs: ovs
 	@echo "== Open vSwitch with the pacer"
 	@ovs-patches/test
+
+.PHONY: ovs-deb
+ovs-deb:
+	@tools/bootstrap ovs
+	@ovs-patches/deb
 
 .PHONY: lock
 lock:
