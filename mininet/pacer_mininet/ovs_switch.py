@@ -44,9 +44,6 @@ PACED_QUEUE = 1
 PACED_LIMIT_BYTES = 32 << 20
 """More than the largest TCP window of the experiments, as for `pacing_switch`."""
 
-METER_BURST_KBIT = 120
-"""15,000 bytes: the burst that TBF is given, too."""
-
 _PACER_COUNTERS = {
     "queue-limit": "class-limit",
     "fifo-full": "fifo-full",
@@ -305,7 +302,14 @@ def shape(
         return {"kind": "Open vSwitch pacer", "at": edge.name, "rate_bps": rate_bps}
     # Meters count frames without FCS, in kbit/s.
     rate_kbps = rate_bps * 1514 // 1518 // 1000
-    band = f"type=drop rate={rate_kbps} burst_size={METER_BURST_KBIT}"
+    # A meter counts time in ms: with a burst of less than a ms its bucket is never filled again.
+    burst_kbit = rate_kbps // 1000 + 1
+    band = f"type=drop rate={rate_kbps} burst_size={burst_kbit}"
     edge.ofctl("add-meter", f"meter=1 kbps burst stats bands={band}")
     edge.ofctl("add-flow", f"{match},actions=meter:1,normal")
-    return {"kind": "Open vSwitch meter", "at": edge.name, "rate_bps": rate_kbps * 1000}
+    return {
+        "kind": "Open vSwitch meter",
+        "at": edge.name,
+        "rate_bps": rate_kbps * 1000,
+        "burst_bytes": burst_kbit * 125,
+    }
