@@ -6,6 +6,9 @@
 #   make lab               build the virtual-time lab's kernel, once
 #   make ptf               PTF tests of the P4 programs on a switch, see TARGET
 #   make accuracy          Tables 2, 3 and 4 in virtual time, beside the published ones
+#   make ovs               Open vSwitch with the pacer, from Debian's source, under build/ovs
+#   make test-ovs          its tests: the pacer's, and Open vSwitch's own of what it touches
+#   make ovs-deb           Debian packages of it
 #   make bench             packets per second and gap errors, in real time, as ratios
 #   make p4                recompile the P4 programs (needs p4c)
 #   make lock              renew requirements.lock from requirements.in
@@ -14,7 +17,8 @@
 # Settings, after the target:
 #   make ptf               TARGET=pacing_switch|bmv2
 #   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1 on this
-#                          machine's kernel instead of in the lab
+#                          machine's kernel instead of in the lab; EDGE=ovs: with Open vSwitch
+#                          at the edge, too
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -36,7 +40,7 @@ set_by_user = $(filter environment command,$(firstword $(origin $(1))))
 demo_option = $(if $(call set_by_user,$(1)),--$(2) $($(1)))
 DEMO_OPTIONS = $(call demo_option,FIFO,fifo) $(if $(filter command,$(firstword $(origin CC))),--cc $(CC)) \
     $(call demo_option,SECONDS,seconds) $(call demo_option,RATE,rate) $(call demo_option,RTT,rtt) \
-    $(if $(filter-out 0,$(REALTIME)),--realtime)
+    $(call demo_option,EDGE,edge) $(if $(filter-out 0,$(REALTIME)),--realtime)
 
 .PHONY: help
 help:
@@ -110,7 +114,7 @@ may-run:
 
 # The demo itself builds the lab's kernel if it is to run there.
 .PHONY: demo
-demo: may-run packages venv switch bytecode
+demo: may-run packages venv switch bytecode $(if $(filter ovs,$(EDGE)),ovs)
 	@$(PYTHON) mininet/demo.py $(DEMO_OPTIONS)
 
 .PHONY: accuracy
@@ -169,6 +173,23 @@ test-lab: venv switch lab bytecode
 	@echo "== the lab, and a long fat network in it"
 	@if lab/available; then lab/selftest; else echo "not run: lab/selftest"; fi
 	@$(PYTHON) -m pytest -q tests/lfn tests/rate_change
+
+# ---- Open vSwitch ----------------------------------------------------------------------------
+
+.PHONY: ovs
+ovs:
+	@tools/bootstrap ovs
+	@ovs-patches/build
+
+.PHONY: test-ovs
+test-ovs: ovs
+	@echo "== Open vSwitch with the pacer"
+	@ovs-patches/test
+
+.PHONY: ovs-deb
+ovs-deb:
+	@tools/bootstrap ovs
+	@ovs-patches/deb
 
 .PHONY: lock
 lock:

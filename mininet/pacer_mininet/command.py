@@ -18,7 +18,7 @@ from mininet.log import setLogLevel
 
 from pacer_mininet import congestion, paths, processors
 from pacer_mininet.experiment import (
-    RUN_NAMES,
+    ALL_RUN_NAMES,
     ExperimentError,
     run_experiment,
     settings_from,
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lfn.py", description="One iperf run across the long fat network, as JSON lines."
     )
-    parser.add_argument("name", choices=RUN_NAMES)
+    parser.add_argument("name", choices=ALL_RUN_NAMES)
     parser.add_argument("--seconds", default="20")
     parser.add_argument("--rate", default="500mbit", help="of the bottleneck (default 500mbit)")
     parser.add_argument("--rtt", default="200ms", help="of the empty path (default 200ms)")

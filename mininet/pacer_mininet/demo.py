@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pacer_mininet import congestion, paths, plot, report
-from pacer_mininet.experiment import RUN_NAMES, settings_from
+from pacer_mininet.experiment import ALL_RUN_NAMES, RUN_NAMES, settings_from
 from pacer_mininet.progress import ProgressDisplay
 from pacer_mininet.runs import (
     LabUnavailableError,
@@ -63,14 +63,21 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=environment.get("REALTIME", "0") not in ("", "0"),
         help="on this machine's kernel instead of in the lab",
     )
-    parser.add_argument("--runs", default=",".join(RUN_NAMES), help="which, by comma")
+    parser.add_argument(
+        "--edge",
+        choices=("pacing_switch", "ovs"),
+        default=environment.get("EDGE") or "pacing_switch",
+        help="ovs: two more runs, with Open vSwitch as the edge switch (needs `make ovs`)",
+    )
+    parser.add_argument("--runs", help="which, by comma")
     parser.add_argument("--results", type=Path, default=RESULTS)
     return parser.parse_args(arguments)
 
 
 def _plan(options: argparse.Namespace) -> Plan:
     """Return the plan of the options; ValueError naming the one at fault."""
-    names = tuple(options.runs.split(","))
+    default = ALL_RUN_NAMES if options.edge == "ovs" else RUN_NAMES
+    names = tuple(options.runs.split(",")) if options.runs else default
     for name in names:
         settings_from(
             name,

@@ -22,7 +22,7 @@ from typing import Any
 
 from mininet.net import Mininet
 
-from pacer_mininet import congestion, iperf, paths, tcp_state
+from pacer_mininet import congestion, iperf, ovs_switch, paths, tcp_state
 from pacer_mininet.nodes import (
     SOCKET_BUFFER_BYTES,
     PacerController,
@@ -57,6 +57,7 @@ from pacer_mininet.units import (
 )
 
 RUN_NAMES = ("unpaced", "tbf", "paced")
+ALL_RUN_NAMES = RUN_NAMES + ovs_switch.OVS_RUN_NAMES
 
 SAMPLE_NS = 100_000_000
 SAMPLE_OFFSET_NS = 50_000_000
@@ -105,8 +106,8 @@ class Settings:
     socket_buffer_bytes: int = SOCKET_BUFFER_BYTES
 
     def __post_init__(self) -> None:
-        if self.name not in RUN_NAMES:
-            raise ValueError(f"run {self.name!r} is not one of {', '.join(RUN_NAMES)}")
+        if self.name not in ALL_RUN_NAMES:
+            raise ValueError(f"run {self.name!r} is not one of {', '.join(ALL_RUN_NAMES)}")
         if not 1 <= self.seconds <= MAX_SECONDS:
             raise ValueError(f"seconds {self.seconds} is outside 1 to {MAX_SECONDS}")
         if not MIN_RATE_BPS <= self.rate_bps <= parse_rate(EDGE_RATE):
@@ -164,7 +165,8 @@ def long_fat_network(settings: Settings) -> Iterator[Mininet]:
     limit_open_files()
     # Mininet's own preparation sets limits of the whole machine; all that is needed is set here.
     Mininet.inited = True
-    topo = LfnTopo(
+    with_ovs = settings.name in ovs_switch.OVS_RUN_NAMES
+    topo = (ovs_switch.OvsEdgeTopo if with_ovs else LfnTopo)(
         rate=format_rate(settings.rate_bps),
         rtt=f"{settings.rtt_ns}ns",
         fifo=format_size(settings.fifo_bytes),
@@ -184,6 +186,8 @@ def long_fat_network(settings: Settings) -> Iterator[Mininet]:
         # Mininet takes links down first; the switches would complain of it.
         for switch in list(PacingSwitch.live):
             switch.stop(deleteIntfs=False)
+        for edge in list(ovs_switch.PacingOVSSwitch.live):
+            edge.stop(deleteIntfs=False)
         net.stop()
 
 
@@ -223,6 +227,7 @@ class Run:
         self.start_clock_ns = 0
         self.unread_from_ns = 0
         self.wan_drops_before = 0
+        self.ovs_shaper: dict[str, Any] | None = None
 
     # ---- preparing ----
 
@@ -252,6 +257,14 @@ class Run:
                 "class": PACED_CLASS,
             }
             self.rest.put("switches", "s1", "flows", "iperf", body=flow)
+        elif settings.name in ovs_switch.OVS_RUN_NAMES:
+            self.ovs_shaper = ovs_switch.shape(
+                self.net.get("s1"),
+                settings.name,
+                f"s1-eth{S1_PORT_TO_WAN}",
+                settings.rate_bps,
+                iperf.PORT,
+            )
         elif settings.name == "tbf":
             run_in(
                 self.h1,
@@ -448,6 +461,8 @@ class Run:
     def _shaper(self) -> dict[str, Any]:
         """Return what spaces the sender's packets, with its parameters."""
         settings = self.settings
+        if self.ovs_shaper is not None:
+            return self.ovs_shaper
         if settings.name == "paced":
             return {"kind": "pacer.p4", "at": "s1", "rate_bps": settings.rate_bps}
         if settings.name == "tbf":
@@ -511,6 +526,9 @@ class Run:
 
     def statistics(self, switch: str) -> dict[str, Any]:
         """Return all that a switch counts, as the controller's `stats` resource has it."""
+        node = self.net.get(switch)
+        if isinstance(node, ovs_switch.PacingOVSSwitch):
+            return node.statistics()
         statistics = self.rest.get("switches", switch, "stats")
         if not isinstance(statistics, dict) or statistics.get("now_ns") is None:
             raise ExperimentError(f"switch {switch} gives no statistics")

@@ -8,7 +8,7 @@ REPO = Path(__file__).resolve().parents[2]
 """The checkout that this package lies in."""
 
 MININET_DIR = REPO / "mininet"
-OVERRIDES = ("PACING_SWITCH", "PACER_CONTROLLER")
+OVERRIDES = ("PACING_SWITCH", "PACER_CONTROLLER", "PACER_OVS")
 """Variables of the environment that name other executables than this checkout's."""
 
 SWITCH_BINARY = Path(

@@ -9,6 +9,8 @@ TITLES = {
     "unpaced": "unpaced",
     "tbf": "Linux TBF at the sender",
     "paced": "paced by pacer.p4",
+    "ovs-meter": "Open vSwitch's meter",
+    "ovs-paced": "paced by Open vSwitch",
 }
 
 GOODPUT_SHARE_OF_LINE = (1448, 1518)
