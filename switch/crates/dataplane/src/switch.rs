@@ -1,7 +1,11 @@
 //! The whole of what a control server needs of a switch.
 
-use crate::control::{ActionInfo, ArrayInfo, ControlResult, DataPlane, MeterUnit, TableInfo};
+use crate::control::{
+    ActionInfo, ArrayInfo, ControlResult, DataPlane, MeterUnit, TableInfo, ValueSetInfo,
+};
+use crate::notify::DigestInfo;
 use crate::ports::TrafficManagerControl;
+use crate::profile::ProfileInfo;
 
 /// What a program offers, as [`Switch::describe`] finds it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +20,12 @@ pub struct ProgramInfo {
     pub meters: Vec<(ArrayInfo, MeterUnit)>,
     /// As [`DataPlane::registers`] once loaded.
     pub registers: Vec<ArrayInfo>,
+    /// As [`DataPlane::profiles`] once loaded.
+    pub profiles: Vec<ProfileInfo>,
+    /// As [`DataPlane::value_sets`] once loaded.
+    pub value_sets: Vec<ValueSetInfo>,
+    /// As [`DataPlane::digests`] once loaded.
+    pub digests: Vec<DigestInfo>,
 }
 
 impl ProgramInfo {
@@ -27,6 +37,9 @@ impl ProgramInfo {
             counters: data_plane.counters().to_vec(),
             meters: data_plane.meters().to_vec(),
             registers: data_plane.registers().to_vec(),
+            profiles: data_plane.profiles().to_vec(),
+            value_sets: data_plane.value_sets().to_vec(),
+            digests: data_plane.digests().to_vec(),
         }
     }
 }

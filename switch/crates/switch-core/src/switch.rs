@@ -2,13 +2,17 @@
 
 use std::collections::VecDeque;
 
+use dataplane::hold::Hold;
+use dataplane::notify::Digest;
 use traffic_manager::{
     DropCause, Limits, PortConfig, PortError, Queued, RateCounts, TrafficManager,
 };
 use v1model::{
-    EgressInput, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions, Pipeline,
+    CloneRequest, EgressInput, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions,
+    Pipeline,
 };
 
+use crate::clones::Sessions;
 use crate::multicast::{GroupLimits, Groups};
 use crate::pool::{PacketId, Pool};
 
@@ -18,6 +22,9 @@ const ROUND_NS: u64 = 1_000;
 
 /// Packets on their way round at once, as many as simple_switch takes.
 const GOING_ROUND_PACKETS: usize = 1_024;
+
+/// Digests that wait for the control server; more are lost and counted.
+const WAITING_DIGESTS: usize = 16_384;
 
 /// FIFO of the CPU port: what the controller has not taken yet, in bytes.
 const CPU_FIFO_BYTES: u64 = 1 << 20;
@@ -96,6 +103,14 @@ impl Externs for Backlogs<'_> {
     fn backlog_bytes(&self, class: u32) -> u64 {
         self.0.class_backlog_bytes(class)
     }
+
+    fn logs(&self) -> bool {
+        tracing::enabled!(tracing::Level::INFO)
+    }
+
+    fn log(&self, message: &str) {
+        tracing::info!(target: "p4", "{message}");
+    }
 }
 
 /// The program with the packets that are in it.
@@ -113,12 +128,23 @@ struct GoingRound {
     id: PacketId,
 }
 
+/// Where a packet or a copy of it goes, and as what.
+#[derive(Debug, Clone, Copy)]
+struct Destination {
+    port: u16,
+    rid: u16,
+    instance_type: InstanceType,
+}
+
 /// A v1model switch. See the [crate] documentation.
 pub struct Switch {
     config: SwitchConfig,
     pub(crate) running: Option<Running>,
     manager: TrafficManager<PacketId>,
     pub(crate) groups: Groups,
+    pub(crate) sessions: Sessions,
+    pub(crate) digests: VecDeque<Digest>,
+    pub(crate) digests_lost: u64,
     counters: Counters,
     /// By port number.
     faces: Vec<Face>,
@@ -144,6 +170,9 @@ impl Switch {
         }
         Self {
             groups: Groups::new(config.groups),
+            sessions: Sessions::new(config.groups),
+            digests: VecDeque::new(),
+            digests_lost: 0,
             config,
             running: None,
             manager,
@@ -230,8 +259,6 @@ impl Switch {
             drop_port: self.config.drop_port,
             cpu_port: self.config.cpu_port,
             max_frame_bytes: self.config.max_frame_bytes,
-            // There are no clone sessions yet: a program that clones must not load in silence.
-            clones: false,
             ..LoadOptions::default()
         }
     }
@@ -250,6 +277,8 @@ impl Switch {
                 .count_drop(delivery.port, DropCause::PipelineSwap);
         }
         self.groups.clear();
+        self.sessions.clear();
+        self.digests.clear();
         self.running = Some(Running {
             pipeline,
             pool: Pool::new(self.config.max_packets),
@@ -332,6 +361,18 @@ impl Switch {
                 .pipeline
                 .ingress(&mut packet.context, &input, &Backlogs(&self.manager));
         self.counters.parser_errors += u64::from(verdict.parser_error);
+        if let Some(digest) = verdict.digest {
+            self.keep_digest(id, digest, input.now_ns);
+        }
+        if let Some(request) = verdict.clone {
+            self.clone_packet(id, request, InstanceType::IngressClone, input.now_ns);
+        }
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let Some(packet) = running.pool.get_mut(id) else {
+            return;
+        };
         if let Some(field_list) = verdict.resubmit {
             running.pipeline.resubmit(&mut packet.context, field_list);
             self.send_round(id, input.port, InstanceType::Resubmit, input.now_ns);
@@ -341,7 +382,73 @@ impl Switch {
             self.manager.count_drop(input.port, DropCause::NoRoute);
             self.release(id);
         } else {
-            self.queue(id, verdict.egress_port, &verdict, input, length_bytes, 0);
+            let to = Destination {
+                port: verdict.egress_port,
+                rid: 0,
+                // As simple_switch has it, whether the packet came round or not.
+                instance_type: InstanceType::Normal,
+            };
+            self.queue(id, to, verdict.hold, input.now_ns, length_bytes);
+        }
+    }
+
+    /// Keeps a digest for the control server.
+    fn keep_digest(&mut self, id: PacketId, digest: usize, at_ns: u64) {
+        if self.digests.len() >= WAITING_DIGESTS {
+            self.digests_lost += 1;
+            return;
+        }
+        if let Some(running) = &mut self.running
+            && let Some(packet) = running.pool.get_mut(id)
+        {
+            self.digests.push_back(Digest {
+                digest,
+                fields: running.pipeline.digest(&packet.context, digest),
+                at_ns,
+            });
+        }
+    }
+
+    /// Sends clones of a packet (at the end of ingress, or of egress) where its session says;
+    /// nowhere, if there is no such session.
+    fn clone_packet(
+        &mut self,
+        id: PacketId,
+        request: CloneRequest,
+        instance_type: InstanceType,
+        now_ns: u64,
+    ) {
+        let count = self.sessions.replicas(request.session).len();
+        let cut = self.sessions.packet_length_bytes(request.session);
+        for index in 0..count {
+            let Some(replica) = self.sessions.replicas(request.session).get(index).copied() else {
+                break;
+            };
+            let port = u16::try_from(replica.port).unwrap_or(u16::MAX);
+            let copy = self.running.as_mut().and_then(|running| {
+                let copy = running.pool.take(&running.pipeline)?;
+                let (original, clone) = running.pool.pair(id, copy)?;
+                let (pipeline, list) = (&mut running.pipeline, request.field_list);
+                if instance_type == InstanceType::IngressClone {
+                    pipeline.clone_from_ingress(&original.context, &mut clone.context, list);
+                } else {
+                    pipeline.clone_from_egress(&original.context, &mut clone.context, list);
+                }
+                clone.context.truncate_to(cut);
+                Some((copy, clone.context.frame_len()))
+            });
+            match copy {
+                Some((copy, length)) => {
+                    let to = Destination {
+                        port,
+                        rid: replica.rid,
+                        instance_type,
+                    };
+                    let length_bytes = u32::try_from(length).unwrap_or(u32::MAX);
+                    self.queue(copy, to, None, now_ns, length_bytes);
+                }
+                None => self.manager.count_drop(port, DropCause::HoldLimit),
+            }
         }
     }
 
@@ -377,7 +484,14 @@ impl Switch {
                 None
             };
             match copy {
-                Some(copy) => self.queue(copy, port, verdict, input, length_bytes, replica.rid),
+                Some(copy) => {
+                    let to = Destination {
+                        port,
+                        rid: replica.rid,
+                        instance_type: InstanceType::Replication,
+                    };
+                    self.queue(copy, to, verdict.hold, input.now_ns, length_bytes);
+                }
                 None => self.manager.count_drop(port, DropCause::HoldLimit),
             }
         }
@@ -386,33 +500,28 @@ impl Switch {
     fn queue(
         &mut self,
         id: PacketId,
-        port: u16,
-        verdict: &IngressVerdict,
-        input: IngressInput,
+        to: Destination,
+        hold: Option<Hold>,
+        now_ns: u64,
         length_bytes: u32,
-        replication_id: u16,
     ) {
         if let Some(packet) = self
             .running
             .as_mut()
             .and_then(|running| running.pool.get_mut(id))
         {
-            packet.replication_id = replication_id;
-            packet.instance_type = if replication_id == 0 {
-                input.instance_type
-            } else {
-                InstanceType::Replication
-            };
+            packet.replication_id = to.rid;
+            packet.instance_type = to.instance_type;
         }
         // The controller is not at the end of a paced path: its copies go at once.
-        let hold = verdict.hold.filter(|_| self.config.cpu_port != Some(port));
+        let hold = hold.filter(|_| self.config.cpu_port != Some(to.port));
         let queued = Queued {
             payload: id,
             length_bytes,
-            arrival_ns: input.now_ns,
+            arrival_ns: now_ns,
             hold,
         };
-        if let Err(refused) = self.manager.enqueue(port, queued) {
+        if let Err(refused) = self.manager.enqueue(to.port, queued) {
             self.release(refused.payload);
         }
     }
@@ -420,6 +529,9 @@ impl Switch {
     /// Lets time come to `now_ns`: whatever is due by then starts, recirculates or leaves.
     pub fn advance(&mut self, now_ns: u64, sink: &mut impl Sink) {
         self.now_ns = self.now_ns.max(now_ns);
+        if let Some(running) = &mut self.running {
+            running.pipeline.tell_time(self.now_ns);
+        }
         while self.next_event_ns().is_some_and(|due_ns| due_ns <= now_ns) {
             self.come_round(now_ns);
             while let Some(start) = self.manager.poll_start(now_ns) {
@@ -460,11 +572,21 @@ impl Switch {
             },
             &Backlogs(&self.manager),
         );
+        if let Some(request) = verdict.clone {
+            self.clone_packet(id, request, InstanceType::EgressClone, start.start_ns);
+        }
         if verdict.drop {
             self.manager.abandoned(start.token);
             self.release(id);
             return;
         }
+        let Some((running, packet)) = self.running.as_mut().and_then(|running| {
+            let Running { pipeline, pool, .. } = running;
+            Some((pipeline, pool.get_mut(id)?))
+        }) else {
+            self.manager.abandoned(start.token);
+            return;
+        };
         if let Some(field_list) = verdict.recirculate {
             if !running.recirculate(&mut packet.context, field_list) {
                 // Grown past what a packet may be: it goes no further.
