@@ -277,7 +277,7 @@ impl DataPlane for Switch {
     }
 
     fn take_digest(&mut self) -> Option<Digest> {
-        self.digests.pop_front()
+        self.next_digest()
     }
 
     fn digests_lost(&self) -> u64 {

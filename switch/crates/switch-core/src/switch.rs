@@ -120,12 +120,16 @@ pub(crate) struct Running {
     going_round: VecDeque<GoingRound>,
 }
 
-/// A packet that the program sends through ingress again: resubmitted or recirculated.
+/// A packet that the program sends through ingress again (resubmitted, recirculated), or one for
+/// a port that does not exist: as in simple_switch, egress sees that one all the same, and may
+/// clone or recirculate it.
 struct GoingRound {
     ready_ns: u64,
     port: u16,
     instance_type: InstanceType,
     id: PacketId,
+    /// On the way to egress; `port` is where it cannot go.
+    nowhere: bool,
 }
 
 /// Where a packet or a copy of it goes, and as what.
@@ -143,7 +147,9 @@ pub struct Switch {
     manager: TrafficManager<PacketId>,
     pub(crate) groups: Groups,
     pub(crate) sessions: Sessions,
-    pub(crate) digests: VecDeque<Digest>,
+    /// Index and time of each digest; their values follow each other in `digest_words`.
+    digests: VecDeque<(usize, u64)>,
+    digest_words: VecDeque<u64>,
     pub(crate) digests_lost: u64,
     counters: Counters,
     /// By port number.
@@ -172,6 +178,7 @@ impl Switch {
             groups: Groups::new(config.groups),
             sessions: Sessions::new(config.groups),
             digests: VecDeque::new(),
+            digest_words: VecDeque::new(),
             digests_lost: 0,
             config,
             running: None,
@@ -279,6 +286,7 @@ impl Switch {
         self.groups.clear();
         self.sessions.clear();
         self.digests.clear();
+        self.digest_words.clear();
         self.running = Some(Running {
             pipeline,
             pool: Pool::new(self.config.max_packets),
@@ -375,7 +383,7 @@ impl Switch {
         };
         if let Some(field_list) = verdict.resubmit {
             running.pipeline.resubmit(&mut packet.context, field_list);
-            self.send_round(id, input.port, InstanceType::Resubmit, input.now_ns);
+            self.send_round(id, input.port, InstanceType::Resubmit, input.now_ns, false);
         } else if verdict.mcast_group != 0 {
             self.replicate(id, &verdict, input, length_bytes);
         } else if verdict.drop {
@@ -401,12 +409,24 @@ impl Switch {
         if let Some(running) = &mut self.running
             && let Some(packet) = running.pool.get_mut(id)
         {
-            self.digests.push_back(Digest {
-                digest,
-                fields: running.pipeline.digest(&packet.context, digest),
-                at_ns,
-            });
+            let words = running.pipeline.digest(&packet.context, digest);
+            self.digest_words.extend(words);
+            self.digests.push_back((digest, at_ns));
         }
+    }
+
+    /// The oldest digest that was kept.
+    pub(crate) fn next_digest(&mut self) -> Option<Digest> {
+        let (digest, at_ns) = self.digests.pop_front()?;
+        let running = self.running.as_ref()?;
+        let fields = running
+            .pipeline
+            .digest_fields(digest, &mut self.digest_words);
+        Some(Digest {
+            digest,
+            fields,
+            at_ns,
+        })
     }
 
     /// Sends clones of a packet (at the end of ingress, or of egress) where its session says;
@@ -513,6 +533,10 @@ impl Switch {
             packet.replication_id = to.rid;
             packet.instance_type = to.instance_type;
         }
+        if self.manager.port_config(to.port).is_none() {
+            self.send_round(id, to.port, to.instance_type, now_ns, true);
+            return;
+        }
         // The controller is not at the end of a paced path: its copies go at once.
         let hold = hold.filter(|_| self.config.cpu_port != Some(to.port));
         let queued = Queued {
@@ -597,7 +621,7 @@ impl Switch {
             }
             self.manager.recirculated(start.token);
             // Like simple_switch, a recirculated packet has no ingress port of its own.
-            self.send_round(id, 0, InstanceType::Recirculated, start.start_ns);
+            self.send_round(id, 0, InstanceType::Recirculated, start.start_ns, false);
             return;
         }
         let length_bytes = u32::try_from(packet.context.output().len()).unwrap_or(u32::MAX);
@@ -606,13 +630,25 @@ impl Switch {
         }
     }
 
-    fn send_round(&mut self, id: PacketId, port: u16, instance_type: InstanceType, now_ns: u64) {
+    fn send_round(
+        &mut self,
+        id: PacketId,
+        port: u16,
+        instance_type: InstanceType,
+        now_ns: u64,
+        nowhere: bool,
+    ) {
         let Some(running) = &mut self.running else {
             return;
         };
         if running.going_round.len() >= GOING_ROUND_PACKETS {
             running.pool.release(id);
-            self.manager.count_drop(port, DropCause::RecirculationFull);
+            let cause = if nowhere {
+                DropCause::NoSuchPort
+            } else {
+                DropCause::RecirculationFull
+            };
+            self.manager.count_drop(port, cause);
             return;
         }
         running.going_round.push_back(GoingRound {
@@ -621,7 +657,46 @@ impl Switch {
             port,
             instance_type,
             id,
+            nowhere,
         });
+    }
+
+    /// Egress of a packet for a port that does not exist: only clones and recirculation come
+    /// of it.
+    fn egress_nowhere(&mut self, id: PacketId, port: u16, now_ns: u64) {
+        let Some(Running { pipeline, pool, .. }) = &mut self.running else {
+            return;
+        };
+        let Some(packet) = pool.get_mut(id) else {
+            return;
+        };
+        let input = EgressInput {
+            port,
+            now_ns,
+            rid: packet.replication_id,
+            enqueued_ns: now_ns,
+            enq_qdepth: 0,
+            deq_qdepth: 0,
+            instance_type: packet.instance_type,
+        };
+        let verdict = pipeline.egress(&mut packet.context, &input, &Backlogs(&self.manager));
+        if let Some(request) = verdict.clone {
+            self.clone_packet(id, request, InstanceType::EgressClone, now_ns);
+        }
+        let again = !verdict.drop
+            && verdict.recirculate.is_some_and(|list| {
+                self.running.as_mut().is_some_and(|running| {
+                    let Running { pipeline, pool, .. } = running;
+                    pool.get_mut(id)
+                        .is_some_and(|packet| pipeline.recirculate(&mut packet.context, list))
+                })
+            });
+        if again {
+            self.send_round(id, 0, InstanceType::Recirculated, now_ns, false);
+        } else {
+            self.manager.count_drop(port, DropCause::NoSuchPort);
+            self.release(id);
+        }
     }
 
     /// Packets whose round is over enter ingress again.
@@ -632,8 +707,9 @@ impl Switch {
                 .front()
                 .filter(|packet| packet.ready_ns <= now_ns)
         {
-            let (id, input) = (
+            let (id, nowhere, input) = (
                 packet.id,
+                packet.nowhere,
                 IngressInput {
                     port: packet.port,
                     now_ns: packet.ready_ns,
@@ -641,7 +717,11 @@ impl Switch {
                 },
             );
             running.going_round.pop_front();
-            self.ingress(id, input);
+            if nowhere {
+                self.egress_nowhere(id, input.port, input.now_ns);
+            } else {
+                self.ingress(id, input);
+            }
         }
     }
 

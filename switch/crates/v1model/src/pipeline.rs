@@ -19,6 +19,7 @@ use crate::value_set::ValueSets;
 use crate::wide::mask64;
 use dataplane::control::Bits;
 use dataplane::notify::DigestInfo;
+use std::collections::VecDeque;
 
 /// Stack for reading and compiling a program: deeply nested expressions recurse.
 const LOADER_STACK_BYTES: usize = 64 << 20;
@@ -237,17 +238,26 @@ impl Pipeline {
         &self.program.digest_infos
     }
 
-    /// The values of a digest's fields in a packet that has been through `ingress`
-    /// ([`IngressVerdict::digest`]).
-    pub fn digest(&self, ctx: &Context, digest: usize) -> Vec<Bits> {
-        let Some(list) = self.program.digests.get(digest) else {
-            return Vec::new();
-        };
-        let fields = list.fields.iter();
+    /// The words of a digest's fields in a packet that has been through `ingress`
+    /// ([`IngressVerdict::digest`]), for [`Self::digest_fields`] to make values of.
+    pub fn digest<'a>(&'a self, ctx: &'a Context, digest: usize) -> impl Iterator<Item = u64> + 'a {
+        let list = self.program.digests.get(digest);
+        let fields = list.map_or(&[][..], |list| &list.fields).iter();
+        fields.flat_map(|f| {
+            let slot = f.slot as usize;
+            ctx.words[slot..slot + f.limbs() as usize].iter().copied()
+        })
+    }
+
+    /// Takes a digest's words from the front of `words` and makes its fields' values of them.
+    pub fn digest_fields(&self, digest: usize, words: &mut VecDeque<u64>) -> Vec<Bits> {
+        let list = self.program.digests.get(digest);
+        let fields = list.map_or(&[][..], |list| &list.fields).iter();
         fields
             .map(|f| {
-                let slot = f.slot as usize;
-                to_bits(&ctx.words[slot..slot + f.limbs() as usize], f.bits)
+                let n = words.len().min(f.limbs() as usize);
+                let limbs: Vec<u64> = words.drain(..n).collect();
+                to_bits(&limbs, f.bits)
             })
             .collect()
     }

@@ -195,7 +195,9 @@ fn a_digest_carries_its_fields() {
     ctx.set_frame(&e(0x0a0b_0c0d, 5));
     let v = p.ingress(&mut ctx, &IngressInput::default(), &NoTrafficManager);
     assert_eq!(v.digest, Some(0));
-    assert_eq!(p.digest(&ctx, 0), [bits(0x0a0b_0c0d, 48)]);
+    let mut words = p.digest(&ctx, 0).collect();
+    assert_eq!(p.digest_fields(0, &mut words), [bits(0x0a0b_0c0d, 48)]);
+    assert!(words.is_empty());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::layout::{Field, pair};
 use crate::model::{self, Primitive, TypeValue};
 use crate::ops::{Code, Op};
 use crate::wide::limbs;
+use serde_json::Value;
 
 /// A compiled action.
 #[derive(Debug, Clone)]
@@ -155,8 +156,8 @@ fn primitive(
         "assign_header" | "copy_header" => {
             params.count(2)?;
             let (d, a) = (params.get(0)?, params.get(1)?);
-            let (d, a) = (c.header(&d.kind, &d.value)?, c.header(&a.kind, &a.value)?);
-            copy_header(c, &d, &a)?;
+            let d = c.header(&d.kind, &d.value)?;
+            assign_header(c, &d, &a.kind, &a.value)?;
         }
         "assign_VL" => {
             params.count(2)?;
@@ -444,6 +445,40 @@ fn primitive(
         },
     }
     Ok(())
+}
+
+/// Copies a header that may be chosen by a condition (`?`).
+fn assign_header(
+    c: &mut Compiler<'_>,
+    d: &HeaderNode,
+    kind: &str,
+    value: &Value,
+) -> LoadResult<()> {
+    if kind == "expression" {
+        if value.get("op").is_none() {
+            let (kind, value) = type_value(value)?;
+            return assign_header(c, d, kind, value);
+        }
+        if value.get("op").and_then(Value::as_str) == Some("?") {
+            let side = |name: &str| type_value(value.get(name).unwrap_or(&Value::Null));
+            let (kind, cond) = side("cond")?;
+            let node = c.node(kind, cond)?;
+            let a = c.condition(node)?;
+            let otherwise = c.here();
+            c.emit(Op::JumpIfZero { a, to: 0 });
+            let (kind, left) = side("left")?;
+            assign_header(c, d, kind, left)?;
+            let end = c.here();
+            c.emit(Op::Jump { to: 0 });
+            c.land(otherwise);
+            let (kind, right) = side("right")?;
+            assign_header(c, d, kind, right)?;
+            c.land(end);
+            return Ok(());
+        }
+    }
+    let a = c.header(kind, value)?;
+    copy_header(c, d, &a)
 }
 
 /// Copies a header: validity always, fields if the source is valid.

@@ -246,6 +246,14 @@ impl<'a> Compiler<'a> {
         self.ops.push(op);
     }
 
+    /// Makes the jump at `jump` go to the next operation.
+    pub fn land(&mut self, jump: u32) {
+        let here = self.here();
+        if let Some(Op::Jump { to } | Op::JumpIfZero { to, .. }) = self.ops.get_mut(jump as usize) {
+            *to = here;
+        }
+    }
+
     /// `n` fresh temporary words.
     pub fn temp(&mut self, n: u32) -> LoadResult<Slot> {
         let slot = self.temp_next;
