@@ -40,6 +40,7 @@ MANIFEST = COMPILED / "manifest.json"
 COMPILER = "p4c-bm2-ss"
 TARGETS = ("pacing_switch", "bmv2")
 _COMPILE_TIMEOUT_S = 300
+_INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.MULTILINE)
 
 
 @dataclass
@@ -110,10 +111,18 @@ def run_test(test: Path, targets: list[str], samples: Path, keep: Path | None) -
 
 def tests_in(samples: Path) -> list[Path]:
     """The STF files whose program is for v1model."""
+
+    def includes_v1model(program: Path) -> bool:
+        text = program.read_text()
+        beside = [samples / name for name in _INCLUDE.findall(text)]
+        return "v1model.p4" in text or any(
+            "v1model.p4" in file.read_text() for file in beside if file.exists()
+        )
+
     return [
         test
         for test in sorted(samples.glob("*.stf"))
-        if test.with_suffix(".p4").exists() and "v1model.p4" in test.with_suffix(".p4").read_text()
+        if test.with_suffix(".p4").exists() and includes_v1model(test.with_suffix(".p4"))
     ]
 
 
@@ -189,6 +198,8 @@ def main() -> int:
         return compile_own()
     if given.samples is None:
         arguments.error("--samples DIR is missing")
+    if given.samples.resolve() == PROGRAMS:
+        given.keep = COMPILED
     if shutil.which(COMPILER) is None and given.keep is None:
         print(f"not run: {COMPILER} is not on PATH", file=sys.stderr)
         return 2
