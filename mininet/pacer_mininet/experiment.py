@@ -541,7 +541,7 @@ def drops_by_cause(statistics: dict[str, Any]) -> dict[str, int]:
     parts += [(port.get("statistics") or {}).get("drops", {}) for port in statistics["ports"]]
     for part in parts:
         for cause, packets in part.items():
-            if cause != "egress-drop":
+            if cause != "pruned":
                 found[cause] = found.get(cause, 0) + packets
     return dict(sorted(found.items()))
 

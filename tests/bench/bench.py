@@ -29,11 +29,12 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "ptf"))
-sys.path.insert(0, str(ROOT / "tests" / "virtual"))
+for folder in ("common", "ptf", "virtual"):
+    sys.path.insert(0, str(ROOT / "tests" / folder))
 
 from p4runtime_client import Client, Program  # noqa: E402
 from pacer_entries import MTU_FRAME_BYTES, paced_class  # noqa: E402
+from wires import WireError, make_wires  # noqa: E402
 
 RELEASE = ROOT / "switch" / "target" / "release"
 COMPILED = ROOT / "p4src" / "compiled"
@@ -44,7 +45,7 @@ FRAME_BYTES = (64, 1500)
 RATES_BPS = (10_000_000, 100_000_000, 500_000_000)
 ROUNDS = 3
 OFFERED = 1.2
-READY_SECONDS = 20.0
+READY_SECONDS = 60.0
 # One core for the sender, the other for what is measured.
 SENDER_CPU, TARGET_CPU = 0, 1
 INSIDE = "PACER_BENCH_INSIDE"
@@ -68,18 +69,6 @@ def quiet(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
-
-
-def make_wires() -> None:
-    """Two veth pairs, offloads off, no IPv6 noise."""
-    Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
-    quiet("ip", "link", "set", "lo", "up")
-    for one, other in ((WIRE.sender, WIRE.device_in), (WIRE.device_out, WIRE.receiver)):
-        quiet("ip", "link", "add", one, "type", "veth", "peer", "name", other)
-        for end in (one, other):
-            for feature in ("tso", "gso", "gro", "tx"):
-                subprocess.run(["ethtool", "-K", end, feature, "off"], capture_output=True)
-            quiet("ip", "link", "set", end, "up")
 
 
 @contextmanager
@@ -371,7 +360,10 @@ def main() -> int:
         command = ["unshare", "--net", "--mount", "sh", "-c"]
         command += ['mount -t sysfs sysfs /sys && exec "$@"', "sh", sys.executable, *sys.argv]
         return subprocess.run(command, env={**os.environ, INSIDE: "1"}).returncode
-    make_wires()
+    try:
+        make_wires([(WIRE.sender, WIRE.device_in), (WIRE.device_out, WIRE.receiver)])
+    except WireError as error:
+        raise SystemExit(f"cannot run: {error}") from error
     document = {
         "forwarding": forwarding(options.seconds),
         "gaps": gaps(options.seconds),

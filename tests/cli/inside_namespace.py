@@ -15,64 +15,63 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "virtual"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ptf"))
+for folder in ("virtual", "ptf", "common"):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
 
-from p4runtime_client import Client, P4RuntimeError, Program
-from programs import bad_programs
-from virtual_switch import COMPILED, binary
+from p4runtime_client import Client, P4RuntimeError, Program  # noqa: E402
+from programs import bad_programs  # noqa: E402
+from virtual_switch import COMPILED, binary  # noqa: E402
+from wires import make_wires  # noqa: E402
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 FRAME_BYTES = 200
 ETHER_TYPE = 0x88B5
 _READY = "gRPC at "
 
 
-def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True)
+def frame_of(number: int, ether_type: int = ETHER_TYPE) -> bytes:
+    """A frame that carries a number."""
+    head = b"\x02\0\0\0\0\x02" + b"\x02\0\0\0\0\x01" + ether_type.to_bytes(2, "big")
+    return (head + number.to_bytes(4, "big")).ljust(FRAME_BYTES, b"\0")
 
 
-def make_wires() -> None:
-    """Two wires, a0-a1 and b0-b1; the switch gets a1 and b1."""
-    _ip("link", "set", "lo", "up")
-    # The kernel's own IPv6 packets would be counted, too.
-    knob = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
-    if knob.exists():
-        knob.write_text("1\n")
-    for near, far in (("a0", "a1"), ("b0", "b1")):
-        _ip("link", "add", near, "type", "veth", "peer", "name", far)
-        _ip("link", "set", near, "up")
-        _ip("link", "set", far, "up")
+def listener(interface: str, ether_type: int = ETHER_TYPE) -> socket.socket:
+    """Receives the frames of one Ethernet type that come to an interface."""
+    receiver = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    receiver.bind((interface, ether_type))
+    receiver.settimeout(TIMEOUT_S)
+    return receiver
 
 
 class Wires:
     """The far ends of the switch's interfaces."""
 
-    def __init__(self) -> None:
+    def __init__(self, receiving: str = "b0") -> None:
         self.sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         self.sender.bind(("a0", 0))
-        self.receiver = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-        self.receiver.bind(("b0", ETHER_TYPE))
-        self.receiver.settimeout(TIMEOUT_S)
+        self.receiver = listener(receiving)
         self.sent = 0
 
     def forwarded(self, frames: int) -> int:
-        """Send frames into port 1; return how many came out of port 2 unchanged, in order."""
+        """Send frames into port 1; return how many came out unchanged, in order."""
         arrived = 0
         for _ in range(frames):
             self.sent += 1
-            head = b"\x02\0\0\0\0\x02" + b"\x02\0\0\0\0\x01" + ETHER_TYPE.to_bytes(2, "big")
-            frame = head + self.sent.to_bytes(4, "big")
-            frame += bytes(FRAME_BYTES - len(frame))
+            frame = frame_of(self.sent)
             self.sender.send(frame)
             arrived += self.receiver.recv(2048) == frame
         return arrived
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A switch that floods between its ports; gives the process and its gRPC address."""
-    replicas = [{"egress_port": port, "instance": port} for port in (1, 2)]
+def running(
+    folder: Path, *more: str, ports: tuple[int, ...] = (1, 2)
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A switch that floods between `ports`; gives the process and its gRPC address.
+
+    `more` are options besides, for instance further ports.
+    """
+    replicas = [{"egress_port": port, "instance": port} for port in ports]
     groups = [{"multicast_group_id": group, "replicas": replicas} for group in (1, 2)]
     runtime = folder / "runtime.json"
     runtime.write_text(json.dumps({"multicast_group_entries": groups}))
@@ -80,7 +79,7 @@ def running(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
         [
             *(str(binary()), "-i", "1@a1", "-i", "2@b1,rate=1gbit", "--cpu-port", "510"),
             *("--grpc-server-addr", "127.0.0.1:0", "--runtime-json", str(runtime)),
-            *("--stats-file", str(folder / "stats.json"), str(COMPILED / "pacer.json")),
+            *("--stats-file", str(folder / "stats.json"), str(COMPILED / "pacer.json"), *more),
         ],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -124,7 +123,8 @@ def push_bad_programs(address: str, wires: Wires) -> list[dict[str, Any]]:
 def main() -> None:
     """Live through all of it and tell."""
     folder = Path(sys.argv[1])
-    make_wires()
+    # The switch gets a1 and b1.
+    make_wires([("a0", "a1"), ("b0", "b1")])
     told: dict[str, Any] = {"ends": {}}
     for number in (signal.SIGTERM, signal.SIGINT):
         wires = Wires()

@@ -305,11 +305,11 @@ def test_pacer_gives_each_packet_one_fate(tmp_path: Path) -> None:
     drops = all_drops(told)
     assert told["rx_packets"] == told["tx_packets"] + total(drops)
     assert told["packets_to_controller"] == 0
-    # All of this happened: parser errors, packets that the class or the FIFO had no room for (the
-    # former are dropped by the program, too), and packets that went through.
+    # All of this happened: parser errors and packets that the class had no room for (which the
+    # program drops), packets that the FIFO had no room for, and packets that went through.
     assert told["parser_errors"] == UNPARSABLE > EACH // 2
-    assert set(drops) == {"no-route", "fifo-full"}
-    assert drops["no-route"] > UNPARSABLE
+    assert set(drops) == {"ingress-drop", "fifo-full"}
+    assert drops["ingress-drop"] > UNPARSABLE
     assert len(sent[2]) > EACH
 
 
@@ -328,8 +328,8 @@ def test_flooded_packets_are_all_accounted_for(tmp_path: Path) -> None:
     drops = all_drops(told)
     # A packet is dropped once by the program, or flooded: then to two other ports, to the
     # controller (nobody knows its source), and not back to its own port.
-    copies = drops.pop("egress-drop")
-    assert drops == {"no-route": UNPARSABLE}
+    copies = drops.pop("pruned")
+    assert drops == {"ingress-drop": UNPARSABLE}
     assert told["parser_errors"] == UNPARSABLE
     assert told["rx_packets"] == total(drops) + copies
     assert told["packets_to_controller"] == copies
@@ -341,7 +341,7 @@ def test_a_wire_carries_whatever_comes(tmp_path: Path) -> None:
     assert told["parser_errors"] == 0
     assert told["rx_packets"] == told["tx_packets"] + total(all_drops(told))
     ports = {port["port"]: port for port in told["ports"]}
-    assert ports[3]["drops"] == {"no-route": len(PACKETS) // 2}
+    assert ports[3]["drops"] == {"ingress-drop": len(PACKETS) // 2}
     carried = [timed.frame for timed in PACKETS[::2]]
     assert len(sent[2]) + total(ports[2]["drops"]) == len(carried)
     order = iter(carried)

@@ -11,13 +11,18 @@ cargo build) or `bmv2` (simple_switch_grpc from PATH).
 
 import ctypes
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from controller_harness import Controller, Network, Switch, run, wire
+from controller_harness import Controller, Network, Switch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "common"))
+
+from wires import make_wires
 
 _CLONE_NEWNET = 0x40000000
 
@@ -34,10 +39,9 @@ def network() -> Iterator[Network]:
             yield Network(private=False)
             return
         try:
-            run("ip", "link", "set", "lo", "up")
-            # The kernel's own IPv6 packets would teach the controller stations of theirs.
-            Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
-            yield Network(private=True, ports={number: wire(number) for number in (1, 2, 3)})
+            ports = {number: f"port{number}" for number in (1, 2, 3)}
+            make_wires([(f"sw{number}", name) for number, name in ports.items()])
+            yield Network(private=True, ports=ports)
         finally:
             if libc.setns(outside, _CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), "setns")

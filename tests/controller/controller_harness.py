@@ -49,19 +49,6 @@ class Network:
         return receiver
 
 
-def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
-
-
-def wire(number: int) -> str:
-    """Make a veth pair for a switch port; returns the end on the test's side."""
-    switch_end, test_end = f"sw{number}", f"port{number}"
-    run("ip", "link", "add", switch_end, "type", "veth", "peer", "name", test_end)
-    for end in (switch_end, test_end):
-        run("ip", "link", "set", end, "up")
-    return test_end
-
-
 def free_port() -> int:
     """Return a TCP port that nobody listens on."""
     with socket.socket() as probe:

@@ -114,14 +114,15 @@ def test_bandwidth_series() -> None:
 
 def test_drops_are_summed_over_ports_without_pruned_copies() -> None:
     statistics = {
-        "traffic_manager": {"drops": {"no-route": 1, "egress-drop": 5}},
+        "traffic_manager": {"drops": {"ingress-drop": 1, "pruned": 5}},
         "ports": [
             {"statistics": {"drops": {"fifo-full": 2}}},
-            {"statistics": {"drops": {"fifo-full": 3}}},
+            {"statistics": {"drops": {"fifo-full": 3, "egress-drop": 2}}},
             {"statistics": None},
         ],
     }
-    assert experiment.drops_by_cause(statistics) == {"fifo-full": 5, "no-route": 1}
+    expected = {"egress-drop": 2, "fifo-full": 5, "ingress-drop": 1}
+    assert experiment.drops_by_cause(statistics) == expected
 
 
 def test_published_row() -> None:

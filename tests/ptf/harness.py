@@ -12,7 +12,7 @@ import unittest
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack
 
 import ptf
 from finsy.proto import p4r
@@ -36,7 +36,7 @@ NS_PER_S = 1_000_000_000
 
 # How long to wait for what must come, and for what must not. The first costs nothing when all
 # is well; a switch that sends what it must not does so at once.
-COMES_SECONDS = 10.0
+COMES_SECONDS = 60.0
 ABSENT_SECONDS = 0.15
 
 # Indices of the counter `drops` (p4src/include/limits.p4).
@@ -77,46 +77,69 @@ def pad(frame: Packet, frame_bytes: int) -> bytes:
     return bytes(frame / Raw(bytes(index & 0xFF for index in range(short))))
 
 
+class Around(TypedDict, total=False):
+    """What is around the network header of a UDP frame: stations, VLAN tag, UDP ports."""
+
+    source: int
+    destination: int
+    vlan: int | None
+    src_port: int
+    dst_port: int
+
+
 def udp_frame(
     *,
-    source: int = 1,
-    destination: int = 2,
     frame_bytes: int = 104,
     number: int = 0,
     ip_src: str = "10.0.0.1",
     ip_dst: str = "10.0.0.2",
-    src_port: int = 1000,
-    dst_port: int = 2000,
     dscp: int = 0,
-    vlan: int | None = None,
-    **ip_fields: Any,
+    flags: str | int = 0,
+    frag: int = 0,
+    options: Sequence[Packet] = (),
+    **around: Unpack[Around],
 ) -> bytes:
     """An IPv4/UDP frame between two stations; `number` goes into the identification field."""
-    frame = Ether(src=mac_of(source), dst=mac_of(destination))
-    if vlan is not None:
-        frame = frame / Dot1Q(vlan=vlan, prio=5)
-    network = IP(src=ip_src, dst=ip_dst, id=number, tos=dscp << 2, **ip_fields)
-    return pad(frame / network / UDP(sport=src_port, dport=dst_port), frame_bytes)
+    network = IP(
+        src=ip_src,
+        dst=ip_dst,
+        id=number,
+        tos=dscp << 2,
+        flags=flags,
+        frag=frag,
+        options=list(options),
+    )
+    return _udp(network, frame_bytes, **around)
 
 
 def udp6_frame(
     *,
-    source: int = 1,
-    destination: int = 2,
     frame_bytes: int = 124,
     number: int = 0,
     ip_src: str = "2001:db8::1",
     ip_dst: str = "2001:db8::2",
-    src_port: int = 1000,
-    dst_port: int = 2000,
     dscp: int = 0,
-    vlan: int | None = None,
+    **around: Unpack[Around],
 ) -> bytes:
     """An IPv6/UDP frame between two stations; `number` goes into the flow label."""
+    network = IPv6(src=ip_src, dst=ip_dst, fl=number, tc=dscp << 2)
+    return _udp(network, frame_bytes, **around)
+
+
+def _udp(
+    network: Packet,
+    frame_bytes: int,
+    *,
+    source: int = 1,
+    destination: int = 2,
+    vlan: int | None = None,
+    src_port: int = 1000,
+    dst_port: int = 2000,
+) -> bytes:
+    """A frame of so many bytes with its FCS: Ethernet, the network header, UDP."""
     frame = Ether(src=mac_of(source), dst=mac_of(destination))
     if vlan is not None:
         frame = frame / Dot1Q(vlan=vlan, prio=5)
-    network = IPv6(src=ip_src, dst=ip_dst, fl=number, tc=dscp << 2)
     return pad(frame / network / UDP(sport=src_port, dport=dst_port), frame_bytes)
 
 

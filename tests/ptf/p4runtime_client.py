@@ -22,7 +22,7 @@ from finsy.proto import p4i, p4r, p4r_grpc, rpc_status
 from google.protobuf import text_format
 
 # Longest wait for an answer; a switch that takes longer is taken for dead.
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = 60.0
 # Greatest message: gtrcnet's registers are read in one answer of some 20 MB.
 MESSAGE_BYTES = 256 << 20
 

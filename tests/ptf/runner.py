@@ -27,14 +27,18 @@ from xml.etree import ElementTree
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "common"))
+
+from wires import WireError, make_wires  # noqa: E402
+
 COMPILED = ROOT / "p4src" / "compiled"
 TARGETS = ("pacing_switch", "bmv2")
 PORTS = (1, 2, 3)
 GRPC_ADDRESS = ("127.0.0.1", 9559)
 CPU_PORT = 510
-READY_SECONDS = 20.0
-END_SECONDS = 10.0
-TEST_SECONDS = 60
+READY_SECONDS = 60.0
+END_SECONDS = 60.0
+TEST_SECONDS = 300
 NEEDED_PACKAGES = ("ptf", "scapy", "finsy", "grpc")
 EXIT_FAILED, EXIT_MISSING, EXIT_NOT_RUN = 1, 2, 77
 PR_SET_PDEATHSIG = 1
@@ -67,33 +71,6 @@ def switch_command(target: str) -> list[str]:
 def end_with_parent() -> None:
     """In a child before exec: do not outlive the runner, whatever ends it."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def make_wires() -> None:
-    """One veth pair per port, `t<port>` at PTF's end, `s<port>` at the switch's.
-
-    Packet-true: no offloads, no IPv6 (whose router solicitations would be stray packets).
-    """
-    for scope in ("all", "default"):
-        knob = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
-        if knob.exists():
-            knob.write_text("1")
-    quietly("ip", "link", "set", "lo", "up")
-    features = ("rx", "tx", "sg", "tso", "gso", "gro", "rxvlan", "txvlan")
-    offloads = [word for feature in features for word in (feature, "off")]
-    for port in PORTS:
-        ends = (f"t{port}", f"s{port}")
-        quietly("ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
-        for end in ends:
-            quietly("ethtool", "-K", end, *offloads)
-            quietly("ip", "link", "set", end, "mtu", "1500", "up")
-
-
-def quietly(*command: str) -> None:
-    """Runs a command of the network tools; raises MissingError with its words when it fails."""
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if run.returncode != 0:
-        raise MissingError(f"`{' '.join(command)}` failed: {run.stdout.strip()}")
 
 
 def wait_until_ready(switch: subprocess.Popen[bytes], log: Path) -> None:
@@ -196,7 +173,11 @@ def write_junit(results: list[dict[str, str | float]], target: str, path: Path) 
 def run_inside(target: str, tests: list[str], logs: Path) -> int:
     """The run itself, in a namespace that holds nothing else."""
     names = selected(tests)
-    make_wires()
+    try:
+        # `t<port>` is PTF's end, `s<port>` the switch's.
+        make_wires([(f"t{port}", f"s{port}") for port in PORTS])
+    except WireError as error:
+        raise MissingError(str(error)) from error
     switch_log = logs / "switch.log"
     results_file = logs / "results.jsonl"
     results_file.write_text("")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from finsy.proto import p4r
 
 from harness import (
+    COMES_SECONDS,
     FLOOD_GROUP,
     PacerTest,
     as_int,
@@ -324,7 +325,7 @@ class PacketsOutThatAreNone(RefusalTest):
         message.packet.metadata.add(metadata_id=99, value=b"\x01")
         self.switch.outgoing.put(message)
         if not self.on_bmv2:
-            error = self.switch.stream_errors.get(timeout=5.0)
+            error = self.switch.stream_errors.get(timeout=COMES_SECONDS)
             self.assertEqual(error.canonical_code, 3, error.message)  # INVALID_ARGUMENT
             self.assertIn("99", error.message)
         self.switch.packet_out(b"\x02", egress_port=0, pad=0)

@@ -5,6 +5,8 @@
 //! the fully qualified P4 name that p4c writes in both BMv2 JSON and P4Info (for example
 //! `PacerIngress.flows`); an implementation resolves names once and hands out indices.
 
+use std::any::Any;
+
 use crate::notify::{Digest, DigestInfo, IdleEntry, IdleTimeout};
 use crate::profile::{IndirectAction, ProfileGroup, ProfileInfo, ProfileMember};
 
@@ -192,6 +194,20 @@ pub struct ValueSetInfo {
     pub size: usize,
 }
 
+/// Some of a table's entries, in insertion order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EntryPage {
+    /// The entries.
+    pub entries: Vec<TableEntry>,
+    /// Where the next page begins; `None`: this was the last one.
+    pub next: Option<u64>,
+}
+
+/// An entry that was taken out of a table, whole; only the switch that it was taken out of
+/// understands it.
+#[derive(Debug)]
+pub struct RemovedEntry(pub Box<dyn Any + Send>);
+
 /// A replica of a multicast group: one copy to `port`, with replication id `rid`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Replica {
@@ -268,14 +284,8 @@ fn unimplemented<T>(what: &str) -> ControlResult<T> {
 /// with respect to traffic. A refused call changes nothing.
 ///
 /// Indices (`table`, `action`, `counter`, `meter`, `register`) are positions in the slices
-/// that the matching `*s()` method returns; they are valid until the next `load`.
+/// that the matching `*s()` method returns; they are valid until the next program is installed.
 pub trait DataPlane {
-    /// Checks a program (BMv2 JSON) without touching the running one.
-    fn verify(&self, bmv2_json: &[u8]) -> ControlResult<()>;
-    /// Replaces the running program; tables, counters, registers and groups start afresh.
-    /// Packets in flight of the old program are dropped and counted (`pipeline-swap`).
-    fn load(&mut self, bmv2_json: &[u8]) -> ControlResult<()>;
-
     /// All tables of the program, in program order.
     fn tables(&self) -> &[TableInfo];
     /// All actions of the program, in program order.
@@ -302,12 +312,18 @@ pub trait DataPlane {
         key: &EntryKey,
         action: &ActionCall,
     ) -> ControlResult<()>;
-    /// Removes an entry.
-    fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<()>;
+    /// Removes an entry; returns it for [`Self::table_restore`].
+    fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<RemovedEntry>;
+    /// Puts an entry that was removed from this table back as it was: its action, counter and
+    /// meter with what the meter had left, and its place in the order of insertion, which
+    /// decides among entries of one priority. Errors: an entry of the same key exists, table full.
+    fn table_restore(&mut self, table: usize, removed: RemovedEntry) -> ControlResult<()>;
     /// Looks one entry up by its key.
     fn table_entry(&self, table: usize, key: &EntryKey) -> ControlResult<TableEntry>;
-    /// All entries in insertion order.
-    fn table_entries(&self, table: usize) -> Vec<TableEntry>;
+    /// Entries in insertion order, at most `most` of them, so that no call takes long: `from`
+    /// is 0 for the first page, then the [`EntryPage::next`] of the page before. An entry that is
+    /// inserted or removed between two pages is in a later page or not.
+    fn table_entries(&self, table: usize, from: u64, most: usize) -> EntryPage;
     /// The default action (`None`: no action, a miss does nothing).
     fn table_default(&self, table: usize) -> Option<ActionCall>;
     /// Sets the default action; `None` restores the program's own.

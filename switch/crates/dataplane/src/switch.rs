@@ -1,5 +1,7 @@
 //! The whole of what a control server needs of a switch.
 
+use std::any::Any;
+
 use crate::control::{
     ActionInfo, ArrayInfo, ControlResult, DataPlane, MeterUnit, TableInfo, ValueSetInfo,
 };
@@ -7,18 +9,18 @@ use crate::notify::DigestInfo;
 use crate::ports::TrafficManagerControl;
 use crate::profile::ProfileInfo;
 
-/// What a program offers, as [`Switch::describe`] finds it.
+/// What a program offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProgramInfo {
-    /// As [`DataPlane::tables`] once loaded.
+    /// As [`DataPlane::tables`] once installed.
     pub tables: Vec<TableInfo>,
-    /// As [`DataPlane::actions`] once loaded.
+    /// As [`DataPlane::actions`] once installed.
     pub actions: Vec<ActionInfo>,
-    /// As [`DataPlane::counters`] once loaded.
+    /// As [`DataPlane::counters`] once installed.
     pub counters: Vec<ArrayInfo>,
-    /// As [`DataPlane::meters`] once loaded.
+    /// As [`DataPlane::meters`] once installed.
     pub meters: Vec<(ArrayInfo, MeterUnit)>,
-    /// As [`DataPlane::registers`] once loaded.
+    /// As [`DataPlane::registers`] once installed.
     pub registers: Vec<ArrayInfo>,
     /// As [`DataPlane::profiles`] once loaded.
     pub profiles: Vec<ProfileInfo>,
@@ -28,30 +30,35 @@ pub struct ProgramInfo {
     pub digests: Vec<DigestInfo>,
 }
 
-impl ProgramInfo {
-    /// The description of the program that `data_plane` runs.
-    pub fn running(data_plane: &dyn DataPlane) -> Self {
-        Self {
-            tables: data_plane.tables().to_vec(),
-            actions: data_plane.actions().to_vec(),
-            counters: data_plane.counters().to_vec(),
-            meters: data_plane.meters().to_vec(),
-            registers: data_plane.registers().to_vec(),
-            profiles: data_plane.profiles().to_vec(),
-            value_sets: data_plane.value_sets().to_vec(),
-            digests: data_plane.digests().to_vec(),
-        }
-    }
+/// A compiled program on its way from a [`Compiler`] to the [`Switch`] that it compiles for.
+#[derive(Debug)]
+pub struct CompiledProgram {
+    /// What the program offers.
+    pub info: ProgramInfo,
+    /// What only that switch understands, with all the memory that the program needs.
+    pub code: Box<dyn Any + Send + Sync>,
+}
+
+/// Compiles programs for one switch, on any thread: compiling takes long, and packets must not
+/// wait for it.
+pub trait Compiler: Send + Sync + 'static {
+    /// Checks and compiles a program (BMv2 JSON).
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::control::ControlError::InvalidArgument): no such program, or
+    /// one that the switch cannot run; the text says what and where.
+    fn compile(&self, bmv2_json: &[u8]) -> ControlResult<CompiledProgram>;
 }
 
 /// Everything the server asks of a switch.
 pub trait Switch: DataPlane + TrafficManagerControl {
-    /// Checks a program (BMv2 JSON) and says what it offers, without touching the running one.
-    /// A `load` of the same bytes must offer the same objects at the same indices: the server
-    /// compares the description with P4Info *before* it loads, so that a P4Info of another
-    /// program changes nothing.
+    /// Puts a compiled program in place of the running one: tables, counters, registers and
+    /// groups start afresh. Packets in flight of the old program are dropped and counted
+    /// (`pipeline-swap`). Returns what ran before, for the caller to drop where it holds
+    /// nobody up: it may be large.
     ///
     /// # Errors
-    /// As [`DataPlane::verify`].
-    fn describe(&self, bmv2_json: &[u8]) -> ControlResult<ProgramInfo>;
+    /// [`InvalidArgument`](crate::control::ControlError::InvalidArgument): not compiled by this
+    /// switch's compiler. The running program stays.
+    fn install(&mut self, program: CompiledProgram) -> ControlResult<Box<dyn Any + Send>>;
 }

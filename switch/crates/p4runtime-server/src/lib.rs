@@ -39,7 +39,9 @@ pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/protocols.rs"));
 }
 
-pub use executor::{ExecuteError, Executor, Job, JobQueue, ProgramInfo, Switch};
+pub use executor::{
+    CompiledProgram, Compiler, ExecuteError, Executor, Job, JobQueue, ProgramInfo, Switch,
+};
 pub use packet_io::{PacketInReceiver, PacketInSender, packet_in_channel};
 pub use server::{BoundServer, ServeError, ServerConfig, bind};
 pub use tm_service::TrafficManagerControl;

@@ -9,7 +9,7 @@ use prost::Message;
 use tonic::Status;
 
 use crate::error::UpdateError;
-use crate::executor::{self, ProgramInfo};
+use crate::executor::{self, CompiledProgram};
 use crate::proto::p4::v1 as p4;
 use crate::server::Shared;
 use crate::translate::Pipeline;
@@ -62,12 +62,11 @@ impl PipelineState {
     }
 }
 
-/// A configuration that has been checked, ready to be loaded.
+/// A configuration that has been checked, with its program compiled: ready to be installed.
 #[derive(Debug)]
 struct Prepared {
     pipeline: Pipeline,
-    described: ProgramInfo,
-    json: Vec<u8>,
+    program: CompiledProgram,
 }
 
 /// The envelope in which controllers written for early BMv2 versions pack the JSON
@@ -139,7 +138,8 @@ pub(crate) async fn set(
     }
 }
 
-/// Checks a configuration against the target without touching the running program.
+/// Checks and compiles a configuration without touching the running program, and without the
+/// thread that owns the switch: packets pass meanwhile.
 async fn prepare(
     shared: &Shared,
     config: Option<p4::ForwardingPipelineConfig>,
@@ -160,23 +160,22 @@ async fn prepare(
         ));
     }
     let json = bmv2_json(&config.p4_device_config);
-    let (described, json) = executor::with(&*shared.executor, move |switch| {
-        (switch.describe(&json), json)
-    })
-    .await?;
+    let compiler = Arc::clone(&shared.compiler);
+    let compiled = tokio::task::spawn_blocking(move || compiler.compile(&json))
+        .await
+        .map_err(|error| Status::internal(format!("the compiler failed: {error}")))?;
     // "Returns an INVALID_ARGUMENT error if ... the provided config cannot be realized."
-    let described = described
-        .map_err(|error| Status::invalid_argument(format!("config: p4_device_config: {error}")))?;
-    let pipeline = Pipeline::new(config, &described)
+    let program = compiled.map_err(refused_program)?;
+    let pipeline = Pipeline::new(config, &program.info)
         .map_err(|error| Status::from(UpdateError::as_invalid(error)))?;
-    Ok(Prepared {
-        pipeline,
-        described,
-        json,
-    })
+    Ok(Prepared { pipeline, program })
 }
 
-/// Loads a prepared configuration. A refusal leaves the running program as it was.
+fn refused_program(error: dataplane::control::ControlError) -> Status {
+    Status::invalid_argument(format!("config: p4_device_config: {error}"))
+}
+
+/// Installs a prepared configuration. A refusal leaves the running program as it was.
 async fn commit(
     shared: &Shared,
     state: &mut PipelineState,
@@ -184,31 +183,20 @@ async fn commit(
 ) -> Result<(), Status> {
     let Prepared {
         mut pipeline,
-        described,
-        json,
+        program,
     } = prepared;
     let counters = Arc::clone(&shared.packet_in);
-    let (running, first_packet_in) = executor::with(&*shared.executor, move |switch| {
-        switch.load(&json)?;
-        Ok((ProgramInfo::running(switch), counters.offered()))
+    let (before, first_packet_in) = executor::with(&*shared.executor, move |switch| {
+        Ok((switch.install(program)?, counters.offered()))
     })
     .await?
-    .map_err(|error: dataplane::control::ControlError| {
-        Status::invalid_argument(format!("config: p4_device_config: {error}"))
-    })?;
+    .map_err(refused_program)?;
+    // Here, not on the thread that owns the switch: freeing a large program takes its time.
+    drop(before);
     state.saved = None;
     state.cookies.clear();
     state.default_cookies.clear();
     state.group_cookies.clear();
-    if running != described {
-        // The indices would mean other objects: without a config nothing is written wrongly.
-        state.committed = None;
-        shared.current.send_replace(None);
-        return Err(Status::internal(
-            "the loaded program offers other objects than its description; it runs, but cannot \
-             be controlled",
-        ));
-    }
     pipeline.first_packet_in = first_packet_in;
     let pipeline = Arc::new(pipeline);
     state.committed = Some(Arc::clone(&pipeline));

@@ -1,5 +1,8 @@
 //! The `Read` RPC (specification, section "Read RPC"): entities in a stream of bounded
-//! messages, arrays in bounded visits to the data plane.
+//! messages, tables and arrays in bounded visits to the data plane.
+//!
+//! Packets pass between two visits, so counters that count them may be from different instants.
+//! What controllers write is not torn: writes wait until a read has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +19,8 @@ use crate::proto::p4::v1 as p4;
 use crate::server::Shared;
 use crate::translate::{self, Array, Pipeline, Table};
 use crate::write::{
-    CELLS_PER_VISIT, controller_metadata, direct_entry, entity_name, refuse_colour_counters,
+    CELLS_PER_VISIT, ENTRIES_PER_VISIT, controller_metadata, direct_entry, entity_name,
+    refuse_colour_counters,
 };
 
 /// Most entities in one response; a table entry with its metadata stays under 4 KiB, so a
@@ -278,60 +282,89 @@ impl Reader<'_> {
                 fields,
                 priority: filter.priority,
             });
-        let entries = executor::with(&*self.shared.executor, move |switch| match exact_key {
-            // A key that is not there filters everything out, as any other filter does.
-            Some(key) => match switch.table_entry(index, &key) {
-                Err(control::ControlError::NotFound(_)) => Ok(Vec::new()),
-                other => other.map(|entry| vec![entry]),
-            },
-            None => Ok(switch.table_entries(index)),
-        })
-        .await?
-        .map_err(|error| UpdateError::from_control(error, &table.name))?;
-        for entry in entries {
-            let cookie = self
-                .state
-                .cookies
-                .get(&(table.index, entry.key.clone()))
-                .cloned()
-                .unwrap_or_default();
-            let wanted = fields
-                .as_ref()
-                .is_none_or(|fields| *fields == entry.key.fields)
-                && action.is_none_or(|action| action == entry.action.action)
-                && (filter.priority == 0 || filter.priority == entry.key.priority)
-                && (filter.metadata.is_empty() || filter.metadata == cookie.metadata)
-                && (controller_metadata(filter) == 0
-                    || controller_metadata(filter) == cookie.controller_metadata);
-            if !wanted {
-                continue;
-            }
-            #[allow(deprecated)]
-            let message = p4::TableEntry {
-                table_id: table.id,
-                r#match: table.match_messages(&entry.key.fields),
-                action: table.action_message(&entry.action),
-                priority: entry.key.priority,
-                controller_metadata: cookie.controller_metadata,
-                metadata: cookie.metadata,
-                meter_config: filter
-                    .meter_config
-                    .and(entry.meter)
-                    .filter(|_| table.direct_meter.is_some())
-                    .map(translate::meter_message),
-                counter_data: filter
-                    .counter_data
-                    .and(entry.counter)
-                    .filter(|_| table.direct_counter)
-                    .map(translate::counter_message),
-                is_const: table.const_entries,
-                ..p4::TableEntry::default()
+        if let Some(key) = exact_key {
+            let entry = executor::with(&*self.shared.executor, move |switch| {
+                switch.table_entry(index, &key)
+            })
+            .await?;
+            return match entry {
+                // A key that is not there filters everything out, as any other filter does.
+                Err(control::ControlError::NotFound(_)) => Ok(()),
+                Err(error) => Err(UpdateError::from_control(error, &table.name).into()),
+                Ok(entry) => self.entry(table, filter, action, entry, emitter).await,
             };
-            emitter
-                .entity(p4::entity::Entity::TableEntry(message))
-                .await?;
+        }
+        let mut from = Some(0);
+        while let Some(at) = from {
+            let page = self.page(index, at).await?;
+            from = page.next;
+            for entry in page.entries {
+                if fields
+                    .as_ref()
+                    .is_none_or(|fields| *fields == entry.key.fields)
+                {
+                    self.entry(table, filter, action, entry, emitter).await?;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Some of a table's entries: as many as one visit to the data plane may copy.
+    async fn page(&self, table: usize, from: u64) -> Result<control::EntryPage, Stop> {
+        Ok(executor::with(&*self.shared.executor, move |switch| {
+            switch.table_entries(table, from, ENTRIES_PER_VISIT)
+        })
+        .await?)
+    }
+
+    /// Emits an entry, if the filter, beside its match, lets it pass.
+    async fn entry(
+        &self,
+        table: &Table,
+        filter: &p4::TableEntry,
+        action: Option<usize>,
+        entry: control::TableEntry,
+        emitter: &mut Emitter,
+    ) -> Result<(), Stop> {
+        let cookie = self
+            .state
+            .cookies
+            .get(&(table.index, entry.key.clone()))
+            .cloned()
+            .unwrap_or_default();
+        let wanted = action.is_none_or(|action| action == entry.action.action)
+            && (filter.priority == 0 || filter.priority == entry.key.priority)
+            && (filter.metadata.is_empty() || filter.metadata == cookie.metadata)
+            && (controller_metadata(filter) == 0
+                || controller_metadata(filter) == cookie.controller_metadata);
+        if !wanted {
+            return Ok(());
+        }
+        #[allow(deprecated)]
+        let message = p4::TableEntry {
+            table_id: table.id,
+            r#match: table.match_messages(&entry.key.fields),
+            action: table.action_message(&entry.action),
+            priority: entry.key.priority,
+            controller_metadata: cookie.controller_metadata,
+            metadata: cookie.metadata,
+            meter_config: filter
+                .meter_config
+                .and(entry.meter)
+                .filter(|_| table.direct_meter.is_some())
+                .map(translate::meter_message),
+            counter_data: filter
+                .counter_data
+                .and(entry.counter)
+                .filter(|_| table.direct_counter)
+                .map(translate::counter_message),
+            is_const: table.const_entries,
+            ..p4::TableEntry::default()
+        };
+        emitter
+            .entity(p4::entity::Entity::TableEntry(message))
+            .await
     }
 
     async fn default_of(
@@ -375,13 +408,13 @@ impl Reader<'_> {
             .await
     }
 
-    /// The entries whose direct resource is wanted: one, those of a table, or those of all.
-    async fn direct_entries(
+    /// Where the wanted direct resources are: at one entry (its key), in a table, or in all.
+    fn direct_places(
         &self,
         filter: Option<&p4::TableEntry>,
         what: &str,
         has: impl Fn(&Table) -> bool,
-    ) -> Result<Vec<(&Table, Vec<control::TableEntry>)>, Stop> {
+    ) -> Result<Vec<(&Table, Option<EntryKey>)>, Stop> {
         let table_id = filter.map_or(0, |filter| filter.table_id);
         let one = filter.filter(|filter| !filter.r#match.is_empty() || filter.is_default_action);
         if table_id == 0 && one.is_some() {
@@ -401,27 +434,44 @@ impl Reader<'_> {
             }
             if one.is_some() {
                 let (table, key) = direct_entry(self.pipeline, filter, what)?;
-                let index = table.index;
+                return Ok(vec![(table, Some(key))]);
+            }
+        }
+        let tables = self.pipeline.tables.iter();
+        Ok(tables
+            .filter(|table| has(table) && (table_id == 0 || table.id == table_id))
+            .map(|table| (table, None))
+            .collect())
+    }
+
+    /// Emits what `message` makes of each entry in these places.
+    async fn direct_resources(
+        &self,
+        places: Vec<(&Table, Option<EntryKey>)>,
+        message: impl Fn(&Table, &control::TableEntry) -> p4::entity::Entity,
+        emitter: &mut Emitter,
+    ) -> Result<(), Stop> {
+        for (table, key) in places {
+            let index = table.index;
+            if let Some(key) = key {
                 let entry = executor::with(&*self.shared.executor, move |switch| {
                     switch.table_entry(index, &key)
                 })
                 .await?
                 .map_err(|error| UpdateError::from_control(error, &table.name))?;
-                return Ok(vec![(table, vec![entry])]);
+                emitter.entity(message(table, &entry)).await?;
+                continue;
+            }
+            let mut from = Some(0);
+            while let Some(at) = from {
+                let page = self.page(index, at).await?;
+                from = page.next;
+                for entry in &page.entries {
+                    emitter.entity(message(table, entry)).await?;
+                }
             }
         }
-        let mut all = Vec::new();
-        for table in &self.pipeline.tables {
-            if has(table) && (table_id == 0 || table.id == table_id) {
-                let index = table.index;
-                let entries = executor::with(&*self.shared.executor, move |switch| {
-                    switch.table_entries(index)
-                })
-                .await?;
-                all.push((table, entries));
-            }
-        }
-        Ok(all)
+        Ok(())
     }
 
     async fn direct_counters(
@@ -429,21 +479,15 @@ impl Reader<'_> {
         filter: Option<&p4::TableEntry>,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
-        let tables = self
-            .direct_entries(filter, "direct_counter_entry", |table| table.direct_counter)
-            .await?;
-        for (table, entries) in tables {
-            for entry in entries {
-                let message = p4::DirectCounterEntry {
-                    table_entry: Some(key_message(table, &entry)),
-                    data: entry.counter.map(translate::counter_message),
-                };
-                emitter
-                    .entity(p4::entity::Entity::DirectCounterEntry(message))
-                    .await?;
-            }
-        }
-        Ok(())
+        let places =
+            self.direct_places(filter, "direct_counter_entry", |table| table.direct_counter)?;
+        let message = |table: &Table, entry: &control::TableEntry| {
+            p4::entity::Entity::DirectCounterEntry(p4::DirectCounterEntry {
+                table_entry: Some(key_message(table, entry)),
+                data: entry.counter.map(translate::counter_message),
+            })
+        };
+        self.direct_resources(places, message, emitter).await
     }
 
     async fn direct_meters(
@@ -451,24 +495,17 @@ impl Reader<'_> {
         filter: Option<&p4::TableEntry>,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
-        let tables = self
-            .direct_entries(filter, "direct_meter_entry", |table| {
-                table.direct_meter.is_some()
+        let places = self.direct_places(filter, "direct_meter_entry", |table| {
+            table.direct_meter.is_some()
+        })?;
+        let message = |table: &Table, entry: &control::TableEntry| {
+            p4::entity::Entity::DirectMeterEntry(p4::DirectMeterEntry {
+                table_entry: Some(key_message(table, entry)),
+                config: entry.meter.map(translate::meter_message),
+                counter_data: None,
             })
-            .await?;
-        for (table, entries) in tables {
-            for entry in entries {
-                let message = p4::DirectMeterEntry {
-                    table_entry: Some(key_message(table, &entry)),
-                    config: entry.meter.map(translate::meter_message),
-                    counter_data: None,
-                };
-                emitter
-                    .entity(p4::entity::Entity::DirectMeterEntry(message))
-                    .await?;
-            }
-        }
-        Ok(())
+        };
+        self.direct_resources(places, message, emitter).await
     }
 
     /// Visits the wanted cells in bounded portions and emits what `message` makes of each.

@@ -12,7 +12,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::arbitration::Arbitration;
-use crate::executor::Executor;
+use crate::executor::{Compiler, Executor};
 use crate::packet_io::{PacketInCounters, PacketInReceiver};
 use crate::pipeline_config::{self, PipelineState};
 use crate::proto::p4::v1 as p4;
@@ -120,6 +120,7 @@ impl std::error::Error for ServeError {
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     pub(crate) executor: Arc<dyn Executor>,
+    pub(crate) compiler: Arc<dyn Compiler>,
     /// Held while an arbitration update is handled, waiting for writes included.
     pub(crate) deciding: tokio::sync::Mutex<()>,
     /// Held by a `Write` or `SetForwardingPipelineConfig` from its check of the primary to its
@@ -162,13 +163,15 @@ impl Shared {
 }
 
 /// Binds the address, so that clients can connect from here on; [`BoundServer::run`] answers
-/// them. `packet_in` is the server's end of the queue that the data plane's CPU port fills.
+/// them. `executor` leads to the switch, `compiler` compiles for it; `packet_in` is the server's
+/// end of the queue that the data plane's CPU port fills.
 ///
 /// # Errors
 /// [`ServeError::Bind`].
 pub async fn bind(
     config: ServerConfig,
     executor: Arc<dyn Executor>,
+    compiler: Arc<dyn Compiler>,
     packet_in: PacketInReceiver,
 ) -> Result<BoundServer, ServeError> {
     let addr = config.addr;
@@ -183,6 +186,7 @@ pub async fn bind(
     let shared = Arc::new(Shared {
         config,
         executor,
+        compiler,
         deciding: tokio::sync::Mutex::new(()),
         writing: tokio::sync::Mutex::new(()),
         pipeline: tokio::sync::RwLock::new(PipelineState::default()),

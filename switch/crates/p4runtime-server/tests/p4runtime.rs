@@ -334,6 +334,40 @@ async fn pipeline_config_is_verified_committed_and_read_back() {
     server.stop().await;
 }
 
+/// Packets pass while a program is checked and compiled: only its installation is work for the
+/// thread that owns the switch.
+#[tokio::test]
+async fn a_program_is_compiled_while_the_switch_is_busy() {
+    let server = Server::start().await;
+    let mut controller = Controller::open(&server).await;
+    controller.arbitrate(1).await.expect("open");
+    let before = *server.jobs.borrow();
+    // The switch has no time for anybody.
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let stand_still = Box::new(move |_: &mut dyn Switch| {
+        let _ = released.recv();
+    });
+    server.executor.execute(stand_still).expect("queued");
+    for action in [Push::Verify, Push::VerifyAndSave] {
+        let pushed = controller.push(config("pacer"), action).await;
+        pushed.expect("compiled all the same");
+    }
+    let mut broken = config("pacer");
+    broken.p4_device_config.truncate(1_000);
+    let refused = controller.push(broken, Push::VerifyAndCommit).await;
+    let refused = refused.expect_err("cut off");
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert_eq!(*server.jobs.borrow(), before + 1, "nothing for the switch");
+    release.send(()).expect("the switch waits");
+
+    let committed = controller
+        .push(config("pacer"), Push::VerifyAndCommit)
+        .await;
+    committed.expect("committed");
+    assert_eq!(*server.jobs.borrow(), before + 2, "one visit");
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_p4info_of_another_program_is_refused_by_name_and_changes_nothing() {
     let server = Server::start().await;
@@ -1070,7 +1104,18 @@ async fn an_atomic_batch_is_applied_whole_or_not_at_all() {
     let mut request = controller.request(batch(&controller, route(&controller, MAC, 48, 3)));
     request.atomicity = Atomicity::DataplaneAtomic.into();
     controller.client.write(request).await.expect("applied");
-    assert_eq!(controller.entries(filter).await.len(), 2);
+    assert_eq!(controller.entries(filter.clone()).await.len(), 2);
+    // An entry that was deleted is put back where it was, not behind the others.
+    let all = controller.entries(filter.clone()).await;
+    let batch = all
+        .iter()
+        .map(|entry| (Type::Delete, Entity::TableEntry(entry.clone())))
+        .chain([(Type::Delete, Entity::TableEntry(all[0].clone()))])
+        .collect();
+    let mut request = controller.request(batch);
+    request.atomicity = Atomicity::RollbackOnError.into();
+    controller.client.write(request).await.expect_err("fails");
+    assert_eq!(controller.entries(filter).await, all);
     // Whole arrays cannot be undone cheaply.
     let fill = p4::RegisterEntry {
         index: None,
@@ -1250,6 +1295,32 @@ async fn counters_meters_and_registers_are_read_and_written() {
             "{message:?} does not start with {text:?}"
         );
     }
+    server.stop().await;
+}
+
+/// No visit to the switch copies a whole table: packets pass between the pages.
+#[tokio::test]
+async fn a_large_table_is_read_in_bounded_visits() {
+    let server = Server::start().await;
+    let mut controller = server.controller("pacer").await;
+    let entries: Vec<_> = (1_000..3_500u16)
+        .map(|n| forward(&controller, &n.to_be_bytes(), &[1]))
+        .collect();
+    let inserts = entries.iter().cloned();
+    let inserts = inserts.map(|entry| (Type::Insert, Entity::TableEntry(entry)));
+    let request = controller.request(inserts.collect());
+    controller.client.write(request).await.expect("written");
+    let filter = p4::TableEntry {
+        table_id: entries[0].table_id,
+        ..Default::default()
+    };
+    let before = *server.jobs.borrow();
+    let read = controller.entries(filter).await;
+    assert_eq!(*server.jobs.borrow() - before, 3);
+    let keys = |entries: &[p4::TableEntry]| -> Vec<_> {
+        entries.iter().map(|entry| entry.r#match.clone()).collect()
+    };
+    assert_eq!(keys(&read), keys(&entries));
     server.stop().await;
 }
 

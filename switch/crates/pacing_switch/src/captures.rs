@@ -1,7 +1,7 @@
 //! Capture files with nanosecond stamps: the input and output of virtual time, and `--pcap`.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -66,6 +66,62 @@ impl CaptureWriter {
         let packet = PcapPacket::new(Duration::from_nanos(at_ns), length, frame);
         self.writer.write_packet(&packet)?;
         Ok(())
+    }
+}
+
+/// A capture that appears under its name only when it is complete; until then, and for ever if
+/// nobody finishes it, the file that was there before stays.
+pub struct WholeCapture {
+    writer: CaptureWriter,
+    part: PartFile,
+    path: PathBuf,
+}
+
+/// A file that goes with its owner.
+struct PartFile(PathBuf);
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        // Renamed by then if all went well; else there is nothing to be done about an error.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl WholeCapture {
+    /// Begins the capture, in `PATH.part`.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub fn create(path: PathBuf) -> anyhow::Result<Self> {
+        let mut part = path.clone().into_os_string();
+        part.push(".part");
+        let part = PartFile(PathBuf::from(part));
+        let writer = CaptureWriter::create(&part.0)?;
+        Ok(Self { writer, part, path })
+    }
+
+    /// Appends a frame, as [`CaptureWriter::write`].
+    ///
+    /// # Errors
+    /// Names the file.
+    pub fn write(&mut self, frame: &[u8], at_ns: u64) -> anyhow::Result<()> {
+        self.writer
+            .write(frame, at_ns)
+            .with_context(|| format!("cannot write {}", self.part.0.display()))
+    }
+
+    /// Writes what is still in memory and gives the file its name.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub fn finish(self) -> anyhow::Result<()> {
+        let Self { writer, part, path } = self;
+        writer
+            .writer
+            .into_writer()
+            .flush()
+            .and_then(|()| std::fs::rename(&part.0, &path))
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 }
 

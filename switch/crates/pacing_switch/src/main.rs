@@ -15,10 +15,10 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use dataplane::control::DataPlane;
 use options::Options;
 use p4runtime_server::{ServerConfig, packet_in_channel};
 use ports::PortOptions;
@@ -27,6 +27,7 @@ use runtime_file::RuntimeFile;
 use switch_core::{Switch, SwitchConfig};
 use tokio::sync::oneshot;
 use traffic_manager::Limits;
+use virtual_time::Ended;
 
 /// Control requests that may wait for the switch.
 const JOB_QUEUE: usize = 1_024;
@@ -38,8 +39,12 @@ const VIRTUAL_FRAME_BYTES_MAX: usize = 65_535;
 const PROGRAM_BYTES_MAX: u64 = 64 << 20;
 
 fn main() -> ExitCode {
-    let options = Options::parse();
-    let level = if options.log_console { "debug" } else { "warn" };
+    let options = Options::parse_from(options::arguments(std::env::args_os()));
+    let level = match &options.log_level {
+        Some(level) => level,
+        None if options.log_console => "debug",
+        None => "warn",
+    };
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_env_filter(
@@ -58,6 +63,10 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> anyhow::Result<()> {
     options.check().map_err(anyhow::Error::msg)?;
+    let ignored = options.ignored.given();
+    if !ignored.is_empty() {
+        eprintln!("pacing_switch: ignored: {}", ignored.join(", "));
+    }
     // Opened first: a run must not end with nowhere to write what it found.
     let mut stats_file = options
         .stats_file
@@ -106,7 +115,15 @@ fn run(options: &Options) -> anyhow::Result<()> {
         if options.program.is_none() {
             bail!("--virtual needs a PROGRAM.json: there is nobody to bring one");
         }
-        virtual_time::run(&mut switch, &options.ports, runtime.as_ref())?;
+        let ended = virtual_time::run(
+            &mut switch,
+            &options.ports,
+            runtime.as_ref(),
+            options.virtual_until,
+        )?;
+        if ended == Ended::InTheMiddle {
+            eprintln!("pacing_switch: ended by --virtual-until, with more to come");
+        }
         switch
     } else {
         if let Some(file) = &runtime {
@@ -136,6 +153,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<Switch> {
         opened.push((option.port, port));
     }
 
+    let compiler = Arc::new(switch.compiler());
     let (packet_in_sender, packet_in_receiver) = packet_in_channel(PACKET_IN_QUEUE);
     let mut executor = None;
     let mut driver = RealTime::new(
@@ -165,7 +183,12 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<Switch> {
         cpu_port: options.cpu_port.map(u32::from),
         limits: p4runtime_server::server::Limits::default(),
     };
-    let server = control.block_on(p4runtime_server::bind(config, executor, packet_in_receiver))?;
+    let server = control.block_on(p4runtime_server::bind(
+        config,
+        executor,
+        compiler,
+        packet_in_receiver,
+    ))?;
     eprintln!(
         "pacing_switch: ready, {} ports, gRPC at {}",
         options.ports.len(),

@@ -1,10 +1,11 @@
 //! The command line: simple_switch_grpc's where the two mean the same.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::Parser;
+use clap::{Args, Parser};
 use traffic_manager::{PortConfig, RateCounts};
 
 use crate::units;
@@ -54,18 +55,27 @@ pub struct Options {
     #[arg(long)]
     pub no_p4: bool,
 
-    /// Table entries and multicast groups to install at start, in the format of the P4
-    /// tutorials' runtime files; with `at_ns` also later, in virtual time.
+    /// Table entries and multicast groups to install at start: JSON in the format of the P4
+    /// tutorials' runtime files (examples/virtual has one); with `at_ns` also later, in virtual
+    /// time.
     #[arg(long, value_name = "FILE.json")]
     pub runtime_json: Option<PathBuf>,
 
-    /// Virtual time: port PORT@NAME reads NAME_in.pcap, writes NAME_out.pcap with
-    /// nanosecond departure times, and the switch ends when all is sent. No gRPC server.
+    /// Virtual time: port PORT@NAME reads NAME_in.pcap (pcap, Ethernet, stamps in us or ns; a
+    /// port that only sends has none), writes NAME_out.pcap with nanosecond departure times,
+    /// and the switch ends when all is sent. No gRPC server.
     #[arg(long = "virtual")]
     pub virtual_time: bool,
 
-    /// Write what each port receives and sends to INTERFACE_{in,out}.pcap in this folder.
-    #[arg(long, value_name = "DIR")]
+    /// With --virtual: end this long after the first packet has come, whatever is still to be
+    /// sent (10s; units ns, us, ms, s).
+    #[arg(long, value_name = "TIME", requires = "virtual_time",
+          value_parser = units::duration_ns)]
+    pub virtual_until: Option<u64>,
+
+    /// Write what each port receives and sends to INTERFACE_{in,out}.pcap in this folder
+    /// (without one: here).
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
     pub pcap: Option<PathBuf>,
 
     /// Write the statistics that end the run to this file, as JSON.
@@ -82,9 +92,116 @@ pub struct Options {
     #[arg(long, default_value = "100us", value_name = "TIME", value_parser = units::duration_ns)]
     pub spin: u64,
 
-    /// More in the log (also RUST_LOG).
+    /// More in the log, which goes to standard error.
     #[arg(long)]
     pub log_console: bool,
+
+    /// What goes into the log, at least (default: warn, with --log-console debug; RUST_LOG
+    /// says it per part).
+    #[arg(short = 'L', long, value_name = "LEVEL",
+          value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
+    pub log_level: Option<String>,
+
+    #[command(flatten)]
+    pub ignored: Ignored,
+}
+
+/// What scripts written for simple_switch_grpc give, and this switch has no use for.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Options of simple_switch_grpc that are accepted and ignored")]
+pub struct Ignored {
+    /// There is no Thrift server: P4Runtime does all that it did.
+    #[arg(long, value_name = "PORT")]
+    thrift_port: Option<u16>,
+
+    /// No nanomsg log.
+    #[arg(long, value_name = "ADDRESS")]
+    nanolog: Option<String>,
+
+    /// The log goes to standard error.
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+
+    /// Each line of the log is written at once.
+    #[arg(long)]
+    log_flush: bool,
+
+    /// No nanomsg notifications.
+    #[arg(long, value_name = "ADDRESS")]
+    notifications_addr: Option<String>,
+
+    /// No debugger.
+    #[arg(long)]
+    debugger: bool,
+
+    /// No debugger.
+    #[arg(long, value_name = "ADDRESS")]
+    debugger_addr: Option<String>,
+
+    /// A controller, or --runtime-json, brings the state back.
+    #[arg(long, value_name = "FILE")]
+    restore_state: Option<PathBuf>,
+
+    /// No packets in the log; --pcap writes them.
+    #[arg(long, value_name = "BYTES")]
+    dump_packet_data: Option<u64>,
+
+    /// P4Runtime decides whether a program is replaced.
+    #[arg(long)]
+    disable_swap: bool,
+
+    /// A port has a queue per class.
+    #[arg(long, value_name = "N")]
+    priority_queues: Option<u64>,
+}
+
+impl Ignored {
+    /// Those that were given, as on the command line.
+    pub fn given(&self) -> Vec<String> {
+        let Self {
+            thrift_port,
+            nanolog,
+            log_file,
+            log_flush,
+            notifications_addr,
+            debugger,
+            debugger_addr,
+            restore_state,
+            dump_packet_data,
+            disable_swap,
+            priority_queues,
+        } = self;
+        let number = |value: &Option<u64>| value.as_ref().map(u64::to_string);
+        let path = |value: &Option<PathBuf>| value.as_ref().map(|path| path.display().to_string());
+        let flag = |given: &bool| given.then(String::new);
+        [
+            ("--thrift-port", number(&thrift_port.map(u64::from))),
+            ("--nanolog", nanolog.clone()),
+            ("--log-file", path(log_file)),
+            ("--log-flush", flag(log_flush)),
+            ("--notifications-addr", notifications_addr.clone()),
+            ("--debugger", flag(debugger)),
+            ("--debugger-addr", debugger_addr.clone()),
+            ("--restore-state", path(restore_state)),
+            ("--dump-packet-data", number(dump_packet_data)),
+            ("--disable-swap", flag(disable_swap)),
+            ("--priority-queues", number(priority_queues)),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name} {}", value?).trim_end().to_owned()))
+        .collect()
+    }
+}
+
+/// The arguments without the `--` that simple_switch_grpc wants before its target's own options
+/// (`program.json -- --cpu-port 510`): here all are of one kind.
+pub fn arguments(given: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    let mut separated = false;
+    given.filter(move |argument| {
+        let separator = !separated && argument == "--";
+        separated |= separator;
+        !separator
+    })
 }
 
 const EXAMPLES: &str = "\
@@ -92,7 +209,8 @@ Examples:
   A 500 Mbit/s, 100 ms bottleneck with a 64 KB FIFO between two interfaces:
     pacing_switch -i 1@a -i 2@b,rate=500mbit,counts=layer2,fifo=64KB,delay=100ms gtrcnet.json
   In virtual time, from p1_in.pcap to p2_out.pcap:
-    pacing_switch --virtual -i 1@p1 -i 2@p2,rate=1gbit --runtime-json entries.json pacer.json";
+    pacing_switch --virtual -i 1@p1 -i 2@p2,rate=1gbit --runtime-json entries.json pacer.json
+  (examples/virtual has such files and says how a rate becomes an entry)";
 
 /// One `-i`.
 #[derive(Debug, Clone, PartialEq, Eq)]

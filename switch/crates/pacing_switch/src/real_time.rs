@@ -8,7 +8,7 @@
 use std::io;
 
 use p4runtime_server::{JobQueue, PacketInSender};
-use ports::{Port, Token, Waiter, WaiterOptions, clock};
+use ports::{LinkState, Port, Token, Waiter, WaiterOptions, clock};
 use switch_core::{Sink, Switch};
 use traffic_manager::DropCause;
 
@@ -28,7 +28,7 @@ struct Link {
     token: Token,
     /// Counters already told to the switch.
     told: ports::PortStatistics,
-    up: bool,
+    state: LinkState,
     received: Option<CaptureWriter>,
     sent: Option<CaptureWriter>,
 }
@@ -141,7 +141,7 @@ impl RealTime {
             port,
             token,
             told: ports::PortStatistics::default(),
-            up: true,
+            state: LinkState::Up,
             received,
             sent,
         });
@@ -269,7 +269,8 @@ impl RealTime {
     }
 
     fn any_link_down(&self) -> bool {
-        self.links.links.iter().any(|link| !link.up)
+        let may_come_back = |link: &Link| !matches!(link.state, LinkState::Up | LinkState::Gone);
+        self.links.links.iter().any(may_come_back)
     }
 
     /// An interface went down, came back, or is gone: the port follows.
@@ -282,8 +283,7 @@ impl RealTime {
                 None
             };
             let state = link.port.link_state();
-            let up = state == ports::LinkState::Up;
-            if up != link.up {
+            if state != link.state {
                 tracing::warn!(
                     port = link.number,
                     interface = link.port.name(),
@@ -291,9 +291,9 @@ impl RealTime {
                     ?error,
                     "interface"
                 );
-                link.up = up;
-                self.switch.set_port_up(link.number, up);
-                if state == ports::LinkState::Gone {
+                link.state = state;
+                self.switch.set_port_up(link.number, state == LinkState::Up);
+                if state == LinkState::Gone {
                     self.waiter.remove(link.token);
                 }
             }

@@ -4,16 +4,19 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::Context;
 use switch_core::{Sink, Switch};
 
-use crate::captures::{self, CaptureReader, CaptureWriter, Direction};
+use crate::captures::{self, CaptureReader, Direction, WholeCapture};
 use crate::options::PortOption;
 use crate::runtime_file::RuntimeFile;
 
+/// How often packets may go round (resubmitted, recirculated) after the last packet or entry has
+/// come, where no end is given: as often as one packet does in ten seconds.
+const ROUNDS_MAX: u64 = 10_000_000;
+
 /// Output captures by port; remembers the first failure, since a sink cannot return one.
 struct CaptureSink {
-    writers: BTreeMap<u16, CaptureWriter>,
+    writers: BTreeMap<u16, WholeCapture>,
     failure: Option<anyhow::Error>,
 }
 
@@ -38,23 +41,100 @@ struct Input {
     next: Option<(u64, Vec<u8>)>,
 }
 
-/// Runs until all input is read and all output is sent.
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// All input is read and all output is sent.
+    Done,
+    /// Something was still to come when the time was over.
+    InTheMiddle,
+}
+
+/// Runs until all input is read and all output is sent, or until `until_ns` after the first
+/// packet's arrival. Output captures appear at the end; those of a run that fails do not.
 ///
 /// # Errors
-/// A capture file cannot be read or written; an entry of the runtime file does not fit.
+/// No ports or no input; a capture file cannot be read or written; an entry of the runtime file
+/// does not fit; without `until_ns`, packets that go round without end.
 pub fn run(
     switch: &mut Switch,
     ports: &[PortOption],
     runtime: Option<&RuntimeFile>,
-) -> anyhow::Result<()> {
-    let mut inputs = Vec::new();
+    until_ns: Option<u64>,
+) -> anyhow::Result<Ended> {
+    let mut inputs = open_inputs(ports)?;
     let mut sink = CaptureSink {
         writers: BTreeMap::new(),
         failure: None,
     };
     for option in ports {
-        let stem = Path::new(&option.interface);
-        let path = captures::path(stem, Direction::In);
+        let path = captures::path(Path::new(&option.interface), Direction::Out);
+        sink.writers
+            .insert(option.port, WholeCapture::create(path)?);
+    }
+    let begin_ns = next_arrival(&inputs).map_or(0, |(at_ns, _)| at_ns);
+    let end_ns = until_ns.map(|until_ns| begin_ns.saturating_add(until_ns));
+
+    let mut applied = 0;
+    let mut rounds_before = 0;
+    let ended = loop {
+        let arrival = next_arrival(&inputs);
+        let due_entry_ns = runtime.and_then(|file| file.due_ns(applied));
+        let Some(now_ns) = [
+            arrival.map(|(at_ns, _)| at_ns),
+            switch.next_event_ns(),
+            due_entry_ns,
+        ]
+        .into_iter()
+        .flatten()
+        .min() else {
+            break Ended::Done;
+        };
+        if end_ns.is_some_and(|end_ns| now_ns > end_ns) {
+            break Ended::InTheMiddle;
+        }
+        // At one instant: what is due leaves, then entries change, then packets arrive.
+        switch.advance(now_ns, &mut sink);
+        if let Some(file) = runtime
+            && due_entry_ns.is_some_and(|due_ns| due_ns <= now_ns)
+        {
+            applied = file.apply_due(switch, applied, now_ns)?;
+            rounds_before = switch.counters().rounds;
+        }
+        if let Some((at_ns, at)) = arrival
+            && at_ns <= now_ns
+            && let Some(input) = inputs.get_mut(at)
+            && let Some((_, frame)) = input.next.take()
+        {
+            switch.receive(input.port, &frame, at_ns, at_ns);
+            switch.advance(at_ns, &mut sink);
+            input.next = input.reader.next()?;
+            rounds_before = switch.counters().rounds;
+        }
+        if let Some(failure) = sink.failure.take() {
+            return Err(failure);
+        }
+        anyhow::ensure!(
+            end_ns.is_some() || switch.counters().rounds - rounds_before < ROUNDS_MAX,
+            "the program sends packets round without end: {ROUNDS_MAX} times since the last one \
+             came, until {now_ns} ns; --virtual-until TIME ends a run in the middle"
+        );
+    };
+    for (_, writer) in sink.writers {
+        writer.finish()?;
+    }
+    Ok(ended)
+}
+
+/// The capture files of those ports that have one.
+fn open_inputs(ports: &[PortOption]) -> anyhow::Result<Vec<Input>> {
+    anyhow::ensure!(
+        !ports.is_empty(),
+        "--virtual needs ports: -i PORT@NAME, which reads NAME_in.pcap and writes NAME_out.pcap"
+    );
+    let mut inputs = Vec::new();
+    for option in ports {
+        let path = captures::path(Path::new(&option.interface), Direction::In);
         // A port may only send: then it has no input file.
         if path.exists() {
             let mut reader = CaptureReader::open(&path)?;
@@ -65,10 +145,7 @@ pub fn run(
                 next,
             });
         }
-        let writer = CaptureWriter::create(&captures::path(stem, Direction::Out))?;
-        sink.writers.insert(option.port, writer);
     }
-
     if inputs.is_empty() {
         let names: Vec<String> = ports
             .iter()
@@ -76,44 +153,14 @@ pub fn run(
             .collect();
         anyhow::bail!("no port has an input file; looked for {}", names.join(", "));
     }
+    Ok(inputs)
+}
 
-    let mut applied = 0;
-    loop {
-        let arrival = inputs
-            .iter()
-            .enumerate()
-            .filter_map(|(at, input)| Some((input.next.as_ref()?.0, at)))
-            .min();
-        let due_entry_ns = runtime.and_then(|file| file.due_ns(applied));
-        let Some(now_ns) = [
-            arrival.map(|(at_ns, _)| at_ns),
-            switch.next_event_ns(),
-            due_entry_ns,
-        ]
-        .into_iter()
-        .flatten()
-        .min() else {
-            break;
-        };
-        // At one instant: what is due leaves, then entries change, then packets arrive.
-        switch.advance(now_ns, &mut sink);
-        if let Some(file) = runtime
-            && due_entry_ns.is_some_and(|due_ns| due_ns <= now_ns)
-        {
-            applied = file.apply_due(switch, applied, now_ns)?;
-        }
-        if let Some((at_ns, at)) = arrival
-            && at_ns <= now_ns
-            && let Some(input) = inputs.get_mut(at)
-            && let Some((_, frame)) = input.next.take()
-        {
-            switch.receive(input.port, &frame, at_ns, at_ns);
-            switch.advance(at_ns, &mut sink);
-            input.next = input.reader.next()?;
-        }
-        if let Some(failure) = sink.failure.take() {
-            return Err(failure).context("output capture");
-        }
-    }
-    Ok(())
+/// The next packet to arrive: when, and at which input.
+fn next_arrival(inputs: &[Input]) -> Option<(u64, usize)> {
+    inputs
+        .iter()
+        .enumerate()
+        .filter_map(|(at, input)| Some((input.next.as_ref()?.0, at)))
+        .min()
 }

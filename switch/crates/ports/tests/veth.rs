@@ -16,7 +16,7 @@ use ports::{
 
 const INSIDE: &str = "PORTS_TEST_INSIDE";
 /// Nothing here takes this long unless it is broken.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs `body` inside a fresh network namespace with veth pairs va-vb and vc-vd, up, MTU 1500.
 fn in_namespace(test: &str, body: fn()) {
@@ -321,7 +321,7 @@ fn tcp_crosses_a_forwarder() {
         // vb and vc are the forwarder's; va stays here; vd goes to a namespace of its own, held
         // open by a child.
         let mut holder = Command::new("unshare")
-            .args(["--net", "sleep", "60"])
+            .args(["--net", "sleep", "600"])
             .spawn()
             .expect("a second namespace");
         let pid = holder.id().to_string();

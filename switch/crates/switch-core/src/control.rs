@@ -3,13 +3,15 @@
 
 use dataplane::control::{
     ActionCall, ActionInfo, ArrayInfo, Bits, CloneSession, ControlError, ControlResult,
-    CounterValue, DataPlane, EntryKey, MatchField, MeterConfig, MeterUnit, Replica, TableEntry,
-    TableInfo, ValueSetInfo,
+    CounterValue, DataPlane, EntryKey, EntryPage, MatchField, MeterConfig, MeterUnit, RemovedEntry,
+    Replica, TableEntry, TableInfo, ValueSetInfo,
 };
 use dataplane::notify::{Digest, DigestInfo, IdleEntry};
 use dataplane::profile::{IndirectAction, ProfileGroup, ProfileInfo, ProfileMember};
-use dataplane::switch::ProgramInfo;
-use v1model::Pipeline;
+use std::any::Any;
+
+use dataplane::switch::{CompiledProgram, ProgramInfo};
+use v1model::{LoadOptions, Pipeline};
 
 use crate::switch::Switch;
 
@@ -34,9 +36,22 @@ impl Switch {
             .ok_or_else(no_program)
     }
 
-    fn compile(&self, bmv2_json: &[u8]) -> ControlResult<Pipeline> {
-        Pipeline::load(bmv2_json, &self.load_options())
-            .map_err(|error| ControlError::InvalidArgument(error.to_string()))
+    /// Compiles programs for this switch, on any thread.
+    pub fn compiler(&self) -> Compiler {
+        Compiler {
+            options: self.load_options(),
+        }
+    }
+
+    /// Compiles a program (BMv2 JSON) and puts it in place of the running one, all in this call:
+    /// for a switch that has no packets to forward meanwhile.
+    ///
+    /// # Errors
+    /// The program cannot be run; the error says why. The running one stays.
+    pub fn load(&mut self, bmv2_json: &[u8]) -> ControlResult<()> {
+        let pipeline = self.compiler().pipeline(bmv2_json)?;
+        let _ = self.replace(pipeline);
+        Ok(())
     }
 
     /// `what` is for the error.
@@ -56,16 +71,6 @@ impl Switch {
 }
 
 impl DataPlane for Switch {
-    fn verify(&self, bmv2_json: &[u8]) -> ControlResult<()> {
-        self.compile(bmv2_json).map(|_| ())
-    }
-
-    fn load(&mut self, bmv2_json: &[u8]) -> ControlResult<()> {
-        let pipeline = self.compile(bmv2_json)?;
-        self.replace(pipeline);
-        Ok(())
-    }
-
     fn tables(&self) -> &[TableInfo] {
         self.pipeline().map_or(&[], Pipeline::tables)
     }
@@ -104,17 +109,22 @@ impl DataPlane for Switch {
         self.pipeline_mut()?.table_modify(table, key, action)
     }
 
-    fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<()> {
+    fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<RemovedEntry> {
         self.pipeline_mut()?.table_delete(table, key)
+    }
+
+    fn table_restore(&mut self, table: usize, removed: RemovedEntry) -> ControlResult<()> {
+        self.pipeline_mut()?.table_restore(table, removed)
     }
 
     fn table_entry(&self, table: usize, key: &EntryKey) -> ControlResult<TableEntry> {
         self.pipeline()?.table_entry(table, key)
     }
 
-    fn table_entries(&self, table: usize) -> Vec<TableEntry> {
+    fn table_entries(&self, table: usize, from: u64, most: usize) -> EntryPage {
         self.pipeline()
-            .map_or_else(|_| Vec::new(), |pipeline| pipeline.table_entries(table))
+            .map(|pipeline| pipeline.table_entries(table, from, most))
+            .unwrap_or_default()
     }
 
     fn table_default(&self, table: usize) -> Option<ActionCall> {
@@ -341,17 +351,42 @@ impl DataPlane for Switch {
 }
 
 impl dataplane::switch::Switch for Switch {
-    fn describe(&self, bmv2_json: &[u8]) -> ControlResult<ProgramInfo> {
-        let pipeline = self.compile(bmv2_json)?;
-        Ok(ProgramInfo {
-            tables: pipeline.tables().to_vec(),
-            actions: pipeline.actions().to_vec(),
-            counters: pipeline.counters().to_vec(),
-            meters: pipeline.meters().to_vec(),
-            registers: pipeline.registers().to_vec(),
-            profiles: pipeline.profiles().to_vec(),
-            value_sets: pipeline.value_sets().to_vec(),
-            digests: pipeline.digests().to_vec(),
+    fn install(&mut self, program: CompiledProgram) -> ControlResult<Box<dyn Any + Send>> {
+        let pipeline = program.code.downcast::<Pipeline>().map_err(|_| {
+            ControlError::InvalidArgument("compiled for another kind of switch".to_owned())
+        })?;
+        Ok(Box::new(self.replace(*pipeline)))
+    }
+}
+
+/// Compiles programs for one [`Switch`].
+#[derive(Debug, Clone)]
+pub struct Compiler {
+    options: LoadOptions,
+}
+
+impl Compiler {
+    fn pipeline(&self, bmv2_json: &[u8]) -> ControlResult<Pipeline> {
+        Pipeline::load(bmv2_json, &self.options)
+            .map_err(|error| ControlError::InvalidArgument(error.to_string()))
+    }
+}
+
+impl dataplane::switch::Compiler for Compiler {
+    fn compile(&self, bmv2_json: &[u8]) -> ControlResult<CompiledProgram> {
+        let pipeline = self.pipeline(bmv2_json)?;
+        Ok(CompiledProgram {
+            info: ProgramInfo {
+                tables: pipeline.tables().to_vec(),
+                actions: pipeline.actions().to_vec(),
+                counters: pipeline.counters().to_vec(),
+                meters: pipeline.meters().to_vec(),
+                registers: pipeline.registers().to_vec(),
+                profiles: pipeline.profiles().to_vec(),
+                value_sets: pipeline.value_sets().to_vec(),
+                digests: pipeline.digests().to_vec(),
+            },
+            code: Box::new(pipeline),
         })
     }
 }

@@ -24,5 +24,6 @@ mod pool;
 mod ports_control;
 mod switch;
 
+pub use control::Compiler;
 pub use multicast::GroupLimits;
 pub use switch::{Counters, Received, Sink, Switch, SwitchConfig};

@@ -10,6 +10,8 @@ pub(crate) struct PacketId(u32);
 pub(crate) struct Packet {
     pub(crate) context: Context,
     pub(crate) replication_id: u16,
+    /// Where the packet came from that this is a multicast copy of; `None`: it is no copy.
+    pub(crate) copied_from: Option<u16>,
     pub(crate) instance_type: InstanceType,
 }
 
@@ -41,6 +43,7 @@ impl Pool {
         self.packets.push(Packet {
             context: pipeline.new_context(),
             replication_id: 0,
+            copied_from: None,
             instance_type: InstanceType::Normal,
         });
         Some(id)

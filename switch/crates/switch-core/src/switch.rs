@@ -78,6 +78,8 @@ pub struct Counters {
     pub packets_to_controller: u64,
     /// Packets taken from the controller.
     pub packets_from_controller: u64,
+    /// Times that the program sent a packet through ingress again (resubmitted, recirculated).
+    pub rounds: u64,
 }
 
 /// What came in at one port.
@@ -138,6 +140,8 @@ struct Destination {
     port: u16,
     rid: u16,
     instance_type: InstanceType,
+    /// Port that a multicast copy's packet came in at.
+    copied_from: Option<u16>,
 }
 
 /// A v1model switch. See the [crate] documentation.
@@ -271,7 +275,8 @@ impl Switch {
     }
 
     /// Puts a program in place of the running one; what was in flight is dropped and counted.
-    pub(crate) fn replace(&mut self, pipeline: Pipeline) {
+    /// Returns what ran before.
+    pub(crate) fn replace(&mut self, pipeline: Pipeline) -> Option<Running> {
         let _ = self.manager.drain();
         if let Some(old) = &self.running {
             for packet in &old.going_round {
@@ -287,11 +292,11 @@ impl Switch {
         self.sessions.clear();
         self.digests.clear();
         self.digest_words.clear();
-        self.running = Some(Running {
+        self.running.replace(Running {
             pipeline,
             pool: Pool::new(self.config.max_packets),
             going_round: VecDeque::new(),
-        });
+        })
     }
 
     /// The earliest instant at which something happens by itself.
@@ -387,6 +392,9 @@ impl Switch {
         } else if verdict.mcast_group != 0 {
             self.replicate(id, &verdict, input, length_bytes);
         } else if verdict.drop {
+            self.manager.count_drop(input.port, DropCause::IngressDrop);
+            self.release(id);
+        } else if verdict.egress_port == 0 && self.manager.port_config(0).is_none() {
             self.manager.count_drop(input.port, DropCause::NoRoute);
             self.release(id);
         } else {
@@ -395,6 +403,7 @@ impl Switch {
                 rid: 0,
                 // As simple_switch has it, whether the packet came round or not.
                 instance_type: InstanceType::Normal,
+                copied_from: None,
             };
             self.queue(id, to, verdict.hold, input.now_ns, length_bytes);
         }
@@ -463,6 +472,7 @@ impl Switch {
                         port,
                         rid: replica.rid,
                         instance_type,
+                        copied_from: None,
                     };
                     let length_bytes = u32::try_from(length).unwrap_or(u32::MAX);
                     self.queue(copy, to, None, now_ns, length_bytes);
@@ -509,6 +519,7 @@ impl Switch {
                         port,
                         rid: replica.rid,
                         instance_type: InstanceType::Replication,
+                        copied_from: Some(input.port),
                     };
                     self.queue(copy, to, verdict.hold, input.now_ns, length_bytes);
                 }
@@ -531,6 +542,7 @@ impl Switch {
             .and_then(|running| running.pool.get_mut(id))
         {
             packet.replication_id = to.rid;
+            packet.copied_from = to.copied_from;
             packet.instance_type = to.instance_type;
         }
         if self.manager.port_config(to.port).is_none() {
@@ -580,7 +592,7 @@ impl Switch {
             let Running { pipeline, pool, .. } = running;
             Some((pipeline, pool.get_mut(id)?))
         }) else {
-            self.manager.abandoned(start.token);
+            self.manager.abandoned(start.token, DropCause::PipelineSwap);
             return;
         };
         let verdict = running.egress(
@@ -596,11 +608,17 @@ impl Switch {
             },
             &Backlogs(&self.manager),
         );
+        let copied_from = packet.copied_from;
         if let Some(request) = verdict.clone {
             self.clone_packet(id, request, InstanceType::EgressClone, start.start_ns);
         }
         if verdict.drop {
-            self.manager.abandoned(start.token);
+            let cause = if copied_from == Some(start.port) {
+                DropCause::Pruned
+            } else {
+                DropCause::EgressDrop
+            };
+            self.manager.abandoned(start.token, cause);
             self.release(id);
             return;
         }
@@ -608,7 +626,7 @@ impl Switch {
             let Running { pipeline, pool, .. } = running;
             Some((pipeline, pool.get_mut(id)?))
         }) else {
-            self.manager.abandoned(start.token);
+            self.manager.abandoned(start.token, DropCause::PipelineSwap);
             return;
         };
         if let Some(field_list) = verdict.recirculate {
@@ -651,6 +669,7 @@ impl Switch {
             self.manager.count_drop(port, cause);
             return;
         }
+        self.counters.rounds += 1;
         running.going_round.push_back(GoingRound {
             // Never in the driver's past: one that is behind would only fall further behind.
             ready_ns: now_ns.max(self.now_ns).saturating_add(ROUND_NS),

@@ -195,7 +195,7 @@ fn a_new_program_drops_and_counts_what_was_in_flight() {
         .map(|port| drops(&switch, port, DropCause::PipelineSwap))
         .sum();
     // Ten packets to three ports; the copies back to port 1 count among them.
-    assert_eq!(swapped + drops(&switch, 1, DropCause::EgressDrop), 30);
+    assert_eq!(swapped + drops(&switch, 1, DropCause::Pruned), 30);
     assert!(sent.frames.is_empty());
     assert!(switch.multicast_groups().is_empty());
     flood_everywhere(&mut switch);
@@ -235,14 +235,49 @@ fn packets_that_go_round_do_not_hold_up_a_driver_that_is_late() {
     assert!(switch.next_event_ns().is_some_and(|ns| ns > 1_000_000_000));
 }
 
+/// A program of the engine's tests.
+fn small_program(name: &str) -> Vec<u8> {
+    let mut path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    path.push(format!("../v1model/tests/programs/{name}.json"));
+    std::fs::read(path).expect("the engine's test program")
+}
+
+#[test]
+fn drops_are_told_apart_by_who_dropped() {
+    let mut switch = switch("pacing_switch", with_cpu_port());
+    let all = |switch: &Switch| -> Vec<(u32, &str, u64)> {
+        let ports = switch.statistics(&[]).ports;
+        let of_port = |port: &dataplane::ports::PortStatistics| {
+            let number = port.port;
+            let drops = port.drops.iter().filter(|drop| drop.packets > 0);
+            drops
+                .map(|drop| (number, drop.cause, drop.packets))
+                .collect::<Vec<_>>()
+        };
+        ports.iter().flat_map(of_port).collect()
+    };
+    // Flooded: the copy back to port 1 is no loss, also where the class is paced.
+    pace_everything(&mut switch);
+    switch.receive(1, &frame(), 0, 0);
+    switch.advance(1_000_000, &mut Sent::default());
+    assert_eq!(all(&switch), [(1, "pruned", 1)]);
+    // The program drops what it cannot parse.
+    switch.receive(2, &frame()[..13], 2_000_000, 2_000_000);
+    switch.advance(3_000_000, &mut Sent::default());
+    assert_eq!(all(&switch), [(1, "pruned", 1), (2, "ingress-drop", 1)]);
+    // This one never chooses a port.
+    switch.load(&small_program("reject")).expect("it loads");
+    switch.receive(3, &frame(), 4_000_000, 4_000_000);
+    switch.advance(5_000_000, &mut Sent::default());
+    assert_eq!(drops(&switch, 3, DropCause::NoRoute), 1);
+    assert_eq!(drops(&switch, 3, DropCause::IngressDrop), 0);
+}
+
 /// `v1model`'s program `misc`: operation 11 is cloned at the end of ingress to session 6 with
 /// `y + 1` kept, operation 18 at the end of egress to session 7, operation 12 is resubmitted.
 fn misc() -> Switch {
-    let mut path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    path.push("../v1model/tests/programs/misc.json");
-    let program = std::fs::read(path).expect("the engine's test program");
     let mut switch = switch("pacing_switch", with_cpu_port());
-    switch.load(&program).expect("it loads");
+    switch.load(&small_program("misc")).expect("it loads");
     switch
 }
 
@@ -324,11 +359,8 @@ fn wrong_clone_sessions_are_refused() {
 
 #[test]
 fn digests_wait_to_be_taken() {
-    let mut path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    path.push("../v1model/tests/programs/digest.json");
-    let program = std::fs::read(path).expect("the engine's test program");
     let mut switch = switch("pacing_switch", with_cpu_port());
-    switch.load(&program).expect("it loads");
+    switch.load(&small_program("digest")).expect("it loads");
     assert_eq!(switch.digests().len(), 1);
     switch.receive(1, &frame(), 5, 5);
     let digest = switch.take_digest().expect("a digest");

@@ -9,7 +9,7 @@ use std::fmt;
 pub enum DropCause {
     /// The parser refused the packet or ran off its end.
     ParserError,
-    /// The program left the packet at the drop port.
+    /// The program chose no port: `egress_spec` is 0, as it was at first, and there is no port 0.
     NoRoute,
     /// The packet's class already queues its limit of bytes.
     ClassLimit,
@@ -20,13 +20,13 @@ pub enum DropCause {
     /// A limit of the traffic manager's own is reached: held packets, delay-line packets,
     /// class number, queues.
     HoldLimit,
-    /// The program chose a port that does not exist.
+    /// The program chose a port (other than 0) that does not exist.
     NoSuchPort,
     /// The port exists, but is down or was removed while the packet waited.
     PortDown,
     /// The pipeline was replaced while the packet waited.
     PipelineSwap,
-    /// The program's egress dropped the packet.
+    /// The program's egress dropped the packet (`mark_to_drop`).
     EgressDrop,
     /// The packet is longer than the port's interface takes.
     Oversize,
@@ -40,11 +40,17 @@ pub enum DropCause {
     EmptyGroup,
     /// The queue of packets that the program sends round again was full.
     RecirculationFull,
+    /// The program's ingress dropped the packet (`mark_to_drop`). Why, the program's own
+    /// counters may say.
+    IngressDrop,
+    /// The program's egress dropped the copy of a multicast packet that would have gone back
+    /// to where the packet came from: how programs flood. No loss.
+    Pruned,
 }
 
 impl DropCause {
     /// Every cause, in the order of the counters.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::ParserError,
         Self::NoRoute,
         Self::ClassLimit,
@@ -61,6 +67,8 @@ impl DropCause {
         Self::NoProgram,
         Self::EmptyGroup,
         Self::RecirculationFull,
+        Self::IngressDrop,
+        Self::Pruned,
     ];
 
     /// The stable name.
@@ -82,6 +90,8 @@ impl DropCause {
             Self::NoProgram => "no-program",
             Self::EmptyGroup => "empty-group",
             Self::RecirculationFull => "recirculation-full",
+            Self::IngressDrop => "ingress-drop",
+            Self::Pruned => "pruned",
         }
     }
 }

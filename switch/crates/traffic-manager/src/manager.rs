@@ -235,6 +235,8 @@ pub struct TrafficManager<P> {
     slab: Slab<P>,
     /// Bytes that each class holds on all ports.
     class_backlog_bytes: Paged<u64>,
+    /// Pages of class queues on all ports: what each arrival of a new class is checked against.
+    queue_pages: usize,
     starts: Agenda,
     deliveries: Agenda,
     next_sequence: u64,
@@ -256,6 +258,7 @@ impl<P> TrafficManager<P> {
             index: Vec::new(),
             slab: Slab::new(limits.max_held_packets),
             class_backlog_bytes: Paged::default(),
+            queue_pages: 0,
             starts: Agenda::new(),
             deliveries: Agenda::new(),
             next_sequence: 0,
@@ -456,10 +459,7 @@ impl<P> TrafficManager<P> {
 
     /// Makes room for a class queue, if need be by forgetting idle ones.
     fn create_queue(&mut self, at: usize, class: u32, arrival_ns: u64) -> Result<(), DropCause> {
-        let used = |ports: &[Port<P>]| -> usize {
-            ports.iter().map(|p| p.queues.used_pages() * PAGE).sum()
-        };
-        if used(&self.ports) + PAGE > self.limits.max_queues {
+        if (self.queue_pages + 1) * PAGE > self.limits.max_queues {
             if arrival_ns < self.next_sweep_ns {
                 return Err(DropCause::HoldLimit);
             }
@@ -468,15 +468,16 @@ impl<P> TrafficManager<P> {
             // and departures are not before arrivals.
             let now = Q24::from_ns(self.latest_ns.min(arrival_ns));
             for port in &mut self.ports {
-                port.queues
+                self.queue_pages -= port
+                    .queues
                     .free_idle(|queue| queue.packets == 0 && queue.release() <= now);
             }
-            if used(&self.ports) + PAGE > self.limits.max_queues {
+            if (self.queue_pages + 1) * PAGE > self.limits.max_queues {
                 return Err(DropCause::HoldLimit);
             }
         }
         if let Some(port) = self.ports.get_mut(at) {
-            port.queues.create(class);
+            self.queue_pages += usize::from(port.queues.create(class));
         }
         self.class_backlog_bytes.create(class);
         Ok(())
@@ -635,9 +636,9 @@ impl<P> TrafficManager<P> {
         result
     }
 
-    /// Egress dropped the frame (counted as `egress-drop`): it takes no line time.
-    pub fn abandoned(&mut self, token: StartToken) {
-        self.count_drop(token.port, DropCause::EgressDrop);
+    /// Egress dropped the frame, which is counted: it takes no line time.
+    pub fn abandoned(&mut self, token: StartToken, cause: DropCause) {
+        self.count_drop(token.port, cause);
         self.recirculated(token);
     }
 
@@ -677,6 +678,7 @@ impl<P> TrafficManager<P> {
         let mut payloads = Vec::with_capacity(self.slab.len());
         for port in &mut self.ports {
             let before = payloads.len();
+            self.queue_pages -= port.queues.used_pages();
             port.take_waiting(&mut self.slab, &mut payloads);
             port.statistics
                 .drops
@@ -696,6 +698,7 @@ impl<P> TrafficManager<P> {
                 *bytes -= queue.bytes;
             }
         });
+        self.queue_pages -= port.queues.used_pages();
         port.take_waiting(&mut self.slab, &mut payloads);
         self.statistics.delay_line_packets -= port.delay_line.len() as u64;
         payloads
@@ -738,11 +741,7 @@ impl<P> TrafficManager<P> {
     pub fn statistics(&self) -> Statistics {
         Statistics {
             held_packets: self.slab.len() as u64,
-            queues: self
-                .ports
-                .iter()
-                .map(|p| (p.queues.used_pages() * PAGE) as u64)
-                .sum(),
+            queues: (self.queue_pages * PAGE) as u64,
             ..self.statistics.clone()
         }
     }

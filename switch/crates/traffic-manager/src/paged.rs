@@ -32,8 +32,8 @@ impl<T: Copy + Default> Paged<T> {
         page.get_mut(class as usize % PAGE)
     }
 
-    /// Makes the page of `class`; the caller has bounded `class`.
-    pub(crate) fn create(&mut self, class: u32) {
+    /// Makes the page of `class`, which the caller has bounded; false: it was there.
+    pub(crate) fn create(&mut self, class: u32) -> bool {
         let at = class as usize / PAGE;
         if self.pages.len() <= at {
             self.pages.resize_with(at + 1, || None);
@@ -43,7 +43,9 @@ impl<T: Copy + Default> Paged<T> {
         {
             *page = Some(Box::new([T::default(); PAGE]));
             self.used_pages += 1;
+            return true;
         }
+        false
     }
 
     /// Number of pages that exist.

@@ -164,7 +164,7 @@ fn a_port_starts_nothing_while_it_waits_for_egress() {
     assert_eq!(tm.next_start_ns(), None);
     // Dropped by egress: no line time, the next one starts at the same instant.
     assert_eq!(first.token.port(), 1);
-    tm.abandoned(first.token);
+    tm.abandoned(first.token, DropCause::EgressDrop);
     let second = tm.poll_start(5).expect("due");
     assert_eq!((second.payload, second.start_ns), (1, 5));
     assert_eq!(transmit(&mut tm, second), Ok(()));
@@ -293,6 +293,24 @@ fn idle_queues_are_forgotten_when_memory_is_needed_and_their_clock_has_passed() 
     let queue = tm.queue(1, 129).expect("it waits");
     assert_eq!((queue.packets, queue.bytes), (1, 1518));
     assert_eq!(queue.head_departure_ns, Some(2_000_000_000));
+}
+
+/// What drained and removed ports had is there for others: however often, the limit holds.
+#[test]
+fn queues_of_drained_and_removed_ports_are_free_again() {
+    let mut tm = manager(SMALL);
+    for _ in 0..3 {
+        tm.add_port(2, CONFIG).expect("a new port");
+        tm.enqueue(1, paced(0, 1, 0)).expect("room");
+        tm.enqueue(1, paced(1, 2, 0)).expect("the same memory");
+        tm.enqueue(2, paced(2, 1, 0)).expect("room");
+        assert_eq!(tm.statistics().queues, 128);
+        tm.remove_port(2).expect("it exists");
+        assert_eq!(tm.statistics().queues, 64);
+        tm.enqueue(1, paced(3, 65, 0)).expect("room again");
+        assert_eq!(tm.drain().count(), 3);
+        assert_eq!(tm.statistics().queues, 0);
+    }
 }
 
 #[test]

@@ -323,7 +323,7 @@ impl Pair {
         assert_eq!(got.departure_ns, packet.departure_ns());
         assert_eq!(got.length_bytes, packet.length_bytes);
         if egress.is_multiple_of(4) {
-            self.tm.abandoned(got.token);
+            self.tm.abandoned(got.token, DropCause::EgressDrop);
         } else {
             let length_bytes = packet.length_bytes + u32::from(egress % 3) * 4;
             let (delivery_ns, payload) = port.transmit(start, length_bytes, packet.payload);

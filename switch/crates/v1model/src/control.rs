@@ -10,13 +10,15 @@
 
 use crate::pipeline::Pipeline;
 use crate::table::range::Bounds;
-use crate::table::{Call, Idle, KeyPart, Packed, Table, Target};
+use crate::table::{Call, Entry, Idle, KeyPart, Packed, Table, Target};
 use crate::wide::{limbs, mask64};
 use dataplane::control::{
     ActionCall, ActionInfo, ArrayInfo, Bits, ControlError, ControlResult, CounterValue, EntryKey,
-    KeyField, MatchField, MatchKind, MeterConfig, MeterUnit, TableEntry, TableInfo,
+    EntryPage, KeyField, MatchField, MatchKind, MeterConfig, MeterUnit, RemovedEntry, TableEntry,
+    TableInfo,
 };
 use dataplane::notify::{IdleEntry, IdleTimeout};
+use dataplane::profile::IndirectAction;
 
 pub(crate) fn invalid<T>(message: impl Into<String>) -> ControlResult<T> {
     Err(ControlError::InvalidArgument(message.into()))
@@ -194,6 +196,13 @@ pub(crate) fn insert_checked(
     key: &EntryKey,
     target: Target,
 ) -> ControlResult<()> {
+    let (key, packed) = room_for(table, info, key)?;
+    table.insert(key, &packed, target);
+    Ok(())
+}
+
+/// Checks that an entry with this key can be put in; gives the key in canonical form and packed.
+fn room_for(table: &Table, info: &TableInfo, key: &EntryKey) -> ControlResult<(EntryKey, Packed)> {
     if info.key.is_empty() {
         return invalid(format!("table '{}' has no key", info.name));
     }
@@ -210,8 +219,13 @@ pub(crate) fn insert_checked(
             info.name, info.size
         )));
     }
-    table.insert(key, &packed, target);
-    Ok(())
+    Ok((key, packed))
+}
+
+/// An entry taken out of a table, with what it named in the table's action profile.
+struct Removed {
+    entry: Entry,
+    indirect: Option<IndirectAction>,
 }
 
 fn check_meter(config: Option<MeterConfig>) -> ControlResult<()> {
@@ -339,10 +353,9 @@ impl Pipeline {
         }
     }
 
-    fn public_entry(&self, info: &TableInfo, table: &Table, id: u32) -> Option<TableEntry> {
-        let e = table.entry(id)?;
+    fn public_entry(&self, info: &TableInfo, table: &Table, e: &Entry) -> TableEntry {
         let (action, indirect) = self.public_target(table, &e.target);
-        Some(TableEntry {
+        TableEntry {
             key: e.key.clone(),
             action,
             indirect,
@@ -352,7 +365,7 @@ impl Pipeline {
                 timeout_ns: e.idle.timeout_ns,
                 since_hit_ns: self.clock_ns.saturating_sub(e.idle.last_hit_ns),
             }),
-        })
+        }
     }
 
     /// Tells the time, in ns, for what depends on it besides packets: idle timeouts.
@@ -458,13 +471,34 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Removes an entry.
-    pub fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<()> {
+    /// Removes an entry; what it was can be given to [`Self::table_restore`].
+    pub fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<RemovedEntry> {
         self.writable(table)?;
         let (packed, id) = self.existing(table, key)?;
-        if let Some(target) = self.info_mut(table)?.1.remove(id, &packed) {
-            self.forget(table, &target);
+        let (_, t) = self.info(table)?;
+        let indirect = t.entry(id).and_then(|e| self.public_target(t, &e.target).1);
+        let (info, t) = self.info_mut(table)?;
+        let Some(entry) = t.remove(id, &packed) else {
+            return not_found(format!("table '{}' has no such entry", info.name));
+        };
+        self.forget(table, &entry.target);
+        Ok(RemovedEntry(Box::new(Removed { entry, indirect })))
+    }
+
+    /// Puts an entry of this table back as it was: action, counter, meter, place in the order
+    /// of insertion.
+    pub fn table_restore(&mut self, table: usize, removed: RemovedEntry) -> ControlResult<()> {
+        let (info, t) = self.info(table)?;
+        let Ok(removed) = removed.0.downcast::<Removed>() else {
+            return invalid(format!("table '{}' never had this entry", info.name));
+        };
+        let (_, packed) = room_for(t, info, &removed.entry.key)?;
+        let mut entry = removed.entry;
+        if let Some(indirect) = removed.indirect {
+            // Members may stand at other places by now.
+            entry.target = self.use_target(table, &indirect)?;
         }
+        self.info_mut(table)?.1.put(entry, &packed);
         Ok(())
     }
 
@@ -472,21 +506,28 @@ impl Pipeline {
     pub fn table_entry(&self, table: usize, key: &EntryKey) -> ControlResult<TableEntry> {
         let (_, id) = self.existing(table, key)?;
         let (info, t) = self.info(table)?;
-        match self.public_entry(info, t, id) {
-            Some(entry) => Ok(entry),
+        match t.entry(id) {
+            Some(entry) => Ok(self.public_entry(info, t, entry)),
             None => not_found(format!("table '{}' has no such entry", info.name)),
         }
     }
 
-    /// All entries in insertion order; none for a table that does not exist.
-    pub fn table_entries(&self, table: usize) -> Vec<TableEntry> {
+    /// Entries in insertion order, at most `most` of them, from where the page before ended (0:
+    /// the first); none for a table that does not exist.
+    pub fn table_entries(&self, table: usize, from: u64, most: usize) -> EntryPage {
         let Ok((info, t)) = self.info(table) else {
-            return Vec::new();
+            return EntryPage::default();
         };
-        t.entries()
-            .into_iter()
-            .filter_map(|e| self.public_entry(info, t, t.id_of(&e.key)?))
-            .collect()
+        let mut rest = t.entries_from(from);
+        let entries = rest
+            .by_ref()
+            .take(most)
+            .map(|entry| self.public_entry(info, t, entry))
+            .collect();
+        EntryPage {
+            entries,
+            next: rest.next().map(|entry| entry.order),
+        }
     }
 
     /// The default action (`None`: no action, a miss does nothing).

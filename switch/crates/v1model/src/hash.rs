@@ -37,12 +37,8 @@ impl Algorithm {
     /// The hash of `data`.
     pub fn compute(self, data: &[u8]) -> u64 {
         match self {
-            Self::Crc16 => u64::from(data.iter().fold(0u16, |crc, &b| {
-                (crc >> 8) ^ CRC16[usize::from((crc as u8) ^ b)]
-            })),
-            Self::Crc32 => u64::from(!data.iter().fold(u32::MAX, |crc, &b| {
-                (crc >> 8) ^ CRC32[usize::from((crc as u8) ^ b)]
-            })),
+            Self::Crc16 => u64::from(reflected_crc(&CRC16, 0, data)),
+            Self::Crc32 => u64::from(!reflected_crc(&CRC32, u32::MAX, data)),
             Self::CrcCcitt => u64::from(data.iter().fold(u16::MAX, |crc, &b| {
                 (crc << 8) ^ CRC_CCITT[usize::from((crc >> 8) as u8 ^ b)]
             })),
@@ -76,27 +72,19 @@ pub(crate) fn csum16(data: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-const CRC16: [u16; 256] = reflected16(0xa001);
-const CRC32: [u32; 256] = reflected32(0xedb8_8320);
+const CRC16: [u32; 256] = reflected(0xa001);
+const CRC32: [u32; 256] = reflected(0xedb8_8320);
 const CRC_CCITT: [u16; 256] = forward16(0x1021);
 
-const fn reflected16(polynomial: u16) -> [u16; 256] {
-    let mut table = [0; 256];
-    let mut i = 0;
-    while i < 256 {
-        let mut crc = i as u16;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = (crc >> 1) ^ (polynomial * (crc & 1));
-            bit += 1;
-        }
-        table[i] = crc;
-        i += 1;
-    }
-    table
+/// A reflected CRC of up to 32 bits, by the table of its polynomial.
+fn reflected_crc(table: &[u32; 256], start: u32, data: &[u8]) -> u32 {
+    data.iter().fold(start, |crc, &b| {
+        (crc >> 8) ^ table[usize::from((crc as u8) ^ b)]
+    })
 }
 
-const fn reflected32(polynomial: u32) -> [u32; 256] {
+/// The table of a reflected polynomial of up to 32 bits.
+const fn reflected(polynomial: u32) -> [u32; 256] {
     let mut table = [0; 256];
     let mut i = 0;
     while i < 256 {

@@ -470,6 +470,19 @@ impl Pipeline {
         Ok(())
     }
 
+    /// The target of an entry that is put (back) in, counted.
+    pub(crate) fn use_target(
+        &mut self,
+        table: usize,
+        action: &IndirectAction,
+    ) -> ControlResult<Target> {
+        let (profile, target) = self.target(table, action)?;
+        if let Some(p) = self.profiles.get_mut(profile) {
+            p.count_use(&target, true);
+        }
+        Ok(target)
+    }
+
     /// An entry with this target is gone.
     pub(crate) fn forget(&mut self, table: usize, target: &Target) {
         let profile = self.tables.get(table).and_then(|t| t.profile);

@@ -4,7 +4,9 @@
 mod common;
 
 use common::{Backlog, bits, frame, ipv4_checksum_ok, load, table, v4, v6};
-use dataplane::control::{ActionCall, CounterValue, EntryKey, MatchField, MeterConfig};
+use dataplane::control::{
+    ActionCall, ControlError, CounterValue, EntryKey, MatchField, MeterConfig,
+};
 use dataplane::hold::Hold;
 use v1model::{EgressInput, IngressInput, InstanceType, NoTrafficManager, Pipeline};
 
@@ -299,6 +301,74 @@ fn meters_colour_and_drop() {
     assert_eq!(p.meter_read(0, 2).unwrap(), None);
 }
 
+/// Among equal priorities the first wins: one that is taken out and put back is still the first,
+/// and its meter has not been filled up.
+#[test]
+fn a_restored_entry_is_as_it_was() {
+    let mut p = load("flows");
+    forward(&mut p, 0x0200_0000_0002, 7);
+    let flows = table(&p, "FlowIngress.flows");
+    let keys = [u128::MAX, !0xff, 0].map(|mask| flow_key(SRC, mask, 5));
+    for (key, class) in keys.iter().zip(1u128..) {
+        let classify = action(&p, "FlowIngress.classify", &[(class, 32), (1, 1)]);
+        p.table_insert(flows, key, &classify).unwrap();
+    }
+    let config = MeterConfig {
+        cir: 1,
+        cburst: 256,
+        pir: 1,
+        pburst: 256,
+    };
+    p.direct_meter_set(flows, &keys[0], Some(config)).unwrap();
+    let f = v4(17, 86);
+    let dropped: Vec<bool> = (0..3).map(|_| send(&mut p, &f, 1, 0).drop).collect();
+    assert_eq!(dropped, [false, false, true]);
+    let before = p.table_entries(flows, 0, 10);
+
+    let removed = p.table_delete(flows, &keys[0]).unwrap();
+    assert!(!send(&mut p, &f, 1, 0).drop, "the second has no meter");
+    p.table_restore(flows, removed).unwrap();
+    assert_eq!(p.table_entries(flows, 0, 10).entries[0], before.entries[0]);
+    assert!(send(&mut p, &f, 1, 0).drop, "the first, and still red");
+    let hits = |p: &Pipeline| {
+        let entries = p.table_entries(flows, 0, 10).entries;
+        entries.iter().map(|e| e.counter.unwrap().packets).collect()
+    };
+    let hits: Vec<u64> = hits(&p);
+    assert_eq!(hits, [4, 1, 0]);
+
+    // One whose key has been given away meanwhile is refused.
+    let removed = p.table_delete(flows, &keys[2]).unwrap();
+    let classify = action(&p, "FlowIngress.classify", &[(9, 32), (0, 1)]);
+    p.table_insert(flows, &keys[2], &classify).unwrap();
+    let refused = p.table_restore(flows, removed);
+    assert!(matches!(refused, Err(ControlError::AlreadyExists(_))));
+}
+
+/// Pages are in insertion order and complete, whatever comes and goes behind them.
+#[test]
+fn a_table_is_read_in_pages() {
+    let mut p = load("flows");
+    let flows = table(&p, "FlowIngress.flows");
+    let classify = action(&p, "FlowIngress.classify", &[(1, 32), (0, 1)]);
+    let key = |n: u128| flow_key(n, u128::MAX, 1);
+    for n in 0..5 {
+        p.table_insert(flows, &key(n), &classify).unwrap();
+    }
+    let first = p.table_entries(flows, 0, 2);
+    let keys: Vec<_> = first.entries.iter().map(|e| e.key.clone()).collect();
+    assert_eq!(keys, [key(0), key(1)]);
+    p.table_delete(flows, &key(1)).unwrap();
+    p.table_delete(flows, &key(2)).unwrap();
+    p.table_insert(flows, &key(5), &classify).unwrap();
+    let second = p.table_entries(flows, first.next.unwrap(), 2);
+    let keys: Vec<_> = second.entries.iter().map(|e| e.key.clone()).collect();
+    assert_eq!(keys, [key(3), key(4)]);
+    let last = p.table_entries(flows, second.next.unwrap(), 2);
+    assert_eq!((last.entries.len(), last.next), (1, None));
+    assert_eq!(last.entries[0].key, key(5));
+}
+
 #[test]
 fn greater_priority_wins_and_routes_take_the_longest_prefix() {
     let mut p = load("flows");
@@ -310,7 +380,8 @@ fn greater_priority_wins_and_routes_take_the_longest_prefix() {
     }
     send(&mut p, &v4(17, 60), 1, 0);
     let hits: Vec<u64> = p
-        .table_entries(flows)
+        .table_entries(flows, 0, 10)
+        .entries
         .iter()
         .map(|e| e.counter.unwrap().packets)
         .collect();

@@ -20,6 +20,10 @@ const SETUP: &str = "
             ip link set dev $end up
         done
     done
+    # The kernel deals with a change of carrier when it has time; until then frames are lost.
+    for end in va vb vc vd; do
+        while ! ip link show dev $end | grep -q 'state UP'; do :; done
+    done
     # Waits until the program with this log says that its ports are open.
     ready() { while ! grep -q ready $1; do :; done; }
 ";
@@ -52,7 +56,7 @@ fn script(test: &str, body: &str) -> Option<Vec<Value>> {
     std::fs::create_dir_all(&directory).expect("a directory for the logs");
     let output = Command::new("unshare")
         .args(way)
-        .args(["timeout", "60", "sh", "-euc", &format!("{SETUP}{body}")])
+        .args(["timeout", "300", "sh", "-euc", &format!("{SETUP}{body}")])
         .current_dir(directory)
         .env("FORWARDER", FORWARDER)
         .env("GAPMETER", GAPMETER)
@@ -69,10 +73,12 @@ fn script(test: &str, body: &str) -> Option<Vec<Value>> {
 fn what_is_sent_is_forwarded_and_measured() {
     let body = "
         $FORWARDER vb vc 2>f.log >f.json & forwarder=$!
-        $GAPMETER vd --match udp-dst=5001 --count 2000 --ideal-ns 1000000 2>g.log >g.json & meter=$!
+        $GAPMETER vd --match udp-dst=5001 --count 2000 --ideal-ns 1000000000 --patience 120 \
+            2>g.log >g.json &
+        meter=$!
         ready f.log; ready g.log
         $BLASTER va --dst-port 6000 --count 10
-        $BLASTER va --frame-bytes 1514 --rate-pps 10000 --count 2000
+        $BLASTER va --frame-bytes 1514 --rate-pps 2000 --count 2000
         wait $meter
         kill $forwarder
         wait $forwarder
@@ -90,11 +96,11 @@ fn what_is_sent_is_forwarded_and_measured() {
     assert_eq!(gaps["bytes"], 2000 * 1518);
     assert_eq!(gaps["other_packets"], 10);
     assert_eq!(gaps["rx_ring_full"], 0);
-    // 100 us apart where 1 ms is asked for: (nearly) all of them back to back.
+    // 500 us apart where 1 s is asked for: all of them back to back, but for stalls.
     assert!(gaps["back_to_back_max"].as_u64() > Some(100), "{gaps}");
-    // However busy the machine: they cannot have come faster than they were sent, on average.
+    // They were sent over a second: only one that kept the first for half of it changes that.
     let seconds = gaps["seconds"].as_f64().expect("a number");
-    assert!(seconds > 0.19, "{gaps}");
+    assert!(seconds > 0.5, "{gaps}");
     assert_eq!(forwarded["directions"][0]["packets"], 2010);
     assert_eq!(forwarded["directions"][1]["packets"], 0);
 }

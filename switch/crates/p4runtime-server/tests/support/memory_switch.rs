@@ -2,11 +2,12 @@
 //! memory. It keeps every rule that the control traits state, so that tests hold for any
 //! other implementation too.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 
 use dataplane::control::*;
 use dataplane::ports::*;
-use dataplane::switch::{ProgramInfo, Switch};
+use dataplane::switch::{CompiledProgram, Compiler, ProgramInfo, Switch};
 use p4runtime_server::PacketInSender;
 use serde_json::Value;
 
@@ -100,33 +101,6 @@ fn set_cell<T>(arrays: &mut [Vec<T>], array: usize, index: usize, value: T) -> C
 }
 
 impl DataPlane for MemorySwitch {
-    fn verify(&self, bmv2_json: &[u8]) -> ControlResult<()> {
-        self.describe(bmv2_json).map(|_| ())
-    }
-
-    fn load(&mut self, bmv2_json: &[u8]) -> ControlResult<()> {
-        let (program, tables) = outline(bmv2_json)?;
-        self.counters = program
-            .counters
-            .iter()
-            .map(|array| vec![CounterValue::default(); array.size])
-            .collect();
-        self.meters = program
-            .meters
-            .iter()
-            .map(|(array, _)| vec![None; array.size])
-            .collect();
-        self.registers = program
-            .registers
-            .iter()
-            .map(|array| vec![vec![0; bytes(array.bits)].into_boxed_slice(); array.size])
-            .collect();
-        self.program = program;
-        self.tables = tables;
-        self.groups.clear();
-        Ok(())
-    }
-
     fn tables(&self) -> &[TableInfo] {
         &self.program.tables
     }
@@ -192,27 +166,37 @@ impl DataPlane for MemorySwitch {
         Ok(())
     }
 
-    fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<()> {
+    fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<RemovedEntry> {
         self.entry(table, key)?;
-        self.table(table)?
-            .1
-            .entries
-            .retain(|entry| entry.key != *key);
+        let (_, table) = self.table(table)?;
+        let at = table.entries.iter().position(|entry| entry.key == *key);
+        let at = at.ok_or_else(|| ControlError::NotFound("no such entry".to_owned()))?;
+        Ok(RemovedEntry(Box::new((at, table.entries.remove(at)))))
+    }
+
+    fn table_restore(&mut self, table: usize, removed: RemovedEntry) -> ControlResult<()> {
+        let (_, table) = self.table(table)?;
+        let removed = removed.0.downcast::<(usize, TableEntry)>();
+        let (at, entry) = *removed.map_err(|_| wrong("removed entry"))?;
+        table.entries.insert(at, entry);
         Ok(())
     }
 
     fn table_entry(&self, table: usize, key: &EntryKey) -> ControlResult<TableEntry> {
-        self.table_entries(table)
-            .into_iter()
-            .find(|entry| entry.key == *key)
+        self.tables
+            .get(table)
+            .and_then(|table| table.entries.iter().find(|entry| entry.key == *key))
+            .cloned()
             .ok_or_else(|| ControlError::NotFound("no such entry".to_owned()))
     }
 
-    fn table_entries(&self, table: usize) -> Vec<TableEntry> {
-        self.tables
-            .get(table)
-            .map(|table| table.entries.clone())
-            .unwrap_or_default()
+    fn table_entries(&self, table: usize, from: u64, most: usize) -> EntryPage {
+        let entries = self.tables.get(table).map_or(&[][..], |t| &t.entries);
+        let rest = entries.get(from as usize..).unwrap_or(&[]);
+        EntryPage {
+            entries: rest.iter().take(most).cloned().collect(),
+            next: (rest.len() > most).then(|| from + most as u64),
+        }
     }
 
     fn table_default(&self, table: usize) -> Option<ActionCall> {
@@ -361,8 +345,43 @@ impl TrafficManagerControl for MemorySwitch {
 }
 
 impl Switch for MemorySwitch {
-    fn describe(&self, bmv2_json: &[u8]) -> ControlResult<ProgramInfo> {
-        outline(bmv2_json).map(|(program, _)| program)
+    fn install(&mut self, compiled: CompiledProgram) -> ControlResult<Box<dyn Any + Send>> {
+        let program = compiled.info;
+        let tables = compiled
+            .code
+            .downcast::<Vec<Table>>()
+            .map_err(|_| wrong("program"))?;
+        self.counters = program
+            .counters
+            .iter()
+            .map(|array| vec![CounterValue::default(); array.size])
+            .collect();
+        self.meters = program
+            .meters
+            .iter()
+            .map(|(array, _)| vec![None; array.size])
+            .collect();
+        self.registers = program
+            .registers
+            .iter()
+            .map(|array| vec![vec![0; bytes(array.bits)].into_boxed_slice(); array.size])
+            .collect();
+        self.program = program;
+        self.groups.clear();
+        Ok(Box::new(std::mem::replace(&mut self.tables, *tables)))
+    }
+}
+
+/// Compiles for a [`MemorySwitch`].
+pub struct MemoryCompiler;
+
+impl Compiler for MemoryCompiler {
+    fn compile(&self, bmv2_json: &[u8]) -> ControlResult<CompiledProgram> {
+        let (info, tables) = outline(bmv2_json)?;
+        Ok(CompiledProgram {
+            info,
+            code: Box::new(tables),
+        })
     }
 }
 

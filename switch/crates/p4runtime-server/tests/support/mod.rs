@@ -61,7 +61,8 @@ impl Server {
             cpu_port: Some(510),
             limits,
         };
-        let server = bind(config, Arc::clone(&executor), packet_in)
+        let compiler = Arc::new(memory_switch::MemoryCompiler);
+        let server = bind(config, Arc::clone(&executor), compiler, packet_in)
             .await
             .expect("binds");
         let uri = format!("http://{}", server.local_addr());

@@ -197,7 +197,8 @@ impl Entry {
             .ok_or_else(|| anyhow!("the program has no such table"))?;
         let info = info.clone();
         if self.operation == Operation::Delete {
-            return Ok(switch.table_delete(table, &self.key(&info)?)?);
+            switch.table_delete(table, &self.key(&info)?)?;
+            return Ok(());
         }
         if let Some(indirect) = self.indirect()? {
             let key = self.key(&info)?;

@@ -11,7 +11,7 @@ use crate::wide::{limbs, mask64};
 use dataplane::control::{CounterValue, EntryKey, MatchKind, MeterUnit};
 use exact::WordMap;
 use range::{Bounds, Scan};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use ternary::Ternary;
 
 /// No next node: the end of the control.
@@ -176,6 +176,8 @@ pub(crate) struct Table {
     slots: Vec<Option<Entry>>,
     free: Vec<u32>,
     by_key: HashMap<EntryKey, u32, foldhash::quality::RandomState>,
+    /// In order of insertion.
+    by_order: BTreeMap<u64, u32>,
     next_order: u64,
 }
 
@@ -226,6 +228,7 @@ impl Table {
             slots: Vec::new(),
             free: Vec::new(),
             by_key: HashMap::default(),
+            by_order: BTreeMap::new(),
             next_order: 0,
         }
     }
@@ -293,6 +296,20 @@ impl Table {
     pub fn insert(&mut self, key: EntryKey, packed: &Packed, target: Target) {
         let order = self.next_order;
         self.next_order += 1;
+        let entry = Entry {
+            target,
+            counter: CounterValue::default(),
+            meter: None,
+            idle: Idle::default(),
+            order,
+            key,
+        };
+        self.put(entry, packed);
+    }
+
+    /// Puts in an entry at its place in the order of insertion; checks as for [`Self::insert`].
+    pub fn put(&mut self, entry: Entry, packed: &Packed) {
+        let order = entry.order;
         let id = self.free.pop().unwrap_or(self.slots.len() as u32);
         match &mut self.lookup {
             Lookup::Keyless => {}
@@ -309,23 +326,17 @@ impl Table {
                 id,
             ),
         }
-        self.by_key.insert(key.clone(), id);
-        let entry = Some(Entry {
-            target,
-            counter: CounterValue::default(),
-            meter: None,
-            idle: Idle::default(),
-            order,
-            key,
-        });
+        self.by_key.insert(entry.key.clone(), id);
+        self.by_order.insert(order, id);
+        let entry = Some(entry);
         match self.slots.get_mut(id as usize) {
             Some(slot) => *slot = entry,
             None => self.slots.push(entry),
         }
     }
 
-    /// Removes an entry that exists, and gives what it did.
-    pub fn remove(&mut self, id: u32, packed: &Packed) -> Option<Target> {
+    /// Removes an entry that exists, and gives it to the caller.
+    pub fn remove(&mut self, id: u32, packed: &Packed) -> Option<Entry> {
         let entry = self.slots.get_mut(id as usize).and_then(Option::take)?;
         match &mut self.lookup {
             Lookup::Keyless => {}
@@ -334,8 +345,9 @@ impl Table {
             Lookup::Range(s) => s.remove(id),
         }
         self.by_key.remove(&entry.key);
+        self.by_order.remove(&entry.order);
         self.free.push(id);
-        Some(entry.target)
+        Some(entry)
     }
 
     /// Entries that have become idle by `now_ns` and were not told yet.
@@ -354,11 +366,11 @@ impl Table {
         keys
     }
 
-    /// Entries in order of insertion.
-    pub fn entries(&self) -> Vec<&Entry> {
-        let mut all: Vec<&Entry> = self.slots.iter().flatten().collect();
-        all.sort_by_key(|e| e.order);
-        all
+    /// Entries in order of insertion, from the first whose order is at least `from`.
+    pub fn entries_from(&self, from: u64) -> impl Iterator<Item = &Entry> {
+        self.by_order
+            .range(from..)
+            .filter_map(|(_, &id)| self.entry(id))
     }
 
     /// A mask that covers the whole field, in packed words.

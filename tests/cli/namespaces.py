@@ -1,0 +1,36 @@
+"""Runs a script of this folder in a network namespace of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TIMEOUT_S = 600
+
+
+def told_inside(script: Path, folder: Path) -> dict[str, Any]:
+    """Run the script, which gets a folder to write to; return the JSON object that it prints.
+
+    Skips the test where namespaces are not allowed.
+    """
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    enter = ["unshare", *user, "--net", "--"]
+    probe = subprocess.run([*enter, "ip", "link", "add", "type", "veth"], capture_output=True)
+    if probe.returncode != 0:
+        pytest.skip(f"not run: switch with interfaces: {probe.stderr.decode().strip()}")
+    ended = subprocess.run(
+        [*enter, sys.executable, str(script), str(folder)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert ended.returncode == 0, ended.stderr
+    told: dict[str, Any] = json.loads(ended.stdout)
+    return told

@@ -1,0 +1,124 @@
+"""What the real-time driver does beside forwarding, in a namespace of its own; not a test itself.
+
+Prints one JSON object with what the switch wrote and counted: with `--pcap`, when an interface
+vanishes under it, and when more comes than its receive ring holds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from inside_namespace import FRAME_BYTES, TIMEOUT_S, Wires, frame_of, listener, running
+from virtual_switch import read_capture
+from wires import make_wires
+
+PROBE_TYPE = 0x88B6
+IDLE_S = 1.0
+# The ring holds 4096 frames, perhaps a few more.
+BURST = 6_000
+CHUNK = 100
+
+
+def ended(process: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
+    """Ask the switch to end; return what it leaves behind."""
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate(timeout=TIMEOUT_S)
+    statistics = json.loads((folder / "stats.json").read_text())
+    return {"status": process.returncode, "stderr": stderr, "statistics": statistics}
+
+
+def captures(folder: Path) -> dict[str, Any]:
+    """Forward frames with `--pcap`; tell what the files hold."""
+    wires = Wires()
+    written = folder / "captures"
+    written.mkdir()
+    began_ns = time.time_ns()
+    with running(folder, "--pcap", str(written)) as (process, _):
+        wires.forwarded(100)
+        told = ended(process, folder)
+    files = {path.name: read_capture(path) for path in written.iterdir()}
+    return told | {
+        "sent": [frame_of(number).hex() for number in range(1, wires.sent + 1)],
+        "frames": {name: [timed.frame.hex() for timed in file] for name, file in files.items()},
+        "times": {name: [timed.at_ns for timed in file] for name, file in files.items()},
+        "between": [began_ns, time.time_ns()],
+    }
+
+
+def vanishing(folder: Path) -> dict[str, Any]:
+    """Take an interface away from a switch that forwards; the others have to go on."""
+    with running(folder, "-i", "3@c1", ports=(1, 2, 3)) as (process, _):
+        before = Wires("b0")
+        before.forwarded(20)
+        subprocess.run(["ip", "link", "delete", "b0"], check=True)
+        assert process.stderr is not None
+        # It says so when it has noticed.
+        noticed = next(line for line in process.stderr if "Gone" in line)
+        after = Wires("c0")
+        forwarded = after.forwarded(20)
+        used_s = -cpu_seconds(process.pid)
+        time.sleep(IDLE_S)  # how long it is watched doing nothing
+        used_s += cpu_seconds(process.pid)
+        return ended(process, folder) | {
+            "noticed": noticed,
+            "sent": [before.sent, after.sent],
+            "forwarded_after": forwarded,
+            "cpu_seconds_while_idle": used_s,
+        }
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def overflow(folder: Path) -> dict[str, Any]:
+    """Stop the switch while more frames come than its ring holds, then let it go on."""
+    wires = Wires()
+    probes = listener("b0", PROBE_TYPE)
+    passing = listener("a1")
+    with running(folder) as (process, _):
+        process.send_signal(signal.SIGSTOP)
+        for first in range(0, BURST, CHUNK):
+            for number in range(first, first + CHUNK):
+                wires.sender.send(frame_of(number))
+            # The kernel's own queue is short: on only when these have come to the interface.
+            for _ in range(CHUNK):
+                passing.recv(2048)
+        process.send_signal(signal.SIGCONT)
+        # What comes out now was taken after all that the ring held.
+        sent = BURST
+        probes.settimeout(0.1)
+        limit = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < limit:
+            wires.sender.send(frame_of(0, PROBE_TYPE))
+            sent += 1
+            try:
+                probes.recv(2048)
+                break
+            except TimeoutError:
+                continue
+        # Earlier probes may be on their way still; they are before this one.
+        return ended(process, folder) | {"sent": sent, "frame_bytes": FRAME_BYTES}
+
+
+def main() -> None:
+    """All of it."""
+    folder = Path(sys.argv[1])
+    make_wires([("a0", "a1"), ("b0", "b1"), ("c0", "c1")])
+    # The interface that vanishes is gone afterwards: last.
+    told = {"captures": captures(folder), "overflow": overflow(folder)}
+    told["vanishing"] = vanishing(folder)
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

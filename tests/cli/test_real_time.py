@@ -1,0 +1,70 @@
+"""The real-time driver on real interfaces: captures, an interface that vanishes, a full ring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from namespaces import told_inside
+
+INSIDE = Path(__file__).with_name("real_time_namespace.py")
+# Of a ring in which each frame has 2 KB, and of the stop that fills it.
+RING_FRAMES = 4_096
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Run the switch in a namespace of its own; return what it lived through."""
+    return told_inside(INSIDE, tmp_path_factory.mktemp("lived"))
+
+
+def ports_of(told: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """The statistics of each port that the switch left behind, once it ended well."""
+    assert told["status"] == 0, told["stderr"]
+    assert "panicked" not in told["stderr"]
+    return {port["port"]: port for port in told["statistics"]["ports"]}
+
+
+def test_captures_hold_what_passed(lived: dict[str, Any]) -> None:
+    """Every frame, in order, where it came in and where it went out, at its time of day."""
+    told = lived["captures"]
+    ports_of(told)
+    frames, times = told["frames"], told["times"]
+    assert frames["a1_in.pcap"] == frames["b1_out.pcap"] == told["sent"]
+    # Nothing came from the other side, and nothing goes back to where it came from.
+    assert frames["b1_in.pcap"] == frames["a1_out.pcap"] == []
+    began_ns, ended_ns = told["between"]
+    for name in ("a1_in.pcap", "b1_out.pcap"):
+        assert times[name] == sorted(times[name])
+        assert began_ns <= times[name][0] <= times[name][-1] <= ended_ns
+    departures = zip(times["a1_in.pcap"], times["b1_out.pcap"], strict=True)
+    assert all(came_ns <= left_ns for came_ns, left_ns in departures)
+
+
+def test_an_interface_that_vanishes_takes_nothing_with_it(lived: dict[str, Any]) -> None:
+    """The switch says so, counts what it cannot send there, and forwards between the others."""
+    told = lived["vanishing"]
+    ports = ports_of(told)
+    assert "b1" in told["noticed"]
+    before, after = told["sent"]
+    assert told["forwarded_after"] == after
+    assert ports[3]["tx_packets"] == before + after
+    assert ports[2]["tx_packets"] == before
+    assert ports[2]["drops"] == {"port-down": after}
+    assert ports[1]["drops"] == {"pruned": before + after}
+    # An interface that is gone keeps reporting an error: the switch must not keep looking.
+    assert told["cpu_seconds_while_idle"] < 0.3
+
+
+def test_a_full_ring_is_counted_as_such(lived: dict[str, Any]) -> None:
+    """What the kernel could not hand over while the switch stood still is in its statistics."""
+    told = lived["overflow"]
+    ports = ports_of(told)
+    lost = ports[1]["drops"]["rx-ring-full"]
+    assert lost > 0
+    assert ports[1]["rx_packets"] >= RING_FRAMES
+    assert ports[1]["rx_packets"] + lost == told["sent"]
+    # What it has taken it has forwarded, late as it was.
+    assert ports[2]["tx_packets"] + sum(ports[2]["drops"].values()) == ports[1]["rx_packets"]
+    assert set(ports[1]["drops"]) == {"rx-ring-full", "pruned"}
