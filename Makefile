@@ -5,6 +5,7 @@
 #   make switch            build pacing_switch and install the controller: what `mn` needs
 #   make lab               build the virtual-time lab's kernel, once
 #   make ptf               PTF tests of the P4 programs on a switch, see TARGET
+#   make conformance       p4c's STF tests here and on stock BMv2, side by side (needs p4c)
 #   make accuracy          Tables 2, 3 and 4 in virtual time, beside the published ones
 #   make ovs               Open vSwitch with the pacer, from Debian's source, under build/ovs
 #   make test-ovs          its tests: the pacer's, and Open vSwitch's own of what it touches
@@ -16,6 +17,7 @@
 #
 # Settings, after the target:
 #   make ptf               TARGET=pacing_switch|bmv2
+#   make conformance       SAMPLES=<a p4c checkout>/testdata/p4_16_samples; one TARGET only
 #   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1 on this
 #                          machine's kernel instead of in the lab; EDGE=ovs: with Open vSwitch
 #                          at the edge, too
@@ -97,6 +99,7 @@ lab: packages
 .PHONY: p4
 p4:
 	@/usr/bin/python3 p4src/compile.py
+	@/usr/bin/python3 tests/conformance/conformance.py --compile
 
 # Python in the lab cannot write its bytecode (the host's files are read-only there), and compiling
 # takes system calls, which the lab may charge virtual time for: so it is all compiled before.
@@ -116,6 +119,12 @@ may-run:
 .PHONY: demo
 demo: may-run packages venv switch bytecode $(if $(filter ovs,$(EDGE)),ovs)
 	@$(PYTHON) mininet/demo.py $(DEMO_OPTIONS)
+
+SAMPLES ?= tests/conformance/programs
+.PHONY: conformance
+conformance: venv switch
+	@$(PYTHON) tests/conformance/conformance.py --samples $(SAMPLES) \
+	    $(if $(call set_by_user,TARGET),--target $(TARGET)) --out results/conformance.json
 
 .PHONY: accuracy
 accuracy: packages venv switch
@@ -159,8 +168,8 @@ test-rust: $(DESCRIPTORS)
 
 .PHONY: test-python
 test-python: venv switch
-	@echo "== reference model, controller, virtual time, command line, dashboard"
-	@$(PYTHON) -m pytest -q tests/model tests/controller tests/virtual tests/cli
+	@echo "== reference model, controller, virtual time, command line, conformance, dashboard"
+	@$(PYTHON) -m pytest -q tests/model tests/controller tests/virtual tests/cli tests/conformance
 	@$(PYTHON) -m pytest -q tests/web
 
 .PHONY: ptf

@@ -7,6 +7,9 @@
 
 use std::any::Any;
 
+use crate::notify::{Digest, DigestInfo, IdleEntry, IdleTimeout};
+use crate::profile::{IndirectAction, ProfileGroup, ProfileInfo, ProfileMember};
+
 /// A value of known width, big-endian, `(bits + 7) / 8` bytes, unused high bits zero.
 pub type Bits = Box<[u8]>;
 
@@ -104,6 +107,10 @@ pub struct TableInfo {
     pub direct_counter: bool,
     /// Unit of the direct meter, if the table has one.
     pub direct_meter: Option<MeterUnit>,
+    /// Action profile whose members its entries name (index into [`DataPlane::profiles`]).
+    pub profile: Option<usize>,
+    /// Entries may have idle timeouts.
+    pub idle_timeout: bool,
 }
 
 /// An action's static description.
@@ -163,12 +170,28 @@ pub struct CounterValue {
 pub struct TableEntry {
     /// Match fields and priority.
     pub key: EntryKey,
-    /// Action with arguments.
+    /// Action with arguments; in a table with an action profile, that of the member (of a
+    /// group: of its first member).
     pub action: ActionCall,
+    /// What the entry names, in a table with an action profile.
+    pub indirect: Option<IndirectAction>,
     /// Direct counter, where the table has one.
     pub counter: Option<CounterValue>,
     /// Direct meter configuration, where the table has one and it was set.
     pub meter: Option<MeterConfig>,
+    /// Idle timeout, where the table has them.
+    pub idle: Option<IdleTimeout>,
+}
+
+/// A parser value set's static description.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueSetInfo {
+    /// Fully qualified P4 name.
+    pub name: String,
+    /// Widths of the fields of a member in bits, in order.
+    pub widths: Vec<u32>,
+    /// Most members.
+    pub size: usize,
 }
 
 /// Some of a table's entries, in insertion order.
@@ -192,6 +215,17 @@ pub struct Replica {
     pub port: u32,
     /// Seen by the program as `standard_metadata.egress_rid`.
     pub rid: u16,
+}
+
+/// What happens to a clone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CloneSession {
+    /// One copy each.
+    pub replicas: Vec<Replica>,
+    /// Class of service, kept for the controller.
+    pub class_of_service: u32,
+    /// Most bytes of a copy; 0 for all.
+    pub packet_length_bytes: u32,
 }
 
 /// Why a control request was refused; each maps to one gRPC status code.
@@ -238,6 +272,12 @@ impl std::error::Error for ControlError {}
 
 /// Result of a control request.
 pub type ControlResult<T> = Result<T, ControlError>;
+
+fn unimplemented<T>(what: &str) -> ControlResult<T> {
+    Err(ControlError::Unimplemented(format!(
+        "this switch has no {what}"
+    )))
+}
 
 /// The running switch as a control server sees it. Implemented by `switch-core`'s `Switch`;
 /// called only on the thread that owns the switch, between packets, so each call is atomic
@@ -336,6 +376,121 @@ pub trait DataPlane {
     fn multicast_delete(&mut self, group: u32) -> ControlResult<()>;
     /// All groups by id.
     fn multicast_groups(&self) -> Vec<(u32, Vec<Replica>)>;
+
+    /// Action profiles.
+    fn profiles(&self) -> &[ProfileInfo] {
+        &[]
+    }
+    /// Inserts an entry that names a member, group or one-shot set. Errors: as
+    /// [`Self::table_insert`]; no such member or group; the table has no action profile.
+    fn table_insert_indirect(
+        &mut self,
+        _table: usize,
+        _key: &EntryKey,
+        _action: &IndirectAction,
+    ) -> ControlResult<()> {
+        unimplemented("action profiles")
+    }
+    /// Changes what an existing entry names.
+    fn table_modify_indirect(
+        &mut self,
+        _table: usize,
+        _key: &EntryKey,
+        _action: &IndirectAction,
+    ) -> ControlResult<()> {
+        unimplemented("action profiles")
+    }
+    /// Adds a member. Errors: exists, profile full, not an action of the profile's tables.
+    fn member_insert(&mut self, _profile: usize, _member: &ProfileMember) -> ControlResult<()> {
+        unimplemented("action profiles")
+    }
+    /// Changes a member's action.
+    fn member_modify(&mut self, _profile: usize, _member: &ProfileMember) -> ControlResult<()> {
+        unimplemented("action profiles")
+    }
+    /// Removes a member. Errors: unknown; an entry or group uses it.
+    fn member_delete(&mut self, _profile: usize, _id: u32) -> ControlResult<()> {
+        unimplemented("action profiles")
+    }
+    /// All members by id.
+    fn members(&self, _profile: usize) -> Vec<ProfileMember> {
+        Vec::new()
+    }
+    /// Adds a group. Errors: exists, unknown or repeated member, weight 0, no selector.
+    fn group_insert(&mut self, _profile: usize, _group: &ProfileGroup) -> ControlResult<()> {
+        unimplemented("action selectors")
+    }
+    /// Replaces a group's members.
+    fn group_modify(&mut self, _profile: usize, _group: &ProfileGroup) -> ControlResult<()> {
+        unimplemented("action selectors")
+    }
+    /// Removes a group. Errors: unknown; an entry uses it.
+    fn group_delete(&mut self, _profile: usize, _id: u32) -> ControlResult<()> {
+        unimplemented("action selectors")
+    }
+    /// All groups by id.
+    fn groups(&self, _profile: usize) -> Vec<ProfileGroup> {
+        Vec::new()
+    }
+
+    /// Parser value sets.
+    fn value_sets(&self) -> &[ValueSetInfo] {
+        &[]
+    }
+    /// The members of a value set: one match per field.
+    fn value_set_members(&self, _set: usize) -> Vec<Vec<MatchField>> {
+        Vec::new()
+    }
+    /// Replaces the members of a value set. Errors: too many, wrong number or width of fields.
+    fn value_set_write(&mut self, _set: usize, _members: &[Vec<MatchField>]) -> ControlResult<()> {
+        unimplemented("value sets")
+    }
+
+    /// Digests that the program can send.
+    fn digests(&self) -> &[DigestInfo] {
+        &[]
+    }
+    /// The oldest digest not yet taken.
+    fn take_digest(&mut self) -> Option<Digest> {
+        None
+    }
+    /// Digests that were lost because too many waited.
+    fn digests_lost(&self) -> u64 {
+        0
+    }
+
+    /// Sets an entry's idle timeout in nanoseconds (0: none); it counts from now.
+    fn idle_timeout_set(
+        &mut self,
+        _table: usize,
+        _key: &EntryKey,
+        _timeout_ns: u64,
+    ) -> ControlResult<()> {
+        unimplemented("idle timeouts")
+    }
+    /// Entries that have become idle since the last call; each is told once, until a packet
+    /// meets it again. Looks at every entry of the tables with timeouts: call it now and then.
+    fn take_idle_entries(&mut self) -> Vec<IdleEntry> {
+        Vec::new()
+    }
+
+    /// Creates a clone session (ids 1 to 32767). Errors: exists, no such port, too many or
+    /// duplicate replicas.
+    fn clone_session_insert(&mut self, _session: u32, _to: &CloneSession) -> ControlResult<()> {
+        unimplemented("clone sessions")
+    }
+    /// Replaces a clone session.
+    fn clone_session_modify(&mut self, _session: u32, _to: &CloneSession) -> ControlResult<()> {
+        unimplemented("clone sessions")
+    }
+    /// Deletes a clone session.
+    fn clone_session_delete(&mut self, _session: u32) -> ControlResult<()> {
+        unimplemented("clone sessions")
+    }
+    /// All clone sessions by id.
+    fn clone_sessions(&self) -> Vec<(u32, CloneSession)> {
+        Vec::new()
+    }
 
     /// A packet from the controller: `frame` begins with the program's packet-out header and
     /// enters the pipeline on the CPU port.

@@ -2,8 +2,12 @@
 
 use std::any::Any;
 
-use crate::control::{ActionInfo, ArrayInfo, ControlResult, DataPlane, MeterUnit, TableInfo};
+use crate::control::{
+    ActionInfo, ArrayInfo, ControlResult, DataPlane, MeterUnit, TableInfo, ValueSetInfo,
+};
+use crate::notify::DigestInfo;
 use crate::ports::TrafficManagerControl;
+use crate::profile::ProfileInfo;
 
 /// What a program offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,6 +22,12 @@ pub struct ProgramInfo {
     pub meters: Vec<(ArrayInfo, MeterUnit)>,
     /// As [`DataPlane::registers`] once installed.
     pub registers: Vec<ArrayInfo>,
+    /// As [`DataPlane::profiles`] once loaded.
+    pub profiles: Vec<ProfileInfo>,
+    /// As [`DataPlane::value_sets`] once loaded.
+    pub value_sets: Vec<ValueSetInfo>,
+    /// As [`DataPlane::digests`] once loaded.
+    pub digests: Vec<DigestInfo>,
 }
 
 /// A compiled program on its way from a [`Compiler`] to the [`Switch`] that it compiles for.

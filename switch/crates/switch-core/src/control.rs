@@ -2,9 +2,12 @@
 //! engine, groups and packet-out are the switch's own.
 
 use dataplane::control::{
-    ActionCall, ActionInfo, ArrayInfo, Bits, ControlError, ControlResult, CounterValue, DataPlane,
-    EntryKey, EntryPage, MeterConfig, MeterUnit, RemovedEntry, Replica, TableEntry, TableInfo,
+    ActionCall, ActionInfo, ArrayInfo, Bits, CloneSession, ControlError, ControlResult,
+    CounterValue, DataPlane, EntryKey, EntryPage, MatchField, MeterConfig, MeterUnit, RemovedEntry,
+    Replica, TableEntry, TableInfo, ValueSetInfo,
 };
+use dataplane::notify::{Digest, DigestInfo, IdleEntry};
+use dataplane::profile::{IndirectAction, ProfileGroup, ProfileInfo, ProfileMember};
 use std::any::Any;
 
 use dataplane::switch::{CompiledProgram, ProgramInfo};
@@ -51,13 +54,14 @@ impl Switch {
         Ok(())
     }
 
-    fn check_replicas(&self, group: u32, replicas: &[Replica]) -> ControlResult<()> {
+    /// `what` is for the error.
+    fn check_ports(&self, what: &str, replicas: &[Replica]) -> ControlResult<()> {
         for replica in replicas {
             let known = u16::try_from(replica.port)
                 .is_ok_and(|port| self.traffic_manager().port_config(port).is_some());
             if !known {
                 return Err(ControlError::InvalidArgument(format!(
-                    "multicast group {group}: this switch has no port {}",
+                    "{what}: this switch has no port {}",
                     replica.port
                 )));
             }
@@ -189,13 +193,13 @@ impl DataPlane for Switch {
 
     fn multicast_insert(&mut self, group: u32, replicas: &[Replica]) -> ControlResult<()> {
         self.pipeline()?;
-        self.check_replicas(group, replicas)?;
+        self.check_ports(&format!("multicast group {group}"), replicas)?;
         self.groups.insert(group, replicas)
     }
 
     fn multicast_modify(&mut self, group: u32, replicas: &[Replica]) -> ControlResult<()> {
         self.pipeline()?;
-        self.check_replicas(group, replicas)?;
+        self.check_ports(&format!("multicast group {group}"), replicas)?;
         self.groups.modify(group, replicas)
     }
 
@@ -205,6 +209,126 @@ impl DataPlane for Switch {
 
     fn multicast_groups(&self) -> Vec<(u32, Vec<Replica>)> {
         self.groups.all()
+    }
+
+    fn profiles(&self) -> &[ProfileInfo] {
+        self.pipeline().map_or(&[], Pipeline::profiles)
+    }
+
+    fn table_insert_indirect(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        action: &IndirectAction,
+    ) -> ControlResult<()> {
+        self.pipeline_mut()?
+            .table_insert_indirect(table, key, action)
+    }
+
+    fn table_modify_indirect(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        action: &IndirectAction,
+    ) -> ControlResult<()> {
+        self.pipeline_mut()?
+            .table_modify_indirect(table, key, action)
+    }
+
+    fn member_insert(&mut self, profile: usize, member: &ProfileMember) -> ControlResult<()> {
+        self.pipeline_mut()?.member_insert(profile, member)
+    }
+
+    fn member_modify(&mut self, profile: usize, member: &ProfileMember) -> ControlResult<()> {
+        self.pipeline_mut()?.member_modify(profile, member)
+    }
+
+    fn member_delete(&mut self, profile: usize, id: u32) -> ControlResult<()> {
+        self.pipeline_mut()?.member_delete(profile, id)
+    }
+
+    fn members(&self, profile: usize) -> Vec<ProfileMember> {
+        self.pipeline()
+            .map_or_else(|_| Vec::new(), |pipeline| pipeline.members(profile))
+    }
+
+    fn group_insert(&mut self, profile: usize, group: &ProfileGroup) -> ControlResult<()> {
+        self.pipeline_mut()?.group_insert(profile, group)
+    }
+
+    fn group_modify(&mut self, profile: usize, group: &ProfileGroup) -> ControlResult<()> {
+        self.pipeline_mut()?.group_modify(profile, group)
+    }
+
+    fn group_delete(&mut self, profile: usize, id: u32) -> ControlResult<()> {
+        self.pipeline_mut()?.group_delete(profile, id)
+    }
+
+    fn groups(&self, profile: usize) -> Vec<ProfileGroup> {
+        self.pipeline()
+            .map_or_else(|_| Vec::new(), |pipeline| pipeline.groups(profile))
+    }
+
+    fn value_sets(&self) -> &[ValueSetInfo] {
+        self.pipeline().map_or(&[], Pipeline::value_sets)
+    }
+
+    fn value_set_members(&self, set: usize) -> Vec<Vec<MatchField>> {
+        self.pipeline()
+            .map_or_else(|_| Vec::new(), |pipeline| pipeline.value_set_members(set))
+    }
+
+    fn value_set_write(&mut self, set: usize, members: &[Vec<MatchField>]) -> ControlResult<()> {
+        self.pipeline_mut()?.value_set_write(set, members)
+    }
+
+    fn digests(&self) -> &[DigestInfo] {
+        self.pipeline().map_or(&[], Pipeline::digests)
+    }
+
+    fn take_digest(&mut self) -> Option<Digest> {
+        self.next_digest()
+    }
+
+    fn digests_lost(&self) -> u64 {
+        self.digests_lost
+    }
+
+    fn idle_timeout_set(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        timeout_ns: u64,
+    ) -> ControlResult<()> {
+        let now_ns = self.now_ns();
+        let pipeline = self.pipeline_mut()?;
+        pipeline.tell_time(now_ns);
+        pipeline.idle_timeout_set(table, key, timeout_ns)
+    }
+
+    fn take_idle_entries(&mut self) -> Vec<IdleEntry> {
+        self.pipeline_mut()
+            .map_or_else(|_| Vec::new(), Pipeline::take_idle_entries)
+    }
+
+    fn clone_session_insert(&mut self, session: u32, to: &CloneSession) -> ControlResult<()> {
+        self.pipeline()?;
+        self.check_ports(&format!("clone session {session}"), &to.replicas)?;
+        self.sessions.insert(session, to)
+    }
+
+    fn clone_session_modify(&mut self, session: u32, to: &CloneSession) -> ControlResult<()> {
+        self.pipeline()?;
+        self.check_ports(&format!("clone session {session}"), &to.replicas)?;
+        self.sessions.modify(session, to)
+    }
+
+    fn clone_session_delete(&mut self, session: u32) -> ControlResult<()> {
+        self.sessions.delete(session)
+    }
+
+    fn clone_sessions(&self) -> Vec<(u32, CloneSession)> {
+        self.sessions.all()
     }
 
     fn packet_out(&mut self, frame: &[u8]) -> ControlResult<()> {
@@ -258,6 +382,9 @@ impl dataplane::switch::Compiler for Compiler {
                 counters: pipeline.counters().to_vec(),
                 meters: pipeline.meters().to_vec(),
                 registers: pipeline.registers().to_vec(),
+                profiles: pipeline.profiles().to_vec(),
+                value_sets: pipeline.value_sets().to_vec(),
+                digests: pipeline.digests().to_vec(),
             },
             code: Box::new(pipeline),
         })

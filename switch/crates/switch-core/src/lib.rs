@@ -17,6 +17,7 @@
 //!
 //! The same code runs in real time and in virtual time: the driver owns the clock.
 
+mod clones;
 mod control;
 mod multicast;
 mod pool;

@@ -95,23 +95,31 @@ impl Groups {
                 "multicast group {group}: ids are 1 to 65535"
             )));
         }
-        if replicas.len() > self.limits.replicas {
-            return Err(ControlError::ResourceExhausted(format!(
-                "multicast group {group}: {} replicas given, {} at most",
-                replicas.len(),
-                self.limits.replicas
-            )));
-        }
-        let mut sorted = replicas.to_vec();
-        sorted.sort_unstable();
-        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(ControlError::InvalidArgument(format!(
-                "multicast group {group}: port {} with instance {} is given twice",
-                pair[0].port, pair[0].rid
-            )));
-        }
-        Ok(())
+        check_replicas(
+            &format!("multicast group {group}"),
+            replicas,
+            self.limits.replicas,
+        )
     }
+}
+
+/// Refuses too many replicas and repeated ones; `what` is for the error.
+pub(crate) fn check_replicas(what: &str, replicas: &[Replica], most: usize) -> ControlResult<()> {
+    if replicas.len() > most {
+        return Err(ControlError::ResourceExhausted(format!(
+            "{what}: {} replicas given, {most} at most",
+            replicas.len(),
+        )));
+    }
+    let mut sorted = replicas.to_vec();
+    sorted.sort_unstable();
+    if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(ControlError::InvalidArgument(format!(
+            "{what}: port {} with instance {} is given twice",
+            pair[0].port, pair[0].rid
+        )));
+    }
+    Ok(())
 }
 
 fn unknown(group: u32) -> ControlError {

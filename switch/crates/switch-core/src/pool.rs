@@ -69,7 +69,8 @@ impl Pool {
         self.packets.get_mut(id.0 as usize)
     }
 
-    fn pair(&mut self, a: PacketId, b: PacketId) -> Option<(&Packet, &mut Packet)> {
+    /// Two different packets, the first to read.
+    pub(crate) fn pair(&mut self, a: PacketId, b: PacketId) -> Option<(&Packet, &mut Packet)> {
         let [a, b] = self
             .packets
             .get_disjoint_mut([a.0 as usize, b.0 as usize])

@@ -2,13 +2,17 @@
 
 use std::collections::VecDeque;
 
+use dataplane::hold::Hold;
+use dataplane::notify::Digest;
 use traffic_manager::{
     DropCause, Limits, PortConfig, PortError, Queued, RateCounts, TrafficManager,
 };
 use v1model::{
-    EgressInput, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions, Pipeline,
+    CloneRequest, EgressInput, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions,
+    Pipeline,
 };
 
+use crate::clones::Sessions;
 use crate::multicast::{GroupLimits, Groups};
 use crate::pool::{PacketId, Pool};
 
@@ -18,6 +22,9 @@ const ROUND_NS: u64 = 1_000;
 
 /// Packets on their way round at once, as many as simple_switch takes.
 const GOING_ROUND_PACKETS: usize = 1_024;
+
+/// Digests that wait for the control server; more are lost and counted.
+const WAITING_DIGESTS: usize = 16_384;
 
 /// FIFO of the CPU port: what the controller has not taken yet, in bytes.
 const CPU_FIFO_BYTES: u64 = 1 << 20;
@@ -98,6 +105,14 @@ impl Externs for Backlogs<'_> {
     fn backlog_bytes(&self, class: u32) -> u64 {
         self.0.class_backlog_bytes(class)
     }
+
+    fn logs(&self) -> bool {
+        tracing::enabled!(tracing::Level::INFO)
+    }
+
+    fn log(&self, message: &str) {
+        tracing::info!(target: "p4", "{message}");
+    }
 }
 
 /// The program with the packets that are in it.
@@ -107,12 +122,26 @@ pub(crate) struct Running {
     going_round: VecDeque<GoingRound>,
 }
 
-/// A packet that the program sends through ingress again: resubmitted or recirculated.
+/// A packet that the program sends through ingress again (resubmitted, recirculated), or one for
+/// a port that does not exist: as in simple_switch, egress sees that one all the same, and may
+/// clone or recirculate it.
 struct GoingRound {
     ready_ns: u64,
     port: u16,
     instance_type: InstanceType,
     id: PacketId,
+    /// On the way to egress; `port` is where it cannot go.
+    nowhere: bool,
+}
+
+/// Where a packet or a copy of it goes, and as what.
+#[derive(Debug, Clone, Copy)]
+struct Destination {
+    port: u16,
+    rid: u16,
+    instance_type: InstanceType,
+    /// Port that a multicast copy's packet came in at.
+    copied_from: Option<u16>,
 }
 
 /// A v1model switch. See the [crate] documentation.
@@ -121,6 +150,11 @@ pub struct Switch {
     pub(crate) running: Option<Running>,
     manager: TrafficManager<PacketId>,
     pub(crate) groups: Groups,
+    pub(crate) sessions: Sessions,
+    /// Index and time of each digest; their values follow each other in `digest_words`.
+    digests: VecDeque<(usize, u64)>,
+    digest_words: VecDeque<u64>,
+    pub(crate) digests_lost: u64,
     counters: Counters,
     /// By port number.
     faces: Vec<Face>,
@@ -146,6 +180,10 @@ impl Switch {
         }
         Self {
             groups: Groups::new(config.groups),
+            sessions: Sessions::new(config.groups),
+            digests: VecDeque::new(),
+            digest_words: VecDeque::new(),
+            digests_lost: 0,
             config,
             running: None,
             manager,
@@ -232,8 +270,6 @@ impl Switch {
             drop_port: self.config.drop_port,
             cpu_port: self.config.cpu_port,
             max_frame_bytes: self.config.max_frame_bytes,
-            // There are no clone sessions yet: a program that clones must not load in silence.
-            clones: false,
             ..LoadOptions::default()
         }
     }
@@ -253,6 +289,9 @@ impl Switch {
                 .count_drop(delivery.port, DropCause::PipelineSwap);
         }
         self.groups.clear();
+        self.sessions.clear();
+        self.digests.clear();
+        self.digest_words.clear();
         self.running.replace(Running {
             pipeline,
             pool: Pool::new(self.config.max_packets),
@@ -335,9 +374,21 @@ impl Switch {
                 .pipeline
                 .ingress(&mut packet.context, &input, &Backlogs(&self.manager));
         self.counters.parser_errors += u64::from(verdict.parser_error);
+        if let Some(digest) = verdict.digest {
+            self.keep_digest(id, digest, input.now_ns);
+        }
+        if let Some(request) = verdict.clone {
+            self.clone_packet(id, request, InstanceType::IngressClone, input.now_ns);
+        }
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let Some(packet) = running.pool.get_mut(id) else {
+            return;
+        };
         if let Some(field_list) = verdict.resubmit {
             running.pipeline.resubmit(&mut packet.context, field_list);
-            self.send_round(id, input.port, InstanceType::Resubmit, input.now_ns);
+            self.send_round(id, input.port, InstanceType::Resubmit, input.now_ns, false);
         } else if verdict.mcast_group != 0 {
             self.replicate(id, &verdict, input, length_bytes);
         } else if verdict.drop {
@@ -347,7 +398,87 @@ impl Switch {
             self.manager.count_drop(input.port, DropCause::NoRoute);
             self.release(id);
         } else {
-            self.queue(id, verdict.egress_port, &verdict, input, length_bytes, 0);
+            let to = Destination {
+                port: verdict.egress_port,
+                rid: 0,
+                // As simple_switch has it, whether the packet came round or not.
+                instance_type: InstanceType::Normal,
+                copied_from: None,
+            };
+            self.queue(id, to, verdict.hold, input.now_ns, length_bytes);
+        }
+    }
+
+    /// Keeps a digest for the control server.
+    fn keep_digest(&mut self, id: PacketId, digest: usize, at_ns: u64) {
+        if self.digests.len() >= WAITING_DIGESTS {
+            self.digests_lost += 1;
+            return;
+        }
+        if let Some(running) = &mut self.running
+            && let Some(packet) = running.pool.get_mut(id)
+        {
+            let words = running.pipeline.digest(&packet.context, digest);
+            self.digest_words.extend(words);
+            self.digests.push_back((digest, at_ns));
+        }
+    }
+
+    /// The oldest digest that was kept.
+    pub(crate) fn next_digest(&mut self) -> Option<Digest> {
+        let (digest, at_ns) = self.digests.pop_front()?;
+        let running = self.running.as_ref()?;
+        let fields = running
+            .pipeline
+            .digest_fields(digest, &mut self.digest_words);
+        Some(Digest {
+            digest,
+            fields,
+            at_ns,
+        })
+    }
+
+    /// Sends clones of a packet (at the end of ingress, or of egress) where its session says;
+    /// nowhere, if there is no such session.
+    fn clone_packet(
+        &mut self,
+        id: PacketId,
+        request: CloneRequest,
+        instance_type: InstanceType,
+        now_ns: u64,
+    ) {
+        let count = self.sessions.replicas(request.session).len();
+        let cut = self.sessions.packet_length_bytes(request.session);
+        for index in 0..count {
+            let Some(replica) = self.sessions.replicas(request.session).get(index).copied() else {
+                break;
+            };
+            let port = u16::try_from(replica.port).unwrap_or(u16::MAX);
+            let copy = self.running.as_mut().and_then(|running| {
+                let copy = running.pool.take(&running.pipeline)?;
+                let (original, clone) = running.pool.pair(id, copy)?;
+                let (pipeline, list) = (&mut running.pipeline, request.field_list);
+                if instance_type == InstanceType::IngressClone {
+                    pipeline.clone_from_ingress(&original.context, &mut clone.context, list);
+                } else {
+                    pipeline.clone_from_egress(&original.context, &mut clone.context, list);
+                }
+                clone.context.truncate_to(cut);
+                Some((copy, clone.context.frame_len()))
+            });
+            match copy {
+                Some((copy, length)) => {
+                    let to = Destination {
+                        port,
+                        rid: replica.rid,
+                        instance_type,
+                        copied_from: None,
+                    };
+                    let length_bytes = u32::try_from(length).unwrap_or(u32::MAX);
+                    self.queue(copy, to, None, now_ns, length_bytes);
+                }
+                None => self.manager.count_drop(port, DropCause::HoldLimit),
+            }
         }
     }
 
@@ -383,7 +514,15 @@ impl Switch {
                 None
             };
             match copy {
-                Some(copy) => self.queue(copy, port, verdict, input, length_bytes, replica.rid),
+                Some(copy) => {
+                    let to = Destination {
+                        port,
+                        rid: replica.rid,
+                        instance_type: InstanceType::Replication,
+                        copied_from: Some(input.port),
+                    };
+                    self.queue(copy, to, verdict.hold, input.now_ns, length_bytes);
+                }
                 None => self.manager.count_drop(port, DropCause::HoldLimit),
             }
         }
@@ -392,34 +531,33 @@ impl Switch {
     fn queue(
         &mut self,
         id: PacketId,
-        port: u16,
-        verdict: &IngressVerdict,
-        input: IngressInput,
+        to: Destination,
+        hold: Option<Hold>,
+        now_ns: u64,
         length_bytes: u32,
-        replication_id: u16,
     ) {
         if let Some(packet) = self
             .running
             .as_mut()
             .and_then(|running| running.pool.get_mut(id))
         {
-            packet.replication_id = replication_id;
-            packet.copied_from = (verdict.mcast_group != 0).then_some(input.port);
-            packet.instance_type = if replication_id == 0 {
-                input.instance_type
-            } else {
-                InstanceType::Replication
-            };
+            packet.replication_id = to.rid;
+            packet.copied_from = to.copied_from;
+            packet.instance_type = to.instance_type;
+        }
+        if self.manager.port_config(to.port).is_none() {
+            self.send_round(id, to.port, to.instance_type, now_ns, true);
+            return;
         }
         // The controller is not at the end of a paced path: its copies go at once.
-        let hold = verdict.hold.filter(|_| self.config.cpu_port != Some(port));
+        let hold = hold.filter(|_| self.config.cpu_port != Some(to.port));
         let queued = Queued {
             payload: id,
             length_bytes,
-            arrival_ns: input.now_ns,
+            arrival_ns: now_ns,
             hold,
         };
-        if let Err(refused) = self.manager.enqueue(port, queued) {
+        if let Err(refused) = self.manager.enqueue(to.port, queued) {
             self.release(refused.payload);
         }
     }
@@ -427,6 +565,9 @@ impl Switch {
     /// Lets time come to `now_ns`: whatever is due by then starts, recirculates or leaves.
     pub fn advance(&mut self, now_ns: u64, sink: &mut impl Sink) {
         self.now_ns = self.now_ns.max(now_ns);
+        if let Some(running) = &mut self.running {
+            running.pipeline.tell_time(self.now_ns);
+        }
         while self.next_event_ns().is_some_and(|due_ns| due_ns <= now_ns) {
             self.come_round(now_ns);
             while let Some(start) = self.manager.poll_start(now_ns) {
@@ -467,8 +608,12 @@ impl Switch {
             },
             &Backlogs(&self.manager),
         );
+        let copied_from = packet.copied_from;
+        if let Some(request) = verdict.clone {
+            self.clone_packet(id, request, InstanceType::EgressClone, start.start_ns);
+        }
         if verdict.drop {
-            let cause = if packet.copied_from == Some(start.port) {
+            let cause = if copied_from == Some(start.port) {
                 DropCause::Pruned
             } else {
                 DropCause::EgressDrop
@@ -477,6 +622,13 @@ impl Switch {
             self.release(id);
             return;
         }
+        let Some((running, packet)) = self.running.as_mut().and_then(|running| {
+            let Running { pipeline, pool, .. } = running;
+            Some((pipeline, pool.get_mut(id)?))
+        }) else {
+            self.manager.abandoned(start.token, DropCause::PipelineSwap);
+            return;
+        };
         if let Some(field_list) = verdict.recirculate {
             if !running.recirculate(&mut packet.context, field_list) {
                 // Grown past what a packet may be: it goes no further.
@@ -487,7 +639,7 @@ impl Switch {
             }
             self.manager.recirculated(start.token);
             // Like simple_switch, a recirculated packet has no ingress port of its own.
-            self.send_round(id, 0, InstanceType::Recirculated, start.start_ns);
+            self.send_round(id, 0, InstanceType::Recirculated, start.start_ns, false);
             return;
         }
         let length_bytes = u32::try_from(packet.context.output().len()).unwrap_or(u32::MAX);
@@ -496,13 +648,25 @@ impl Switch {
         }
     }
 
-    fn send_round(&mut self, id: PacketId, port: u16, instance_type: InstanceType, now_ns: u64) {
+    fn send_round(
+        &mut self,
+        id: PacketId,
+        port: u16,
+        instance_type: InstanceType,
+        now_ns: u64,
+        nowhere: bool,
+    ) {
         let Some(running) = &mut self.running else {
             return;
         };
         if running.going_round.len() >= GOING_ROUND_PACKETS {
             running.pool.release(id);
-            self.manager.count_drop(port, DropCause::RecirculationFull);
+            let cause = if nowhere {
+                DropCause::NoSuchPort
+            } else {
+                DropCause::RecirculationFull
+            };
+            self.manager.count_drop(port, cause);
             return;
         }
         self.counters.rounds += 1;
@@ -512,7 +676,46 @@ impl Switch {
             port,
             instance_type,
             id,
+            nowhere,
         });
+    }
+
+    /// Egress of a packet for a port that does not exist: only clones and recirculation come
+    /// of it.
+    fn egress_nowhere(&mut self, id: PacketId, port: u16, now_ns: u64) {
+        let Some(Running { pipeline, pool, .. }) = &mut self.running else {
+            return;
+        };
+        let Some(packet) = pool.get_mut(id) else {
+            return;
+        };
+        let input = EgressInput {
+            port,
+            now_ns,
+            rid: packet.replication_id,
+            enqueued_ns: now_ns,
+            enq_qdepth: 0,
+            deq_qdepth: 0,
+            instance_type: packet.instance_type,
+        };
+        let verdict = pipeline.egress(&mut packet.context, &input, &Backlogs(&self.manager));
+        if let Some(request) = verdict.clone {
+            self.clone_packet(id, request, InstanceType::EgressClone, now_ns);
+        }
+        let again = !verdict.drop
+            && verdict.recirculate.is_some_and(|list| {
+                self.running.as_mut().is_some_and(|running| {
+                    let Running { pipeline, pool, .. } = running;
+                    pool.get_mut(id)
+                        .is_some_and(|packet| pipeline.recirculate(&mut packet.context, list))
+                })
+            });
+        if again {
+            self.send_round(id, 0, InstanceType::Recirculated, now_ns, false);
+        } else {
+            self.manager.count_drop(port, DropCause::NoSuchPort);
+            self.release(id);
+        }
     }
 
     /// Packets whose round is over enter ingress again.
@@ -523,8 +726,9 @@ impl Switch {
                 .front()
                 .filter(|packet| packet.ready_ns <= now_ns)
         {
-            let (id, input) = (
+            let (id, nowhere, input) = (
                 packet.id,
+                packet.nowhere,
                 IngressInput {
                     port: packet.port,
                     now_ns: packet.ready_ns,
@@ -532,7 +736,11 @@ impl Switch {
                 },
             );
             running.going_round.pop_front();
-            self.ingress(id, input);
+            if nowhere {
+                self.egress_nowhere(id, input.port, input.now_ns);
+            } else {
+                self.ingress(id, input);
+            }
         }
     }
 

@@ -3,7 +3,10 @@
 
 use std::path::PathBuf;
 
-use dataplane::control::{ActionCall, Bits, DataPlane, EntryKey, MatchField, Replica, TableInfo};
+use dataplane::control::{
+    ActionCall, Bits, CloneSession, ControlError, DataPlane, EntryKey, MatchField, Replica,
+    TableInfo,
+};
 use dataplane::ports::TrafficManagerControl;
 use switch_core::{Sink, Switch, SwitchConfig};
 use traffic_manager::{DropCause, Limits, PortConfig, RateCounts};
@@ -270,14 +273,98 @@ fn drops_are_told_apart_by_who_dropped() {
     assert_eq!(drops(&switch, 3, DropCause::IngressDrop), 0);
 }
 
-#[test]
-fn a_program_that_clones_is_refused_by_name() {
+/// `v1model`'s program `misc`: operation 11 is cloned at the end of ingress to session 6 with
+/// `y + 1` kept, operation 18 at the end of egress to session 7, operation 12 is resubmitted.
+fn misc() -> Switch {
     let mut switch = switch("pacing_switch", with_cpu_port());
-    let error = switch.load(&small_program("misc")).expect_err("it clones");
-    assert!(error.message().contains("clone"), "{error}");
-    // The program that runs goes on.
+    switch.load(&small_program("misc")).expect("it loads");
+    switch
+}
+
+fn operation(op: u8, x: u8, y: u16, z: u32) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x12, 0x35, op, x];
+    frame.extend_from_slice(&y.to_be_bytes());
+    frame.extend_from_slice(&z.to_be_bytes());
+    frame.extend_from_slice(&[7; 40]);
+    frame
+}
+
+/// What leaves, by port in order.
+fn after(switch: &mut Switch, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    let now_ns = switch.now_ns();
+    switch.receive(3, frame, now_ns, now_ns);
     let mut sent = Sent::default();
-    switch.receive(1, &frame(), 0, 0);
-    switch.advance(1_000_000, &mut sent);
-    assert_eq!(sent.frames.len(), 2);
+    switch.advance(now_ns + 1_000_000, &mut sent);
+    let mut frames: Vec<_> = sent.frames.into_iter().map(|(p, _, f)| (p, f)).collect();
+    frames.sort();
+    frames
+}
+
+fn replica(port: u32, rid: u16) -> Replica {
+    Replica { port, rid }
+}
+
+#[test]
+fn clones_go_where_their_session_says() {
+    let mut switch = misc();
+    let frame = operation(11, 0, 500, 1);
+    // No session, no clone.
+    assert_eq!(after(&mut switch, &frame), [(1, frame.clone())]);
+    let to = CloneSession {
+        replicas: vec![replica(2, 0), replica(3, 5)],
+        ..CloneSession::default()
+    };
+    switch.clone_session_insert(6, &to).expect("a new session");
+    let clone = operation(11, 0, 501, 0);
+    let wanted = [(1, frame.clone()), (2, clone.clone()), (3, clone.clone())];
+    assert_eq!(after(&mut switch, &frame), wanted);
+    // Cut short.
+    let to = CloneSession {
+        replicas: vec![replica(2, 0)],
+        packet_length_bytes: 20,
+        ..CloneSession::default()
+    };
+    switch.clone_session_modify(6, &to).expect("it exists");
+    assert_eq!(switch.clone_sessions(), [(6, to)]);
+    let wanted = [(1, frame.clone()), (2, clone[..20].to_vec())];
+    assert_eq!(after(&mut switch, &frame), wanted);
+    switch.clone_session_delete(6).expect("it exists");
+    assert_eq!(after(&mut switch, &frame), [(1, frame)]);
+}
+
+#[test]
+fn wrong_clone_sessions_are_refused() {
+    let mut switch = misc();
+    let session = |replicas| CloneSession {
+        replicas,
+        ..CloneSession::default()
+    };
+    for (id, replicas) in [
+        (0, vec![]),
+        (0x8000, vec![]),
+        (1, vec![replica(9, 0)]),
+        (1, vec![replica(1, 0), replica(1, 0)]),
+    ] {
+        let refused = switch.clone_session_insert(id, &session(replicas));
+        assert!(matches!(refused, Err(ControlError::InvalidArgument(_))));
+    }
+    let unknown = switch.clone_session_modify(1, &session(vec![]));
+    assert!(matches!(unknown, Err(ControlError::NotFound(_))));
+    switch
+        .clone_session_insert(1, &session(vec![]))
+        .expect("a new session");
+    let again = switch.clone_session_insert(1, &session(vec![]));
+    assert!(matches!(again, Err(ControlError::AlreadyExists(_))));
+}
+
+#[test]
+fn digests_wait_to_be_taken() {
+    let mut switch = switch("pacing_switch", with_cpu_port());
+    switch.load(&small_program("digest")).expect("it loads");
+    assert_eq!(switch.digests().len(), 1);
+    switch.receive(1, &frame(), 5, 5);
+    let digest = switch.take_digest().expect("a digest");
+    assert_eq!((digest.digest, digest.at_ns), (0, 5));
+    assert_eq!(*digest.fields[0], frame()[6..12]);
+    assert_eq!(switch.take_digest(), None);
 }

@@ -20,8 +20,6 @@ pub struct LoadOptions {
     pub max_program_bytes: usize,
     /// Limit, in bytes, on the memory of all registers, counters and meter indices together.
     pub max_state_bytes: usize,
-    /// The caller carries out clone requests. Without, a program that clones is refused.
-    pub clones: bool,
     /// Seed of the `random` extern; runs with the same seed and packets are identical.
     pub random_seed: u64,
 }
@@ -35,7 +33,6 @@ impl Default for LoadOptions {
             max_parser_states: 1_024,
             max_program_bytes: 64 << 20,
             max_state_bytes: 2 << 30,
-            clones: true,
             random_seed: 0x5eed_0f9a_ce00_0001,
         }
     }
@@ -46,6 +43,16 @@ pub trait Externs {
     /// Bytes (layer 2 + FCS) that `class` holds in the traffic manager, on all ports, whose
     /// transmission has not started.
     fn backlog_bytes(&self, class: u32) -> u64;
+
+    /// Does anybody read what the program logs? Where not, messages are not made.
+    fn logs(&self) -> bool {
+        false
+    }
+
+    /// A message of `log_msg`.
+    fn log(&self, message: &str) {
+        let _ = message;
+    }
 }
 
 /// `Externs` of a switch without a traffic manager: every class is empty.
@@ -141,6 +148,8 @@ pub struct IngressVerdict {
     pub resubmit: Option<u16>,
     /// Clone to egress that was asked for.
     pub clone: Option<CloneRequest>,
+    /// Digest that was asked for: call [`crate::Pipeline::digest`].
+    pub digest: Option<usize>,
     /// `standard_metadata.priority`, 0 if the program has none.
     pub priority: u8,
     /// The parser ended with an error (the ingress control ran all the same, as in BMv2).

@@ -10,6 +10,12 @@ use crate::layout::Field;
 pub(crate) enum Input {
     /// A field; `valid` is its header's validity slot.
     Field { field: Field, valid: u32 },
+    /// A variable-length field; `length` is the slot with its length in bits.
+    Variable {
+        field: Field,
+        length: u32,
+        valid: u32,
+    },
     /// Constant bits.
     Constant { bits: u32, value: Vec<u64> },
     /// A whole header (a whole number of bytes).
@@ -86,9 +92,9 @@ impl Calculation {
             .inputs
             .iter()
             .map(|input| match input {
-                Input::Field { field, .. } => field.bits as usize,
+                Input::Field { field, .. } | Input::Variable { field, .. } => field.bits as usize,
                 Input::Constant { bits, .. } => *bits as usize,
-                Input::Header { kind, .. } => io[*kind].bytes * 8,
+                Input::Header { kind, .. } => io[*kind].max_bytes() * 8,
             })
             .sum();
         bits.div_ceil(8) + 1
@@ -117,6 +123,19 @@ impl Calculation {
                         bits.push_limbs(limbs, field.bits);
                     }
                 }
+                Input::Variable {
+                    field,
+                    length,
+                    valid,
+                } => {
+                    if ctx.words[*valid as usize] == 0 {
+                        continue;
+                    }
+                    let n = ctx.words[*length as usize].min(u64::from(field.bits)) as u32;
+                    let slot = field.slot as usize;
+                    let limbs = &ctx.words[slot..slot + crate::wide::limbs(n) as usize];
+                    bits.push_limbs(limbs, n);
+                }
                 Input::Constant { bits: n, value } => bits.push_limbs(value, *n),
                 Input::Header { base, kind } => {
                     if ctx.words[*base as usize] == 0 {
@@ -126,7 +145,8 @@ impl Calculation {
                     let pad = (8 - bits.count) % 8;
                     bits.push(0, pad);
                     let at = bits.out.len();
-                    bits.out.resize(at + io[*kind].bytes, 0);
+                    let length = io[*kind].length(&ctx.words, *base);
+                    bits.out.resize(at + length, 0);
                     io[*kind].emit(&ctx.words, *base, &mut bits.out[at..]);
                 }
             }

@@ -46,6 +46,7 @@ pub struct Context {
     pub(crate) clone: Option<CloneRequest>,
     pub(crate) resubmit: Option<u16>,
     pub(crate) recirculate: Option<u16>,
+    pub(crate) digest: Option<u16>,
     /// Port the packet arrived on, for parsing it again.
     pub(crate) ingress_port: u16,
     pub(crate) kept: Kept,
@@ -76,6 +77,7 @@ impl Context {
             clone: None,
             resubmit: None,
             recirculate: None,
+            digest: None,
             ingress_port: 0,
             kept: Kept {
                 active: false,
@@ -153,11 +155,19 @@ impl Context {
         self.clone = source.clone;
         self.resubmit = source.resubmit;
         self.recirculate = source.recirculate;
+        self.digest = source.digest;
         self.ingress_port = source.ingress_port;
         self.kept.active = source.kept.active;
         self.kept.list = source.kept.list;
         self.kept.words.clear();
         self.kept.words.extend_from_slice(&source.kept.words);
+    }
+
+    /// Cuts what will leave to `bytes`; 0 for no limit.
+    pub fn truncate_to(&mut self, bytes: u32) {
+        if bytes > 0 {
+            self.truncate = self.truncate.min(u64::from(bytes));
+        }
     }
 
     /// The part of the frame that no header was parsed from.

@@ -10,24 +10,26 @@
 
 use crate::pipeline::Pipeline;
 use crate::table::range::Bounds;
-use crate::table::{Call, Entry, KeyPart, Packed, Table};
+use crate::table::{Call, Entry, Idle, KeyPart, Packed, Table, Target};
 use crate::wide::{limbs, mask64};
 use dataplane::control::{
     ActionCall, ActionInfo, ArrayInfo, Bits, ControlError, ControlResult, CounterValue, EntryKey,
     EntryPage, KeyField, MatchField, MatchKind, MeterConfig, MeterUnit, RemovedEntry, TableEntry,
     TableInfo,
 };
+use dataplane::notify::{IdleEntry, IdleTimeout};
+use dataplane::profile::IndirectAction;
 
-fn invalid<T>(message: impl Into<String>) -> ControlResult<T> {
+pub(crate) fn invalid<T>(message: impl Into<String>) -> ControlResult<T> {
     Err(ControlError::InvalidArgument(message.into()))
 }
 
-fn not_found<T>(message: impl Into<String>) -> ControlResult<T> {
+pub(crate) fn not_found<T>(message: impl Into<String>) -> ControlResult<T> {
     Err(ControlError::NotFound(message.into()))
 }
 
 /// Limbs of a byte string that must be exactly as wide as `bits`.
-fn from_bits(value: &[u8], bits: u32, what: &str) -> ControlResult<Vec<u64>> {
+pub(crate) fn from_bits(value: &[u8], bits: u32, what: &str) -> ControlResult<Vec<u64>> {
     let bytes = bits.div_ceil(8) as usize;
     if value.len() != bytes {
         return invalid(format!(
@@ -171,18 +173,15 @@ fn pack_field(
         (MatchKind::Range, MatchField::Range { low, high }) => {
             let low = from_bits(low, bits, &what())?;
             let high = from_bits(high, bits, &what())?;
-            let (&[low], &[high]) = (low.as_slice(), high.as_slice()) else {
-                return invalid(format!("{}: range is too wide", what()));
-            };
-            if low > high {
+            if low.iter().rev().gt(high.iter().rev()) {
                 return invalid(format!("{}: range ends before it starts", what()));
             }
             packed.bounds.push(Bounds {
                 word: part.word,
                 shift: part.shift,
                 mask: mask64(bits),
-                low,
-                high,
+                low: low.into(),
+                high: high.into(),
             });
         }
         (kind, _) => return invalid(format!("{}: is matched by {kind:?}", what())),
@@ -195,10 +194,10 @@ pub(crate) fn insert_checked(
     table: &mut Table,
     info: &TableInfo,
     key: &EntryKey,
-    call: Call,
+    target: Target,
 ) -> ControlResult<()> {
     let (key, packed) = room_for(table, info, key)?;
-    table.insert(key, &packed, call);
+    table.insert(key, &packed, target);
     Ok(())
 }
 
@@ -221,6 +220,12 @@ fn room_for(table: &Table, info: &TableInfo, key: &EntryKey) -> ControlResult<(E
         )));
     }
     Ok((key, packed))
+}
+
+/// An entry taken out of a table, with what it named in the table's action profile.
+struct Removed {
+    entry: Entry,
+    indirect: Option<IndirectAction>,
 }
 
 fn check_meter(config: Option<MeterConfig>) -> ControlResult<()> {
@@ -278,14 +283,14 @@ impl Pipeline {
         &self.program.register_infos
     }
 
-    fn info(&self, table: usize) -> ControlResult<(&TableInfo, &Table)> {
+    pub(crate) fn info(&self, table: usize) -> ControlResult<(&TableInfo, &Table)> {
         match (self.program.table_infos.get(table), self.tables.get(table)) {
             (Some(info), Some(t)) => Ok((info, t)),
             _ => not_found(format!("no table number {table}")),
         }
     }
 
-    fn info_mut(&mut self, table: usize) -> ControlResult<(&TableInfo, &mut Table)> {
+    pub(crate) fn info_mut(&mut self, table: usize) -> ControlResult<(&TableInfo, &mut Table)> {
         match (
             self.program.table_infos.get(table),
             self.tables.get_mut(table),
@@ -296,12 +301,12 @@ impl Pipeline {
     }
 
     /// A call of one of the table's actions, checked.
-    fn call(&self, table: usize, action: &ActionCall) -> ControlResult<Call> {
+    pub(crate) fn call(&self, table: usize, action: &ActionCall) -> ControlResult<Call> {
         let (info, t) = self.info(table)?;
         let Some(public) = self.program.action_infos.get(action.action) else {
             return not_found(format!("no action number {}", action.action));
         };
-        let Some(local) = t.actions.iter().position(|a| a.public == action.action) else {
+        let Some(local) = t.local(action.action) else {
             return invalid(format!(
                 "action '{}' is not one of table '{}'",
                 public.name, info.name
@@ -325,7 +330,7 @@ impl Pipeline {
         })
     }
 
-    fn public_call(table: &Table, call: &Call) -> ActionCall {
+    pub(crate) fn public_call(table: &Table, call: &Call) -> ActionCall {
         let Some(action) = table.actions.get(call.local) else {
             return ActionCall {
                 action: 0,
@@ -348,17 +353,62 @@ impl Pipeline {
         }
     }
 
-    fn public_entry(info: &TableInfo, table: &Table, e: &Entry) -> TableEntry {
+    fn public_entry(&self, info: &TableInfo, table: &Table, e: &Entry) -> TableEntry {
+        let (action, indirect) = self.public_target(table, &e.target);
         TableEntry {
             key: e.key.clone(),
-            action: Self::public_call(table, &e.call),
+            action,
+            indirect,
             counter: info.direct_counter.then_some(e.counter),
             meter: e.meter.as_ref().map(|m| m.config),
+            idle: info.idle_timeout.then(|| IdleTimeout {
+                timeout_ns: e.idle.timeout_ns,
+                since_hit_ns: self.clock_ns.saturating_sub(e.idle.last_hit_ns),
+            }),
         }
     }
 
+    /// Tells the time, in ns, for what depends on it besides packets: idle timeouts.
+    pub fn tell_time(&mut self, now_ns: u64) {
+        self.clock_ns = self.clock_ns.max(now_ns);
+    }
+
+    /// Sets an entry's idle timeout in ns (0: none); it counts from now.
+    pub fn idle_timeout_set(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        timeout_ns: u64,
+    ) -> ControlResult<()> {
+        let (_, id) = self.existing(table, key)?;
+        let last_hit_ns = self.clock_ns;
+        let (info, t) = self.info_mut(table)?;
+        if !info.idle_timeout {
+            return invalid(format!("table '{}' has no idle timeouts", info.name));
+        }
+        if let Some(e) = t.entry_mut(id) {
+            e.idle = Idle {
+                timeout_ns,
+                last_hit_ns,
+                told: false,
+            };
+        }
+        Ok(())
+    }
+
+    /// Entries that have become idle and were not told yet.
+    pub fn take_idle_entries(&mut self) -> Vec<IdleEntry> {
+        let now_ns = self.clock_ns;
+        let mut all = Vec::new();
+        for (table, t) in self.tables.iter_mut().enumerate().filter(|(_, t)| t.ageing) {
+            let keys = t.take_idle(now_ns).into_iter();
+            all.extend(keys.map(|key| IdleEntry { table, key }));
+        }
+        all
+    }
+
     /// The existing entry with this key: its canonical packed form and id.
-    fn existing(&self, table: usize, key: &EntryKey) -> ControlResult<(Packed, u32)> {
+    pub(crate) fn existing(&self, table: usize, key: &EntryKey) -> ControlResult<(Packed, u32)> {
         let (info, t) = self.info(table)?;
         let (key, packed) = pack(t, info, key)?;
         match t.id_of(&key) {
@@ -367,7 +417,7 @@ impl Pipeline {
         }
     }
 
-    fn writable(&self, table: usize) -> ControlResult<()> {
+    pub(crate) fn writable(&self, table: usize) -> ControlResult<()> {
         let (info, _) = self.info(table)?;
         if info.const_entries {
             return Err(ControlError::PermissionDenied(format!(
@@ -389,7 +439,13 @@ impl Pipeline {
         self.writable(table)?;
         let call = self.call(table, action)?;
         let (info, t) = self.info_mut(table)?;
-        insert_checked(t, info, key, call)
+        if t.profile.is_some() {
+            return invalid(format!(
+                "entries of table '{}' name members of its action profile, not actions",
+                info.name
+            ));
+        }
+        insert_checked(t, info, key, Target::Call(call))
     }
 
     /// Changes the action of an existing entry; keeps its direct meter, resets nothing.
@@ -402,9 +458,15 @@ impl Pipeline {
         self.writable(table)?;
         let call = self.call(table, action)?;
         let (_, id) = self.existing(table, key)?;
-        let (_, t) = self.info_mut(table)?;
+        let (info, t) = self.info_mut(table)?;
+        if t.profile.is_some() {
+            return invalid(format!(
+                "entries of table '{}' name members of its action profile, not actions",
+                info.name
+            ));
+        }
         if let Some(e) = t.entry_mut(id) {
-            e.call = call;
+            e.target = Target::Call(call);
         }
         Ok(())
     }
@@ -413,22 +475,30 @@ impl Pipeline {
     pub fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<RemovedEntry> {
         self.writable(table)?;
         let (packed, id) = self.existing(table, key)?;
+        let (_, t) = self.info(table)?;
+        let indirect = t.entry(id).and_then(|e| self.public_target(t, &e.target).1);
         let (info, t) = self.info_mut(table)?;
-        match t.remove(id, &packed) {
-            Some(entry) => Ok(RemovedEntry(Box::new(entry))),
-            None => not_found(format!("table '{}' has no such entry", info.name)),
-        }
+        let Some(entry) = t.remove(id, &packed) else {
+            return not_found(format!("table '{}' has no such entry", info.name));
+        };
+        self.forget(table, &entry.target);
+        Ok(RemovedEntry(Box::new(Removed { entry, indirect })))
     }
 
     /// Puts an entry of this table back as it was: action, counter, meter, place in the order
     /// of insertion.
     pub fn table_restore(&mut self, table: usize, removed: RemovedEntry) -> ControlResult<()> {
-        let (info, t) = self.info_mut(table)?;
-        let Ok(entry) = removed.0.downcast::<Entry>() else {
+        let (info, t) = self.info(table)?;
+        let Ok(removed) = removed.0.downcast::<Removed>() else {
             return invalid(format!("table '{}' never had this entry", info.name));
         };
-        let (_, packed) = room_for(t, info, &entry.key)?;
-        t.put(*entry, &packed);
+        let (_, packed) = room_for(t, info, &removed.entry.key)?;
+        let mut entry = removed.entry;
+        if let Some(indirect) = removed.indirect {
+            // Members may stand at other places by now.
+            entry.target = self.use_target(table, &indirect)?;
+        }
+        self.info_mut(table)?.1.put(entry, &packed);
         Ok(())
     }
 
@@ -437,7 +507,7 @@ impl Pipeline {
         let (_, id) = self.existing(table, key)?;
         let (info, t) = self.info(table)?;
         match t.entry(id) {
-            Some(entry) => Ok(Self::public_entry(info, t, entry)),
+            Some(entry) => Ok(self.public_entry(info, t, entry)),
             None => not_found(format!("table '{}' has no such entry", info.name)),
         }
     }
@@ -452,7 +522,7 @@ impl Pipeline {
         let entries = rest
             .by_ref()
             .take(most)
-            .map(|entry| Self::public_entry(info, t, entry))
+            .map(|entry| self.public_entry(info, t, entry))
             .collect();
         EntryPage {
             entries,

@@ -6,9 +6,11 @@ use crate::header_io::read_bits;
 use crate::layout::Field;
 use crate::meter::GREEN;
 use crate::ops::{Code, HeaderRef, Op, Slot};
-use crate::program::{Node, Program};
+use crate::profile::Profile;
+use crate::program::{Node, Program, StackInfo};
 use crate::state::State;
-use crate::table::{END, Table};
+use crate::table::{END, Table, Target};
+use crate::value_set::ValueSets;
 use crate::wide::{self, limbs, mask64, sext64};
 use dataplane::control::MeterUnit;
 use dataplane::hold::Hold;
@@ -34,6 +36,8 @@ pub(crate) struct Machine<'a, E> {
     pub program: &'a Program,
     pub tables: &'a mut [Table],
     pub state: &'a mut State,
+    pub profiles: &'a [Profile],
+    pub value_sets: &'a ValueSets,
     pub externs: &'a E,
     pub now_ns: u64,
     pub drop_port: u16,
@@ -86,9 +90,9 @@ impl<E: Externs> Machine<'_, E> {
             return (Outcome::Done, END);
         };
         let hit = table.find(&ctx.words, &mut ctx.key);
-        let (counters, meter) = (table.counters, table.meter);
-        let (call, next) = match hit.and_then(|id| table.entry_mut(id)) {
-            Some(entry) => {
+        if let Some(id) = hit {
+            let (counters, meter, ageing) = (table.counters, table.meter, table.ageing);
+            if let Some(entry) = table.entry_mut(id) {
                 // BMv2's order: counter, then meter, then the action.
                 if counters {
                     entry.counter.packets = entry.counter.packets.wrapping_add(1);
@@ -105,21 +109,34 @@ impl<E: Externs> Machine<'_, E> {
                         .map_or(GREEN, |state| state.mark(units, self.now_ns));
                     ctx.words[m.slot as usize] = colour & m.mask;
                 }
-                (Some(&entry.call), None)
+                if ageing {
+                    entry.idle.last_hit_ns = self.now_ns;
+                    entry.idle.told = false;
+                }
             }
-            None => (table.default.as_ref(), table.next_miss),
+        }
+        let (call, chosen) = match hit.and_then(|id| table.entry(id)) {
+            Some(entry) => {
+                let call = match &entry.target {
+                    Target::Call(call) => Some((call.local, &*call.args)),
+                    other => choose(self.program, self.profiles, table, other, ctx),
+                };
+                (call, table.next_hit)
+            }
+            None => {
+                let call = table.default.as_ref();
+                (call.map(|call| (call.local, &*call.args)), table.next_miss)
+            }
         };
-        let missed = hit.is_none();
-        let Some(call) = call else {
-            return (Outcome::Done, next.unwrap_or(table.base_next));
+        // No default action, or an empty group.
+        let Some((local, args)) = call else {
+            return (Outcome::Done, chosen.unwrap_or(table.base_next));
         };
         let base = self.program.param_base as usize;
-        ctx.words[base..base + call.args.len()].copy_from_slice(&call.args);
-        let local = call.local;
+        ctx.words[base..base + args.len()].copy_from_slice(args);
         let Some(action) = table.actions.get(local) else {
             return (Outcome::Done, END);
         };
-        let chosen = if missed { next } else { table.next_hit };
         let next = chosen.unwrap_or(action.next);
         let code = action.code;
         (self.run(ctx, code), next)
@@ -141,10 +158,12 @@ impl<E: Externs> Machine<'_, E> {
             state = current
                 .cases
                 .iter()
-                .find(|case| {
-                    case.tests
+                .find(|case| match case.value_set {
+                    None => case
+                        .tests
                         .iter()
-                        .all(|t| ctx.words[t.slot as usize] & t.mask == t.value)
+                        .all(|t| ctx.words[t.slot as usize] & t.mask == t.value),
+                    Some(place) => self.value_sets.contains(place, &ctx.words),
                 })
                 .map_or(current.default, |case| case.next);
         }
@@ -160,7 +179,10 @@ impl<E: Externs> Machine<'_, E> {
                 continue;
             }
             let value = program.calculations[checksum.calculation].compute(ctx, &program.kinds);
-            wrong |= value != get_field(&ctx.words, checksum.target);
+            let (slot, n) = (checksum.target.slot, checksum.target.limbs());
+            let above = slot as usize + 1..(slot + n) as usize;
+            wrong |= value != get_field(&ctx.words, checksum.target)
+                || ctx.words[above].iter().any(|&limb| limb != 0);
         }
         wrong
     }
@@ -186,27 +208,39 @@ impl<E: Externs> Machine<'_, E> {
         }
     }
 
-    /// Writes valid headers in order before the payload.
-    pub fn deparse(&mut self, ctx: &mut Context) {
+    /// Writes valid headers in order before the payload. False if an assertion failed.
+    pub fn deparse(&mut self, ctx: &mut Context) -> bool {
         let program = self.program;
+        let outcome = self.run(ctx, program.deparser_code);
         let length = program
             .deparse_order
             .iter()
             .filter(|h| ctx.words[h.base as usize] != 0)
-            .map(|h| program.kinds[h.kind].bytes)
+            .map(|h| program.kinds[h.kind].length(&ctx.words, h.base))
             .sum();
         let Some((mut out, words)) = ctx.prepend(length) else {
-            return;
+            return false;
         };
         for h in &program.deparse_order {
             if words[h.base as usize] != 0 {
                 let io = &program.kinds[h.kind];
-                let Some((here, rest)) = out.split_at_mut_checked(io.bytes) else {
-                    return;
+                let length = io.length(words, h.base);
+                let Some((here, rest)) = out.split_at_mut_checked(length) else {
+                    return false;
                 };
                 io.emit(words, h.base, here);
                 out = rest;
             }
+        }
+        outcome != Outcome::Asserted
+    }
+
+    /// The values of a header's fields, unchanged, and its validity: `to` becomes `from`.
+    fn copy_header(w: &mut [u64], to: usize, from: usize, words: usize) {
+        if w[from] == 0 {
+            w[to] = 0;
+        } else {
+            w.copy_within(from..from + words, to);
         }
     }
 
@@ -294,16 +328,16 @@ impl<E: Externs> Machine<'_, E> {
                     let amount = w[b as usize];
                     wide::shr(w, d as usize, a as usize, amount, n as usize, signed);
                 }
-                Op::DivW { d, a, b, n } => {
-                    let divisor = w[b as usize];
-                    wide::div_small(w, d as usize, a as usize, divisor, n as usize);
-                }
-                Op::RemW { d, a, b, n } => {
-                    let divisor = w[b as usize];
-                    let rest = wide::div_small(w, d as usize, a as usize, divisor, n as usize);
-                    w[d as usize..d as usize + n as usize].fill(0);
-                    w[d as usize] = rest;
-                }
+                Op::DivW {
+                    d,
+                    a,
+                    b,
+                    n,
+                    signed,
+                    rest,
+                } => wide::divide(
+                    w, d as usize, a as usize, b as usize, n as usize, signed, rest,
+                ),
                 Op::ExtendW {
                     d,
                     a,
@@ -382,31 +416,37 @@ impl<E: Externs> Machine<'_, E> {
                     let next = program.stacks[stack as usize].next;
                     w[d as usize] = w[next as usize].wrapping_sub(1);
                 }
-                Op::SetValid { h, words, bytes } => {
+                Op::SetValid { h, words, kind } => {
                     if let Some(base) = self.header(w, h)
                         && w[base] == 0
                     {
-                        // BMv2 zeroes a header that becomes valid.
-                        w[base..base + words as usize].fill(0);
+                        let io = &program.kinds[kind as usize];
+                        let length = io.length(w, base as u32);
+                        // BMv2 zeroes a header that becomes valid; a variable field keeps the
+                        // length it had.
+                        io.clear(&mut w[base..base + words as usize]);
                         w[base] = 1;
-                        ctx.packet_length = ctx.packet_length.wrapping_add(u64::from(bytes));
+                        ctx.packet_length = ctx.packet_length.wrapping_add(length as u64);
                     }
                 }
-                Op::SetInvalid { h, bytes } => {
+                Op::SetInvalid { h, kind } => {
                     if let Some(base) = self.header(w, h)
                         && w[base] != 0
                     {
                         w[base] = 0;
-                        ctx.packet_length = ctx.packet_length.wrapping_sub(u64::from(bytes));
+                        let length = program.kinds[kind as usize].length(w, base as u32);
+                        ctx.packet_length = ctx.packet_length.wrapping_sub(length as u64);
                     }
+                }
+                Op::Claim { union, base } => claim(program, w, union, base),
+                Op::ClaimElement { stack, index } => {
+                    let s = &program.stacks[stack as usize];
+                    let index = word_to_usize(w[index as usize]);
+                    claim_element(program, w, s, index);
                 }
                 Op::CopyHeader { d, a, words } => {
                     if let (Some(d), Some(a)) = (self.header(w, d), self.header(w, a)) {
-                        if w[a] == 0 {
-                            w[d] = 0;
-                        } else {
-                            w.copy_within(a..a + words as usize, d);
-                        }
+                        Self::copy_header(w, d, a, words as usize);
                     }
                 }
                 Op::EqHeader { d, a, b, words } => {
@@ -423,46 +463,55 @@ impl<E: Externs> Machine<'_, E> {
                     let (to, from) = (&program.stacks[d as usize], &program.stacks[a as usize]);
                     w[to.next as usize] = w[from.next as usize];
                     for (&d, &a) in to.bases.iter().zip(&from.bases) {
-                        let (d, a) = (d as usize, a as usize);
-                        if w[a] == 0 {
-                            w[d] = 0;
-                        } else {
-                            w.copy_within(a..a + words as usize, d);
-                        }
+                        Self::copy_header(w, d as usize, a as usize, words as usize);
                     }
                 }
                 Op::Push {
                     stack,
                     count,
                     words,
+                    first,
                 } => {
                     let s = &program.stacks[stack as usize];
                     let size = s.bases.len();
                     let count = word_to_usize(w[count as usize]).min(size);
-                    w[s.next as usize] = (w[s.next as usize] + count as u64).min(size as u64);
-                    for i in (count..size).rev() {
-                        let from = s.bases[i - count] as usize;
-                        w.copy_within(from..from + words as usize, s.bases[i] as usize);
+                    if first {
+                        w[s.next as usize] = (w[s.next as usize] + count as u64).min(size as u64);
                     }
-                    for &base in &s.bases[..count] {
-                        w[base as usize] = 0;
+                    // BMv2 swaps the elements in this order; those pushed are invalid, but of
+                    // unions, where what came round stays.
+                    if count > 0 {
+                        for i in (count..size).rev() {
+                            swap(w, s.bases[i], s.bases[i - count], words);
+                        }
+                    }
+                    if s.siblings.is_empty() {
+                        for &base in &s.bases[..count] {
+                            w[base as usize] = 0;
+                        }
                     }
                 }
                 Op::Pop {
                     stack,
                     count,
                     words,
+                    first,
                 } => {
                     let s = &program.stacks[stack as usize];
                     let size = s.bases.len();
                     let count = word_to_usize(w[count as usize]).min(size);
-                    w[s.next as usize] = w[s.next as usize].saturating_sub(count as u64);
-                    for i in 0..size - count {
-                        let from = s.bases[i + count] as usize;
-                        w.copy_within(from..from + words as usize, s.bases[i] as usize);
+                    if first {
+                        w[s.next as usize] = w[s.next as usize].saturating_sub(count as u64);
                     }
-                    for &base in &s.bases[size - count..] {
-                        w[base as usize] = 0;
+                    if count > 0 {
+                        for i in 0..size - count {
+                            swap(w, s.bases[i], s.bases[i + count], words);
+                        }
+                    }
+                    if s.siblings.is_empty() {
+                        for &base in &s.bases[size - count..] {
+                            w[base as usize] = 0;
+                        }
                     }
                 }
 
@@ -516,6 +565,7 @@ impl<E: Externs> Machine<'_, E> {
                     mask,
                     array,
                     index,
+                    skip,
                 } => {
                     let m = &mut self.state.meters[array as usize];
                     let index = word_to_usize(w[index as usize]);
@@ -527,6 +577,8 @@ impl<E: Externs> Machine<'_, E> {
                         let now_ns = self.now_ns;
                         let colour = m.get_mut(index).map_or(GREEN, |m| m.mark(units, now_ns));
                         w[d as usize] = colour & u64::from(mask);
+                    } else {
+                        pc += u32::from(skip);
                     }
                 }
                 Op::Hash {
@@ -564,6 +616,16 @@ impl<E: Externs> Machine<'_, E> {
                         field_list: w[list as usize] as u16,
                     });
                 }
+                Op::Digest { list } => {
+                    ctx.digest = Some(w[list as usize] as u16).filter(|&id| id != 0);
+                }
+                Op::Log { message } => {
+                    if self.externs.logs() {
+                        let text = &mut self.state.message;
+                        program.messages[message as usize].write(w, text);
+                        self.externs.log(text);
+                    }
+                }
                 // simple_switch takes list 0 as "no request".
                 Op::Resubmit { list } => {
                     ctx.resubmit = Some(w[list as usize] as u16).filter(|&id| id != 0);
@@ -593,15 +655,22 @@ impl<E: Externs> Machine<'_, E> {
                     }
                 }
                 Op::ExtractNext { stack } => {
-                    let s = &program.stacks[stack as usize];
-                    let next = word_to_usize(w[s.next as usize]);
-                    let Some(&base) = s.bases.get(next) else {
-                        return Outcome::Error(program.errors.stack_out_of_bounds);
-                    };
-                    if !extract(ctx, program, base, s.kind) {
-                        return Outcome::Error(program.errors.packet_too_short);
+                    if let Some(error) = extract_next(ctx, program, stack, None) {
+                        return Outcome::Error(error);
                     }
-                    ctx.words[s.next as usize] += 1;
+                }
+                Op::ExtractVariable { header, bits } => {
+                    let h = program.headers[header as usize];
+                    let bits = w[bits as usize];
+                    if let Some(error) = extract_variable(ctx, program, h.base, h.kind, bits) {
+                        return Outcome::Error(error);
+                    }
+                }
+                Op::ExtractNextVariable { stack, bits } => {
+                    let bits = w[bits as usize];
+                    if let Some(error) = extract_next(ctx, program, stack, Some(bits)) {
+                        return Outcome::Error(error);
+                    }
                 }
                 Op::Advance { a } => {
                     let bits = w[a as usize];
@@ -649,6 +718,129 @@ fn extract(ctx: &mut Context, program: &Program, base: Slot, kind: usize) -> boo
     words[base as usize] = 1;
     ctx.parsed += io.bytes;
     true
+}
+
+/// Extracts a header with a variable field of `bits` bits; gives the parser error if there is
+/// one, in BMv2's order of tests.
+fn extract_variable(
+    ctx: &mut Context,
+    program: &Program,
+    base: Slot,
+    kind: usize,
+    bits: u64,
+) -> Option<u64> {
+    let errors = &program.errors;
+    if !bits.is_multiple_of(8) {
+        return Some(errors.parser_invalid_argument);
+    }
+    let io = &program.kinds[kind];
+    let (data, words) = ctx.unparsed();
+    let length = word_to_usize(bits / 8).saturating_add(io.bytes);
+    if data.len() < length {
+        return Some(errors.packet_too_short);
+    }
+    if length > io.max_bytes() {
+        return Some(errors.header_too_short);
+    }
+    io.extract_variable(data, words, base, bits as u32);
+    words[base as usize] = 1;
+    ctx.parsed += length;
+    None
+}
+
+/// Extracts the next element of a stack; gives the parser error if there is one.
+fn extract_next(
+    ctx: &mut Context,
+    program: &Program,
+    stack: u16,
+    bits: Option<u64>,
+) -> Option<u64> {
+    let s = &program.stacks[stack as usize];
+    let next = word_to_usize(ctx.words[s.next as usize]);
+    let Some(&base) = s.bases.get(next) else {
+        return Some(program.errors.stack_out_of_bounds);
+    };
+    match bits {
+        None if !extract(ctx, program, base, s.kind) => {
+            return Some(program.errors.packet_too_short);
+        }
+        None => {}
+        Some(bits) => {
+            let error = extract_variable(ctx, program, base, s.kind, bits);
+            if error.is_some() {
+                return error;
+            }
+        }
+    }
+    claim_element(program, &mut ctx.words, s, next);
+    ctx.words[s.next as usize] += 1;
+    None
+}
+
+/// If the member at `base` is valid, no other member of the union is.
+fn claim(program: &Program, w: &mut [u64], union: u16, base: Slot) {
+    if w[base as usize] != 0 {
+        for &other in &program.unions[union as usize] {
+            if other != base {
+                w[other as usize] = 0;
+            }
+        }
+    }
+}
+
+/// The same for element `index` of a stack of members of unions; nothing for other stacks.
+fn claim_element(program: &Program, w: &mut [u64], stack: &StackInfo, index: usize) {
+    let Some(&base) = stack.bases.get(index) else {
+        return;
+    };
+    if w[base as usize] == 0 {
+        return;
+    }
+    for &sibling in &stack.siblings {
+        if let Some(&other) = program.stacks[sibling as usize].bases.get(index)
+            && other != base
+        {
+            w[other as usize] = 0;
+        }
+    }
+}
+
+/// Swaps two headers.
+fn swap(w: &mut [u64], a: Slot, b: Slot, words: u16) {
+    for i in 0..words as usize {
+        w.swap(a as usize + i, b as usize + i);
+    }
+}
+
+/// The action of an entry that names a member, a group or a one-shot set: the table's number of
+/// it and its arguments; `None` for an empty group.
+fn choose<'t>(
+    program: &Program,
+    profiles: &'t [Profile],
+    table: &'t Table,
+    target: &'t Target,
+    ctx: &mut Context,
+) -> Option<(usize, &'t [u64])> {
+    let profile = profiles.get(table.profile?)?;
+    let mut pick = |from: &[u32]| -> Option<u32> {
+        let size = u32::try_from(from.len()).ok().filter(|&n| n > 0)?;
+        let hash = program
+            .calculations
+            .get(profile.calculation?)?
+            .compute(ctx, &program.kinds);
+        // BMv2 keeps 32 bits of the hash.
+        from.get((hash as u32 % size) as usize).copied()
+    };
+    let member = match target {
+        Target::Call(call) => return Some((call.local, &call.args)),
+        Target::OneShot(set) => {
+            let call = set.calls.get(pick(&set.spread)? as usize)?;
+            return Some((call.local, &call.args));
+        }
+        Target::Member(at) => profile.member(*at)?,
+        Target::Group(at) => profile.member(pick(profile.group(*at))?)?,
+    };
+    Some((table.local(member.action)?, &member.args))
 }
 
 fn word_to_usize(word: u64) -> usize {

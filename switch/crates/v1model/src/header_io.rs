@@ -2,8 +2,8 @@
 //! begin and end on a byte boundary and fit in 64 bits are loaded or stored as one big-endian
 //! number and split by shifts; wider fields go limb by limb.
 
-use crate::layout::HeaderType;
-use crate::wide::mask64;
+use crate::layout::{FieldType, HeaderType};
+use crate::wide::{limbs, mask64};
 
 /// One field inside a group.
 #[derive(Debug, Clone, Copy)]
@@ -26,106 +26,207 @@ enum Group {
     Loose { bit: usize, bits: u32, offset: u32 },
 }
 
+/// A variable-length field and what follows it.
+#[derive(Debug, Clone)]
+struct VariablePart {
+    /// Where it begins.
+    bit: usize,
+    /// Words after the header's base: its value, and its length now in bits.
+    offset: u32,
+    length: u32,
+    /// Its largest width in bits.
+    bits: u32,
+    /// The fields after it, at the places they have when it is empty.
+    tail: Box<[Group]>,
+}
+
 /// How a header type is laid out on the wire.
 #[derive(Debug, Clone)]
 pub(crate) struct HeaderIo {
-    /// Length on the wire in bytes.
+    /// Length on the wire in bytes, without the variable field.
     pub bytes: usize,
     groups: Box<[Group]>,
+    variable: Option<Box<VariablePart>>,
 }
 
 impl HeaderIo {
     /// Precompiles a header type whose width is a whole number of bytes.
     pub fn new(kind: &HeaderType) -> Self {
-        let mut groups = Vec::new();
-        let (mut bit, mut i) = (0usize, 0usize);
-        while i < kind.fields.len() {
-            match packed_run(kind, i, bit) {
-                Some((count, width)) => {
-                    let mut left = width;
-                    let parts = kind.fields[i..i + count]
-                        .iter()
-                        .map(|f| {
-                            left -= f.bits;
-                            Part {
-                                offset: f.offset,
-                                shift: left,
-                                mask: mask64(f.bits),
-                            }
-                        })
-                        .collect();
-                    groups.push(Group::Packed {
-                        at: bit / 8,
-                        bytes: width as usize / 8,
-                        parts,
-                    });
-                    bit += width as usize;
-                    i += count;
-                }
-                None => {
-                    let f = &kind.fields[i];
-                    groups.push(Group::Loose {
-                        bit,
-                        bits: f.bits,
-                        offset: f.offset,
-                    });
-                    bit += f.bits as usize;
-                    i += 1;
-                }
-            }
-        }
+        let first = kind.variable.map_or(kind.fields.len(), |v| v.field);
+        let mut bit = 0;
+        let groups = groups_of(&kind.fields[..first], &mut bit);
+        let variable = kind.variable.map(|v| {
+            let begin = bit;
+            let field = &kind.fields[v.field];
+            Box::new(VariablePart {
+                bit: begin,
+                offset: field.offset,
+                length: v.length,
+                bits: field.bits,
+                tail: groups_of(&kind.fields[v.field + 1..], &mut bit),
+            })
+        });
         Self {
             bytes: kind.bits as usize / 8,
-            groups: groups.into(),
+            groups,
+            variable,
+        }
+    }
+
+    /// Bytes of the longest such header.
+    pub fn max_bytes(&self) -> usize {
+        self.bytes + self.variable.as_ref().map_or(0, |v| v.bits as usize / 8)
+    }
+
+    /// Bytes of the header at `base` as it is now.
+    #[inline]
+    pub fn length(&self, words: &[u64], base: u32) -> usize {
+        match &self.variable {
+            None => self.bytes,
+            Some(v) => {
+                let bits = words[(base + v.length) as usize].min(u64::from(v.bits));
+                self.bytes + bits as usize / 8
+            }
+        }
+    }
+
+    /// Zeroes a header's words, but for the length of its variable field.
+    pub fn clear(&self, header: &mut [u64]) {
+        match &self.variable {
+            None => header.fill(0),
+            Some(v) => {
+                let at = v.length as usize;
+                let length = header.get(at).copied().unwrap_or(0);
+                header.fill(0);
+                if let Some(kept) = header.get_mut(at) {
+                    *kept = length;
+                }
+            }
         }
     }
 
     /// Reads the header's fields from `data`, which holds at least `self.bytes` bytes.
     pub fn extract(&self, data: &[u8], words: &mut [u64], base: u32) {
-        for group in &self.groups {
-            match group {
-                Group::Packed { at, bytes, parts } => {
-                    let value = load(data, *at, *bytes);
-                    for p in parts {
-                        words[(base + p.offset) as usize] = (value >> p.shift) & p.mask;
-                    }
-                }
-                Group::Loose { bit, bits, offset } => {
-                    read_bits(data, *bit, *bits, words, (base + offset) as usize);
-                }
-            }
+        read_groups(&self.groups, data, words, base);
+        if self.variable.is_some() {
+            self.extract_variable(data, words, base, 0);
         }
     }
 
-    /// Writes the header to the first `self.bytes` bytes of `out`.
+    /// Reads the header with its variable field, `bits` (a whole number of bytes, at most what
+    /// the field takes) wide. `data` holds at least that many more bytes than `self.bytes`.
+    pub fn extract_variable(&self, data: &[u8], words: &mut [u64], base: u32, bits: u32) {
+        read_groups(&self.groups, data, words, base);
+        let Some(v) = &self.variable else { return };
+        let bits = bits.min(v.bits);
+        let slot = (base + v.offset) as usize;
+        words[slot..slot + limbs(v.bits) as usize].fill(0);
+        read_bits(data, v.bit, bits, words, slot);
+        words[(base + v.length) as usize] = u64::from(bits);
+        let tail = data.get(bits as usize / 8..).unwrap_or_default();
+        read_groups(&v.tail, tail, words, base);
+    }
+
+    /// Writes the header to the first [`Self::length`] bytes of `out`, which are zero where
+    /// fields do not begin and end on bytes.
     pub fn emit(&self, words: &[u64], base: u32, out: &mut [u8]) {
-        for group in &self.groups {
-            match group {
-                Group::Packed { at, bytes, parts } => {
-                    let mut value = 0;
-                    for p in parts {
-                        value |= words[(base + p.offset) as usize] << p.shift;
-                    }
-                    let bytes = *bytes;
-                    out[*at..*at + bytes].copy_from_slice(&value.to_be_bytes()[8 - bytes..]);
+        write_groups(&self.groups, words, base, out);
+        let Some(v) = &self.variable else { return };
+        let bits = words[(base + v.length) as usize].min(u64::from(v.bits)) as u32;
+        write_bits(out, v.bit, bits, words, (base + v.offset) as usize);
+        if let Some(tail) = out.get_mut(bits as usize / 8..) {
+            write_groups(&v.tail, words, base, tail);
+        }
+    }
+}
+
+/// Groups of consecutive fields from bit `bit` on, which moves behind them.
+fn groups_of(fields: &[FieldType], bit: &mut usize) -> Box<[Group]> {
+    let mut groups = Vec::new();
+    let mut i = 0;
+    while i < fields.len() {
+        match packed_run(&fields[i..], *bit) {
+            Some((count, width)) => {
+                let mut left = width;
+                let parts = fields[i..i + count]
+                    .iter()
+                    .map(|f| {
+                        left -= f.bits;
+                        Part {
+                            offset: f.offset,
+                            shift: left,
+                            mask: mask64(f.bits),
+                        }
+                    })
+                    .collect();
+                groups.push(Group::Packed {
+                    at: *bit / 8,
+                    bytes: width as usize / 8,
+                    parts,
+                });
+                *bit += width as usize;
+                i += count;
+            }
+            None => {
+                let f = &fields[i];
+                groups.push(Group::Loose {
+                    bit: *bit,
+                    bits: f.bits,
+                    offset: f.offset,
+                });
+                *bit += f.bits as usize;
+                i += 1;
+            }
+        }
+    }
+    groups.into()
+}
+
+#[inline]
+fn read_groups(groups: &[Group], data: &[u8], words: &mut [u64], base: u32) {
+    for group in groups {
+        match group {
+            Group::Packed { at, bytes, parts } => {
+                let value = load(data, *at, *bytes);
+                for p in parts {
+                    words[(base + p.offset) as usize] = (value >> p.shift) & p.mask;
                 }
-                Group::Loose { bit, bits, offset } => {
-                    let offset = (base + offset) as usize;
-                    write_bits(out, *bit, *bits, words, offset);
-                }
+            }
+            Group::Loose { bit, bits, offset } => {
+                read_bits(data, *bit, *bits, words, (base + offset) as usize);
             }
         }
     }
 }
 
-/// The longest run of fields from `first` that starts at bit `bit` on a byte boundary, ends on
-/// one and fits in 64 bits: (fields, bits). The shortest such run is enough.
-fn packed_run(kind: &HeaderType, first: usize, bit: usize) -> Option<(usize, u32)> {
+#[inline]
+fn write_groups(groups: &[Group], words: &[u64], base: u32, out: &mut [u8]) {
+    for group in groups {
+        match group {
+            Group::Packed { at, bytes, parts } => {
+                let mut value = 0;
+                for p in parts {
+                    value |= words[(base + p.offset) as usize] << p.shift;
+                }
+                let bytes = *bytes;
+                out[*at..*at + bytes].copy_from_slice(&value.to_be_bytes()[8 - bytes..]);
+            }
+            Group::Loose { bit, bits, offset } => {
+                let offset = (base + offset) as usize;
+                write_bits(out, *bit, *bits, words, offset);
+            }
+        }
+    }
+}
+
+/// The shortest run of fields that starts at bit `bit` on a byte boundary, ends on one and fits
+/// in 64 bits: (fields, bits).
+fn packed_run(fields: &[FieldType], bit: usize) -> Option<(usize, u32)> {
     if !bit.is_multiple_of(8) {
         return None;
     }
     let mut width = 0;
-    for (count, f) in kind.fields[first..].iter().enumerate() {
+    for (count, f) in fields.iter().enumerate() {
         width += f.bits;
         if width > 64 {
             return None;

@@ -21,10 +21,14 @@ const MAX_HEADER_BITS: u32 = 1 << 16;
 /// Most header instances, stacks and the like.
 const MAX_OBJECTS: usize = 1 << 14;
 
+/// Longest variable field, in bits.
+const MAX_VARIABLE_BITS: u32 = 1 << 15;
+
 /// One field of a header type.
 #[derive(Debug, Clone)]
 pub(crate) struct FieldType {
     pub name: String,
+    /// Width; of a variable field, the largest.
     pub bits: u32,
     pub signed: bool,
     /// Words after the header's base.
@@ -38,8 +42,20 @@ pub(crate) struct HeaderType {
     pub fields: Vec<FieldType>,
     /// Words of an instance, validity included.
     pub words: u32,
-    /// Bits on the wire.
+    /// Bits on the wire, without the variable field.
     pub bits: u32,
+    /// The variable field, if there is one.
+    pub variable: Option<Variable>,
+}
+
+/// A header type's variable-length field. Its value stands right-aligned, zero-extended, on the
+/// words of the largest width; the bits it has now stand in a word of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Variable {
+    /// Index into the type's fields.
+    pub field: usize,
+    /// Words after the header's base: the length now, in bits.
+    pub length: u32,
 }
 
 /// A header instance.
@@ -50,6 +66,25 @@ pub(crate) struct Header {
     /// Slot of the validity word.
     pub base: u32,
     pub metadata: bool,
+    /// The union this is a member of.
+    pub union: Option<usize>,
+}
+
+/// A header union: at most one of its members is valid.
+#[derive(Debug, Clone)]
+pub(crate) struct Union {
+    pub kind: usize,
+    /// Headers of the members.
+    pub members: Vec<usize>,
+}
+
+/// A stack of unions. The members of one name in all elements make a header stack of their own;
+/// these stacks share the next-element counter.
+#[derive(Debug, Clone)]
+pub(crate) struct UnionStack {
+    pub kind: usize,
+    /// One header stack per member.
+    pub stacks: Vec<usize>,
 }
 
 /// A header stack.
@@ -60,6 +95,8 @@ pub(crate) struct Stack {
     pub bases: Vec<u32>,
     /// Slot of the next-element counter.
     pub next: u32,
+    /// The stack of unions this belongs to.
+    pub union: Option<usize>,
 }
 
 /// A resolved field: its slot, width and sign.
@@ -83,26 +120,21 @@ pub(crate) struct Layout {
     pub types: Vec<HeaderType>,
     pub headers: Vec<Header>,
     pub stacks: Vec<Stack>,
+    pub unions: Vec<Union>,
+    pub union_stacks: Vec<UnionStack>,
     /// Words of headers, metadata and stack counters.
     pub words: u32,
     header_names: HashMap<String, usize>,
     stack_names: HashMap<String, usize>,
+    /// Names of the members of each union type.
+    union_types: Vec<Vec<String>>,
+    union_names: HashMap<String, usize>,
+    union_stack_names: HashMap<String, usize>,
     aliases: HashMap<String, (String, String)>,
 }
 
 impl Layout {
     pub fn build(root: &model::Root) -> LoadResult<Self> {
-        unsupported(
-            &root.header_union_types,
-            "header unions",
-            "header_union_types",
-        )?;
-        unsupported(&root.header_unions, "header unions", "header_unions")?;
-        unsupported(
-            &root.header_union_stacks,
-            "header unions",
-            "header_union_stacks",
-        )?;
         let mut types = Vec::new();
         let mut type_names = HashMap::new();
         for t in &root.header_types {
@@ -116,13 +148,24 @@ impl Layout {
             types,
             headers: Vec::new(),
             stacks: Vec::new(),
+            unions: Vec::new(),
+            union_stacks: Vec::new(),
             words: 0,
             header_names: HashMap::new(),
             stack_names: HashMap::new(),
+            union_types: Vec::new(),
+            union_names: HashMap::new(),
+            union_stack_names: HashMap::new(),
             aliases: root.field_aliases.iter().cloned().collect(),
         };
-        if root.headers.len() > MAX_OBJECTS || root.header_stacks.len() > MAX_OBJECTS {
-            refuse!("program has more than {MAX_OBJECTS} headers or stacks");
+        let objects = [
+            root.headers.len(),
+            root.header_stacks.len(),
+            root.header_unions.len(),
+            root.header_union_stacks.len(),
+        ];
+        if objects.iter().any(|&n| n > MAX_OBJECTS) {
+            refuse!("program has more than {MAX_OBJECTS} headers, unions or stacks");
         }
         let mut ids = HashMap::new();
         for h in &root.headers {
@@ -154,6 +197,7 @@ impl Layout {
                 kind,
                 base,
                 metadata: h.metadata,
+                union: None,
             });
         }
         for s in &root.header_stacks {
@@ -165,7 +209,90 @@ impl Layout {
                 .insert(s.name.clone(), layout.stacks.len());
             layout.stacks.push(stack);
         }
+        layout.build_unions(root, &ids)?;
         Ok(layout)
+    }
+
+    fn build_unions(&mut self, root: &model::Root, ids: &HashMap<u32, usize>) -> LoadResult<()> {
+        let mut kinds = HashMap::new();
+        for t in &root.header_union_types {
+            kinds.insert(t.name.as_str(), self.union_types.len());
+            self.union_types
+                .push(t.headers.iter().map(|(name, _)| name.clone()).collect());
+        }
+        let kind_of = |name: &str| match kinds.get(name) {
+            Some(&kind) => Ok(kind),
+            None => refuse!("unknown header union type '{name}'"),
+        };
+        let mut union_ids = HashMap::new();
+        for u in &root.header_unions {
+            let place = || format!("header union '{}'", u.name);
+            let kind = kind_of(&u.union_type).at(place)?;
+            let index = self.unions.len();
+            let mut members = Vec::new();
+            for id in &u.header_ids {
+                let Some(header) = ids.get(id).copied() else {
+                    return Err(LoadError::new(format!("unknown header id {id}"))).at(place);
+                };
+                if self.headers[header].union.replace(index).is_some() {
+                    return Err(LoadError::new("shares a header with another union")).at(place);
+                }
+                members.push(header);
+            }
+            if members.len() != self.union_types[kind].len() {
+                return Err(LoadError::new("has not as many headers as its type")).at(place);
+            }
+            union_ids.insert(u.id, index);
+            self.union_names.insert(u.name.clone(), index);
+            self.unions.push(Union { kind, members });
+        }
+        for s in &root.header_union_stacks {
+            let stack = self
+                .union_stack_of(s, kind_of(&s.union_type)?, &union_ids)
+                .at(|| format!("header union stack '{}'", s.name))?;
+            self.union_stack_names
+                .insert(s.name.clone(), self.union_stacks.len());
+            self.union_stacks.push(stack);
+        }
+        Ok(())
+    }
+
+    fn union_stack_of(
+        &mut self,
+        s: &model::HeaderUnionStack,
+        kind: usize,
+        ids: &HashMap<u32, usize>,
+    ) -> LoadResult<UnionStack> {
+        let mut unions = Vec::new();
+        for id in &s.header_union_ids {
+            match ids.get(id) {
+                Some(&union) if self.unions[union].kind == kind => unions.push(union),
+                Some(_) => refuse!("mixes header union types"),
+                None => refuse!("unknown header union id {id}"),
+            }
+        }
+        if unions.is_empty() {
+            refuse!("has no elements");
+        }
+        let next = self.reserve(1)?;
+        let mut stacks = Vec::new();
+        for member in 0..self.union_types[kind].len() {
+            let headers = unions.iter().map(|&u| self.unions[u].members[member]);
+            let headers: Vec<&Header> = headers.map(|h| &self.headers[h]).collect();
+            let header_kind = headers[0].kind;
+            if headers.iter().any(|h| h.kind != header_kind) {
+                refuse!("mixes header types");
+            }
+            let stack = Stack {
+                kind: header_kind,
+                bases: headers.iter().map(|h| h.base).collect(),
+                next,
+                union: Some(self.union_stacks.len()),
+            };
+            stacks.push(self.stacks.len());
+            self.stacks.push(stack);
+        }
+        Ok(UnionStack { kind, stacks })
     }
 
     fn stack_of(&mut self, s: &model::HeaderStack, ids: &HashMap<u32, usize>) -> LoadResult<Stack> {
@@ -186,6 +313,7 @@ impl Layout {
             kind,
             bases: elements.into_iter().map(|(base, _)| base).collect(),
             next: self.reserve(1)?,
+            union: None,
         })
     }
 
@@ -210,6 +338,46 @@ impl Layout {
             Some(&index) => Ok(index),
             None => refuse!("unknown header stack '{name}'"),
         }
+    }
+
+    pub fn union(&self, name: &str) -> LoadResult<usize> {
+        match self.union_names.get(name) {
+            Some(&index) => Ok(index),
+            None => refuse!("unknown header union '{name}'"),
+        }
+    }
+
+    pub fn union_stack(&self, name: &str) -> LoadResult<usize> {
+        match self.union_stack_names.get(name) {
+            Some(&index) => Ok(index),
+            None => refuse!("unknown header union stack '{name}'"),
+        }
+    }
+
+    /// The header stack of the members called `member` of a stack of unions.
+    pub fn member_stack(&self, union_stack: &str, member: &str) -> LoadResult<usize> {
+        let stack = &self.union_stacks[self.union_stack(union_stack)?];
+        let names = &self.union_types[stack.kind];
+        match names.iter().position(|name| name == member) {
+            Some(index) => Ok(stack.stacks[index]),
+            None => refuse!("header union stack '{union_stack}' has no member '{member}'"),
+        }
+    }
+
+    /// The variable-length field `[header, field]` and the slot of its length; `None` for any
+    /// other field.
+    pub fn variable(&self, header: &str, field: &str) -> LoadResult<Option<(Field, u32)>> {
+        let h = &self.headers[self.header(header)?];
+        let kind = &self.types[h.kind];
+        Ok(kind.variable.and_then(|v| {
+            let found = kind.fields.get(v.field).filter(|f| f.name == field)?;
+            let field = Field {
+                slot: h.base + found.offset,
+                bits: found.bits,
+                signed: false,
+            };
+            Some((field, h.base + v.length))
+        }))
     }
 
     pub fn field(&self, header: &str, field: &str) -> LoadResult<Field> {
@@ -263,36 +431,64 @@ pub(crate) fn pair(value: &Value) -> LoadResult<(&str, &str)> {
     refuse!("expected a pair of names, found {value}")
 }
 
-/// Refuses a non-empty JSON array of a feature that is not implemented.
-pub(crate) fn unsupported(list: &[Value], feature: &str, key: &str) -> LoadResult<()> {
-    if list.is_empty() {
-        Ok(())
-    } else {
-        refuse!("{feature} are not supported yet ({key})")
-    }
-}
-
 fn header_type(t: &model::HeaderType) -> LoadResult<HeaderType> {
+    let is_variable = |field: &[Value]| field.get(1).and_then(Value::as_str) == Some("*");
+    let number = |v: &Value| v.as_u64().and_then(|b| u32::try_from(b).ok());
+    if !t.length_exp.is_null() {
+        refuse!("a length expression in the header type (P4_14) is not supported (length_exp)");
+    }
+    let fixed_bits: u64 = t
+        .fields
+        .iter()
+        .filter_map(|f| f.get(1).and_then(Value::as_u64))
+        .fold(0, u64::saturating_add);
     let mut fields: Vec<FieldType> = Vec::new();
+    let mut variable = None;
     let (mut offset, mut total) = (1u32, 0u32);
     for field in &t.fields {
         let Some(name) = field.first().and_then(Value::as_str) else {
             refuse!("a field has no name");
         };
-        let bits = match field.get(1) {
-            Some(Value::String(s)) if s == "*" => {
-                refuse!("field '{name}': variable-length fields (varbit) are not supported yet")
+        let place = || format!("field '{name}'");
+        let bits = if is_variable(field) {
+            if variable.is_some() {
+                refuse!("has more than one variable-length field");
             }
-            Some(v) => v
-                .as_u64()
-                .and_then(|b| u32::try_from(b).ok())
-                .ok_or_else(|| LoadError::new(format!("field '{name}': width {v} is no number")))?,
-            None => refuse!("field '{name}' has no width"),
+            let longest = u64::from(t.max_length.unwrap_or(0)) * 8;
+            let most = u64::from(MAX_VARIABLE_BITS);
+            let bits = longest.saturating_sub(fixed_bits);
+            if !(1..=most).contains(&bits) {
+                return Err(LoadError::new(format!(
+                    "a variable-length field of {bits} bits at most; 1 to {most} are possible"
+                )))
+                .at(place);
+            }
+            variable = Some(Variable {
+                field: fields.len(),
+                length: offset,
+            });
+            offset += 1;
+            bits as u32
+        } else {
+            let bits = match field.get(1) {
+                Some(v) => number(v).ok_or_else(|| {
+                    LoadError::new(format!("field '{name}': width {v} is no number"))
+                })?,
+                None => refuse!("field '{name}' has no width"),
+            };
+            if !(1..=MAX_FIELD_BITS).contains(&bits) {
+                refuse!("field '{name}': width {bits} is outside 1 to {MAX_FIELD_BITS} bits");
+            }
+            total += bits;
+            if total > MAX_HEADER_BITS {
+                refuse!("is wider than {MAX_HEADER_BITS} bits");
+            }
+            bits
         };
-        if !(1..=MAX_FIELD_BITS).contains(&bits) {
-            refuse!("field '{name}': width {bits} is outside 1 to {MAX_FIELD_BITS} bits");
-        }
-        let signed = field.get(2).and_then(Value::as_bool).unwrap_or(false);
+        // 1 and true alike: p4c writes both.
+        let signed = field
+            .get(2)
+            .is_some_and(|v| v.as_bool().unwrap_or(v.as_u64().is_some_and(|n| n != 0)));
         if fields.iter().any(|f| f.name == name) {
             refuse!("field '{name}' is defined twice");
         }
@@ -303,15 +499,12 @@ fn header_type(t: &model::HeaderType) -> LoadResult<HeaderType> {
             offset,
         });
         offset += limbs(bits);
-        total += bits;
-        if total > MAX_HEADER_BITS {
-            refuse!("is wider than {MAX_HEADER_BITS} bits");
-        }
     }
     Ok(HeaderType {
         name: t.name.clone(),
         fields,
         words: offset,
         bits: total,
+        variable,
     })
 }

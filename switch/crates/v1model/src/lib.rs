@@ -33,13 +33,16 @@ mod expr;
 mod hash;
 mod header_io;
 mod layout;
+mod message;
 mod meter;
 mod model;
 mod ops;
 mod pipeline;
+mod profile;
 mod program;
 mod state;
 mod table;
+mod value_set;
 mod wide;
 
 pub use api::{

@@ -21,18 +21,20 @@ pub(crate) struct Root {
     #[serde(default)]
     pub header_stacks: Vec<HeaderStack>,
     #[serde(default)]
-    pub header_union_types: Vec<Value>,
+    pub header_union_types: Vec<HeaderUnionType>,
     #[serde(default)]
-    pub header_unions: Vec<Value>,
+    pub header_unions: Vec<HeaderUnion>,
     #[serde(default)]
-    pub header_union_stacks: Vec<Value>,
+    pub header_union_stacks: Vec<HeaderUnionStack>,
     #[serde(default)]
     pub field_lists: Vec<FieldList>,
+    #[serde(default)]
+    pub learn_lists: Vec<FieldList>,
     #[serde(default)]
     pub errors: Vec<(String, u32)>,
     pub parsers: Vec<Parser>,
     #[serde(default)]
-    pub parse_vsets: Vec<Value>,
+    pub parse_vsets: Vec<ParseVset>,
     pub deparsers: Vec<Deparser>,
     #[serde(default)]
     pub meter_arrays: Vec<MeterArray>,
@@ -62,6 +64,12 @@ pub(crate) struct Meta {
 pub(crate) struct HeaderType {
     pub name: String,
     pub fields: Vec<Vec<Value>>,
+    /// Bytes of the longest instance, where a field is variable.
+    #[serde(default)]
+    pub max_length: Option<u32>,
+    /// Only in programs that were P4_14.
+    #[serde(default)]
+    pub length_exp: Value,
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,6 +84,36 @@ pub(crate) struct Header {
 pub(crate) struct HeaderStack {
     pub name: String,
     pub header_ids: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct HeaderUnionType {
+    pub name: String,
+    /// Name and header type of each member.
+    pub headers: Vec<(String, String)>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct HeaderUnion {
+    pub name: String,
+    pub id: u32,
+    pub union_type: String,
+    pub header_ids: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct HeaderUnionStack {
+    pub name: String,
+    pub union_type: String,
+    pub header_union_ids: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ParseVset {
+    pub name: String,
+    pub compressed_bitwidth: u32,
+    #[serde(default)]
+    pub max_size: Option<usize>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -131,7 +169,7 @@ pub(crate) struct Deparser {
     pub name: String,
     pub order: Vec<String>,
     #[serde(default)]
-    pub primitives: Vec<Value>,
+    pub primitives: Vec<Primitive>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -197,11 +235,26 @@ pub(crate) struct Pipeline {
     pub init_table: Option<String>,
     pub tables: Vec<Table>,
     #[serde(default)]
-    pub action_profiles: Vec<Value>,
+    pub action_profiles: Vec<ActionProfile>,
     #[serde(default)]
     pub conditionals: Vec<Conditional>,
     #[serde(default)]
     pub action_calls: Vec<ActionCallNode>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ActionProfile {
+    pub name: String,
+    #[serde(default)]
+    pub max_size: Option<usize>,
+    #[serde(default)]
+    pub selector: Option<Selector>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Selector {
+    pub algo: String,
+    pub input: Vec<TypeValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -217,6 +270,8 @@ pub(crate) struct Table {
     pub support_timeout: bool,
     #[serde(default)]
     pub direct_meters: Option<String>,
+    #[serde(default)]
+    pub action_profile: Option<String>,
     pub action_ids: Vec<u32>,
     #[serde(default)]
     pub base_default_next: Option<String>,
@@ -302,6 +357,7 @@ pub(crate) struct Checksum {
     pub target: (String, String),
     #[serde(rename = "type")]
     pub kind: String,
+    #[serde(default)]
     pub calculation: String,
     #[serde(default = "yes")]
     pub update: bool,

@@ -204,17 +204,14 @@ pub(crate) enum Op {
         n: u16,
         signed: bool,
     },
+    /// Quotient, or with `rest` the remainder.
     DivW {
         d: Slot,
         a: Slot,
         b: Slot,
         n: u16,
-    },
-    RemW {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        n: u16,
+        signed: bool,
+        rest: bool,
     },
     /// `from` limbs to `n` limbs.
     ExtendW {
@@ -298,11 +295,21 @@ pub(crate) enum Op {
     SetValid {
         h: HeaderRef,
         words: u16,
-        bytes: u16,
+        kind: u16,
     },
     SetInvalid {
         h: HeaderRef,
-        bytes: u16,
+        kind: u16,
+    },
+    /// If the header at `base`, a member of `union`, is valid, no other member is.
+    Claim {
+        union: u16,
+        base: Slot,
+    },
+    /// The same for a member in an element of a stack of unions.
+    ClaimElement {
+        stack: u16,
+        index: Slot,
     },
     CopyHeader {
         d: HeaderRef,
@@ -321,15 +328,18 @@ pub(crate) enum Op {
         a: u16,
         words: u16,
     },
+    /// A stack of unions is pushed member by member; only the `first` moves the counter.
     Push {
         stack: u16,
         count: Slot,
         words: u16,
+        first: bool,
     },
     Pop {
         stack: u16,
         count: Slot,
         words: u16,
+        first: bool,
     },
 
     Jump {
@@ -362,11 +372,13 @@ pub(crate) enum Op {
         array: u16,
         index: Slot,
     },
+    /// Out of range, skips the next `skip` operations too.
     Meter {
         d: Slot,
         mask: u8,
         array: u16,
         index: Slot,
+        skip: u8,
     },
     /// `d = base + hash % size`, in one word.
     Hash {
@@ -389,6 +401,14 @@ pub(crate) enum Op {
     Clone {
         session: Slot,
         list: Slot,
+    },
+    /// Digest of a list's fields at the end of ingress.
+    Digest {
+        list: Slot,
+    },
+    /// Message number `message` with its arguments.
+    Log {
+        message: u16,
     },
     Resubmit {
         list: Slot,
@@ -413,6 +433,15 @@ pub(crate) enum Op {
     },
     ExtractNext {
         stack: u16,
+    },
+    /// With a variable field of so many bits.
+    ExtractVariable {
+        header: u16,
+        bits: Slot,
+    },
+    ExtractNextVariable {
+        stack: u16,
+        bits: Slot,
     },
     /// Bits; must be a multiple of 8.
     Advance {

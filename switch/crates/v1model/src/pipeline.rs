@@ -6,14 +6,20 @@ use crate::api::{
 };
 use crate::compile::{Compiled, compile};
 use crate::context::Context;
+use crate::control::to_bits;
 use crate::error::{LoadError, LoadResult};
 use crate::exec::{Machine, Outcome, get_field, set_field};
 use crate::layout::Field;
 use crate::model;
+use crate::profile::Profile;
 use crate::program::Program;
 use crate::state::State;
 use crate::table::Table;
+use crate::value_set::ValueSets;
 use crate::wide::mask64;
+use dataplane::control::Bits;
+use dataplane::notify::DigestInfo;
+use std::collections::VecDeque;
 
 /// Stack for reading and compiling a program: deeply nested expressions recurse.
 const LOADER_STACK_BYTES: usize = 64 << 20;
@@ -27,6 +33,10 @@ pub struct Pipeline {
     pub(crate) program: Program,
     pub(crate) tables: Vec<Table>,
     pub(crate) state: State,
+    pub(crate) profiles: Vec<Profile>,
+    pub(crate) value_sets: ValueSets,
+    /// Latest time told, in ns.
+    pub(crate) clock_ns: u64,
     options: LoadOptions,
 }
 
@@ -58,10 +68,10 @@ impl Pipeline {
                 .join()
                 .map_err(|_| LoadError::new("the loader failed (this is a defect)"))?
         })?;
-        if !options.clones && compiled.program.clones() {
-            return Err(LoadError::new("clones are not supported yet"));
-        }
         Ok(Self {
+            value_sets: ValueSets::new(&compiled.program),
+            profiles: compiled.profiles,
+            clock_ns: 0,
             program: compiled.program,
             tables: compiled.tables,
             state: compiled.state,
@@ -84,6 +94,8 @@ impl Pipeline {
             program: &self.program,
             tables: &mut self.tables,
             state: &mut self.state,
+            profiles: &self.profiles,
+            value_sets: &self.value_sets,
             externs,
             now_ns,
             drop_port: self.options.drop_port,
@@ -109,6 +121,7 @@ impl Pipeline {
         ctx.clone = None;
         ctx.resubmit = None;
         ctx.recirculate = None;
+        ctx.digest = None;
         ctx.ingress_length = ctx.frame_len() as u64;
         ctx.packet_length = ctx.ingress_length;
     }
@@ -121,13 +134,21 @@ impl Pipeline {
         externs: &E,
     ) -> IngressVerdict {
         self.begin(ctx);
+        self.clock_ns = self.clock_ns.max(input.now_ns);
         ctx.ingress_port = input.port;
         let i = self.program.intrinsics;
         let w = &mut ctx.words;
-        set_field(w, i.ingress_port, u64::from(input.port));
+        // A packet that comes round has, as in simple_switch, no port and time but those that
+        // its field list kept.
+        if !matches!(
+            input.instance_type,
+            InstanceType::Resubmit | InstanceType::Recirculated
+        ) {
+            set_field(w, i.ingress_port, u64::from(input.port));
+            set_optional(w, i.ingress_global_timestamp, input.now_ns / 1_000);
+        }
         set_field(w, i.packet_length, ctx.packet_length);
         set_field(w, i.instance_type, input.instance_type as u64);
-        set_optional(w, i.ingress_global_timestamp, input.now_ns / 1_000);
 
         let max_states = self.options.max_parser_states;
         let none = self.program.errors.none;
@@ -151,6 +172,7 @@ impl Pipeline {
             hold: ctx.hold,
             resubmit: ctx.resubmit,
             clone: ctx.clone,
+            digest: ctx.digest.and_then(|id| self.program.digest(id)),
             priority: i.priority.map_or(0, |f| get_field(w, f)) as u8,
             parser_error: error != none,
             checksum_error,
@@ -200,10 +222,44 @@ impl Pipeline {
             return verdict;
         }
         machine.update(ctx);
-        machine.deparse(ctx);
+        if !machine.deparse(ctx) {
+            verdict.drop = true;
+            verdict.assertion_failed = true;
+            ctx.clear_output();
+            return verdict;
+        }
         verdict.truncated = ctx.cut_output(ctx.truncate);
         verdict.recirculate = ctx.recirculate;
         verdict
+    }
+
+    /// Digests that the program can send.
+    pub fn digests(&self) -> &[DigestInfo] {
+        &self.program.digest_infos
+    }
+
+    /// The words of a digest's fields in a packet that has been through `ingress`
+    /// ([`IngressVerdict::digest`]), for [`Self::digest_fields`] to make values of.
+    pub fn digest<'a>(&'a self, ctx: &'a Context, digest: usize) -> impl Iterator<Item = u64> + 'a {
+        let list = self.program.digests.get(digest);
+        let fields = list.map_or(&[][..], |list| &list.fields).iter();
+        fields.flat_map(|f| {
+            let slot = f.slot as usize;
+            ctx.words[slot..slot + f.limbs() as usize].iter().copied()
+        })
+    }
+
+    /// Takes a digest's words from the front of `words` and makes its fields' values of them.
+    pub fn digest_fields(&self, digest: usize, words: &mut VecDeque<u64>) -> Vec<Bits> {
+        let list = self.program.digests.get(digest);
+        let fields = list.map_or(&[][..], |list| &list.fields).iter();
+        fields
+            .map(|f| {
+                let n = words.len().min(f.limbs() as usize);
+                let limbs: Vec<u64> = words.drain(..n).collect();
+                to_bits(&limbs, f.bits)
+            })
+            .collect()
     }
 
     /// Prepares a context for ingress again after [`IngressVerdict::resubmit`]: the frame as

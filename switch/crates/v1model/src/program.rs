@@ -3,8 +3,11 @@
 use crate::calculation::Calculation;
 use crate::header_io::HeaderIo;
 use crate::layout::Field;
+use crate::message::Message;
 use crate::ops::{Code, Op, Slot};
-use dataplane::control::{ActionInfo, ArrayInfo, MeterUnit, TableInfo};
+use dataplane::control::{ActionInfo, ArrayInfo, MeterUnit, TableInfo, ValueSetInfo};
+use dataplane::notify::DigestInfo;
+use dataplane::profile::ProfileInfo;
 
 /// A node of a control's graph. Graphs are checked at load to have no cycles.
 #[derive(Debug, Clone, Copy)]
@@ -30,11 +33,21 @@ pub(crate) struct Test {
     pub value: u64,
 }
 
-/// One case of a select.
+/// One case of a select: constants, or a value set.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub tests: Box<[Test]>,
+    /// Index into [`Program::value_set_uses`].
+    pub value_set: Option<u16>,
     pub next: u32,
+}
+
+/// A select that looks its key up in a value set.
+#[derive(Debug, Clone)]
+pub(crate) struct ValueSetUse {
+    pub set: usize,
+    /// Where the components of the key stand.
+    pub slots: Box<[Slot]>,
 }
 
 /// A parser state.
@@ -58,6 +71,9 @@ pub(crate) struct StackInfo {
     pub bases: Box<[Slot]>,
     pub next: Slot,
     pub kind: usize,
+    /// The stacks of the members of the same stack of unions, this one included; none for a
+    /// stack of headers.
+    pub siblings: Box<[u16]>,
 }
 
 /// A checksum to verify after parsing or to update before deparsing.
@@ -84,6 +100,7 @@ pub(crate) struct ErrorCodes {
     pub none: u64,
     pub packet_too_short: u64,
     pub stack_out_of_bounds: u64,
+    pub header_too_short: u64,
     pub parser_timeout: u64,
     pub parser_invalid_argument: u64,
 }
@@ -121,6 +138,8 @@ pub(crate) struct Program {
     pub kinds: Box<[HeaderIo]>,
     pub headers: Box<[HeaderInfo]>,
     pub stacks: Box<[StackInfo]>,
+    /// Bases of the members of each header union.
+    pub unions: Box<[Box<[Slot]>]>,
     /// Validity slots of metadata, which is always valid.
     pub metadata: Box<[Slot]>,
     /// Word ranges of metadata, validity excluded.
@@ -135,6 +154,11 @@ pub(crate) struct Program {
     pub verify: Box<[Checksum]>,
     pub update: Box<[Checksum]>,
     pub field_lists: Box<[FieldList]>,
+    pub digests: Box<[FieldList]>,
+    pub value_set_uses: Box<[ValueSetUse]>,
+    pub messages: Box<[Message]>,
+    /// Externs called by the deparser.
+    pub deparser_code: Code,
     pub errors: ErrorCodes,
     pub intrinsics: Intrinsics,
     /// Most bytes of headers the deparser can emit.
@@ -150,16 +174,17 @@ pub(crate) struct Program {
     pub counter_infos: Vec<ArrayInfo>,
     pub meter_infos: Vec<(ArrayInfo, MeterUnit)>,
     pub register_infos: Vec<ArrayInfo>,
+    pub value_set_infos: Vec<ValueSetInfo>,
+    pub digest_infos: Vec<DigestInfo>,
+    pub profile_infos: Vec<ProfileInfo>,
 }
 
 impl Program {
-    /// Whether the program has a clone primitive anywhere.
-    pub fn clones(&self) -> bool {
-        self.ops.iter().any(|op| matches!(op, Op::Clone { .. }))
+    /// A digest's index by its id; none for an unknown id.
+    pub fn digest(&self, id: u16) -> Option<usize> {
+        self.digests.iter().position(|l| l.id == id)
     }
-}
 
-impl Program {
     /// A field list by its id; none for an unknown id.
     pub fn field_list(&self, id: u16) -> Option<&FieldList> {
         self.field_lists.iter().find(|l| l.id == id)

@@ -79,6 +79,8 @@ pub(crate) struct State {
     pub counters: Vec<Vec<[u64; 2]>>,
     pub meters: Vec<MeterArray>,
     random: u64,
+    /// The message being written.
+    pub message: String,
 }
 
 impl State {
@@ -93,6 +95,7 @@ impl State {
             counters,
             meters,
             random: seed,
+            message: String::new(),
         }
     }
 

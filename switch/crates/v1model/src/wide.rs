@@ -193,18 +193,123 @@ pub(crate) fn clamp_signed(w: &mut [u64], d: usize, n: usize, bits: u32, signed:
     }
 }
 
-/// Divides the non-negative `a` by a one-limb divisor; quotient to `d`, remainder returned.
-/// A zero divisor gives zero and remainder zero.
-pub(crate) fn div_small(w: &mut [u64], d: usize, a: usize, divisor: u64, n: usize) -> u64 {
-    if divisor == 0 {
+/// Most limbs that [`divide`] takes.
+pub(crate) const MAX_DIVISION_LIMBS: usize = 130;
+
+/// `a / b` rounded towards zero, or with `rest` the remainder, which has the sign of `a`. A zero
+/// divisor gives zero.
+pub(crate) fn divide(
+    w: &mut [u64],
+    d: usize,
+    a: usize,
+    b: usize,
+    n: usize,
+    signed: bool,
+    rest: bool,
+) {
+    let n = n.min(MAX_DIVISION_LIMBS);
+    if is_zero(w, b, n) {
         w[d..d + n].fill(0);
-        return 0;
+        return;
     }
-    let mut rest = 0u128;
-    for i in (0..n).rev() {
-        let part = (rest << 64) | u128::from(w[a + i]);
-        w[d + i] = (part / u128::from(divisor)) as u64;
-        rest = part % u128::from(divisor);
+    let (a_negative, b_negative) = (
+        signed && is_negative(w, a, n),
+        signed && is_negative(w, b, n),
+    );
+    let mut quotient = [0u64; MAX_DIVISION_LIMBS];
+    let mut divisor = [0u64; MAX_DIVISION_LIMBS];
+    let mut left = [0u64; MAX_DIVISION_LIMBS];
+    quotient[..n].copy_from_slice(&w[a..a + n]);
+    divisor[..n].copy_from_slice(&w[b..b + n]);
+    if a_negative {
+        negate(&mut quotient[..n]);
     }
-    rest as u64
+    if b_negative {
+        negate(&mut divisor[..n]);
+    }
+    if divisor[1..n].iter().all(|&limb| limb == 0) {
+        let mut carry = 0u128;
+        for limb in quotient[..n].iter_mut().rev() {
+            let part = (carry << 64) | u128::from(*limb);
+            *limb = (part / u128::from(divisor[0])) as u64;
+            carry = part % u128::from(divisor[0]);
+        }
+        left[0] = carry as u64;
+    } else {
+        // Bit by bit: the dividend moves out of `quotient` at the top into `left` while the
+        // quotient's bits move in at the bottom.
+        for _ in 0..64 * n {
+            let mut carry = shift_in(&mut quotient[..n], 0);
+            carry = shift_in(&mut left[..n], carry);
+            if carry == 1 || at_least(&left[..n], &divisor[..n]) {
+                subtract(&mut left[..n], &divisor[..n]);
+                quotient[0] |= 1;
+            }
+        }
+    }
+    let (result, negative) = if rest {
+        (&mut left, a_negative)
+    } else {
+        (&mut quotient, a_negative != b_negative)
+    };
+    if negative {
+        negate(&mut result[..n]);
+    }
+    w[d..d + n].copy_from_slice(&result[..n]);
+}
+
+fn negate(value: &mut [u64]) {
+    let mut carry = true;
+    for limb in value {
+        (*limb, carry) = (!*limb).overflowing_add(u64::from(carry));
+    }
+}
+
+/// Shifts left by one, `bit` coming in; gives the bit that goes out.
+fn shift_in(value: &mut [u64], mut bit: u64) -> u64 {
+    for limb in value {
+        let out = *limb >> 63;
+        *limb = (*limb << 1) | bit;
+        bit = out;
+    }
+    bit
+}
+
+fn at_least(a: &[u64], b: &[u64]) -> bool {
+    a.iter().rev().ge(b.iter().rev())
+}
+
+fn subtract(a: &mut [u64], b: &[u64]) {
+    let mut borrow = false;
+    for (a, b) in a.iter_mut().zip(b) {
+        let (diff, b1) = a.overflowing_sub(*b);
+        let (diff, b2) = diff.overflowing_sub(u64::from(borrow));
+        *a = diff;
+        borrow = b1 | b2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quotient_and_rest(a: i128, b: i128) -> (i128, i128) {
+        let split = |v: i128| [v as u64, (v >> 64) as u64];
+        let mut w = [split(a), split(b), [0; 2], [0; 2]].concat();
+        divide(&mut w, 4, 0, 2, 2, true, false);
+        divide(&mut w, 6, 0, 2, 2, true, true);
+        let join = |at: usize| i128::from(w[at]) | (i128::from(w[at + 1] as i64) << 64);
+        (join(4), join(6))
+    }
+
+    #[test]
+    fn division_rounds_towards_zero() {
+        let big = 0x1234_5678_9abc_def0_1122_3344_5566_7788_i128;
+        for a in [0, 1, -1, 7, -7, big, -big, i128::MAX] {
+            for b in [1, -1, 2, 3, -3, big >> 3, -(big >> 3), 1 << 64, i128::MAX] {
+                assert_eq!(quotient_and_rest(a, b), (a / b, a % b), "{a} / {b}");
+            }
+        }
+        assert_eq!(quotient_and_rest(5, 0), (0, 0));
+    }
 }

@@ -352,7 +352,7 @@ fn programs_with_missing_features_are_refused_by_name() {
     refused(
         "\"header_union_types\" : []",
         "\"header_union_types\" : [{}]",
-        "header unions are not supported yet (header_union_types)",
+        "JSON path header_union_types[0]",
     );
     refused(
         "\"op\" : \"assign_header\"",
@@ -387,7 +387,7 @@ fn programs_with_missing_features_are_refused_by_name() {
     refused(
         "\"type\" : \"simple\"",
         "\"type\" : \"indirect\"",
-        "action profiles are not supported yet",
+        "has no action profile",
     );
     refused(
         "\"version\" : [2, 23]",

@@ -148,8 +148,10 @@ impl DataPlane for MemorySwitch {
         table.entries.push(TableEntry {
             key: key.clone(),
             action: action.clone(),
+            indirect: None,
             counter: info.direct_counter.then(CounterValue::default),
             meter: None,
+            idle: None,
         });
         Ok(())
     }
@@ -537,8 +539,10 @@ fn outline_table(
                 priority: 0,
             },
             action: call(action)?,
+            indirect: None,
             counter: None,
             meter: None,
+            idle: None,
         });
     }
     let direct_meter = match table.get("direct_meters").and_then(Value::as_str) {
@@ -565,6 +569,8 @@ fn outline_table(
             .is_some_and(|entry| entry.get("action_const") == Some(&Value::Bool(true))),
         direct_counter: table.get("with_counters") == Some(&Value::Bool(true)),
         direct_meter,
+        profile: None,
+        idle_timeout: false,
     };
     let table = Table {
         default: initial_default.clone(),

@@ -2,11 +2,12 @@
 
 use super::Names;
 use crate::error::{At, LoadError, LoadResult, refuse};
-use crate::expr::{Compiler, Dest, Node, hex_limbs, text};
-use crate::layout::Field;
+use crate::expr::{Compiler, Dest, HeaderNode, Node, hex_limbs, text, type_value};
+use crate::layout::{Field, pair};
 use crate::model::{self, Primitive, TypeValue};
 use crate::ops::{Code, Op};
 use crate::wide::limbs;
+use serde_json::Value;
 
 /// A compiled action.
 #[derive(Debug, Clone)]
@@ -155,69 +156,124 @@ fn primitive(
         "assign_header" | "copy_header" => {
             params.count(2)?;
             let (d, a) = (params.get(0)?, params.get(1)?);
-            let (d, a) = (c.header(&d.kind, &d.value)?, c.header(&a.kind, &a.value)?);
-            let kind = c.header_kind(&d);
-            if kind != c.header_kind(&a) {
-                refuse!("headers are of different types");
+            let d = c.header(&d.kind, &d.value)?;
+            assign_header(c, &d, &a.kind, &a.value)?;
+        }
+        "assign_VL" => {
+            params.count(2)?;
+            let (to, to_length) = variable_field(c, params.get(0)?).at(|| "parameter 0")?;
+            let (from, from_length) = variable_field(c, params.get(1)?).at(|| "parameter 1")?;
+            if to.bits != from.bits {
+                refuse!(
+                    "variable-length fields of {} and {} bits at most",
+                    to.bits,
+                    from.bits
+                );
             }
-            let words = c.layout.types[kind].words as u16;
-            let (d, a) = (c.header_ref(&d)?, c.header_ref(&a)?);
-            c.emit(Op::CopyHeader { d, a, words });
+            c.emit(Op::CopyW {
+                d: to.slot,
+                a: from.slot,
+                n: to.limbs() as u16,
+            });
+            c.emit(Op::Copy {
+                d: to_length,
+                a: from_length,
+            });
         }
         "assign_header_stack" => {
             params.count(2)?;
             let d = c.layout.stack(params.named(0, "header_stack")?)?;
             let a = c.layout.stack(params.named(1, "header_stack")?)?;
-            let (to, from) = (&c.layout.stacks[d], &c.layout.stacks[a]);
-            if to.kind != from.kind || to.bases.len() != from.bases.len() {
-                refuse!("header stacks are of different types");
+            copy_stack(c, d, a)?;
+        }
+        "assign_union" => {
+            params.count(2)?;
+            let (d, a) = (params.get(0)?, params.get(1)?);
+            let to = c.union_members(&d.kind, &d.value)?;
+            let from = c.union_members(&a.kind, &a.value)?;
+            if to.len() != from.len() {
+                refuse!("header unions are of different types");
             }
-            let words = c.layout.types[to.kind].words as u16;
-            c.emit(Op::CopyStack {
-                d: d as u16,
-                a: a as u16,
-                words,
-            });
+            for (d, a) in to.iter().zip(&from) {
+                copy_header(c, d, a)?;
+            }
+        }
+        "assign_union_stack" => {
+            params.count(2)?;
+            let d = c
+                .layout
+                .union_stack(params.named(0, "header_union_stack")?)?;
+            let a = c
+                .layout
+                .union_stack(params.named(1, "header_union_stack")?)?;
+            let (to, from) = (&c.layout.union_stacks[d], &c.layout.union_stacks[a]);
+            if to.stacks.len() != from.stacks.len() {
+                refuse!("header union stacks are of different types");
+            }
+            for (&d, &a) in to.stacks.iter().zip(&from.stacks) {
+                copy_stack(c, d, a)?;
+            }
         }
         "add_header" | "remove_header" => {
             params.count(1)?;
             let h = params.get(0)?;
-            let h = c.header(&h.kind, &h.value)?;
-            let kind = &c.layout.types[c.header_kind(&h)];
-            let (words, bytes) = (kind.words as u16, (kind.bits / 8) as u16);
-            let h = c.header_ref(&h)?;
-            c.emit(if p.op == "add_header" {
-                Op::SetValid { h, words, bytes }
+            let node = c.header(&h.kind, &h.value)?;
+            let kind = c.header_kind(&node);
+            let words = c.layout.types[kind].words as u16;
+            let h = c.header_ref(&node)?;
+            let kind = kind as u16;
+            if p.op == "add_header" {
+                c.emit(Op::SetValid { h, words, kind });
+                c.claim(&node, h);
             } else {
-                Op::SetInvalid { h, bytes }
-            });
+                c.emit(Op::SetInvalid { h, kind });
+            }
         }
         "push" | "pop" => {
             params.count(2)?;
-            let stack = c.layout.stack(params.named(0, "header_stack")?)?;
-            let words = c.layout.types[c.layout.stacks[stack].kind].words as u16;
+            let h = params.get(0)?;
+            let stacks = match h.kind.as_str() {
+                "header_union_stack" => {
+                    let stack = c.layout.union_stack(text(&h.value)?)?;
+                    c.layout.union_stacks[stack].stacks.clone()
+                }
+                _ => vec![c.layout.stack(params.named(0, "header_stack")?)?],
+            };
             let count = params.node(c, 1)?;
             let count = c.word(&count)?;
-            let stack = stack as u16;
-            c.emit(if p.op == "push" {
-                Op::Push {
-                    stack,
-                    count,
-                    words,
-                }
-            } else {
-                Op::Pop {
-                    stack,
-                    count,
-                    words,
-                }
-            });
+            for (i, stack) in stacks.into_iter().enumerate() {
+                let words = c.layout.types[c.layout.stacks[stack].kind].words as u16;
+                let (stack, first) = (stack as u16, i == 0);
+                c.emit(if p.op == "push" {
+                    Op::Push {
+                        stack,
+                        count,
+                        words,
+                        first,
+                    }
+                } else {
+                    Op::Pop {
+                        stack,
+                        count,
+                        words,
+                        first,
+                    }
+                });
+            }
         }
         "mark_to_drop" | "drop" => c.emit(Op::MarkToDrop),
         "no_op" => {}
-        // The message goes nowhere, but its values must make sense.
         "log_msg" => {
-            params.named(0, "string")?;
+            let format = params.named(0, "string")?;
+            let arguments = match p.parameters.get(1) {
+                None => &[],
+                Some(v) if v.kind == "parameters_vector" => match v.value.as_array() {
+                    Some(list) => list.as_slice(),
+                    None => refuse!("parameter 1 is not a list"),
+                },
+                Some(v) => refuse!("parameter 1 is of type '{}'", v.kind),
+            };
+            c.log(format, arguments)?;
         }
         "exit" => c.emit(Op::Exit),
         "assert" | "assume" => {
@@ -299,18 +355,28 @@ fn primitive(
             let array = names.meter(params.named(0, "meter_array")?)? as u16;
             let index = params.node(c, 1)?;
             let index = c.word(&index)?;
-            let Dest::Field(f) = params.dest(c, 2)? else {
-                refuse!("a meter's result in an element of a header stack is not supported yet");
-            };
-            if f.bits > 64 {
-                refuse!("a meter's result wider than 64 bits is not supported");
+            match params.dest(c, 2)? {
+                Dest::Field(f) if f.bits <= 64 => c.emit(Op::Meter {
+                    d: f.slot,
+                    mask: if f.bits == 1 { 1 } else { 3 },
+                    array,
+                    index,
+                    skip: 0,
+                }),
+                dest => {
+                    let d = c.temp(1)?;
+                    let at = c.here();
+                    c.emit(Op::Meter {
+                        d,
+                        mask: 3,
+                        array,
+                        index,
+                        skip: 0,
+                    });
+                    c.store_word(&dest, d, 2)?;
+                    set_skip(c, at)?;
+                }
             }
-            c.emit(Op::Meter {
-                d: f.slot,
-                mask: if f.bits == 1 { 1 } else { 3 },
-                array,
-                index,
-            });
         }
         "modify_field_with_hash_based_offset" => {
             params.count(4)?;
@@ -365,9 +431,12 @@ fn primitive(
                 Op::Recirculate { list }
             });
         }
-        "generate_digest" => refuse!("digests are not supported yet"),
-        "assign_VL" => refuse!("variable-length fields (varbit) are not supported yet"),
-        "assign_union" | "assign_union_stack" => refuse!("header unions are not supported yet"),
+        "generate_digest" => {
+            params.count(2)?;
+            let list = params.node(c, 1)?;
+            let list = c.word(&list)?;
+            c.emit(Op::Digest { list });
+        }
         _ => match p.parameters.first() {
             Some(first) if first.kind == "extern" => {
                 extern_method(c, names, &p.op, text(&first.value)?, &params)?;
@@ -376,6 +445,88 @@ fn primitive(
         },
     }
     Ok(())
+}
+
+/// Copies a header that may be chosen by a condition (`?`).
+fn assign_header(
+    c: &mut Compiler<'_>,
+    d: &HeaderNode,
+    kind: &str,
+    value: &Value,
+) -> LoadResult<()> {
+    if kind == "expression" {
+        if value.get("op").is_none() {
+            let (kind, value) = type_value(value)?;
+            return assign_header(c, d, kind, value);
+        }
+        if value.get("op").and_then(Value::as_str) == Some("?") {
+            let side = |name: &str| type_value(value.get(name).unwrap_or(&Value::Null));
+            let (kind, cond) = side("cond")?;
+            let node = c.node(kind, cond)?;
+            let a = c.condition(node)?;
+            let otherwise = c.here();
+            c.emit(Op::JumpIfZero { a, to: 0 });
+            let (kind, left) = side("left")?;
+            assign_header(c, d, kind, left)?;
+            let end = c.here();
+            c.emit(Op::Jump { to: 0 });
+            c.land(otherwise);
+            let (kind, right) = side("right")?;
+            assign_header(c, d, kind, right)?;
+            c.land(end);
+            return Ok(());
+        }
+    }
+    let a = c.header(kind, value)?;
+    copy_header(c, d, &a)
+}
+
+/// Copies a header: validity always, fields if the source is valid.
+fn copy_header(c: &mut Compiler<'_>, d: &HeaderNode, a: &HeaderNode) -> LoadResult<()> {
+    let kind = c.header_kind(d);
+    if kind != c.header_kind(a) {
+        refuse!("headers are of different types");
+    }
+    let words = c.layout.types[kind].words as u16;
+    let (to, from) = (c.header_ref(d)?, c.header_ref(a)?);
+    c.emit(Op::CopyHeader {
+        d: to,
+        a: from,
+        words,
+    });
+    c.claim(d, to);
+    Ok(())
+}
+
+fn copy_stack(c: &mut Compiler<'_>, d: usize, a: usize) -> LoadResult<()> {
+    let (to, from) = (&c.layout.stacks[d], &c.layout.stacks[a]);
+    if to.kind != from.kind || to.bases.len() != from.bases.len() {
+        refuse!("header stacks are of different types");
+    }
+    let words = c.layout.types[to.kind].words as u16;
+    c.emit(Op::CopyStack {
+        d: d as u16,
+        a: a as u16,
+        words,
+    });
+    Ok(())
+}
+
+/// A parameter that is a variable-length field, with the slot of its length.
+fn variable_field(c: &Compiler<'_>, p: &TypeValue) -> LoadResult<(Field, u32)> {
+    let value = match p.kind.as_str() {
+        "field" => &p.value,
+        "expression" => match type_value(&p.value)? {
+            ("field", value) => value,
+            (other, _) => refuse!("expected a variable-length field, found '{other}'"),
+        },
+        other => refuse!("expected a variable-length field, found '{other}'"),
+    };
+    let (header, field) = pair(value)?;
+    match c.layout.variable(header, field)? {
+        Some(found) => Ok(found),
+        None => refuse!("'{header}.{field}' is no variable-length field"),
+    }
 }
 
 /// The extern types and methods of this target.
@@ -461,7 +612,10 @@ fn jump_target(p: &TypeValue) -> LoadResult<usize> {
 fn set_skip(c: &mut Compiler<'_>, at: u32) -> LoadResult<()> {
     let after = c.here() - at - 1;
     match (c.ops.get_mut(at as usize), u8::try_from(after)) {
-        (Some(Op::RegisterRead { skip, .. } | Op::Random { skip, .. }), Ok(after)) => {
+        (
+            Some(Op::RegisterRead { skip, .. } | Op::Random { skip, .. } | Op::Meter { skip, .. }),
+            Ok(after),
+        ) => {
             *skip = after;
             Ok(())
         }

@@ -2,19 +2,22 @@
 
 use super::DirectMeterInfo;
 use super::action::Action;
+use crate::calculation::Calculation;
 use crate::control::insert_checked;
 use crate::error::{At, LoadError, LoadResult, refuse};
 use crate::expr::{Compiler, hex_limbs, text};
 use crate::layout::Field;
 use crate::model::{self, Root};
+use crate::profile::Profile;
 use crate::program::Node;
-use crate::table::{Call, DirectMeter, END, KeyPart, Table, TableAction, TableSpec};
+use crate::table::{Call, DirectMeter, END, KeyPart, Table, TableAction, TableSpec, Target};
 use crate::wide::{limbs, mask64};
 use dataplane::control::{ActionInfo, Bits, EntryKey, KeyField, MatchField, MatchKind, TableInfo};
+use dataplane::profile::ProfileInfo;
 use std::collections::HashMap;
 
-/// Widest field of a range match.
-const MAX_RANGE_BITS: u32 = 64;
+/// Members of an action profile whose size the program leaves open.
+const DEFAULT_PROFILE_SIZE: usize = 1_024;
 /// Widest key in words.
 const MAX_KEY_WORDS: usize = 1 << 10;
 
@@ -26,6 +29,8 @@ pub(crate) struct Controls {
     pub tables: Vec<Table>,
     pub table_infos: Vec<TableInfo>,
     pub action_infos: Vec<ActionInfo>,
+    pub profiles: Vec<Profile>,
+    pub profile_infos: Vec<ProfileInfo>,
 }
 
 struct Builder<'a, 'l> {
@@ -35,6 +40,9 @@ struct Builder<'a, 'l> {
     direct_meters: &'a HashMap<String, DirectMeterInfo>,
     /// Action id to public index.
     public: HashMap<u32, usize>,
+    profile_names: HashMap<String, usize>,
+    /// The program's calculations; selectors add theirs.
+    calculations: &'a mut Vec<Calculation>,
     out: Controls,
 }
 
@@ -44,6 +52,7 @@ pub(crate) fn controls(
     root: &Root,
     actions: &HashMap<u32, Action>,
     direct_meters: &HashMap<String, DirectMeterInfo>,
+    calculations: &mut Vec<Calculation>,
 ) -> LoadResult<Controls> {
     // p4c writes one copy of an action per place that uses it, all under one name; towards the
     // control plane they are one action.
@@ -70,6 +79,8 @@ pub(crate) fn controls(
         actions,
         direct_meters,
         public,
+        profile_names: HashMap::new(),
+        calculations,
         out: Controls {
             nodes: Vec::new(),
             ingress: END,
@@ -77,6 +88,8 @@ pub(crate) fn controls(
             tables: Vec::new(),
             table_infos: Vec::new(),
             action_infos,
+            profiles: Vec::new(),
+            profile_infos: Vec::new(),
         },
     };
     b.out.ingress = b.pipeline("ingress")?;
@@ -97,7 +110,7 @@ impl Builder<'_, '_> {
     }
 
     fn pipeline_inner(&mut self, p: &model::Pipeline) -> LoadResult<u32> {
-        crate::layout::unsupported(&p.action_profiles, "action profiles", "action_profiles")?;
+        self.action_profiles(p)?;
         let first = self.out.nodes.len() as u32;
         let mut names: HashMap<&str, u32> = HashMap::new();
         let all = (p.tables.iter().map(|t| t.name.as_str()))
@@ -151,6 +164,51 @@ impl Builder<'_, '_> {
         Ok(start)
     }
 
+    fn action_profiles(&mut self, p: &model::Pipeline) -> LoadResult<()> {
+        for profile in &p.action_profiles {
+            let place = || format!("action profile '{}'", profile.name);
+            let calculation = match &profile.selector {
+                None => None,
+                Some(s) => {
+                    let built = super::calculation(&s.algo, &s.input, self.c.layout).at(place)?;
+                    self.calculations.push(built);
+                    Some(self.calculations.len() - 1)
+                }
+            };
+            if self.profile_names.contains_key(&profile.name) {
+                return Err(LoadError::new("is defined twice")).at(place);
+            }
+            self.profile_names
+                .insert(profile.name.clone(), self.out.profiles.len());
+            self.out.profiles.push(Profile::new(calculation));
+            self.out.profile_infos.push(ProfileInfo {
+                name: profile.name.clone(),
+                // p4c writes none where the program gives none.
+                size: profile.max_size.unwrap_or(DEFAULT_PROFILE_SIZE),
+                selector: calculation.is_some(),
+                tables: Vec::new(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The profile of a table of type `indirect` or `indirect_ws`.
+    fn profile_of(&mut self, t: &model::Table) -> LoadResult<Option<usize>> {
+        match (t.kind.as_str(), &t.action_profile) {
+            ("simple", _) => Ok(None),
+            ("indirect" | "indirect_ws", Some(name)) => match self.profile_names.get(name) {
+                Some(&profile) => {
+                    let table = self.out.tables.len();
+                    self.out.profile_infos[profile].tables.push(table);
+                    Ok(Some(profile))
+                }
+                None => refuse!("unknown action profile '{name}'"),
+            },
+            ("indirect" | "indirect_ws", None) => refuse!("has no action profile"),
+            (other, _) => refuse!("table type '{other}' is not known"),
+        }
+    }
+
     fn conditional(
         &mut self,
         k: &model::Conditional,
@@ -174,15 +232,7 @@ impl Builder<'_, '_> {
         find: &dyn Fn(&Option<String>) -> LoadResult<u32>,
         egress: bool,
     ) -> LoadResult<Node> {
-        if t.kind != "simple" {
-            refuse!(
-                "action profiles are not supported yet (table type '{}')",
-                t.kind
-            );
-        }
-        if t.support_timeout {
-            refuse!("idle timeouts are not supported yet (support_timeout)");
-        }
+        let profile = self.profile_of(t)?;
         let (key, parts, key_words) = self.key(t)?;
         let choose = |name: &str| match t.next_tables.get(name) {
             Some(next) => find(next).map(Some),
@@ -237,6 +287,8 @@ impl Builder<'_, '_> {
             const_default,
             direct_counter: t.with_counters,
             direct_meter: meter.map(|m| m.unit),
+            profile,
+            idle_timeout: t.support_timeout,
         };
         // A table that can only ever run one action without arguments needs no look-up.
         let shortcut = match &default {
@@ -258,6 +310,8 @@ impl Builder<'_, '_> {
                 slot: m.target.slot,
                 mask: mask64(m.target.bits),
             }),
+            ageing: t.support_timeout,
+            profile,
             next_hit,
             next_miss,
             base_next,
@@ -290,9 +344,8 @@ impl Builder<'_, '_> {
                 "ternary" => MatchKind::Ternary,
                 "range" => MatchKind::Range,
                 "optional" => MatchKind::Optional,
-                "selector" => {
-                    return Err(LoadError::new("action selectors are not supported yet")).at(place);
-                }
+                // Not part of the match: the selector's calculation has it as an input.
+                "selector" => continue,
                 other => {
                     return Err(LoadError::new(format!("unknown match type '{other}'"))).at(place);
                 }
@@ -307,13 +360,6 @@ impl Builder<'_, '_> {
                 let (h, f) = crate::layout::pair(&k.target).at(place)?;
                 (self.c.layout.field(h, f).at(place)?, format!("{h}.{f}"))
             };
-            if kind == MatchKind::Range && field.bits > MAX_RANGE_BITS {
-                return Err(LoadError::new(format!(
-                    "range match on {} bits; the limit is {MAX_RANGE_BITS}",
-                    field.bits
-                )))
-                .at(place);
-            }
             infos.push(KeyField {
                 name: k.name.clone().unwrap_or(target),
                 kind,
@@ -412,7 +458,8 @@ impl Builder<'_, '_> {
             0
         };
         let key = EntryKey { fields, priority };
-        insert_checked(table, info, &key, call).map_err(|error| LoadError::new(error.to_string()))
+        let target = Target::Call(call);
+        insert_checked(table, info, &key, target).map_err(|error| LoadError::new(error.to_string()))
     }
 
     /// A graph with a cycle would let a packet run forever.

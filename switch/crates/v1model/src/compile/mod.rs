@@ -11,14 +11,16 @@ use crate::exec::list_words;
 use crate::expr::{Compiler, MAX_TEMP_WORDS, hex_limbs};
 use crate::hash::Algorithm;
 use crate::header_io::HeaderIo;
-use crate::layout::{Field, Layout, pair, unsupported};
+use crate::layout::{Field, Layout, pair};
 use crate::model::{self, Root};
+use crate::profile::Profile;
 use crate::program::{Checksum, ErrorCodes, FieldList, HeaderInfo, Intrinsics, Program, StackInfo};
 use crate::state::{MeterArray, Register, State};
 use crate::table::Table;
 use crate::wide::{limbs, mask64};
 use action::Action;
 use dataplane::control::{ArrayInfo, MeterUnit};
+use dataplane::notify::DigestInfo;
 use std::collections::HashMap;
 
 /// Most arrays of one kind, calculations and the like.
@@ -71,6 +73,7 @@ pub(crate) struct DirectMeterInfo {
 pub(crate) struct Compiled {
     pub program: Program,
     pub tables: Vec<Table>,
+    pub profiles: Vec<Profile>,
     pub state: State,
 }
 
@@ -87,7 +90,6 @@ fn compile_with(
     temp_words: u32,
 ) -> LoadResult<(Compiled, u32)> {
     let layout = Layout::build(root)?;
-    unsupported(&root.parse_vsets, "parser value sets", "parse_vsets")?;
     let mut names = Names::default();
     for e in &root.extern_instances {
         if e.kind != "TrafficManager" {
@@ -100,7 +102,7 @@ fn compile_with(
         names.externs.insert(e.name.clone(), e.kind.clone());
     }
     let arrays = arrays(root, &layout, &mut names, options)?;
-    let calculations = calculations(root, &layout, &mut names)?;
+    let mut calculations = calculations(root, &layout, &mut names)?;
     let intrinsics = intrinsics(&layout)?;
     let errors = errors(root);
 
@@ -110,6 +112,10 @@ fn compile_with(
         refuse!("an action has more than {} words of parameters", 1 << 15);
     }
     let mut c = Compiler::new(&layout, param_words, temp_words);
+    for (name, &index) in &names.registers {
+        let register = (index as u16, names.register_bits[index]);
+        c.registers.insert(name.clone(), register);
+    }
 
     let mut actions: HashMap<u32, Action> = HashMap::new();
     for a in &root.actions {
@@ -121,20 +127,41 @@ fn compile_with(
     }
 
     let json_parser = by_name(&root.parsers, "parser", |p| &p.name)?;
+    let mut value_sets = parser::ValueSets::new(&root.parse_vsets)?;
     let (states, start_state) =
-        parser::parser(&mut c, &names, json_parser).at(|| "parser 'parser'")?;
-    let controls = control::controls(&mut c, root, &actions, &arrays.direct_meters)?;
+        parser::parser(&mut c, &names, json_parser, &mut value_sets).at(|| "parser 'parser'")?;
+    let controls = control::controls(
+        &mut c,
+        root,
+        &actions,
+        &arrays.direct_meters,
+        &mut calculations,
+    )?;
     let (verify, update) = checksums(&mut c, root, &names)?;
-    let field_lists = field_lists(root, &layout)?;
+    let lists = field_lists(&root.field_lists, "field list", &layout)?;
+    let digests = field_lists(&root.learn_lists, "learn list", &layout)?;
+    let digest_infos = root.learn_lists.iter().zip(&digests).map(|(list, built)| {
+        let widths = built.fields.iter().map(|f| f.bits).collect();
+        DigestInfo {
+            name: list.name.clone(),
+            widths,
+        }
+    });
+    let digest_infos = digest_infos.collect();
 
     let deparser = by_name(&root.deparsers, "deparser", |d| &d.name)?;
     let place = || "deparser 'deparser'";
-    if !deparser.primitives.is_empty() {
+    if deparser
+        .primitives
+        .iter()
+        .any(|p| p.op.starts_with("_TrafficManager_"))
+    {
         return Err(LoadError::new(
-            "extern calls in the deparser are not supported yet (primitives)",
+            "the traffic manager cannot be called from the deparser",
         ))
         .at(place);
     }
+    let deparser_code = action::primitives(&mut c, &names, &deparser.primitives).at(place)?;
     let mut deparse_order = Vec::new();
     for name in &deparser.order {
         let h = &layout.headers[layout.header(name).at(place)?];
@@ -173,7 +200,16 @@ fn compile_with(
                 bases: s.bases.clone().into(),
                 next: s.next,
                 kind: s.kind,
+                siblings: s.union.map_or_else(Box::default, |u| {
+                    let stacks = layout.union_stacks[u].stacks.iter();
+                    stacks.map(|&stack| stack as u16).collect()
+                }),
             })
+            .collect(),
+        unions: layout
+            .unions
+            .iter()
+            .map(|u| u.members.iter().map(|&h| layout.headers[h].base).collect())
             .collect(),
         metadata: metadata.iter().map(|h| h.base).collect(),
         metadata_ranges: metadata
@@ -185,7 +221,10 @@ fn compile_with(
         nodes: controls.nodes.into(),
         ingress: controls.ingress,
         egress: controls.egress,
-        deparsed_bytes: deparse_order.iter().map(|h| kinds[h.kind].bytes).sum(),
+        deparsed_bytes: deparse_order
+            .iter()
+            .map(|h| kinds[h.kind].max_bytes())
+            .sum(),
         deparse_order: deparse_order.into(),
         scratch_bytes: calculations
             .iter()
@@ -201,12 +240,16 @@ fn compile_with(
             .map(|t| t.key_words)
             .max()
             .unwrap_or(0),
-        kept_words: field_lists
+        kept_words: lists
             .iter()
             .map(|l| list_words(&l.fields))
             .max()
             .unwrap_or(0),
-        field_lists: field_lists.into(),
+        field_lists: lists.into(),
+        digests: digests.into(),
+        value_set_uses: value_sets.uses.into(),
+        messages: std::mem::take(&mut c.messages).into(),
+        deparser_code,
         errors,
         intrinsics,
         kinds,
@@ -215,10 +258,14 @@ fn compile_with(
         counter_infos: arrays.counter_infos,
         meter_infos: arrays.meter_infos,
         register_infos: arrays.register_infos,
+        value_set_infos: value_sets.infos,
+        digest_infos,
+        profile_infos: controls.profile_infos,
     };
     let compiled = Compiled {
         program,
         tables: controls.tables,
+        profiles: controls.profiles,
         state: arrays.state,
     };
     Ok((compiled, c.temps_used))
@@ -368,23 +415,37 @@ fn calculations(root: &Root, layout: &Layout, names: &mut Names) -> LoadResult<V
     let mut all = Vec::new();
     for k in &root.calculations {
         names.calculations.insert(k.name.clone(), all.len());
-        all.push(calculation(k, layout).at(|| format!("calculation '{}'", k.name))?);
+        all.push(
+            calculation(&k.algo, &k.input, layout).at(|| format!("calculation '{}'", k.name))?,
+        );
     }
     Ok(all)
 }
 
-fn calculation(k: &model::Calculation, layout: &Layout) -> LoadResult<Calculation> {
-    let algorithm = Algorithm::from_name(&k.algo)?;
+fn calculation(
+    algorithm: &str,
+    input: &[model::TypeValue],
+    layout: &Layout,
+) -> LoadResult<Calculation> {
+    let algorithm = Algorithm::from_name(algorithm)?;
     let mut inputs = Vec::new();
     let mut payload = false;
-    for (i, input) in k.input.iter().enumerate() {
+    for (i, input) in input.iter().enumerate() {
         let place = || format!("input {i}");
         match input.kind.as_str() {
             "field" => {
-                let (header, _) = pair(&input.value).at(place)?;
-                inputs.push(Input::Field {
-                    field: layout.field_value(&input.value).at(place)?,
-                    valid: layout.headers[layout.header(header).at(place)?].base,
+                let (header, field) = pair(&input.value).at(place)?;
+                let valid = layout.headers[layout.header(header).at(place)?].base;
+                inputs.push(match layout.variable(header, field).at(place)? {
+                    Some((field, length)) => Input::Variable {
+                        field,
+                        length,
+                        valid,
+                    },
+                    None => Input::Field {
+                        field: layout.field_value(&input.value).at(place)?,
+                        valid,
+                    },
                 });
             }
             "hexstr" => {
@@ -448,9 +509,6 @@ fn checksum(c: &mut Compiler<'_>, names: &Names, k: &model::Checksum) -> LoadRes
         refuse!("type '{}' is not supported", k.kind);
     }
     let target = c.layout.field(&k.target.0, &k.target.1)?;
-    if target.bits > 64 {
-        refuse!("target is wider than 64 bits");
-    }
     let condition = match &k.if_cond {
         None => None,
         Some(e) => {
@@ -469,10 +527,15 @@ fn checksum(c: &mut Compiler<'_>, names: &Names, k: &model::Checksum) -> LoadRes
     })
 }
 
-fn field_lists(root: &Root, layout: &Layout) -> LoadResult<Vec<FieldList>> {
+/// Resolves field lists; `what` they are is for errors.
+fn field_lists(
+    all: &[model::FieldList],
+    what: &str,
+    layout: &Layout,
+) -> LoadResult<Vec<FieldList>> {
     let mut lists: Vec<FieldList> = Vec::new();
-    for l in &root.field_lists {
-        let place = || format!("field list '{}'", l.name);
+    for l in all {
+        let place = || format!("{what} '{}'", l.name);
         let Ok(id) = u16::try_from(l.id) else {
             return Err(LoadError::new(format!("id {} is too large", l.id))).at(place);
         };
@@ -483,6 +546,8 @@ fn field_lists(root: &Root, layout: &Layout) -> LoadResult<Vec<FieldList>> {
         for e in &l.elements {
             match e.kind.as_str() {
                 "field" => fields.push(layout.field_value(&e.value).at(place)?),
+                // Constants keep nothing.
+                "hexstr" => {}
                 other => {
                     return Err(LoadError::new(format!(
                         "element of type '{other}' is not supported"
@@ -511,6 +576,7 @@ fn errors(root: &Root) -> ErrorCodes {
         none: code("NoError", 0),
         packet_too_short: code("PacketTooShort", 1),
         stack_out_of_bounds: code("StackOutOfBounds", 3),
+        header_too_short: code("HeaderTooShort", 4),
         parser_timeout: code("ParserTimeout", 5),
         parser_invalid_argument: code("ParserInvalidArgument", 6),
     }

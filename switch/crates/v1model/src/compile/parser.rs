@@ -4,20 +4,77 @@ use super::Names;
 use super::action::primitives;
 use crate::error::{At, LoadError, LoadResult, refuse};
 use crate::expr::{Compiler, Dest, hex_limbs, text, type_value};
+use crate::layout::Field;
 use crate::model::{self, Primitive, TypeValue};
 use crate::ops::Op;
-use crate::program::{Case, State, Test};
+use crate::program::{Case, State, Test, ValueSetUse};
 use crate::table::END;
 use crate::wide::{limbs, mask64};
+use dataplane::control::ValueSetInfo;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
+
+/// The value sets of a program and the places that use them.
+#[derive(Debug, Default)]
+pub(crate) struct ValueSets {
+    names: HashMap<String, usize>,
+    pub infos: Vec<ValueSetInfo>,
+    pub uses: Vec<ValueSetUse>,
+    used: Vec<bool>,
+}
+
+impl ValueSets {
+    /// The sets that the program declares.
+    pub fn new(declared: &[model::ParseVset]) -> LoadResult<Self> {
+        let mut sets = Self::default();
+        for set in declared {
+            if sets
+                .names
+                .insert(set.name.clone(), sets.infos.len())
+                .is_some()
+            {
+                refuse!("value set '{}' is defined twice", set.name);
+            }
+            sets.infos.push(ValueSetInfo {
+                name: set.name.clone(),
+                // Until a select says how the bits are divided.
+                widths: vec![set.compressed_bitwidth],
+                size: set.max_size.unwrap_or(usize::MAX),
+            });
+            sets.used.push(false);
+        }
+        Ok(sets)
+    }
+
+    /// A place where the components `key` of a select are looked up in the set called `name`.
+    fn add(&mut self, name: &str, key: &[(u32, u32)]) -> LoadResult<u16> {
+        let Some(&set) = self.names.get(name) else {
+            refuse!("unknown value set '{name}'");
+        };
+        let widths: Vec<u32> = key.iter().map(|&(_, bits)| bits).collect();
+        if self.used[set] && self.infos[set].widths != widths {
+            refuse!("value set '{name}' is used with different keys");
+        }
+        self.used[set] = true;
+        self.infos[set].widths = widths;
+        let Ok(index) = u16::try_from(self.uses.len()) else {
+            refuse!("value sets are used too often");
+        };
+        self.uses.push(ValueSetUse {
+            set,
+            slots: key.iter().map(|&(slot, _)| slot).collect(),
+        });
+        Ok(index)
+    }
+}
 
 /// Compiles the parser; gives its states and the first one.
 pub(crate) fn parser(
     c: &mut Compiler<'_>,
     names: &Names,
     parser: &model::Parser,
+    sets: &mut ValueSets,
 ) -> LoadResult<(Vec<State>, u32)> {
     let mut ids = HashMap::new();
     for (i, s) in parser.parse_states.iter().enumerate() {
@@ -27,7 +84,7 @@ pub(crate) fn parser(
     }
     let mut states = Vec::new();
     for s in &parser.parse_states {
-        states.push(state(c, names, s, &ids).at(|| format!("state '{}'", s.name))?);
+        states.push(state(c, names, s, &ids, sets).at(|| format!("state '{}'", s.name))?);
     }
     let start = find(&ids, parser.init_state.as_deref()).at(|| "init_state")?;
     Ok((states, start))
@@ -48,6 +105,7 @@ fn state(
     names: &Names,
     s: &model::ParseState,
     ids: &HashMap<&str, u32>,
+    sets: &mut ValueSets,
 ) -> LoadResult<State> {
     let start = c.here();
     for (i, op) in s.parser_ops.iter().enumerate() {
@@ -69,13 +127,26 @@ fn state(
             "hexstr" => {
                 let value = t.value.as_deref().unwrap_or_default();
                 if let Some(tests) = tests(&key, value, t.mask.as_deref()).at(place)? {
-                    cases.push(Case { tests, next });
+                    cases.push(Case {
+                        tests,
+                        value_set: None,
+                        next,
+                    });
                 }
             }
-            "parse_vset" => refuse!(
-                "parser value sets are not supported yet (parse_vset '{}')",
-                t.value.as_deref().unwrap_or_default()
-            ),
+            "parse_vset" => {
+                if t.mask.is_some() {
+                    return Err(LoadError::new("a value set under a mask is not supported"))
+                        .at(place);
+                }
+                let name = t.value.as_deref().unwrap_or_default();
+                let value_set = sets.add(name, &key).at(place)?;
+                cases.push(Case {
+                    tests: Box::default(),
+                    value_set: Some(value_set),
+                    next,
+                });
+            }
             other => refuse!("transition type '{other}' is not supported"),
         }
     }
@@ -93,27 +164,13 @@ fn parser_op(c: &mut Compiler<'_>, names: &Names, op: &model::ParserOp) -> LoadR
             .ok_or_else(|| LoadError::new(format!("parameter {i} is missing")))
     };
     match op.op.as_str() {
-        "extract" => {
-            let (kind, value) = type_value(param(0)?)?;
-            match kind {
-                "regular" => {
-                    let header = c.layout.header(text(value)?)?;
-                    if c.layout.headers[header].metadata {
-                        refuse!("'{}' is metadata", c.layout.headers[header].name);
-                    }
-                    c.emit(Op::Extract {
-                        header: header as u16,
-                    });
-                }
-                "stack" => {
-                    let stack = c.layout.stack(text(value)?)? as u16;
-                    c.emit(Op::ExtractNext { stack });
-                }
-                "union_stack" => refuse!("header unions are not supported yet (union_stack)"),
-                other => refuse!("extract to '{other}' is not supported"),
-            }
+        "extract" => extract(c, param(0)?, None)?,
+        "extract_VL" => {
+            let (kind, value) = type_value(param(1)?)?;
+            let node = c.node(kind, value).at(|| "parameter 1")?;
+            let bits = c.word(&node)?;
+            extract(c, param(0)?, Some(bits))?;
         }
-        "extract_VL" => refuse!("variable-length fields (varbit) are not supported yet"),
         "set" => {
             let (kind, value) = type_value(param(0)?)?;
             let dest = c.dest(kind, value).at(|| "parameter 0")?;
@@ -154,6 +211,55 @@ fn parser_op(c: &mut Compiler<'_>, names: &Names, op: &model::ParserOp) -> LoadR
     Ok(())
 }
 
+/// Extracts a header, the next element of a stack, or a member of the next element of a stack
+/// of unions. `bits`: the slot with the length of its variable field.
+fn extract(c: &mut Compiler<'_>, what: &Value, bits: Option<u32>) -> LoadResult<()> {
+    let (kind, value) = type_value(what)?;
+    let stack = match kind {
+        "regular" => {
+            let header = c.layout.header(text(value)?)?;
+            let h = &c.layout.headers[header];
+            if h.metadata {
+                refuse!("'{}' is metadata", h.name);
+            }
+            check_variable(c, h.kind, bits)?;
+            let (union, base) = (h.union, h.base);
+            let header = header as u16;
+            c.emit(match bits {
+                None => Op::Extract { header },
+                Some(bits) => Op::ExtractVariable { header, bits },
+            });
+            if let Some(union) = union {
+                let union = union as u16;
+                c.emit(Op::Claim { union, base });
+            }
+            return Ok(());
+        }
+        "stack" => c.layout.stack(text(value)?)?,
+        "union_stack" => {
+            let (stack, member) = crate::layout::pair(value)?;
+            c.layout.member_stack(stack, member)?
+        }
+        other => refuse!("extract to '{other}' is not supported"),
+    };
+    check_variable(c, c.layout.stacks[stack].kind, bits)?;
+    let stack = stack as u16;
+    c.emit(match bits {
+        None => Op::ExtractNext { stack },
+        Some(bits) => Op::ExtractNextVariable { stack, bits },
+    });
+    Ok(())
+}
+
+fn check_variable(c: &Compiler<'_>, kind: usize, bits: Option<u32>) -> LoadResult<()> {
+    let kind = &c.layout.types[kind];
+    match (kind.variable, bits) {
+        (None, Some(_)) => refuse!("header type '{}' has no variable-length field", kind.name),
+        (Some(_), None) => refuse!("the length of the variable-length field is missing"),
+        _ => Ok(()),
+    }
+}
+
 fn set(c: &mut Compiler<'_>, dest: &Dest, source: &Value) -> LoadResult<()> {
     let (kind, value) = type_value(source)?;
     match kind {
@@ -162,7 +268,7 @@ fn set(c: &mut Compiler<'_>, dest: &Dest, source: &Value) -> LoadResult<()> {
             c.store_words(dest, slot, bits)
         }
         _ => {
-            if kind == "stack_field" {
+            if matches!(kind, "stack_field" | "union_stack_field") {
                 need_last(c, value)?;
             }
             let node = c.node(kind, value)?;
@@ -171,9 +277,23 @@ fn set(c: &mut Compiler<'_>, dest: &Dest, source: &Value) -> LoadResult<()> {
     }
 }
 
+/// The stack and field of a `stack_field` or `union_stack_field`.
+fn last(c: &Compiler<'_>, value: &Value) -> LoadResult<(usize, Field)> {
+    let name = |i: usize| text(value.get(i).unwrap_or(&Value::Null));
+    let (stack, field) = if value.get(2).is_some() {
+        (c.layout.member_stack(name(0)?, name(1)?)?, name(2)?)
+    } else {
+        (c.layout.stack(name(0)?)?, name(1)?)
+    };
+    match c.layout.field_of(c.layout.stacks[stack].kind, 0, field) {
+        Some(f) => Ok((stack, f)),
+        None => refuse!("header stack has no field '{field}'"),
+    }
+}
+
 fn need_last(c: &mut Compiler<'_>, value: &Value) -> LoadResult<()> {
-    let (stack, _) = crate::layout::pair(value)?;
-    let stack = c.layout.stack(stack)? as u16;
+    let (stack, _) = last(c, value)?;
+    let stack = stack as u16;
     c.emit(Op::NeedLast { stack });
     Ok(())
 }
@@ -204,18 +324,13 @@ fn key_part(c: &mut Compiler<'_>, part: &TypeValue) -> LoadResult<(u32, u32)> {
             let f = c.layout.field_value(&part.value)?;
             Ok((f.slot, f.bits))
         }
-        "stack_field" => {
+        "stack_field" | "union_stack_field" => {
             need_last(c, &part.value)?;
-            let (stack, field) = crate::layout::pair(&part.value)?;
-            let kind = c.layout.stacks[c.layout.stack(stack)?].kind;
-            let Some(f) = c.layout.field_of(kind, 0, field) else {
-                refuse!("header stack '{stack}' has no field '{field}'");
-            };
+            let (_, f) = last(c, &part.value)?;
             let node = c.node(&part.kind, &part.value)?;
             Ok((c.low_words(&node, f.bits)?, f.bits))
         }
         "lookahead" => lookahead(c, &part.value),
-        "union_stack_field" => refuse!("header unions are not supported yet (union_stack_field)"),
         other => refuse!("key of type '{other}' is not supported"),
     }
 }

@@ -73,12 +73,44 @@ pub(crate) struct Call {
     pub args: Box<[u64]>,
 }
 
+/// What an entry does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    Call(Call),
+    /// Place of a member in the table's action profile.
+    Member(u32),
+    /// Place of a group.
+    Group(u32),
+    /// Actions of its own, chosen among like the members of a group.
+    OneShot(Box<OneShot>),
+}
+
+/// A one-shot action set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OneShot {
+    pub calls: Vec<Call>,
+    pub weights: Vec<(u32, Vec<u8>)>,
+    /// Calls by index, each as often as its weight.
+    pub spread: Vec<u32>,
+}
+
+/// An entry's idle timeout.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Idle {
+    /// 0: none.
+    pub timeout_ns: u64,
+    pub last_hit_ns: u64,
+    /// That it is idle has been told since the last hit.
+    pub told: bool,
+}
+
 /// An entry. Hot fields first.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub call: Call,
+    pub target: Target,
     pub counter: CounterValue,
     pub meter: Option<Box<Meter>>,
+    pub idle: Idle,
     pub order: u64,
     pub key: EntryKey,
 }
@@ -129,6 +161,10 @@ pub(crate) struct Table {
     pub actions: Box<[TableAction]>,
     pub counters: bool,
     pub meter: Option<DirectMeter>,
+    /// Entries have idle timeouts.
+    pub ageing: bool,
+    /// Action profile whose members entries name.
+    pub profile: Option<usize>,
     pub next_hit: Option<u32>,
     pub next_miss: Option<u32>,
     /// Next node after a miss without a default action.
@@ -153,6 +189,10 @@ pub(crate) struct TableSpec {
     pub actions: Box<[TableAction]>,
     pub counters: bool,
     pub meter: Option<DirectMeter>,
+    /// Entries have idle timeouts.
+    pub ageing: bool,
+    /// Action profile whose members entries name.
+    pub profile: Option<usize>,
     pub next_hit: Option<u32>,
     pub next_miss: Option<u32>,
     pub base_next: u32,
@@ -177,6 +217,8 @@ impl Table {
             actions: spec.actions,
             counters: spec.counters,
             meter: spec.meter,
+            ageing: spec.ageing,
+            profile: spec.profile,
             next_hit: spec.next_hit,
             next_miss: spec.next_miss,
             base_next: spec.base_next,
@@ -245,14 +287,20 @@ impl Table {
         self.by_key.len()
     }
 
+    /// The table's own number of a public action.
+    pub fn local(&self, public: usize) -> Option<usize> {
+        self.actions.iter().position(|a| a.public == public)
+    }
+
     /// Adds an entry; the caller has checked that the key is new and the table not full.
-    pub fn insert(&mut self, key: EntryKey, packed: &Packed, call: Call) {
+    pub fn insert(&mut self, key: EntryKey, packed: &Packed, target: Target) {
         let order = self.next_order;
         self.next_order += 1;
         let entry = Entry {
-            call,
+            target,
             counter: CounterValue::default(),
             meter: None,
+            idle: Idle::default(),
             order,
             key,
         };
@@ -300,6 +348,22 @@ impl Table {
         self.by_order.remove(&entry.order);
         self.free.push(id);
         Some(entry)
+    }
+
+    /// Entries that have become idle by `now_ns` and were not told yet.
+    pub fn take_idle(&mut self, now_ns: u64) -> Vec<EntryKey> {
+        let mut keys = Vec::new();
+        for entry in self.slots.iter_mut().flatten() {
+            let idle = &mut entry.idle;
+            if idle.timeout_ns > 0
+                && !idle.told
+                && now_ns.saturating_sub(idle.last_hit_ns) >= idle.timeout_ns
+            {
+                idle.told = true;
+                keys.push(entry.key.clone());
+            }
+        }
+        keys
     }
 
     /// Entries in order of insertion, from the first whose order is at least `from`.

@@ -2,14 +2,31 @@
 
 use std::cmp::Reverse;
 
-/// Inclusive bounds on the bits `shift..shift + width` of one key word.
+/// Inclusive bounds on the bits `shift..shift + width` of one key word, or, where they are wider
+/// than a word, on whole words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub word: usize,
     pub shift: u32,
     pub mask: u64,
-    pub low: u64,
-    pub high: u64,
+    pub low: Box<[u64]>,
+    pub high: Box<[u64]>,
+}
+
+impl Bounds {
+    #[inline]
+    fn contain(&self, key: &[u64]) -> bool {
+        match (&*self.low, &*self.high) {
+            (&[low], &[high]) => {
+                let k = (key[self.word] >> self.shift) & self.mask;
+                (low..=high).contains(&k)
+            }
+            (low, high) => {
+                let k = &key[self.word..self.word + low.len()];
+                k.iter().rev().ge(low.iter().rev()) && k.iter().rev().le(high.iter().rev())
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -60,10 +77,7 @@ impl Scan {
                 .zip(&r.mask)
                 .zip(&r.value)
                 .all(|((k, m), v)| k & m == *v)
-                && r.bounds.iter().all(|b| {
-                    let k = (key[b.word] >> b.shift) & b.mask;
-                    (b.low..=b.high).contains(&k)
-                })
+                && r.bounds.iter().all(|b| b.contain(key))
         };
         self.rows.iter().find(matches).map(|r| r.id)
     }

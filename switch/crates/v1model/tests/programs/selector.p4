@@ -1,4 +1,4 @@
-// Uses a feature that the engine refuses by name.
+// An action selector.
 #include <core.p4>
 #include <v1model.p4>
 

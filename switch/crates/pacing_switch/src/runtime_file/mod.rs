@@ -17,6 +17,11 @@
 //! }
 //! ```
 //!
+//! Clone sessions, members and groups of action profiles, value sets and register cells stand in
+//! `clone_session_entries`, `action_profile_members`, `action_profile_groups`,
+//! `value_set_entries` and `register_entries` (see `objects`); an entry of a table with an action
+//! profile has `"member_id"` or `"group_id"` instead of an action.
+//!
 //! Match values: exact `v`, lpm `[v, prefix]`, ternary `[v, mask]`, range `[low, high]`,
 //! optional `v`; a field that is left out matches everything. A value is an integer, `"0x..."`,
 //! a decimal string, or a MAC, IPv4 or IPv6 address. `"default_action": true` sets the default
@@ -24,12 +29,16 @@
 //! virtual time, `"operation"` is
 //! `insert` (default), `modify` or `delete`.
 
+mod objects;
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, anyhow, bail};
 use dataplane::control::{
     ActionCall, Bits, DataPlane, EntryKey, KeyField, MatchField, MatchKind, Replica, TableInfo,
 };
+use dataplane::profile::IndirectAction;
+use objects::Objects;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -38,7 +47,6 @@ pub const MAX_BYTES: u64 = 256 << 20;
 
 /// A parsed file; the program's names are looked up when it is applied.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RuntimeFile {
     // What the tutorials' own loader reads besides.
     #[serde(default, rename = "target")]
@@ -51,7 +59,23 @@ pub struct RuntimeFile {
     table_entries: Vec<Entry>,
     #[serde(default)]
     multicast_group_entries: Vec<Group>,
+    #[serde(flatten)]
+    objects: Objects,
 }
+
+/// What a file may have; a name that is not among them is a mistake.
+const KEYS: [&str; 10] = [
+    "target",
+    "p4info",
+    "bmv2_json",
+    "table_entries",
+    "multicast_group_entries",
+    "clone_session_entries",
+    "action_profile_members",
+    "action_profile_groups",
+    "value_set_entries",
+    "register_entries",
+];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,6 +83,10 @@ struct Entry {
     table: String,
     #[serde(default, rename = "match")]
     fields: Map<String, Value>,
+    #[serde(default)]
+    member_id: Option<u32>,
+    #[serde(default)]
+    group_id: Option<u32>,
     #[serde(default)]
     action_name: Option<String>,
     #[serde(default)]
@@ -97,6 +125,15 @@ struct GroupReplica {
     instance: u16,
 }
 
+impl GroupReplica {
+    fn replica(&self) -> Replica {
+        Replica {
+            port: self.egress_port,
+            rid: self.instance,
+        }
+    }
+}
+
 impl RuntimeFile {
     /// Parses the text of a file.
     ///
@@ -105,29 +142,25 @@ impl RuntimeFile {
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         // By way of an object: serde takes a list for a structure, too.
         let object: Map<String, Value> = serde_json::from_str(text)?;
+        if let Some(unknown) = object.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            bail!("unknown field '{unknown}'; known: {}", KEYS.join(", "));
+        }
         let mut file: Self = serde_json::from_value(Value::Object(object))?;
         // Entries of the same instant keep the order of the file.
         file.table_entries.sort_by_key(|entry| entry.at_ns);
         Ok(file)
     }
 
-    /// Installs the multicast groups.
+    /// Installs the multicast groups and everything else that table entries may refer to.
     ///
     /// # Errors
     /// Names the group; those before it are installed.
     pub fn apply_groups(&self, switch: &mut dyn DataPlane) -> anyhow::Result<()> {
         for group in &self.multicast_group_entries {
-            let replicas: Vec<Replica> = group
-                .replicas
-                .iter()
-                .map(|replica| Replica {
-                    port: replica.egress_port,
-                    rid: replica.instance,
-                })
-                .collect();
+            let replicas: Vec<Replica> = group.replicas.iter().map(GroupReplica::replica).collect();
             switch.multicast_insert(group.multicast_group_id, &replicas)?;
         }
-        Ok(())
+        self.objects.apply(switch)
     }
 
     /// When the first entry after `applied` is due; `None` when all are applied.
@@ -167,7 +200,20 @@ impl Entry {
             switch.table_delete(table, &self.key(&info)?)?;
             return Ok(());
         }
-        let action = self.action(switch, &info)?;
+        if let Some(indirect) = self.indirect()? {
+            let key = self.key(&info)?;
+            if self.operation == Operation::Modify {
+                switch.table_modify_indirect(table, &key, &indirect)?;
+            } else {
+                switch.table_insert_indirect(table, &key, &indirect)?;
+            }
+            return Ok(());
+        }
+        let name = self
+            .action_name
+            .as_ref()
+            .ok_or_else(|| anyhow!("no action_name"))?;
+        let action = action_call(switch, &info, name, &self.action_params)?;
         if self.default_action {
             switch.table_set_default(table, Some(&action))?;
         } else if self.operation == Operation::Modify {
@@ -205,34 +251,46 @@ impl Entry {
         })
     }
 
-    fn action(&self, switch: &dyn DataPlane, table: &TableInfo) -> anyhow::Result<ActionCall> {
-        let name = self
-            .action_name
-            .as_ref()
-            .ok_or_else(|| anyhow!("no action_name"))?;
-        let (action, info) = table
-            .actions
-            .iter()
-            .filter_map(|index| Some((*index, switch.actions().get(*index)?)))
-            .find(|(_, action)| named(&action.name, name))
-            .ok_or_else(|| anyhow!("the table has no action '{name}'"))?;
-        for given in self.action_params.keys() {
-            if !info.params.iter().any(|(param, _)| param == given) {
-                bail!("action '{name}' has no parameter '{given}'");
-            }
+    /// The member or group that the entry names, if it names one.
+    fn indirect(&self) -> anyhow::Result<Option<IndirectAction>> {
+        match (self.member_id, self.group_id, &self.action_name) {
+            (None, None, _) => Ok(None),
+            (Some(member), None, None) => Ok(Some(IndirectAction::Member(member))),
+            (None, Some(group), None) => Ok(Some(IndirectAction::Group(group))),
+            _ => bail!("more than one of member_id, group_id and action_name"),
         }
-        let args =
-            info.params
-                .iter()
-                .map(|(param, bits)| {
-                    let value = self.action_params.get(param).ok_or_else(|| {
-                        anyhow!("action '{name}': parameter '{param}' is missing")
-                    })?;
-                    encode(value, *bits).with_context(|| format!("parameter '{param}'"))
-                })
-                .collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(ActionCall { action, args })
     }
+}
+
+/// One of the table's actions with named arguments.
+fn action_call(
+    switch: &dyn DataPlane,
+    table: &TableInfo,
+    name: &str,
+    params: &Map<String, Value>,
+) -> anyhow::Result<ActionCall> {
+    let (action, info) = table
+        .actions
+        .iter()
+        .filter_map(|index| Some((*index, switch.actions().get(*index)?)))
+        .find(|(_, action)| named(&action.name, name))
+        .ok_or_else(|| anyhow!("the table has no action '{name}'"))?;
+    for given in params.keys() {
+        if !info.params.iter().any(|(param, _)| param == given) {
+            bail!("action '{name}' has no parameter '{given}'");
+        }
+    }
+    let args = info
+        .params
+        .iter()
+        .map(|(param, bits)| {
+            let value = params
+                .get(param)
+                .ok_or_else(|| anyhow!("action '{name}': parameter '{param}' is missing"))?;
+            encode(value, *bits).with_context(|| format!("parameter '{param}'"))
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(ActionCall { action, args })
 }
 
 /// Whether `given` is the fully qualified name or its last part.

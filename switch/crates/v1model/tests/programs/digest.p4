@@ -1,13 +1,13 @@
-// Uses a feature that the engine refuses by name.
+// A digest.
 #include <core.p4>
 #include <v1model.p4>
-header o_t { bit<8> n; varbit<64> o; }
+struct d_t { bit<48> a; }
 header e_t { bit<48> dst; bit<48> src; bit<16> t; }
-struct H { e_t e; o_t o; }
+struct H { e_t e; }
 struct M { bit<8> x; bit<16> y; }
-parser P(packet_in b, out H hdr, inout M meta, inout standard_metadata_t sm) { state start { b.extract(hdr.e); b.extract(hdr.o, 16); transition accept; } }
+parser P(packet_in b, out H hdr, inout M meta, inout standard_metadata_t sm) { state start { b.extract(hdr.e); transition accept; } }
 control V(inout H hdr, inout M meta) { apply { } }
-control I(inout H hdr, inout M meta, inout standard_metadata_t sm) { apply { } }
+control I(inout H hdr, inout M meta, inout standard_metadata_t sm) { apply { digest<d_t>(1, { hdr.e.src }); } }
 control E(inout H hdr, inout M meta, inout standard_metadata_t sm) { apply { } }
 control C(inout H hdr, inout M meta) { apply { } }
 control D(packet_out b, in H hdr) { apply { b.emit(hdr); } }

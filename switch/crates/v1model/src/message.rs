@@ -1,0 +1,149 @@
+//! Messages of `log_msg`: a text with places for values, taken apart at load.
+
+use crate::error::{LoadResult, refuse};
+use crate::ops::Slot;
+use std::fmt::Write;
+
+/// A value that a message shows, in decimal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Argument {
+    pub slot: Slot,
+    pub limbs: u32,
+    /// Two's complement.
+    pub signed: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Part {
+    Text(String),
+    Value(Argument),
+}
+
+/// A message.
+#[derive(Debug, Clone)]
+pub(crate) struct Message {
+    parts: Vec<Part>,
+}
+
+impl Message {
+    /// Takes `format` apart: `{}` stands for the next argument, `\{` and `\}` for braces.
+    pub fn new(format: &str, arguments: Vec<Argument>) -> LoadResult<Self> {
+        let mut parts = Vec::new();
+        let mut text = String::new();
+        let mut arguments = arguments.into_iter();
+        let mut rest = format.chars();
+        while let Some(ch) = rest.next() {
+            match ch {
+                '\\' => match rest.next() {
+                    Some(brace @ ('{' | '}')) => text.push(brace),
+                    other => {
+                        text.push('\\');
+                        text.extend(other);
+                    }
+                },
+                '{' => {
+                    if !rest.any(|ch| ch == '}') {
+                        refuse!("message \"{format}\" has a '{{' without '}}'");
+                    }
+                    let Some(argument) = arguments.next() else {
+                        refuse!("message \"{format}\" has more places than arguments");
+                    };
+                    parts.push(Part::Text(std::mem::take(&mut text)));
+                    parts.push(Part::Value(argument));
+                }
+                other => text.push(other),
+            }
+        }
+        if arguments.next().is_some() {
+            refuse!("message \"{format}\" has more arguments than places");
+        }
+        parts.push(Part::Text(text));
+        Ok(Self { parts })
+    }
+
+    /// Writes the message with the values that stand in `words` now.
+    pub fn write(&self, words: &[u64], out: &mut String) {
+        out.clear();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Value(a) => {
+                    let from = a.slot as usize;
+                    if let Some(limbs) = words.get(from..from + a.limbs as usize) {
+                        write_decimal(limbs, a.signed, out);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Most decimal groups of a value: 8,256 bits in groups of 19 digits.
+const MAX_GROUPS: usize = 132;
+/// Largest power of ten in a word.
+const GROUP: u64 = 10_000_000_000_000_000_000;
+
+fn write_decimal(limbs: &[u64], signed: bool, out: &mut String) {
+    let mut value = [0u64; MAX_GROUPS];
+    let n = limbs.len().min(MAX_GROUPS);
+    let value = &mut value[..n];
+    value.copy_from_slice(&limbs[..n]);
+    if signed && value.last().is_some_and(|top| top >> 63 == 1) {
+        out.push('-');
+        let mut carry = true;
+        for limb in value.iter_mut() {
+            (*limb, carry) = (!*limb).overflowing_add(u64::from(carry));
+        }
+    }
+    let mut groups = [0u64; MAX_GROUPS];
+    let mut count = 0;
+    while count == 0 || (count < MAX_GROUPS && value.iter().any(|&limb| limb != 0)) {
+        let mut rest = 0u128;
+        for limb in value.iter_mut().rev() {
+            let part = (rest << 64) | u128::from(*limb);
+            *limb = (part / u128::from(GROUP)) as u64;
+            rest = part % u128::from(GROUP);
+        }
+        groups[count] = rest as u64;
+        count += 1;
+    }
+    // Writing to a string cannot fail.
+    let _ = write!(out, "{}", groups[count - 1]);
+    for group in groups[..count - 1].iter().rev() {
+        let _ = write!(out, "{group:019}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_take_their_places() {
+        let argument = |slot, limbs, signed| Argument {
+            slot,
+            limbs,
+            signed,
+        };
+        let message = Message::new(
+            "a = {}, b = {} \\{c\\} {}",
+            vec![
+                argument(0, 1, false),
+                argument(1, 2, false),
+                argument(3, 1, true),
+            ],
+        )
+        .expect("a message");
+        let mut out = String::new();
+        message.write(&[7, 0, 1, u64::MAX], &mut out);
+        assert_eq!(out, "a = 7, b = 18446744073709551616 {c} -1");
+        message.write(&[0, u64::MAX, u64::MAX, 1 << 63], &mut out);
+        assert_eq!(
+            out,
+            "a = 0, b = 340282366920938463463374607431768211455 {c} -9223372036854775808"
+        );
+        assert!(Message::new("{}", Vec::new()).is_err());
+        assert!(Message::new("{", vec![argument(0, 1, false)]).is_err());
+        assert!(Message::new("none", vec![argument(0, 1, false)]).is_err());
+    }
+}

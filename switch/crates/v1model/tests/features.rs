@@ -1,0 +1,245 @@
+//! Variable-length fields, header unions, action profiles and selectors, digests, idle timeouts,
+//! value sets.
+
+mod common;
+
+use common::{bits, load, table};
+use dataplane::control::{ActionCall, ControlError, EntryKey, MatchField};
+use dataplane::profile::{
+    GroupMember, IndirectAction, ProfileGroup, ProfileMember, WeightedAction,
+};
+use v1model::{EgressInput, IngressInput, IngressVerdict, NoTrafficManager, Pipeline};
+
+/// The verdict of ingress and the bytes after egress.
+fn through(p: &mut Pipeline, f: &[u8], now_ns: u64) -> (IngressVerdict, Vec<u8>) {
+    let mut ctx = p.new_context();
+    ctx.set_frame(f);
+    let input = IngressInput {
+        now_ns,
+        ..IngressInput::default()
+    };
+    let v = p.ingress(&mut ctx, &input, &NoTrafficManager);
+    p.egress(&mut ctx, &EgressInput::default(), &NoTrafficManager);
+    (v, ctx.output().to_vec())
+}
+
+/// The 14-byte header of the programs.
+fn e(src: u64, t: u16) -> Vec<u8> {
+    let mut f = vec![1, 2, 3, 4, 5, 6];
+    f.extend_from_slice(&src.to_be_bytes()[2..]);
+    f.extend_from_slice(&t.to_be_bytes());
+    f
+}
+
+fn to(p: &Pipeline, port: u128) -> ActionCall {
+    ActionCall {
+        action: p.actions().iter().position(|a| a.name == "I.a").unwrap(),
+        args: vec![bits(port, 9)],
+    }
+}
+
+fn key(t: u16) -> EntryKey {
+    EntryKey {
+        fields: vec![MatchField::Exact(bits(u128::from(t), 16))],
+        priority: 0,
+    }
+}
+
+#[test]
+fn a_variable_field_is_parsed_and_written_back() {
+    let mut p = load("varbit");
+    let f = [e(1, 0), vec![7, 0xaa, 0xbb], b"payload".to_vec()].concat();
+    let (v, out) = through(&mut p, &f, 0);
+    assert!(!v.parser_error);
+    assert_eq!(out, f);
+    // 16 bits are extracted: with 8 there the packet is too short and the header not valid.
+    let f = [e(1, 0), vec![7, 0xaa]].concat();
+    let (v, out) = through(&mut p, &f, 0);
+    assert!(v.parser_error);
+    assert_eq!(out, f);
+}
+
+#[test]
+fn one_member_of_a_union_is_valid() {
+    let mut p = load("union");
+    for t in [1, 2] {
+        let f = [e(1, t), vec![1, 2, 3, 4]].concat();
+        let (v, out) = through(&mut p, &f, 0);
+        assert!(!v.parser_error);
+        assert_eq!(out, f);
+    }
+}
+
+#[test]
+fn entries_name_members_of_a_profile() {
+    let mut p = load("profile");
+    let t = table(&p, "I.t");
+    let member = |p: &Pipeline, id, port| ProfileMember {
+        id,
+        call: to(p, port),
+    };
+    assert_eq!(p.tables()[t].profile, Some(0));
+    let direct = p.table_insert(t, &key(5), &to(&p, 3));
+    assert!(matches!(direct, Err(ControlError::InvalidArgument(_))));
+    let unknown = p.table_insert_indirect(t, &key(5), &IndirectAction::Member(9));
+    assert!(matches!(unknown, Err(ControlError::NotFound(_))));
+    let m = member(&p, 9, 3);
+    p.member_insert(0, &m).unwrap();
+    let again = p.member_insert(0, &m);
+    assert!(matches!(again, Err(ControlError::AlreadyExists(_))));
+    p.table_insert_indirect(t, &key(5), &IndirectAction::Member(9))
+        .unwrap();
+    assert_eq!(through(&mut p, &e(1, 5), 0).0.egress_port, 3);
+    // The member changes, the entry with it.
+    let m = member(&p, 9, 4);
+    p.member_modify(0, &m).unwrap();
+    assert_eq!(through(&mut p, &e(1, 5), 0).0.egress_port, 4);
+    let entry = p.table_entry(t, &key(5)).unwrap();
+    assert_eq!(entry.indirect, Some(IndirectAction::Member(9)));
+    assert_eq!(entry.action, to(&p, 4));
+    assert_eq!(p.members(0), [member(&p, 9, 4)]);
+    // A profile without selector has no groups.
+    let group = ProfileGroup {
+        id: 1,
+        max_size: 0,
+        members: Vec::new(),
+    };
+    let refused = p.group_insert(0, &group);
+    assert!(matches!(refused, Err(ControlError::InvalidArgument(_))));
+    // Used members stay, and the profile holds four.
+    let used = p.member_delete(0, 9);
+    assert!(matches!(used, Err(ControlError::FailedPrecondition(_))));
+    for id in [1, 2, 3] {
+        let m = member(&p, id, 1);
+        p.member_insert(0, &m).unwrap();
+    }
+    let m = member(&p, 4, 1);
+    let full = p.member_insert(0, &m);
+    assert!(matches!(full, Err(ControlError::ResourceExhausted(_))));
+    p.table_delete(t, &key(5)).unwrap();
+    p.member_delete(0, 9).unwrap();
+    assert_eq!(through(&mut p, &e(1, 5), 0).0.egress_port, 0);
+}
+
+#[test]
+fn a_selector_spreads_flows_over_a_group() {
+    let mut p = load("selector");
+    let t = table(&p, "I.t");
+    for (id, port) in [(1, 1), (2, 2), (3, 3)] {
+        let call = to(&p, port);
+        p.member_insert(0, &ProfileMember { id, call }).unwrap();
+    }
+    let group = |members: &[(u32, u32)]| ProfileGroup {
+        id: 7,
+        max_size: 16,
+        members: members
+            .iter()
+            .map(|&(member, weight)| GroupMember {
+                member,
+                weight,
+                watch_port: Vec::new(),
+            })
+            .collect(),
+    };
+    p.group_insert(0, &group(&[])).unwrap();
+    p.table_insert_indirect(t, &key(5), &IndirectAction::Group(7))
+        .unwrap();
+    // An empty group does nothing.
+    assert_eq!(through(&mut p, &e(1, 5), 0).0.egress_port, 0);
+    p.group_modify(0, &group(&[(1, 1), (2, 2)])).unwrap();
+    let ports = |p: &mut Pipeline| {
+        let mut count = [0; 5];
+        for src in 0..300 {
+            let port = through(p, &e(src * 77, 5), 0).0.egress_port;
+            assert_eq!(through(p, &e(src * 77, 5), 0).0.egress_port, port);
+            count[usize::from(port)] += 1;
+        }
+        count
+    };
+    let count = ports(&mut p);
+    assert_eq!(count[1] + count[2], 300);
+    assert!((60..140).contains(&count[1]), "{count:?}");
+    let busy = p.member_delete(0, 1);
+    assert!(matches!(busy, Err(ControlError::FailedPrecondition(_))));
+    for (bad, many) in [
+        (vec![(8, 1)], false),
+        (vec![(1, 0)], false),
+        (vec![(1, 17)], true),
+    ] {
+        let refused = p.group_modify(0, &group(&bad));
+        assert!(refused.is_err(), "{bad:?}");
+        let exhausted = matches!(refused, Err(ControlError::ResourceExhausted(_)));
+        assert_eq!(exhausted, many);
+    }
+    assert_eq!(p.groups(0), [group(&[(1, 1), (2, 2)])]);
+    p.group_modify(0, &group(&[(3, 1)])).unwrap();
+    p.member_delete(0, 1).unwrap();
+    assert_eq!(ports(&mut p)[3], 300);
+    // One-shot.
+    let one = IndirectAction::OneShot(vec![WeightedAction {
+        call: to(&p, 4),
+        weight: 2,
+        watch_port: vec![1],
+    }]);
+    p.table_modify_indirect(t, &key(5), &one).unwrap();
+    assert_eq!(ports(&mut p)[4], 300);
+    assert_eq!(p.table_entry(t, &key(5)).unwrap().indirect, Some(one));
+    p.group_delete(0, 7).unwrap();
+}
+
+#[test]
+fn a_digest_carries_its_fields() {
+    let mut p = load("digest");
+    assert_eq!(p.digests()[0].widths, [48]);
+    let mut ctx = p.new_context();
+    ctx.set_frame(&e(0x0a0b_0c0d, 5));
+    let v = p.ingress(&mut ctx, &IngressInput::default(), &NoTrafficManager);
+    assert_eq!(v.digest, Some(0));
+    let mut words = p.digest(&ctx, 0).collect();
+    assert_eq!(p.digest_fields(0, &mut words), [bits(0x0a0b_0c0d, 48)]);
+    assert!(words.is_empty());
+}
+
+#[test]
+fn an_entry_without_packets_becomes_idle_once() {
+    let mut p = load("timeout");
+    let t = table(&p, "I.t");
+    p.table_insert(t, &key(5), &to(&p, 3)).unwrap();
+    p.table_insert(t, &key(6), &to(&p, 3)).unwrap();
+    p.tell_time(1_000);
+    p.idle_timeout_set(t, &key(5), 500).unwrap();
+    p.tell_time(1_499);
+    assert!(p.take_idle_entries().is_empty());
+    through(&mut p, &e(1, 5), 1_499);
+    p.tell_time(1_998);
+    assert!(p.take_idle_entries().is_empty());
+    let idle = p.table_entry(t, &key(5)).unwrap().idle.unwrap();
+    assert_eq!((idle.timeout_ns, idle.since_hit_ns), (500, 499));
+    p.tell_time(1_999);
+    let entries = p.take_idle_entries();
+    assert_eq!(entries.len(), 1);
+    assert_eq!((entries[0].table, &entries[0].key), (t, &key(5)));
+    p.tell_time(10_000);
+    assert!(p.take_idle_entries().is_empty());
+    through(&mut p, &e(1, 5), 10_000);
+    p.tell_time(10_500);
+    assert_eq!(p.take_idle_entries().len(), 1);
+}
+
+#[test]
+fn value_set_members_are_checked() {
+    let mut p = load("vset");
+    assert_eq!(p.value_sets()[0].widths, [16]);
+    let member = |value, width| vec![MatchField::Exact(bits(value, width))];
+    p.value_set_write(0, &[member(5, 16), member(6, 16)])
+        .unwrap();
+    assert_eq!(p.value_set_members(0), [member(5, 16), member(6, 16)]);
+    let wide = p.value_set_write(0, &[member(5, 24)]);
+    assert!(matches!(wide, Err(ControlError::InvalidArgument(_))));
+    let many: Vec<_> = (0..5).map(|v| member(v, 16)).collect();
+    let refused = p.value_set_write(0, &many);
+    assert!(matches!(refused, Err(ControlError::ResourceExhausted(_))));
+    let refused = p.value_set_write(1, &[]);
+    assert!(matches!(refused, Err(ControlError::NotFound(_))));
+    assert_eq!(p.value_set_members(0).len(), 2);
+}

@@ -1,0 +1,102 @@
+"""What a test needs to know of a compiled program: its tables, their keys and actions."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class UnknownNameError(Exception):
+    """A name in a test that the program does not have, or that fits more than one thing."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A field of a table's key."""
+
+    name: str
+    kind: str
+    bits: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table."""
+
+    name: str
+    keys: tuple[Key, ...]
+    actions: tuple[str, ...]
+
+    def key(self, name: str) -> Key:
+        """The field that a test calls so: its name, or what is unambiguous of it."""
+        wanted = re.sub(r"^(.*)\$(\d+)(.*)$", r"\1[\2]\3", name)
+        candidates = [
+            wanted,
+            f"{wanted}$",
+            f"{wanted}.$valid$",
+            re.sub(r"valid$", "$valid$", wanted),
+        ]
+        for candidate in candidates:
+            for key in self.keys:
+                if key.name == candidate:
+                    return key
+        for key in self.keys:
+            if key.name.endswith((f".{wanted}", f".{wanted}$")):
+                return key
+            if wanted == "valid" and key.name.endswith("$valid$"):
+                return key
+        raise UnknownNameError(f"table {self.name} has no key field '{name}'")
+
+    def action(self, name: str) -> str:
+        """The full name of one of its actions."""
+        if name in self.actions:
+            return name
+        found = {action for action in self.actions if action.endswith(name)}
+        if len(found) != 1:
+            raise UnknownNameError(f"table {self.name}: {len(found)} actions called '{name}'")
+        return found.pop()
+
+
+class Program:
+    """A compiled program (BMv2 JSON)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        root = json.loads(path.read_text())
+        fields = {
+            kind["name"]: {field[0]: field[1] for field in kind["fields"]}
+            for kind in root["header_types"]
+        }
+        self._headers = {h["name"]: fields[h["header_type"]] for h in root["headers"]}
+        self.tables = [
+            self._table(table) for pipeline in root["pipelines"] for table in pipeline["tables"]
+        ]
+
+    def _table(self, table: dict[str, object]) -> Table:
+        keys = []
+        given = table["key"]
+        actions = table["actions"]
+        assert isinstance(given, list)
+        assert isinstance(actions, list)
+        for key in given:
+            target = key["target"]
+            if isinstance(target, list):
+                header, field = target
+                bits = 1 if field == "$valid$" else int(self._headers[header][field])
+                name = ".".join(target)
+            else:
+                bits, name = 1, target
+            keys.append(Key(key.get("name") or name, key["match_type"], bits))
+        return Table(str(table["name"]), tuple(keys), tuple(actions))
+
+    def table(self, name: str) -> Table:
+        """The table that a test calls so: its name, or an unambiguous end of it."""
+        for table in self.tables:
+            if table.name == name:
+                return table
+        found = [table for table in self.tables if table.name.endswith(name)]
+        if len(found) != 1:
+            raise UnknownNameError(f"{len(found)} tables called '{name}'")
+        return found[0]
