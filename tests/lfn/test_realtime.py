@@ -59,7 +59,8 @@ def test_rate_is_never_above_the_target(smoke: dict[str, Any]) -> None:
 
 def test_counters_agree(smoke: dict[str, Any]) -> None:
     """What s1 sent, the wan received; what it accepted in the class, it sent or dropped."""
-    assert smoke["s1_to_wan_packets"] == smoke["wan_from_s1_packets"]
+    lost = smoke["s1_to_wan_packets"] - smoke["wan_from_s1_packets"]
+    assert 0 <= lost <= smoke["rx_ring_full"]
     assert smoke["bytes_in"] >= smoke["sent_bytes"]
     assert smoke["rx_ring_full"] == 0 or smoke["retransmits"] > 0
 
