@@ -17,8 +17,8 @@ pub enum DropCause {
     MeterRed,
     /// The port's unpaced FIFO has no room for the packet.
     FifoFull,
-    /// A limit of the traffic manager's own is reached: held packets, delay-line packets,
-    /// class number, queues.
+    /// A limit of the traffic manager's own is reached: held packets (the queue's share of
+    /// them), delay-line packets, class number, queues.
     HoldLimit,
     /// The program chose a port (other than 0) that does not exist.
     NoSuchPort,

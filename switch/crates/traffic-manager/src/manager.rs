@@ -37,7 +37,9 @@ pub struct PortConfig {
 pub struct Limits {
     /// Ports.
     pub max_ports: usize,
-    /// Packets that wait (FIFOs and class queues of all ports).
+    /// Packets that wait (FIFOs and class queues of all ports). No queue may hold more than are
+    /// free: one alone gets half, `n` that want all get `1 / (n + 1)` each, and there is always
+    /// room for the others.
     pub max_held_packets: usize,
     /// Frames in the delay lines of all ports.
     pub max_delay_line_packets: usize,
@@ -383,9 +385,10 @@ impl<P> TrafficManager<P> {
 
     // ----- in -----
 
-    /// Takes a packet for `port`. Refused: no such port, port down, too many packets held,
-    /// FIFO full (unpaced), class number or number of queues beyond the limits (paced:
-    /// `hold-limit`). Class limits are the program's business.
+    /// Takes a packet for `port`. Refused: no such port, port down, its queue (FIFO or class
+    /// queue of the port) holds as many packets as are free ([`Limits::max_held_packets`],
+    /// `hold-limit`), FIFO full (unpaced), class number or number of queues beyond the limits
+    /// (paced: `hold-limit`). Class limits are the program's business.
     ///
     /// A departure time before the arrival counts as the arrival.
     pub fn enqueue(&mut self, port: u16, packet: Queued<P>) -> Result<(), Refused<P>> {
@@ -437,10 +440,13 @@ impl<P> TrafficManager<P> {
         if !port.up {
             return Err(DropCause::PortDown);
         }
-        if self.slab.is_full() {
-            return Err(DropCause::HoldLimit);
-        }
+        // Choudhury and Hahne's dynamic threshold with alpha = 1: however many queues overflow,
+        // they leave room for the others.
+        let free = self.slab.free();
         let Some(hold) = hold else {
+            if port.fifo_packets as usize >= free {
+                return Err(DropCause::HoldLimit);
+            }
             let bytes = port.statistics.fifo_bytes + frame_bytes(length_bytes);
             return if bytes > port.config.fifo_bytes {
                 Err(DropCause::FifoFull)
@@ -451,10 +457,11 @@ impl<P> TrafficManager<P> {
         if hold.class >= self.limits.max_classes {
             return Err(DropCause::HoldLimit);
         }
-        if port.queues.get(hold.class).is_none() {
-            return self.create_queue(at, hold.class, arrival_ns);
+        match port.queues.get(hold.class) {
+            Some(queue) if (queue.packets as usize) < free => Ok(()),
+            None if free > 0 => self.create_queue(at, hold.class, arrival_ns),
+            _ => Err(DropCause::HoldLimit),
         }
-        Ok(())
     }
 
     /// Makes room for a class queue, if need be by forgetting idle ones.

@@ -75,6 +75,8 @@ pub(crate) struct Port<P> {
     /// The line is free from here on.
     free_at: Q24,
     pub(crate) fifo: List,
+    /// Packets in it.
+    pub(crate) fifo_packets: u32,
     pub(crate) queues: Paged<Queue>,
     /// Heads of class queues by E: `E << 32 | class`.
     waiting: MinHeap,
@@ -109,6 +111,7 @@ impl<P> Port<P> {
             pending: None,
             free_at: Q24::default(),
             fifo: List::default(),
+            fifo_packets: 0,
             queues: Paged::default(),
             waiting: MinHeap::new(),
             ready: BinaryHeap::new(),
@@ -170,6 +173,7 @@ impl<P> Port<P> {
             self.choose_paced(start, slab)
         } else {
             let (payload, meta) = slab.pop(&mut self.fifo)?;
+            self.fifo_packets -= 1;
             self.statistics.fifo_bytes -= frame_bytes(meta.length_bytes);
             Some(Chosen {
                 payload,
@@ -279,6 +283,7 @@ impl<P> Port<P> {
     ) -> Result<bool, P> {
         let was_empty = self.fifo.head == NONE;
         slab.push(&mut self.fifo, payload, meta)?;
+        self.fifo_packets += 1;
         let statistics = &mut self.statistics;
         statistics.fifo_bytes += frame_bytes(meta.length_bytes);
         statistics.fifo_bytes_max = statistics.fifo_bytes_max.max(statistics.fifo_bytes);
@@ -346,6 +351,7 @@ impl<P> Port<P> {
             }
         };
         take(&mut self.fifo);
+        self.fifo_packets = 0;
         for queue in self.queues.iter_mut() {
             take(&mut queue.list);
         }

@@ -74,8 +74,9 @@ impl<P> Slab<P> {
         self.used
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.used >= self.limit
+    /// Packets that still fit.
+    pub(crate) fn free(&self) -> usize {
+        self.limit - self.used
     }
 
     pub(crate) fn meta(&self, at: u32) -> Option<&Meta> {
@@ -84,7 +85,7 @@ impl<P> Slab<P> {
 
     /// Appends a packet to `list`; gives the payload back when the slab is full.
     pub(crate) fn push(&mut self, list: &mut List, payload: P, meta: Meta) -> Result<u32, P> {
-        if self.is_full() {
+        if self.free() == 0 {
             return Err(payload);
         }
         let at = match self.nodes.get_mut(self.free as usize) {

@@ -14,7 +14,8 @@ const CONFIG: PortConfig = PortConfig {
 
 const SMALL: Limits = Limits {
     max_ports: 2,
-    max_held_packets: 3,
+    // Three in one queue, the next ones in others.
+    max_held_packets: 5,
     max_delay_line_packets: 2,
     max_classes: 1_000,
     max_queues: 128,
@@ -113,6 +114,49 @@ fn refusals_give_the_payload_back_and_are_counted() {
     assert_eq!(port.drops.get(DropCause::HoldLimit), 2);
     assert_eq!(port.drops.get(DropCause::PortDown), 1);
     assert_eq!(port.drops.get(DropCause::ParserError), 1);
+}
+
+/// Queues that are flooded share the memory, and never have all of it: a class without a limit
+/// of its own, a FIFO of any size.
+#[test]
+fn flooded_queues_leave_room_for_the_others() {
+    let mut tm = manager(Limits {
+        max_held_packets: 90,
+        ..Limits::default()
+    });
+    let endless = PortConfig {
+        fifo_bytes: u64::MAX / 2,
+        ..CONFIG
+    };
+    tm.set_port(1, endless).expect("the port");
+    tm.add_port(2, endless).expect("a new port");
+    let far_ns = 1_000_000_000;
+    let flood = |tm: &mut TrafficManager<u32>, port, packet| {
+        let taken = (0..200).take_while(|_| tm.enqueue(port, packet) == Ok(()));
+        taken.count()
+    };
+    // Alone, a queue gets half.
+    assert_eq!(flood(&mut tm, 1, paced(0, 7, far_ns)), 45);
+    assert_eq!(
+        tm.enqueue(1, paced(0, 7, far_ns)),
+        refusal(DropCause::HoldLimit, 0)
+    );
+    // The same port's FIFO, another port, another class: all have room, flooded or not.
+    assert_eq!(flood(&mut tm, 1, unpaced(1, far_ns)), 23);
+    assert_eq!(tm.enqueue(2, unpaced(2, far_ns)), Ok(()));
+    assert_eq!(tm.enqueue(1, paced(3, 8, far_ns)), Ok(()));
+    assert_eq!(flood(&mut tm, 2, paced(4, 7, far_ns)), 10);
+    assert_eq!(tm.enqueue(1, paced(5, 9, far_ns)), Ok(()));
+    let held = |class| tm.queue(1, class).map(|queue| queue.packets);
+    assert_eq!((held(7), held(8), held(9)), (Some(45), Some(1), Some(1)));
+    assert_eq!(tm.statistics().held_packets, 45 + 23 + 1 + 1 + 10 + 1);
+    // What leaves makes room again.
+    let start = tm.poll_start(far_ns).expect("due");
+    assert_eq!(start.class, Some(7));
+    transmit(&mut tm, start).expect("room");
+    assert_eq!(tm.enqueue(2, unpaced(6, far_ns)), Ok(()));
+    assert_eq!(tm.drain().count(), 81);
+    assert_eq!(flood(&mut tm, 1, unpaced(1, far_ns)), 45);
 }
 
 #[test]

@@ -266,7 +266,11 @@ impl Pair {
             .map(Waiting::frame_bytes)
             .sum();
         let got = self.tm.enqueue(naive.number, queued);
-        let expected = if held >= LIMITS.max_held_packets {
+        // No queue holds more than are free.
+        let class = hold.map(|hold| hold.class);
+        let of_queue = |p: &&Waiting| p.hold.map(|hold| hold.class) == class;
+        let in_queue = naive.waiting.iter().filter(of_queue).count();
+        let expected = if in_queue >= LIMITS.max_held_packets - held {
             Err(DropCause::HoldLimit)
         } else if hold.is_none()
             && fifo_bytes + u64::from(length_bytes) + 4 > naive.config.fifo_bytes
