@@ -88,7 +88,7 @@ pub struct SwitchStatistics {
     pub now_ns: u64,
     /// Packets received on all ports.
     pub rx_packets: u64,
-    /// Packets delivered to all interfaces.
+    /// Packets whose transmission has started, on all ports.
     pub tx_packets: u64,
     /// Packets held at the moment.
     pub held_packets: u64,
@@ -107,9 +107,10 @@ pub struct PortStatistics {
     pub rx_packets: u64,
     /// Bytes received, layer 2 without FCS.
     pub rx_bytes: u64,
-    /// Packets delivered to the interface.
+    /// Packets whose transmission has started: those in the propagation delay are among them,
+    /// and those that the interface then refused (`tx-failed`).
     pub tx_packets: u64,
-    /// Bytes delivered, layer 2 without FCS.
+    /// Their bytes, layer 2 without FCS.
     pub tx_bytes: u64,
     /// Bytes waiting in the FIFO.
     pub fifo_backlog_bytes: u64,

@@ -1,4 +1,5 @@
-//! Packets in the switch: a bounded pool of preallocated contexts, reused without allocation.
+//! Packets in the switch: a bounded pool of contexts. A context is allocated when more packets
+//! are in the switch than ever before; up to that number they are reused without allocation.
 
 use v1model::{Context, InstanceType, Pipeline};
 
