@@ -145,6 +145,13 @@ pub struct PacketInReceiver {
     pub(crate) counters: Arc<PacketInCounters>,
 }
 
+impl PacketInReceiver {
+    /// What became of the frames; goes on counting, and can be read when the server has ended.
+    pub fn counters(&self) -> Arc<PacketInCounters> {
+        Arc::clone(&self.counters)
+    }
+}
+
 /// The layout of one controller header, from P4Info.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ControllerHeader {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Parser;
 use options::Options;
+use p4runtime_server::packet_io::PacketInCounters;
 use p4runtime_server::{ServerConfig, packet_in_channel};
 use ports::PortOptions;
 use real_time::RealTime;
@@ -111,6 +112,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
         None => None,
     };
 
+    let mut packet_in_drops = Vec::new();
     let switch = if options.virtual_time {
         if options.program.is_none() {
             bail!("--virtual needs a PROGRAM.json: there is nobody to bring one");
@@ -132,20 +134,22 @@ fn run(options: &Options) -> anyhow::Result<()> {
                 bail!("--runtime-json: table entry {applied} has an at_ns, which needs --virtual");
             }
         }
-        serve(switch, options)?
+        let (switch, packet_in) = serve(switch, options)?;
+        packet_in_drops = packet_in.drops();
+        switch
     };
 
-    eprint!("{}", report::as_text(&switch));
+    eprint!("{}", report::as_text(&switch, &packet_in_drops));
     if let Some(file) = &mut stats_file {
-        let text = serde_json::to_string_pretty(&report::as_json(&switch))?;
+        let text = serde_json::to_string_pretty(&report::as_json(&switch, &packet_in_drops))?;
         writeln!(file, "{text}").context("cannot write the statistics")?;
     }
     Ok(())
 }
 
 /// Opens the interfaces, starts the control servers on threads of their own, and runs the
-/// switch on this one until a signal ends it.
-fn serve(switch: Switch, options: &Options) -> anyhow::Result<Switch> {
+/// switch on this one until a signal ends it. Returns it with what became of its packet-ins.
+fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Arc<PacketInCounters>)> {
     let mut opened = Vec::new();
     for option in &options.ports {
         let port = ports::Port::open(&option.interface, &PortOptions::default())
@@ -155,6 +159,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<Switch> {
 
     let compiler = Arc::new(switch.compiler());
     let (packet_in_sender, packet_in_receiver) = packet_in_channel(PACKET_IN_QUEUE);
+    let packet_in = packet_in_receiver.counters();
     let mut executor = None;
     let mut driver = RealTime::new(
         switch,
@@ -205,7 +210,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<Switch> {
     if let Ok(Err(error)) = control.block_on(serving) {
         tracing::warn!(%error, "control server");
     }
-    Ok(switch)
+    Ok((switch, packet_in))
 }
 
 fn read_limited(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {

@@ -7,8 +7,9 @@ use dataplane::ports::{DropCount, Lateness, PortStatistics, TrafficManagerContro
 use serde_json::{Map, Value, json};
 use switch_core::Switch;
 
-/// For `--stats-file`.
-pub fn as_json(switch: &Switch) -> Value {
+/// For `--stats-file`. `packet_in_drops`: packets for the controller that were lost after the
+/// program sent them.
+pub fn as_json(switch: &Switch, packet_in_drops: &[DropCount]) -> Value {
     let statistics = switch.statistics(&[]);
     let counters = switch.counters();
     json!({
@@ -17,6 +18,7 @@ pub fn as_json(switch: &Switch) -> Value {
         "tx_packets": statistics.switch.tx_packets,
         "parser_errors": counters.parser_errors,
         "packets_to_controller": counters.packets_to_controller,
+        "packet_in_drops": drops(&lost(packet_in_drops)),
         "packets_from_controller": counters.packets_from_controller,
         "drops": drops(&statistics.switch.drops),
         "ports": statistics
@@ -51,6 +53,15 @@ fn drops(counts: &[DropCount]) -> Value {
     )
 }
 
+/// Without the causes for which nothing was lost.
+fn lost(counts: &[DropCount]) -> Vec<DropCount> {
+    counts
+        .iter()
+        .filter(|count| count.packets > 0)
+        .cloned()
+        .collect()
+}
+
 fn interface<'a>(switch: &'a Switch, port: &PortStatistics) -> &'a str {
     u16::try_from(port.port).map_or("", |number| match switch.interface(number) {
         "" => "controller",
@@ -59,7 +70,7 @@ fn interface<'a>(switch: &'a Switch, port: &PortStatistics) -> &'a str {
 }
 
 /// For people.
-pub fn as_text(switch: &Switch) -> String {
+pub fn as_text(switch: &Switch, packet_in_drops: &[DropCount]) -> String {
     let statistics = switch.statistics(&[]);
     let mut text = String::from("pacing_switch: statistics\n");
     for port in &statistics.ports {
@@ -95,6 +106,16 @@ pub fn as_text(switch: &Switch) -> String {
         statistics.switch.tx_packets,
         drop_text(&all)
     );
+    let counters = switch.counters();
+    let lost = lost(packet_in_drops);
+    if counters.packets_to_controller > 0 || !lost.is_empty() {
+        let _ = writeln!(
+            text,
+            "  controller: {} packets for it{}",
+            counters.packets_to_controller,
+            drop_text(&lost)
+        );
+    }
     text
 }
 
@@ -131,4 +152,24 @@ fn lateness_text(lateness: &Lateness) -> String {
         ", late: median under {bound_ns} ns, at most {} ns",
         lateness.max_ns
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use switch_core::SwitchConfig;
+    use traffic_manager::Limits;
+
+    use super::*;
+
+    #[test]
+    fn lost_packet_ins_are_reported_by_cause() {
+        let switch = Switch::new(SwitchConfig::default(), Limits::default());
+        let count = |cause, packets| DropCount { cause, packets };
+        let counts = [count("no-controller", 3), count("controller-slow", 0)];
+        let json = as_json(&switch, &counts);
+        assert_eq!(json["packet_in_drops"], json!({"no-controller": 3}));
+        assert!(as_text(&switch, &counts).contains("drops: no-controller 3\n"));
+        // Without a controller's port there is nothing to say.
+        assert!(!as_text(&switch, &[]).contains("controller"));
+    }
 }
