@@ -1,7 +1,7 @@
 """What the real-time driver does beside forwarding, in a namespace of its own; not a test itself.
 
 Prints one JSON object with what the switch wrote and counted: with `--pcap`, when an interface
-vanishes under it, and when more comes than its receive ring holds.
+loses its carrier or vanishes under it, and when more comes than its receive ring holds.
 """
 
 from __future__ import annotations
@@ -50,6 +50,26 @@ def captures(folder: Path) -> dict[str, Any]:
         "times": {name: [timed.at_ns for timed in file] for name, file in files.items()},
         "between": [began_ns, time.time_ns()],
     }
+
+
+def carrier(folder: Path) -> dict[str, Any]:
+    """Take the far end of an interface down and up again: the interface itself stays up."""
+    with running(folder, "-i", "3@c1", ports=(1, 2, 3)) as (process, _):
+        assert process.stderr is not None
+        others, there = Wires("b0"), Wires("c0")
+        subprocess.run(["ip", "link", "set", "c0", "down"], check=True)
+        lost = next(line for line in process.stderr if "NoCarrier" in line)
+        others.forwarded(20)
+        subprocess.run(["ip", "link", "set", "c0", "up"], check=True)
+        found = next(line for line in process.stderr if "Up" in line)
+        # A socket tells once that its interface was down.
+        there.receiver = listener("c0")
+        forwarded = there.forwarded(20)
+        return ended(process, folder) | {
+            "noticed": [lost, found],
+            "sent": [others.sent, there.sent],
+            "forwarded_after": forwarded,
+        }
 
 
 def vanishing(folder: Path) -> dict[str, Any]:
@@ -116,6 +136,7 @@ def main() -> None:
     make_wires([("a0", "a1"), ("b0", "b1"), ("c0", "c1")])
     # The interface that vanishes is gone afterwards: last.
     told = {"captures": captures(folder), "overflow": overflow(folder)}
+    told["carrier"] = carrier(folder)
     told["vanishing"] = vanishing(folder)
     print(json.dumps(told))
 

@@ -1,4 +1,4 @@
-"""The real-time driver on real interfaces: captures, an interface that vanishes, a full ring."""
+"""The real-time driver on real interfaces: captures, interfaces that go, a full ring."""
 
 from __future__ import annotations
 
@@ -40,6 +40,18 @@ def test_captures_hold_what_passed(lived: dict[str, Any]) -> None:
         assert began_ns <= times[name][0] <= times[name][-1] <= ended_ns
     departures = zip(times["a1_in.pcap"], times["b1_out.pcap"], strict=True)
     assert all(came_ns <= left_ns for came_ns, left_ns in departures)
+
+
+def test_a_lost_carrier_takes_the_port_down_until_it_is_back(lived: dict[str, Any]) -> None:
+    """The far end of a wire going down is noticed within a second or so, and its coming back."""
+    told = lived["carrier"]
+    ports = ports_of(told)
+    assert all("c1" in line for line in told["noticed"])
+    without, after = told["sent"]
+    assert told["forwarded_after"] == after
+    assert ports[3]["drops"] == {"port-down": without}
+    assert ports[3]["tx_packets"] == after
+    assert ports[2]["tx_packets"] == without + after
 
 
 def test_an_interface_that_vanishes_takes_nothing_with_it(lived: dict[str, Any]) -> None:

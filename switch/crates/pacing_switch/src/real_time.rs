@@ -16,8 +16,11 @@ use crate::captures::{CaptureWriter, Direction, path};
 
 /// Frames taken from the rings in one turn.
 const RECEIVE_BATCH: usize = 64;
-/// How often an interface that is down is looked at: nothing tells when it comes back.
-const LINK_CHECK_NS: u64 = 100_000_000;
+/// How often interfaces are looked at while one is down: nothing tells when it comes back.
+const LINK_CHECK_DOWN_NS: u64 = 100_000_000;
+/// How often they are looked at when all are up: that an interface itself goes down ends a wait,
+/// but nothing tells when its carrier goes (a veth's peer is taken down).
+const LINK_CHECK_NS: u64 = 1_000_000_000;
 /// Jobs run between two turns.
 const JOB_BATCH: usize = 64;
 
@@ -155,7 +158,7 @@ impl RealTime {
     pub fn run(mut self) -> io::Result<Switch> {
         let mut called = true;
         self.check_links();
-        let mut next_link_check_ns = clock::now_ns() + LINK_CHECK_NS;
+        let mut next_link_check_ns = clock::now_ns() + self.link_check_interval_ns();
         loop {
             if called {
                 called = self.run_jobs(clock::now_ns());
@@ -164,14 +167,11 @@ impl RealTime {
             let now_ns = clock::now_ns();
             self.switch.advance(now_ns, &mut self.links);
             self.links.flush();
-            let link_check_ns = self.any_link_down().then_some(next_link_check_ns);
             let deadline_ns = if called {
                 Some(now_ns) // more jobs wait
             } else {
-                [self.switch.next_event_ns(), link_check_ns]
-                    .into_iter()
-                    .flatten()
-                    .min()
+                let event_ns = self.switch.next_event_ns().unwrap_or(u64::MAX);
+                Some(event_ns.min(next_link_check_ns))
             };
             let links = &self.links.links;
             let woken = self.waiter.wait(now_ns, deadline_ns, || {
@@ -183,9 +183,9 @@ impl RealTime {
                 self.tell_interface_losses();
                 return Ok(self.switch);
             }
-            if woken.error || link_check_ns.is_some_and(|due_ns| due_ns <= now_ns) {
+            if woken.error || next_link_check_ns <= now_ns {
                 self.check_links();
-                next_link_check_ns = now_ns + LINK_CHECK_NS;
+                next_link_check_ns = now_ns + self.link_check_interval_ns();
             }
         }
     }
@@ -268,12 +268,16 @@ impl RealTime {
         }
     }
 
-    fn any_link_down(&self) -> bool {
+    fn link_check_interval_ns(&self) -> u64 {
         let may_come_back = |link: &Link| !matches!(link.state, LinkState::Up | LinkState::Gone);
-        self.links.links.iter().any(may_come_back)
+        if self.links.links.iter().any(may_come_back) {
+            LINK_CHECK_DOWN_NS
+        } else {
+            LINK_CHECK_NS
+        }
     }
 
-    /// An interface went down, came back, or is gone: the port follows.
+    /// An interface went down, lost or got its carrier, came back, or is gone: the port follows.
     fn check_links(&mut self) {
         for link in &mut self.links.links {
             // Taken even when the state is what it was: else the next wait ends at once.
