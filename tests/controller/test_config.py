@@ -6,20 +6,33 @@ from pathlib import Path
 
 import pytest
 
+from controller_harness import COMPILED
 from pacer_controller import config
 from pacer_controller.server import main
 
 
 def test_switch_option() -> None:
     parsed = config.parse_switch(
-        "wan=127.0.0.1:9560,device-id=3,program=gtrcnet,wire=1:2,wire=3:4,bottleneck=500mbit"
+        "wan=127.0.0.1:9560,device-id=3,program=gtrcnet,wire=1:2,bottleneck=500mbit"
     )
     assert isinstance(parsed, config.SwitchConfig)
     assert parsed.name == "wan"
     assert parsed.address == "127.0.0.1:9560"
     assert parsed.device_id == 3
-    assert parsed.wire == ((1, 2), (3, 4))
+    assert parsed.wire == ((1, 2),)
     assert parsed.bottleneck_bps == 500_000_000
+
+
+def test_wires_without_a_bottleneck_may_be_at_any_ports() -> None:
+    parsed = config.parse_switch("wan=127.0.0.1:9560,program=gtrcnet,wire=1:2,wire=3:4,wire=9:5")
+    assert isinstance(parsed, config.SwitchConfig)
+    assert parsed.wire == ((1, 2), (3, 4), (9, 5))
+    assert parsed.bottleneck_bps is None
+
+
+def test_measured_ports_are_those_of_the_program() -> None:
+    source = (COMPILED.parent / "include" / "burstiness.p4").read_text()
+    assert f"#define MEASURED_PORTS {config.MEASURED_PORTS}\n" in source
 
 
 def test_ports() -> None:
@@ -57,6 +70,11 @@ def test_bridge() -> None:
         ("s1=unix:/x,bridge=br0,colour=red", "unknown setting 'colour'"),
         ("s1=h:1,wire=1:2", "belong to program gtrcnet"),
         ("s1=h:1,program=gtrcnet,wire=1:2,wire=2:3", "port 2 is wired twice"),
+        (
+            "s1=h:1,program=gtrcnet,wire=5:6,bottleneck=1mbit",
+            "wire 5:6: port 6 cannot be measured: a bottleneck is measured at ports below 4",
+        ),
+        ("s1=h:1,program=gtrcnet,wire=3:4,bottleneck=1mbit", "wire 3:4: port 4 cannot be"),
         ("s1=h:1,program=gtrcnet,bottleneck=fast", "bottleneck: 'fast' is not a rate"),
     ],
 )

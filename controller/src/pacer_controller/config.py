@@ -47,6 +47,9 @@ QOS_TYPES = ("linux-htb", "pacer")
 TARGETS = ("pacing_switch", "bmv2")
 MAX_SWITCHES = 256
 MAX_PORT = 510
+MEASURED_PORTS = 4
+"""gtrcnet's rings (`MEASURED_PORTS` of p4src/include/burstiness.p4): ports 0 to 3 are measured."""
+
 MAX_STATIONS = 16384
 
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
@@ -72,7 +75,8 @@ class SwitchConfig:
         cpu_port: port number of packets to the controller.
         ports: port numbers, for switches that cannot list theirs; empty: ask the switch.
         wire: pairs of ports that gtrcnet connects.
-        bottleneck_bps: rate of gtrcnet's virtual bottleneck; None: no measuring.
+        bottleneck_bps: rate of gtrcnet's virtual bottleneck, at wired ports below
+            MEASURED_PORTS; None: no measuring.
         stations: port by MAC address, for stations that never move.
 
     """
@@ -273,6 +277,9 @@ def switch_from(name: str, values: Mapping[str, Any]) -> AnySwitchConfig:
     bottleneck = values.get("bottleneck")
     if program == "pacer" and (wire or bottleneck is not None):
         raise ConfigError(f"{at}: wire and bottleneck belong to program gtrcnet")
+    pairs = _wire(at, wire)
+    if bottleneck is not None:
+        _check_measured(at, pairs)
     return SwitchConfig(
         name=name,
         address=str(address),
@@ -281,7 +288,7 @@ def switch_from(name: str, values: Mapping[str, Any]) -> AnySwitchConfig:
         program=program,
         cpu_port=_number(at, "cpu_port", values.get("cpu_port", DEFAULT_CPU_PORT), 1, MAX_PORT),
         ports=_ports(at, values.get("ports", ())),
-        wire=_wire(at, wire),
+        wire=pairs,
         bottleneck_bps=_bottleneck(at, bottleneck),
         stations=_stations(at, values.get("stations", {})),
     )
@@ -389,6 +396,17 @@ def _wire(at: str, value: Any) -> tuple[tuple[int, int], ...]:
             seen.add(port)
         pairs.append(pair)
     return tuple(pairs)
+
+
+def _check_measured(at: str, pairs: Sequence[tuple[int, int]]) -> None:
+    """Refuse a bottleneck at ports for which gtrcnet has no rings: nothing would be measured."""
+    for first, second in pairs:
+        port = max(first, second)
+        if port >= MEASURED_PORTS:
+            raise ConfigError(
+                f"{at}: wire {first}:{second}: port {port} cannot be measured: a bottleneck is "
+                f"measured at ports below {MEASURED_PORTS}; wire those, or give no bottleneck"
+            )
 
 
 def _bottleneck(at: str, value: Any) -> int | None:

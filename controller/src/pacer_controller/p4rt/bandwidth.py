@@ -1,14 +1,14 @@
 """What gtrcnet measured at a port: 500 us bins, 100 ms windows, the virtual bottleneck's queue."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from pacer_controller.config import MEASURED_PORTS
 
 BIN_NS = 500_000
 BINS = 65536
 WINDOW_NS = 100_000_000
 WINDOWS = 4096
-MEASURED_PORTS = 4
-"""gtrcnet's rings; ports 0 to 3 are measured."""
 
 ReadRegisters = Callable[[str, Iterable[int]], Awaitable[dict[int, int] | None]]
 
@@ -26,9 +26,10 @@ async def read(
 
     """
     first = port * WINDOWS
-    ids = await registers("GtrcnetIngress.window_id", range(first, first + WINDOWS))
-    if ids is None:
+    known = await _cells(registers, {"GtrcnetIngress.window_id": range(first, first + WINDOWS)})
+    if known is None:
         return None
+    (ids,) = known
     # An unused cell reads id 0, as window 0 would; the byte count tells them apart.
     windows = {
         window: first + cell
@@ -38,23 +39,36 @@ async def read(
         and (to_ns is None or window * WINDOW_NS < to_ns)
     }
     cells = list(windows.values())
-    window_bytes = await registers("GtrcnetIngress.window_bytes", cells) or {}
-    window_max = await registers("GtrcnetIngress.window_vb_max_bytes", cells) or {}
+    of_windows = await _cells(
+        registers,
+        {"GtrcnetIngress.window_bytes": cells, "GtrcnetIngress.window_vb_max_bytes": cells},
+    )
+    if of_windows is None:
+        return None
+    window_bytes, window_max = of_windows
     used = sorted(window for window, cell in windows.items() if window_bytes.get(cell))
     bins = _bins(used, from_ns, to_ns)
     bin_cells = [port * BINS + number % BINS for number in bins]
-    bin_ids = await registers("GtrcnetIngress.bin_id", bin_cells) or {}
-    bin_bytes = await registers("GtrcnetIngress.bin_bytes", bin_cells) or {}
+    of_bins = await _cells(
+        registers,
+        {
+            "GtrcnetIngress.bin_id": bin_cells,
+            "GtrcnetIngress.bin_bytes": bin_cells,
+            "GtrcnetIngress.vb_max_bytes": [port],
+        },
+    )
+    if of_bins is None:
+        return None
+    bin_ids, bin_bytes, virtual_max = of_bins
     filled = [
         (number, bin_bytes[cell])
         for number, cell in zip(bins, bin_cells, strict=True)
         if bin_ids[cell] == number and bin_bytes[cell]
     ]
-    virtual_max = await registers("GtrcnetIngress.vb_max_bytes", [port]) or {}
     return {
         "bin_ns": BIN_NS,
         "window_ns": WINDOW_NS,
-        "vb_max_bytes": virtual_max.get(port, 0),
+        "vb_max_bytes": virtual_max[port],
         "bins": {
             "start_ns": [number * BIN_NS for number, _ in filled],
             "bytes": [count for _, count in filled],
@@ -65,6 +79,22 @@ async def read(
             "vb_max_bytes": [window_max[windows[window]] for window in used],
         },
     }
+
+
+async def _cells(
+    registers: ReadRegisters, wanted: Mapping[str, Sequence[int]]
+) -> list[dict[int, int]] | None:
+    """Return all cells asked for, by array; None when one cannot be read.
+
+    The switch may go away between any two reads.
+    """
+    found = []
+    for name, indices in wanted.items():
+        cells = await registers(name, indices)
+        if cells is None or any(index not in cells for index in indices):
+            return None
+        found.append(cells)
+    return found
 
 
 def _bins(windows: list[int], from_ns: int, to_ns: int | None) -> list[int]:
@@ -97,19 +127,25 @@ async def bottlenecks(
         if port >= MEASURED_PORTS or window < 0:
             continue
         cell = port * WINDOWS + window % WINDOWS
-        ids = await registers("GtrcnetIngress.window_id", [cell])
-        if ids is None:
+        found = await _cells(
+            registers,
+            {
+                "GtrcnetIngress.window_id": [cell],
+                "GtrcnetIngress.window_bytes": [cell],
+                "GtrcnetIngress.vb_max_bytes": [port],
+                "GtrcnetIngress.window_vb_max_bytes": [cell],
+            },
+        )
+        if found is None:
             return None
+        ids, count, longest, queue = found
         current = ids[cell] == window
-        count = await registers("GtrcnetIngress.window_bytes", [cell]) or {}
-        longest = await registers("GtrcnetIngress.vb_max_bytes", [port]) or {}
-        queue = await registers("GtrcnetIngress.window_vb_max_bytes", [cell]) or {}
         result.append(
             {
                 "port": port,
-                "achieved_bps": (count.get(cell, 0) if current else 0) * 8 * 10**9 // WINDOW_NS,
-                "vb_bytes": queue.get(cell, 0) if current else 0,
-                "vb_max_bytes": longest.get(port, 0),
+                "achieved_bps": (count[cell] if current else 0) * 8 * 10**9 // WINDOW_NS,
+                "vb_bytes": queue[cell] if current else 0,
+                "vb_max_bytes": longest[port],
             }
         )
     return result
