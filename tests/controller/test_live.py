@@ -356,6 +356,73 @@ def test_rate_above_the_line_rate(wires: Network, start_controller: Start) -> No
         switch.kill()
 
 
+@pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 ports have no line rate")
+def test_a_rate_above_the_line_rate_asked_for_while_the_switch_was_away(
+    wires: Network, start_controller: Start
+) -> None:
+    switch = Switch(wires, {2: "rate=1gbit"})
+    controller = start_controller(*options(switch))
+    own = {"match": MATCH, "rate": "3Gbit"}
+    assert controller.put(CLASS, {"rate": "2Gbit"}).json()["state"] == "pending"
+    assert controller.put(CLASS + "2", {"rate": "1Mbit"}).json()["state"] == "pending"
+    assert controller.put(FLOW, own).json()["state"] == "pending"
+    switch.start()
+    try:
+        controller.wait_connected()
+        too_fast = "2Gbit is above the line rate of port 2, 1Gbit"
+        said = controller.get(CLASS)
+        assert (said["state"], too_fast in said["state_reason"]) == ("failed", True)
+        assert controller.get(FLOW)["state"] == "failed"
+        assert controller.get(CLASS + "2")["state"] == "applied"
+        assert [entry["class_id"] for entry in entries_of(switch, "classes")] == [2]
+        assert entries_of(switch, "flows") == []
+        events = controller.get("/v1/events?kind=failed")["events"]
+        assert {event["data"]["resource"] for event in events} == {"class 'video'", "flow 'web'"}
+        assert too_fast in events[0]["message"]
+        # Put right, one by its own rate, the other by its port's.
+        controller.put(CLASS, {"rate": "1Gbit"})
+        eventually(lambda: controller.get(CLASS)["state"] == "applied", "the class is applied")
+        assert controller.get(FLOW)["state"] == "failed"
+        controller.put("/v1/switches/s1/ports/2", {"line_rate": "10Gbit"})
+        eventually(lambda: controller.get(FLOW)["state"] == "applied", "the flow is applied")
+        assert len(entries_of(switch, "classes")) == 3
+    finally:
+        switch.kill()
+
+
+@pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 does not write registers")
+@pytest.mark.parametrize(
+    "body",
+    [{"match": MATCH, "class": "video"}, {"match": MATCH, "rate": "8kbit"}],
+    ids=["class", "rate of its own"],
+)
+def test_a_new_class_owes_nothing_of_what_its_index_owed_before(
+    wires: Network, start_controller: Start, switch: Switch, body: dict[str, Any]
+) -> None:
+    def prepare(controller: Controller) -> None:
+        controller.wait_connected()
+        if "class" in body:
+            assert controller.put(CLASS, {"rate": "8kbit"}).json()["index"] == 1
+        assert controller.put(FLOW, body).json()["class_index"] == 1
+
+    def owed_ns(controller: Controller) -> int:
+        return int(controller.get("/v1/switches/s1/stats")["classes"][1]["owed_ns"])
+
+    first = start_controller(*options(switch))
+    prepare(first)
+    for _ in range(100):
+        # 1.5 s each at 8 kbit/s.
+        wires.send(1, udp(A, B, 5001).ljust(1514, b"\0"))
+    eventually(lambda: owed_ns(first) > 100_000_000_000, "a gap of more than 100 s")
+    first.process.kill()
+    # Another controller, which knows nothing of the former's classes, takes the same index.
+    second = start_controller(*options(switch))
+    prepare(second)
+    assert owed_ns(second) == 0
+    counted = second.get("/v1/switches/s1/stats")["classes"][1]["accepted"]
+    assert counted == {"packets": 0, "bytes": 0}
+
+
 @pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 does not read registers")
 def test_gtrcnet_measures(wires: Network, start_controller: Start, switch: Switch) -> None:
     controller = start_controller(

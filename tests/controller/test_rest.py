@@ -1,6 +1,6 @@
 """The REST interface with switches that are away: everything is checked, kept, and pending."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import grpc
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pacer_controller.southbound import PortInfo, State
+from pacer_controller.southbound import PortInfo, State, SwitchUnreadableError
 from pacer_controller.traffic_manager import TrafficManagerUnavailableError
 from rest_client import Client, problem
 
@@ -203,8 +203,8 @@ def test_flow_with_a_rate_has_a_class_of_its_own(client: Client) -> None:
     assert faster["class_index"] == 2
     shared = client.put(FLOW, {"match": {"dscp": 46}, "class": "video"}).json()
     assert shared["class_index"] == 1
-    # The private index is free again.
-    assert client.put(CLASS + "2", {"rate": "1Mbit"}).json()["index"] == 2
+    # The private index is free again, but its turn comes only after those never used.
+    assert client.put(CLASS + "2", {"rate": "1Mbit"}).json()["index"] == 3
 
 
 def test_same_match_needs_another_priority(client: Client) -> None:
@@ -297,6 +297,36 @@ def test_program_without_classes(client: Client) -> None:
     problem(client.call("GET", "/v1/switches/wan/bandwidth?port=1"), 503)
     problem(client.call("GET", "/v1/switches/wan/bandwidth?port=7"), 422)
     problem(client.call("GET", "/v1/switches/wan/bandwidth"), 422)
+
+
+@pytest.mark.parametrize("reads", range(6))
+@pytest.mark.parametrize("how", ["away", "broken off"])
+def test_a_switch_that_goes_away_while_its_bandwidth_is_read(
+    client: Client, monkeypatch: pytest.MonkeyPatch, reads: int, how: str
+) -> None:
+    path = "/v1/switches/wan/bandwidth?port=1"
+    left = [6]
+
+    async def registers(name: str, indices: Iterable[int]) -> dict[int, int] | None:
+        left[0] -= 1
+        if left[0] < 0:
+            if how == "away":
+                return None
+            raise SwitchUnreadableError("connection closed", gone=True)
+        # Window 5 has 1000 bytes, all in its first bin.
+        ids = {"GtrcnetIngress.window_id": 5, "GtrcnetIngress.bin_id": 1000}
+        sizes = {4096 + 5: 1000, 65536 + 1000: 1000, 1: 777}
+        if name in ids:
+            return {i: ids[name] if sizes.get(i) else 0 for i in indices}
+        return {i: sizes.get(i, 0) for i in indices}
+
+    monkeypatch.setattr(client.service.switch("wan").driver, "registers", registers)
+    said = client.call("GET", path).json()
+    assert said["windows"] == {"start_ns": [500_000_000], "bytes": [1000], "vb_max_bytes": [1000]}
+    assert said["bins"] == {"start_ns": [500_000_000], "bytes": [1000]}
+    assert said["vb_max_bytes"] == 777
+    left[0] = reads
+    assert problem(client.call("GET", path), 503)["type"].endswith("switch-unreadable")
 
 
 def test_switches_and_health(client: Client) -> None:

@@ -4,9 +4,9 @@ A record is a resource as accepted: its name, what was asked for, the number of 
 made it so, and what the controller has added (indices). `Desired` is all of one switch.
 """
 
-import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from pydantic import BaseModel
@@ -88,32 +88,33 @@ class ResourceChange:
 
 
 class Indices:
-    """Class indices of one switch: the lowest free one is taken first."""
+    """Class indices of one switch, taken in turn: one that was given back waits a whole round.
+
+    On the switch a deleted class may still hold packets and owe gap; its index gets as long as
+    there is to come to rest before another class has it.
+    """
 
     def __init__(self) -> None:
         self.used: set[int] = set()
-        self._free: list[int] = []
         self._next = 1
 
     def take(self, index: int) -> None:
         """Note that an index is used."""
-        while self._next <= index:
-            heapq.heappush(self._free, self._next)
-            self._next += 1
         self.used.add(index)
+        self._next = max(self._next, index + 1)
 
     def release(self, index: int) -> None:
         """Note that an index is free again."""
-        if index in self.used:
-            self.used.discard(index)
-            heapq.heappush(self._free, index)
+        self.used.discard(index)
 
-    def lowest_free(self, capacity: int) -> int | None:
-        """Return the lowest free index; None when `capacity` of them are used."""
-        while self._free and self._free[0] in self.used:
-            heapq.heappop(self._free)
-        found = self._free[0] if self._free else self._next
-        return found if found <= capacity else None
+    def free(self, capacity: int) -> int | None:
+        """Return the index to take next; None when `capacity` of them are used."""
+        for index in chain(range(self._next, capacity + 1), range(1, capacity + 1)):
+            if index not in self.used:
+                # Where the round has come to, also when it has begun anew.
+                self._next = index
+                return index
+        return None
 
 
 @dataclass

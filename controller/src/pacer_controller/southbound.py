@@ -41,7 +41,16 @@ class SwitchRefusedError(Exception):
 
 
 class SwitchUnreadableError(Exception):
-    """The switch did not answer a question; the text says what it said instead."""
+    """The switch did not answer a question; the text says what it said instead.
+
+    Attributes:
+        gone: whether it went away meanwhile, rather than answer with an error.
+
+    """
+
+    def __init__(self, message: str, *, gone: bool = False) -> None:
+        super().__init__(message)
+        self.gone = gone
 
 
 @dataclass
@@ -188,7 +197,7 @@ class Driver(Protocol):
         Args:
             before: entries of the resources concerned, as they were.
             after: the same, as they shall be.
-            fresh: classes that are new, whose counters start at zero.
+            fresh: classes that are new, whose counters and clocks start at zero.
 
         Returns:
             Whether the switch has it now; if not, the next reconcile brings it.

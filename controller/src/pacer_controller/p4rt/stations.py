@@ -47,6 +47,8 @@ class StationLearner:
         self._write = write
         self._ready = ready
         self._doubt = doubt
+        self.lock = asyncio.Lock()
+        """Held while stations are learned, and by whoever reads or writes their tables whole."""
 
     async def run(self, switch: fy.Switch) -> None:
         """Learn until cancelled."""
@@ -57,9 +59,10 @@ class StationLearner:
                 packets = [await queue.get()]
                 while len(packets) < LEARN_BATCH and not queue.empty():
                     packets.append(queue.get_nowait())
-                # Before the first reconcile it is not known what the switch knows.
-                if self._ready():
-                    await self._learn_from(packets)
+                async with self.lock:
+                    # Before the first reconcile it is not known what the switch knows.
+                    if self._ready():
+                        await self._learn_from(packets)
         finally:
             reader.cancel()
 

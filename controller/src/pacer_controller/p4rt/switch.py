@@ -9,7 +9,7 @@ the switch at once (`apply`) or with the next reconcile, the same computation sa
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,8 @@ class P4Switch(Connection):
         lock: held while desired state and switch must not move against each other.
         reconcile_interval_s: how often the switch is read back for foreign changes; 0 never.
         notify: told what happens to the switch.
+        unfit: returns why some of what is desired cannot be on the switch, by owner of its
+            entries; asked at each reconcile, when the ports are known.
 
     Raises:
         ConfigError: the program's files are missing.
@@ -70,11 +72,13 @@ class P4Switch(Connection):
         lock: asyncio.Lock,
         reconcile_interval_s: float = 30.0,
         notify: Notify = lambda kind, message, data: None,
+        unfit: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         super().__init__(config, *config.files(compiled), notify)
         self.ports: list[PortInfo] = [PortInfo(number) for number in config.ports]
         self.failed: dict[str, str] = {}
         self._wanted = wanted
+        self._unfit = unfit
         self._lock = lock
         self._interval_s = reconcile_interval_s
         self._resync = asyncio.Event()
@@ -228,35 +232,44 @@ class P4Switch(Connection):
         await self._write_groups(switch)
         refusals: list[Refusal] = []
         wanted = self._wanted()
+        unfit = self._unfit()
         written = 0
         drifted = False
         for attempt in range(RECONCILE_PASSES):
-            current = await self._read_back(switch, wanted)
-            pending = changes(current, self._rows_wanted(wanted))
-            pending += self.learning.adopt(
-                [row for row in current.values() if row.table in (entries.FORWARD, entries.SOURCES)]
-            )
-            if attempt == 0 and self._held is not None:
-                drifted = self._report_drift(current, self._held)
-            if not pending:
-                refusals = []
-                break
-            written += len(pending)
-            await access.zero_counters(switch, access.new_classes(pending))
-            refusals = await self._write(switch, pending)
-            if not refusals:
-                break
+            # Between the reading of its two tables no station may be learned: it would be seen in
+            # one of them only, and taken for a contradiction.
+            async with self._learner.lock:
+                current = await self._read_back(switch, wanted)
+                stations = [row for row in current.values() if row.table in _LEARNED]
+                mine = {key: row for key, row in current.items() if key[0] not in _LEARNED}
+                pending = _without(changes(mine, self._rows_wanted(wanted)), unfit)
+                pending += self.learning.adopt(stations)
+                if attempt == 0 and self._held is not None:
+                    drifted = self._report_drift(current, self._held)
+                if not pending:
+                    refusals = []
+                    break
+                written += len(pending)
+                await access.reset_classes(switch, access.new_classes(pending))
+                refusals = await self._write(switch, pending)
+                if not refusals:
+                    break
         self.counters.reconcile_writes += written
         self._held = dict(wanted)
         if drifted and not refusals:
             self._notify("mended", f"switch {self.name} holds it again", {"writes": written})
-        failed = {refusal.row.owner: refusal.message for refusal in refusals}
+        refused = {refusal.row.owner: refusal.message for refusal in refusals}
+        self._report_failed(refused, "refused")
+        self._report_failed(unfit, "cannot have")
+        self.failed = refused | dict(unfit)
+
+    def _report_failed(self, failed: Mapping[str, str], verb: str) -> None:
+        """Say what the switch does not hold, once."""
         for owner, message in list(failed.items())[:10]:
             if owner not in self.failed:
                 _LOG.error("switch %s: %s: %s", self.name, owner, message)
                 data = {"resource": owner, "reason": message}
-                self._notify("failed", f"switch {self.name} refused {owner}: {message}", data)
-        self.failed = failed
+                self._notify("failed", f"switch {self.name} {verb} {owner}: {message}", data)
 
     def _report_drift(self, current: Rows, held: Rows) -> bool:
         """Say what somebody else changed since the switch was last known; returns whether."""
@@ -368,7 +381,7 @@ class P4Switch(Connection):
         if not pending:
             return True
         try:
-            await access.zero_counters(switch, fresh)
+            await access.reset_classes(switch, fresh)
             refusals = await self._write(switch, pending)
             if refusals:
                 # Undo by the same computation: from what was taken back to what was.
@@ -398,6 +411,9 @@ class P4Switch(Connection):
                     self._held.pop(change.row.key, None)
                 else:
                     self._held[change.row.key] = change.row
+        if self.failed and any(change.row.table == PORTS for change in pending):
+            # Another line rate may be what something waits for.
+            self._resync.set()
         return True
 
     # ---- reading ----
@@ -495,6 +511,12 @@ def _replica(replica: object) -> tuple[int, int]:
     return (int(replica.port), int(replica.instance))  # type: ignore[attr-defined]
 
 
+def _without(pending: Iterable[Change], owners: Mapping[str, str]) -> list[Change]:
+    """Leave out changes of what belongs to some owners: what the switch has of it stays."""
+    return [change for change in pending if change.row.owner not in owners]
+
+
+_LEARNED = (entries.FORWARD, entries.SOURCES)
 _STATIONS = (entries.FORWARD, entries.SOURCES, entries.WIRE, entries.MONITOR)
 
 

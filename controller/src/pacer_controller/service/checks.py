@@ -163,6 +163,27 @@ class Checker:
             errors.append(FieldError("port", f"the switch has no port {port}", one_of(self._ports)))
         return errors
 
+    def unfit(self, desired: Desired) -> dict[str, str]:
+        """Return what was accepted but cannot be: why, by owner of its entries.
+
+        What was asked for while the switch was away could not be checked against its ports.
+        """
+        asked = [
+            (entries.class_owner(name), record.spec.rate, record.spec.port)
+            for name, record in desired.classes.items()
+        ]
+        asked += [
+            (entries.flow_owner(name), record.spec.rate, None)
+            for name, record in desired.flows.items()
+            if record.spec.rate is not None
+        ]
+        found: dict[str, str] = {}
+        for owner, rate_bps, port in asked:
+            errors = self._rate_problems(rate_bps, port)
+            if errors:
+                found[owner] = f"{errors[0].message}; want {errors[0].expected}"
+        return found
+
     def too_fast_for(self, port: int, desired: Desired) -> list[FieldError]:
         """Return the classes of a port whose rates its new line rate cannot carry."""
         return [

@@ -120,6 +120,7 @@ class Service:
             managed.lock,
             self._interval_s,
             notify,
+            lambda: Checker.of(managed).unfit(managed.desired),
         )
 
     # ---- life ----
@@ -292,7 +293,9 @@ class Service:
         try:
             result = await driver.bandwidth(port, from_ns or 0, to_ns)
         except SwitchUnreadableError as error:
-            raise unreadable(name, error) from None
+            if not error.gone:
+                raise unreadable(name, error) from None
+            result = None
         if result is None:
             raise Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,

@@ -59,7 +59,7 @@ class Allocation:
             Problem: the switch holds no more classes.
 
         """
-        index = self._indices.lowest_free(self._capacity)
+        index = self._indices.free(self._capacity)
         if index is None:
             raise full("classes", self._switch, self._capacity)
         self._indices.take(index)

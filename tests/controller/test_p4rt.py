@@ -1,0 +1,129 @@
+"""What happens at the same time on one connection to a switch, in an order of the test's making."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import finsy as fy
+import grpc.aio
+import pytest
+
+from controller_harness import COMPILED
+from pacer_controller.config import SwitchConfig, parse_switch
+from pacer_controller.entries import FORWARD
+from pacer_controller.learning import forward_row, source_row
+from pacer_controller.p4rt import P4Switch, access
+from pacer_controller.records import Indices
+from pacer_controller.rows import Change, Key, Op, Row, by_key
+from pacer_controller.southbound import Refusal, State, SwitchUnreadableError
+
+A = 0x020000000001
+FRAME = b"\xff" * 6 + A.to_bytes(6, "big") + b"\x08\x00" + bytes(46)
+
+
+async def turns() -> None:
+    """Let everything run that can."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+class FakeTables:
+    """A switch's tables; a packet from A at port 1 comes up while `forward` is read."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows: dict[Key, Row] = by_key(rows)
+        self.packets: asyncio.Queue[Any] = asyncio.Queue()
+        self.create_task = lambda work, name: asyncio.create_task(work, name=name)
+
+    async def read_packets(self, queue_size: int) -> AsyncIterator[Any]:
+        """Yield what comes up."""
+        assert queue_size > 0
+        while True:
+            yield await self.packets.get()
+
+    async def read_table(self, *query: Any, meters: bool = False) -> list[Row]:
+        """Return a table as it is before the packet comes up."""
+        found = [row for row in self.rows.values() if row.table == query[-1]]
+        if query[-1] == FORWARD and not meters:
+            packet = SimpleNamespace(metadata={"ingress_port": 1}, payload=FRAME)
+            self.packets.put_nowait(packet)
+            await turns()
+        return found
+
+    async def write(self, _: Any, pending: Sequence[Change]) -> list[Refusal]:
+        """Take everything."""
+        for change in pending:
+            await asyncio.sleep(0)
+            if change.op is Op.DELETE:
+                del self.rows[change.row.key]
+            else:
+                self.rows[change.row.key] = change.row
+        return []
+
+
+@pytest.mark.parametrize(
+    "before", [[], [forward_row(A, 2), source_row(A, 2)]], ids=["new", "moved"]
+)
+def test_a_station_that_comes_up_during_reconciling_is_known_whole(
+    monkeypatch: pytest.MonkeyPatch, before: list[Row]
+) -> None:
+    async def run() -> tuple[dict[Key, Row], dict[int, int]]:
+        tables: Any = FakeTables(before)
+        monkeypatch.setattr(access, "read_table", tables.read_table)
+        monkeypatch.setattr(access, "write", tables.write)
+        config = parse_switch("s1=127.0.0.1:9,ports=1-2")
+        assert isinstance(config, SwitchConfig)
+        driver = P4Switch(config, COMPILED, dict, asyncio.Lock())
+        monkeypatch.setattr(driver, "_write_groups", lambda switch: asyncio.sleep(0))
+        monkeypatch.setattr(driver, "_switch", tables)
+        monkeypatch.setattr(driver, "_state", State.CONNECTED)
+        driver.learning.ports = {A: 2} if before else {}
+        learner = asyncio.create_task(driver._learner.run(tables))
+        await driver._reconcile(tables)
+        await turns()
+        learner.cancel()
+        return tables.rows, driver.learning.ports
+
+    rows, ports = asyncio.run(run())
+    assert ports == {A: 1}
+    assert rows == by_key([forward_row(A, 1), source_row(A, 1)])
+
+
+@pytest.mark.parametrize(
+    "error", [AssertionError(), grpc.aio.UsageError("closed"), asyncio.CancelledError()]
+)
+def test_a_connection_closed_while_registers_are_read_is_a_switch_gone(
+    error: BaseException,
+) -> None:
+    class Closing:
+        async def read(self, _: Any) -> AsyncIterator[Any]:
+            if error is not None:
+                raise error
+            yield None
+
+    switch: Any = Closing()
+    schema = fy.P4Schema(COMPILED / "pacing_switch" / "gtrcnet.p4info.txtpb")
+    with pytest.raises(SwitchUnreadableError) as caught:
+        asyncio.run(access.registers(switch, schema, "GtrcnetIngress.window_id", [0]))
+    assert caught.value.gone
+
+
+def test_an_index_given_back_waits_a_whole_round() -> None:
+    indices = Indices()
+
+    def take() -> int:
+        index = indices.free(4)
+        assert index is not None
+        indices.take(index)
+        return index
+
+    assert [take(), take()] == [1, 2]
+    indices.release(1)
+    indices.release(2)
+    assert [take(), take()] == [3, 4]
+    assert take() == 1
+    indices.release(4)
+    # 2 has been free for longer than 4.
+    assert [take(), take()] == [2, 4]
+    assert indices.free(4) is None
