@@ -237,6 +237,25 @@ def test_learns_and_forwards(wires: Network, controller: Controller, switch: Swi
         assert b"to B alone" in receive(third, A)
 
 
+def test_reconciling_leaves_stations_alone(
+    wires: Network, start_controller: Start, switch: Switch
+) -> None:
+    controller = start_controller(*options(switch), "--reconcile-interval", "0.1")
+    controller.wait_connected()
+    wires.send(1, frame(A, BROADCAST))
+    eventually(lambda: stations(controller) == 1, "A is learned")
+    counters = controller.get("/v1/switches/s1")["counters"]
+
+    def three_more() -> bool:
+        now = controller.get("/v1/switches/s1")["counters"]
+        return bool(now["reconciles"] >= counters["reconciles"] + 3)
+
+    eventually(three_more, "three more reconciles")
+    assert controller.get("/v1/switches/s1")["counters"]["reconcile_writes"] == 0
+    assert [e["port"] for e in entries_of(switch, "forward")] == [1]
+    assert [e["ingress_port"] for e in entries_of(switch, "sources")] == [1]
+
+
 def test_moved_station(wires: Network, controller: Controller, switch: Switch) -> None:
     wires.send(1, frame(A, BROADCAST))
     eventually(lambda: stations(controller) == 1, "A is learned")
