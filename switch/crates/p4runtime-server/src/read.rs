@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 
 use crate::error::{UpdateError, write_status};
 use crate::executor;
-use crate::pipeline_config::PipelineState;
+use crate::pipeline_config::{Cookie, PipelineState};
 use crate::proto::p4::v1 as p4;
 use crate::server::Shared;
 use crate::translate::{self, Array, Pipeline, Table};
@@ -335,9 +335,7 @@ impl Reader<'_> {
             .unwrap_or_default();
         let wanted = action.is_none_or(|action| action == entry.action.action)
             && (filter.priority == 0 || filter.priority == entry.key.priority)
-            && (filter.metadata.is_empty() || filter.metadata == cookie.metadata)
-            && (controller_metadata(filter) == 0
-                || controller_metadata(filter) == cookie.controller_metadata);
+            && cookie_wanted(filter, &cookie);
         if !wanted {
             return Ok(());
         }
@@ -387,9 +385,7 @@ impl Reader<'_> {
             .unwrap_or_default();
         let wanted = action
             .is_none_or(|action| call.as_ref().is_some_and(|call| call.action == action))
-            && (filter.metadata.is_empty() || filter.metadata == cookie.metadata)
-            && (controller_metadata(filter) == 0
-                || controller_metadata(filter) == cookie.controller_metadata);
+            && cookie_wanted(filter, &cookie);
         if !wanted {
             return Ok(());
         }
@@ -660,6 +656,14 @@ impl Reader<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a read with this filter asks for entries with this cookie: what the filter leaves empty,
+/// any will do.
+fn cookie_wanted(filter: &p4::TableEntry, cookie: &Cookie) -> bool {
+    let wanted = controller_metadata(filter);
+    (filter.metadata.is_empty() || filter.metadata == cookie.metadata)
+        && (wanted == 0 || wanted == cookie.controller_metadata)
 }
 
 /// What identifies an entry, as a controller sees it.
