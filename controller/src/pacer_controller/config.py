@@ -5,6 +5,7 @@ From a TOML file (`--config`), from options, or both; options win. A file looks 
     [controller]
     listen = "127.0.0.1:8080"
     state = "pacer.sqlite"
+    peer = "http://10.0.0.2:8080"   # another controller of these switches, optional
 
     [switches.s1]
     address = "127.0.0.1:9559"
@@ -167,6 +168,7 @@ class Config:
     switches: tuple[AnySwitchConfig, ...]
     listen: str = DEFAULT_LISTEN
     state: str = ":memory:"
+    peer: str | None = None
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -311,9 +313,9 @@ def load(path: Path) -> Config:
             raise ConfigError(f"{path}: unknown section {key!r}; known: controller, switches")
     service = content.get("controller", {})
     for key, value in service.items():
-        if key not in ("listen", "state"):
+        if key not in ("listen", "state", "peer"):
             raise ConfigError(
-                f"{path}: [controller]: unknown setting {key!r}; known: listen, state"
+                f"{path}: [controller]: unknown setting {key!r}; known: listen, peer, state"
             )
         if not isinstance(value, str):
             raise ConfigError(f"{path}: [controller]: {key} is a string")

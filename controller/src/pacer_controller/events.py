@@ -5,13 +5,16 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pacer_controller.store import EVENTS_KEPT, Store, StoreError
 
 _LOG = logging.getLogger(__name__)
 
-KINDS = ("change", "denied", "switch-state", "drift", "mended", "failed", "controller")
+Kind = Literal[
+    "change", "denied", "switch-state", "drift", "mended", "failed", "controller", "replication"
+]
+KINDS: tuple[str, ...] = get_args(Kind)
 
 Event = dict[str, Any]
 """Members `id`, `time`, `kind`, `switch`, `message`, `data`."""

@@ -85,6 +85,7 @@ class Exporter:
         yield from _port_metrics(readings)
 
     def _service_metrics(self) -> Iterator[Metric]:
+        yield from self._replication_metrics()
         info = GaugeMetricFamily("pacer_info", "Version of the controller.", labels=["version"])
         info.add_metric([__version__], 1)
         yield info
@@ -99,6 +100,22 @@ class Exporter:
             "Requests without the right token.",
             value=self._service.denied,
         )
+
+    def _replication_metrics(self) -> Iterator[Metric]:
+        store, pair = self._service.store, self._service.pair
+        values = {
+            "leading": (self._service.leadership.leads, "Whether the controller takes changes."),
+            "epoch": (store.epoch, "Whose state it is: grows when another begins to lead."),
+            "sequence": (store.sequence, "Number of the newest write."),
+        }
+        if pair is not None:
+            said = pair.status()
+            values["in_sync"] = (said["in_sync"], "Whether the follower has what was acknowledged.")
+            if said["follower_sequence"] is not None:
+                text = "Newest write that the follower has on disk."
+                values["follower_sequence"] = (said["follower_sequence"], text)
+        for name, (value, text) in values.items():
+            yield GaugeMetricFamily(f"pacer_replication_{name}", text, value=float(value))
 
     def _switch_metrics(self, unreadable: list[str]) -> Iterator[Metric]:
         switches = self._service.switches

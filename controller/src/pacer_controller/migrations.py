@@ -53,5 +53,10 @@ MIGRATIONS = (
     CREATE TABLE progress (revision INTEGER NOT NULL) STRICT;
     INSERT INTO progress VALUES (1);
     """,
+    """
+    ALTER TABLE progress ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE progress ADD COLUMN sequence INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE progress ADD COLUMN alone INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 """One script per schema version; `PRAGMA user_version` says how many have run."""

@@ -4,7 +4,7 @@ A record is a resource as accepted: its name, what was asked for, the number of 
 made it so, and what the controller has added (indices). `Desired` is all of one switch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -85,6 +85,66 @@ class ResourceChange:
     def reversed(self) -> "ResourceChange":
         """Return the change that takes this one back."""
         return ResourceChange(self.switch, self.kind, self.name, self.after, self.before)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One write of the state file, as another controller repeats it.
+
+    Attributes:
+        sequence: its number; each is one more than the one before.
+        revision: number of the newest change by then.
+        changes: resources; only `after` counts.
+        switches: settings and revision of switches that requests made; None: removed.
+        events: what is to be said about it.
+
+    """
+
+    sequence: int
+    revision: int
+    changes: Sequence[ResourceChange]
+    switches: Mapping[str, tuple[Mapping[str, Any], int] | None]
+    events: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The whole desired state at one time, without the events.
+
+    Attributes:
+        epoch: whose it is: each controller that begins to lead begins a new epoch.
+        sequence: number of the newest write.
+        revision: number of the newest change.
+        resources: all resources, as changes from nothing.
+        switches: settings and revision of the switches that requests made.
+
+    """
+
+    epoch: int
+    sequence: int
+    revision: int
+    resources: Sequence[ResourceChange]
+    switches: Mapping[str, tuple[Mapping[str, Any], int]]
+
+
+def record_of(kind: str, name: str, index: int | None, spec: object, revision: int) -> Record:
+    """Return the record of a kind, from what is stored of it.
+
+    Raises:
+        ValueError: it is none.
+
+    """
+    if kind == "class":
+        if index is None:
+            raise ValueError(f"class {name!r} has no index")
+        return ClassRecord(name, index, ClassSpec.model_validate(spec), revision)
+    if kind == "flow":
+        return FlowRecord(name, index, FlowSpec.model_validate(spec), revision)
+    if kind == "meter":
+        return MeterRecord(name, MeterSpec.model_validate(spec), revision)
+    if kind == "port":
+        return PortRecord(name, PortSpec.model_validate(spec), revision)
+    raise ValueError(f"no kind of resource is called {kind!r}")
 
 
 class Indices:

@@ -14,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlsplit
 
 import uvicorn
 
 from pacer_controller import __version__, config
 from pacer_controller.api import build
+from pacer_controller.replication import PeerAddress
 from pacer_controller.service import Service
 from pacer_controller.store import Store, StoreError
 
@@ -110,6 +112,15 @@ def parser() -> argparse.ArgumentParser:
         metavar="S",
         help="how often switches are read back for foreign changes; 0 never (default 30)",
     )
+    made.add_argument(
+        "--peer",
+        metavar="URL",
+        help="the other controller of these switches: one of the two leads, the other follows and "
+        "takes over; both have the same token and name each other",
+    )
+    made.add_argument(
+        "--peer-ca", type=Path, metavar="FILE", help="who signed the peer's certificate, PEM"
+    )
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     made.add_argument("--log-json", action="store_true", help="log one JSON object per line")
     made.add_argument("--version", action="version", version=__version__)
@@ -135,6 +146,7 @@ def _configure(arguments: argparse.Namespace) -> config.Config:
         switches=config.check_switches([*kept, *given]),
         listen=arguments.listen or base.listen,
         state=arguments.state or base.state,
+        peer=arguments.peer or base.peer,
     )
 
 
@@ -223,9 +235,32 @@ def _tls(certificate: Path | None, key: Path | None) -> tuple[str, str] | None:
     return str(certificate), str(key)
 
 
+def _peer(url: str | None, authority: Path | None, token: str | None) -> PeerAddress | None:
+    """Check where the peer is.
+
+    Raises:
+        ConfigError: no address, or no certificate.
+
+    """
+    if url is None:
+        if authority is not None:
+            raise config.ConfigError("--peer-ca belongs to --peer")
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+        raise config.ConfigError(f"--peer {url!r}: want http://HOST:PORT or https://HOST:PORT")
+    if authority is not None:
+        try:
+            ssl.create_default_context(cafile=str(authority))
+        except OSError as error:
+            raise config.ConfigError(f"--peer-ca {authority}: {error}") from None
+    return PeerAddress(url.rstrip("/"), token, authority)
+
+
 async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None:
     token = _token(arguments.token_file)
     tls = _tls(arguments.tls_cert, arguments.tls_key)
+    peer = _peer(settings.peer, arguments.peer_ca, token)
     listener = _listen(*config.parse_listen(settings.listen), token is not None)
     with listener, Store(settings.state) as store:
         service = Service(
@@ -233,6 +268,7 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
             _compiled_directory(arguments.compiled_dir),
             store,
             arguments.reconcile_interval,
+            peer,
         )
         server = _Server(
             uvicorn.Config(

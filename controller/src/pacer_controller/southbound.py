@@ -1,5 +1,6 @@
 """What the service needs of a switch, whatever it speaks."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -12,6 +13,40 @@ Notify = Callable[[str, str, dict[str, Any]], None]
 """Told what happens to a switch: kind of event, message, data."""
 
 
+FIRST_ELECTION_ID = 10
+"""Where bidding starts; each further controller of the same switch goes one lower."""
+
+
+class Leadership:
+    """Whether this controller may write to switches, and with which election id it bids.
+
+    Attributes:
+        leads: whether it may.
+        election_id: its P4Runtime election id; others of its switches go lower.
+
+    """
+
+    def __init__(self) -> None:
+        self.leads = True
+        self.election_id = FIRST_ELECTION_ID
+        self._given = asyncio.Event()
+
+    def give(self, election_id: int) -> None:
+        """Lead."""
+        self.leads, self.election_id = True, election_id
+        self._given.set()
+
+    def take(self, election_id: int) -> None:
+        """Lead no longer."""
+        self.leads, self.election_id = False, election_id
+        self._given.clear()
+
+    async def wait(self) -> None:
+        """Wait until this controller leads."""
+        if not self.leads:
+            await self._given.wait()
+
+
 class State(Enum):
     """How the switch is doing, for clients."""
 
@@ -20,7 +55,8 @@ class State(Enum):
     CONNECTED = "connected"
     """Holds the desired state."""
     BACKUP = "backup"
-    """Another controller is primary; what is asked is kept for later."""
+    """Another controller is primary, or this one follows another; what is asked is kept for
+    later."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +213,10 @@ class Driver(Protocol):
     @property
     def state(self) -> State:
         """How the switch is doing."""
+
+    @property
+    def elected(self) -> bool:
+        """Whether the switch has put no other controller before this one, which does not lead."""
 
     @property
     def capabilities(self) -> Capabilities:

@@ -2,12 +2,15 @@
 
 A write is on disk (`synchronous=FULL`, WAL) before the call returns. Records are also kept in
 memory by the caller, so that reading never touches the file. One process owns a file at a time.
+
+Writes are numbered (`sequence`), and the state belongs to an epoch: by these a second controller
+knows whether what it has is the same (`pacer_controller.replication`).
 """
 
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -15,22 +18,24 @@ from typing import Any, Self
 from pacer_controller.migrations import MIGRATIONS
 from pacer_controller.records import (
     KINDS,
-    ClassRecord,
     Desired,
-    FlowRecord,
-    MeterRecord,
-    PortRecord,
-    Record,
+    Entry,
     ResourceChange,
+    Snapshot,
     index_of,
+    record_of,
 )
-from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec, stored
+from pacer_controller.schemas import stored
 
 EVENTS_KEPT = 10_000
 _EVENTS_SLACK = 1_000
 """Old events are removed so many at a time."""
 
 _TABLES = {"class": "classes", "flow": "flows", "meter": "meters", "port": "ports"}
+
+
+SwitchSettings = Mapping[str, tuple[Mapping[str, Any], int] | None]
+"""Settings and revision by name; None: no such switch."""
 
 
 class StoreError(Exception):
@@ -51,6 +56,9 @@ class Store:
     def __init__(self, path: str) -> None:
         self._path = path
         self._lock = threading.Lock()
+        self.on_write: Callable[[Entry], None] | None = None
+        """Told of each write that changes the state, in order, once it is on disk; from the thread
+        that writes."""
         if path != ":memory:" and not Path(path).parent.is_dir():
             raise StoreError(f"state file {path}: its directory does not exist")
         try:
@@ -64,9 +72,7 @@ class Store:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._migrate()
-            self._switches = self._load()
-            row = self._db.execute("SELECT revision FROM progress").fetchone()
-            self.revision = int(row[0])
+            self._read_all()
             self._events = self._db.execute("SELECT count(*) FROM events").fetchone()[0]
         except (sqlite3.Error, ValueError) as error:
             raise StoreError(f"state file {path}: {error}") from error
@@ -92,15 +98,22 @@ class Store:
             mark = f"PRAGMA user_version = {number + 1}"
             self._db.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[number]} {mark}; COMMIT;")
 
-    def _load(self) -> dict[str, Desired]:
-        switches: dict[str, Desired] = {}
+    def _read_all(self) -> None:
+        self._switches: dict[str, Desired] = {}
+        for one in self._resources():
+            self._switches.setdefault(one.switch, Desired()).set(one.kind, one.name, one.after)
+        columns = "revision, epoch, sequence, alone"
+        row = self._db.execute(f"SELECT {columns} FROM progress").fetchone()  # noqa: S608
+        self.revision, self.epoch, self.sequence = map(int, row[:3])
+        self.alone = bool(row[3])
+
+    def _resources(self) -> Iterator[ResourceChange]:
         for kind in KINDS:
             # Names of tables and columns are our own.
             statement = f"SELECT switch, name, {_index(kind)}, spec, revision FROM {_TABLES[kind]}"  # noqa: S608
             for switch, name, index, spec, revision in self._db.execute(statement):
-                record = _record(kind, name, index, json.loads(spec), revision)
-                switches.setdefault(switch, Desired()).set(kind, name, record)
-        return switches
+                record = record_of(kind, name, index, json.loads(spec), revision)
+                yield ResourceChange(switch, kind, name, None, record)
 
     def desired(self, switch: str) -> Desired:
         """Return the desired state of a switch as it was when the file was opened."""
@@ -117,15 +130,15 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        """Do all or nothing; the caller holds the lock."""
         try:
-            with self._lock:
-                self._db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield
-                except BaseException:
-                    self._db.execute("ROLLBACK")
-                    raise
-                self._db.execute("COMMIT")
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
         except sqlite3.Error as error:
             raise StoreError(f"state file {self._path}: {error}") from error
 
@@ -138,14 +151,14 @@ class Store:
         self,
         changes: Sequence[ResourceChange],
         events: Sequence[Mapping[str, Any]] = (),
-        switches: Mapping[str, tuple[Mapping[str, Any], int] | None] | None = None,
+        switches: SwitchSettings | None = None,
     ) -> list[int]:
         """Store changes and what is to be said about them, all or nothing.
 
         Args:
             changes: resources; only `after` is looked at.
             events: members `time`, `kind`, `switch`, `message`, `data`.
-            switches: settings and revision by name; None removes a switch.
+            switches: of those that requests made, change or remove.
 
         Returns:
             The events' numbers.
@@ -154,25 +167,51 @@ class Store:
             StoreError: the file could not be written; nothing has changed.
 
         """
-        numbers: list[int] = []
-        with self._transaction():
-            self._write_changes(changes)
-            for name, settings in (switches or {}).items():
-                if settings is None:
-                    self._db.execute("DELETE FROM switches WHERE name = ?", (name,))
-                else:
-                    values = (name, json.dumps(settings[0]), settings[1])
-                    self._db.execute("INSERT OR REPLACE INTO switches VALUES (?, ?, ?)", values)
-            numbers += [self._insert_event(event) for event in events]
-            self._db.execute("UPDATE progress SET revision = ?", (self.revision,))
-            self._events += len(numbers)
-            if self._events > EVENTS_KEPT + _EVENTS_SLACK:
-                self._db.execute(
-                    "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?",
-                    (EVENTS_KEPT,),
-                )
-                self._events = EVENTS_KEPT
+        with self._lock:
+            with self._transaction():
+                numbers = self._write(changes, events, switches or {})
+                if changes or switches:
+                    self._advance(self.sequence + 1, self.revision)
+            if changes or switches:
+                self._tell(changes, events, switches or {})
         return numbers
+
+    def _write(
+        self,
+        changes: Sequence[ResourceChange],
+        events: Sequence[Mapping[str, Any]],
+        switches: SwitchSettings,
+    ) -> list[int]:
+        """Write within a transaction; returns the events' numbers."""
+        self._write_changes(changes)
+        for name, settings in switches.items():
+            if settings is None:
+                self._db.execute("DELETE FROM switches WHERE name = ?", (name,))
+            else:
+                values = (name, json.dumps(settings[0]), settings[1])
+                self._db.execute("INSERT OR REPLACE INTO switches VALUES (?, ?, ?)", values)
+        numbers = [self._insert_event(event) for event in events]
+        self._events += len(numbers)
+        if self._events > EVENTS_KEPT + _EVENTS_SLACK:
+            self._db.execute(
+                "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (EVENTS_KEPT,)
+            )
+            self._events = EVENTS_KEPT
+        return numbers
+
+    def _advance(self, sequence: int, revision: int) -> None:
+        self._db.execute("UPDATE progress SET sequence = ?, revision = ?", (sequence, revision))
+
+    def _tell(
+        self,
+        changes: Sequence[ResourceChange],
+        events: Sequence[Mapping[str, Any]],
+        switches: SwitchSettings,
+    ) -> None:
+        """Count a write that is on disk, and pass it on."""
+        self.sequence += 1
+        if self.on_write is not None:
+            self.on_write(Entry(self.sequence, self.revision, changes, switches, events))
 
     def _write_changes(self, changes: Sequence[ResourceChange]) -> None:
         puts: dict[str, list[tuple[object, ...]]] = {}
@@ -215,16 +254,105 @@ class Store:
         )
         return int(cursor.lastrowid or 0)
 
-    def take_back(self, changes: Sequence[ResourceChange], events: Iterable[int]) -> None:
-        """Undo a `write` of these changes and events.
+    def take_back(
+        self,
+        changes: Sequence[ResourceChange],
+        events: Iterable[int],
+        switches: SwitchSettings | None = None,
+    ) -> None:
+        """Undo a `write` of these changes and events; `switches` is what was before.
 
         Raises:
             StoreError: the file could not be written; nothing has changed.
 
         """
-        with self._transaction():
-            self._write_changes([change.reversed() for change in reversed(changes)])
-            self._db.executemany("DELETE FROM events WHERE id = ?", [(n,) for n in events])
+        back = [change.reversed() for change in reversed(changes)]
+        with self._lock:
+            with self._transaction():
+                self._write(back, (), switches or {})
+                self._db.executemany("DELETE FROM events WHERE id = ?", [(n,) for n in events])
+                self._advance(self.sequence + 1, self.revision)
+            self._tell(back, (), switches or {})
+
+    # ---- what two controllers share ----
+
+    def snapshot(self) -> Snapshot:
+        """Return the whole state as it is on disk."""
+        with self._lock:
+            resources = list(self._resources())
+            return Snapshot(self.epoch, self.sequence, self.revision, resources, self.switches())
+
+    def replace(self, snapshot: Snapshot) -> None:
+        """Forget the whole state and take another's; `desired` is anew then.
+
+        Raises:
+            StoreError: the file could not be written; nothing has changed.
+
+        """
+        with self._lock:
+            with self._transaction():
+                for table in (*_TABLES.values(), "switches"):
+                    self._db.execute(f"DELETE FROM {table}")  # noqa: S608
+                self._write(snapshot.resources, (), snapshot.switches)
+                self._advance(snapshot.sequence, snapshot.revision)
+                self._db.execute("UPDATE progress SET epoch = ?, alone = 0", (snapshot.epoch,))
+            self._read_all()
+
+    def repeat(self, entries: Sequence[Entry]) -> list[int]:
+        """Repeat another's writes that follow on what is here; returns the events' numbers.
+
+        Raises:
+            StoreError: the file could not be written; nothing has changed.
+
+        """
+        last = entries[-1]
+        switches = {name: one for entry in entries for name, one in entry.switches.items()}
+        changes = [change for entry in entries for change in entry.changes]
+        events = [event for entry in entries for event in entry.events]
+        with self._lock:
+            with self._transaction():
+                numbers = self._write(changes, events, switches)
+                self._advance(last.sequence, last.revision)
+            self.sequence, self.revision = last.sequence, last.revision
+        return numbers
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Note that this controller leads from now on, and that no other may take over yet.
+
+        Raises:
+            StoreError: the file could not be written; nothing has changed.
+
+        """
+        with self._lock:
+            with self._transaction():
+                self._db.execute("UPDATE progress SET epoch = ?, alone = 1", (epoch,))
+            self.epoch, self.alone = epoch, True
+
+    def set_alone(self, alone: bool) -> None:
+        """Note whether no other controller may take over: it has not everything.
+
+        Raises:
+            StoreError: the file could not be written; nothing has changed.
+
+        """
+        if alone != self.alone:
+            with self._lock:
+                with self._transaction():
+                    self._db.execute("UPDATE progress SET alone = ?", (int(alone),))
+                self.alone = alone
+
+    def reload(self) -> None:
+        """Read the state from the file again: `desired` is anew then.
+
+        Raises:
+            StoreError: the file could not be read.
+
+        """
+        try:
+            with self._lock:
+                self._read_all()
+        except (sqlite3.Error, ValueError) as error:
+            raise StoreError(f"state file {self._path}: {error}") from error
 
     def events(self) -> list[dict[str, Any]]:
         """Return the newest events, at most EVENTS_KEPT of them, oldest first."""
@@ -245,22 +373,10 @@ class Store:
             StoreError: it cannot.
 
         """
-        with self._transaction():
+        with self._lock, self._transaction():
             self._db.execute("UPDATE progress SET revision = revision")
 
 
 def _index(kind: str) -> str:
     """Return the column that holds the class index of a kind, or an expression for none."""
     return {"class": "class_index", "flow": "private_index"}.get(kind, "NULL")
-
-
-def _record(kind: str, name: str, index: int | None, spec: object, revision: int) -> Record:
-    if kind == "class":
-        if index is None:
-            raise ValueError(f"class {name!r} has no index")
-        return ClassRecord(name, index, ClassSpec.model_validate(spec), revision)
-    if kind == "flow":
-        return FlowRecord(name, index, FlowSpec.model_validate(spec), revision)
-    if kind == "meter":
-        return MeterRecord(name, MeterSpec.model_validate(spec), revision)
-    return PortRecord(name, PortSpec.model_validate(spec), revision)

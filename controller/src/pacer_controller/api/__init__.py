@@ -14,6 +14,7 @@ from pacer_controller import __version__, dashboard
 from pacer_controller.api.auth import BearerToken
 from pacer_controller.api.errors import add_error_handlers
 from pacer_controller.api.operations import add_operations
+from pacer_controller.api.replication import add_replication
 from pacer_controller.api.resources import add_resources
 from pacer_controller.api.state import add_state
 from pacer_controller.api.streams import add_streams
@@ -62,6 +63,7 @@ def build(service: Service, token: str | None = None) -> FastAPI:
     add_resources(app, service)
     add_state(app, service)
     add_streams(app, service)
+    add_replication(app, service)
     add_ryu(app, service)
     dashboard.mount(app)
     _describe_problems(app)

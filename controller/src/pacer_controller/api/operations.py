@@ -50,6 +50,9 @@ def add_operations(app: FastAPI, service: Service) -> None:
         connected: Annotated[
             bool, Query(description="Whether every switch must be connected, too.")
         ] = False,
+        leading: Annotated[
+            bool, Query(description="Whether it must take changes, not follow another, too.")
+        ] = False,
     ) -> views.Readiness:
         states = dict(service.states())
         try:
@@ -58,6 +61,8 @@ def add_operations(app: FastAPI, service: Service) -> None:
         except StoreError:
             ready = False
         if connected and "pending" in states.values():
+            ready = False
+        if leading and not service.leadership.leads:
             ready = False
         response.status_code = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
         return views.Readiness(ready=ready, switches=states)

@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Path, Query, Request
 from fastapi.responses import StreamingResponse
 
 from pacer_controller.api import views
 from pacer_controller.api.common import MAX_PAGE, PageQuery, page, responses
+from pacer_controller.events import Kind
 from pacer_controller.fields import NAME_PATTERN
 from pacer_controller.problems import FieldError, Problem, invalid, not_found
 from pacer_controller.service import Service
@@ -20,7 +21,6 @@ KEEP_ALIVE_S = 10.0
 RETRY_MS = 1000
 _DEFAULT_EVENTS = 100
 
-Kind = Literal["change", "denied", "switch-state", "drift", "mended", "failed", "controller"]
 SwitchFilter = Annotated[
     list[Annotated[str, Query(pattern=NAME_PATTERN)]],
     Query(description="Only of this switch; may be repeated."),

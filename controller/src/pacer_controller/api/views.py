@@ -1,6 +1,6 @@
 """Answers, as the OpenAPI document shows them. Clients ignore members they do not know."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -217,6 +217,24 @@ class StateResult(View):
     summary: dict[str, int]
     changes: list[ChangeView]
     truncated: bool
+
+
+class ReplicationView(View):
+    """Whether a controller leads or follows another; nulls where there is no other."""
+
+    role: Literal["leader", "follower"]
+    name: str | None = Field(description="What this controller calls itself since it started.")
+    peer: str | None = Field(description="Where the other controller is.")
+    leader: str | None = Field(description="Where changes go, for one that follows.")
+    epoch: int = Field(description="Grows by one each time one of the two begins to lead.")
+    sequence: int = Field(description="Number of the newest write.")
+    revision: int
+    alone: bool = Field(description="Whether the other controller has been left behind.")
+    in_sync: bool = Field(
+        description="Whether the one that follows has everything that was acknowledged."
+    )
+    follower_sequence: int | None = Field(description="Newest write that the follower has on disk.")
+    reason: str | None = Field(description="Why this controller does not lead.")
 
 
 class Health(BaseModel):

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from pacer_controller.rows import METERS, PORTS, QUEUES, Op, Row, Rows, by_key, 
 from pacer_controller.southbound import (
     Capabilities,
     Count,
+    Leadership,
     Notify,
     PortInfo,
     Reading,
@@ -46,8 +47,11 @@ class OpenVSwitch:
         config: which bridge.
         wanted: returns the desired entries at the moment of the call.
         lock: held while desired state and switch must not move against each other.
+        leadership: whether this controller may write.
         reconcile_interval_s: how often the bridge is read back for foreign changes; 0 never.
         notify: told what happens to the bridge.
+        unfit: returns why some of what is desired cannot be on the bridge, by owner of its
+            entries; asked at each reconcile, when the ports are known.
 
     """
 
@@ -56,10 +60,15 @@ class OpenVSwitch:
         config: OpenVSwitchConfig,
         wanted: Callable[[], Rows],
         lock: asyncio.Lock,
+        leadership: Leadership,
         reconcile_interval_s: float = 30.0,
         notify: Notify = lambda kind, message, data: None,
+        unfit: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.config = config
+        self._leadership = leadership
+        self._unfit = unfit
+        self.elected = False
         self.ports: list[PortInfo] = []
         self.last_error: str | None = None
         self.failed: dict[str, str] = {}

@@ -11,13 +11,10 @@ import finsy as fy
 from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import errors
 from pacer_controller.rows import Rows
-from pacer_controller.southbound import Notify, State, SwitchCounters
+from pacer_controller.southbound import Leadership, Notify, State, SwitchCounters
 from pacer_controller.traffic_manager import TrafficManager
 
 _LOG = logging.getLogger(__name__)
-
-FIRST_ELECTION_ID = 10
-"""Where bidding starts; each further controller of the same switch goes one lower."""
 
 CONNECT_S = 30.0
 """Longest time from connecting to having the pipeline in place."""
@@ -35,14 +32,21 @@ class Connection:
         config: which switch.
         json_path: the compiled program.
         p4info_path: its P4Info.
+        leadership: whether this controller may write, and the election id it bids.
         notify: told what happens to the switch.
 
     """
 
     def __init__(
-        self, config: SwitchConfig, json_path: Path, p4info_path: Path, notify: Notify
+        self,
+        config: SwitchConfig,
+        json_path: Path,
+        p4info_path: Path,
+        leadership: Leadership,
+        notify: Notify,
     ) -> None:
         self.config = config
+        self._leadership = leadership
         self.counters = SwitchCounters()
         self.last_error: str | None = None
         self._json_path, self._p4info_path = json_path, p4info_path
@@ -50,9 +54,13 @@ class Connection:
         self._state = State.PENDING
         self._switch: fy.Switch | None = None
         self._traffic: TrafficManager | None = None
-        self._election_id = FIRST_ELECTION_ID
-        self.bid = FIRST_ELECTION_ID
+        self.bid = leadership.election_id
         """Election id of the last connection."""
+        self._below = 0
+        """How far to bid below it: that many others are there already."""
+        self._bid_for = leadership.election_id
+        """What `bid` was made of."""
+        self._bid_again = asyncio.Event()
         self._changed = asyncio.Event()
         # What the switch held when it was last known; None on a new connection.
         self._held: Rows | None = None
@@ -121,14 +129,16 @@ class Connection:
             cause = errors.take_last_error(self.name)
             if errors.election_id_taken(cause):
                 # Another controller has it: stand behind that one, at once.
-                lower = self._election_id - 1
-                self._election_id = lower if lower > 0 else FIRST_ELECTION_ID
+                self._below = self._below + 1 if self.bid > 1 else 0
                 refused = False
             elif cause is not None:
                 refused = True
                 self._note_unexpected(cause)
             if time.monotonic() - began > 2.0:
                 retry_s = RETRY_FIRST_S
+            if self._bid_again.is_set():
+                self._bid_again.clear()
+                continue
             await asyncio.sleep(RETRY_REFUSED_S if refused else retry_s)
             retry_s = min(retry_s * 2, RETRY_MOST_S)
 
@@ -148,12 +158,14 @@ class Connection:
             _LOG.error("switch %s: unexpected", self.name, exc_info=error)
 
     async def _session(self) -> None:
-        """Connect once and stay until the connection breaks."""
+        """Connect once and stay until the connection breaks, or another election id is due."""
+        self._bid_for = self._leadership.election_id
+        self.bid = max(1, self._bid_for - self._below)
         options = fy.SwitchOptions(
             p4info=self._p4info_path,
             p4blob=self._json_path,
             device_id=self.config.device_id,
-            initial_election_id=self._election_id,
+            initial_election_id=self.bid,
             ready_handler=self._ready,
         )
         switch = fy.Switch(self.name, self.config.address, options)
@@ -164,10 +176,12 @@ class Connection:
             async with asyncio.timeout(CONNECT_S):
                 await stack.enter_async_context(switch)
             self._switch = switch
-            self.bid = self._election_id
-            self._election_id = FIRST_ELECTION_ID
+            self._below = 0
             self.counters.connects += 1
+            ends = [asyncio.create_task(event.wait()) for event in (down, self._bid_again)]
             try:
-                await down.wait()
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             finally:
+                for end in ends:
+                    end.cancel()
                 self.counters.disconnects += 1

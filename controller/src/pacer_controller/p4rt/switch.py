@@ -26,6 +26,7 @@ from pacer_controller.rows import CLASSES, PORTS, Change, MatchValue, Op, Row, R
 from pacer_controller.rows import row as make_row
 from pacer_controller.southbound import (
     Capabilities,
+    Leadership,
     Notify,
     PortInfo,
     Reading,
@@ -54,6 +55,7 @@ class P4Switch(Connection):
         compiled: directory of compiled programs.
         wanted: returns the desired entries at the moment of the call.
         lock: held while desired state and switch must not move against each other.
+        leadership: whether this controller may write, and the election id it bids.
         reconcile_interval_s: how often the switch is read back for foreign changes; 0 never.
         notify: told what happens to the switch.
         unfit: returns why some of what is desired cannot be on the switch, by owner of its
@@ -70,11 +72,13 @@ class P4Switch(Connection):
         compiled: Path,
         wanted: Callable[[], Rows],
         lock: asyncio.Lock,
+        leadership: Leadership,
         reconcile_interval_s: float = 30.0,
         notify: Notify = lambda kind, message, data: None,
         unfit: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        super().__init__(config, *config.files(compiled), notify)
+        super().__init__(config, *config.files(compiled), leadership, notify)
+        self.elected = False
         self.ports: list[PortInfo] = [PortInfo(number) for number in config.ports]
         self.failed: dict[str, str] = {}
         self._wanted = wanted
@@ -135,6 +139,12 @@ class P4Switch(Connection):
         self._switch = switch
         self.last_error = None
         await self._refresh_ports()
+        if not self._leadership.leads:
+            await self._stand_by(elected=switch.is_primary)
+        if self._bid_for != self._leadership.election_id:
+            # A connection made while following: now bid as a leader does.
+            self._bid_again.set()
+            return
         if not switch.is_primary:
             self._set_state(State.BACKUP)
             return
@@ -155,6 +165,15 @@ class P4Switch(Connection):
             if learn is not None:
                 learn.cancel()
             self._set_state(State.PENDING)
+
+    async def _stand_by(self, *, elected: bool) -> None:
+        """Be there, write nothing, until this controller leads."""
+        self.elected = elected
+        self._set_state(State.BACKUP)
+        try:
+            await self._leadership.wait()
+        finally:
+            self.elected = False
 
     async def _keep_reconciled(self, switch: fy.Switch) -> None:
         while True:

@@ -4,6 +4,7 @@ Changes go through four steps under the switch's lock: everything is checked (`p
 state and entries are staged in memory; the new state is stored together with its audit event; the
 switch gets the difference. A switch that is away gets it when it comes back. A switch that
 refuses has the stored change taken back, so that desired state never holds what its switch cannot.
+Where a second controller follows this one, it has the change on disk before the switch gets it.
 
 Requests that wait for the lock while another holds it are made together: one transaction, one
 write to the switch. When that is refused each of them is made alone, so that each learns its own
@@ -14,7 +15,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 from pacer_controller import events as event_log
 from pacer_controller.events import Event, EventLog
@@ -25,7 +26,7 @@ from pacer_controller.schemas import stored
 from pacer_controller.service.checks import resource_name
 from pacer_controller.service.managed import Allocation, Job, ManagedSwitch, Origin
 from pacer_controller.southbound import SwitchRefusedError
-from pacer_controller.store import Store, StoreError
+from pacer_controller.store import Store, StoreError, SwitchSettings
 
 BATCH = 256
 """Most requests that are made together."""
@@ -85,6 +86,32 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
+class Replication(Protocol):
+    """What changes have to do with a second controller."""
+
+    def require_leading(self) -> None:
+        """Raise the 503 unless this controller takes changes."""
+
+    async def replicated(self, sequence: int) -> None:
+        """Wait until a write is where it must be before it is acknowledged.
+
+        Raises:
+            Problem: this controller takes no changes any longer.
+            StoreError: the state file could not be written.
+
+        """
+
+
+class NoReplication:
+    """A controller by itself."""
+
+    def require_leading(self) -> None:
+        """Take every change."""
+
+    async def replicated(self, sequence: int) -> None:
+        """Wait for nobody."""
+
+
 class Committer:
     """Makes changes.
 
@@ -92,11 +119,15 @@ class Committer:
         store: desired state; the caller closes it.
         events: where audit events go.
 
+    Attributes:
+        replication: what a second controller has to do with it.
+
     """
 
     def __init__(self, store: Store, events: EventLog) -> None:
         self._store = store
         self._events = events
+        self.replication: Replication = NoReplication()
 
     async def submit(
         self,
@@ -111,6 +142,7 @@ class Committer:
             StoreError: nothing was changed.
 
         """
+        self.replication.require_leading()
         job = Job(plan, origin)
         found.queue.append(job)
         async with found.lock:
@@ -124,6 +156,7 @@ class Committer:
     async def _make(self, found: ManagedSwitch, jobs: Sequence[Job]) -> None:
         """Make the changes of several requests; the caller holds the lock."""
         try:
+            self.replication.require_leading()
             await self._make_together(found, jobs)
         except SwitchRefusedError as error:
             if len(jobs) == 1:
@@ -181,13 +214,26 @@ class Committer:
             self._unstage(found, staged)
             raise
         try:
+            await self.replication.replicated(self._store.sequence)
             await found.driver.apply(*difference(found, before), fresh=fresh)
-        except SwitchRefusedError:
-            self._store.take_back(changes, numbers)
+        except (Problem, StoreError, SwitchRefusedError):
             self._unstage(found, staged)
+            await self._take_back(changes, numbers)
             raise
         found.last_change = self._store.revision
         self._events.publish(numbers, drafts)
+
+    async def _take_back(
+        self,
+        changes: Sequence[ResourceChange],
+        numbers: Sequence[int],
+        switches: SwitchSettings | None = None,
+    ) -> None:
+        """Undo what is stored, here and at the follower."""
+        await asyncio.to_thread(self._store.take_back, changes, numbers, switches)
+        with contextlib.suppress(Problem):
+            # Who leads no longer takes over the new leader's state anyway.
+            await self.replication.replicated(self._store.sequence)
 
     def _unstage(self, found: ManagedSwitch, staged: Sequence[Job]) -> None:
         for job in reversed(staged):
@@ -200,7 +246,7 @@ class Committer:
         fresh: Mapping[ManagedSwitch, Sequence[int]],
         origin: Origin,
         views: Sequence[dict[str, Any]],
-        settings: Mapping[str, tuple[Mapping[str, Any], int] | None],
+        settings: SwitchSettings,
         forgotten: Sequence[ResourceChange],
     ) -> None:
         """Make changes to several switches, all or nothing; the caller holds their locks.
@@ -218,6 +264,7 @@ class Committer:
             StoreError: nothing was changed.
 
         """
+        self.replication.require_leading()
         staged: list[ManagedSwitch] = []
         befores: dict[ManagedSwitch, dict[Key, Row | None]] = {}
         drafts = [audit(origin, views, _only_switch(views))] if views else []
@@ -225,6 +272,8 @@ class Committer:
             for found, changes in plans.items():
                 befores[found] = found.stage(changes)
                 staged.append(found)
+            stored_before = self._store.switches()
+            former = {name: stored_before.get(name) for name in settings}
             stored_changes = [*(c for p in plans.values() for c in p), *forgotten]
             numbers = self._store.write(stored_changes, drafts, settings)
         except (Problem, StoreError):
@@ -233,19 +282,22 @@ class Committer:
             raise
         applied: dict[ManagedSwitch, tuple[Rows, Rows]] = {}
         try:
+            await self.replication.replicated(self._store.sequence)
             for found in staged:
                 pair = difference(found, befores[found])
                 await found.driver.apply(*pair, fresh=fresh.get(found, []))
                 applied[found] = pair
-        except SwitchRefusedError as error:
+        except (Problem, StoreError, SwitchRefusedError) as error:
             # A switch that is new or changed is not connected yet: it refuses nothing.
-            self._store.take_back(stored_changes, numbers)
             for other in reversed(staged):
                 other.unstage(plans[other])
+            await self._take_back(stored_changes, numbers, former)
             for other, (before, after) in applied.items():
                 with contextlib.suppress(SwitchRefusedError):
                     await other.driver.apply(after, before)
-            raise refused(found, error) from None
+            if isinstance(error, SwitchRefusedError):
+                raise refused(found, error) from None
+            raise
         for found in staged:
             found.last_change = self._store.revision
         self._events.publish(numbers, drafts)

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from pacer_controller.p4rt import P4Switch
 from pacer_controller.problems import Problem, invalid, not_found
 from pacer_controller.records import (
     ClassRecord,
+    Entry,
     FlowRecord,
     MeterRecord,
     PortRecord,
     Record,
     ResourceChange,
 )
+from pacer_controller.replication import Pair, PeerAddress
 from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec
 from pacer_controller.service import views
 from pacer_controller.service.checks import (
@@ -32,10 +35,10 @@ from pacer_controller.service.checks import (
     resource_name,
     revision_of,
 )
-from pacer_controller.service.commit import Committer
+from pacer_controller.service.commit import Committer, locked
 from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin, Samples
 from pacer_controller.service.statistics import statistics, unreadable
-from pacer_controller.southbound import Driver, SwitchUnreadableError
+from pacer_controller.southbound import Driver, Leadership, SwitchUnreadableError
 from pacer_controller.store import Store
 
 _LOG = logging.getLogger(__name__)
@@ -51,6 +54,7 @@ class Service:
         compiled: directory of compiled programs.
         store: desired state; the caller closes it.
         reconcile_interval_s: how often each switch is read back for foreign changes; 0 never.
+        peer: the other controller of these switches, with which the state is shared; None: none.
 
     Raises:
         ConfigError: a switch's program files are missing.
@@ -63,6 +67,7 @@ class Service:
         compiled: Path,
         store: Store,
         reconcile_interval_s: float = 30.0,
+        peer: PeerAddress | None = None,
     ) -> None:
         self.store = store
         self.events = EventLog(store)
@@ -74,11 +79,21 @@ class Service:
         """Requests without the right token."""
         self.closing = asyncio.Event()
         """Set when streams should end: the service is about to stop."""
-        self.switches: dict[str, ManagedSwitch] = {}
-        for config in switches:
-            self.switches[config.name] = self.manage(config, configured=True, revision=0)
-        for name, (settings, revision) in store.switches().items():
-            if name in self.switches:
+        self.leadership = Leadership()
+        self.pair: Pair | None = None
+        if peer is not None:
+            self.pair = Pair(self, peer)
+            self.committer.replication = self.pair
+        self._configured = tuple(switches)
+        self.switches = self._manage_all()
+
+    def _manage_all(self) -> dict[str, ManagedSwitch]:
+        """Make all switches: those of the configuration, and those that requests made."""
+        made: dict[str, ManagedSwitch] = {}
+        for config in self._configured:
+            made[config.name] = self.manage(config, configured=True, revision=0)
+        for name, (settings, revision) in self.store.switches().items():
+            if name in made:
                 # The configuration has taken this name: it wins.
                 continue
             try:
@@ -87,7 +102,8 @@ class Service:
             except ConfigError as error:
                 _LOG.error("switch %s of the state file is left out: %s", name, error)
                 continue
-            self.switches[name] = managed
+            made[name] = managed
+        return made
 
     def manage(self, config: AnySwitchConfig, *, configured: bool, revision: int) -> ManagedSwitch:
         """Make a switch with its driver, not yet connected.
@@ -112,12 +128,21 @@ class Service:
             # Only where it is needed: os-ken takes half a second to import.
             from pacer_controller.openvswitch import OpenVSwitch
 
-            return OpenVSwitch(config, managed.ordered, managed.lock, self._interval_s, notify)
+            return OpenVSwitch(
+                config,
+                managed.ordered,
+                managed.lock,
+                self.leadership,
+                self._interval_s,
+                notify,
+                lambda: Checker.of(managed).unfit(managed.desired),
+            )
         return P4Switch(
             config,
             self._compiled,
             managed.ordered,
             managed.lock,
+            self.leadership,
             self._interval_s,
             notify,
             lambda: Checker.of(managed).unfit(managed.desired),
@@ -131,6 +156,8 @@ class Service:
         self.events.record("controller", None, "the controller starts", {"version": __version__})
         for managed in self.switches.values():
             self.launch(managed)
+        if self.pair is not None:
+            await self.pair.start()
 
     def launch(self, managed: ManagedSwitch) -> None:
         """Begin to connect to a switch, if the service runs."""
@@ -142,6 +169,8 @@ class Service:
         """Disconnect from the switches, which keep forwarding."""
         self._running = False
         self.closing.set()
+        if self.pair is not None:
+            await self.pair.stop()
         await self.halt(list(self.switches.values()))
         self.events.record("controller", None, "the controller stops", {"version": __version__})
 
@@ -155,6 +184,70 @@ class Service:
                 _LOG.error("a switch's task ended with %r", result)
         for managed in switches:
             managed.task = None
+
+    # ---- what another controller leads ----
+
+    async def rebuild(self, change: Callable[[], None]) -> None:
+        """Disconnect from all switches, have the state file changed, and begin with what it says.
+
+        Raises:
+            StoreError: the file could not be changed; all is as it was.
+
+        """
+        old = list(self.switches.values())
+        async with locked(old):
+            await self.halt(old)
+            try:
+                await asyncio.to_thread(change)
+                self.switches = self._manage_all()
+            finally:
+                for managed in self.switches.values():
+                    self.launch(managed)
+
+    async def repeat(self, entries: Sequence[Entry]) -> None:
+        """Make the changes that another controller made.
+
+        Raises:
+            StoreError: the state file could not be written.
+            Problem: a change does not fit here, though it did there.
+
+        """
+        events = [dict(event) for entry in entries for event in entry.events]
+        numbers: list[int] = []
+
+        def write() -> None:
+            numbers.extend(self.store.repeat(entries))
+
+        if any(entry.switches for entry in entries):
+
+            def write_and_read() -> None:
+                write()
+                self.store.reload()
+
+            await self.rebuild(write_and_read)
+        else:
+            await asyncio.to_thread(write)
+            for entry in entries:
+                self._stage(entry)
+        self.events.publish(numbers, events)
+
+    def _stage(self, entry: Entry) -> None:
+        """Make another's changes in memory."""
+        by_switch: dict[str, list[ResourceChange]] = {}
+        for change in entry.changes:
+            by_switch.setdefault(change.switch, []).append(change)
+        for name, changes in by_switch.items():
+            found = self.switches.get(name)
+            if found is None:
+                desired = self.store.desired(name)
+                for change in changes:
+                    desired.set(change.kind, change.name, change.after)
+            else:
+                old = found.desired.resources
+                found.stage(
+                    [replace(c, before=old[c.kind].get(c.name)) for c in changes],
+                )
+                found.last_change = entry.revision
 
     # ---- switches ----
 

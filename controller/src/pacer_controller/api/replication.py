@@ -1,0 +1,103 @@
+"""Which of two controllers leads, and what the one that follows reads."""
+
+import asyncio
+import json
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from pacer_controller.api import views
+from pacer_controller.api.common import responses
+from pacer_controller.problems import Problem
+from pacer_controller.replication import Pair
+from pacer_controller.service import Service
+
+_Number = Annotated[int, Query(ge=-1, le=2**53)]
+
+
+class RoleSpec(BaseModel):
+    """The role a controller is to have."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["leader"] = Field(description="Lead, whatever the other controller has.")
+
+
+def _pair(service: Service) -> Pair:
+    if service.pair is None:
+        raise Problem(
+            HTTPStatus.CONFLICT,
+            "no-peer",
+            "This controller has no peer",
+            "it was started without --peer: nobody follows it, and it follows nobody",
+        )
+    return service.pair
+
+
+def status(service: Service) -> dict[str, Any]:
+    """Return what there is to say about leading and following."""
+    if service.pair is not None:
+        return service.pair.status()
+    store = service.store
+    return {
+        **dict.fromkeys(views.ReplicationView.model_fields),
+        "role": "leader",
+        "epoch": store.epoch,
+        "sequence": store.sequence,
+        "revision": store.revision,
+        "alone": store.alone,
+        "in_sync": False,
+    }
+
+
+def add_replication(app: FastAPI, service: Service) -> None:
+    """Add the paths of replication."""
+
+    @app.get(
+        "/v1/replication",
+        tags=["replication"],
+        summary="Whether this controller leads or follows another",
+        response_model=views.ReplicationView,
+        responses=responses(401),
+    )
+    async def get_replication() -> dict[str, Any]:
+        return status(service)
+
+    @app.put(
+        "/v1/replication",
+        tags=["replication"],
+        summary="Make this controller lead; what only the other has is lost",
+        response_model=views.ReplicationView,
+        responses=responses(400, 401, 409, 413, 415, 422),
+    )
+    async def put_replication(spec: RoleSpec) -> dict[str, Any]:
+        await _pair(service).promote()
+        return status(service)
+
+    @app.get(
+        "/v1/replication/feed",
+        tags=["replication"],
+        summary="For a controller that follows: what comes after a write it has on disk",
+        response_class=Response,
+        responses=responses(401, 409, 422, 503)
+        | {200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
+    )
+    async def feed(
+        follower: Annotated[
+            str, Query(pattern=r"^[0-9a-f]{16}$", description="Who asks, as it calls itself.")
+        ],
+        epoch: Annotated[_Number, Query(description="Whose state it has; -1: nobody's.")],
+        after: Annotated[_Number, Query(description="The newest write that it has on disk.")],
+        leaving: Annotated[bool, Query(description="Only say that it stops following.")] = False,
+    ) -> Response:
+        pair = _pair(service)
+        pair.require_leading()
+        if leaving:
+            pair.feed.leave(follower)
+            return Response("{}", media_type="application/json")
+        said = await pair.feed.read(follower, epoch, after)
+        # Not on the way of requests: the whole state may take a while to write out.
+        text = await asyncio.to_thread(json.dumps, said) if "snapshot" in said else json.dumps(said)
+        return Response(text, media_type="application/json")
