@@ -1,4 +1,7 @@
-"""The controller against Open vSwitch as Debian has it: a private one, with a dummy datapath."""
+"""The controller against Open vSwitch as Debian has it: a private one, with a dummy datapath.
+
+Another one on PATH, such as the patched one, is tried with its schema named in OVS_SCHEMA.
+"""
 
 import json
 import os
@@ -15,7 +18,7 @@ from controller_harness import Controller, Network, eventually
 
 Start = Callable[..., Controller]
 BRIDGE = "/v1/switches/br0"
-SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
+SCHEMA = Path(os.environ.get("OVS_SCHEMA", "/usr/share/openvswitch/vswitch.ovsschema"))
 
 
 class Bridge:
@@ -110,9 +113,8 @@ def bridge(network: Network, tmp_path: Path) -> Iterator[Bridge]:
 @pytest.fixture
 def ovs(bridge: Bridge, start_controller: Start) -> Controller:
     """Run a controller of the bridge."""
-    made = start_controller(
-        "--switch", f"br0={bridge.database},bridge=br0", "--reconcile-interval", "0.3"
-    )
+    which = f"br0={bridge.database},bridge=br0,qos-type=linux-htb"
+    made = start_controller("--switch", which, "--reconcile-interval", "0.3")
     made.wait_connected("br0")
     return made
 
@@ -238,12 +240,68 @@ def test_ryus_examples_on_open_vswitch(bridge: Bridge, ovs: Controller) -> None:
     assert said["qos"][0]["actions"] == [{"mark": "26"}]
 
 
+def test_rates_above_the_line_rate(bridge: Bridge, ovs: Controller) -> None:
+    for port in ("1", "2"):
+        put(ovs, f"/ports/{port}", {"line_rate": "1Gbit"})
+    refused = ovs.put(BRIDGE + "/classes/video", {"rate": "2Gbit"})
+    assert refused.status_code == 422
+    assert "2Gbit is above the line rate of port 1, 1Gbit" in refused.json()["detail"]
+    put(ovs, "/classes/video", {"rate": "500Mbit"})
+    bridge.kill("ovs-vswitchd")
+    eventually(lambda: ovs.get(BRIDGE)["state"] == "pending", "the bridge is away")
+    # What is asked for while it is away: a port's line falls below a class's rate.
+    for port in ("1", "2"):
+        slow = ovs.put(BRIDGE + f"/ports/{port}", {"line_rate": "100Mbit"}).json()
+        assert slow["state"] == "pending"
+    bridge.start_switch()
+    ovs.wait_connected("br0")
+    said = eventually(
+        lambda: (c := ovs.get(BRIDGE + "/classes/video"))["state"] == "failed" and c,
+        "the class cannot be",
+    )
+    assert "500Mbit is above the line rate of port 1, 100Mbit" in said["state_reason"]
+    assert bridge.queues("p1") == {"1": {"max-rate": "500000000"}}
+    assert ovs.put(BRIDGE + "/classes/video", {"rate": "80Mbit"}).status_code == 200
+    eventually(
+        lambda: ovs.get(BRIDGE + "/classes/video")["state"] == "applied", "the class is there"
+    )
+    assert bridge.queues("p1") == {"1": {"max-rate": "80000000"}}
+
+
+def test_one_controller_at_a_time(bridge: Bridge, ovs: Controller, start_controller: Start) -> None:
+    which = f"br0={bridge.database},bridge=br0,qos-type=linux-htb"
+    second = start_controller("--switch", which)
+    eventually(lambda: second.get(BRIDGE)["state"] == "backup", "the second is the backup")
+    assert second.put(BRIDGE + "/classes/video", {"rate": "2Mbit"}).json()["state"] == "pending"
+    put(ovs, "/classes/video", {"rate": "1Mbit"})
+    assert bridge.queues("p1") == {"1": {"max-rate": "1000000"}}
+    ovs.process.kill()
+    second.wait_connected("br0")
+    assert bridge.queues("p1") == {"1": {"max-rate": "2000000"}}
+
+
+def test_the_best_type_of_qos(bridge: Bridge, start_controller: Start) -> None:
+    """Chosen by what the switch says it has: Debian's says nothing of `pacer`."""
+    ovs = start_controller("--switch", f"br0={bridge.database},bridge=br0")
+    ovs.wait_connected("br0")
+    put(ovs, "/classes/video", {"rate": "500Mbit"})
+    schema = json.loads(SCHEMA.read_text())
+    kind = "pacer" if "status" in schema["tables"]["QoS"]["columns"] else "linux-htb"
+    said = ovs.get(BRIDGE)
+    assert (said["qos_type"], said["qos_type_in_use"]) == ("auto", kind)
+    assert bridge.vsctl("get", "qos", _qos(bridge), "type").strip() == kind
+
+
+def _qos(bridge: Bridge) -> str:
+    return bridge.vsctl("get", "port", "p1", "qos").strip()
+
+
 def test_a_bridge_that_is_not_there(bridge: Bridge, start_controller: Start) -> None:
     controller = start_controller("--switch", f"br7={bridge.database},bridge=br7")
     said = eventually(
         lambda: controller.get("/v1/switches/br7")["last_error"], "what is wrong is said"
     )
-    assert "No such file" in said
+    assert said == "there is no bridge 'br7'"
     assert controller.put("/v1/switches/br7/classes/x", {"rate": "1Mbit"}).json()["state"] == (
         "pending"
     )

@@ -44,7 +44,7 @@ DEFAULT_LISTEN = "127.0.0.1:8080"
 DEFAULT_CPU_PORT = 510
 DEFAULT_TARGET = "pacing_switch"
 PROGRAMS = ("pacer", "gtrcnet")
-QOS_TYPES = ("linux-htb", "pacer")
+QOS_TYPES = ("auto", "linux-htb", "pacer")
 TARGETS = ("pacing_switch", "bmv2")
 MAX_SWITCHES = 256
 MAX_PORT = 510
@@ -138,7 +138,8 @@ class OpenVSwitchConfig:
         ovsdb: its database, unix:PATH or tcp:HOST:PORT.
         bridge: the bridge.
         openflow: where it takes OpenFlow, unix:PATH or tcp:HOST:PORT.
-        qos_type: type of QoS rows: "linux-htb", or "pacer" of the patched Open vSwitch.
+        qos_type: type of QoS rows: "linux-htb"; "pacer", of the patched Open vSwitch; or "auto":
+            "pacer" where the switch has it, else "linux-htb".
 
     """
 
@@ -146,7 +147,7 @@ class OpenVSwitchConfig:
     ovsdb: str
     bridge: str
     openflow: str
-    qos_type: str = "linux-htb"
+    qos_type: str = QOS_TYPES[0]
 
     def settings(self) -> dict[str, Any]:
         """Return what `switch_from` makes this of."""

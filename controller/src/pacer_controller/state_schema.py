@@ -63,9 +63,10 @@ class OpenVSwitchSpec(Strict):
         description="unix:PATH or tcp:HOST:PORT where the bridge takes OpenFlow. Default: its "
         "management socket, beside the database's.",
     )
-    qos_type: Literal["linux-htb", "pacer"] = Field(
-        default="linux-htb",
-        description="Type of QoS rows: `pacer` is the patched Open vSwitch's.",
+    qos_type: Literal["auto", "linux-htb", "pacer"] = Field(
+        default="auto",
+        description="Type of QoS rows: `pacer` is the patched Open vSwitch's; `auto` means `pacer` "
+        "where the switch has it, else `linux-htb`.",
     )
 
 

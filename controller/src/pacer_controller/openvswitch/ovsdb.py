@@ -3,7 +3,8 @@
 Calls block: `ovs` has no asyncio. They are made in a thread of the driver's.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,10 @@ class OvsdbError(Exception):
     """The database is gone, or refused; the text says what it said."""
 
 
+class _RefusedError(OvsdbError):
+    """The database answered with an error; the connection is as good as before."""
+
+
 @dataclass
 class BridgePort:
     """A port of the bridge as the database has it."""
@@ -32,6 +37,7 @@ class BridgePort:
     qos_config: dict[str, str] = field(default_factory=dict)
     queues: dict[int, str] = field(default_factory=dict)
     mine: bool = False
+    link_bps: int | None = None
 
 
 @dataclass
@@ -42,6 +48,8 @@ class Snapshot:
     ports: list[BridgePort]
     queues: dict[int, tuple[str, dict[str, str]]]
     """UUID and `other_config` by number."""
+    refused: dict[str, str]
+    """What the switch refused of QoS and queues, by port name; only the patched one says."""
 
 
 class Database:
@@ -59,6 +67,12 @@ class Database:
         self._bridge = bridge
         self._owner = owner
         self._connection: Any = None
+        self._paces = False
+        """Whether the switch knows the QoS type `pacer`; of the connection."""
+        self.locked = False
+        """Whether the lock was free when it was last asked for."""
+        # A lock's name is an identifier (RFC 7047, 3.1); a bridge's may be anything.
+        self._lock = f"pacer_{bridge.encode().hex()}"
 
     def close(self) -> None:
         """Close the connection."""
@@ -66,19 +80,34 @@ class Database:
             self._connection.close()
             self._connection = None
 
-    def _call(self, method: str, params: Sequence[Any]) -> Any:
+    def _connect(self) -> None:
         if self._connection is None:
             error, stream = ovs.stream.Stream.open_block(ovs.stream.Stream.open(self._remote))
             if error:
                 raise OvsdbError(f"{self._remote}: {_errno(error)}")
             self._connection = ovs.jsonrpc.Connection(stream)
+            columns = self._call("get_schema", [_DATABASE])["tables"]["QoS"]["columns"]
+            # The column came with the type (ovs-patches); a switch without it has neither.
+            self._paces = "status" in columns
+
+    def _call(self, method: str, params: Sequence[Any]) -> Any:
+        self._connect()
         request = ovs.jsonrpc.Message.create_request(method, list(params))
-        error, reply = self._connection.transact_block(request)
+        error = self._connection.send_block(request)
+        while not error:
+            error, reply = self._connection.recv_block()
+            if not error and reply.id == request.id:
+                break
+            if not error and reply.type == ovs.jsonrpc.Message.T_REQUEST:
+                # The server's probe of whether we live (RFC 7047, 4.1.11).
+                error = self._connection.send_block(
+                    ovs.jsonrpc.Message.create_reply(reply.params, reply.id)
+                )
         if error:
             self.close()
             raise OvsdbError(f"{self._remote}: {_errno(error)}")
         if reply.error is not None:
-            raise OvsdbError(f"{method}: {reply.error}")
+            raise _RefusedError(f"{method}: {reply.error}")
         return reply.result
 
     def _transact(self, operations: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -88,6 +117,56 @@ class Database:
                 raise OvsdbError(f"{result['error']}: {result.get('details', '')}")
         return list(results)
 
+    def probe(self) -> None:
+        """Keep the connection, and the lock with it: the server closes one that is silent.
+
+        Raises:
+            OvsdbError: the connection is gone.
+
+        """
+        self._call("echo", [])
+
+    def lock(self) -> bool:
+        """Take the bridge's lock (RFC 7047, 4.1.8); returns whether no other controller has it.
+
+        Raises:
+            OvsdbError: no answer.
+
+        """
+        # Asked for once, the lock would be ours whenever it comes free: it is asked for anew.
+        self.unlock()
+        self.locked = bool(self._call("lock", [self._lock])["locked"])
+        return self.locked
+
+    def unlock(self) -> None:
+        """Leave the bridge's lock to others.
+
+        Raises:
+            OvsdbError: no answer.
+
+        """
+        if self._connection is None:
+            return
+        with contextlib.suppress(_RefusedError):
+            # There was none to leave.
+            self._call("unlock", [self._lock])
+
+    def qos_type(self) -> str:
+        """Return the best type of QoS rows that the bridge's ports can have.
+
+        Raises:
+            OvsdbError: no answer, or no such bridge.
+
+        """
+        where = [["name", "==", self._bridge]]
+        select = {"op": "select", "table": "Bridge", "where": where, "columns": ["datapath_type"]}
+        (answer,) = self._transact([select])
+        if not answer["rows"]:
+            raise OvsdbError(f"there is no bridge {self._bridge!r}")
+        # Packets that the kernel forwards never pass the pacer.
+        userspace = answer["rows"][0]["datapath_type"] in ("netdev", "dummy")
+        return "pacer" if self._paces and userspace else "linux-htb"
+
     def read(self) -> Snapshot:
         """Return what the database says of the bridge.
 
@@ -95,12 +174,14 @@ class Database:
             OvsdbError: no answer, or no such bridge.
 
         """
+        self._connect()
+        status = ["status"] if self._paces else []
         owned = [["external_ids", "includes", ["map", [[_OWNER, self._owner]]]]]
         tables = {
             "Bridge": ([["name", "==", self._bridge]], ["ports", "datapath_id"]),
             "Port": ([], ["_uuid", "name", "interfaces", "qos"]),
-            "Interface": ([], ["_uuid", "ofport", "link_state"]),
-            "QoS": ([], ["_uuid", "type", "other_config", "queues", "external_ids"]),
+            "Interface": ([], ["_uuid", "ofport", "link_state", "link_speed"]),
+            "QoS": ([], ["_uuid", "type", "other_config", "queues", "external_ids", *status]),
             "Queue": (owned, ["_uuid", "other_config", "external_ids"]),
         }
         answers = self._transact(
@@ -124,15 +205,21 @@ class Database:
             if 0 < ofport < 510:
                 state = interface.get("link_state")
                 up = {"up": True, "down": False}.get(state) if isinstance(state, str) else None
+                speed = interface.get("link_speed")
                 port = BridgePort(_uuid(one["_uuid"]), one["name"], ofport, up)
+                port.link_bps = speed if isinstance(speed, int) and speed > 0 else None
                 self._add_qos(port, _set(one["qos"]), by_qos)
                 found.append(port)
+        refused: dict[str, str] = {}
+        for one in qos:
+            refused |= _map(one.get("status", ["map", []]))
         numbers = {int(_map(q["external_ids"])[_QUEUE]): q for q in queues}
         datapath = bridges[0]["datapath_id"]
         return Snapshot(
             datapath if isinstance(datapath, str) else None,
             sorted(found, key=lambda port: port.ofport),
             {n: (_uuid(q["_uuid"]), _map(q["other_config"])) for n, q in sorted(numbers.items())},
+            {port.name: refused[port.name] for port in found if port.name in refused},
         )
 
     def _add_qos(
@@ -151,6 +238,7 @@ class Database:
         qos_type: str,
         queues: Mapping[int, Mapping[str, str]],
         ports: Mapping[int, Mapping[str, str]],
+        kept: Iterable[int] = (),
     ) -> list[str]:
         """Make queues and ports' QoS as they are wanted, with the fewest operations.
 
@@ -158,6 +246,7 @@ class Database:
             qos_type: type of the QoS rows.
             queues: `other_config` by number.
             ports: `other_config` of the QoS by port number.
+            kept: numbers of queues that stay as they are, if they are there.
 
         Returns:
             What was written, in words.
@@ -167,6 +256,7 @@ class Database:
 
         """
         now = self.read()
+        queues = {n: now.queues[n][1] for n in kept if n in now.queues} | dict(queues)
         operations: list[dict[str, Any]] = []
         said: list[str] = []
         references: dict[int, list[str]] = {}

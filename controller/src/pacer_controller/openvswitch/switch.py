@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pacer_controller.config import OpenVSwitchConfig
@@ -33,6 +34,17 @@ QUEUES_MOST = 61_439
 """linux-htb's classes have 16-bit numbers, of which it needs some itself."""
 
 FLOWS_MOST = 1_000_000
+_LINE_SETTINGS = {
+    "pacer": frozenset({"line_rate", "counts", "fifo_bytes"}),
+    "linux-htb": frozenset({"line_rate"}),
+    # Until the switch has said which of the two it has.
+    "auto": frozenset({"line_rate"}),
+}
+
+LOCK_POLL_S = 0.25
+PROBE_S = 2.0
+"""Time between two signs of life for the database, which closes a connection silent for 5 s."""
+
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 1.0
 EVENT_ENTRIES = 20
@@ -74,14 +86,13 @@ class OpenVSwitch:
         self.failed: dict[str, str] = {}
         self.counters = SwitchCounters()
         self.state = State.PENDING
-        line = frozenset({"line_rate", "counts", "fifo_bytes"})
         self.capabilities = Capabilities(
             paces=True,
             measures=False,
             classes=QUEUES_MOST,
             flow_entries=FLOWS_MOST,
             sets_dscp=True,
-            line_settings=line if config.qos_type == "pacer" else frozenset({"line_rate"}),
+            line_settings=_LINE_SETTINGS[config.qos_type],
             meter_per_entry=False,
             numbered_meters=True,
             meters_mark=False,
@@ -95,6 +106,8 @@ class OpenVSwitch:
         # One thread: the database's connection is used by one call at a time.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ovsdb {config.name}")
         self._openflow: OpenFlow | None = None
+        self._qos_type: str | None = None
+        self._refused: dict[str, str] = {}
         self._resync = asyncio.Event()
         self._held: Rows | None = None
 
@@ -104,7 +117,8 @@ class OpenVSwitch:
         return {
             "dpid": f"{connection.datapath_id:016x}" if connection is not None else None,
             "program": "Open vSwitch",
-            "qos_type": self.config.qos_type,
+            "qos_type_in_use": self._qos_type,
+            "qos_refused": dict(self._refused),
         }
 
     def rows(self, record: Record, desired: Desired) -> list[Row]:
@@ -131,6 +145,7 @@ class OpenVSwitch:
         try:
             while True:
                 try:
+                    await self._own()
                     async with OpenFlow.connect(self.config.openflow) as connection:
                         self._openflow = connection
                         self.counters.connects += 1
@@ -146,6 +161,8 @@ class OpenVSwitch:
                         self.counters.disconnects += 1
                     self._openflow = None
                     self._held = None
+                    self._qos_type = None
+                    self.elected = False
                     self._set_state(State.PENDING)
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, RETRY_MOST_S)
@@ -153,8 +170,32 @@ class OpenVSwitch:
             self._database.close()
             self._thread.shutdown(wait=False)
 
+    async def _own(self) -> None:
+        """Wait until the bridge is this controller's: it leads, and has the bridge's lock."""
+        while not await self._in_thread(self._database.lock) or not self._leadership.leads:
+            # One that follows only looks whether it could have the lock.
+            had = self._database.locked
+            await self._in_thread(self._database.unlock)
+            self.elected = had
+            self._set_state(State.BACKUP)
+            await asyncio.sleep(LOCK_POLL_S)
+        self.elected = False
+        self._qos_type = self.config.qos_type
+        if self._qos_type == "auto":
+            self._qos_type = await self._in_thread(self._database.qos_type)
+        self.capabilities = replace(self.capabilities, line_settings=_LINE_SETTINGS[self._qos_type])
+
+    async def _probe(self, connection: OpenFlow) -> None:
+        """Keep the database's connection; without it this bridge is not ours any longer."""
+        with contextlib.suppress(OvsdbError):
+            while True:
+                await asyncio.sleep(PROBE_S)
+                await self._in_thread(self._database.probe)
+        connection.closed.set()
+
     async def _serve(self, connection: OpenFlow) -> None:
         closed = asyncio.create_task(connection.closed.wait())
+        probe = asyncio.create_task(self._probe(connection))
         try:
             while not closed.done():
                 self._resync.clear()
@@ -173,6 +214,7 @@ class OpenVSwitch:
             raise OpenFlowError("connection closed")
         finally:
             closed.cancel()
+            probe.cancel()
 
     # ---- reconciling ----
 
@@ -196,9 +238,10 @@ class OpenVSwitch:
         if foreign:
             self._report_drift(foreign, len(pending) + len(written), mended=not refusals)
         failed = {refusal.row.owner: refusal.message for refusal in refusals}
+        failed |= self._unfit()
         for owner, reason in failed.items():
             if owner not in self.failed:
-                message = f"switch {self.config.name} refused {owner}: {reason}"
+                message = f"switch {self.config.name} does not have {owner}: {reason}"
                 self._notify("failed", message, {"resource": owner, "reason": reason})
         self.failed = failed
 
@@ -214,18 +257,26 @@ class OpenVSwitch:
 
     async def _sync(self, wanted: Rows) -> list[str]:
         """Bring the database's part of what is wanted there; returns what was written."""
-        kind = self.config.qos_type
+        kind = self._qos_type or "linux-htb"
+        await self.refresh_ports()
+        # What is too fast for every port stays what it was.
+        unfit = self._unfit()
+        kept = {
+            int(dict(row.match)["queue"])  # type: ignore[arg-type]
+            for row in wanted.values()
+            if row.table == QUEUES and row.owner in unfit
+        }
         queues = {
             int(dict(row.match)["queue"]): flows.queue_settings(row, kind)  # type: ignore[arg-type]
             for row in wanted.values()
-            if row.table == QUEUES
+            if row.table == QUEUES and row.owner not in unfit
         }
         ports = {
             int(dict(row.match)["port"]): _port_settings(row)  # type: ignore[arg-type]
             for row in wanted.values()
             if row.table == PORTS
         }
-        written = await self._in_thread(self._database.sync, kind, queues, ports)
+        written = await self._in_thread(self._database.sync, kind, queues, ports, kept)
         await self.refresh_ports()
         return written
 
@@ -262,6 +313,9 @@ class OpenVSwitch:
                     self._held.pop(change.row.key, None)
                 else:
                     self._held[change.row.key] = change.row
+        if self.failed:
+            # Another line rate may be what something waits for.
+            self._resync.set()
         return True
 
     # ---- reading ----
@@ -280,7 +334,7 @@ class OpenVSwitch:
                     up=port.up,
                     line_rate_bps=int(port.qos_config["max-rate"])
                     if "max-rate" in port.qos_config
-                    else None,
+                    else port.link_bps,
                     counts=port.qos_config.get("counts"),
                     fifo_bytes=int(port.qos_config["limit"])
                     if "limit" in port.qos_config
@@ -288,6 +342,7 @@ class OpenVSwitch:
                 )
                 for port in snapshot.ports
             ]
+            self._refused = snapshot.refused
 
     async def read(self, classes: Sequence[int]) -> Reading:
         """Read counters (`southbound.Driver.read`)."""
