@@ -153,7 +153,7 @@ class Switch:
             host, _, port = self.address.partition(":")
             eventually(lambda: _connects(host, int(port)), "simple_switch_grpc serves")
             return
-        command = [str(_pacing_switch()), "--no-p4", "--device-id", "0"]
+        command = [str(pacing_switch()), "--no-p4", "--device-id", "0"]
         command += ["--grpc-server-addr", self.address, "--cpu-port", str(CPU_PORT), *interfaces]
         self._process = Process(command)
         self._process.wait_for_line("pacing_switch: ready")
@@ -182,7 +182,7 @@ def _simple_switch() -> str:
     return found
 
 
-def _pacing_switch() -> Path:
+def pacing_switch() -> Path:
     named = os.environ.get("PACING_SWITCH")
     if named is not None:
         candidates = [Path(named)]

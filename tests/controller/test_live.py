@@ -313,6 +313,12 @@ def test_counters_follow_the_packets(wires: Network, controller: Controller) -> 
         assert [port["port"] for port in said["ports"]] == [1, 2, 3]
         assert said["ports"][0]["statistics"]["rx_packets"] >= 6
         assert said["ports"][1]["statistics"]["lateness"]["max_ns"] >= 0
+        # One gap between each two of the frames flooded to port 2.
+        sent = said["ports"][1]["statistics"]["tx_packets"]
+        assert sum(said["ports"][1]["statistics"]["gaps"]["buckets"]) == sent - 1
+        assert 'pacer_port_gap_seconds_count{port="2",switch="s1"}' in (
+            controller.http.get("/metrics").text
+        )
 
 
 @pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 has an order of its own")

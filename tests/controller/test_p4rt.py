@@ -16,7 +16,7 @@ from pacer_controller.learning import forward_row, source_row
 from pacer_controller.p4rt import P4Switch, access
 from pacer_controller.records import Indices
 from pacer_controller.rows import Change, Key, Op, Row, by_key
-from pacer_controller.southbound import Leadership, Refusal, State, SwitchUnreadableError
+from pacer_controller.southbound import DriverContext, Refusal, State, SwitchUnreadableError
 
 A = 0x020000000001
 FRAME = b"\xff" * 6 + A.to_bytes(6, "big") + b"\x08\x00" + bytes(46)
@@ -74,7 +74,7 @@ def test_a_station_that_comes_up_during_reconciling_is_known_whole(
         monkeypatch.setattr(access, "write", tables.write)
         config = parse_switch("s1=127.0.0.1:9,ports=1-2")
         assert isinstance(config, SwitchConfig)
-        driver = P4Switch(config, COMPILED, dict, asyncio.Lock(), Leadership())
+        driver = P4Switch(config, COMPILED, DriverContext(dict))
         monkeypatch.setattr(driver, "_write_groups", lambda switch: asyncio.sleep(0))
         monkeypatch.setattr(driver, "_switch", tables)
         monkeypatch.setattr(driver, "_state", State.CONNECTED)

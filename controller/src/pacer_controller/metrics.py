@@ -40,6 +40,12 @@ _CLASS_GAUGES = {
 }
 
 
+_PORT_HISTOGRAMS = {
+    "lateness": ("lateness", "How late transmissions started against their schedule."),
+    "gaps": ("gap", "How long the line was idle before each frame; 0: back to back."),
+}
+
+
 class _Static(Collector):
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = list(metrics)
@@ -214,18 +220,18 @@ def _port_metrics(readings: Mapping[str, dict[str, Any]]) -> Iterator[Metric]:
     drops = CounterMetricFamily(
         "pacer_port_dropped_packets", "Packets lost at the port.", labels=[*labels, "cause"]
     )
-    lateness = HistogramMetricFamily(
-        "pacer_port_lateness_seconds",
-        "How late transmissions started against their schedule.",
-        labels=labels,
-    )
+    histograms = {
+        member: HistogramMetricFamily(f"pacer_port_{name}_seconds", text, labels=labels)
+        for member, (name, text) in _PORT_HISTOGRAMS.items()
+    }
     for switch, number, statistics in measured:
         for cause, count in statistics.get("drops", {}).items():
             drops.add_metric([switch, number, cause], count)
-        buckets = statistics.get("lateness", {}).get("buckets", [])
-        if buckets:
-            lateness.add_metric([switch, number], *_histogram(buckets))
-    yield from (drops, lateness)
+        for member, histogram in histograms.items():
+            buckets = statistics.get(member, {}).get("buckets", [])
+            if buckets:
+                histogram.add_metric([switch, number], *_histogram(buckets))
+    yield from (drops, *histograms.values())
 
 
 def _histogram(buckets: list[int]) -> tuple[list[tuple[str, float]], float]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
@@ -200,6 +200,33 @@ class Reading:
     ports: Mapping[int, Mapping[str, Any]] | None = None
     totals: Mapping[str, Any] | None = None
     bottlenecks: Sequence[Mapping[str, Any]] | None = None
+
+
+def _nothing(_kind: str, _message: str, _data: dict[str, Any]) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class DriverContext:
+    """What a driver has to do with the rest.
+
+    Attributes:
+        wanted: returns the desired entries at the moment of the call.
+        lock: held while desired state and switch must not move against each other.
+        leadership: whether this controller may write, and the election id it bids.
+        reconcile_interval_s: how often the switch is read back for foreign changes; 0 never.
+        notify: told what happens to the switch.
+        unfit: returns why some of what is desired cannot be on the switch, by owner of its
+            entries; asked at each reconcile, when the ports are known.
+
+    """
+
+    wanted: Callable[[], Rows]
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    leadership: Leadership = field(default_factory=Leadership)
+    reconcile_interval_s: float = 30.0
+    notify: Notify = _nothing
+    unfit: Callable[[], Mapping[str, str]] = dict
 
 
 class Driver(Protocol):

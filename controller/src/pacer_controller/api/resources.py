@@ -1,9 +1,10 @@
-"""Ports, classes, meters and flows: the same five operations on each."""
+"""Ports, classes, meters and flows: the same four operations on each."""
 
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import FastAPI, Path, Query, Request, Response
+from fastapi import Depends, FastAPI, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from pacer_controller.api import views
@@ -23,6 +24,9 @@ from pacer_controller.fields import NAME_PATTERN
 from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
 from pacer_controller.service import Service
 
+Filters = dict[str, str | int | None]
+"""What members of a listed resource must be; None: anything."""
+
 
 class _Kind(NamedTuple):
     """A kind of resource: how it is called and what it looks like."""
@@ -34,6 +38,27 @@ class _Kind(NamedTuple):
     list_view: type[BaseModel]
     put: str
     delete: str
+    filters: Callable[..., Awaitable[Filters]]
+
+
+_Word = Annotated[str | None, Query(max_length=64)]
+
+
+async def _no_filters() -> Filters:
+    return {}
+
+
+async def _class_filters(
+    mode: _Word = None, port: Annotated[int | None, Query(ge=1, le=509)] = None
+) -> Filters:
+    return {"mode": mode, "port": port}
+
+
+async def _flow_filters(
+    class_name: Annotated[str | None, Query(alias="class", max_length=64)] = None,
+    meter: _Word = None,
+) -> Filters:
+    return {"class": class_name, "meter_name": meter}
 
 
 _KINDS = (
@@ -41,21 +66,25 @@ _KINDS = (
         *("port", "ports", PortSpec, views.PortView, views.PortList),
         put="Say what a port shall be like: line rate, FIFO, delay",
         delete="Forget what was asked for; the port stays as it is",
+        filters=_no_filters,
     ),
     _Kind(
         *("class", "classes", ClassSpec, views.ClassView, views.ClassList),
         put="Create or change a class: set a rate",
         delete="Remove a class that no flow uses",
+        filters=_class_filters,
     ),
     _Kind(
         *("meter", "meters", MeterSpec, views.MeterView, views.MeterList),
         put="Create or change a meter",
         delete="Remove a meter that no flow uses",
+        filters=_no_filters,
     ),
     _Kind(
         *("flow", "flows", FlowSpec, views.FlowView, views.FlowList),
         put="Create or change a flow: which packets, which class or rate",
         delete="Remove a flow",
+        filters=_flow_filters,
     ),
 )
 
@@ -63,8 +92,31 @@ _KINDS = (
 def add_resources(app: FastAPI, service: Service) -> None:
     """Add the paths of all kinds."""
     for kind in _KINDS:
+        _add_list(app, service, kind)
         _add_kind(app, service, kind)
-    _add_lists(app, service)
+
+
+def _add_list(app: FastAPI, service: Service, of: _Kind) -> None:
+    kind = of.kind
+
+    @app.get(
+        f"/v1/switches/{{switch}}/{of.plural}",
+        tags=[of.plural],
+        summary=of.plural.title(),
+        operation_id=f"get_{of.plural}",
+        response_model=of.list_view,
+        responses=READ,
+    )
+    async def get_all(
+        request: Request,
+        switch: SwitchName,
+        query: Paged,
+        filters: Annotated[Filters, Depends(of.filters)],
+    ) -> dict[str, Any]:
+        if kind == "port":
+            await service.switch(switch).driver.refresh_ports()
+        key = "port" if kind == "port" else "name"
+        return page(request, of.plural, service.get_all(switch, kind), query, filters, key=key)
 
 
 def _add_kind(app: FastAPI, service: Service, of: _Kind) -> None:
@@ -127,65 +179,3 @@ def _add_kind(app: FastAPI, service: Service, of: _Kind) -> None:
     )
     async def delete(switch: SwitchName, name: name_type, condition: If, origin: By) -> None:
         await service.delete(switch, kind, str(name), condition, origin)
-
-
-def _add_lists(app: FastAPI, service: Service) -> None:
-    """Add the lists, which have filters of their own."""
-    base = "/v1/switches/{switch}"
-    name_filter = Query(max_length=64)
-
-    @app.get(
-        f"{base}/ports",
-        tags=["ports"],
-        summary="Ports",
-        response_model=views.PortList,
-        responses=READ,
-    )
-    async def ports(request: Request, switch: SwitchName, query: Paged) -> dict[str, Any]:
-        await service.switch(switch).driver.refresh_ports()
-        return page(request, "ports", service.get_all(switch, "port"), query, key="port")
-
-    @app.get(
-        f"{base}/classes",
-        tags=["classes"],
-        summary="Classes",
-        response_model=views.ClassList,
-        responses=READ,
-    )
-    async def classes(
-        request: Request,
-        switch: SwitchName,
-        query: Paged,
-        mode: Annotated[str | None, name_filter] = None,
-        port: Annotated[int | None, Query(ge=1, le=509)] = None,
-    ) -> dict[str, Any]:
-        items = service.get_all(switch, "class")
-        return page(request, "classes", items, query, {"mode": mode, "port": port})
-
-    @app.get(
-        f"{base}/meters",
-        tags=["meters"],
-        summary="Meters",
-        response_model=views.MeterList,
-        responses=READ,
-    )
-    async def meters(request: Request, switch: SwitchName, query: Paged) -> dict[str, Any]:
-        return page(request, "meters", service.get_all(switch, "meter"), query)
-
-    @app.get(
-        f"{base}/flows",
-        tags=["flows"],
-        summary="Flows",
-        response_model=views.FlowList,
-        responses=READ,
-    )
-    async def flows(
-        request: Request,
-        switch: SwitchName,
-        query: Paged,
-        class_name: Annotated[str | None, Query(alias="class", max_length=64)] = None,
-        meter: Annotated[str | None, name_filter] = None,
-    ) -> dict[str, Any]:
-        items = service.get_all(switch, "flow")
-        filters = {"class": class_name, "meter_name": meter}
-        return page(request, "flows", items, query, filters)

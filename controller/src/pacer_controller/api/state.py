@@ -1,13 +1,11 @@
-"""The whole desired state, and switches as resources of their own."""
+"""The whole desired state: of all switches, or of one."""
 
-from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Response
 
 from pacer_controller.api import views
 from pacer_controller.api.common import (
-    DELETE,
     ETAG_HEADER,
     READ,
     WRITE,
@@ -24,8 +22,7 @@ from pacer_controller.service.bulk import (
     switch_state,
     whole_state,
 )
-from pacer_controller.service.switches import delete_switch, put_switch
-from pacer_controller.state_schema import StateSpec, SwitchSpec, SwitchStateSpec
+from pacer_controller.state_schema import StateSpec, SwitchStateSpec
 
 DryRun = Annotated[
     bool, Query(description="Check everything, say what would change, change nothing.")
@@ -93,30 +90,3 @@ def add_state(app: FastAPI, service: Service) -> None:
         result = await put_switch_state(service, switch, spec, condition, origin, dry_run)
         response.headers.update(etag(service.switch(switch).last_change))
         return result
-
-    @app.put(
-        "/v1/switches/{switch}",
-        tags=["switches"],
-        summary="Create a switch, or change where it is; its resources stay",
-        response_model=views.SwitchView,
-        responses=WRITE
-        | with_etag
-        | {201: {"model": views.SwitchView, "description": "The switch is new."}},
-    )
-    async def put_one_switch(
-        switch: SwitchName, spec: SwitchSpec, condition: If, origin: By, response: Response
-    ) -> dict[str, Any]:
-        view, created = await put_switch(service, switch, spec, condition, origin)
-        response.status_code = HTTPStatus.CREATED if created else HTTPStatus.OK
-        response.headers.update(etag(view["revision"]))
-        return view
-
-    @app.delete(
-        "/v1/switches/{switch}",
-        tags=["switches"],
-        summary="Forget a switch and its resources; it keeps forwarding",
-        status_code=204,
-        responses=DELETE,
-    )
-    async def delete_one_switch(switch: SwitchName, condition: If, origin: By) -> None:
-        await delete_switch(service, switch, condition, origin)

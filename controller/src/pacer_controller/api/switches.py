@@ -1,13 +1,30 @@
 """Switches: where they are and how they do; their counters."""
 
 import asyncio
+from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Query, Request, Response
 
 from pacer_controller.api import views
-from pacer_controller.api.common import READ, Paged, SwitchName, page, responses
+from pacer_controller.api.common import (
+    DELETE,
+    ETAG_HEADER,
+    READ,
+    WRITE,
+    By,
+    If,
+    Paged,
+    SwitchName,
+    etag,
+    page,
+    responses,
+)
 from pacer_controller.service import Service
+from pacer_controller.service.switches import delete_switch, put_switch
+from pacer_controller.state_schema import SwitchSpec
+
+_WITH_ETAG: dict[int | str, dict[str, Any]] = {200: {"headers": ETAG_HEADER}}
 
 
 def add_switches(app: FastAPI, service: Service) -> None:
@@ -58,3 +75,30 @@ def add_switches(app: FastAPI, service: Service) -> None:
         to_ns: Annotated[int | None, Query(ge=0, description="Switch's clock, until.")] = None,
     ) -> dict[str, Any]:
         return await service.bandwidth(switch, port, from_ns, to_ns)
+
+    @app.put(
+        "/v1/switches/{switch}",
+        tags=["switches"],
+        summary="Create a switch, or change where it is; its resources stay",
+        response_model=views.SwitchView,
+        responses=WRITE
+        | _WITH_ETAG
+        | {201: {"model": views.SwitchView, "description": "The switch is new."}},
+    )
+    async def put_one_switch(
+        switch: SwitchName, spec: SwitchSpec, condition: If, origin: By, response: Response
+    ) -> dict[str, Any]:
+        view, created = await put_switch(service, switch, spec, condition, origin)
+        response.status_code = HTTPStatus.CREATED if created else HTTPStatus.OK
+        response.headers.update(etag(view["revision"]))
+        return view
+
+    @app.delete(
+        "/v1/switches/{switch}",
+        tags=["switches"],
+        summary="Forget a switch and its resources; it keeps forwarding",
+        status_code=204,
+        responses=DELETE,
+    )
+    async def delete_one_switch(switch: SwitchName, condition: If, origin: By) -> None:
+        await delete_switch(service, switch, condition, origin)

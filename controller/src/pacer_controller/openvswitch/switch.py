@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,8 +17,7 @@ from pacer_controller.rows import METERS, PORTS, QUEUES, Op, Row, Rows, by_key, 
 from pacer_controller.southbound import (
     Capabilities,
     Count,
-    Leadership,
-    Notify,
+    DriverContext,
     PortInfo,
     Reading,
     Refusal,
@@ -57,29 +56,17 @@ class OpenVSwitch:
 
     Args:
         config: which bridge.
-        wanted: returns the desired entries at the moment of the call.
-        lock: held while desired state and switch must not move against each other.
-        leadership: whether this controller may write.
-        reconcile_interval_s: how often the bridge is read back for foreign changes; 0 never.
-        notify: told what happens to the bridge.
-        unfit: returns why some of what is desired cannot be on the bridge, by owner of its
-            entries; asked at each reconcile, when the ports are known.
+        context: what it has to do with the rest.
 
     """
 
     def __init__(
         self,
         config: OpenVSwitchConfig,
-        wanted: Callable[[], Rows],
-        lock: asyncio.Lock,
-        leadership: Leadership,
-        reconcile_interval_s: float = 30.0,
-        notify: Notify = lambda kind, message, data: None,
-        unfit: Callable[[], Mapping[str, str]] = dict,
+        context: DriverContext,
     ) -> None:
         self.config = config
-        self._leadership = leadership
-        self._unfit = unfit
+        self._context = context
         self.elected = False
         self.ports: list[PortInfo] = []
         self.last_error: str | None = None
@@ -98,10 +85,6 @@ class OpenVSwitch:
             meters_mark=False,
             max_priority=flows.MAX_PRIORITY,
         )
-        self._wanted = wanted
-        self._lock = lock
-        self._interval_s = reconcile_interval_s
-        self._notify = notify
         self._database = Database(config.ovsdb, config.bridge, config.name)
         # One thread: the database's connection is used by one call at a time.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ovsdb {config.name}")
@@ -131,7 +114,7 @@ class OpenVSwitch:
             _LOG.info("switch %s: %s", name, state.value)
             data = {"from": self.state.value, "to": state.value, "reason": self.last_error}
             self.state = state
-            self._notify("switch-state", f"switch {name} is {state.value}", data)
+            self._context.notify("switch-state", f"switch {name} is {state.value}", data)
 
     async def _in_thread(self, call: Callable[..., _Result], *arguments: Any) -> _Result:
         loop = asyncio.get_running_loop()
@@ -172,7 +155,7 @@ class OpenVSwitch:
 
     async def _own(self) -> None:
         """Wait until the bridge is this controller's: it leads, and has the bridge's lock."""
-        while not await self._in_thread(self._database.lock) or not self._leadership.leads:
+        while not await self._in_thread(self._database.lock) or not self._context.leadership.leads:
             # One that follows only looks whether it could have the lock.
             had = self._database.locked
             await self._in_thread(self._database.unlock)
@@ -199,11 +182,11 @@ class OpenVSwitch:
         try:
             while not closed.done():
                 self._resync.clear()
-                async with self._lock:
+                async with self._context.lock:
                     await self._reconcile(connection)
                     self.last_error = None
                     self._set_state(State.CONNECTED)
-                timeout = self._interval_s if self._interval_s > 0 else None
+                timeout = self._context.reconcile_interval_s or None
                 resync = asyncio.create_task(self._resync.wait())
                 try:
                     await asyncio.wait(
@@ -221,7 +204,7 @@ class OpenVSwitch:
     async def _reconcile(self, connection: OpenFlow) -> None:
         """Read the bridge back and write the differences; the caller holds the lock."""
         self.counters.reconciles += 1
-        wanted = self._wanted()
+        wanted = self._context.wanted()
         written = await self._sync(wanted)
         known = self._held is not None
         foreign = [f"database: {one}" for one in written] if known else []
@@ -238,11 +221,11 @@ class OpenVSwitch:
         if foreign:
             self._report_drift(foreign, len(pending) + len(written), mended=not refusals)
         failed = {refusal.row.owner: refusal.message for refusal in refusals}
-        failed |= self._unfit()
+        failed |= self._context.unfit()
         for owner, reason in failed.items():
             if owner not in self.failed:
                 message = f"switch {self.config.name} does not have {owner}: {reason}"
-                self._notify("failed", message, {"resource": owner, "reason": reason})
+                self._context.notify("failed", message, {"resource": owner, "reason": reason})
         self.failed = failed
 
     def _report_drift(self, owners: Sequence[str], writes: int, *, mended: bool) -> None:
@@ -251,16 +234,16 @@ class OpenVSwitch:
         message = f"switch {name}: {len(owners)} entries changed by somebody else"
         _LOG.warning("%s, mending", message)
         listed = [{"owner": owner} for owner in owners[:EVENT_ENTRIES]]
-        self._notify("drift", message, {"entries": listed, "count": len(owners)})
+        self._context.notify("drift", message, {"entries": listed, "count": len(owners)})
         if mended:
-            self._notify("mended", f"switch {name} holds it again", {"writes": writes})
+            self._context.notify("mended", f"switch {name} holds it again", {"writes": writes})
 
     async def _sync(self, wanted: Rows) -> list[str]:
         """Bring the database's part of what is wanted there; returns what was written."""
         kind = self._qos_type or "linux-htb"
         await self.refresh_ports()
         # What is too fast for every port stays what it was.
-        unfit = self._unfit()
+        unfit = self._context.unfit()
         kept = {
             int(dict(row.match)["queue"])  # type: ignore[arg-type]
             for row in wanted.values()
@@ -290,7 +273,7 @@ class OpenVSwitch:
         try:
             if any(row.table in (QUEUES, PORTS) for row in (*before.values(), *after.values())):
                 try:
-                    await self._sync(self._wanted())
+                    await self._sync(self._context.wanted())
                 except OvsdbError as error:
                     row = next(iter((after or before).values()))
                     raise SwitchRefusedError([Refusal(row, str(error), table_full=False)]) from None

@@ -11,7 +11,7 @@ import finsy as fy
 from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import errors
 from pacer_controller.rows import Rows
-from pacer_controller.southbound import Leadership, Notify, State, SwitchCounters
+from pacer_controller.southbound import DriverContext, State, SwitchCounters
 from pacer_controller.traffic_manager import TrafficManager
 
 _LOG = logging.getLogger(__name__)
@@ -32,33 +32,26 @@ class Connection:
         config: which switch.
         json_path: the compiled program.
         p4info_path: its P4Info.
-        leadership: whether this controller may write, and the election id it bids.
-        notify: told what happens to the switch.
+        context: what it has to do with the rest.
 
     """
 
     def __init__(
-        self,
-        config: SwitchConfig,
-        json_path: Path,
-        p4info_path: Path,
-        leadership: Leadership,
-        notify: Notify,
+        self, config: SwitchConfig, json_path: Path, p4info_path: Path, context: DriverContext
     ) -> None:
         self.config = config
-        self._leadership = leadership
+        self._context = context
         self.counters = SwitchCounters()
         self.last_error: str | None = None
         self._json_path, self._p4info_path = json_path, p4info_path
-        self._notify = notify
         self._state = State.PENDING
         self._switch: fy.Switch | None = None
         self._traffic: TrafficManager | None = None
-        self.bid = leadership.election_id
+        self.bid = context.leadership.election_id
         """Election id of the last connection."""
         self._below = 0
         """How far to bid below it: that many others are there already."""
-        self._bid_for = leadership.election_id
+        self._bid_for = self.bid
         """What `bid` was made of."""
         self._bid_again = asyncio.Event()
         self._changed = asyncio.Event()
@@ -86,7 +79,7 @@ class Connection:
             self._state = state
             self._changed.set()
             self._changed = asyncio.Event()
-            self._notify("switch-state", f"switch {self.name} is {state.value}", data)
+            self._context.notify("switch-state", f"switch {self.name} is {state.value}", data)
 
     async def wait_for(self, state: State) -> None:
         """Wait until the switch is in that state."""
@@ -159,7 +152,7 @@ class Connection:
 
     async def _session(self) -> None:
         """Connect once and stay until the connection breaks, or another election id is due."""
-        self._bid_for = self._leadership.election_id
+        self._bid_for = self._context.leadership.election_id
         self.bid = max(1, self._bid_for - self._below)
         options = fy.SwitchOptions(
             p4info=self._p4info_path,

@@ -9,7 +9,7 @@ the switch at once (`apply`) or with the next reconcile, the same computation sa
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,7 @@ from pacer_controller.rows import CLASSES, PORTS, Change, MatchValue, Op, Row, R
 from pacer_controller.rows import row as make_row
 from pacer_controller.southbound import (
     Capabilities,
-    Leadership,
-    Notify,
+    DriverContext,
     PortInfo,
     Reading,
     Refusal,
@@ -53,13 +52,7 @@ class P4Switch(Connection):
     Args:
         config: which switch.
         compiled: directory of compiled programs.
-        wanted: returns the desired entries at the moment of the call.
-        lock: held while desired state and switch must not move against each other.
-        leadership: whether this controller may write, and the election id it bids.
-        reconcile_interval_s: how often the switch is read back for foreign changes; 0 never.
-        notify: told what happens to the switch.
-        unfit: returns why some of what is desired cannot be on the switch, by owner of its
-            entries; asked at each reconcile, when the ports are known.
+        context: what it has to do with the rest.
 
     Raises:
         ConfigError: the program's files are missing.
@@ -70,21 +63,12 @@ class P4Switch(Connection):
         self,
         config: SwitchConfig,
         compiled: Path,
-        wanted: Callable[[], Rows],
-        lock: asyncio.Lock,
-        leadership: Leadership,
-        reconcile_interval_s: float = 30.0,
-        notify: Notify = lambda kind, message, data: None,
-        unfit: Callable[[], Mapping[str, str]] = dict,
+        context: DriverContext,
     ) -> None:
-        super().__init__(config, *config.files(compiled), leadership, notify)
+        super().__init__(config, *config.files(compiled), context)
         self.elected = False
         self.ports: list[PortInfo] = [PortInfo(number) for number in config.ports]
         self.failed: dict[str, str] = {}
-        self._wanted = wanted
-        self._unfit = unfit
-        self._lock = lock
-        self._interval_s = reconcile_interval_s
         self._resync = asyncio.Event()
         self.schema = fy.P4Schema(self._p4info_path)
         self._tables = {table.name: table.size for table in self.schema.tables}
@@ -139,9 +123,9 @@ class P4Switch(Connection):
         self._switch = switch
         self.last_error = None
         await self._refresh_ports()
-        if not self._leadership.leads:
+        if not self._context.leadership.leads:
             await self._stand_by(elected=switch.is_primary)
-        if self._bid_for != self._leadership.election_id:
+        if self._bid_for != self._context.leadership.election_id:
             # A connection made while following: now bid as a leader does.
             self._bid_again.set()
             return
@@ -153,7 +137,7 @@ class P4Switch(Connection):
         if self._forwards:
             learn = switch.create_task(self._learner.run(switch), name="learn")
         try:
-            async with self._lock:
+            async with self._context.lock:
                 await self._reconcile(switch)
                 self._set_state(State.CONNECTED)
             poll = switch.create_task(self._poll_ports(switch), name="ports")
@@ -171,17 +155,17 @@ class P4Switch(Connection):
         self.elected = elected
         self._set_state(State.BACKUP)
         try:
-            await self._leadership.wait()
+            await self._context.leadership.wait()
         finally:
             self.elected = False
 
     async def _keep_reconciled(self, switch: fy.Switch) -> None:
         while True:
-            timeout = self._interval_s if self._interval_s > 0 else None
+            timeout = self._context.reconcile_interval_s or None
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._resync.wait(), timeout)
             self._resync.clear()
-            async with self._lock:
+            async with self._context.lock:
                 await self._reconcile(switch)
                 self._set_state(State.CONNECTED)
 
@@ -250,8 +234,8 @@ class P4Switch(Connection):
         self.counters.reconciles += 1
         await self._write_groups(switch)
         refusals: list[Refusal] = []
-        wanted = self._wanted()
-        unfit = self._unfit()
+        wanted = self._context.wanted()
+        unfit = self._context.unfit()
         written = 0
         drifted = False
         for attempt in range(RECONCILE_PASSES):
@@ -276,7 +260,9 @@ class P4Switch(Connection):
         self.counters.reconcile_writes += written
         self._held = dict(wanted)
         if drifted and not refusals:
-            self._notify("mended", f"switch {self.name} holds it again", {"writes": written})
+            self._context.notify(
+                "mended", f"switch {self.name} holds it again", {"writes": written}
+            )
         refused = {refusal.row.owner: refusal.message for refusal in refusals}
         self._report_failed(refused, "refused")
         self._report_failed(unfit, "cannot have")
@@ -288,7 +274,9 @@ class P4Switch(Connection):
             if owner not in self.failed:
                 _LOG.error("switch %s: %s: %s", self.name, owner, message)
                 data = {"resource": owner, "reason": message}
-                self._notify("failed", f"switch {self.name} {verb} {owner}: {message}", data)
+                self._context.notify(
+                    "failed", f"switch {self.name} {verb} {owner}: {message}", data
+                )
 
     def _report_drift(self, current: Rows, held: Rows) -> bool:
         """Say what somebody else changed since the switch was last known; returns whether."""
@@ -308,7 +296,7 @@ class P4Switch(Connection):
             }
             for change in foreign[:EVENT_ENTRIES]
         ]
-        self._notify("drift", message, {"entries": listed, "count": len(foreign)})
+        self._context.notify("drift", message, {"entries": listed, "count": len(foreign)})
         return True
 
     def _rows_wanted(self, wanted: Rows) -> Rows:

@@ -38,7 +38,7 @@ from pacer_controller.service.checks import (
 from pacer_controller.service.commit import Committer, locked
 from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin, Samples
 from pacer_controller.service.statistics import statistics, unreadable
-from pacer_controller.southbound import Driver, Leadership, SwitchUnreadableError
+from pacer_controller.southbound import Driver, DriverContext, Leadership, SwitchUnreadableError
 from pacer_controller.store import Store
 
 _LOG = logging.getLogger(__name__)
@@ -124,22 +124,7 @@ class Service:
         def notify(kind: str, message: str, data: dict[str, Any]) -> None:
             self.events.record(kind, config.name, message, data)
 
-        if isinstance(config, OpenVSwitchConfig):
-            # Only where it is needed: os-ken takes half a second to import.
-            from pacer_controller.openvswitch import OpenVSwitch
-
-            return OpenVSwitch(
-                config,
-                managed.ordered,
-                managed.lock,
-                self.leadership,
-                self._interval_s,
-                notify,
-                lambda: Checker.of(managed).unfit(managed.desired),
-            )
-        return P4Switch(
-            config,
-            self._compiled,
+        context = DriverContext(
             managed.ordered,
             managed.lock,
             self.leadership,
@@ -147,6 +132,12 @@ class Service:
             notify,
             lambda: Checker.of(managed).unfit(managed.desired),
         )
+        if isinstance(config, OpenVSwitchConfig):
+            # Only where it is needed: os-ken takes half a second to import.
+            from pacer_controller.openvswitch import OpenVSwitch
+
+            return OpenVSwitch(config, context)
+        return P4Switch(config, self._compiled, context)
 
     # ---- life ----
 

@@ -126,6 +126,9 @@ pub struct PortStatistics {
     pub drops: Vec<DropCount>,
     /// Lateness of starts of transmission.
     pub lateness: Lateness,
+    /// Times for which the line was idle before each frame but the first: `[0]`: back to back;
+    /// `[i]`: 2^(i-1) ns or more and less than 2^i ns.
+    pub gap_buckets: Vec<u64>,
 }
 
 /// State of one class in the traffic manager.

@@ -192,6 +192,9 @@ fn statistics_message(
                     buckets: port.lateness.buckets,
                     max_ns: port.lateness.max_ns,
                 }),
+                gaps: Some(pacer::Gaps {
+                    buckets: port.gap_buckets,
+                }),
             })
             .collect(),
         classes: statistics

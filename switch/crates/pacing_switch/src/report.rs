@@ -41,6 +41,7 @@ fn port_json(switch: &Switch, port: &PortStatistics) -> Value {
         "fifo_backlog_max_bytes": port.fifo_backlog_max_bytes,
         "lateness_max_ns": port.lateness.max_ns,
         "lateness_buckets": port.lateness.buckets,
+        "gap_buckets": port.gap_buckets,
     })
 }
 

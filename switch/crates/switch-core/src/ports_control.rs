@@ -5,7 +5,7 @@ use dataplane::ports::{
     ClassQueue, ClassState, DropCount, Lateness, LineCounting, LineRate, PortChange, PortSettings,
     PortStatistics, Statistics, SwitchStatistics, TrafficManagerControl,
 };
-use traffic_manager::{DropCounters, LatenessHistogram, PortConfig, RateCounts};
+use traffic_manager::{DropCounters, PortConfig, RateCounts, TimeHistogram};
 
 use crate::switch::Switch;
 
@@ -23,7 +23,7 @@ fn drop_counts(counters: &DropCounters) -> Vec<DropCount> {
         .collect()
 }
 
-fn lateness(paced: &LatenessHistogram, unpaced: &LatenessHistogram) -> Lateness {
+fn lateness(paced: &TimeHistogram, unpaced: &TimeHistogram) -> Lateness {
     Lateness {
         buckets: paced
             .buckets()
@@ -137,6 +137,7 @@ impl TrafficManagerControl for Switch {
                     in_flight_packets: statistics.delay_line_packets,
                     drops: drop_counts(&statistics.drops),
                     lateness: lateness(&statistics.paced_lateness, &statistics.unpaced_lateness),
+                    gap_buckets: statistics.gaps.buckets().to_vec(),
                 })
             })
             .collect();

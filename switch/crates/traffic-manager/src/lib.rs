@@ -120,4 +120,4 @@ pub use manager::{
     Delivery, Limits, PortConfig, PortError, Queued, RateCounts, Refused, Start, StartToken,
     TrafficManager,
 };
-pub use statistics::{LATENESS_BUCKETS, LatenessHistogram, PortStatistics, QueueState, Statistics};
+pub use statistics::{PortStatistics, QueueState, Statistics, TIME_BUCKETS, TimeHistogram};

@@ -74,6 +74,8 @@ pub(crate) struct Port<P> {
     pub(crate) pending: Option<u64>,
     /// The line is free from here on.
     free_at: Q24,
+    /// The last frame left the line; `None` before the first.
+    line_end: Option<Q24>,
     pub(crate) fifo: List,
     /// Packets in it.
     pub(crate) fifo_packets: u32,
@@ -110,6 +112,7 @@ impl<P> Port<P> {
             config,
             pending: None,
             free_at: Q24::default(),
+            line_end: None,
             fifo: List::default(),
             fifo_packets: 0,
             queues: Paged::default(),
@@ -305,7 +308,14 @@ impl<P> Port<P> {
             // Preamble and SFD 8, FCS 4, inter-frame gap 12 (IEEE 802.3).
             RateCounts::Wire => u64::from(final_length_bytes) + 24,
         };
+        if let Some(end) = self.line_end {
+            let gap_ns = start.raw().saturating_sub(end.raw()) >> 24;
+            self.statistics
+                .gaps
+                .record(u64::try_from(gap_ns).unwrap_or(u64::MAX));
+        }
         self.free_at = start.plus(u128::from(line_bytes) * u128::from(self.line_time_per_byte_q24));
+        self.line_end = Some(self.free_at);
         self.statistics.tx_packets += 1;
         self.statistics.tx_bytes += frame_bytes(final_length_bytes);
         self.statistics.tx_line_bytes += line_bytes;

@@ -2,53 +2,53 @@
 
 use crate::cause::DropCounters;
 
-/// Number of buckets of a [`LatenessHistogram`].
-pub const LATENESS_BUCKETS: usize = 65;
+/// Number of buckets of a [`TimeHistogram`].
+pub const TIME_BUCKETS: usize = 65;
 
-/// How late packets were started, in power-of-two buckets: bucket 0 counts lateness 0, bucket
-/// `k` counts `2^(k-1) <= lateness_ns < 2^k`.
+/// Counts times in power-of-two buckets: bucket 0 counts 0 ns, bucket `k` counts
+/// `2^(k-1) <= time_ns < 2^k`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LatenessHistogram {
-    buckets: [u64; LATENESS_BUCKETS],
+pub struct TimeHistogram {
+    buckets: [u64; TIME_BUCKETS],
     max_ns: u64,
 }
 
-impl Default for LatenessHistogram {
+impl Default for TimeHistogram {
     fn default() -> Self {
         Self {
-            buckets: [0; LATENESS_BUCKETS],
+            buckets: [0; TIME_BUCKETS],
             max_ns: 0,
         }
     }
 }
 
-impl LatenessHistogram {
-    /// Counts one packet.
-    pub(crate) fn record(&mut self, lateness_ns: u64) {
-        let bucket = (u64::BITS - lateness_ns.leading_zeros()) as usize;
+impl TimeHistogram {
+    /// Counts one time.
+    pub(crate) fn record(&mut self, time_ns: u64) {
+        let bucket = (u64::BITS - time_ns.leading_zeros()) as usize;
         if let Some(count) = self.buckets.get_mut(bucket) {
             *count += 1;
         }
-        self.max_ns = self.max_ns.max(lateness_ns);
+        self.max_ns = self.max_ns.max(time_ns);
     }
 
-    /// Packets per bucket.
-    pub fn buckets(&self) -> &[u64; LATENESS_BUCKETS] {
+    /// Times per bucket.
+    pub fn buckets(&self) -> &[u64; TIME_BUCKETS] {
         &self.buckets
     }
 
-    /// Smallest lateness that is too large for bucket `k`, in nanoseconds (`2^k`; 1 for bucket
+    /// Smallest time that is too large for bucket `k`, in nanoseconds (`2^k`; 1 for bucket
     /// 0); `None` for the last bucket.
     pub fn bucket_end_ns(bucket: usize) -> Option<u64> {
         1u64.checked_shl(u32::try_from(bucket).ok()?)
     }
 
-    /// Largest lateness, in nanoseconds.
+    /// Largest time, in nanoseconds.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// Packets counted.
+    /// Times counted.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
@@ -83,10 +83,13 @@ pub struct PortStatistics {
     /// Most frames the delay line ever held.
     pub delay_line_packets_max: u64,
     /// How late paced packets were released.
-    pub paced_lateness: LatenessHistogram,
+    pub paced_lateness: TimeHistogram,
     /// How long after their scheduled instant unpaced packets were looked at. Their start is
     /// recorded at the scheduled instant all the same.
-    pub unpaced_lateness: LatenessHistogram,
+    pub unpaced_lateness: TimeHistogram,
+    /// How long the line was idle before each frame but the first; 0: back to back. Whole
+    /// nanoseconds, rounded down.
+    pub gaps: TimeHistogram,
 }
 
 /// Counters of the whole traffic manager.
@@ -126,16 +129,16 @@ mod tests {
 
     #[test]
     fn buckets_are_powers_of_two() {
-        let mut h = LatenessHistogram::default();
-        for lateness_ns in [0, 1, 2, 3, 4, 1023, 1024, u64::MAX] {
-            h.record(lateness_ns);
+        let mut h = TimeHistogram::default();
+        for time_ns in [0, 1, 2, 3, 4, 1023, 1024, u64::MAX] {
+            h.record(time_ns);
         }
         assert_eq!(h.buckets()[0..4], [1, 1, 2, 1]);
         assert_eq!(h.buckets()[10..12], [1, 1]);
         assert_eq!(h.buckets()[64], 1);
         assert_eq!((h.count(), h.max_ns()), (8, u64::MAX));
-        assert_eq!(LatenessHistogram::bucket_end_ns(0), Some(1));
-        assert_eq!(LatenessHistogram::bucket_end_ns(10), Some(1024));
-        assert_eq!(LatenessHistogram::bucket_end_ns(64), None);
+        assert_eq!(TimeHistogram::bucket_end_ns(0), Some(1));
+        assert_eq!(TimeHistogram::bucket_end_ns(10), Some(1024));
+        assert_eq!(TimeHistogram::bucket_end_ns(64), None);
     }
 }

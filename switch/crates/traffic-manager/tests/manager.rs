@@ -291,6 +291,36 @@ fn lateness_is_measured_for_each_kind() {
 }
 
 #[test]
+fn gaps_are_measured_from_the_end_of_a_frame_to_the_start_of_the_next() {
+    // 1,538 bytes on the wire at 1 Gbit/s.
+    const FRAME_NS: u64 = 12_304;
+    let mut tm = manager(Limits::default());
+    let mut departure_ns = 0;
+    for (class, gap_ns) in [(1, 5_000), (2, 0), (3, 1), (4, 1_000), (5, 1_024)] {
+        departure_ns += gap_ns;
+        tm.enqueue(1, paced(0, class, departure_ns)).expect("room");
+        let start = tm.poll_start(departure_ns).expect("due");
+        assert_eq!(start.start_ns, departure_ns);
+        transmit(&mut tm, start).expect("room");
+        departure_ns += FRAME_NS;
+    }
+    // What egress drops takes no time of the line, and ends no gap.
+    tm.enqueue(1, unpaced(0, departure_ns)).expect("room");
+    let start = tm.poll_start(departure_ns).expect("due");
+    tm.abandoned(start.token, DropCause::EgressDrop);
+    tm.enqueue(1, unpaced(0, departure_ns + 100)).expect("room");
+    let start = tm.poll_start(departure_ns + 100).expect("due");
+    transmit(&mut tm, start).expect("room");
+    let gaps = &tm.port_statistics(1).expect("the port").gaps;
+    assert_eq!((gaps.count(), gaps.max_ns()), (5, 1_024));
+    assert_eq!(gaps.buckets()[0..2], [1, 1]);
+    assert_eq!(
+        (gaps.buckets()[7], gaps.buckets()[10], gaps.buckets()[11]),
+        (1, 1, 1)
+    );
+}
+
+#[test]
 fn unpaced_polls_release_no_paced_packet_and_nothing_behind_one() {
     let mut tm = manager(Limits::default());
     tm.enqueue(1, paced(0, 5, 100)).expect("room");
