@@ -217,6 +217,18 @@ def test_second_controller_waits_and_takes_over(start_controller: Start, switch:
     assert second.get("/v1/switches/s1")["counters"]["reconcile_writes"] == 0
 
 
+@pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 takes any port")
+def test_a_switch_with_another_cpu_port_is_told_what_is_wrong(
+    start_controller: Start, switch: Switch
+) -> None:
+    controller = start_controller("--switch", f"s1={switch.address},cpu-port=400")
+    said = eventually(
+        lambda: controller.get("/v1/switches/s1")["last_error"], "what is wrong is said"
+    )
+    assert "no port 400" in said
+    assert "--cpu-port 400" in said
+
+
 def stations(controller: Controller) -> int:
     return int(controller.get("/v1/switches/s1")["stations"])
 

@@ -18,7 +18,7 @@ import finsy as fy
 
 from pacer_controller import entries, learning, rates
 from pacer_controller.config import SwitchConfig
-from pacer_controller.p4rt import access, bandwidth
+from pacer_controller.p4rt import access, bandwidth, errors
 from pacer_controller.p4rt.connection import Connection
 from pacer_controller.p4rt.stations import StationLearner
 from pacer_controller.records import Desired, Record
@@ -225,7 +225,16 @@ class P4Switch(Connection):
             elif present[number] != sorted(replicas):
                 updates.append(~entry)
         if updates:
-            await switch.write(updates)
+            try:
+                await switch.write(updates)
+            except fy.P4ClientError as error:
+                if errors.gone(error):
+                    raise
+                port = self.config.cpu_port
+                raise RuntimeError(
+                    f"{errors.describe(error)}; the switch's CPU port must be {port} "
+                    f"(pacing_switch --cpu-port {port}), or give its number as cpu-port=N"
+                ) from None
 
     # ---- reconciling ----
 
