@@ -191,9 +191,10 @@ ovs:
 	@ovs-patches/build
 
 .PHONY: test-ovs
-test-ovs: ovs
+test-ovs: test-packages venv switch lab bytecode ovs
 	@echo "== Open vSwitch with the pacer"
 	@ovs-patches/test
+	@$(PYTHON) -m pytest -q tests/ovs tests/controller/test_openvswitch_pacer.py
 
 .PHONY: ovs-deb
 ovs-deb:

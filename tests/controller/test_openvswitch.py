@@ -1,101 +1,20 @@
-"""The controller against Open vSwitch as Debian has it: a private one, with a dummy datapath.
-
-Another one on PATH, such as the patched one, is tried with its schema named in OVS_SCHEMA.
-"""
+"""The controller against Open vSwitch as Debian has it: a private one, with a dummy datapath."""
 
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ovs_bridge import SCHEMA, Bridge
 from test_ryu import QUEUES
 
 from controller_harness import Controller, Network, eventually
 
 Start = Callable[..., Controller]
 BRIDGE = "/v1/switches/br0"
-SCHEMA = Path(os.environ.get("OVS_SCHEMA", "/usr/share/openvswitch/vswitch.ovsschema"))
-
-
-class Bridge:
-    """A database and a switch process of our own, in a directory of our own."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.database = f"unix:{directory}/db.sock"
-        names = ("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR")
-        self._env = {**os.environ, **dict.fromkeys(names, str(directory))}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.run("ovsdb-tool", "create", f"{directory}/conf.db", str(SCHEMA))
-        self._start("ovsdb-server", f"{directory}/conf.db", f"--remote=p{self.database}")
-        eventually((directory / "db.sock").exists, "the database listens")
-        self.vsctl("--no-wait", "init")
-        self.start_switch()
-        ports = ["--", "add-port", "br0", "p1", "--", "set", "interface", "p1", "type=dummy"]
-        ports += ["ofport_request=1", "--", "add-port", "br0", "p2", "--", "set", "interface"]
-        ports += ["p2", "type=dummy", "ofport_request=2"]
-        bridge = ["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=dummy"]
-        self.vsctl(*bridge, "fail_mode=standalone", *ports)
-
-    def run(self, *command: str) -> str:
-        """Run a tool on it and return what it says."""
-        done = subprocess.run(
-            command, env=self._env, capture_output=True, text=True, timeout=30, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def _start(self, *command: str) -> None:
-        log = f"--log-file={self.directory}/{command[0]}.log"
-        self._processes[command[0]] = subprocess.Popen(
-            [*command, log], env=self._env, stderr=subprocess.DEVNULL
-        )
-
-    def start_switch(self) -> None:
-        """Start the switch process."""
-        self._start("ovs-vswitchd", self.database, "--enable-dummy=override", "--disable-system")
-
-    def kill(self, *names: str) -> None:
-        """Kill processes by name; all when none is named."""
-        for name in names or tuple(self._processes):
-            process = self._processes.pop(name)
-            process.kill()
-            process.wait()
-
-    def vsctl(self, *arguments: str) -> str:
-        """Run ovs-vsctl."""
-        return self.run("ovs-vsctl", f"--db={self.database}", "--timeout=20", *arguments)
-
-    def ofctl(self, command: str, *arguments: str) -> str:
-        """Run ovs-ofctl."""
-        target = f"unix:{self.directory}/br0.mgmt"
-        options = [one for one in arguments if one.startswith("--")]
-        rest = [one for one in arguments if one not in options]
-        return self.run("ovs-ofctl", "-O", "OpenFlow13", *options, command, target, *rest)
-
-    def flows(self) -> list[str]:
-        """Return match and actions of all flows with a cookie."""
-        lines = self.ofctl("dump-flows", "--no-stats").splitlines()
-        return sorted(line.partition("priority=")[2] for line in lines if "cookie=0x70" in line)
-
-    def queues(self, port: str) -> dict[str, dict[str, str]]:
-        """Return the `other_config` of a port's queues, by number."""
-        qos = self.vsctl("get", "port", port, "qos").strip()
-        if qos == "[]":
-            return {}
-        row = json.loads(self.vsctl("--format=json", "--columns=queues", "list", "qos", qos))
-        return {
-            str(number): dict(
-                json.loads(
-                    self.vsctl("--format=json", "--columns=other_config", "list", "queue", uuid[1])
-                )["data"][0][0][1]
-            )
-            for number, uuid in row["data"][0][0][1]
-        }
 
 
 @pytest.fixture

@@ -1,0 +1,144 @@
+"""The controller against the patched Open vSwitch (`make ovs`): classes become paced queues."""
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ovs_bridge import Bridge
+
+from controller_harness import ROOT, Controller, Network, eventually
+
+Start = Callable[..., Controller]
+BRIDGE = "/v1/switches/br0"
+PACKET = (
+    "in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),"
+    "ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=5001)"
+)
+PACKET_BYTES = 9000
+
+
+def installed() -> Path | None:
+    """Return where the patched Open vSwitch is, if it is built."""
+    chosen = os.environ.get("PACER_OVS")
+    if chosen:
+        return Path(chosen)
+    command = [str(ROOT / "ovs-patches" / "build"), "--print"]
+    built = subprocess.run(command, capture_output=True, text=True)
+    return Path(built.stdout.strip()) if built.returncode == 0 else None
+
+
+@pytest.fixture
+def bridge(network: Network, tmp_path: Path) -> Iterator[Bridge]:
+    """Run the patched Open vSwitch."""
+    ovs = installed()
+    if ovs is None:
+        pytest.skip("not run: Open vSwitch with the pacer is not built (make ovs)")
+    made = Bridge(tmp_path, ovs / "bin", ovs / "share" / "vswitch.ovsschema")
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture
+def ovs(bridge: Bridge, start_controller: Start) -> Controller:
+    """Run a controller of the bridge."""
+    options = f"br0={bridge.database},bridge=br0,qos_type=pacer"
+    made = start_controller("--switch", options, "--reconcile-interval", "0.3")
+    made.wait_connected("br0")
+    return made
+
+
+def put(controller: Controller, path: str, body: Any) -> dict[str, Any]:
+    """Make a resource, which the bridge must have taken."""
+    answer = controller.put(BRIDGE + path, body)
+    assert answer.status_code in (200, 201), answer.text
+    said = dict(answer.json())
+    assert said.get("state", "applied") == "applied"
+    return said
+
+
+def shown(bridge: Bridge, port: str = "p2") -> str:
+    """Return what the switch itself says of a port's pacer."""
+    return bridge.appctl("dpif-netdev/pacer-show", port)
+
+
+def sent_and_held(bridge: Bridge) -> tuple[int, int]:
+    """Return how many packets the pacer of port 2 has sent, and how many it holds."""
+    found = re.search(r"^  sent: (\d+) packets.*\n  held: (\d+) packets", shown(bridge), re.M)
+    assert found is not None
+    return int(found[1]), int(found[2])
+
+
+def test_classes_are_paced_queues(bridge: Bridge, ovs: Controller) -> None:
+    put(ovs, "/ports/2", {"line_rate": "1Gbit", "counts": "layer2", "fifo_bytes": 70_000})
+    put(ovs, "/classes/video", {"rate": "500Mbit", "limit_bytes": 65_536})
+    text = shown(bridge)
+    assert "p2: max-rate 1000000000 bit/s (layer2), limit 70000 bytes" in text
+    assert "queue 1: static, rate 500000000 bit/s, limit 65536 bytes, allowance 24288 ns" in text
+    put(ovs, "/classes/video", {"rate": "300Mbit"})
+    assert "queue 1: static, rate 300000000 bit/s" in shown(bridge)
+    put(ovs, "/classes/bulk", {"mode": "unpaced"})
+    assert "queue 2: unpaced" in shown(bridge)
+    qos = bridge.vsctl("get", "port", "p2", "qos").strip()
+    assert bridge.vsctl("get", "qos", qos, "status").strip() == "{}"
+    assert ovs.http.delete(BRIDGE + "/classes/video").status_code == 204
+    assert "queue 1" not in shown(bridge)
+
+
+def test_packets_of_a_flow_are_held_and_counted(bridge: Bridge, ovs: Controller) -> None:
+    put(ovs, "/classes/slow", {"rate": "8kbit", "allowance_ns": 0})
+    match = {"ether_type": "ipv4", "protocol": "udp", "dst_port": 5001}
+    put(ovs, "/flows/slow", {"match": match, "class": "slow"})
+    # Each takes nine seconds at that rate.
+    for _ in range(20):
+        bridge.appctl("netdev-dummy/receive", "p1", PACKET, "--len", str(PACKET_BYTES))
+    eventually(lambda: sum(sent_and_held(bridge)) == 20, "all have arrived")
+    assert sent_and_held(bridge)[1] > 0
+    # Much faster, but for packets to come: those that wait keep their departure times.
+    put(ovs, "/classes/slow", {"rate": "1Gbit"})
+    sent, held = sent_and_held(bridge)
+    assert sent + held == 20
+    assert held > 0
+    eventually(lambda: counted(ovs) >= sent, "what was sent is in the statistics")
+    assert counted(ovs) < 20
+
+
+def counted(controller: Controller) -> int:
+    """Return the packets that the class has sent, as the controller says."""
+    counters = controller.get(BRIDGE + "/stats")["classes"]
+    return int(counters[1]["accepted"]["packets"])
+
+
+def test_restart_of_the_switch(bridge: Bridge, ovs: Controller) -> None:
+    put(ovs, "/ports/2", {"line_rate": "1Gbit"})
+    put(ovs, "/classes/video", {"rate": "500Mbit"})
+    before = shown(bridge)
+    bridge.kill("ovs-vswitchd")
+    eventually(lambda: ovs.get(BRIDGE)["state"] == "pending", "the bridge is away")
+    bridge.start_switch()
+    ovs.wait_connected("br0")
+    eventually(lambda: shown(bridge) == before, "the pacer is back")
+
+
+def test_bad_values_of_others_are_named_and_mended(bridge: Bridge, ovs: Controller) -> None:
+    put(ovs, "/classes/video", {"rate": "500Mbit"})
+    qos = bridge.vsctl("get", "port", "p2", "qos").strip()
+    queue = bridge.vsctl("get", "qos", qos, "queues:1").strip()
+    for wrong in ("0", "-5", "fast"):
+        bridge.vsctl("set", "queue", queue, f"other_config:rate={wrong}")
+        # The switch goes on at the rate it had.
+        assert "queue 1: static, rate 500000000 bit/s" in shown(bridge)
+        eventually(
+            lambda: (
+                bridge.vsctl("get", "queue", queue, "other_config:rate").strip() == '"500000000"'
+            ),
+            "the controller has put it right",
+        )
+    assert ovs.put(BRIDGE + "/classes/video", {"rate": "0"}).status_code == 422
+    put(ovs, "/ports/2", {"line_rate": "1Gbit"})
+    assert ovs.put(BRIDGE + "/classes/x", {"rate": "2Gbit", "port": 2}).status_code == 422
