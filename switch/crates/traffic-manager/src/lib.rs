@@ -106,6 +106,7 @@
 //! back and the cause counted. Instants saturate at `u64::MAX` ns; a packet with that
 //! departure time never leaves by itself.
 
+mod calendar;
 mod cause;
 mod heap;
 mod manager;

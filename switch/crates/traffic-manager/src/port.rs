@@ -1,11 +1,11 @@
 //! One port: its line, its FIFO, its class queues, its delay line.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use dataplane::hold::time_per_byte_q24;
 
-use crate::heap::MinHeap;
+use crate::calendar::Calendar;
+use crate::heap::Key;
 use crate::paged::Paged;
 use crate::slab::{List, Meta, NONE, Slab};
 use crate::statistics::PortStatistics;
@@ -56,6 +56,35 @@ pub(crate) struct Chosen<P> {
     pub(crate) start: Q24,
 }
 
+/// E of a class queue's head with the class, as [`waiting_key`] makes it: 120 bits.
+impl Key for u128 {
+    const VACANT: Self = Self::MAX;
+
+    fn time_ns(self) -> u64 {
+        Q24::from_raw(self >> CLASS_BITS).whole_ns()
+    }
+}
+
+/// A head that may start: in order of departure, then of arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Ready {
+    departure_ns: u64,
+    sequence: u64,
+    class: u32,
+}
+
+impl Key for Ready {
+    const VACANT: Self = Self {
+        departure_ns: u64::MAX,
+        sequence: u64::MAX,
+        class: u32::MAX,
+    };
+
+    fn time_ns(self) -> u64 {
+        self.departure_ns
+    }
+}
+
 /// A frame on its way to the interface.
 #[derive(Debug)]
 pub(crate) struct InFlight<P> {
@@ -79,14 +108,17 @@ pub(crate) struct Port<P> {
     pub(crate) fifo_packets: u32,
     pub(crate) queues: Paged<Queue>,
     /// Heads of class queues by E: `E << 32 | class`.
-    waiting: MinHeap,
-    /// Heads whose E has come, by `departure_ns << 64 | sequence`, with their class. Every E in
-    /// here is at most `free_at` whenever the port is free (see `decide`).
-    ready: BinaryHeap<Reverse<(u128, u32)>>,
+    waiting: Calendar<u128>,
+    /// Heads whose E has come. Every E in here is at most `free_at` whenever the port is free
+    /// (see `decide`).
+    ready: Calendar<Ready>,
     pub(crate) delay_line: VecDeque<InFlight<P>>,
     last_delivery_ns: u64,
     pub(crate) statistics: PortStatistics,
 }
+
+/// Of a key of `waiting`, below the instant.
+const CLASS_BITS: u32 = u32::BITS;
 
 /// Bytes that count against limits and rates: layer 2 with FCS.
 pub(crate) const fn frame_bytes(length_bytes: u32) -> u64 {
@@ -113,8 +145,8 @@ impl<P> Port<P> {
             fifo: List::default(),
             fifo_packets: 0,
             queues: Paged::default(),
-            waiting: MinHeap::new(),
-            ready: BinaryHeap::new(),
+            waiting: Calendar::new(),
+            ready: Calendar::new(),
             delay_line: VecDeque::new(),
             last_delivery_ns: 0,
             statistics: PortStatistics::default(),
@@ -136,10 +168,10 @@ impl<P> Port<P> {
         if self.pending.is_some() {
             return None;
         }
-        let paced = if self.ready.is_empty() {
+        let paced = if self.ready.peek().is_none() {
             self.waiting
                 .peek()
-                .map(|key| Q24::from_raw(key >> 32).max(self.free_at))
+                .map(|key| Q24::from_raw(key >> CLASS_BITS).max(self.free_at))
         } else {
             Some(self.free_at)
         };
@@ -190,7 +222,7 @@ impl<P> Port<P> {
 
     fn choose_paced(&mut self, start: Q24, slab: &mut Slab<P>) -> Option<Chosen<P>> {
         // Keys up to this one have E <= start, whatever the class.
-        let last = start.raw() << 32 | u128::from(u32::MAX);
+        let last = start.raw() << CLASS_BITS | u128::from(u32::MAX);
         let (class, in_waiting) = self.eligible(last, slab)?;
         let queue = self.queues.get_mut(class)?;
         let (payload, meta) = slab.pop(&mut queue.list)?;
@@ -232,17 +264,20 @@ impl<P> Port<P> {
             && key <= last
         {
             let class = class_of(key);
-            if self.ready.is_empty() && !self.waiting.second_is_up_to(last) {
+            if self.ready.peek().is_none() && !self.waiting.second_may_be_up_to(last) {
                 return Some((class, true));
             }
             self.waiting.pop();
             let head = self.queues.get(class).map_or(NONE, |queue| queue.list.head);
             if let Some(meta) = slab.meta(head) {
-                let order = u128::from(meta.departure_ns) << 64 | u128::from(meta.sequence);
-                self.ready.push(Reverse((order, class)));
+                self.ready.push(Ready {
+                    departure_ns: meta.departure_ns,
+                    sequence: meta.sequence,
+                    class,
+                });
             }
         }
-        self.ready.pop().map(|Reverse((_, class))| (class, false))
+        self.ready.pop().map(|ready| (ready.class, false))
     }
 
     /// Queues a paced packet; the queue of `class` exists and the slab has room.
@@ -367,7 +402,7 @@ impl<P> Port<P> {
 /// Key of a head in `waiting`: E = max(departure, R), then the class.
 fn waiting_key(departure_ns: u64, release: Q24, class: u32) -> u128 {
     let eligible = Q24::from_ns(departure_ns).max(release);
-    eligible.raw() << 32 | u128::from(class)
+    eligible.raw() << CLASS_BITS | u128::from(class)
 }
 
 /// The class in a key of `waiting`.
