@@ -24,6 +24,9 @@ const LEVELS: usize = 5;
 const SPILL_KEYS: usize = 1_024;
 /// No more keys than these left in the wheel, and the heap takes them all.
 const GATHER_KEYS: usize = 256;
+/// An empty heap takes at least these from the wheel, so that what they stand for can be looked
+/// at together.
+const REFILL_KEYS: usize = 16;
 /// Keys that share a link: 16-byte keys fill two cache lines.
 const CHUNK_KEYS: usize = 7;
 /// No chunk.
@@ -223,6 +226,8 @@ pub(crate) struct Calendar<K> {
     later: Option<Box<Wheel<K>>>,
     /// Without a wheel: so many keys make one.
     spill_at: usize,
+    /// Keys came out of the wheel.
+    refilled: bool,
 }
 
 impl<K: Key> Calendar<K> {
@@ -231,7 +236,18 @@ impl<K: Key> Calendar<K> {
             soon: MinHeap::new(),
             later: None,
             spill_at: SPILL_KEYS,
+            refilled: false,
         }
+    }
+
+    /// Keys near the smallest one, in no order.
+    pub(crate) fn soon(&self) -> impl Iterator<Item = K> {
+        self.soon.iter()
+    }
+
+    /// Whether keys have come out of the wheel since this was asked last.
+    pub(crate) fn take_refilled(&mut self) -> bool {
+        std::mem::take(&mut self.refilled)
     }
 
     /// The smallest key.
@@ -314,7 +330,10 @@ impl<K: Key> Calendar<K> {
             return;
         };
         if self.soon.peek().is_none() {
-            wheel.advance(&mut self.soon);
+            self.refilled = true;
+            while self.soon.len() < REFILL_KEYS && wheel.keys > 0 {
+                wheel.advance(&mut self.soon);
+            }
         }
         if wheel.keys <= GATHER_KEYS {
             while wheel.keys > 0 {

@@ -101,10 +101,6 @@ impl<K: Key> MinHeap<K> {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        *self = Self::new();
-    }
-
     /// Fills the root's place: lifts the smallest child, level by level, then puts `key` into the
     /// place that is left. Most keys belong near the bottom, so that is less work than to compare
     /// with `key` on the way down.
@@ -164,9 +160,11 @@ impl<K: Key> MinHeap<K> {
 
     /// Writes a place; returns what was there.
     fn replace(&mut self, place: usize, key: K) -> K {
-        self.families.get_mut(place / 4).map_or(K::VACANT, |family| {
-            std::mem::replace(&mut family.0[place % 4], key)
-        })
+        self.families
+            .get_mut(place / 4)
+            .map_or(K::VACANT, |family| {
+                std::mem::replace(&mut family.0[place % 4], key)
+            })
     }
 }
 

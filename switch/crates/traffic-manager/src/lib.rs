@@ -112,6 +112,7 @@ mod heap;
 mod manager;
 mod paged;
 mod port;
+mod queues;
 mod slab;
 mod statistics;
 mod time;
