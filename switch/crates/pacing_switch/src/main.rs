@@ -87,6 +87,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
         config,
         Limits {
             max_held_packets: options.max_held_packets,
+            max_delay_line_packets: options.max_held_packets,
             ..Limits::default()
         },
     );

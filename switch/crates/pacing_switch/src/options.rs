@@ -85,6 +85,8 @@ pub struct Options {
     /// Most packets held or queued at once; as many again may be in delay lines. Each takes
     /// some 5 KB. No class queue or FIFO may hold more than are free at the moment (one alone:
     /// half), so that none starves the others; beyond that packets are dropped as hold-limit.
+    /// Likewise no port may have more in its delay line than four times what is free
+    /// (delay-line-full).
     #[arg(long, default_value_t = 1 << 18, value_name = "N")]
     pub max_held_packets: usize,
 

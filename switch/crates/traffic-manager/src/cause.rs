@@ -18,7 +18,7 @@ pub enum DropCause {
     /// The port's unpaced FIFO has no room for the packet.
     FifoFull,
     /// A limit of the traffic manager's own is reached: held packets (the queue's share of
-    /// them), delay-line packets, class number, queues.
+    /// them), class number, queues.
     HoldLimit,
     /// The program chose a port (other than 0) that does not exist.
     NoSuchPort,
@@ -46,11 +46,13 @@ pub enum DropCause {
     /// The program's egress dropped the copy of a multicast packet that would have gone back
     /// to where the packet came from: how programs flood. No loss.
     Pruned,
+    /// As many frames propagate towards the interface as the port may have on their way.
+    DelayLineFull,
 }
 
 impl DropCause {
     /// Every cause, in the order of the counters.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::ParserError,
         Self::NoRoute,
         Self::ClassLimit,
@@ -69,6 +71,7 @@ impl DropCause {
         Self::RecirculationFull,
         Self::IngressDrop,
         Self::Pruned,
+        Self::DelayLineFull,
     ];
 
     /// The stable name.
@@ -92,6 +95,7 @@ impl DropCause {
             Self::RecirculationFull => "recirculation-full",
             Self::IngressDrop => "ingress-drop",
             Self::Pruned => "pruned",
+            Self::DelayLineFull => "delay-line-full",
         }
     }
 }

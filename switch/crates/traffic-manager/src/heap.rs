@@ -1,71 +1,87 @@
-//! A heap of keys, four children per node, each family in one cache line.
-//!
-//! With a million waiting classes nearly every level of a heap below the first few costs a cache
-//! miss: four children in one aligned line halve the levels of a binary heap and touch one
-//! line in each.
+//! A heap of keys, four children per node, each family of small keys in one cache line: half the
+//! levels of a binary heap, and one line touched in each.
 
-/// Vacant place; not a key (keys have 120 bits).
-const VACANT: u128 = u128::MAX;
+/// What is queued by its time: a time with what breaks ties.
+pub(crate) trait Key: Copy + Ord {
+    /// Vacant place: no key, and greater than all of them.
+    const VACANT: Self;
+
+    /// The whole nanoseconds of its time. A smaller key's is not greater.
+    fn time_ns(self) -> u64;
+}
 
 /// Four siblings.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
-struct Family([u128; 4]);
+struct Family<K>([K; 4]);
 
 /// Keys, the smallest first. Equal keys do not occur (a key names its class).
 #[derive(Debug)]
-pub(crate) struct MinHeap {
-    /// The smallest, or [`VACANT`].
-    root: u128,
+pub(crate) struct MinHeap<K> {
+    /// The smallest, or vacant.
+    root: K,
     /// Family 0: the root's children; family `n + 1`: the children of place `n`, which is
     /// member `n % 4` of family `n / 4`.
-    families: Vec<Family>,
+    families: Vec<Family<K>>,
     /// Places taken, the root not counted.
     places: usize,
 }
 
-impl MinHeap {
+impl<K: Key> MinHeap<K> {
     pub(crate) const fn new() -> Self {
         Self {
-            root: VACANT,
+            root: K::VACANT,
             families: Vec::new(),
             places: 0,
         }
     }
 
+    /// Keys in it.
+    pub(crate) fn len(&self) -> usize {
+        self.places + usize::from(self.root != K::VACANT)
+    }
+
     /// The smallest key.
-    pub(crate) fn peek(&self) -> Option<u128> {
-        Some(self.root).filter(|key| *key != VACANT)
+    pub(crate) fn peek(&self) -> Option<K> {
+        Some(self.root).filter(|key| *key != K::VACANT)
+    }
+
+    /// Every key, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = K> {
+        let places = self.families.iter().flat_map(|family| family.0);
+        std::iter::once(self.root)
+            .chain(places)
+            .filter(|key| *key != K::VACANT)
     }
 
     /// Whether any key but the smallest is at most `last`.
-    pub(crate) fn second_is_up_to(&self, last: u128) -> bool {
+    pub(crate) fn second_is_up_to(&self, last: K) -> bool {
         self.families
             .first()
             .is_some_and(|family| family.0.iter().any(|key| *key <= last))
     }
 
-    pub(crate) fn push(&mut self, key: u128) {
-        if self.root == VACANT {
+    pub(crate) fn push(&mut self, key: K) {
+        if self.root == K::VACANT {
             self.root = key;
             return;
         }
         let place = self.places;
         if place.is_multiple_of(4) && self.families.len() <= place / 4 {
-            self.families.push(Family([VACANT; 4]));
+            self.families.push(Family([K::VACANT; 4]));
         }
         self.places += 1;
         self.rise(place, key);
     }
 
     /// Takes the smallest key.
-    pub(crate) fn pop(&mut self) -> Option<u128> {
+    pub(crate) fn pop(&mut self) -> Option<K> {
         let smallest = self.peek()?;
         let last = match self.places.checked_sub(1) {
-            None => VACANT,
+            None => K::VACANT,
             Some(place) => {
                 self.places = place;
-                self.replace(place, VACANT)
+                self.replace(place, K::VACANT)
             }
         };
         if self.places == 0 {
@@ -77,7 +93,7 @@ impl MinHeap {
     }
 
     /// Replaces the smallest key, which is what a queue does that has a further packet.
-    pub(crate) fn replace_smallest(&mut self, key: u128) {
+    pub(crate) fn replace_smallest(&mut self, key: K) {
         if self.places == 0 {
             self.root = key;
         } else {
@@ -85,14 +101,10 @@ impl MinHeap {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        *self = Self::new();
-    }
-
     /// Fills the root's place: lifts the smallest child, level by level, then puts `key` into the
     /// place that is left. Most keys belong near the bottom, so that is less work than to compare
     /// with `key` on the way down.
-    fn refill(&mut self, key: u128) {
+    fn refill(&mut self, key: K) {
         let Some(mut place) = self.smallest_of(0) else {
             self.root = key;
             return;
@@ -107,7 +119,7 @@ impl MinHeap {
     }
 
     /// Puts `key` into the vacant `place` or where its ancestors are smaller.
-    fn rise(&mut self, mut place: usize, key: u128) {
+    fn rise(&mut self, mut place: usize, key: K) {
         loop {
             match (place / 4).checked_sub(1) {
                 Some(parent) => {
@@ -137,20 +149,22 @@ impl MinHeap {
         let right = 2 + usize::from(members[3] < members[2]);
         let member = [left, right][usize::from(members[right] < members[left])];
         let key = members[member];
-        (key != VACANT).then_some(family * 4 + member)
+        (key != K::VACANT).then_some(family * 4 + member)
     }
 
-    fn get(&self, place: usize) -> u128 {
+    fn get(&self, place: usize) -> K {
         self.families
             .get(place / 4)
-            .map_or(VACANT, |family| family.0[place % 4])
+            .map_or(K::VACANT, |family| family.0[place % 4])
     }
 
     /// Writes a place; returns what was there.
-    fn replace(&mut self, place: usize, key: u128) -> u128 {
-        self.families.get_mut(place / 4).map_or(VACANT, |family| {
-            std::mem::replace(&mut family.0[place % 4], key)
-        })
+    fn replace(&mut self, place: usize, key: K) -> K {
+        self.families
+            .get_mut(place / 4)
+            .map_or(K::VACANT, |family| {
+                std::mem::replace(&mut family.0[place % 4], key)
+            })
     }
 }
 

@@ -106,11 +106,13 @@
 //! back and the cause counted. Instants saturate at `u64::MAX` ns; a packet with that
 //! departure time never leaves by itself.
 
+mod calendar;
 mod cause;
 mod heap;
 mod manager;
 mod paged;
 mod port;
+mod queues;
 mod slab;
 mod statistics;
 mod time;

@@ -3,8 +3,8 @@
 use dataplane::hold::Hold;
 
 use crate::cause::DropCause;
-use crate::paged::{PAGE, Paged};
 use crate::port::{Decision, NEVER_NS, Port, frame_bytes};
+use crate::queues::{ClassQueues, Queue};
 use crate::slab::{Meta, Slab};
 use crate::statistics::{PortStatistics, QueueState, Statistics};
 use crate::time::Q24;
@@ -41,12 +41,13 @@ pub struct Limits {
     /// free: one alone gets half, `n` that want all get `1 / (n + 1)` each, and there is always
     /// room for the others.
     pub max_held_packets: usize,
-    /// Frames in the delay lines of all ports.
+    /// Frames in the delay lines of all ports. No port may have more on their way than four times
+    /// what is free: one alone gets four fifths, `n` that want all get `4 / (4n + 1)` each.
     pub max_delay_line_packets: usize,
     /// Classes: class numbers are below this.
     pub max_classes: u32,
-    /// Class queues with memory of their own (32 bytes each, in groups of 64 classes), over all
-    /// ports. Idle groups are reused when it is reached.
+    /// Class queues with memory (32 bytes each, in groups of 64 classes): one for each class, and
+    /// one more for each further port it leaves by. Idle groups are reused when it is reached.
     pub max_queues: usize,
 }
 
@@ -172,6 +173,9 @@ pub struct Delivery<P> {
 /// Index of "no such port" in the table of port numbers.
 const NO_PORT: u16 = u16::MAX;
 
+/// A port's delay line may hold this many times what is free.
+const DELAY_LINE_ALPHA: u64 = 4;
+
 /// A full queue table is searched for idle queues at most once in this time.
 const SWEEP_INTERVAL_NS: u64 = 1_000_000_000;
 
@@ -235,10 +239,7 @@ pub struct TrafficManager<P> {
     /// Position in `ports` by port number.
     index: Vec<u16>,
     slab: Slab<P>,
-    /// Bytes that each class holds on all ports.
-    class_backlog_bytes: Paged<u64>,
-    /// Pages of class queues on all ports: what each arrival of a new class is checked against.
-    queue_pages: usize,
+    queues: ClassQueues,
     starts: Agenda,
     deliveries: Agenda,
     next_sequence: u64,
@@ -259,8 +260,7 @@ impl<P> TrafficManager<P> {
             ports: Vec::new(),
             index: Vec::new(),
             slab: Slab::new(limits.max_held_packets),
-            class_backlog_bytes: Paged::default(),
-            queue_pages: 0,
+            queues: ClassQueues::default(),
             starts: Agenda::new(),
             deliveries: Agenda::new(),
             next_sequence: 0,
@@ -457,37 +457,35 @@ impl<P> TrafficManager<P> {
         if hold.class >= self.limits.max_classes {
             return Err(DropCause::HoldLimit);
         }
-        match port.queues.get(hold.class) {
-            Some(queue) if (queue.packets as usize) < free => Ok(()),
-            None if free > 0 => self.create_queue(at, hold.class, arrival_ns),
+        let number = port.number;
+        match self.queues.get(number, hold.class) {
+            Some(queue)
+                if (queue.packets as usize) < free
+                    && queue.bytes() + frame_bytes(length_bytes) <= Queue::BYTES_MAX =>
+            {
+                Ok(())
+            }
+            None if free > 0 => self.create_queue(number, hold.class, arrival_ns),
             _ => Err(DropCause::HoldLimit),
         }
     }
 
     /// Makes room for a class queue, if need be by forgetting idle ones.
-    fn create_queue(&mut self, at: usize, class: u32, arrival_ns: u64) -> Result<(), DropCause> {
-        if (self.queue_pages + 1) * PAGE > self.limits.max_queues {
-            if arrival_ns < self.next_sweep_ns {
-                return Err(DropCause::HoldLimit);
-            }
-            self.next_sweep_ns = arrival_ns.saturating_add(SWEEP_INTERVAL_NS);
-            // R of an empty queue is without effect once it has passed: E = max(departure, R),
-            // and departures are not before arrivals.
-            let now = Q24::from_ns(self.latest_ns.min(arrival_ns));
-            for port in &mut self.ports {
-                self.queue_pages -= port
-                    .queues
-                    .free_idle(|queue| queue.packets == 0 && queue.release() <= now);
-            }
-            if (self.queue_pages + 1) * PAGE > self.limits.max_queues {
-                return Err(DropCause::HoldLimit);
-            }
+    fn create_queue(&mut self, port: u16, class: u32, arrival_ns: u64) -> Result<(), DropCause> {
+        if self.queues.create(port, class, self.limits.max_queues) {
+            return Ok(());
         }
-        if let Some(port) = self.ports.get_mut(at) {
-            self.queue_pages += usize::from(port.queues.create(class));
+        if arrival_ns < self.next_sweep_ns {
+            return Err(DropCause::HoldLimit);
         }
-        self.class_backlog_bytes.create(class);
-        Ok(())
+        self.next_sweep_ns = arrival_ns.saturating_add(SWEEP_INTERVAL_NS);
+        let now = Q24::from_ns(self.latest_ns.min(arrival_ns));
+        self.queues.free_idle(now);
+        if self.queues.create(port, class, self.limits.max_queues) {
+            Ok(())
+        } else {
+            Err(DropCause::HoldLimit)
+        }
     }
 
     fn insert(
@@ -515,11 +513,8 @@ impl<P> TrafficManager<P> {
                 meta.departure_ns = hold.departure_ns.max(arrival_ns);
                 meta.cost_q24 = hold.cost_q24;
                 meta.allowance_ns = hold.allowance_ns;
-                let became_head = port.push_paced(hold.class, payload, meta, &mut self.slab)?;
-                if let Some(backlog) = self.class_backlog_bytes.get_mut(hold.class) {
-                    *backlog += frame_bytes(length_bytes);
-                }
-                became_head
+                let (queues, slab) = (&mut self.queues, &mut self.slab);
+                port.push_paced(hold.class, payload, meta, queues, slab)?
             }
         };
         self.next_sequence += 1;
@@ -568,14 +563,11 @@ impl<P> TrafficManager<P> {
 
     fn start(&mut self, at: usize, decision: Decision, now_ns: u64) -> Option<Start<P>> {
         let port = self.ports.get_mut(at)?;
-        let chosen = port.choose(decision, now_ns, &mut self.slab)?;
+        let chosen = port.choose(decision, now_ns, &mut self.queues, &mut self.slab)?;
         let scheduled_ns = decision.at.ceil_ns();
         let lateness_ns = now_ns.saturating_sub(scheduled_ns);
-        if let Some(class) = chosen.class {
+        if chosen.class.is_some() {
             port.statistics.paced_lateness.record(lateness_ns);
-            if let Some(backlog) = self.class_backlog_bytes.get_mut(class) {
-                *backlog -= frame_bytes(chosen.meta.length_bytes);
-            }
         } else {
             port.statistics.unpaced_lateness.record(lateness_ns);
         }
@@ -611,7 +603,8 @@ impl<P> TrafficManager<P> {
 
     /// Egress kept the frame: it takes the line for its final length (layer 2 without FCS) and
     /// enters the delay line. Refused: the port was removed meanwhile (`port-down`), or the
-    /// delay line is full (`hold-limit`; the line time is taken all the same).
+    /// port's share of delay lines is used up (`delay-line-full`; the line time is taken all the
+    /// same).
     pub fn transmitted(
         &mut self,
         token: StartToken,
@@ -623,19 +616,22 @@ impl<P> TrafficManager<P> {
             self.statistics.drops.add(cause, 1);
             return Err(Refused { cause, payload });
         };
-        let room = self.statistics.delay_line_packets < self.limits.max_delay_line_packets as u64;
+        let on_the_way = self.statistics.delay_line_packets;
+        let free = (self.limits.max_delay_line_packets as u64).saturating_sub(on_the_way);
         let Some(port) = self.ports.get_mut(at) else {
             let cause = DropCause::PortDown;
             return Err(Refused { cause, payload });
         };
         let delivery_ns = port.occupy(token.start, final_length_bytes);
-        let result = if room {
+        // A dynamic threshold, too; larger, since a long fat path may need most of it.
+        let share = free.saturating_mul(DELAY_LINE_ALPHA);
+        let result = if (port.delay_line.len() as u64) < share {
             port.propagate(delivery_ns, payload);
             self.statistics.delay_line_packets += 1;
             self.deliveries.set(at, port.next_delivery_ns());
             Ok(())
         } else {
-            let cause = DropCause::HoldLimit;
+            let cause = DropCause::DelayLineFull;
             port.statistics.drops.add(cause, 1);
             Err(Refused { cause, payload })
         };
@@ -683,15 +679,18 @@ impl<P> TrafficManager<P> {
     /// [`Self::poll_delivery`] gives them out.
     pub fn drain(&mut self) -> impl Iterator<Item = P> + use<P> {
         let mut payloads = Vec::with_capacity(self.slab.len());
-        for port in &mut self.ports {
-            let before = payloads.len();
-            self.queue_pages -= port.queues.used_pages();
-            port.take_waiting(&mut self.slab, &mut payloads);
-            port.statistics
-                .drops
-                .add(DropCause::PipelineSwap, (payloads.len() - before) as u64);
+        let Self {
+            ports,
+            queues,
+            slab,
+            ..
+        } = self;
+        for port in ports.iter_mut() {
+            let waiting = port.statistics.queued_packets;
+            port.statistics.drops.add(DropCause::PipelineSwap, waiting);
+            port.take_waiting(slab, |payload| payloads.push(payload));
         }
-        self.class_backlog_bytes.clear();
+        queues.take(|_| true, slab, |payload| payloads.push(payload));
         self.reindex();
         payloads.into_iter()
     }
@@ -699,14 +698,14 @@ impl<P> TrafficManager<P> {
     /// Takes out everything that waits on one port that is being removed.
     fn take_waiting(&mut self, port: &mut Port<P>) -> Vec<P> {
         let mut payloads = Vec::new();
-        let backlog = &mut self.class_backlog_bytes;
-        port.queues.for_each(|class, queue| {
-            if let Some(bytes) = backlog.get_mut(class) {
-                *bytes -= queue.bytes;
-            }
-        });
-        self.queue_pages -= port.queues.used_pages();
-        port.take_waiting(&mut self.slab, &mut payloads);
+        let slab = &mut self.slab;
+        port.take_waiting(slab, |payload| payloads.push(payload));
+        let number = port.number;
+        self.queues.take(
+            |port| port == number,
+            slab,
+            |payload| payloads.push(payload),
+        );
         self.statistics.delay_line_packets -= port.delay_line.len() as u64;
         payloads
     }
@@ -715,15 +714,15 @@ impl<P> TrafficManager<P> {
 
     /// Bytes (layer 2 + FCS) that wait in queues of `class` on all ports.
     pub fn class_backlog_bytes(&self, class: u32) -> u64 {
-        self.class_backlog_bytes.get(class).copied().unwrap_or(0)
+        self.queues.backlog_bytes(class)
     }
 
     /// The queue of `class` on `port`; `None` if the class has left no trace there.
     pub fn queue(&self, port: u16, class: u32) -> Option<QueueState> {
-        let queue = self.port(port)?.queues.get(class)?;
+        let queue = self.queues.get(port, class)?;
         Some(QueueState {
             packets: queue.packets,
-            bytes: queue.bytes,
+            bytes: queue.bytes(),
             head_departure_ns: self.slab.meta(queue.list.head).map(|m| m.departure_ns),
             release_ns: queue.release().whole_ns(),
             release_fraction: queue.release().fraction(),
@@ -748,7 +747,7 @@ impl<P> TrafficManager<P> {
     pub fn statistics(&self) -> Statistics {
         Statistics {
             held_packets: self.slab.len() as u64,
-            queues: (self.queue_pages * PAGE) as u64,
+            queues: self.queues.len() as u64,
             ..self.statistics.clone()
         }
     }

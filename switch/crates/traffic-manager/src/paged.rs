@@ -3,10 +3,15 @@
 /// Classes per page.
 pub(crate) const PAGE: usize = 64;
 
+/// Entries of neighbouring classes. Aligned, so that none of them lies across cache lines.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Page<T>([T; PAGE]);
+
 /// A sparse array indexed by class.
 #[derive(Debug)]
 pub(crate) struct Paged<T> {
-    pages: Vec<Option<Box<[T; PAGE]>>>,
+    pages: Vec<Option<Box<Page<T>>>>,
     used_pages: usize,
 }
 
@@ -23,17 +28,17 @@ impl<T: Copy + Default> Paged<T> {
     /// The state of `class`, if its page exists.
     pub(crate) fn get(&self, class: u32) -> Option<&T> {
         let page = self.pages.get(class as usize / PAGE)?.as_ref()?;
-        page.get(class as usize % PAGE)
+        page.0.get(class as usize % PAGE)
     }
 
     /// The state of `class`, if its page exists.
     pub(crate) fn get_mut(&mut self, class: u32) -> Option<&mut T> {
         let page = self.pages.get_mut(class as usize / PAGE)?.as_mut()?;
-        page.get_mut(class as usize % PAGE)
+        page.0.get_mut(class as usize % PAGE)
     }
 
-    /// Makes the page of `class`, which the caller has bounded; false: it was there.
-    pub(crate) fn create(&mut self, class: u32) -> bool {
+    /// Makes the page of `class`, which the caller has bounded, unless it is there.
+    pub(crate) fn create(&mut self, class: u32) {
         let at = class as usize / PAGE;
         if self.pages.len() <= at {
             self.pages.resize_with(at + 1, || None);
@@ -41,11 +46,9 @@ impl<T: Copy + Default> Paged<T> {
         if let Some(page) = self.pages.get_mut(at)
             && page.is_none()
         {
-            *page = Some(Box::new([T::default(); PAGE]));
+            *page = Some(Box::new(Page([T::default(); PAGE])));
             self.used_pages += 1;
-            return true;
         }
-        false
     }
 
     /// Number of pages that exist.
@@ -53,38 +56,25 @@ impl<T: Copy + Default> Paged<T> {
         self.used_pages
     }
 
-    /// Frees every page whose entries all satisfy `idle`; returns how many.
-    pub(crate) fn free_idle(&mut self, idle: impl Fn(&T) -> bool) -> usize {
-        let mut freed = 0;
+    /// Frees every page whose entries all satisfy `idle`.
+    pub(crate) fn free_idle(&mut self, idle: impl Fn(&T) -> bool) {
         for page in &mut self.pages {
-            if page
-                .as_ref()
-                .is_some_and(|entries| entries.iter().all(&idle))
-            {
+            if page.as_ref().is_some_and(|page| page.0.iter().all(&idle)) {
                 *page = None;
-                freed += 1;
+                self.used_pages -= 1;
             }
         }
-        self.used_pages -= freed;
-        freed
     }
 
     /// Visits every entry that exists, with its class.
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(u32, &T)) {
-        for (page_at, page) in self.pages.iter().enumerate() {
-            for (at, entry) in page.iter().flat_map(|p| p.iter()).enumerate() {
+    pub(crate) fn for_each_mut(&mut self, mut visit: impl FnMut(u32, &mut T)) {
+        for (page_at, page) in self.pages.iter_mut().enumerate() {
+            let entries = page.iter_mut().flat_map(|page| page.0.iter_mut());
+            for (at, entry) in entries.enumerate() {
                 // Classes are 32 bits wide, so the position fits.
                 visit((page_at * PAGE + at) as u32, entry);
             }
         }
-    }
-
-    /// Every entry that exists, by class.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.pages
-            .iter_mut()
-            .flatten()
-            .flat_map(|page| page.iter_mut())
     }
 
     /// Forgets everything.

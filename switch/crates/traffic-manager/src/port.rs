@@ -1,12 +1,12 @@
 //! One port: its line, its FIFO, its class queues, its delay line.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use dataplane::hold::time_per_byte_q24;
 
-use crate::heap::MinHeap;
-use crate::paged::Paged;
+use crate::calendar::Calendar;
+use crate::heap::Key;
+use crate::queues::ClassQueues;
 use crate::slab::{List, Meta, NONE, Slab};
 use crate::statistics::PortStatistics;
 use crate::time::Q24;
@@ -14,28 +14,6 @@ use crate::{PortConfig, PortError, RateCounts};
 
 /// "Nothing to do": later than every instant the traffic manager acts on.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
-
-/// A class queue of one port. Small, because a million classes may each have one.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Queue {
-    pub(crate) list: List,
-    /// R, whole nanoseconds and fraction (2^-24 ns).
-    release_ns: u64,
-    release_fraction: u32,
-    pub(crate) packets: u32,
-    pub(crate) bytes: u64,
-}
-
-impl Queue {
-    pub(crate) fn release(&self) -> Q24 {
-        Q24::from_parts(self.release_ns, self.release_fraction)
-    }
-
-    fn set_release(&mut self, release: Q24) {
-        self.release_ns = release.whole_ns();
-        self.release_fraction = release.fraction();
-    }
-}
 
 /// What a port does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +32,35 @@ pub(crate) struct Chosen<P> {
     pub(crate) meta: Meta,
     pub(crate) class: Option<u32>,
     pub(crate) start: Q24,
+}
+
+/// E of a class queue's head with the class, as [`waiting_key`] makes it: 120 bits.
+impl Key for u128 {
+    const VACANT: Self = Self::MAX;
+
+    fn time_ns(self) -> u64 {
+        Q24::from_raw(self >> CLASS_BITS).whole_ns()
+    }
+}
+
+/// A head that may start: in order of departure, then of arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Ready {
+    departure_ns: u64,
+    sequence: u64,
+    class: u32,
+}
+
+impl Key for Ready {
+    const VACANT: Self = Self {
+        departure_ns: u64::MAX,
+        sequence: u64::MAX,
+        class: u32::MAX,
+    };
+
+    fn time_ns(self) -> u64 {
+        self.departure_ns
+    }
 }
 
 /// A frame on its way to the interface.
@@ -79,16 +86,18 @@ pub(crate) struct Port<P> {
     pub(crate) fifo: List,
     /// Packets in it.
     pub(crate) fifo_packets: u32,
-    pub(crate) queues: Paged<Queue>,
     /// Heads of class queues by E: `E << 32 | class`.
-    waiting: MinHeap,
-    /// Heads whose E has come, by `departure_ns << 64 | sequence`, with their class. Every E in
-    /// here is at most `free_at` whenever the port is free (see `decide`).
-    ready: BinaryHeap<Reverse<(u128, u32)>>,
+    waiting: Calendar<u128>,
+    /// Heads whose E has come. Every E in here is at most `free_at` whenever the port is free
+    /// (see `decide`).
+    ready: Calendar<Ready>,
     pub(crate) delay_line: VecDeque<InFlight<P>>,
     last_delivery_ns: u64,
     pub(crate) statistics: PortStatistics,
 }
+
+/// Of a key of `waiting`, below the instant.
+const CLASS_BITS: u32 = u32::BITS;
 
 /// Bytes that count against limits and rates: layer 2 with FCS.
 pub(crate) const fn frame_bytes(length_bytes: u32) -> u64 {
@@ -115,9 +124,8 @@ impl<P> Port<P> {
             line_end: None,
             fifo: List::default(),
             fifo_packets: 0,
-            queues: Paged::default(),
-            waiting: MinHeap::new(),
-            ready: BinaryHeap::new(),
+            waiting: Calendar::new(),
+            ready: Calendar::new(),
             delay_line: VecDeque::new(),
             last_delivery_ns: 0,
             statistics: PortStatistics::default(),
@@ -139,10 +147,10 @@ impl<P> Port<P> {
         if self.pending.is_some() {
             return None;
         }
-        let paced = if self.ready.is_empty() {
+        let paced = if self.ready.peek().is_none() {
             self.waiting
                 .peek()
-                .map(|key| Q24::from_raw(key >> 32).max(self.free_at))
+                .map(|key| Q24::from_raw(key >> CLASS_BITS).max(self.free_at))
         } else {
             Some(self.free_at)
         };
@@ -165,6 +173,7 @@ impl<P> Port<P> {
         &mut self,
         decision: Decision,
         now_ns: u64,
+        queues: &mut ClassQueues,
         slab: &mut Slab<P>,
     ) -> Option<Chosen<P>> {
         let chosen = if decision.paced {
@@ -173,7 +182,7 @@ impl<P> Port<P> {
             } else {
                 decision.at
             };
-            self.choose_paced(start, slab)
+            self.choose_paced(start, queues, slab)
         } else {
             let (payload, meta) = slab.pop(&mut self.fifo)?;
             self.fifo_packets -= 1;
@@ -191,25 +200,26 @@ impl<P> Port<P> {
         Some(chosen)
     }
 
-    fn choose_paced(&mut self, start: Q24, slab: &mut Slab<P>) -> Option<Chosen<P>> {
+    fn choose_paced(
+        &mut self,
+        start: Q24,
+        queues: &mut ClassQueues,
+        slab: &mut Slab<P>,
+    ) -> Option<Chosen<P>> {
         // Keys up to this one have E <= start, whatever the class.
-        let last = start.raw() << 32 | u128::from(u32::MAX);
-        let (class, in_waiting) = self.eligible(last, slab)?;
-        let queue = self.queues.get_mut(class)?;
-        let (payload, meta) = slab.pop(&mut queue.list)?;
-        let bytes = frame_bytes(meta.length_bytes);
-        queue.packets -= 1;
-        queue.bytes -= bytes;
-        self.statistics.paced_bytes -= bytes;
+        let last = start.raw() << CLASS_BITS | u128::from(u32::MAX);
+        let (class, in_waiting) = self.eligible(last, queues, slab)?;
         // Stall rule: R' = max(R, t - allowance) + cost.
-        let release = queue
-            .release()
-            .max(start.minus_ns(meta.allowance_ns))
-            .plus(u128::from(meta.cost_q24));
-        queue.set_release(release);
+        let release = |meta: &Meta, release: Q24| {
+            release
+                .max(start.minus_ns(meta.allowance_ns))
+                .plus(u128::from(meta.cost_q24))
+        };
+        let (payload, meta, queue) = queues.pop((self.number, class), slab, release)?;
+        self.statistics.paced_bytes -= frame_bytes(meta.length_bytes);
         let next = slab
             .meta(queue.list.head)
-            .map(|next| waiting_key(next.departure_ns, release, class));
+            .map(|next| waiting_key(next.departure_ns, queue.release(), class));
         match (in_waiting, next) {
             (true, Some(key)) => self.waiting.replace_smallest(key),
             (true, None) => {
@@ -217,6 +227,9 @@ impl<P> Port<P> {
             }
             (false, Some(key)) => self.waiting.push(key),
             (false, None) => {}
+        }
+        if self.waiting.take_refilled() {
+            self.look_at_next(queues, slab);
         }
         Some(Chosen {
             payload,
@@ -226,26 +239,46 @@ impl<P> Port<P> {
         })
     }
 
+    /// Reads what the next releases will need. Loads that wait for memory together take little
+    /// longer than one, while each release alone would wait for its own.
+    fn look_at_next(&self, queues: &ClassQueues, slab: &Slab<P>) {
+        let heads = self.waiting.soon().map(|key| {
+            let queue = queues.get(self.number, class_of(key));
+            queue
+                .and_then(|queue| slab.meta(queue.list.head))
+                .map_or(0, |meta| meta.sequence)
+        });
+        std::hint::black_box(heads.fold(0, u64::wrapping_add));
+    }
+
     /// The class whose head has the smallest (departure, sequence) of those with keys up to
     /// `last`, and whether that head is still the first of `waiting`.
     ///
     /// The common case is one eligible head: it need not go through `ready`.
-    fn eligible(&mut self, last: u128, slab: &Slab<P>) -> Option<(u32, bool)> {
+    fn eligible(
+        &mut self,
+        last: u128,
+        queues: &ClassQueues,
+        slab: &Slab<P>,
+    ) -> Option<(u32, bool)> {
         while let Some(key) = self.waiting.peek()
             && key <= last
         {
             let class = class_of(key);
-            if self.ready.is_empty() && !self.waiting.second_is_up_to(last) {
+            if self.ready.peek().is_none() && !self.waiting.second_may_be_up_to(last) {
                 return Some((class, true));
             }
             self.waiting.pop();
-            let head = self.queues.get(class).map_or(NONE, |queue| queue.list.head);
-            if let Some(meta) = slab.meta(head) {
-                let order = u128::from(meta.departure_ns) << 64 | u128::from(meta.sequence);
-                self.ready.push(Reverse((order, class)));
+            let queue = queues.get(self.number, class);
+            if let Some(meta) = queue.and_then(|queue| slab.meta(queue.list.head)) {
+                self.ready.push(Ready {
+                    departure_ns: meta.departure_ns,
+                    sequence: meta.sequence,
+                    class,
+                });
             }
         }
-        self.ready.pop().map(|Reverse((_, class))| (class, false))
+        self.ready.pop().map(|ready| (ready.class, false))
     }
 
     /// Queues a paced packet; the queue of `class` exists and the slab has room.
@@ -255,20 +288,16 @@ impl<P> Port<P> {
         class: u32,
         payload: P,
         meta: Meta,
+        queues: &mut ClassQueues,
         slab: &mut Slab<P>,
     ) -> Result<bool, P> {
-        let Some(queue) = self.queues.get_mut(class) else {
-            return Err(payload);
-        };
-        let was_empty = queue.list.head == NONE;
-        slab.push(&mut queue.list, payload, meta)?;
-        let bytes = frame_bytes(meta.length_bytes);
-        queue.packets += 1;
-        queue.bytes += bytes;
+        let before = queues.push((self.number, class), payload, meta, slab)?;
+        let was_empty = before.packets == 0;
         if was_empty {
-            let key = waiting_key(meta.departure_ns, queue.release(), class);
+            let key = waiting_key(meta.departure_ns, before.release(), class);
             self.waiting.push(key);
         }
+        let bytes = frame_bytes(meta.length_bytes);
         let statistics = &mut self.statistics;
         statistics.paced_bytes += bytes;
         statistics.paced_bytes_max = statistics.paced_bytes_max.max(statistics.paced_bytes);
@@ -353,19 +382,12 @@ impl<P> Port<P> {
             .map_or(NEVER_NS, |frame| frame.delivery_ns)
     }
 
-    /// Takes everything that waits, and forgets the classes.
-    pub(crate) fn take_waiting(&mut self, slab: &mut Slab<P>, out: &mut Vec<P>) {
-        let mut take = |list: &mut List| {
-            while let Some((payload, _)) = slab.pop(list) {
-                out.push(payload);
-            }
-        };
-        take(&mut self.fifo);
-        self.fifo_packets = 0;
-        for queue in self.queues.iter_mut() {
-            take(&mut queue.list);
+    /// Takes what waits in the FIFO. What waits in class queues the caller takes.
+    pub(crate) fn take_waiting(&mut self, slab: &mut Slab<P>, mut out: impl FnMut(P)) {
+        while let Some((payload, _)) = slab.pop(&mut self.fifo) {
+            out(payload);
         }
-        self.queues.clear();
+        self.fifo_packets = 0;
         self.waiting.clear();
         self.ready.clear();
         self.statistics.queued_packets = 0;
@@ -377,20 +399,10 @@ impl<P> Port<P> {
 /// Key of a head in `waiting`: E = max(departure, R), then the class.
 fn waiting_key(departure_ns: u64, release: Q24, class: u32) -> u128 {
     let eligible = Q24::from_ns(departure_ns).max(release);
-    eligible.raw() << 32 | u128::from(class)
+    eligible.raw() << CLASS_BITS | u128::from(class)
 }
 
 /// The class in a key of `waiting`.
 fn class_of(key: u128) -> u32 {
     u32::try_from(key & u128::from(u32::MAX)).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_idle_queue_is_half_a_cache_line() {
-        assert_eq!(size_of::<Queue>(), 32);
-    }
 }

@@ -177,7 +177,10 @@ fn the_delay_line_is_bounded_and_keeps_its_order() {
     let start = tm.poll_start(12_304).expect("due");
     assert_eq!(transmit(&mut tm, start), Ok(()));
     let start = tm.poll_start(24_608).expect("due");
-    assert_eq!(transmit(&mut tm, start), refusal(DropCause::HoldLimit, 2));
+    assert_eq!(
+        transmit(&mut tm, start),
+        refusal(DropCause::DelayLineFull, 2)
+    );
     assert_eq!(tm.next_delivery_ns(), Some(1_000_000));
     assert!(tm.poll_delivery(999_999).is_none());
     let delivered: Vec<_> = std::iter::from_fn(|| tm.poll_delivery(1_000_000))
@@ -191,6 +194,72 @@ fn the_delay_line_is_bounded_and_keeps_its_order() {
     );
     assert_eq!((port.tx_packets, port.tx_bytes), (3, 3 * 1518));
     assert_eq!(port.tx_line_bytes, 3 * 1538);
+}
+
+/// A long path whose frames are many leaves room for those of other ports.
+#[test]
+fn flooded_delay_lines_leave_room_for_the_others() {
+    let mut tm = manager(Limits {
+        max_delay_line_packets: 90,
+        ..Limits::default()
+    });
+    for port in 1..=3 {
+        let far = PortConfig {
+            line_rate_bps: None,
+            delay_ns: 1_000_000_000,
+            ..CONFIG
+        };
+        if port > 1 {
+            tm.add_port(port, far).expect("a new port");
+        }
+        tm.set_port(port, far).expect("the port");
+    }
+    let mut send = |port, packets: u64| {
+        (0..packets)
+            .filter(|_| {
+                tm.enqueue(port, unpaced(0, 0)).expect("room");
+                let start = tm.poll_start(0).expect("due");
+                transmit(&mut tm, start).is_ok()
+            })
+            .count()
+    };
+    assert_eq!(send(1, 100), 72);
+    assert_eq!(send(2, 100), 15);
+    assert_eq!(send(3, 2), 2);
+    let drops = |port| {
+        let statistics = tm.port_statistics(port).expect("the port");
+        statistics.drops.get(DropCause::DelayLineFull)
+    };
+    assert_eq!((drops(1), drops(2), drops(3)), (28, 85, 0));
+}
+
+/// A class that leaves by two ports has a queue on each, and what both hold counts.
+#[test]
+fn a_class_on_several_ports_has_a_backlog_and_clocks_of_its_own() {
+    let mut tm = manager(Limits::default());
+    tm.add_port(2, CONFIG).expect("a new port");
+    for port in [1, 2, 2] {
+        tm.enqueue(port, paced(u32::from(port), 7, 50))
+            .expect("room");
+    }
+    let packets = |tm: &TrafficManager<u32>, port| tm.queue(port, 7).map(|queue| queue.packets);
+    assert_eq!((packets(&tm, 1), packets(&tm, 2)), (Some(1), Some(2)));
+    assert_eq!(tm.class_backlog_bytes(7), 3 * 1518);
+    for (port, left) in [(1, 2), (2, 1)] {
+        let start = tm.poll_start(50).expect("due");
+        assert_eq!(start.port, port);
+        transmit(&mut tm, start).expect("room");
+        assert_eq!(tm.class_backlog_bytes(7), left * 1518);
+    }
+    let clock = tm.queue(2, 7).map(|queue| queue.release_ns);
+    assert_eq!(clock, Some(50 + 24_288));
+    // Without the port that had it first the class goes on.
+    assert_eq!(tm.remove_port(1), Ok(vec![1]));
+    tm.enqueue(2, paced(3, 7, 50)).expect("room");
+    assert_eq!(tm.class_backlog_bytes(7), 2 * 1518);
+    assert_eq!(tm.drain().count(), 2);
+    assert_eq!(tm.class_backlog_bytes(7), 0);
+    assert_eq!(tm.statistics().queues, 0);
 }
 
 #[test]

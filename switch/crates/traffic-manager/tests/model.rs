@@ -314,8 +314,9 @@ impl Pair {
             return false;
         };
         let got = got.expect("a start is due");
-        let room = self.naive.iter().map(|p| p.on_the_way.len()).sum::<usize>()
-            < LIMITS.max_delay_line_packets;
+        let on_the_way = self.naive.iter().map(|p| p.on_the_way.len()).sum::<usize>();
+        let room =
+            self.naive[at].on_the_way.len() < 4 * (LIMITS.max_delay_line_packets - on_the_way);
         let port = &mut self.naive[at];
         let (packet, start) = port.start(now_ns);
         assert_eq!(got.port, port.number);
@@ -340,7 +341,7 @@ impl Pair {
                 let refused = result.expect_err("the delay line is full");
                 assert_eq!(
                     (refused.cause, refused.payload),
-                    (DropCause::HoldLimit, payload)
+                    (DropCause::DelayLineFull, payload)
                 );
             }
         }

@@ -1,0 +1,249 @@
+//! The class queues of all ports, found by port and class.
+//!
+//! Nearly every class leaves by one port. So a class has one record, which holds its queue on the
+//! first port that asked, and a class that leaves by several ports has records of the others in
+//! further pages. The packet of such an ordinary class touches one half of a cache line, which
+//! says both what the queue and what the class holds; and a class costs 32 bytes, however its
+//! number and those of its neighbours are spread over the ports.
+
+use std::collections::BTreeMap;
+
+use crate::paged::{PAGE, Paged};
+use crate::port::frame_bytes;
+use crate::slab::{List, Meta, Slab};
+use crate::time::Q24;
+
+/// No port; the traffic manager has none of this number.
+const NO_PORT: u16 = u16::MAX;
+
+/// Below the bytes that a queue holds stands whose it is.
+const PORT_BITS: u32 = u16::BITS;
+
+/// A class queue of one port. Small, because a million classes may each have one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queue {
+    pub(crate) list: List,
+    /// R, whole nanoseconds and fraction (2^-24 ns).
+    release_ns: u64,
+    release_fraction: u32,
+    pub(crate) packets: u32,
+    /// `bytes << PORT_BITS | port`.
+    bytes_and_port: u64,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            list: List::default(),
+            release_ns: 0,
+            release_fraction: 0,
+            packets: 0,
+            bytes_and_port: NO_PORT.into(),
+        }
+    }
+}
+
+impl Queue {
+    /// Most bytes a queue may hold.
+    pub(crate) const BYTES_MAX: u64 = u64::MAX >> PORT_BITS;
+
+    /// The port whose queue this is.
+    fn port(&self) -> u16 {
+        self.bytes_and_port as u16
+    }
+
+    /// Bytes that wait, layer 2 + FCS.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes_and_port >> PORT_BITS
+    }
+
+    pub(crate) fn release(&self) -> Q24 {
+        Q24::from_parts(self.release_ns, self.release_fraction)
+    }
+
+    /// R of an empty queue is without effect once it has passed: E = max(departure, R), and
+    /// departures are not before arrivals.
+    fn is_idle(&self, now: Q24) -> bool {
+        self.packets == 0 && self.release() <= now
+    }
+}
+
+/// The queues.
+#[derive(Debug, Default)]
+pub(crate) struct ClassQueues {
+    /// Each class's queue on the first port that asked.
+    first: Paged<Queue>,
+    /// Queues of classes whose first is another port's, by port.
+    further: BTreeMap<u16, Paged<Queue>>,
+    /// What the classes hold in further queues. A class without a page here has none.
+    further_bytes: Paged<u64>,
+}
+
+impl ClassQueues {
+    pub(crate) fn get(&self, port: u16, class: u32) -> Option<&Queue> {
+        match self.first.get(class) {
+            Some(queue) if queue.port() == port => Some(queue),
+            _ => {
+                let queue = self.further.get(&port)?.get(class)?;
+                (queue.port() == port).then_some(queue)
+            }
+        }
+    }
+
+    fn get_mut(&mut self, port: u16, class: u32) -> Option<&mut Queue> {
+        match self.first.get_mut(class) {
+            Some(queue) if queue.port() == port => Some(queue),
+            _ => {
+                let queue = self.further.get_mut(&port)?.get_mut(class)?;
+                (queue.port() == port).then_some(queue)
+            }
+        }
+    }
+
+    /// Bytes (layer 2 + FCS) that wait in queues of `class` on all ports.
+    pub(crate) fn backlog_bytes(&self, class: u32) -> u64 {
+        self.first.get(class).map_or(0, Queue::bytes)
+            + self.further_bytes.get(class).copied().unwrap_or(0)
+    }
+
+    /// How many queues have memory.
+    pub(crate) fn len(&self) -> usize {
+        let further = self.further.values().map(Paged::used_pages).sum::<usize>();
+        (self.first.used_pages() + further) * PAGE
+    }
+
+    /// Makes a queue that does not exist, with memory for it if there is room for `limit` queues;
+    /// false if there is not.
+    pub(crate) fn create(&mut self, port: u16, class: u32, limit: usize) -> bool {
+        let room = self.len() + PAGE <= limit;
+        let pages = match self.first.get(class) {
+            Some(queue) if queue.port() != NO_PORT => {
+                self.further_bytes.create(class);
+                self.further.entry(port).or_default()
+            }
+            _ => &mut self.first,
+        };
+        if pages.get(class).is_none() && !room {
+            return false;
+        }
+        pages.create(class);
+        if let Some(queue) = pages.get_mut(class) {
+            queue.bytes_and_port = port.into();
+        }
+        true
+    }
+
+    /// Frees the memory of queues of which all neighbours are idle, too.
+    pub(crate) fn free_idle(&mut self, now: Q24) {
+        self.first.free_idle(|queue| queue.is_idle(now));
+        for pages in self.further.values_mut() {
+            pages.free_idle(|queue| queue.is_idle(now));
+        }
+        self.further.retain(|_, pages| pages.used_pages() > 0);
+    }
+
+    /// Appends a packet to a queue that exists; gives it back otherwise. Returns the queue as it
+    /// was before.
+    pub(crate) fn push<P>(
+        &mut self,
+        (port, class): (u16, u32),
+        payload: P,
+        meta: Meta,
+        slab: &mut Slab<P>,
+    ) -> Result<Queue, P> {
+        let Some(queue) = self.get_mut(port, class) else {
+            return Err(payload);
+        };
+        let before = *queue;
+        slab.push(&mut queue.list, payload, meta)?;
+        queue.packets += 1;
+        queue.bytes_and_port += frame_bytes(meta.length_bytes) << PORT_BITS;
+        if let Some(further) = self.further_mut(port, class) {
+            *further += frame_bytes(meta.length_bytes);
+        }
+        Ok(before)
+    }
+
+    /// Takes the first packet of a queue, and sets its R to what `release` makes of the packet
+    /// and R. Returns the queue as it is then.
+    pub(crate) fn pop<P>(
+        &mut self,
+        (port, class): (u16, u32),
+        slab: &mut Slab<P>,
+        release: impl FnOnce(&Meta, Q24) -> Q24,
+    ) -> Option<(P, Meta, Queue)> {
+        let queue = self.get_mut(port, class)?;
+        let (payload, meta) = slab.pop(&mut queue.list)?;
+        let bytes = frame_bytes(meta.length_bytes);
+        queue.packets -= 1;
+        queue.bytes_and_port -= bytes << PORT_BITS;
+        let release = release(&meta, queue.release());
+        queue.release_ns = release.whole_ns();
+        queue.release_fraction = release.fraction();
+        let after = *queue;
+        if let Some(further) = self.further_mut(port, class) {
+            *further -= bytes;
+        }
+        Some((payload, meta, after))
+    }
+
+    /// Where the bytes of a further queue are counted again; `None` for a first one.
+    fn further_mut(&mut self, port: u16, class: u32) -> Option<&mut u64> {
+        match self.first.get(class) {
+            Some(queue) if queue.port() == port => None,
+            _ => self.further_bytes.get_mut(class),
+        }
+    }
+
+    /// Takes every packet out of the queues of the ports that are `wanted`, and forgets those
+    /// queues.
+    pub(crate) fn take<P>(
+        &mut self,
+        wanted: impl Fn(u16) -> bool,
+        slab: &mut Slab<P>,
+        mut out: impl FnMut(P),
+    ) {
+        let mut empty = |queue: &mut Queue| {
+            while let Some((payload, _)) = slab.pop(&mut queue.list) {
+                out(payload);
+            }
+            *queue = Queue::default();
+        };
+        self.first.for_each_mut(|_, queue| {
+            if wanted(queue.port()) {
+                empty(queue);
+            }
+        });
+        self.first.free_idle(|queue| queue.port() == NO_PORT);
+        let Self {
+            further,
+            further_bytes,
+            ..
+        } = self;
+        further.retain(|port, pages| {
+            let kept = !wanted(*port);
+            if !kept {
+                pages.for_each_mut(|class, queue| {
+                    if let Some(bytes) = further_bytes.get_mut(class) {
+                        *bytes -= queue.bytes();
+                    }
+                    empty(queue);
+                });
+            }
+            kept
+        });
+        if further.is_empty() {
+            further_bytes.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_queue_is_half_a_cache_line() {
+        assert_eq!(size_of::<Queue>(), 32);
+    }
+}
