@@ -24,7 +24,7 @@ impl Default for LatenessHistogram {
 
 impl LatenessHistogram {
     /// Counts one packet.
-    pub(crate) fn record(&mut self, lateness_ns: u64) {
+    pub fn record(&mut self, lateness_ns: u64) {
         let bucket = (u64::BITS - lateness_ns.leading_zeros()) as usize;
         if let Some(count) = self.buckets.get_mut(bucket) {
             *count += 1;
