@@ -81,6 +81,29 @@ pub struct Lateness {
     pub max_ns: u64,
 }
 
+/// Times that the machine kept the switch from watching for departures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stalls {
+    /// How often.
+    pub count: u64,
+    /// For how long in all, in ns.
+    pub total_ns: u64,
+    /// For how long at most, in ns.
+    pub max_ns: u64,
+}
+
+/// How closely the switch watched for departures while packets waited for theirs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attention {
+    /// Time between two looks at what is due, stalls and control work excluded.
+    pub gaps: Lateness,
+    /// Longest time between two looks that went to control requests or to an interface's state,
+    /// in ns.
+    pub control_max_ns: u64,
+    /// What the machine took.
+    pub stalls: Stalls,
+}
+
 /// Totals of the switch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SwitchStatistics {
@@ -96,6 +119,8 @@ pub struct SwitchStatistics {
     pub held_packets_limit: u64,
     /// Packets lost that belong to no port, by cause.
     pub drops: Vec<DropCount>,
+    /// How closely departures were watched for, when last told; all zero in virtual time.
+    pub attention: Attention,
 }
 
 /// Counters and state of one port.

@@ -157,6 +157,23 @@ fn drop_messages(drops: Vec<DropCount>) -> Vec<pacer::DropCount> {
         .collect()
 }
 
+fn lateness_message(lateness: Lateness) -> pacer::Lateness {
+    pacer::Lateness {
+        buckets: lateness.buckets,
+        max_ns: lateness.max_ns,
+    }
+}
+
+fn attention_message(attention: Attention) -> pacer::Attention {
+    pacer::Attention {
+        gaps: Some(lateness_message(attention.gaps)),
+        control_max_ns: attention.control_max_ns,
+        stalls: attention.stalls.count,
+        stalled_ns: attention.stalls.total_ns,
+        stall_max_ns: attention.stalls.max_ns,
+    }
+}
+
 fn statistics_message(
     statistics: Statistics,
     packet_in: &PacketInCounters,
@@ -172,6 +189,7 @@ fn statistics_message(
             drops: drop_messages(totals.drops),
             packet_in_drops: drop_messages(packet_in.drops()),
             packet_ins: packet_in.delivered(),
+            attention: Some(attention_message(totals.attention)),
         }),
         ports: statistics
             .ports
@@ -188,10 +206,7 @@ fn statistics_message(
                 queued_packets: port.queued_packets,
                 in_flight_packets: port.in_flight_packets,
                 drops: drop_messages(port.drops),
-                lateness: Some(pacer::Lateness {
-                    buckets: port.lateness.buckets,
-                    max_ns: port.lateness.max_ns,
-                }),
+                lateness: Some(lateness_message(port.lateness)),
                 gaps: Some(pacer::Gaps {
                     buckets: port.gap_buckets,
                 }),

@@ -3,6 +3,7 @@
 //! This crate is the outermost layer: it reads the command line, opens interfaces or capture
 //! files, owns the clock (through `ports`), and joins the switch with its control servers.
 
+mod attention;
 mod captures;
 mod options;
 mod real_time;

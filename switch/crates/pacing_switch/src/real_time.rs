@@ -1,9 +1,21 @@
 //! The driver in real time: one thread, one loop, one system call to wait and one per port to
 //! send a batch.
 //!
-//! Each turn: jobs of the control plane, frames in order of arrival (a bounded batch, with
-//! departures due in between, so that pacing never waits behind a receive burst), departures,
-//! sending, waiting until the next of these.
+//! Each turn: departures that are due, jobs of the control plane, frames in order of arrival (a
+//! bounded batch), sending, waiting until the next of these.
+//!
+//! # Pacing waits behind nothing
+//! While departures are to come, the loop looks at the clock and at what is due before each frame
+//! it takes, and what is due leaves at once. What happens between two looks is bounded: one frame
+//! through the program, and one batch of [`SEND_BATCH_TIMED`] frames to the kernel. A second thread
+//! for departures would not look more often, and would have to share the queues. Control jobs and
+//! looks at the state of interfaces are taken one at a time, with a look at what is due after each.
+//! [`Attention`] counts how long it was between looks.
+//!
+//! # Thrift
+//! The clock is read once per turn, and again for a frame only where a departure is to come or the
+//! frame arrived after the last reading: in virtual time, where a reading is a system call, once
+//! per wake-up.
 
 use std::io;
 
@@ -12,10 +24,14 @@ use ports::{LinkState, Port, Token, Waiter, WaiterOptions, clock};
 use switch_core::{Sink, Switch};
 use traffic_manager::DropCause;
 
+use crate::attention::Attention;
 use crate::captures::{CaptureWriter, Direction, path};
 
 /// Frames taken from the rings in one turn.
 const RECEIVE_BATCH: usize = 64;
+/// Frames collected before they are handed to the kernel while departures are to come: it takes
+/// half a microsecond and more for each, and the next departure must not wait for many.
+const SEND_BATCH_TIMED: usize = 8;
 /// How often interfaces are looked at while one is down: nothing tells when it comes back.
 const LINK_CHECK_DOWN_NS: u64 = 100_000_000;
 /// How often they are looked at when all are up: that an interface itself goes down ends a wait,
@@ -42,29 +58,39 @@ struct Links {
     /// Position in `links` by port number.
     by_number: Vec<Option<usize>>,
     packets_in: PacketInSender,
+    /// Positions in `links` of the ports that have collected frames.
+    unsent: Vec<usize>,
+    /// Frames collected.
+    collected: usize,
+    /// One of them had a departure time: it must not wait for more.
+    held: bool,
 }
 
 impl Links {
     /// Hands to the kernel what the ports have collected.
     fn flush(&mut self) {
-        for link in &mut self.links {
-            link.port.flush();
+        for at in self.unsent.drain(..) {
+            if let Some(link) = self.links.get_mut(at) {
+                link.port.flush();
+            }
         }
+        self.collected = 0;
+        self.held = false;
     }
 }
 
 impl Sink for Links {
-    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64) {
-        let Some(link) = self
-            .by_number
-            .get(usize::from(port))
-            .copied()
-            .flatten()
-            .and_then(|at| self.links.get_mut(at))
-        else {
+    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, held: bool) {
+        let at = self.by_number.get(usize::from(port)).copied().flatten();
+        let Some((at, link)) = at.and_then(|at| Some((at, self.links.get_mut(at)?))) else {
             return;
         };
         capture(&mut link.sent, port, frame, delivery_ns);
+        if link.port.unflushed() == 0 {
+            self.unsent.push(at);
+        }
+        self.collected += 1;
+        self.held |= held;
         // A refusal is counted by the port and told with its other losses.
         let _ = link.port.send(frame);
     }
@@ -90,7 +116,9 @@ pub struct RealTime {
     switch: Switch,
     links: Links,
     waiter: Waiter,
+    spin_ns: u64,
     jobs: JobQueue,
+    attention: Attention,
 }
 
 impl RealTime {
@@ -114,8 +142,13 @@ impl RealTime {
                 links: Vec::new(),
                 by_number: vec![None; 512],
                 packets_in,
+                unsent: Vec::new(),
+                collected: 0,
+                held: false,
             },
             waiter,
+            spin_ns,
+            attention: Attention::new(),
         })
     }
 
@@ -160,27 +193,30 @@ impl RealTime {
         self.check_links();
         let mut next_link_check_ns = clock::now_ns() + self.link_check_interval_ns();
         loop {
+            let mut now_ns = self.look();
             if called {
-                called = self.run_jobs(clock::now_ns());
+                called = self.run_jobs(now_ns);
             }
-            self.receive();
-            let now_ns = clock::now_ns();
-            self.switch.advance(now_ns, &mut self.links);
+            now_ns = self.receive(now_ns);
             self.links.flush();
+            let event_ns = self.switch.next_event_ns().unwrap_or(u64::MAX);
             let deadline_ns = if called {
-                Some(now_ns) // more jobs wait
+                now_ns // more jobs wait
             } else {
-                let event_ns = self.switch.next_event_ns().unwrap_or(u64::MAX);
-                Some(event_ns.min(next_link_check_ns))
+                self.attention
+                    .rest_until(event_ns.saturating_sub(self.spin_ns));
+                event_ns.min(next_link_check_ns)
             };
-            let links = &self.links.links;
-            let woken = self.waiter.wait(now_ns, deadline_ns, || {
+            let (links, attention) = (&self.links.links, &mut self.attention);
+            let woken = self.waiter.wait(now_ns, Some(deadline_ns), |now_ns| {
+                attention.look(now_ns);
                 links.iter().any(|link| link.port.has_frame())
             })?;
             called |= woken.called;
             if let Some(signal) = woken.signal {
                 tracing::info!(signal, "asked to end");
                 self.tell_interface_losses();
+                self.switch.tell_attention(self.attention.told());
                 return Ok(self.switch);
             }
             if woken.error || next_link_check_ns <= now_ns {
@@ -190,23 +226,61 @@ impl RealTime {
         }
     }
 
-    /// Runs a batch of jobs; true if more may wait. Jobs see time and losses as of now.
-    fn run_jobs(&mut self, now_ns: u64) -> bool {
-        self.tell_interface_losses();
-        self.switch.advance(now_ns, &mut self.links);
-        self.jobs.run(&mut self.switch, JOB_BATCH) == JOB_BATCH
+    /// Reads the clock; what is due leaves. Returns the reading.
+    fn look(&mut self) -> u64 {
+        let now_ns = clock::now_ns();
+        self.attention.look(now_ns);
+        self.release(now_ns);
+        now_ns
     }
 
-    /// Takes a batch of frames, the earliest arrival first.
+    /// The same after something that is not the loop's own work.
+    fn look_after_control(&mut self) {
+        let now_ns = clock::now_ns();
+        self.attention.look_after_control(now_ns);
+        self.release(now_ns);
+    }
+
+    /// What is due at `now_ns` leaves.
+    fn release(&mut self, now_ns: u64) {
+        if self.is_due(now_ns) {
+            self.switch.advance(now_ns, &mut self.links);
+            self.links.flush();
+        }
+        if self.switch.next_event_ns().is_none() {
+            self.attention.rest_until(u64::MAX);
+        }
+    }
+
+    fn is_due(&self, now_ns: u64) -> bool {
+        self.switch
+            .next_event_ns()
+            .is_some_and(|due_ns| due_ns <= now_ns)
+    }
+
+    /// Runs a batch of jobs; true if more may wait. Jobs see losses as of now, and time as of
+    /// `now_ns`.
+    fn run_jobs(&mut self, now_ns: u64) -> bool {
+        self.tell_interface_losses();
+        self.switch.tell_attention(self.attention.told());
+        self.switch.advance(now_ns, &mut self.links);
+        self.links.flush();
+        for _ in 0..JOB_BATCH {
+            if self.jobs.run(&mut self.switch, 1) == 0 {
+                return false;
+            }
+            self.look_after_control();
+        }
+        true
+    }
+
+    /// Takes a batch of frames, the earliest arrival first. Returns the last reading of the
+    /// clock, `now_ns` if there was no need for another.
     ///
-    /// The clock is read for each: frames keep arriving while a batch is taken, and a frame
-    /// must not be taken for older than it is. What is due meanwhile leaves in between, so that
-    /// pacing never waits behind a receive burst.
-    fn receive(&mut self) {
-        // Without departures to come, sending can wait for the end of the batch.
-        let timed = self.switch.next_event_ns().is_some();
-        for _ in 0..RECEIVE_BATCH {
-            let now_ns = clock::now_ns();
+    /// Frames keep arriving while a batch is taken, and a frame must not be taken for older than
+    /// it is.
+    fn receive(&mut self, mut now_ns: u64) -> u64 {
+        for taken in 0..RECEIVE_BATCH {
             let earliest = self
                 .links
                 .links
@@ -215,8 +289,12 @@ impl RealTime {
                 .filter_map(|(at, link)| Some((link.port.next_arrival_ns(now_ns)?, at)))
                 .min();
             let Some((arrival_ns, at)) = earliest else {
-                return;
+                break;
             };
+            let timed = self.switch.next_event_ns().is_some();
+            if (timed && taken > 0) || arrival_ns > now_ns {
+                now_ns = self.look();
+            }
             if let Some(link) = self.links.links.get_mut(at)
                 && let Some(frame) = link.port.receive(now_ns)
             {
@@ -226,17 +304,15 @@ impl RealTime {
                 self.switch
                     .receive(link.number, frame.bytes(), arrival_ns, now_ns);
             }
-            if self
-                .switch
-                .next_event_ns()
-                .is_some_and(|due_ns| due_ns <= now_ns)
-            {
+            // What needs not wait goes on, and leaves with others of its kind.
+            if self.is_due(now_ns) {
                 self.switch.advance(now_ns, &mut self.links);
-                if timed {
-                    self.links.flush();
-                }
+            }
+            if self.links.held || (timed && self.links.collected >= SEND_BATCH_TIMED) {
+                self.links.flush();
             }
         }
+        now_ns
     }
 
     /// Tells the switch what the interfaces have lost since the last time.
@@ -279,7 +355,10 @@ impl RealTime {
 
     /// An interface went down, lost or got its carrier, came back, or is gone: the port follows.
     fn check_links(&mut self) {
-        for link in &mut self.links.links {
+        for at in 0..self.links.links.len() {
+            let Some(link) = self.links.links.get_mut(at) else {
+                return;
+            };
             // Taken even when the state is what it was: else the next wait ends at once.
             let error = if self.waiter.has_error(link.token) {
                 link.port.take_error()
@@ -301,6 +380,7 @@ impl RealTime {
                     self.waiter.remove(link.token);
                 }
             }
+            self.look_after_control();
         }
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use dataplane::ports::{DropCount, Lateness, PortStatistics, TrafficManagerControl};
+use dataplane::ports::{Attention, DropCount, Lateness, PortStatistics, TrafficManagerControl};
 use serde_json::{Map, Value, json};
 use switch_core::Switch;
+
+use crate::attention::STALL_NS;
 
 /// For `--stats-file`. `packet_in_drops`: packets for the controller that were lost after the
 /// program sent them.
@@ -21,11 +23,24 @@ pub fn as_json(switch: &Switch, packet_in_drops: &[DropCount]) -> Value {
         "packet_in_drops": drops(&lost(packet_in_drops)),
         "packets_from_controller": counters.packets_from_controller,
         "drops": drops(&statistics.switch.drops),
+        "attention": attention_json(&statistics.switch.attention),
         "ports": statistics
             .ports
             .iter()
             .map(|port| port_json(switch, port))
             .collect::<Vec<_>>(),
+    })
+}
+
+fn attention_json(attention: &Attention) -> Value {
+    json!({
+        "gap_max_ns": attention.gaps.max_ns,
+        "gap_buckets": attention.gaps.buckets,
+        "control_max_ns": attention.control_max_ns,
+        "stall_threshold_ns": STALL_NS,
+        "stalls": attention.stalls.count,
+        "stalled_ns": attention.stalls.total_ns,
+        "stall_max_ns": attention.stalls.max_ns,
     })
 }
 
@@ -107,6 +122,7 @@ pub fn as_text(switch: &Switch, packet_in_drops: &[DropCount]) -> String {
         statistics.switch.tx_packets,
         drop_text(&all)
     );
+    text.push_str(&attention_text(&statistics.switch.attention));
     let counters = switch.counters();
     let lost = lost(packet_in_drops);
     if counters.packets_to_controller > 0 || !lost.is_empty() {
@@ -129,6 +145,24 @@ fn drop_text(counts: &[DropCount]) -> String {
         .map(|count| format!("{} {}", count.cause, count.packets))
         .collect();
     format!(", drops: {}", causes.join(", "))
+}
+
+/// How closely departures were watched for; nothing where none were to come.
+fn attention_text(attention: &Attention) -> String {
+    let stalls = attention.stalls;
+    if attention.gaps.max_ns == 0 && stalls.count == 0 {
+        return String::new();
+    }
+    format!(
+        "  time     between two looks at what is due: at most {} ns (control work: {} ns); the \
+         machine stalled it {} times for {} us and more: {} us in all, at most {} us\n",
+        attention.gaps.max_ns,
+        attention.control_max_ns,
+        stalls.count,
+        STALL_NS / 1_000,
+        stalls.total_ns / 1_000,
+        stalls.max_ns / 1_000,
+    )
 }
 
 /// Median and maximum; the histogram's buckets are powers of two.

@@ -21,7 +21,7 @@ struct CaptureSink {
 }
 
 impl Sink for CaptureSink {
-    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64) {
+    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, _held: bool) {
         if let Some(writer) = self.writers.get_mut(&port)
             && let Err(error) = writer.write(frame, delivery_ns)
         {

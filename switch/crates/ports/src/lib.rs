@@ -59,7 +59,7 @@
 //! let mut now_ns = clock::now_ns();
 //! loop {
 //!     let deadline_ns = None; // when the traffic manager next wants to be polled
-//!     let woken = waiter.wait(now_ns, deadline_ns, || ports.iter().any(Port::has_frame))?;
+//!     let woken = waiter.wait(now_ns, deadline_ns, |_| ports.iter().any(Port::has_frame))?;
 //!     if woken.signal.is_some() {
 //!         break;
 //!     }

@@ -186,8 +186,9 @@ impl Waiter {
     /// Waits until a port has frames, a waker is used, a signal comes, or `deadline_ns` (of
     /// [`clock::now_ns`]'s clock; `None`: no deadline) is reached. `now_ns` is the caller's latest
     /// reading of that clock: what it is too old by, the deadline is missed by (unless the waiter
-    /// spins). `has_frame` says whether any ring holds a frame; it is asked only while spinning
-    /// (`|| ports.iter().any(Port::has_frame)`).
+    /// spins). `has_frame` says whether any ring holds a frame
+    /// (`|_| ports.iter().any(Port::has_frame)`); it is asked only while spinning, once per
+    /// reading of the clock, which it is told.
     ///
     /// Makes one system call; none when a waker was used since the last wait, or the deadline has
     /// passed already, or is within `spin_ns` (then every 256th wait asks the kernel all the same,
@@ -199,7 +200,7 @@ impl Waiter {
         &mut self,
         now_ns: u64,
         deadline_ns: Option<u64>,
-        has_frame: impl FnMut() -> bool,
+        has_frame: impl FnMut(u64) -> bool,
     ) -> io::Result<Woken> {
         for entry in &mut self.fds {
             entry.revents = 0;
@@ -218,7 +219,7 @@ impl Waiter {
                 .map(|left_ns| timeout_for(left_ns.saturating_sub(self.options.spin_ns), slack));
             let slept_to_spin = self.sleep(sleep_ns, &mut woken)?;
             if slept_to_spin && deadline_ns.is_some() {
-                self.after_sleep(now_ns, deadline_ns.unwrap_or(0), has_frame, &mut woken);
+                self.after_sleep(deadline_ns.unwrap_or(0), has_frame, &mut woken);
             }
         }
         let signal = self.bell.signal.load(Ordering::Acquire);
@@ -277,17 +278,11 @@ impl Waiter {
     }
 
     /// The timeout has ended: either this is the deadline or the place to start spinning.
-    fn after_sleep(
-        &self,
-        now_ns: u64,
-        deadline_ns: u64,
-        has_frame: impl FnMut() -> bool,
-        woken: &mut Woken,
-    ) {
+    fn after_sleep(&self, deadline_ns: u64, has_frame: impl FnMut(u64) -> bool, woken: &mut Woken) {
         if self.options.spin_ns == 0 {
             woken.deadline = true;
         } else {
-            self.spin(now_ns, deadline_ns, has_frame, woken);
+            self.spin(clock::now_ns(), deadline_ns, has_frame, woken);
         }
     }
 
@@ -296,7 +291,7 @@ impl Waiter {
         &self,
         mut now_ns: u64,
         deadline_ns: u64,
-        mut has_frame: impl FnMut() -> bool,
+        mut has_frame: impl FnMut(u64) -> bool,
         woken: &mut Woken,
     ) {
         loop {
@@ -304,7 +299,7 @@ impl Waiter {
                 woken.deadline = true;
                 return;
             }
-            if has_frame() {
+            if has_frame(now_ns) {
                 woken.readable = true;
                 return;
             }
@@ -414,10 +409,10 @@ mod tests {
     fn a_call_while_awake_ends_the_next_wait() {
         let mut waiter = Waiter::new(WaiterOptions::default()).unwrap();
         waiter.waker().wake();
-        let woken = waiter.wait(clock::now_ns(), None, || false).unwrap();
+        let woken = waiter.wait(clock::now_ns(), None, |_| false).unwrap();
         assert!(woken.called && !woken.deadline);
         let now_ns = clock::now_ns();
-        let woken = waiter.wait(now_ns, Some(now_ns), || false).unwrap();
+        let woken = waiter.wait(now_ns, Some(now_ns), |_| false).unwrap();
         assert!(woken.deadline && !woken.called);
     }
 
@@ -428,7 +423,11 @@ mod tests {
             let waker = waiter.waker();
             let caller = std::thread::spawn(move || waker.wake());
             // Without a deadline: a lost call would hang here. A late eventfd may end a wait twice.
-            while !waiter.wait(clock::now_ns(), None, || false).unwrap().called {}
+            while !waiter
+                .wait(clock::now_ns(), None, |_| false)
+                .unwrap()
+                .called
+            {}
             caller.join().unwrap();
         }
     }
@@ -444,7 +443,7 @@ mod tests {
                 if now_ns >= deadline_ns {
                     break;
                 }
-                waiter.wait(now_ns, Some(deadline_ns), || false).unwrap();
+                waiter.wait(now_ns, Some(deadline_ns), |_| false).unwrap();
                 waits += 1;
             }
             assert!((1..1000).contains(&waits), "{waits}");
@@ -471,7 +470,7 @@ mod tests {
         let deadline_ns = start_ns + 20_000_000;
         loop {
             let now_ns = clock::now_ns();
-            let woken = waiter.wait(now_ns, Some(deadline_ns), || false).unwrap();
+            let woken = waiter.wait(now_ns, Some(deadline_ns), |_| false).unwrap();
             assert!(!woken.called && woken.signal.is_none());
             if woken.deadline {
                 assert!(
@@ -491,7 +490,7 @@ mod tests {
         let mut waiter = Waiter::new(WaiterOptions { spin_ns: u64::MAX }).unwrap();
         let mut asked = 0;
         let woken = waiter
-            .wait(0, Some(u64::MAX), || {
+            .wait(0, Some(u64::MAX), |_| {
                 asked += 1;
                 asked > 3
             })

@@ -114,7 +114,7 @@ fn receive_where(
         }
         assert!(start.elapsed() < PATIENCE, "no such frame came");
         let deadline_ns = Some(now_ns + 1_000_000_000);
-        waiter.wait(now_ns, deadline_ns, || false).expect("waits");
+        waiter.wait(now_ns, deadline_ns, |_| false).expect("waits");
     }
 }
 
@@ -148,7 +148,7 @@ fn send_until_received(
         from.flush();
         let now_ns = clock::now_ns();
         waiter
-            .wait(now_ns, Some(now_ns + 10_000_000), || false)
+            .wait(now_ns, Some(now_ns + 10_000_000), |_| false)
             .expect("waits");
         while let Some(received) = to.receive(clock::now_ns()) {
             if received.bytes()[14] == frame[14] {
@@ -354,7 +354,7 @@ fn tcp_crosses_a_forwarder() {
         let forwarder = std::thread::spawn(move || {
             let mut now_ns = clock::now_ns();
             loop {
-                let woken = waiter.wait(now_ns, None, || false).expect("waits");
+                let woken = waiter.wait(now_ns, None, |_| false).expect("waits");
                 if woken.called {
                     return ports.map(|mut port| port.statistics());
                 }
@@ -619,11 +619,15 @@ fn interfaces_go_down_come_up_and_vanish() {
         assert_eq!(bytes, frame(100, 1));
 
         ip("link set vb down");
-        let mut woken = waiter.wait(clock::now_ns(), None, || false).expect("waits");
+        let mut woken = waiter
+            .wait(clock::now_ns(), None, |_| false)
+            .expect("waits");
         while !woken.error {
             // Copies of the frame that were still on their way.
             while b.receive(clock::now_ns()).is_some() {}
-            woken = waiter.wait(clock::now_ns(), None, || false).expect("waits");
+            woken = waiter
+                .wait(clock::now_ns(), None, |_| false)
+                .expect("waits");
         }
         while b.receive(clock::now_ns()).is_some() {}
         assert!(waiter.has_error(token));
@@ -639,7 +643,7 @@ fn interfaces_go_down_come_up_and_vanish() {
         assert_eq!(a.flush().failed, 1);
         waiter.remove(token);
         let now_ns = clock::now_ns();
-        let woken = waiter.wait(now_ns, Some(now_ns), || false).expect("waits");
+        let woken = waiter.wait(now_ns, Some(now_ns), |_| false).expect("waits");
         assert!(!woken.error && woken.deadline);
     });
 }
@@ -656,7 +660,7 @@ fn a_waiter_tells_which_port() {
         loop {
             let now_ns = clock::now_ns();
             let deadline_ns = Some(now_ns + 1_000_000_000);
-            let woken = waiter.wait(now_ns, deadline_ns, || false).expect("waits");
+            let woken = waiter.wait(now_ns, deadline_ns, |_| false).expect("waits");
             assert!(!woken.called && !woken.error);
             if woken.readable {
                 break;
@@ -675,9 +679,13 @@ fn signals_end_a_wait() {
         waiter.end_on_signals().expect("handlers");
         let pid = std::process::id().to_string();
         run("kill", &["-TERM", &pid]);
-        let mut woken = waiter.wait(clock::now_ns(), None, || false).expect("waits");
+        let mut woken = waiter
+            .wait(clock::now_ns(), None, |_| false)
+            .expect("waits");
         while woken.signal.is_none() {
-            woken = waiter.wait(clock::now_ns(), None, || false).expect("waits");
+            woken = waiter
+                .wait(clock::now_ns(), None, |_| false)
+                .expect("waits");
         }
         assert_eq!(woken.signal, Some(libc::SIGTERM));
     });
@@ -705,7 +713,7 @@ fn a_step_of_the_clock_is_noticed() {
             // The first wait may have told already, within receive_where.
             let now_ns = clock::now_ns();
             waiter
-                .wait(now_ns, Some(now_ns + 1), || false)
+                .wait(now_ns, Some(now_ns + 1), |_| false)
                 .expect("waits");
             let moved_ns = clock::realtime_offset_ns() - offset_ns;
             assert!(

@@ -14,6 +14,8 @@ pub(crate) struct Packet {
     /// Where the packet came from that this is a multicast copy of; `None`: it is no copy.
     pub(crate) copied_from: Option<u16>,
     pub(crate) instance_type: InstanceType,
+    /// It waits, or has waited, for its departure time.
+    pub(crate) held: bool,
 }
 
 /// Grows on demand up to its limit; a packet's memory is kept for the next one.
@@ -46,6 +48,7 @@ impl Pool {
             replication_id: 0,
             copied_from: None,
             instance_type: InstanceType::Normal,
+            held: false,
         });
         Some(id)
     }

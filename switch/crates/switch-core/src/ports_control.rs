@@ -149,6 +149,7 @@ impl TrafficManagerControl for Switch {
                 held_packets: whole.held_packets,
                 held_packets_limit: manager.limits().max_held_packets as u64,
                 drops: drop_counts(&whole.drops),
+                attention: self.attention().clone(),
             },
             ports,
             classes: class_ids

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use dataplane::hold::Hold;
 use dataplane::notify::Digest;
+use dataplane::ports::Attention;
 use traffic_manager::{
     DropCause, Limits, PortConfig, PortError, Queued, RateCounts, TrafficManager,
 };
@@ -62,8 +63,9 @@ impl Default for SwitchConfig {
 /// Where frames go that leave the switch.
 pub trait Sink {
     /// A frame for the interface of `port`; its first bit leaves at `delivery_ns`, which is
-    /// at most the `now_ns` of the call that led here.
-    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64);
+    /// at most the `now_ns` of the call that led here. `held`: the program gave it a departure
+    /// time, so the instant at which it leaves matters.
+    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, held: bool);
     /// A frame for the controller, with the program's packet-in header in front.
     fn to_controller(&mut self, frame: &[u8]);
 }
@@ -160,6 +162,8 @@ pub struct Switch {
     faces: Vec<Face>,
     /// Latest instant the driver told; time of what the control plane does.
     now_ns: u64,
+    /// What the driver told last.
+    attention: Attention,
 }
 
 impl Switch {
@@ -190,6 +194,7 @@ impl Switch {
             counters: Counters::default(),
             faces: vec![Face::default(); PORT_NUMBERS],
             now_ns: 0,
+            attention: Attention::default(),
         }
     }
 
@@ -242,6 +247,16 @@ impl Switch {
     /// The latest instant that the driver told.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
+    }
+
+    /// How closely the driver watches for departures, as last told.
+    pub fn attention(&self) -> &Attention {
+        &self.attention
+    }
+
+    /// The driver tells how closely it has watched for departures, for the statistics.
+    pub fn tell_attention(&mut self, attention: Attention) {
+        self.attention = attention;
     }
 
     /// Changes a port; applies to the next frame.
@@ -536,6 +551,8 @@ impl Switch {
         now_ns: u64,
         length_bytes: u32,
     ) {
+        // The controller is not at the end of a paced path: its copies go at once.
+        let hold = hold.filter(|_| self.config.cpu_port != Some(to.port));
         if let Some(packet) = self
             .running
             .as_mut()
@@ -544,13 +561,12 @@ impl Switch {
             packet.replication_id = to.rid;
             packet.copied_from = to.copied_from;
             packet.instance_type = to.instance_type;
+            packet.held = hold.is_some();
         }
         if self.manager.port_config(to.port).is_none() {
             self.send_round(id, to.port, to.instance_type, now_ns, true);
             return;
         }
-        // The controller is not at the end of a paced path: its copies go at once.
-        let hold = hold.filter(|_| self.config.cpu_port != Some(to.port));
         let queued = Queued {
             payload: id,
             length_bytes,
@@ -755,7 +771,7 @@ impl Switch {
                 self.counters.packets_to_controller += 1;
                 sink.to_controller(frame);
             } else {
-                sink.transmit(port, frame, delivery_ns);
+                sink.transmit(port, frame, delivery_ns, packet.held);
             }
         }
         self.release(id);

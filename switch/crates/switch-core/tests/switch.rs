@@ -22,7 +22,7 @@ struct Sent {
 }
 
 impl Sink for Sent {
-    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64) {
+    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, _held: bool) {
         self.frames.push((port, delivery_ns, frame.to_vec()));
     }
 

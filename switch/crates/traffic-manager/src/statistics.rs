@@ -24,7 +24,7 @@ impl Default for TimeHistogram {
 
 impl TimeHistogram {
     /// Counts one time.
-    pub(crate) fn record(&mut self, time_ns: u64) {
+    pub fn record(&mut self, time_ns: u64) {
         let bucket = (u64::BITS - time_ns.leading_zeros()) as usize;
         if let Some(count) = self.buckets.get_mut(bucket) {
             *count += 1;

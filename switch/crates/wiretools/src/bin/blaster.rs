@@ -154,7 +154,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         let next_ns = options.rate_pps.due_ns(start_ns, offered);
         let deadline_ns = next_ns.min(end_ns);
         if waiter
-            .wait(now_ns, Some(deadline_ns), || false)?
+            .wait(now_ns, Some(deadline_ns), |_| false)?
             .signal
             .is_some()
         {

@@ -94,7 +94,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         // call.
         let busy = a.has_frame() || b.has_frame();
         let deadline_ns = if busy { Some(now_ns) } else { end_ns };
-        let woken = waiter.wait(now_ns, deadline_ns, || false)?;
+        let woken = waiter.wait(now_ns, deadline_ns, |_| false)?;
         if woken.signal.is_some() {
             break;
         }

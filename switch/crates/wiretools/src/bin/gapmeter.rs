@@ -102,7 +102,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     'measure: while !arrivals.is_full() {
         let gives_up_ns = patience_ns.map(|patience_ns| last_ns.saturating_add(patience_ns));
         let deadline_ns = [end_ns, gives_up_ns].into_iter().flatten().min();
-        let woken = waiter.wait(now_ns, deadline_ns, || false)?;
+        let woken = waiter.wait(now_ns, deadline_ns, |_| false)?;
         now_ns = clock::now_ns();
         while let Some(frame) = port.receive(now_ns) {
             if !options
