@@ -22,7 +22,11 @@ def _match(kind: str, bits: int, value: Any) -> str:
             return str(value)
         case "lpm":
             number, length = (0, 0) if value is None else value
-            return f"{number}/{length}"
+            # simple_switch counts the length from the byte in which the field begins, and takes
+            # none greater than the field's width.
+            if length + -bits % 8 > bits:
+                raise UntranslatableError(f"a prefix of {length} of {bits} bits")
+            return f"{number}/{length + -bits % 8}"
         case "ternary":
             if value is None:
                 return "0&&&0"
@@ -103,16 +107,19 @@ def _table_entry(program: Program, profiles: _Profiles, entry: dict[str, Any]) -
 def _replication(runtime: dict[str, Any]) -> Iterator[str]:
     nodes = 0
     groups = list(runtime.get("multicast_group_entries", []))
-    identifiers = [group["multicast_group_id"] for group in groups]
-    spare = max(identifiers, default=0) + 1
+    # For the groups that clone sessions need and the program does not have.
+    spare = 0x8000
     for session in runtime.get("clone_session_entries", []):
         number, replicas = session["clone_session_id"], session["replicas"]
         if len(replicas) == 1 and not replicas[0].get("instance"):
             yield f"mirroring_add {number} {replicas[0]['egress_port']}"
         else:
-            groups.append({"multicast_group_id": spare, "replicas": replicas})
-            yield f"mirroring_add_mc {number} {spare}"
-            spare += 1
+            same = [g["multicast_group_id"] for g in groups if g["replicas"] == replicas]
+            if not same:
+                groups.append({"multicast_group_id": spare, "replicas": replicas})
+                same = [spare]
+                spare += 1
+            yield f"mirroring_add_mc {number} {same[0]}"
     for group in groups:
         number = group["multicast_group_id"]
         yield f"mc_mgrp_create {number}"

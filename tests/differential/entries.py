@@ -59,15 +59,16 @@ class EntryMaker:
                 entries.append({"table": table.name, "default_action": True} | self._call(table))
             if table.keys and table.name not in self._constant:
                 entries += self._table(table, members, groups)
+        replicas = [self._replicas() for _ in range(5)]
         return {
             "action_profile_members": members,
             "action_profile_groups": groups,
             "multicast_group_entries": [
-                {"multicast_group_id": number, "replicas": self._replicas()}
-                for number in range(1, 6)
+                {"multicast_group_id": number, "replicas": copies}
+                for number, copies in enumerate(replicas, 1)
             ],
             "clone_session_entries": [
-                {"clone_session_id": number, "replicas": self._session()}
+                {"clone_session_id": number, "replicas": self._session(replicas)}
                 for number in (1, 2, 3, 5, 9)
             ],
             "table_entries": entries,
@@ -80,9 +81,10 @@ class EntryMaker:
         chosen = self._draw.sample(every, self._draw.randint(1, 4))
         return [{"egress_port": port, "instance": instance} for port, instance in chosen]
 
-    def _session(self) -> list[dict[str, int]]:
+    def _session(self, groups: list[list[dict[str, int]]]) -> list[dict[str, int]]:
+        # simple_switch clones to a port or to a multicast group, which others can use then.
         if self._draw.random() < 0.5:
-            return self._replicas()
+            return self._draw.choice(groups)
         return [{"egress_port": self._draw.choice(PORTS), "instance": 0}]
 
     # ---- actions ----------------------------------------------------------------------------
@@ -161,7 +163,9 @@ class EntryMaker:
         value = self._values.known(bits) if self._draw.random() < 0.8 else self._values.any(bits)
         match key.kind:
             case "lpm":
-                length = self._draw.choice((0, 1, bits // 4, bits // 2, bits - 1, bits, bits))
+                # simple_switch has no longer prefixes of a field that is not whole bytes.
+                most = bits - -bits % 8
+                length = min(most, self._draw.choice((0, 1, bits // 4, bits // 2, bits - 1, bits)))
                 return [hex(value & everything ^ value & everything >> length), length]
             case "ternary":
                 mask = self._mask(bits)

@@ -19,19 +19,19 @@ parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) {
 }
 control I(inout H h, inout M m, inout standard_metadata_t s) {
     action put(bit<8> v) { h.s[h.top.index].v = v; }
-    action swap() { e_t t = h.s[h.top.index]; h.s[h.top.index] = h.s[h.top.other]; h.s[h.top.other] = t; }
+    action swap() { bit<8> t = h.s[h.top.index].v; h.s[h.top.index].v = h.s[h.top.other].v; h.s[h.top.other].v = t; }
     action drop() { mark_to_drop(s); }
-    table t { key = { h.top.result: exact; } actions = { put; swap; drop; } default_action = swap(); }
+    table t { key = { h.top.index: exact; h.top.other: ternary; } actions = { put; swap; drop; } default_action = swap(); }
     apply {
         s.egress_spec = 1;
         if (!h.top.isValid() || s.parser_error != error.NoError || h.top.count == 0 || h.top.count > 5) { drop(); }
         else if (h.top.index >= h.top.count || h.top.other >= h.top.count) { h.top.result = 0xff; }
         else {
-            if (h.top.op == 0) { h.top.result = h.s[h.top.index].k; t.apply(); }
+            if (h.top.op == 0) { t.apply(); }
             if (h.top.op == 1) { h.top.result = h.s[h.top.index].v - h.s[h.top.other].k; }
             if (h.top.op == 2) { h.s[h.top.index].setInvalid(); }
-            if (h.top.op == 3) { h.s[h.top.index] = h.s[h.top.other]; }
-            if (h.top.op == 4 && h.s[h.top.index] == h.s[h.top.other]) { h.top.result = 0xaa; }
+            if (h.top.op == 3) { h.s[h.top.index].k = h.s[h.top.other].v; }
+            if (h.top.op == 4 && h.s[h.top.index].v == h.s[h.top.other].v) { h.top.result = 0xaa; }
             if (h.top.op == 5) { h.s[h.top.index] = { 0x11, h.top.other }; }
         }
     }
