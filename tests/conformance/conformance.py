@@ -31,8 +31,10 @@ sys.path.insert(0, str(HERE.parent / "virtual"))
 
 import bmv2_target  # noqa: E402
 import pacing_target  # noqa: E402
+import simple_switch  # noqa: E402
 import stf  # noqa: E402
 from program import UnknownNameError  # noqa: E402
+from runtime_commands import UntranslatableError  # noqa: E402
 
 PROGRAMS = HERE / "programs"
 COMPILED = HERE / "compiled"
@@ -76,12 +78,10 @@ def run_on(target: str, compiled: Path, test: Path) -> list[str]:
         folder = Path(scratch)
         try:
             commands = stf.read(test)
-            if target == "pacing_switch":
-                beside = test.with_suffix(".runtime.json")
-                extra = json.loads(beside.read_text()) if beside.exists() else {}
-                sent = pacing_target.run(compiled, commands, folder, extra)
-            else:
-                sent = bmv2_target.run(compiled, commands, folder)
+            beside = test.with_suffix(".runtime.json")
+            extra = json.loads(beside.read_text()) if beside.exists() else {}
+            run = pacing_target.run if target == "pacing_switch" else bmv2_target.run
+            sent = run(compiled, commands, folder, extra)
         except (stf.StfError, UnknownNameError, pacing_target.RefusedError) as error:
             return [str(error)]
         return stf.differences(commands, sent)
@@ -98,11 +98,15 @@ def run_test(test: Path, targets: list[str], samples: Path, keep: Path | None) -
         for target in targets:
             if wrong is not None:
                 row.results[target], row.reasons[target] = "not run", wrong
-            elif target == "bmv2" and not bmv2_target.available():
+            elif target == "bmv2" and not simple_switch.available():
                 row.results[target] = "not run"
-                row.reasons[target] = f"no {bmv2_target.SWITCH} on PATH"
+                row.reasons[target] = f"no {simple_switch.SWITCH} on PATH"
             else:
-                problems = run_on(target, compiled, test)
+                try:
+                    problems = run_on(target, compiled, test)
+                except UntranslatableError as error:
+                    row.results[target], row.reasons[target] = "not run", str(error)
+                    continue
                 row.results[target] = "fail" if problems else "pass"
                 if problems:
                     row.reasons[target] = problems[0]
@@ -121,7 +125,7 @@ def tests_in(samples: Path) -> list[Path]:
 
     return [
         test
-        for test in sorted(samples.glob("*.stf"))
+        for test in sorted(samples.rglob("*.stf"))
         if test.with_suffix(".p4").exists() and includes_v1model(test.with_suffix(".p4"))
     ]
 

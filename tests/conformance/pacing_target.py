@@ -78,7 +78,7 @@ def _entry(table: Table, command: stf.Add, at_ns: int) -> dict[str, object]:
         "action_params": {name: hex(_number(value)) for name, value in command.arguments},
         "at_ns": at_ns,
     }
-    if any(key.kind in ("ternary", "range", "optional") for key in table.keys):
+    if table.ordered:
         entry["priority"] = 1 + (command.priority or 0)
     return entry
 

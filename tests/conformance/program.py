@@ -6,10 +6,21 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 class UnknownNameError(Exception):
     """A name in a test that the program does not have, or that fits more than one thing."""
+
+
+def _named(full: str, name: str) -> bool:
+    return full == name or full.endswith(f".{name}")
+
+
+def _only(found: list[str], name: str) -> str:
+    if len(found) != 1:
+        raise UnknownNameError(f"{len(found)} things called '{name}'")
+    return found[0]
 
 
 @dataclass(frozen=True)
@@ -23,11 +34,18 @@ class Key:
 
 @dataclass(frozen=True)
 class Table:
-    """A table."""
+    """A table: the names of each action's parameters, in order, and its action profile's."""
 
     name: str
     keys: tuple[Key, ...]
     actions: tuple[str, ...]
+    parameters: dict[str, tuple[str, ...]]
+    profile: str | None = None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its entries have priorities."""
+        return any(key.kind in ("ternary", "range", "optional") for key in self.keys)
 
     def key(self, name: str) -> Key:
         """The field that a test calls so: its name, or what is unambiguous of it."""
@@ -70,9 +88,40 @@ class Program:
             for kind in root["header_types"]
         }
         self._headers = {h["name"]: fields[h["header_type"]] for h in root["headers"]}
+        self._parameters = {
+            action["id"]: tuple(parameter["name"] for parameter in action["runtime_data"])
+            for action in root["actions"]
+        }
+        self._profiles = [
+            profile["name"]
+            for pipeline in root["pipelines"]
+            for profile in pipeline["action_profiles"]
+        ]
+        self.value_sets = self._value_sets(root)
         self.tables = [
             self._table(table) for pipeline in root["pipelines"] for table in pipeline["tables"]
         ]
+
+    def _value_sets(self, root: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+        """The widths of the fields of each value set, as the select that uses it has them."""
+        found: dict[str, tuple[int, ...]] = {}
+        for parser in root["parsers"]:
+            for state in parser["parse_states"]:
+                for transition in state["transitions"]:
+                    if transition["type"] == "parse_vset":
+                        found[transition["value"]] = tuple(
+                            self._headers[field["value"][0]][field["value"][1]]
+                            for field in state["transition_key"]
+                        )
+        return found
+
+    def profile(self, name: str) -> str:
+        """The action profile that a test calls so: its name, or the last part of it."""
+        return _only([p for p in self._profiles if _named(p, name)], name)
+
+    def value_set(self, name: str) -> str:
+        """The value set that a test calls so: its name, or the last part of it."""
+        return _only([v for v in self.value_sets if _named(v, name)], name)
 
     def _table(self, table: dict[str, object]) -> Table:
         keys = []
@@ -89,7 +138,20 @@ class Program:
             else:
                 bits, name = 1, target
             keys.append(Key(key.get("name") or name, key["match_type"], bits))
-        return Table(str(table["name"]), tuple(keys), tuple(actions))
+        identifiers = table["action_ids"]
+        assert isinstance(identifiers, list)
+        parameters = {
+            name: self._parameters[number]
+            for name, number in zip(actions, identifiers, strict=True)
+        }
+        profile = table.get("action_profile")
+        return Table(
+            str(table["name"]),
+            tuple(keys),
+            tuple(actions),
+            parameters,
+            None if profile is None else str(profile),
+        )
 
     def table(self, name: str) -> Table:
         """The table that a test calls so: its name, or an unambiguous end of it."""

@@ -16,6 +16,7 @@ parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) {
 }
 control I(inout H h, inout M m, inout standard_metadata_t s) {
     apply {
+        if (!h.h.isValid()) { mark_to_drop(s); exit; }
         bit<8> a = h.h.a;
         bit<8> b = h.h.b;
         int<8> sa = (int<8>)a;

@@ -10,8 +10,8 @@ parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) {
 }
 control V(inout H h, inout M m) {
     apply {
-        verify_checksum(h.h.flags[0:0] == 1, { h.h.flags, h.h.x }, h.h.sum, HashAlgorithm.csum16);
-        verify_checksum_with_payload(h.h.flags[1:1] == 1, { h.h.flags, h.h.x }, h.h.with_payload,
+        verify_checksum(h.h.isValid() && h.h.flags[0:0] == 1, { h.h.flags, h.h.x }, h.h.sum, HashAlgorithm.csum16);
+        verify_checksum_with_payload(h.h.isValid() && h.h.flags[1:1] == 1, { h.h.flags, h.h.x }, h.h.with_payload,
             HashAlgorithm.csum16);
     }
 }
@@ -24,8 +24,8 @@ control I(inout H h, inout M m, inout standard_metadata_t s) {
 }
 control C(inout H h, inout M m) {
     apply {
-        update_checksum(h.h.flags[2:2] == 1, { h.h.flags, h.h.x }, h.h.sum, HashAlgorithm.csum16);
-        update_checksum_with_payload(h.h.flags[3:3] == 1, { h.h.flags, h.h.x }, h.h.with_payload,
+        update_checksum(h.h.isValid() && h.h.flags[2:2] == 1, { h.h.flags, h.h.x }, h.h.sum, HashAlgorithm.csum16);
+        update_checksum_with_payload(h.h.isValid() && h.h.flags[3:3] == 1, { h.h.flags, h.h.x }, h.h.with_payload,
             HashAlgorithm.csum16);
     }
 }

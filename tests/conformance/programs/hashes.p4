@@ -10,6 +10,7 @@ parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) {
 }
 control I(inout H h, inout M m, inout standard_metadata_t s) {
     apply {
+        if (!h.i.isValid()) { mark_to_drop(s); exit; }
         s.egress_spec = 1;
         h.o.setValid();
         hash(h.o.crc16, HashAlgorithm.crc16, 16w0, { h.i.data }, 32w0x10000);

@@ -32,11 +32,12 @@ control I(inout H h, inout M m, inout standard_metadata_t s) {
     }
     apply {
         s.egress_spec = 1;
+        if (!h.h.isValid()) { mark_to_drop(s); exit; }
         switch (h.h.table_id) {
             1: { exact_t.apply(); }
             2: { if (lpm_t.apply().miss) { h.h.table_id = 0xee; } }
             3: { ternary_t.apply(); }
-            4: { constant_t.apply(); }
+            4: { if (h.w.isValid()) { constant_t.apply(); } }
             5: { switch (run_t.apply().action_run) { set: { h.h.b = 0xaaaa; } miss: { h.h.b = 0xbbbb; } } }
             6: { valid_t.apply(); }
         }

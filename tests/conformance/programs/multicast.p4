@@ -9,6 +9,7 @@ parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) {
 }
 control I(inout H h, inout M m, inout standard_metadata_t s) {
     apply {
+        if (!h.h.isValid()) { mark_to_drop(s); exit; }
         s.egress_spec = 1;
         s.mcast_grp = h.h.group;
         if (h.h.kind == 0xdd) { mark_to_drop(s); }

@@ -11,6 +11,7 @@ control I(inout H h, inout M m, inout standard_metadata_t s) {
     register<bit<96>>(4) cells;
     counter(4, CounterType.packets_and_bytes) seen;
     apply {
+        if (!h.h.isValid()) { mark_to_drop(s); exit; }
         s.egress_spec = 1;
         seen.count(h.h.index);
         if (h.h.op == 0) { cells.write(h.h.index, h.h.value); }

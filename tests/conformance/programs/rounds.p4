@@ -9,6 +9,7 @@ parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) {
 }
 control I(inout H h, inout M m, inout standard_metadata_t s) {
     apply {
+        if (!h.h.isValid()) { mark_to_drop(s); exit; }
         s.egress_spec = 1;
         m.lost = m.lost + 1;
         h.h.kind = (bit<8>)s.instance_type;

@@ -22,7 +22,7 @@ control I(inout H h, inout M m, inout standard_metadata_t s) {
         actions = { to; drop; }
         implementation = fixed;
     }
-    apply { if (!spread.apply().hit) { one.apply(); } }
+    apply { if (!h.h.isValid()) { drop(); } else if (!spread.apply().hit) { one.apply(); } }
 }
 NO_CHECKSUMS
 NO_EGRESS

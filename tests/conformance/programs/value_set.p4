@@ -28,7 +28,7 @@ parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) {
     state pair { m.found = 3; transition accept; }
 }
 control I(inout H h, inout M m, inout standard_metadata_t s) {
-    apply { s.egress_spec = 1; h.h.result = m.found; }
+    apply { s.egress_spec = 1; if (h.h.isValid()) { h.h.result = m.found; } }
 }
 NO_CHECKSUMS
 NO_EGRESS

@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""The same random tables and packets through pacing_switch and stock simple_switch.
+
+    differential.py [--packets N] [--seed S] [--out FILE] [--only NAME] [--programs DIR ...]
+    differential.py --record NAME ...   writes a small case of each as a test into programs/
+
+The programs are those of tests/conformance, and with --programs every compiled program (.json)
+in DIR. Each runs with several random tables; what the ports send must be equal, byte for byte and
+in order (as a multiset where packets go round, or copies of egress overtake). A difference is
+reduced to the fewest packets and entries that show it and printed as STF.
+
+Exit status: 0 no difference; 1 a difference; 2 wrong usage. Without simple_switch on PATH it says
+"not run", and 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CONFORMANCE = HERE.parent / "conformance"
+sys.path.insert(0, str(CONFORMANCE))
+sys.path.insert(0, str(HERE.parent / "virtual"))
+
+import simple_switch  # noqa: E402
+import stf_text  # noqa: E402
+from entries import PORTS, EntryMaker  # noqa: E402
+from packets import PacketMaker  # noqa: E402
+from switches import Case, RunError, Sent, progress, run_bmv2, run_pacing, version  # noqa: E402
+from values import Values  # noqa: E402
+
+COMPILED = CONFORMANCE / "compiled"
+PROGRAMS = CONFORMANCE / "programs"
+# Programs of tests/conformance that cannot be compared, and why.
+EXCLUDED = {
+    "stacks": "indexes a stack past its end, where simple_switch ends",
+}
+_PACKETS_PER_TABLES = 3000
+_REDUCTIONS_MAX = 60
+_RECORDED_PACKETS = 12
+
+
+@dataclass
+class Result:
+    """What came out for a program."""
+
+    program: str
+    packets: int = 0
+    sent: int = 0
+    entries: int = 0
+    differences: int = 0
+    seeds: list[str] = field(default_factory=list)
+
+
+def goes_round(compiled: Path) -> bool:
+    """Whether the order of what a port sends is not defined.
+
+    Packets sent round, and clones of egress, overtake others.
+    """
+    text = compiled.read_text().replace(" ", "")
+    operations = ("resubmit", "recirculate", "clone_egress_pkt_to_egress")
+    return any(f'"op":"{name}"' in text for name in operations)
+
+
+def draw_case(compiled: Path, seed: str, count: int) -> Case:
+    """The case that a seed stands for."""
+    draw = random.Random(seed)
+    values = Values(compiled, draw)
+    runtime = EntryMaker(compiled, draw, values).runtime()
+    maker = PacketMaker(compiled, draw, values)
+    packets = [(draw.choice(PORTS), maker.packet()) for _ in range(count - count // 8)]
+    case = Case(compiled, runtime, tuple(packets))
+    # What has left the switch comes in again: its checksums are right.
+    with tempfile.TemporaryDirectory() as folder:
+        left = [frame for frames in run_pacing(case, Path(folder)).values() for frame in frames]
+    while len(packets) < count:
+        again = draw.choice(left) if left else maker.packet()
+        packets.append((draw.choice(PORTS), again or b"\0"))
+    return replace(case, packets=tuple(packets))
+
+
+def run_both(case: Case) -> tuple[Sent, Sent]:
+    """What pacing_switch sends and what simple_switch sends."""
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        return run_pacing(case, Path(one)), run_bmv2(case, Path(other))
+
+
+def differing(mine: Sent, stock: Sent, ordered: bool) -> int:
+    """How many frames differ."""
+    count = 0
+    for port in PORTS:
+        ours, theirs = mine[port], stock[port]
+        if ours == theirs:
+            continue
+        if ordered and len(ours) == len(theirs):
+            count += sum(a != b for a, b in zip(ours, theirs, strict=True))
+        else:
+            left, right = Counter(ours), Counter(theirs)
+            different = max((left - right).total(), (right - left).total())
+            count += different or int(ordered)
+    return count
+
+
+def shows(case: Case) -> bool:
+    """Whether the case shows a difference."""
+    try:
+        mine, stock = run_both(case)
+    except RunError:
+        return False
+    return differing(mine, stock, not goes_round(case.compiled)) > 0
+
+
+def reduce(case: Case) -> Case:
+    """The fewest packets, then entries, that still show the difference, within a limit of tries."""
+    left = _REDUCTIONS_MAX
+
+    def still(smaller: Case) -> bool:
+        nonlocal left
+        left -= 1
+        return left >= 0 and shows(smaller)
+
+    def fewest_packets(now: Case) -> Case:
+        part = max(1, len(now.packets) // 2)
+        while left > 0:
+            for at in range(0, len(now.packets), part):
+                rest = now.packets[:at] + now.packets[at + part :]
+                if rest and still(replace(now, packets=rest)):
+                    now = replace(now, packets=rest)
+                    break
+            else:
+                if part == 1:
+                    break
+                part //= 2
+            part = max(1, min(part, len(now.packets) // 2))
+        return now
+
+    case = fewest_packets(case)
+    for kind in ("table_entries", "clone_session_entries", "multicast_group_entries"):
+        part = max(1, len(case.runtime[kind]) // 2)
+        while part and left > 0:
+            entries = case.runtime[kind]
+            for at in range(0, len(entries), part):
+                fewer = replace(
+                    case, runtime=case.runtime | {kind: entries[:at] + entries[at + part :]}
+                )
+                if still(fewer):
+                    case = fewer
+                    break
+            else:
+                part //= 2
+    return case
+
+
+def report(case: Case, seed: str) -> None:
+    """Prints a reduced case: what stock simple_switch sends is what is expected."""
+    mine, stock = run_both(case)
+    print(f"# {case.compiled.stem}, seed {seed}: expected is what simple_switch sends")
+    print(stf_text.text(case, stock))
+    for port in PORTS:
+        for frame in mine[port] if mine[port] != stock[port] else ():
+            print(f"# pacing_switch sends: expect {port} {frame.hex()}$")
+    sys.stdout.flush()
+
+
+def compare(compiled: Path, packets: int, seed: str, reducing: bool) -> Result:
+    """Runs a program with one table contents after another."""
+    result = Result(compiled.stem)
+    ordered = not goes_round(compiled)
+    number = 0
+    while result.packets < packets:
+        count = min(_PACKETS_PER_TABLES, packets - result.packets)
+        case_seed = f"{seed}/{compiled.stem}/{number}"
+        case = draw_case(compiled, case_seed, count)
+        number += 1
+        result.packets += count
+        result.entries += len(case.runtime["table_entries"])
+        try:
+            mine, stock = run_both(case)
+        except RunError as error:
+            print(f"# {compiled.stem}, seed {case_seed}: {error}", flush=True)
+            result.differences += 1
+            result.seeds.append(case_seed)
+            continue
+        result.sent += sum(len(frames) for frames in stock.values())
+        different = differing(mine, stock, ordered)
+        if different:
+            result.differences += different
+            result.seeds.append(case_seed)
+            print(f"# {compiled.stem}, seed {case_seed}: {different} frames differ", flush=True)
+            if reducing and len(result.seeds) == 1:
+                report(reduce(case), case_seed)
+        progress(f"{compiled.stem}: {result.packets} of {packets} packets")
+    return result
+
+
+def record(names: list[str], seed: str) -> None:
+    """Writes a small case of each program beside it, with what simple_switch sends."""
+    for name in names:
+        compiled = COMPILED / f"{name}.json"
+        case = draw_case(compiled, f"{seed}/{name}/recorded", _RECORDED_PACKETS)
+        with tempfile.TemporaryDirectory() as folder:
+            sent = run_bmv2(case, Path(folder))
+        head = f"# Recorded from {simple_switch.SWITCH} {version()}: tests/differential\n"
+        (PROGRAMS / f"{name}.stf").write_text(head + stf_text.packets(case, sent))
+        (PROGRAMS / f"{name}.runtime.json").write_text(stf_text.runtime(case))
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("--packets", type=int, default=100_000, help="in all (default 100000)")
+    arguments.add_argument("--seed", default="1", help="any text; the same gives the same cases")
+    arguments.add_argument("--only", default="", help="programs whose name contains this")
+    arguments.add_argument("--programs", type=Path, action="append", default=[])
+    arguments.add_argument("--out", type=Path, help="write the table as JSON")
+    arguments.add_argument("--no-reduce", action="store_true", help="only count differences")
+    arguments.add_argument("--record", nargs="+", metavar="NAME")
+    given = arguments.parse_args()
+    if not simple_switch.available():
+        print(f"not run: no {simple_switch.SWITCH} and {simple_switch.CLI} on PATH")
+        return 0
+    if given.record:
+        record(given.record, given.seed)
+        return 0
+    files = [path for path in sorted(COMPILED.glob("*.json")) if path.stem != "manifest"]
+    for folder in given.programs:
+        files += sorted(folder.glob("*.json"))
+    files = [path for path in files if given.only in path.stem and path.stem not in EXCLUDED]
+    if not files or given.packets < len(files):
+        arguments.error("no programs, or less than a packet for each")
+    began = time.monotonic()
+    results = []
+    for index, compiled in enumerate(files):
+        share = given.packets * (index + 1) // len(files) - given.packets * index // len(files)
+        result = compare(compiled, share, given.seed, not given.no_reduce)
+        results.append(result)
+        print(
+            f"{result.program:20} {result.packets:7} packets in, {result.sent:7} out, "
+            f"{result.entries:5} entries, {result.differences} differences",
+            flush=True,
+        )
+    total = sum(result.packets for result in results)
+    different = sum(result.differences for result in results)
+    seconds = time.monotonic() - began
+    print(
+        f"{different} differences in {total} packets over {len(results)} programs, "
+        f"seed {given.seed}, {simple_switch.SWITCH} {version()}, {seconds:.0f} s"
+    )
+    if given.out is not None:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        rows = [vars(result) for result in results]
+        whole = {
+            "seed": given.seed,
+            "bmv2": version(),
+            "packets": total,
+            "programs": len(results),
+            "differences": different,
+            "rows": rows,
+            "excluded": EXCLUDED,
+        }
+        given.out.write_text(json.dumps(whole, indent=1) + "\n")
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""One case on both switches: entries, packets in; what each port sends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import simple_switch
+from entries import PORTS
+from program import Program
+from runtime_commands import commands
+from virtual_switch import binary
+
+# A port whose input is a named pipe: stock simple_switch reads no packet before it knows the
+# first one, or the end, of every port, and so waits for its entries.
+_GATE = 500
+# Time between packets, so that what leaves tells what came: rounds take a microsecond each.
+STEP_US = 100
+_TIMEOUT_S = 300
+# Deeper than any case is long: by default a full queue (64) drops, in silence.
+_QUEUE_DEPTH = 10_000_000
+_REFUSALS = ("Error", "Invalid", "error", "invalid", "Unknown", "Traceback", "needs")
+
+
+class RunError(Exception):
+    """A switch refused the case or did not finish it."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, what is installed, and what comes: (port, frame), in order."""
+
+    compiled: Path
+    runtime: dict[str, Any]
+    packets: tuple[tuple[int, bytes], ...]
+
+
+Sent = dict[int, list[bytes]]
+
+
+def _write_inputs(case: Case, folder: Path) -> None:
+    files = {port: bytearray(simple_switch.FILE_HEADER) for port in PORTS}
+    for index, (port, frame) in enumerate(case.packets):
+        seconds, microseconds = divmod((index + 1) * STEP_US, 1_000_000)
+        size = len(frame)
+        files[port] += simple_switch.RECORD.pack(seconds, microseconds, size, size) + frame
+    for port, data in files.items():
+        (folder / f"p{port}_in.pcap").write_bytes(data)
+
+
+def run_pacing(case: Case, folder: Path) -> Sent:
+    """On `pacing_switch`, in virtual time."""
+    _write_inputs(case, folder)
+    (folder / "runtime.json").write_text(json.dumps(case.runtime))
+    call = [str(binary()), "--virtual", "--runtime-json", str(folder / "runtime.json")]
+    for port in PORTS:
+        call += ["-i", f"{port}@{folder / f'p{port}'}"]
+    call.append(str(case.compiled))
+    done = subprocess.run(call, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    if done.returncode != 0:
+        raise RunError(f"pacing_switch: {done.stderr.strip()[-500:]}")
+    return {port: simple_switch.read_capture(folder / f"p{port}_out.pcap") for port in PORTS}
+
+
+def run_bmv2(case: Case, folder: Path) -> Sent:
+    """On stock `simple_switch`."""
+    _write_inputs(case, folder)
+    os.mkfifo(folder / f"p{_GATE}_in.pcap")
+    lines = commands(Program(case.compiled), case.runtime)
+    try:
+        with simple_switch.SimpleSwitch(case.compiled, folder, [*PORTS, _GATE], [_GATE]) as switch:
+            replies = switch.command([f"set_queue_depth {_QUEUE_DEPTH}", *lines])
+            for line, reply in zip(lines, replies[1:], strict=True):
+                if any(word in reply for word in _REFUSALS):
+                    raise RunError(f"{simple_switch.SWITCH}: '{line}': {reply[-300:]}")
+            switch.end_input()
+            switch.wait_idle()
+    except simple_switch.SwitchError as error:
+        raise RunError(str(error)) from error
+    return {port: simple_switch.read_capture(folder / f"p{port}_out.pcap") for port in PORTS}
+
+
+def version() -> str:
+    """What `simple_switch` says it is."""
+    done = subprocess.run([simple_switch.SWITCH, "--version"], capture_output=True, text=True)
+    return (done.stdout or done.stderr).strip()
+
+
+def progress(text: str) -> None:
+    """Says how far it is, where somebody looks."""
+    if sys.stderr.isatty():
+        print(f"\r{text:70}", end="", file=sys.stderr, flush=True)
