@@ -19,6 +19,7 @@
 #include "include/hold_in_traffic_manager.p4"
 #endif
 #include "include/class_clock.p4"
+#include "include/congestion_marking.p4"
 #include "include/drops.p4"
 
 control PacerIngress(inout headers_t hdr, inout metadata_t meta,
@@ -27,6 +28,7 @@ control PacerIngress(inout headers_t hdr, inout metadata_t meta,
     Metering() metering;
     Forwarding() forwarding;
     ClassClock() class_clock;
+    CongestionMarking() congestion_marking;
     CountedDrop() counted_drop;
 #ifdef TARGET_BMV2
     HeldIngress() held_ingress;
@@ -51,6 +53,9 @@ control PacerIngress(inout headers_t hdr, inout metadata_t meta,
                 }
                 if (meta.drop_cause == 0 && meta.to_controller_only == 0) {
                     class_clock.apply(meta, standard_metadata);
+                    if (meta.congested == 1) {
+                        congestion_marking.apply(hdr, meta);
+                    }
                 }
             }
             hdr.packet_out.setInvalid();

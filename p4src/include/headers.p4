@@ -131,14 +131,17 @@ struct metadata_t {
     bit<1> mark;
     bit<6> yellow_dscp;
     bit<6> red_dscp;
-    bit<1> remarked;     // DSCP changed: the IPv4 checksum must follow
+    bit<1> remarked;     // DSCP or ECN changed: the IPv4 checksum must follow
     bit<1> paced;
     bit<8> drop_cause;   // DROP_* of limits.p4; 0: the packet goes on
     bit<7> reason;       // why the controller gets a copy
     bit<1> to_controller_only;
     bit<64> time_per_byte_q24;
+    bit<32> spacing_bytes;       // what a packet takes of its class beside the frame itself
     bit<32> limit_bytes;
     bit<64> allowance_ns;
+    bit<32> ecn_threshold_bytes; // 0: the class does not mark
+    bit<1> congested;            // the queue is above that threshold
     hold_t hold;
 }
 

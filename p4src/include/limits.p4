@@ -27,6 +27,9 @@
 // Frame check sequence: part of the frame for rates and limits, never part of the packet here.
 #define FCS_BYTES 4
 
+// Preamble and start-of-frame delimiter: on the wire before each frame (IEEE 802.3).
+#define PREAMBLE_BYTES 8
+
 // Indices of the counter `drops`.
 #define DROP_PARSER_ERROR 1
 #define DROP_NO_ROUTE 2

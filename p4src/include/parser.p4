@@ -88,7 +88,7 @@ control PacerVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
 
 control PacerComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply {
-        // Only when the DSCP was changed here, so that a wrong checksum stays wrong. Headers
+        // Only when DSCP or ECN were changed here, so that a wrong checksum stays wrong. Headers
         // with options are never marked (see Metering).
         update_checksum(hdr.ipv4.isValid() && meta.remarked == 1,
             { hdr.ipv4.version, hdr.ipv4.header_words, hdr.ipv4.dscp, hdr.ipv4.ecn,

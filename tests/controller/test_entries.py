@@ -134,6 +134,28 @@ def test_class_entry() -> None:
     assert unpaced.action == "PacerIngress.unpaced"
 
 
+def test_entry_of_fixed_gaps() -> None:
+    (entry,) = rows_of(class_("bulk", 7, mode="ipg", rate="1Gbit", gap_bytes=1023))
+    assert entry.action == "PacerIngress.paced_ipg"
+    assert dict(entry.params) == {
+        "time_per_byte_q24": 8 << 24,
+        "gap_bytes": 1023,
+        "limit_bytes": 32 * 1024 * 1024,
+        "allowance_ns": (1518 + 8 + 1023) * 8,
+        "ecn_threshold_bytes": 0,
+    }
+
+
+def test_marking_takes_another_action_of_the_program() -> None:
+    (plain,) = rows_of(class_("video", 7, rate="500Mbit"))
+    (marks,) = rows_of(class_("video", 7, rate="500Mbit", ecn_threshold_bytes=100_000))
+    assert marks.action == "PacerIngress.paced_static_controlled"
+    assert dict(marks.params) == {**dict(plain.params), "ecn_threshold_bytes": 100_000}
+    gap = {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 12}
+    (gaps,) = rows_of(class_("video", 7, **gap, ecn_threshold_bytes=100_000))
+    assert dict(gaps.params)["ecn_threshold_bytes"] == 100_000
+
+
 def test_rate_change_is_one_modify() -> None:
     before = by_key(rows_of(class_("video", 1, rate="500Mbit")))
     after = by_key(rows_of(class_("video", 1, rate="300Mbit")))
