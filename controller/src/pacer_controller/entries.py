@@ -30,6 +30,16 @@ SOURCES = "PacerIngress.sources"
 WIRE = "GtrcnetIngress.wire"
 MONITOR = "GtrcnetIngress.monitor"
 
+MODE_ACTIONS = {
+    "unpaced": "PacerIngress.unpaced",
+    "static": "PacerIngress.paced_static",
+    "ipg": "PacerIngress.paced_ipg",
+}
+"""Modes of classes, and the action that a program must have for them."""
+
+MARKING_ACTION = "PacerIngress.paced_static_controlled"
+"""A program that has it can mark packets by queue length."""
+
 UNCLASSIFIED = 0
 """Class of packets that no flow matches, and of flows that only meter; never paced."""
 
@@ -58,13 +68,21 @@ def class_row(index: int, spec: ClassSpec, owner: str) -> Row:
         return row(CLASSES, {"class_id": index}, "unpaced", owner=owner)
     allowance_ns = spec.allowance_ns
     if allowance_ns is None:
-        allowance_ns = rates.default_allowance_ns(spec.rate)
+        allowance_ns = rates.default_allowance_ns(spec.rate, spec.gap_bytes)
     params = {
         "time_per_byte_q24": rates.time_per_byte_q24(spec.rate),
         "limit_bytes": spec.limit_bytes,
         "allowance_ns": allowance_ns,
     }
-    return row(CLASSES, {"class_id": index}, "paced_static", params, owner=owner)
+    action = "paced_static"
+    if spec.gap_bytes is not None:
+        action = "paced_ipg"
+        params["gap_bytes"] = spec.gap_bytes
+    elif spec.ecn_threshold_bytes is not None:
+        action = "paced_static_controlled"
+    if action != "paced_static":
+        params["ecn_threshold_bytes"] = spec.ecn_threshold_bytes or 0
+    return row(CLASSES, {"class_id": index}, action, params, owner=owner)
 
 
 def address_key(prefix: str) -> tuple[int, int]:

@@ -271,12 +271,23 @@ LimitBytes = Annotated[
     ),
 ]
 
+GapBytes = Annotated[
+    int,
+    Field(
+        ge=8,
+        le=65535,
+        description="Gap between two packets of mode `ipg`, in bytes of a line at `rate`: from the "
+        "end of one packet's FCS to the preamble of the next, so that Ethernet's own 12 bytes are "
+        "part of it.",
+    ),
+]
+
 AllowanceNs = Annotated[
     int | None,
     Field(
         ge=0,
         le=3_600_000_000_000,
         description="Lost time in ns that the class makes up after a stall of the switch. "
-        "Default: the time of 1518 bytes at the class's rate.",
+        "Default: the time of 1518 bytes at the class's rate; in mode `ipg` with preamble and gap.",
     ),
 ]

@@ -25,6 +25,7 @@ FRACTION_BITS = 24
 """Times below a nanosecond are kept in units of 2^-24 ns."""
 
 MTU_FRAME_BYTES = 1518
+PREAMBLE_BYTES = 8
 """Largest untagged Ethernet frame with FCS; its time is a class's default burst allowance."""
 
 EXPECTED = (
@@ -151,9 +152,13 @@ def time_per_byte_q24(rate_bps: int) -> int:
     return ((8_000_000_000 << FRACTION_BITS) + rate_bps // 2) // rate_bps
 
 
-def default_allowance_ns(rate_bps: int) -> int:
-    """One MTU's time at the rate, in whole ns: how much lost time a class makes up."""
-    return (MTU_FRAME_BYTES * time_per_byte_q24(rate_bps)) >> FRACTION_BITS
+def default_allowance_ns(rate_bps: int, gap_bytes: int | None = None) -> int:
+    """One MTU's time at the rate, in whole ns: how much lost time a class makes up.
+
+    With a gap (mode ipg), the time from one MTU's start to the next.
+    """
+    taken = MTU_FRAME_BYTES + (0 if gap_bytes is None else PREAMBLE_BYTES + gap_bytes)
+    return (taken * time_per_byte_q24(rate_bps)) >> FRACTION_BITS
 
 
 def bytes_per_ns_q24(rate_bps: int) -> int:

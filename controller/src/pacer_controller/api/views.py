@@ -55,6 +55,7 @@ class ClassView(Accepted):
     rate_bps: int | None
     limit_bytes: int
     allowance_ns: int | None
+    gap_bytes: int | None
     ecn_threshold_bytes: int | None
     port: int | None
 

@@ -167,7 +167,8 @@ def default_allowance(view: Mapping[str, Any]) -> bool:
     rate_bps = view.get("rate_bps")
     if not isinstance(rate_bps, int) or rate_bps <= 0:
         return False
-    return view.get("allowance_ns") == rates.default_allowance_ns(rate_bps)
+    gap_bytes = view.get("gap_bytes")
+    return view.get("allowance_ns") == rates.default_allowance_ns(rate_bps, gap_bytes)
 
 
 def default_bursts(view: Mapping[str, Any]) -> set[str]:
@@ -298,8 +299,10 @@ def body_of(kind: Kind, fields: Mapping[str, Any], before: Mapping[str, Any]) ->
     if kind.name == "flow":
         _agree(fields, start)
     if kind.name == "class" and fields.get("mode") == "unpaced" and "rate" not in fields:
-        start.pop("rate", None)
-        start.pop("allowance_ns", None)
+        for name in ("rate", "allowance_ns", "gap_bytes", "ecn_threshold_bytes"):
+            start.pop(name, None)
+    if kind.name == "class" and fields.get("mode") == "static":
+        start.pop("gap_bytes", None)
     if kind.name == "class" and fields.get("rate") and "mode" not in fields:
         # A rate makes an unpaced class a paced one: what else could be meant?
         start = {n: v for n, v in start.items() if (n, v) != ("mode", "unpaced")}
