@@ -114,7 +114,7 @@ struct hold_t {
     @field_list(1)
     bit<8> state;  // see hold_by_recirculation.p4
     @field_list(1)
-    class_t class_id;
+    bit<32> queue_id;
     @field_list(1)
     bit<64> departure_ns;
     @field_list(1)
@@ -142,6 +142,19 @@ struct metadata_t {
     bit<64> allowance_ns;
     bit<32> ecn_threshold_bytes; // 0: the class does not mark
     bit<1> congested;            // the queue is above that threshold
+    bit<32> queue_id;            // the class's number, or a followed flow's above CLASS_COUNT
+
+    // TCP flows, where the class needs them (tcp_flows.p4, flow_pace.p4).
+    bit<1> follows_flows;
+    bit<1> paces_flows;
+    bit<64> inverse_headroom_q16;
+    bit<64> release_below_ns;    // mode slow-start; 0: another mode
+    bit<1> flow_known;           // the packet's flow is followed
+    bit<1> flow_starts;
+    bit<1> flow_lost;            // this packet was sent before
+    bit<32> flow_cell;
+    bit<32> window_bytes;        // most in flight within a round trip
+    bit<64> rtt_ns;              // 0: not known yet
     hold_t hold;
 }
 
