@@ -22,6 +22,7 @@
 #include "include/class_clock.p4"
 #include "include/tcp_flows.p4"
 #include "include/flow_pace.p4"
+#include "include/window_clamp.p4"
 #include "include/congestion_marking.p4"
 #include "include/drops.p4"
 
@@ -34,6 +35,9 @@ control PacerIngress(inout headers_t hdr, inout metadata_t meta,
     FlowOfSender() flow_of_sender;
     FlowOfReceiver() flow_of_receiver;
     FlowPace() flow_pace;
+    WindowScale() window_scale;
+    WindowLimit() window_limit;
+    WindowClamp() window_clamp;
     ClassClock() class_clock;
     CongestionMarking() congestion_marking;
     CountedDrop() counted_drop;
@@ -64,6 +68,14 @@ control PacerIngress(inout headers_t hdr, inout metadata_t meta,
                         flow_of_receiver.apply(hdr, meta, standard_metadata);
                         if (meta.follows_flows == 1) {
                             flow_of_sender.apply(hdr, meta, standard_metadata);
+                            if (meta.flow_known == 1) {
+                                window_limit.apply(meta);
+                            }
+                        }
+                        if (hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1) {
+                            window_scale.apply(meta);
+                        } else if (meta.answered == 1) {
+                            window_clamp.apply(hdr, meta);
                         }
                     }
                     // What belongs to no flow that is followed is paced with its class.

@@ -17,17 +17,23 @@ control Classes(inout metadata_t meta) {
         meta.allowance_ns = allowance_ns;
     }
 
-    // As paced_static, and packets that find more than ecn_threshold_bytes waiting, themselves
-    // included, are marked (congestion_marking.p4).
+    action clamp_windows(bit<32> bytes_per_ns_q24, bit<32> window_margin_bytes) {
+        meta.bytes_per_ns_q24 = (bit<64>) bytes_per_ns_q24;
+        meta.window_margin_bytes = (bit<64>) window_margin_bytes;
+        meta.follows_flows = meta.follows_flows | (bit<1>) (bytes_per_ns_q24 != 0);
+    }
+
+    // As paced_static, and what waits is kept short: packets that find more than
+    // ecn_threshold_bytes (0: any) waiting, themselves included, are marked (congestion_marking.p4),
+    // and receive windows are lowered to that rate, window_margin_bytes above it
+    // (window_clamp.p4); bytes_per_ns_q24 0: they are not.
     @name(".PacerIngress.paced_static_controlled")
     action paced_static_controlled(bit<64> time_per_byte_q24, bit<32> limit_bytes,
-                                   bit<64> allowance_ns, bit<32> ecn_threshold_bytes) {
-        meta.paced = 1;
-        meta.queue_id = meta.class_id;
-        meta.time_per_byte_q24 = time_per_byte_q24;
-        meta.limit_bytes = limit_bytes;
-        meta.allowance_ns = allowance_ns;
+                                   bit<64> allowance_ns, bit<32> ecn_threshold_bytes,
+                                   bit<32> bytes_per_ns_q24, bit<32> window_margin_bytes) {
+        paced_static(time_per_byte_q24, limit_bytes, allowance_ns);
         meta.ecn_threshold_bytes = ecn_threshold_bytes;
+        clamp_windows(bytes_per_ns_q24, window_margin_bytes);
     }
 
     // A fixed gap behind each packet: from the end of its FCS to the preamble of the next one,
@@ -53,16 +59,13 @@ control Classes(inout metadata_t meta) {
     @name(".PacerIngress.paced_dynamic")
     action paced_dynamic(bit<32> inverse_headroom_q16, bit<64> time_per_byte_q24,
                          bit<32> limit_bytes, bit<64> allowance_ns,
-                         bit<32> ecn_threshold_bytes) {
-        meta.paced = 1;
+                         bit<32> ecn_threshold_bytes, bit<32> bytes_per_ns_q24,
+                         bit<32> window_margin_bytes) {
+        paced_static_controlled(time_per_byte_q24, limit_bytes, allowance_ns,
+                                ecn_threshold_bytes, bytes_per_ns_q24, window_margin_bytes);
         meta.follows_flows = 1;
         meta.paces_flows = 1;
-        meta.queue_id = meta.class_id;
         meta.inverse_headroom_q16 = (bit<64>) inverse_headroom_q16;
-        meta.time_per_byte_q24 = time_per_byte_q24;
-        meta.limit_bytes = limit_bytes;
-        meta.allowance_ns = allowance_ns;
-        meta.ecn_threshold_bytes = ecn_threshold_bytes;
     }
 
     // The same until a flow sends something again, or until its round-trip time divided by its
@@ -70,9 +73,10 @@ control Classes(inout metadata_t meta) {
     @name(".PacerIngress.paced_slow_start")
     action paced_slow_start(bit<32> release_below_ns, bit<32> inverse_headroom_q16,
                             bit<64> time_per_byte_q24, bit<32> limit_bytes,
-                            bit<64> allowance_ns, bit<32> ecn_threshold_bytes) {
+                            bit<64> allowance_ns, bit<32> ecn_threshold_bytes,
+                            bit<32> bytes_per_ns_q24, bit<32> window_margin_bytes) {
         paced_dynamic(inverse_headroom_q16, time_per_byte_q24, limit_bytes, allowance_ns,
-                      ecn_threshold_bytes);
+                      ecn_threshold_bytes, bytes_per_ns_q24, window_margin_bytes);
         meta.release_below_ns = (bit<64>) release_below_ns;
     }
 

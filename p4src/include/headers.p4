@@ -79,6 +79,12 @@ header tcp_t {
     bit<16> urgent;
 }
 
+// An option; of those of one byte (end, no operation) the rest is empty.
+header tcp_option_t {
+    bit<8> kind;
+    varbit<312> rest;
+}
+
 header udp_t {
     bit<16> src_port;
     bit<16> dst_port;
@@ -94,6 +100,7 @@ struct headers_t {
     ipv4_t ipv4;
     ipv6_t ipv6;
     tcp_t tcp;
+    tcp_option_t[TCP_OPTIONS_READ] tcp_options;  // of a SYN, up to the window scale
     udp_t udp;
 }
 
@@ -155,6 +162,18 @@ struct metadata_t {
     bit<32> flow_cell;
     bit<32> window_bytes;        // most in flight within a round trip
     bit<64> rtt_ns;              // 0: not known yet
+    bit<1> answered;             // the packet acknowledges a flow that is followed
+    bit<32> answered_cell;
+    bit<64> answered_identity;
+
+    // Receive windows (window_clamp.p4).
+    bit<64> bytes_per_ns_q24;    // rate that the window is for; 0: it is left alone
+    bit<64> window_margin_bytes;
+    bit<1> has_window_scale;
+    bit<8> window_scale;
+    bit<8> tcp_options_read;
+    bit<8> tcp_options_bytes;    // not read yet
+    bit<8> tcp_option_bytes;
     hold_t hold;
 }
 

@@ -37,6 +37,9 @@
 // Preamble and start-of-frame delimiter: on the wire before each frame (IEEE 802.3).
 #define PREAMBLE_BYTES 8
 
+// TCP options of a SYN that are looked at in search of the window scale; senders have some five.
+#define TCP_OPTIONS_READ 10
+
 // Indices of the counter `drops`.
 #define DROP_PARSER_ERROR 1
 #define DROP_NO_ROUTE 2

@@ -182,6 +182,7 @@ control FlowOfSender(in headers_t hdr, inout metadata_t meta,
 }
 
 // What an acknowledgement says of the flow that it answers.
+// Sets `meta.answered` if that flow is followed; where it is, for a SYN in any case.
 control FlowOfReceiver(in headers_t hdr, inout metadata_t meta,
                        in standard_metadata_t standard_metadata) {
     FlowCell() flow_cell;
@@ -190,18 +191,19 @@ control FlowOfReceiver(in headers_t hdr, inout metadata_t meta,
     apply {
         bit<1> followed;
         flows_followed.read(followed, 0);
-        if (followed == 1 && hdr.tcp.flags[TCP_ACK:TCP_ACK] == 1) {
-            bit<32> cell;
-            bit<64> identity;
+        if (followed == 1 || hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1) {
             bit<64> known;
             bit<64> expires_ns;
             bit<64> now_ns;
             flow_cell.apply(meta.flow.dst_addr, meta.flow.src_addr, hdr.tcp.dst_port,
-                            hdr.tcp.src_port, cell, identity);
+                            hdr.tcp.src_port, meta.answered_cell, meta.answered_identity);
+            bit<32> cell = meta.answered_cell;
             flow_identity.read(known, cell);
             flow_expires_ns.read(expires_ns, cell);
             time.apply(standard_metadata, now_ns);
-            if (known == identity && expires_ns > now_ns) {
+            if (hdr.tcp.flags[TCP_ACK:TCP_ACK] == 1 && known == meta.answered_identity
+                && expires_ns > now_ns) {
+                meta.answered = 1;
                 bit<32> next;
                 bit<32> acknowledged;
                 flow_next.read(next, cell);

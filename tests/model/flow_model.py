@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pacing_model import FCS_BYTES, ceil_ns, q24
+from pacing_model import FCS_BYTES, FRACTION_BITS, ceil_ns, q24
 
 INITIAL_WINDOW_BYTES = 14_600
 SEGMENT_BYTES = 1_460
@@ -37,6 +37,16 @@ def time_per_byte_q24(rtt_ns: int, window_bytes: int, inverse_headroom_q16: int)
     shift = 32 - window_bytes.bit_length()
     pace_ns = (rtt_ns * inverse_headroom_q16) >> 16
     return (pace_ns * reciprocal_q59(window_bytes << shift)) >> (35 - shift)
+
+
+def window_limit_bytes(base_rtt_ns: int, bytes_per_ns_q24: int, margin_bytes: int) -> int:
+    """Most that a receiver's window may be: rate * RTT and a margin, two segments at least."""
+    return max(2 * SEGMENT_BYTES, (base_rtt_ns * bytes_per_ns_q24 >> FRACTION_BITS) + margin_bytes)
+
+
+def clamped(window: int, scale: int, limit_bytes: int) -> int:
+    """The window field of an acknowledgement: lowered, never raised, rounded up."""
+    return min(window, -(-limit_bytes >> scale))
 
 
 def passed(sequence: int, mark: int) -> bool:

@@ -84,6 +84,25 @@ def flow(match: Mapping[str, list[int]], class_id: int) -> dict[str, object]:
     }
 
 
+def station(mac: str, port: int) -> list[dict[str, object]]:
+    """A host behind a port, known to the switch."""
+    number = int(mac.replace(":", ""), 16)
+    return [
+        {
+            "table": "PacerIngress.forward",
+            "match": {"dst_mac": number},
+            "action_name": "PacerIngress.forward_to",
+            "action_params": {"port": port},
+        },
+        {
+            "table": "PacerIngress.sources",
+            "match": {"src_mac": number, "ingress_port": port},
+            "action_name": "PacerIngress.known",
+            "action_params": {},
+        },
+    ]
+
+
 def all_to(port: int) -> list[dict[str, object]]:
     """Multicast groups that send every packet to one port, whatever its addresses."""
     replicas = [{"egress_port": port, "instance": 1}]

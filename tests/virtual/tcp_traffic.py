@@ -21,8 +21,8 @@ STATIONS = {"02:00:00:00:00:01": 1, "02:00:00:00:00:02": 2}
 CLIENT_MAC, SERVER_MAC = STATIONS
 
 
-def frame_of(segment: Segment, from_port: int) -> bytes:
-    """The segment on the wire; the addresses say which IP it is."""
+def frame_of(segment: Segment, from_port: int, window: int = 5000, scale: int | None = 7) -> bytes:
+    """The segment on the wire; the addresses say which IP it is. A SYN has the window's scale."""
     source, destination = (CLIENT_MAC, SERVER_MAC) if from_port == 1 else (SERVER_MAC, CLIENT_MAC)
     internet = IPv6 if ":" in segment.sender[0] else IP
     flags = segment.flags + ("A" if segment.acknowledgement is not None else "")
@@ -32,12 +32,21 @@ def frame_of(segment: Segment, from_port: int) -> bytes:
         seq=segment.sequence,
         ack=segment.acknowledgement or 0,
         flags=flags,
-        window=5000,
-        options=[("Timestamp", (1, 1)), ("NOP", None), ("NOP", None)],
+        window=window,
+        options=_options(scale) if "S" in segment.flags else [("Timestamp", (1, 1)), *_NOPS],
     )
     frame = Ether(src=source, dst=destination)
     frame /= internet(src=segment.sender[0], dst=segment.receiver[0]) / tcp
     return bytes(frame / Raw(bytes(segment.payload_bytes)))
+
+
+_NOPS = [("NOP", None), ("NOP", None)]
+
+
+def _options(scale: int | None) -> list[tuple[str, object]]:
+    """A SYN's, in the order that Linux has them."""
+    scaling = _NOPS if scale is None else [("NOP", None), ("WScale", scale)]
+    return [("MSS", 1460), ("SAckOK", b""), ("Timestamp", (1, 0)), *scaling]
 
 
 @dataclass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from flow_model import FlowClass, FlowPacer, Segment
-from pacer_entries import class_entry, flow
+from pacer_entries import class_entry, flow, station
 from pacing_model import time_per_byte_q24
 from tcp_traffic import STATIONS, Sender, frame_of
 from virtual_switch import Port, TimedFrame, VirtualRun, run
@@ -16,28 +16,6 @@ from virtual_switch import Port, TimedFrame, VirtualRun, run
 CLASS = 5
 SLOW_START = FlowClass(release_below_ns=1_000_000)
 GROWTH = [(10, -1), (20, -1), (40, -1), (80, -1), (80, -1), (80, -1)]
-
-
-def stations() -> list[dict[str, object]]:
-    """Both hosts, known to the switch."""
-    entries: list[dict[str, object]] = []
-    for mac, port in STATIONS.items():
-        number = int(mac.replace(":", ""), 16)
-        entries += [
-            {
-                "table": "PacerIngress.forward",
-                "match": {"dst_mac": number},
-                "action_name": "PacerIngress.forward_to",
-                "action_params": {"port": port},
-            },
-            {
-                "table": "PacerIngress.sources",
-                "match": {"src_mac": number, "ingress_port": port},
-                "action_name": "PacerIngress.known",
-                "action_params": {},
-            },
-        ]
-    return entries
 
 
 def entry_of(config: FlowClass, limit_bytes: int = 1 << 30) -> dict[str, object]:
@@ -48,6 +26,8 @@ def entry_of(config: FlowClass, limit_bytes: int = 1 << 30) -> dict[str, object]
         "limit_bytes": limit_bytes,
         "allowance_ns": 1_000_000,
         "ecn_threshold_bytes": 0,
+        "bytes_per_ns_q24": 0,
+        "window_margin_bytes": 0,
     }
     if not config.release_below_ns:
         return class_entry(CLASS, "paced_dynamic", params)
@@ -69,7 +49,8 @@ def departures(
             expected.append((pacer.send(segment), frame))
         else:
             pacer.acknowledge(segment)
-    entries = [*stations(), entry_of(config), flow({"ingress_port": [1, 0x1FF]}, CLASS)]
+    stations = [entry for mac, port in STATIONS.items() for entry in station(mac, port)]
+    entries = [*stations, entry_of(config), flow({"ingress_port": [1, 0x1FF]}, CLASS)]
     sent = run(
         VirtualRun(
             ports=[Port(1), Port(2, "fifo=1gb")],

@@ -43,6 +43,7 @@ def _class_entry(settings: dict[str, Any], operation: str, at_ns: int) -> dict[s
     if action == "paced_static" and settings.get("ecn_threshold_bytes"):
         action = "paced_static_controlled"
         params["ecn_threshold_bytes"] = settings["ecn_threshold_bytes"]
+        params |= {"bytes_per_ns_q24": 0, "window_margin_bytes": 0}
     return class_entry(settings["class"], action, params, operation=operation, at_ns=at_ns)
 
 

@@ -392,6 +392,8 @@ class LongQueueMarks(PacingTest):
             "limit_bytes": 1 << 24,
             "allowance_ns": 0,
             "ecn_threshold_bytes": 256,
+            "bytes_per_ns_q24": 0,
+            "window_margin_bytes": 0,
         }
         for version, frame in (("IPv4", udp_frame), ("IPv6", udp6_frame)):
             with self.subTest(version):
