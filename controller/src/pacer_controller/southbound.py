@@ -118,6 +118,7 @@ class Capabilities:
         flow_entries: most entries that flows may need together.
         modes: modes of classes.
         ecn: whether a class can mark packets by the length of its queue.
+        clamps_windows: whether it can lower TCP's receive windows.
         sets_dscp: whether a flow can set the DSCP of its packets.
         line_settings: settings of ports that can be changed.
         gap_modes: gap modes of ports.
@@ -134,6 +135,7 @@ class Capabilities:
     flow_entries: int = 0
     modes: frozenset[str] = frozenset({"static", "unpaced"})
     ecn: bool = False
+    clamps_windows: bool = False
     sets_dscp: bool = False
     line_settings: frozenset[str] = frozenset()
     gap_modes: tuple[str, ...] = ("accounted",)

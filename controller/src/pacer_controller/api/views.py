@@ -56,6 +56,9 @@ class ClassView(Accepted):
     limit_bytes: int
     allowance_ns: int | None
     gap_bytes: int | None
+    headroom_percent: int | None
+    threshold_ns: int | None
+    window_margin_bytes: int | None
     ecn_threshold_bytes: int | None
     port: int | None
 

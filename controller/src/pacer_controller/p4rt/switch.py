@@ -109,7 +109,8 @@ class P4Switch(Connection):
             modes=frozenset(
                 mode for mode, action in entries.MODE_ACTIONS.items() if action in actions
             ),
-            ecn=entries.MARKING_ACTION in actions,
+            ecn=entries.CONTROLLED_ACTION in actions,
+            clamps_windows=entries.CONTROLLED_ACTION in actions,
             measures=entries.MONITOR in self._tables,
             classes=classes,
             flow_entries=self._tables.get(entries.FLOWS, 0),
