@@ -12,6 +12,7 @@
 #include "include/parser.p4"
 #include "include/classifier.p4"
 #include "include/metering.p4"
+#include "include/classes.p4"
 #include "include/forwarding.p4"
 #ifdef TARGET_BMV2
 #include "include/hold_by_recirculation.p4"
@@ -19,6 +20,10 @@
 #include "include/hold_in_traffic_manager.p4"
 #endif
 #include "include/class_clock.p4"
+#include "include/tcp_flows.p4"
+#include "include/flow_pace.p4"
+#include "include/window_clamp.p4"
+#include "include/congestion_marking.p4"
 #include "include/drops.p4"
 
 control PacerIngress(inout headers_t hdr, inout metadata_t meta,
@@ -26,7 +31,15 @@ control PacerIngress(inout headers_t hdr, inout metadata_t meta,
     Classifier() classifier;
     Metering() metering;
     Forwarding() forwarding;
+    Classes() classes;
+    FlowOfSender() flow_of_sender;
+    FlowOfReceiver() flow_of_receiver;
+    FlowPace() flow_pace;
+    WindowScale() window_scale;
+    WindowLimit() window_limit;
+    WindowClamp() window_clamp;
     ClassClock() class_clock;
+    CongestionMarking() congestion_marking;
     CountedDrop() counted_drop;
 #ifdef TARGET_BMV2
     HeldIngress() held_ingress;
@@ -50,7 +63,29 @@ control PacerIngress(inout headers_t hdr, inout metadata_t meta,
                     metering.apply(hdr, meta);
                 }
                 if (meta.drop_cause == 0 && meta.to_controller_only == 0) {
+                    classes.apply(meta);
+                    if (hdr.tcp.isValid()) {
+                        flow_of_receiver.apply(hdr, meta, standard_metadata);
+                        if (meta.follows_flows == 1) {
+                            flow_of_sender.apply(hdr, meta, standard_metadata);
+                            if (meta.flow_known == 1) {
+                                window_limit.apply(meta);
+                            }
+                        }
+                        if (hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1) {
+                            window_scale.apply(meta);
+                        } else if (meta.answered == 1) {
+                            window_clamp.apply(hdr, meta);
+                        }
+                    }
+                    // What belongs to no flow that is followed is paced with its class.
+                    if (meta.flow_known == 1 && meta.paces_flows == 1) {
+                        flow_pace.apply(meta);
+                    }
                     class_clock.apply(meta, standard_metadata);
+                    if (meta.congested == 1) {
+                        congestion_marking.apply(hdr, meta);
+                    }
                 }
             }
             hdr.packet_out.setInvalid();

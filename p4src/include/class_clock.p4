@@ -1,4 +1,7 @@
-// Classes and their clocks: when may this packet leave?
+// Class clocks: when may this packet leave?
+//
+// A packet's clock and queue are those of its class; in the modes that pace each TCP flow by itself
+// (flow_pace.p4), those of its flow.
 //
 // PSPacer's accounting (Takano et al., IPSJ Vol. 47 SIG 7): a packet of length L occupies its
 // class for (L + FCS) / rate, counted from start to start; the time between the end of one
@@ -13,9 +16,9 @@
 
 control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     @name(".PacerIngress.clock_ns")
-    register<bit<64>>(CLASS_COUNT) clock_ns;
+    register<bit<64>>(QUEUE_COUNT) clock_ns;
     @name(".PacerIngress.clock_frac")
-    register<bit<32>>(CLASS_COUNT) clock_frac;
+    register<bit<32>>(QUEUE_COUNT) clock_frac;
 
     @name(".PacerIngress.class_accepted")
     counter(CLASS_COUNT, CounterType.packets_and_bytes) class_accepted;
@@ -26,48 +29,33 @@ control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_met
     Backlog() backlog;
     Hold() hold;
 
-    @name(".PacerIngress.unpaced")
-    action unpaced() { }
-
-    // time_per_byte_q24: 8e9 / rate_bps in 2^-24 ns. limit_bytes: most the class may queue,
-    // frames with FCS. allowance_ns: how much lost time the class may make up after a stall.
-    @name(".PacerIngress.paced_static")
-    action paced_static(bit<64> time_per_byte_q24, bit<32> limit_bytes, bit<64> allowance_ns) {
-        meta.paced = 1;
-        meta.time_per_byte_q24 = time_per_byte_q24;
-        meta.limit_bytes = limit_bytes;
-        meta.allowance_ns = allowance_ns;
-    }
-
-    @name(".PacerIngress.classes")
-    table classes {
-        key = {
-            meta.class_id: exact @name("class_id");
-        }
-        actions = { unpaced; paced_static; }
-        const default_action = unpaced;
-        size = CLASS_COUNT;
-    }
-
     apply {
-        classes.apply();
         if (meta.paced == 1) {
             bit<32> frame_bytes = standard_metadata.packet_length + FCS_BYTES;
             bit<32> backlog_bytes;
-            backlog.apply(meta.class_id, backlog_bytes);
-            if ((bit<33>) backlog_bytes + (bit<33>) frame_bytes > (bit<33>) meta.limit_bytes) {
+            backlog.apply(meta.queue_id, backlog_bytes);
+            bit<33> waiting_bytes = (bit<33>) backlog_bytes + (bit<33>) frame_bytes;
+            if (meta.time_per_byte_q24 == 0 && backlog_bytes == 0) {
+                // A flow that is let go joins the unpaced packets, once none of it is held.
+                meta.paced = 0;
+            } else if (waiting_bytes > (bit<33>) meta.limit_bytes) {
                 class_limit_drops.count(meta.class_id);
                 meta.drop_cause = DROP_CLASS_LIMIT;
             } else {
                 bit<64> now_ns;
                 time.apply(standard_metadata, now_ns);
-                bit<64> cost_q24 = (bit<64>) frame_bytes * meta.time_per_byte_q24;
+                bit<64> cost_q24 =
+                    (bit<64>) (frame_bytes + meta.spacing_bytes) * meta.time_per_byte_q24;
+                if (meta.ecn_threshold_bytes != 0
+                    && waiting_bytes > (bit<33>) meta.ecn_threshold_bytes) {
+                    meta.congested = 1;
+                }
                 bit<64> departure_ns;
                 @atomic {
                     bit<64> start_ns;
                     bit<32> start_frac;
-                    clock_ns.read(start_ns, meta.class_id);
-                    clock_frac.read(start_frac, meta.class_id);
+                    clock_ns.read(start_ns, meta.queue_id);
+                    clock_frac.read(start_frac, meta.queue_id);
 
                     // D = max(now, C). Equal whole nanoseconds: C is later by its fraction.
                     if (now_ns > start_ns) {
@@ -80,11 +68,11 @@ control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_met
                         departure_ns = departure_ns + 1;
                     }
 
-                    // C' = D + (len + FCS) * time_per_byte, exactly.
+                    // C' = D + (len + FCS) * time_per_byte, exactly (of mode ipg: on-wire bytes).
                     bit<32> sum = start_frac + (bit<32>) (cost_q24 & FRACTION_MASK);
-                    clock_ns.write(meta.class_id, start_ns + (cost_q24 >> FRACTION_BITS)
+                    clock_ns.write(meta.queue_id, start_ns + (cost_q24 >> FRACTION_BITS)
                                                   + (bit<64>) (sum >> FRACTION_BITS));
-                    clock_frac.write(meta.class_id, sum & FRACTION_MASK);
+                    clock_frac.write(meta.queue_id, sum & FRACTION_MASK);
                 }
                 hold.apply(meta, departure_ns, cost_q24);
             }

@@ -79,6 +79,12 @@ header tcp_t {
     bit<16> urgent;
 }
 
+// An option; of those of one byte (end, no operation) the rest is empty.
+header tcp_option_t {
+    bit<8> kind;
+    varbit<312> rest;
+}
+
 header udp_t {
     bit<16> src_port;
     bit<16> dst_port;
@@ -94,6 +100,7 @@ struct headers_t {
     ipv4_t ipv4;
     ipv6_t ipv6;
     tcp_t tcp;
+    tcp_option_t[TCP_OPTIONS_READ] tcp_options;  // of a SYN, up to the window scale
     udp_t udp;
 }
 
@@ -114,7 +121,7 @@ struct hold_t {
     @field_list(1)
     bit<8> state;  // see hold_by_recirculation.p4
     @field_list(1)
-    class_t class_id;
+    bit<32> queue_id;
     @field_list(1)
     bit<64> departure_ns;
     @field_list(1)
@@ -131,14 +138,42 @@ struct metadata_t {
     bit<1> mark;
     bit<6> yellow_dscp;
     bit<6> red_dscp;
-    bit<1> remarked;     // DSCP changed: the IPv4 checksum must follow
+    bit<1> remarked;     // DSCP or ECN changed: the IPv4 checksum must follow
     bit<1> paced;
     bit<8> drop_cause;   // DROP_* of limits.p4; 0: the packet goes on
     bit<7> reason;       // why the controller gets a copy
     bit<1> to_controller_only;
     bit<64> time_per_byte_q24;
+    bit<32> spacing_bytes;       // what a packet takes of its class beside the frame itself
     bit<32> limit_bytes;
     bit<64> allowance_ns;
+    bit<32> ecn_threshold_bytes; // 0: the class does not mark
+    bit<1> congested;            // the queue is above that threshold
+    bit<32> queue_id;            // the class's number, or a followed flow's above CLASS_COUNT
+
+    // TCP flows, where the class needs them (tcp_flows.p4, flow_pace.p4).
+    bit<1> follows_flows;
+    bit<1> paces_flows;
+    bit<64> inverse_headroom_q16;
+    bit<64> release_below_ns;    // mode slow-start; 0: another mode
+    bit<1> flow_known;           // the packet's flow is followed
+    bit<1> flow_starts;
+    bit<1> flow_lost;            // this packet was sent before
+    bit<32> flow_cell;
+    bit<32> window_bytes;        // most in flight within a round trip
+    bit<64> rtt_ns;              // 0: not known yet
+    bit<1> answered;             // the packet acknowledges a flow that is followed
+    bit<32> answered_cell;
+    bit<64> answered_identity;
+
+    // Receive windows (window_clamp.p4).
+    bit<64> bytes_per_ns_q24;    // rate that the window is for; 0: it is left alone
+    bit<64> window_margin_bytes;
+    bit<1> has_window_scale;
+    bit<8> window_scale;
+    bit<8> tcp_options_read;
+    bit<8> tcp_options_bytes;    // not read yet
+    bit<8> tcp_option_bytes;
     hold_t hold;
 }
 

@@ -30,19 +30,19 @@
 // each thread has cells of its own, so that no two write the same one.
 #define EGRESS_THREADS 4
 register<bit<32>>(EGRESS_THREADS) held_packets;
-register<bit<32>>(CLASS_COUNT * EGRESS_THREADS) held_bytes;
-register<bit<32>>(CLASS_COUNT * EGRESS_THREADS) next_place;    // next sequence number to give
-register<bit<32>>(CLASS_COUNT * EGRESS_THREADS) next_to_leave;
+register<bit<32>>(QUEUE_COUNT * EGRESS_THREADS) held_bytes;
+register<bit<32>>(QUEUE_COUNT * EGRESS_THREADS) next_place;    // next sequence number to give
+register<bit<32>>(QUEUE_COUNT * EGRESS_THREADS) next_to_leave;
 
-control Backlog(in bit<32> class_id, out bit<32> backlog_bytes) {
+control Backlog(in bit<32> queue_id, out bit<32> backlog_bytes) {
     apply {
         bit<32> bytes;
-        held_bytes.read(backlog_bytes, class_id * EGRESS_THREADS);
-        held_bytes.read(bytes, class_id * EGRESS_THREADS + 1);
+        held_bytes.read(backlog_bytes, queue_id * EGRESS_THREADS);
+        held_bytes.read(bytes, queue_id * EGRESS_THREADS + 1);
         backlog_bytes = backlog_bytes + bytes;
-        held_bytes.read(bytes, class_id * EGRESS_THREADS + 2);
+        held_bytes.read(bytes, queue_id * EGRESS_THREADS + 2);
         backlog_bytes = backlog_bytes + bytes;
-        held_bytes.read(bytes, class_id * EGRESS_THREADS + 3);
+        held_bytes.read(bytes, queue_id * EGRESS_THREADS + 3);
         backlog_bytes = backlog_bytes + bytes;
     }
 }
@@ -50,7 +50,7 @@ control Backlog(in bit<32> class_id, out bit<32> backlog_bytes) {
 control Hold(inout metadata_t meta, in bit<64> departure_ns, in bit<64> cost_q24) {
     apply {
         meta.hold.state = HOLD_WANTED;
-        meta.hold.class_id = meta.class_id;
+        meta.hold.queue_id = meta.queue_id;
         meta.hold.departure_ns = departure_ns;
     }
 }
@@ -79,7 +79,7 @@ control HeldEgress(inout metadata_t meta, inout standard_metadata_t standard_met
             bit<32> bytes;
             bit<1> refused = 0;
             bit<32> thread = (bit<32>) (standard_metadata.egress_port & (EGRESS_THREADS - 1));
-            bit<32> cell = meta.hold.class_id * EGRESS_THREADS + thread;
+            bit<32> cell = meta.hold.queue_id * EGRESS_THREADS + thread;
             @atomic {
                 held_packets.read(packets, thread);
                 held_bytes.read(bytes, cell);

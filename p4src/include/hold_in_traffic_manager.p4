@@ -4,15 +4,15 @@
 
 #include "time_of_traffic_manager.p4"
 
-control Backlog(in bit<32> class_id, out bit<32> backlog_bytes) {
+control Backlog(in bit<32> queue_id, out bit<32> backlog_bytes) {
     apply {
-        tm.backlog(class_id, backlog_bytes);
+        tm.backlog(queue_id, backlog_bytes);
     }
 }
 
 control Hold(inout metadata_t meta, in bit<64> departure_ns, in bit<64> cost_q24) {
     apply {
-        tm.hold(meta.class_id, departure_ns, cost_q24, meta.allowance_ns);
+        tm.hold(meta.queue_id, departure_ns, cost_q24, meta.allowance_ns);
     }
 }
 

@@ -13,9 +13,16 @@
 // register cell as a big integer, so its flavour has fewer.
 #ifdef TARGET_BMV2
 #define CLASS_COUNT 4096
+#define TRACKED_FLOWS_BITS 12
 #else
 #define CLASS_COUNT 1048576
+#define TRACKED_FLOWS_BITS 16
 #endif
+
+// TCP flows that are followed at once. Each has a queue and a clock of its own, above those of
+// the classes.
+#define TRACKED_FLOWS (1 << TRACKED_FLOWS_BITS)
+#define QUEUE_COUNT (CLASS_COUNT + TRACKED_FLOWS)
 
 #define FLOW_COUNT 16384
 #define STATION_COUNT 16384
@@ -26,6 +33,12 @@
 
 // Frame check sequence: part of the frame for rates and limits, never part of the packet here.
 #define FCS_BYTES 4
+
+// Preamble and start-of-frame delimiter: on the wire before each frame (IEEE 802.3).
+#define PREAMBLE_BYTES 8
+
+// TCP options of a SYN that are looked at in search of the window scale; senders have some five.
+#define TCP_OPTIONS_READ 10
 
 // Indices of the counter `drops`.
 #define DROP_PARSER_ERROR 1

@@ -70,7 +70,65 @@ parser PacerParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         packet.extract(hdr.tcp);
         meta.flow.src_port = hdr.tcp.src_port;
         meta.flow.dst_port = hdr.tcp.dst_port;
+        meta.tcp_options_bytes = ((bit<8>) hdr.tcp.header_words |-| 5) * 4;
+        transition select(hdr.tcp.flags[1:1]) {
+            1: next_tcp_option;
+            default: accept;
+        }
+    }
+
+    // Options of a SYN, until the window scale (RFC 7323) has been seen. What does not add up is
+    // the end hosts' to judge: it is left unread, and passes as it came.
+    state next_tcp_option {
+        transition select(meta.tcp_options_bytes, meta.tcp_options_read) {
+            (0, _): accept;
+            (_, TCP_OPTIONS_READ): accept;
+            default: tcp_option_kind;
+        }
+    }
+
+    state tcp_option_kind {
+        meta.tcp_options_read = meta.tcp_options_read + 1;
+        transition select(packet.lookahead<bit<8>>(), meta.tcp_options_bytes) {
+            (0, _): accept;
+            (1, _): tcp_option_of_one_byte;
+            (_, 1): accept;
+            default: tcp_option_length;
+        }
+    }
+
+    state tcp_option_of_one_byte {
+        packet.extract(hdr.tcp_options.next, 0);
+        meta.tcp_options_bytes = meta.tcp_options_bytes - 1;
+        transition next_tcp_option;
+    }
+
+    state tcp_option_length {
+        meta.tcp_option_bytes = packet.lookahead<bit<16>>()[7:0];
+        transition select(meta.tcp_option_bytes < 2
+                          || meta.tcp_option_bytes > meta.tcp_options_bytes) {
+            true: accept;
+            default: tcp_option;
+        }
+    }
+
+    state tcp_option {
+        transition select(packet.lookahead<bit<16>>()) {
+            0x0303: tcp_window_scale;
+            default: tcp_option_of_many_bytes;
+        }
+    }
+
+    state tcp_window_scale {
+        meta.has_window_scale = 1;
+        meta.window_scale = packet.lookahead<bit<24>>()[7:0];
         transition accept;
+    }
+
+    state tcp_option_of_many_bytes {
+        packet.extract(hdr.tcp_options.next, ((bit<32>) meta.tcp_option_bytes - 1) * 8);
+        meta.tcp_options_bytes = meta.tcp_options_bytes - meta.tcp_option_bytes;
+        transition next_tcp_option;
     }
 
     state parse_udp {
@@ -88,7 +146,7 @@ control PacerVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
 
 control PacerComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply {
-        // Only when the DSCP was changed here, so that a wrong checksum stays wrong. Headers
+        // Only when DSCP or ECN were changed here, so that a wrong checksum stays wrong. Headers
         // with options are never marked (see Metering).
         update_checksum(hdr.ipv4.isValid() && meta.remarked == 1,
             { hdr.ipv4.version, hdr.ipv4.header_words, hdr.ipv4.dscp, hdr.ipv4.ecn,
@@ -107,6 +165,7 @@ control PacerDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.ipv4);
         packet.emit(hdr.ipv6);
         packet.emit(hdr.tcp);
+        packet.emit(hdr.tcp_options);
         packet.emit(hdr.udp);
     }
 }

@@ -134,6 +134,65 @@ def test_class_entry() -> None:
     assert unpaced.action == "PacerIngress.unpaced"
 
 
+def test_entry_of_fixed_gaps() -> None:
+    (entry,) = rows_of(class_("bulk", 7, mode="ipg", rate="1Gbit", gap_bytes=1023))
+    assert entry.action == "PacerIngress.paced_ipg"
+    assert dict(entry.params) == {
+        "time_per_byte_q24": 8 << 24,
+        "gap_bytes": 1023,
+        "limit_bytes": 32 * 1024 * 1024,
+        "allowance_ns": (1518 + 8 + 1023) * 8,
+        "ecn_threshold_bytes": 0,
+    }
+
+
+def test_marking_takes_another_action_of_the_program() -> None:
+    (plain,) = rows_of(class_("video", 7, rate="500Mbit"))
+    (marks,) = rows_of(class_("video", 7, rate="500Mbit", ecn_threshold_bytes=100_000))
+    assert marks.action == "PacerIngress.paced_static_controlled"
+    assert dict(marks.params) == {
+        **dict(plain.params),
+        "ecn_threshold_bytes": 100_000,
+        "bytes_per_ns_q24": 0,
+        "window_margin_bytes": 0,
+    }
+    gap = {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 12}
+    (gaps,) = rows_of(class_("video", 7, **gap, ecn_threshold_bytes=100_000))
+    assert dict(gaps.params)["ecn_threshold_bytes"] == 100_000
+
+
+def test_entries_of_modes_that_follow_flows() -> None:
+    (dynamic,) = rows_of(class_("bulk", 7, mode="dynamic", headroom_percent=200))
+    assert dynamic.action == "PacerIngress.paced_dynamic"
+    assert dict(dynamic.params) == {
+        "inverse_headroom_q16": 1 << 15,
+        "time_per_byte_q24": 0,
+        "limit_bytes": 32 * 1024 * 1024,
+        "allowance_ns": 100_000,
+        "ecn_threshold_bytes": 0,
+        "bytes_per_ns_q24": 0,
+        "window_margin_bytes": 0,
+    }
+    (slow_start,) = rows_of(class_("bulk", 7, mode="slow-start", rate="500Mbit"))
+    assert slow_start.action == "PacerIngress.paced_slow_start"
+    assert dict(slow_start.params) == {
+        **dict(dynamic.params),
+        "release_below_ns": 1_000_000,
+        "inverse_headroom_q16": 54_613,
+        "time_per_byte_q24": 16 << 24,
+        "allowance_ns": 1518 * 16,
+    }
+
+
+def test_entry_that_lowers_windows_is_for_the_payload_of_its_rate() -> None:
+    (clamps,) = rows_of(class_("bulk", 7, rate="500Mbit", window_margin_bytes=60_000))
+    assert clamps.action == "PacerIngress.paced_static_controlled"
+    params = dict(clamps.params)
+    assert params["window_margin_bytes"] == 60_000
+    bytes_per_second = int(params["bytes_per_ns_q24"]) * 10**9 / (1 << 24)
+    assert abs(bytes_per_second - 62_500_000 * 1448 / 1518) < 60
+
+
 def test_rate_change_is_one_modify() -> None:
     before = by_key(rows_of(class_("video", 1, rate="500Mbit")))
     after = by_key(rows_of(class_("video", 1, rate="300Mbit")))

@@ -1,6 +1,7 @@
 """Writes the files in ``tests/vectors``: cases, and what the reference scheduler does with them.
 
-    python3 make_vectors.py [--out DIR]                       the committed files
+    python3 make_vectors.py [--out DIR]                       the committed files, and those of
+                                                              the further modes in DIR/modes
     python3 make_vectors.py --random COUNT --seed N --out DIR as many random cases, elsewhere
 
 The same call writes the same bytes, on every machine and Python version: random cases come
@@ -12,12 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from pacing_model import (
     FCS_BYTES,
+    PREAMBLE_BYTES,
     Arrive,
     ClassConfig,
     Event,
@@ -31,6 +33,8 @@ from pacing_model import (
 T = TypeVar("T")
 
 VECTORS_DIR = Path(__file__).resolve().parent.parent / "vectors"
+MODES = "modes"
+"""Subdirectory of the cases that ask for more than every data plane has."""
 
 GIGABIT = 1_000_000_000
 MTU_BYTES = 1514
@@ -92,6 +96,26 @@ def static(
     return ClassConfig(class_id, "static", rate_bps, limit_bytes, allowance_ns)
 
 
+def ipg(
+    class_id: int,
+    gap_bytes: int,
+    line_rate_bps: int = GIGABIT,
+    limit_bytes: int = 1 << 20,
+    ecn_threshold_bytes: int = 0,
+) -> ClassConfig:
+    """A class of fixed gaps, with an allowance of one MTU and its gap, rounded up."""
+    taken_bytes = MTU_BYTES + FCS_BYTES + PREAMBLE_BYTES + gap_bytes
+    allowance_ns = -(-taken_bytes * 8_000_000_000 // line_rate_bps)
+    return ClassConfig(
+        class_id, "ipg", line_rate_bps, limit_bytes, allowance_ns, gap_bytes, ecn_threshold_bytes
+    )
+
+
+def marking(config: ClassConfig, ecn_threshold_bytes: int) -> ClassConfig:
+    """The class, but it marks above a threshold."""
+    return replace(config, ecn_threshold_bytes=ecn_threshold_bytes)
+
+
 def unpaced(class_id: int = UNPACED) -> ClassConfig:
     """An unpaced class."""
     return ClassConfig(class_id, "unpaced")
@@ -104,14 +128,18 @@ class Trace:
         self._events: list[tuple[int, int, Event]] = []
         self._ids = 0
 
-    def packet(self, at_ns: int, class_id: int, length_bytes: int = MTU_BYTES) -> None:
+    def packet(
+        self, at_ns: int, class_id: int, length_bytes: int = MTU_BYTES, ecn: int = 0
+    ) -> None:
         """A packet arrives."""
-        self._add(Arrive(at_ns, Packet(0, class_id, length_bytes)))
+        self._add(Arrive(at_ns, Packet(0, class_id, length_bytes, ecn)))
 
-    def burst(self, at_ns: int, class_id: int, count: int, length_bytes: int = MTU_BYTES) -> None:
+    def burst(
+        self, at_ns: int, class_id: int, count: int, length_bytes: int = MTU_BYTES, ecn: int = 0
+    ) -> None:
         """Many packets arrive at the same instant."""
         for _ in range(count):
-            self.packet(at_ns, class_id, length_bytes)
+            self.packet(at_ns, class_id, length_bytes, ecn)
 
     def set_class(self, at_ns: int, config: ClassConfig) -> None:
         """A class changes."""
@@ -130,8 +158,7 @@ class Trace:
         count = 0
         for _, _, event in sorted(self._events, key=lambda entry: entry[:2]):
             if isinstance(event, Arrive):
-                packet = event.packet
-                event = Arrive(event.at_ns, Packet(count, packet.class_id, packet.length_bytes))
+                event = replace(event, packet=replace(event.packet, id=count))
                 count += 1
             events.append(event)
         return events
@@ -571,8 +598,85 @@ def random_case(name: str, seed: int) -> Case:
     )
 
 
+def ipg_cases() -> Iterator[Case]:
+    """Fixed inter-packet gaps."""
+    for gap_bytes, line_rate_bps in (
+        (8, GIGABIT),
+        (12, GIGABIT),
+        (1_023, GIGABIT),
+        (1_024, 333_333_333),
+        (65_535, 10 * GIGABIT),
+    ):
+        trace = Trace()
+        trace.burst(1_000, 1, 20)
+        for k, length_bytes in enumerate([60, 61, 1514, 9014, 14]):
+            trace.packet(2_000_000 + k, 1, length_bytes)
+        yield Case(
+            f"ipg-{gap_bytes}",
+            f"A gap of {gap_bytes} bytes between packets of all sizes, on {line_rate_bps} bit/s.",
+            port(line_rate_bps),
+            [ipg(1, gap_bytes, line_rate_bps)],
+            trace.events(),
+        )
+    trace = Trace()
+    trace.burst(0, 1, 20)
+    trace.burst(0, 2, 10, 700)
+    trace.burst(0, UNPACED, 20, 1000)
+    trace.set_class(50_000, ipg(1, 1_500))
+    trace.burst(50_000, 1, 5)
+    trace.set_class(90_000, static(1, 500_000_000))
+    trace.burst(90_000, 1, 5)
+    trace.set_class(120_000, ipg(1, 13))
+    trace.burst(120_000, 1, 5)
+    yield Case(
+        "ipg-change",
+        "Gaps of 100, 1500 bytes, static, and 13 bytes while packets wait, beside a class of 100 "
+        "Mbit/s and unpaced packets.",
+        port(),
+        [unpaced(), ipg(1, 100), static(2, 100_000_000)],
+        trace.events(),
+    )
+
+
+def ecn_cases() -> Iterator[Case]:
+    """Marks above a threshold of the class's queue."""
+    trace = Trace()
+    for k in range(24):
+        trace.packet(1_000, 1, 1020, k % 4)
+    trace.burst(24_000, 1, 2, 1020, 1)
+    yield Case(
+        "ecn-exact",
+        "Threshold 8192, frames of 1024 bytes, 1 byte per ns: full to the byte is not above; of "
+        "four packets two are ECN-capable and one comes marked.",
+        port(None),
+        [marking(static(1, 8 * GIGABIT), 8_192)],
+        trace.events(),
+    )
+    trace = Trace()
+    trace.burst(0, 1, 30, MTU_BYTES, 2)
+    trace.burst(0, 2, 30, MTU_BYTES, 1)
+    trace.burst(0, UNPACED, 30, MTU_BYTES, 2)
+    trace.set_class(100_000, marking(static(1, 300_000_000, limit_bytes=40_000), 20_000))
+    trace.burst(100_000, 1, 10, MTU_BYTES, 2)
+    trace.set_class(200_000, static(1, 300_000_000))
+    trace.burst(200_000, 1, 3, MTU_BYTES, 2)
+    yield Case(
+        "ecn-change",
+        "Marking switched on with a limit, and off; a class of fixed gaps marks from its second "
+        "packet on; unpaced packets are never marked.",
+        port(fifo_bytes=1 << 20),
+        [unpaced(), static(1, 300_000_000), ipg(2, 2_000, ecn_threshold_bytes=1_522)],
+        trace.events(),
+    )
+
+
+def mode_cases() -> list[Case]:
+    """What only the P4 program has to do: the files in ``tests/vectors/modes``."""
+    return [*ipg_cases(), *ecn_cases()]
+
+
 def all_cases() -> list[Case]:
-    """Every committed case."""
+    """Every committed case of the contract that all data planes share."""
     return [
         *single_class_cases(),
         *fast_line_cases(),
@@ -591,42 +695,47 @@ def all_cases() -> list[Case]:
 Json = dict[str, object]
 
 
-def class_json(config: ClassConfig) -> Json:
+def class_json(config: ClassConfig, modes: bool) -> Json:
     """A class, in classes and in set_class events."""
-    static_mode = config.mode == "static"
-    return {
+    paced = config.mode != "unpaced"
+    fields: Json = {
         "class": config.class_id,
         "mode": config.mode,
-        "rate_bps": config.rate_bps if static_mode else 0,
-        "time_per_byte_q24": config.time_per_byte_q24 if static_mode else 0,
+        "rate_bps": config.rate_bps if paced else 0,
+        "time_per_byte_q24": config.time_per_byte_q24 if paced else 0,
         "limit_bytes": config.limit_bytes,
         "allowance_ns": config.allowance_ns,
     }
+    if modes:
+        fields["gap_bytes"] = config.gap_bytes
+        fields["ecn_threshold_bytes"] = config.ecn_threshold_bytes
+    return fields
 
 
-def event_json(event: Event) -> Json:
+def event_json(event: Event, modes: bool) -> Json:
     """An event."""
     match event:
         case Arrive(at_ns, packet):
-            return {
-                "at_ns": at_ns,
-                "packet": {
-                    "id": packet.id,
-                    "class": packet.class_id,
-                    "length_bytes": packet.length_bytes,
-                },
+            fields: Json = {
+                "id": packet.id,
+                "class": packet.class_id,
+                "length_bytes": packet.length_bytes,
             }
+            if modes:
+                fields["ecn"] = packet.ecn
+            return {"at_ns": at_ns, "packet": fields}
         case SetClass(at_ns, config):
-            return {"at_ns": at_ns, "set_class": class_json(config)}
+            return {"at_ns": at_ns, "set_class": class_json(config, modes)}
         case Stall(at_ns, until_ns):
             return {"at_ns": at_ns, "stall_until_ns": until_ns}
 
 
-def vector_text(case: Case) -> str:
-    """The whole file: one line per class, event and result."""
+def vector_text(case: Case, modes: bool = False) -> str:
+    """The whole file: one line per class, event and result; `modes`: with the further fields."""
     result = run(case.port, case.classes, case.events)
     expected: list[Json] = [
         {"id": d.packet.id, "departure_ns": d.departure_ns, "start_ns": d.start_ns}
+        | ({"ecn": d.ecn} if modes else {})
         for d in result.departures
     ]
     expected += [{"id": drop.packet.id, "drop": drop.cause} for drop in result.drops]
@@ -645,11 +754,21 @@ def vector_text(case: Case) -> str:
         f'"name": {json.dumps(case.name)},\n'
         f'"description": {json.dumps(case.description)},\n'
         f'"port": {json.dumps(port_json)},\n'
-        f'"classes": {lines([class_json(config) for config in case.classes])},\n'
-        f'"events": {lines([event_json(event) for event in case.events])},\n'
+        f'"classes": {lines([class_json(config, modes) for config in case.classes])},\n'
+        f'"events": {lines([event_json(event, modes) for event in case.events])},\n'
         f'"expected": {lines(expected)}\n'
         "}\n"
     )
+
+
+def write(out: Path, cases: list[Case], modes: bool) -> None:
+    """Writes cases, and removes what else was there."""
+    out.mkdir(parents=True, exist_ok=True)
+    for old in out.glob("*.json"):
+        old.unlink()
+    for case in cases:
+        (out / f"{case.name}.json").write_text(vector_text(case, modes), encoding="utf-8")
+    print(f"{len(cases)} files in {out}")
 
 
 def main() -> None:
@@ -666,12 +785,9 @@ def main() -> None:
     else:
         seeds = range(args.seed, args.seed + args.random)
         cases = [random_case(f"random-{seed}", seed) for seed in seeds]
-    args.out.mkdir(parents=True, exist_ok=True)
-    for old in args.out.glob("*.json"):
-        old.unlink()
-    for case in cases:
-        (args.out / f"{case.name}.json").write_text(vector_text(case), encoding="utf-8")
-    print(f"{len(cases)} files in {args.out}")
+    write(args.out, cases, modes=False)
+    if args.random is None:
+        write(args.out / MODES, mode_cases(), modes=True)
 
 
 if __name__ == "__main__":

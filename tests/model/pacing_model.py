@@ -19,11 +19,15 @@ from typing import Literal
 
 FRACTION_BITS = 24
 FCS_BYTES = 4
-WIRE_OVERHEAD_BYTES = 8 + 4 + 12
+PREAMBLE_BYTES = 8
+WIRE_OVERHEAD_BYTES = PREAMBLE_BYTES + FCS_BYTES + 12
 """Preamble and start-of-frame delimiter, FCS, inter-frame gap (IEEE 802.3)."""
 
 MIN_RATE_BPS = 8_000
 MAX_RATE_BPS = 100_000_000_000
+
+ECN_NOT_ECT = 0
+ECN_CE = 3
 
 DropCause = Literal["class-limit", "fifo-full"]
 
@@ -69,27 +73,42 @@ class PortConfig:
 
 @dataclass(frozen=True)
 class ClassConfig:
-    """A class. For mode ``unpaced`` the other fields mean nothing."""
+    """A class. For mode ``unpaced`` the other fields mean nothing.
+
+    In mode ``ipg``, ``rate_bps`` is the line rate at which the gap's bytes count, and
+    ``gap_bytes`` the gap from the end of a packet's FCS to the preamble of the next.
+    ``ecn_threshold_bytes`` 0: nothing is marked.
+    """
 
     class_id: int
-    mode: Literal["static", "unpaced"]
+    mode: Literal["static", "ipg", "unpaced"]
     rate_bps: int = MIN_RATE_BPS
     limit_bytes: int = 0
     allowance_ns: int = 0
+    gap_bytes: int = 0
+    ecn_threshold_bytes: int = 0
 
     @property
     def time_per_byte_q24(self) -> int:
         """Time of one byte at the class's rate."""
         return time_per_byte_q24(self.rate_bps)
 
+    def cost_q24(self, length_bytes: int) -> int:
+        """How long a packet takes its class: from its start to the next one's."""
+        taken_bytes = length_bytes + FCS_BYTES
+        if self.mode == "ipg":
+            taken_bytes += PREAMBLE_BYTES + self.gap_bytes
+        return taken_bytes * self.time_per_byte_q24
+
 
 @dataclass(frozen=True)
 class Packet:
-    """A packet on arrival."""
+    """A packet on arrival; ``ecn`` is its codepoint (RFC 3168; 0: not ECN-capable)."""
 
     id: int
     class_id: int
     length_bytes: int
+    ecn: int = ECN_NOT_ECT
 
 
 @dataclass(frozen=True)
@@ -97,7 +116,8 @@ class Departure:
     """A packet that left, with the instants that explain why then.
 
     ``departure_ns`` is D rounded up (the arrival, for an unpaced packet); ``eligible_q24`` is
-    the instant from which the class let it go; ``start_q24`` the start of transmission.
+    the instant from which the class let it go; ``start_q24`` the start of transmission; ``ecn``
+    the codepoint that it leaves with.
     """
 
     packet: Packet
@@ -108,6 +128,7 @@ class Departure:
     start_q24: int
     cost_q24: int
     allowance_ns: int
+    ecn: int
 
     @property
     def start_ns(self) -> int:
@@ -162,6 +183,7 @@ class _Waiting:
     arrival_ns: int
     departure_ns: int
     sequence: int
+    ecn: int
     cost_q24: int = 0
     allowance_ns: int = 0
 
@@ -228,13 +250,17 @@ class Scheduler:
             if backlog + frame_bytes > self.port.fifo_bytes:
                 self.drops.append(Drop(packet, "fifo-full"))
             else:
-                self.fifo.append(_Waiting(packet, now_ns, now_ns, self.sequence))
+                self.fifo.append(_Waiting(packet, now_ns, now_ns, self.sequence, packet.ecn))
             return
-        if state.backlog_bytes() + frame_bytes > config.limit_bytes:
+        waiting_bytes = state.backlog_bytes() + frame_bytes
+        if waiting_bytes > config.limit_bytes:
             self.drops.append(Drop(packet, "class-limit"))
             return
         departure_q24 = max(q24(now_ns), state.clock_q24)
-        cost_q24 = frame_bytes * config.time_per_byte_q24
+        cost_q24 = config.cost_q24(packet.length_bytes)
+        ecn = packet.ecn
+        if 0 < config.ecn_threshold_bytes < waiting_bytes and ecn != ECN_NOT_ECT:
+            ecn = ECN_CE
         state.clock_q24 = departure_q24 + cost_q24
         state.queue.append(
             _Waiting(
@@ -242,6 +268,7 @@ class Scheduler:
                 now_ns,
                 ceil_ns(departure_q24),
                 self.sequence,
+                ecn,
                 cost_q24,
                 config.allowance_ns,
             )
@@ -305,6 +332,7 @@ class Scheduler:
                 start_q24=start_q24,
                 cost_q24=waiting.cost_q24,
                 allowance_ns=waiting.allowance_ns,
+                ecn=waiting.ecn,
             )
         )
 

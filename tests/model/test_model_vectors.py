@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from make_vectors import VECTORS_DIR, Case, all_cases, random_case, vector_text
+from make_vectors import (
+    MODES,
+    VECTORS_DIR,
+    Case,
+    all_cases,
+    mode_cases,
+    random_case,
+    vector_text,
+)
 
 CASES = all_cases()
+MODE_CASES = mode_cases()
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -17,14 +27,23 @@ def test_file_is_fresh(case: Case) -> None:
     assert committed == vector_text(case), "run tests/model/make_vectors.py"
 
 
-def test_no_file_too_many() -> None:
-    committed = {path.stem for path in VECTORS_DIR.glob("*.json")}
-    assert committed == {case.name for case in CASES}
-    assert len(CASES) == len(committed), "two cases of the same name"
+@pytest.mark.parametrize("case", MODE_CASES, ids=[case.name for case in MODE_CASES])
+def test_file_of_the_modes_is_fresh(case: Case) -> None:
+    committed = (VECTORS_DIR / MODES / f"{case.name}.json").read_text(encoding="utf-8")
+    assert committed == vector_text(case, modes=True), "run tests/model/make_vectors.py"
+
+
+@pytest.mark.parametrize(
+    ("directory", "cases"), [(VECTORS_DIR, CASES), (VECTORS_DIR / MODES, MODE_CASES)]
+)
+def test_no_file_too_many(directory: Path, cases: list[Case]) -> None:
+    committed = {path.stem for path in directory.glob("*.json")}
+    assert committed == {case.name for case in cases}
+    assert len(cases) == len(committed), "two cases of the same name"
 
 
 def test_directory_stays_small() -> None:
-    assert sum(path.stat().st_size for path in VECTORS_DIR.iterdir()) < 2_000_000
+    assert sum(path.stat().st_size for path in VECTORS_DIR.rglob("*.json")) < 2_000_000
 
 
 def integers(value: object) -> list[int]:

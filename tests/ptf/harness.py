@@ -94,6 +94,7 @@ def udp_frame(
     ip_src: str = "10.0.0.1",
     ip_dst: str = "10.0.0.2",
     dscp: int = 0,
+    ecn: int = 0,
     flags: str | int = 0,
     frag: int = 0,
     options: Sequence[Packet] = (),
@@ -104,7 +105,7 @@ def udp_frame(
         src=ip_src,
         dst=ip_dst,
         id=number,
-        tos=dscp << 2,
+        tos=dscp << 2 | ecn,
         flags=flags,
         frag=frag,
         options=list(options),
@@ -119,10 +120,11 @@ def udp6_frame(
     ip_src: str = "2001:db8::1",
     ip_dst: str = "2001:db8::2",
     dscp: int = 0,
+    ecn: int = 0,
     **around: Unpack[Around],
 ) -> bytes:
     """An IPv6/UDP frame between two stations; `number` goes into the flow label."""
-    network = IPv6(src=ip_src, dst=ip_dst, fl=number, tc=dscp << 2)
+    network = IPv6(src=ip_src, dst=ip_dst, fl=number, tc=dscp << 2 | ecn)
     return _udp(network, frame_bytes, **around)
 
 
@@ -388,6 +390,12 @@ class PacerTest(SwitchTest):
                 "limit_bytes": limit_bytes,
                 "allowance_ns": allowance_ns,
             },
+        )
+
+    def mode(self, class_id: int, action: str, params: Mapping[str, int]) -> p4r.Entity:
+        """Class entry of any mode: an action of the table of classes."""
+        return self.switch.entry(
+            "PacerIngress.classes", {"class_id": class_id}, f"PacerIngress.{action}", params
         )
 
     def install(self, *entities: p4r.Entity) -> None:

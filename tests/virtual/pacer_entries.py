@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from scapy.layers.inet import IP
+from scapy.layers.inet6 import IPv6
+from scapy.packet import Raw
+
 FRACTION_BITS = 24
 MTU_FRAME_BYTES = 1518
 EXPERIMENTAL_ETHER_TYPE = 0x9000
+ETHERNET_BYTES = 14
 
 
 def time_per_byte_q24(rate_bps: int) -> int:
     """8e9 / rate in 2^-24 ns, to nearest (pacing contract)."""
     return ((8_000_000_000 << FRACTION_BITS) + rate_bps // 2) // rate_bps
+
+
+def class_entry(
+    class_id: int,
+    action: str,
+    params: Mapping[str, int],
+    *,
+    operation: str = "insert",
+    at_ns: int = 0,
+) -> dict[str, object]:
+    """A class in any mode: an action of the program's table of classes and its parameters."""
+    return {
+        "table": "PacerIngress.classes",
+        "match": {"class_id": class_id},
+        "action_name": f"PacerIngress.{action}",
+        "action_params": dict(params),
+        "operation": operation,
+        "at_ns": at_ns,
+    }
 
 
 def paced_class(
@@ -18,44 +44,34 @@ def paced_class(
     *,
     limit_bytes: int = 1 << 30,
     allowance_ns: int | None = None,
-    operation: str = "insert",
-    at_ns: int = 0,
 ) -> dict[str, object]:
     """A class with a static target rate; the allowance is one MTU's time unless given."""
     cost = time_per_byte_q24(rate_bps)
     if allowance_ns is None:
         allowance_ns = MTU_FRAME_BYTES * cost >> FRACTION_BITS
-    return {
-        "table": "PacerIngress.classes",
-        "match": {"class_id": class_id},
-        "action_name": "PacerIngress.paced_static",
-        "action_params": {
-            "time_per_byte_q24": cost,
-            "limit_bytes": limit_bytes,
-            "allowance_ns": allowance_ns,
-        },
-        "operation": operation,
-        "at_ns": at_ns,
+    params = {
+        "time_per_byte_q24": cost,
+        "limit_bytes": limit_bytes,
+        "allowance_ns": allowance_ns,
     }
-
-
-def unpaced_class(class_id: int, *, operation: str = "insert", at_ns: int = 0) -> dict[str, object]:
-    """A class that is told apart but not paced."""
-    return {
-        "table": "PacerIngress.classes",
-        "match": {"class_id": class_id},
-        "action_name": "PacerIngress.unpaced",
-        "action_params": {},
-        "operation": operation,
-        "at_ns": at_ns,
-    }
+    return class_entry(class_id, "paced_static", params)
 
 
 def flow_by_ether_type(class_id: int) -> dict[str, object]:
     """Frames of Ethernet type 0x9000 + class belong to the class."""
+    return flow({"ether_type": [EXPERIMENTAL_ETHER_TYPE + class_id, 0xFFFF]}, class_id)
+
+
+def flow_by_dscp(class_id: int) -> dict[str, object]:
+    """IP packets whose DSCP is the class's number belong to it (up to 63)."""
+    return flow({"dscp": [class_id, 0x3F]}, class_id)
+
+
+def flow(match: Mapping[str, list[int]], class_id: int) -> dict[str, object]:
+    """What matches belongs to the class."""
     return {
         "table": "PacerIngress.flows",
-        "match": {"ether_type": [EXPERIMENTAL_ETHER_TYPE + class_id, 0xFFFF]},
+        "match": dict(match),
         "action_name": "PacerIngress.classify",
         "action_params": {
             "class_id": class_id,
@@ -68,6 +84,25 @@ def flow_by_ether_type(class_id: int) -> dict[str, object]:
     }
 
 
+def station(mac: str, port: int) -> list[dict[str, object]]:
+    """A host behind a port, known to the switch."""
+    number = int(mac.replace(":", ""), 16)
+    return [
+        {
+            "table": "PacerIngress.forward",
+            "match": {"dst_mac": number},
+            "action_name": "PacerIngress.forward_to",
+            "action_params": {"port": port},
+        },
+        {
+            "table": "PacerIngress.sources",
+            "match": {"src_mac": number, "ingress_port": port},
+            "action_name": "PacerIngress.known",
+            "action_params": {},
+        },
+    ]
+
+
 def all_to(port: int) -> list[dict[str, object]]:
     """Multicast groups that send every packet to one port, whatever its addresses."""
     replicas = [{"egress_port": port, "instance": 1}]
@@ -76,12 +111,34 @@ def all_to(port: int) -> list[dict[str, object]]:
 
 def frame(packet_id: int, class_id: int, length_bytes: int) -> bytes:
     """A frame of a class with a number of its own, which stands in the source address."""
-    header = (
+    header = _ethernet(packet_id, EXPERIMENTAL_ETHER_TYPE + class_id)
+    return header + bytes(length_bytes - len(header))
+
+
+def ip_frame(packet_id: int, class_id: int, length_bytes: int, ecn: int) -> bytes:
+    """The same as an IP packet with that ECN codepoint: IPv6 when its number is odd.
+
+    A frame that is too short for the header has none.
+    """
+    payload = Raw(bytes(max(0, length_bytes - ETHERNET_BYTES - (40 if packet_id % 2 else 20))))
+    traffic_class = class_id << 2 | ecn
+    if packet_id % 2:
+        network = bytes(IPv6(src="::1", dst="::2", tc=traffic_class, nh=59) / payload)
+        whole = _ethernet(packet_id, 0x86DD) + network
+    else:
+        network = bytes(IP(src="10.0.0.1", dst="10.0.0.2", tos=traffic_class, proto=99) / payload)
+        whole = _ethernet(packet_id, 0x0800) + network
+    if len(whole) > length_bytes:
+        return frame(packet_id, class_id, length_bytes)
+    return whole
+
+
+def _ethernet(packet_id: int, ether_type: int) -> bytes:
+    return (
         b"\x02\x00\x00\x00\x00\x02"
         + (0x02 << 40 | packet_id).to_bytes(6, "big")
-        + (EXPERIMENTAL_ETHER_TYPE + class_id).to_bytes(2, "big")
+        + ether_type.to_bytes(2, "big")
     )
-    return header + bytes(length_bytes - len(header))
 
 
 def packet_id(of: bytes) -> int:

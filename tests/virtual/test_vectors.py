@@ -15,25 +15,42 @@ from typing import Any
 
 import pacing_model as model
 import pytest
-from pacer_entries import all_to, flow_by_ether_type, frame, paced_class, packet_id, unpaced_class
+from pacer_entries import (
+    all_to,
+    class_entry,
+    flow_by_dscp,
+    flow_by_ether_type,
+    frame,
+    ip_frame,
+    packet_id,
+)
 from virtual_switch import REPOSITORY, Port, TimedFrame, VirtualRun, run, statistics
 
-VECTORS = sorted((REPOSITORY / "tests" / "vectors").glob("*.json"))
+VECTORS = sorted((REPOSITORY / "tests" / "vectors").rglob("*.json"))
 # Class 0 of a vector is "unpaced": the port's FIFO, and the program's default class.
 FIRST_PORT, SECOND_PORT = 1, 2
+PACE = ("time_per_byte_q24", "limit_bytes", "allowance_ns")
+PARAMETERS = {
+    "unpaced": (),
+    "paced_static": PACE,
+    "paced_ipg": (*PACE, "gap_bytes", "ecn_threshold_bytes"),
+}
 
 
 def _class_entry(settings: dict[str, Any], operation: str, at_ns: int) -> dict[str, object]:
-    if settings["mode"] == "unpaced":
-        return unpaced_class(settings["class"], operation=operation, at_ns=at_ns)
-    return paced_class(
-        settings["class"],
-        settings["rate_bps"],
-        limit_bytes=settings["limit_bytes"],
-        allowance_ns=settings["allowance_ns"],
-        operation=operation,
-        at_ns=at_ns,
-    )
+    action = {"unpaced": "unpaced", "static": "paced_static", "ipg": "paced_ipg"}[settings["mode"]]
+    params = {name: settings[name] for name in PARAMETERS[action]}
+    if action == "paced_static" and settings.get("ecn_threshold_bytes"):
+        action = "paced_static_controlled"
+        params["ecn_threshold_bytes"] = settings["ecn_threshold_bytes"]
+        params |= {"bytes_per_ns_q24": 0, "window_margin_bytes": 0}
+    return class_entry(settings["class"], action, params, operation=operation, at_ns=at_ns)
+
+
+def _frame(packet: dict[str, Any]) -> bytes:
+    if "ecn" in packet:
+        return ip_frame(packet["id"], packet["class"], packet["length_bytes"], packet["ecn"])
+    return frame(packet["id"], packet["class"], packet["length_bytes"])
 
 
 def _applies_ns(vector: dict[str, Any], at: int) -> int:
@@ -67,17 +84,14 @@ def _run_of(vector: dict[str, Any]) -> VirtualRun:
         if "packet" in event:
             packet = event["packet"]
             classes.add(packet["class"])
-            arrivals.append(
-                TimedFrame(
-                    event["at_ns"], frame(packet["id"], packet["class"], packet["length_bytes"])
-                )
-            )
+            arrivals.append(TimedFrame(event["at_ns"], _frame(packet)))
         else:
             settings = event["set_class"]
             operation = "modify" if settings["class"] in known else "insert"
             known.add(settings["class"])
             entries.append(_class_entry(settings, operation, _applies_ns(vector, at)))
     entries += [flow_by_ether_type(class_id) for class_id in sorted(classes)]
+    entries += [flow_by_dscp(class_id) for class_id in sorted(classes) if 0 < class_id < 64]
     port = vector["port"]
     rate = f"rate={port['line_rate_bps']}," if port["line_rate_bps"] else ""
     return VirtualRun(
@@ -138,6 +152,13 @@ def test_vector_through_the_switch(path: Path, tmp_path: Path) -> None:
     # Order, too: packets that start at the same nanosecond leave in the vector's order.
     order = [row["id"] for row in vector["expected"] if "start_ns" in row]
     assert [packet_id(timed.frame) for timed in sent] == order
+
+    packets = {e["packet"]["id"]: e["packet"] for e in vector["events"] if "packet" in e}
+    for row in vector["expected"]:
+        if "ecn" in row:  # the packet has changed in its ECN field only, checksum included
+            packets[row["id"]]["ecn"] = row["ecn"]
+    for timed in sent:
+        assert timed.frame == _frame(packets[packet_id(timed.frame)])
 
     drops = [row["drop"] for row in vector["expected"] if "drop" in row]
     seen: dict[str, Any] = statistics(tmp_path)

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 import finsy as fy
 
 from pacer_controller import rates
-from pacer_controller.fields import ETHER_TYPE_IPV4, ETHER_TYPE_IPV6, port_range
+from pacer_controller.fields import (
+    DEFAULT_HEADROOM_PERCENT,
+    DEFAULT_THRESHOLD_NS,
+    ETHER_TYPE_IPV4,
+    ETHER_TYPE_IPV6,
+    port_range,
+)
 from pacer_controller.records import (
     ClassRecord,
     Desired,
@@ -29,6 +35,18 @@ FORWARD = "PacerIngress.forward"
 SOURCES = "PacerIngress.sources"
 WIRE = "GtrcnetIngress.wire"
 MONITOR = "GtrcnetIngress.monitor"
+
+MODE_ACTIONS = {
+    "unpaced": "PacerIngress.unpaced",
+    "static": "PacerIngress.paced_static",
+    "ipg": "PacerIngress.paced_ipg",
+    "dynamic": "PacerIngress.paced_dynamic",
+    "slow-start": "PacerIngress.paced_slow_start",
+}
+"""Modes of classes, and the action that a program must have for them."""
+
+CONTROLLED_ACTION = "PacerIngress.paced_static_controlled"
+"""A program that has it can mark packets by queue length, and lower receive windows."""
 
 UNCLASSIFIED = 0
 """Class of packets that no flow matches, and of flows that only meter; never paced."""
@@ -54,17 +72,47 @@ _WIDTHS = {
 
 def class_row(index: int, spec: ClassSpec, owner: str) -> Row:
     """Return the entry of `classes` for a class."""
-    if spec.rate is None:
-        return row(CLASSES, {"class_id": index}, "unpaced", owner=owner)
+    action, params = class_action(spec)
+    return row(CLASSES, {"class_id": index}, action, params, owner=owner)
+
+
+def class_action(spec: ClassSpec) -> tuple[str, dict[str, int]]:
+    """Return the program's action for a class, and its parameters."""
+    if spec.mode == "unpaced":
+        return "unpaced", {}
     allowance_ns = spec.allowance_ns
     if allowance_ns is None:
-        allowance_ns = rates.default_allowance_ns(spec.rate)
-    params = {
-        "time_per_byte_q24": rates.time_per_byte_q24(spec.rate),
+        allowance_ns = rates.default_allowance_ns(spec.rate, spec.gap_bytes)
+    pace = {
+        "time_per_byte_q24": rates.time_per_byte_q24(spec.rate) if spec.rate is not None else 0,
         "limit_bytes": spec.limit_bytes,
         "allowance_ns": allowance_ns,
     }
-    return row(CLASSES, {"class_id": index}, "paced_static", params, owner=owner)
+    marking = {"ecn_threshold_bytes": spec.ecn_threshold_bytes or 0}
+    if spec.mode == "ipg":
+        return "paced_ipg", pace | marking | {"gap_bytes": spec.gap_bytes or 0}
+    margin_bytes = spec.window_margin_bytes or 0
+    clamp_bps = spec.rate if margin_bytes else None
+    control = marking | {
+        "bytes_per_ns_q24": rates.payload_bytes_per_ns_q24(clamp_bps) if clamp_bps else 0,
+        "window_margin_bytes": margin_bytes,
+    }
+    if spec.mode == "static":
+        # Classes that need no control of their backlog do not pay for it.
+        return (
+            ("paced_static_controlled", pace | control)
+            if any(control.values())
+            else (
+                "paced_static",
+                pace,
+            )
+        )
+    percent = DEFAULT_HEADROOM_PERCENT if spec.headroom_percent is None else spec.headroom_percent
+    flow = pace | control | {"inverse_headroom_q16": rates.inverse_headroom_q16(percent)}
+    if spec.mode == "dynamic":
+        return "paced_dynamic", flow
+    below_ns = DEFAULT_THRESHOLD_NS if spec.threshold_ns is None else spec.threshold_ns
+    return "paced_slow_start", flow | {"release_below_ns": below_ns}
 
 
 def address_key(prefix: str) -> tuple[int, int]:

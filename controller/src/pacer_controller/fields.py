@@ -29,6 +29,12 @@ DEFAULT_LIMIT_BYTES = 32 * 1024 * 1024
 """A class queues a whole TCP window when the window exceeds rate times path delay. 32 MiB is
 twice the 12.5 MB that a 500 Mbit/s, 200 ms path needs, with room for the kernel's doubling."""
 
+DEFAULT_HEADROOM_PERCENT = 120
+"""What Linux paces at in congestion avoidance (tcp_pacing_ca_ratio): a window may grow."""
+
+DEFAULT_THRESHOLD_NS = 1_000_000
+"""Clustered Packet Spacing's threshold of RTT / cwnd."""
+
 DEFAULT_PRIORITY = 1000
 MAX_PRIORITY = 1_000_000
 
@@ -271,12 +277,55 @@ LimitBytes = Annotated[
     ),
 ]
 
+GapBytes = Annotated[
+    int,
+    Field(
+        ge=8,
+        le=65535,
+        description="Gap between two packets of mode `ipg`, in bytes of a line at `rate`: from the "
+        "end of one packet's FCS to the preamble of the next, so that Ethernet's own 12 bytes are "
+        "part of it.",
+    ),
+]
+
+HeadroomPercent = Annotated[
+    int,
+    Field(
+        ge=50,
+        le=1000,
+        description="Modes `dynamic` and `slow-start`: percentage of window / round-trip time that "
+        "a flow is paced at. Default: 120.",
+    ),
+]
+
+ThresholdNs = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=1_000_000_000,
+        description="Mode `slow-start`: a flow is left alone once its round-trip time divided by "
+        "its window in packets is this many ns or less. Default: 1000000 (1 ms).",
+    ),
+]
+
+WindowMarginBytes = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=2**30,
+        description="Receive windows in acknowledgements of the class's TCP flows are lowered to "
+        "rate times round-trip time and this many bytes. Needs a rate; not in mode `ipg`. Default: "
+        "they are left alone.",
+    ),
+]
+
 AllowanceNs = Annotated[
     int | None,
     Field(
         ge=0,
         le=3_600_000_000_000,
         description="Lost time in ns that the class makes up after a stall of the switch. "
-        "Default: the time of 1518 bytes at the class's rate.",
+        "Default: the time of 1518 bytes at the class's rate; in mode `ipg` with preamble and gap; "
+        "of a class without a rate 100000.",
     ),
 ]

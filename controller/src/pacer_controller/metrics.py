@@ -32,6 +32,7 @@ _CLASS_COUNTERS = {
     "accepted": "of the class, accepted",
     "limit_dropped": "dropped because the class's queue was full",
     "red_dropped": "dropped by a meter",
+    "ce_marked": "marked CE because the class's queue was long",
 }
 _CLASS_GAUGES = {
     "rate_bps": ("target_bits_per_second", "Target rate of the class."),

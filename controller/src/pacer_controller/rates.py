@@ -25,6 +25,9 @@ FRACTION_BITS = 24
 """Times below a nanosecond are kept in units of 2^-24 ns."""
 
 MTU_FRAME_BYTES = 1518
+PREAMBLE_BYTES = 8
+SEGMENT_PAYLOAD_BYTES = 1448
+"""TCP payload of a full frame, with the time stamp option."""
 """Largest untagged Ethernet frame with FCS; its time is a class's default burst allowance."""
 
 EXPECTED = (
@@ -151,14 +154,31 @@ def time_per_byte_q24(rate_bps: int) -> int:
     return ((8_000_000_000 << FRACTION_BITS) + rate_bps // 2) // rate_bps
 
 
-def default_allowance_ns(rate_bps: int) -> int:
-    """One MTU's time at the rate, in whole ns: how much lost time a class makes up."""
-    return (MTU_FRAME_BYTES * time_per_byte_q24(rate_bps)) >> FRACTION_BITS
+def default_allowance_ns(rate_bps: int | None, gap_bytes: int | None = None) -> int:
+    """One MTU's time at the rate, in whole ns: how much lost time a class makes up.
+
+    With a gap (mode ipg), the time from one MTU's start to the next. Without a rate (a flow's pace
+    is not known beforehand), 100 us.
+    """
+    if rate_bps is None:
+        return 100_000
+    taken = MTU_FRAME_BYTES + (0 if gap_bytes is None else PREAMBLE_BYTES + gap_bytes)
+    return (taken * time_per_byte_q24(rate_bps)) >> FRACTION_BITS
 
 
 def bytes_per_ns_q24(rate_bps: int) -> int:
     """Rate in 2^-24 bytes per nanosecond, to nearest, half up."""
     return ((rate_bps << FRACTION_BITS) + 4_000_000_000) // 8_000_000_000
+
+
+def payload_bytes_per_ns_q24(rate_bps: int) -> int:
+    """Return what full segments carry at a rate, in 2^-24 bytes of TCP payload per ns."""
+    return bytes_per_ns_q24(rate_bps) * SEGMENT_PAYLOAD_BYTES // MTU_FRAME_BYTES
+
+
+def inverse_headroom_q16(percent: int) -> int:
+    """Return 100 / percent in 2^-16, to nearest, half up."""
+    return ((100 << 16) + percent // 2) // percent
 
 
 def bytes_per_second(rate_bps: int) -> int:

@@ -7,6 +7,7 @@ fields are in each resource's `problems`; checks against other resources and the
 """
 
 import ipaddress
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
@@ -26,6 +27,8 @@ from pacer_controller.fields import (
     AllowanceNs,
     Dscp,
     EtherType,
+    GapBytes,
+    HeadroomPercent,
     LimitBytes,
     LineRate,
     Name,
@@ -34,7 +37,9 @@ from pacer_controller.fields import (
     Protocol,
     Rate,
     Strict,
+    ThresholdNs,
     TransportPort,
+    WindowMarginBytes,
 )
 from pacer_controller.problems import FieldError
 
@@ -46,26 +51,43 @@ class ClassSpec(Strict):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"rate": "500Mbit"}, {"mode": "static", "rate": "62.5MB/s", "port": 2}]
+            "examples": [
+                {"rate": "500Mbit"},
+                {"mode": "static", "rate": "62.5MB/s", "ecn_threshold_bytes": 100_000, "port": 2},
+                {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 1023},
+                {"mode": "dynamic", "headroom_percent": 120},
+                {"mode": "slow-start", "threshold_ns": 1_000_000},
+                {"rate": "500Mbit", "window_margin_bytes": 100_000},
+            ]
         }
     )
 
-    mode: Literal["static", "unpaced"] = Field(
+    mode: Literal["static", "unpaced", "ipg", "dynamic", "slow-start"] = Field(
         default="static",
         description="`static`: packets leave at the target rate. `unpaced`: they take what the "
-        "paced classes leave.",
+        "paced classes leave. `ipg`: a fixed gap behind each packet. `dynamic`: each TCP flow at "
+        "its window / round-trip time. `slow-start`: the same until it loses something or its "
+        "packets are dense enough.",
     )
     rate: Rate | None = Field(
         default=None,
-        description="Target rate; layer-2 bytes with FCS count. Needed in mode `static`. "
+        description="Target rate; layer-2 bytes with FCS count. Needed in mode `static`. In mode "
+        "`ipg`, where it is needed too, the line rate that the gap's bytes are counted at; "
+        "in modes `dynamic` and `slow-start` the most that a flow may have, or no limit. "
         "8kbit to 100Gbit.",
     )
+    gap_bytes: GapBytes | None = Field(
+        default=None, description="Gap between packets; needed in mode `ipg`, and only there."
+    )
+    headroom_percent: HeadroomPercent | None = None
+    threshold_ns: ThresholdNs | None = None
     limit_bytes: LimitBytes = DEFAULT_LIMIT_BYTES
     allowance_ns: AllowanceNs = None
+    window_margin_bytes: WindowMarginBytes | None = None
     ecn_threshold_bytes: LimitBytes | None = Field(
         default=None,
-        description="Bytes in the queue above which packets are marked CE instead of queued "
-        "unmarked; where the switch's program can mark.",
+        description="Bytes in the class's queue above which packets that are ECN-capable are "
+        "marked CE; where the switch's program can mark. Not in mode `unpaced`.",
     )
     port: PortNumber | None = Field(
         default=None,
@@ -75,17 +97,33 @@ class ClassSpec(Strict):
 
     def problems(self) -> list[FieldError]:
         """Return what is wrong across fields."""
+        found: list[FieldError] = []
         if self.mode == "static" and self.rate is None:
-            return [FieldError("rate", "a static class needs a rate", rates.EXPECTED)]
-        if self.mode == "unpaced" and self.rate is not None:
-            return [
-                FieldError(
-                    "rate",
-                    "an unpaced class has no rate",
-                    'no rate, or mode "static"',
-                )
-            ]
-        return []
+            found.append(FieldError("rate", "a static class needs a rate", rates.EXPECTED))
+        if self.mode == "ipg" and self.rate is None:
+            message = "mode ipg needs the line rate that the gap's bytes are counted at"
+            found.append(FieldError("rate", message, rates.EXPECTED))
+        if self.mode == "ipg" and self.gap_bytes is None:
+            message = "mode ipg needs the gap between packets"
+            found.append(FieldError("gap_bytes", message, "8 to 65535"))
+        if self.window_margin_bytes is not None and self.rate is None:
+            message = "windows can be lowered to a rate only"
+            found.append(FieldError("window_margin_bytes", message, "a rate beside it"))
+        for name in _NOT_IN_MODE[self.mode]:
+            if getattr(self, name) is not None:
+                message = f"a class of mode {self.mode} has no {name}"
+                found.append(FieldError(name, message, f"no {name}, or another mode"))
+        return found
+
+
+_NOT_IN_MODE: Mapping[str, tuple[str, ...]] = {
+    "static": ("gap_bytes", "headroom_percent", "threshold_ns"),
+    "unpaced": ("rate", "gap_bytes", "headroom_percent", "threshold_ns", "ecn_threshold_bytes"),
+    "ipg": ("headroom_percent", "threshold_ns", "window_margin_bytes"),
+    "dynamic": ("gap_bytes", "threshold_ns"),
+    "slow-start": ("gap_bytes",),
+}
+"""Fields that mean nothing in a mode; refused, since whoever gives them expects something."""
 
 
 class PortSpec(Strict):

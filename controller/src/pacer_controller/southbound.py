@@ -152,7 +152,9 @@ class Capabilities:
         measures: whether it measures bandwidth in bins.
         classes: most classes, private ones included.
         flow_entries: most entries that flows may need together.
-        ecn: whether a class can mark instead of drop.
+        modes: modes of classes.
+        ecn: whether a class can mark packets by the length of its queue.
+        clamps_windows: whether it can lower TCP's receive windows.
         sets_dscp: whether a flow can set the DSCP of its packets.
         line_settings: settings of ports that can be changed.
         gap_modes: gap modes of ports.
@@ -167,7 +169,9 @@ class Capabilities:
     measures: bool
     classes: int = 0
     flow_entries: int = 0
+    modes: frozenset[str] = frozenset({"static", "unpaced"})
     ecn: bool = False
+    clamps_windows: bool = False
     sets_dscp: bool = False
     line_settings: frozenset[str] = frozenset()
     gap_modes: tuple[str, ...] = ("accounted",)
@@ -183,8 +187,8 @@ class Reading:
 
     Attributes:
         now_ns: the switch's clock.
-        classes: per class index: `accepted`, `limit_dropped`, `red_dropped` (Count or None),
-            `backlog_bytes`, `held_packets`, `owed_ns`.
+        classes: per class index: `accepted`, `limit_dropped`, `red_dropped`, `ce_marked` (Count
+            or None), `backlog_bytes`, `held_packets`, `owed_ns`.
         flows: count by entry.
         drops: the program's drops by cause.
         ports: statistics by port number.

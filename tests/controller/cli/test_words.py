@@ -28,6 +28,12 @@ from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
         ),
         ("unpaced limit 1.5KB", {"mode": "unpaced", "limit_bytes": 1536}),
         ("allowance 24us", {"allowance_ns": 24_000}),
+        (
+            "mode slow-start threshold 2ms headroom 150",
+            {"mode": "slow-start", "threshold_ns": 2_000_000, "headroom_percent": 150},
+        ),
+        ("window-margin 100KB", {"window_margin_bytes": 102_400}),
+        ("mode ipg rate 1gbit gap 1500", {"mode": "ipg", "rate": "1gbit", "gap_bytes": 1500}),
         ("allowance none limit default", {"allowance_ns": None, "limit_bytes": None}),
         ("ecn 100KiB gap 1518", {"ecn_threshold_bytes": 102_400, "gap_bytes": 1518}),
     ],
@@ -169,6 +175,11 @@ def test_a_rate_paces_an_unpaced_class_and_unpaced_takes_the_rate() -> None:
     assert body_of(kind, {"mode": "unpaced"}, {"mode": "static", "rate": "1Mbit"}) == {
         "mode": "unpaced"
     }
+    gaps = {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 12, "ecn_threshold_bytes": 9000}
+    assert body_of(kind, {"mode": "unpaced"}, gaps) == {"mode": "unpaced"}
+    assert "gap_bytes" not in body_of(kind, {"mode": "static"}, gaps)
+    flows = {"mode": "slow-start", "threshold_ns": 5, "headroom_percent": 150}
+    assert body_of(kind, {"mode": "dynamic"}, flows) == {"mode": "dynamic", "headroom_percent": 150}
 
 
 def test_nested_fields_leave_the_original_alone() -> None:

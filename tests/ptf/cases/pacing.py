@@ -352,6 +352,73 @@ class FloodedPacketIsPaced(PacingTest):
         self.accepted(40, frames)
 
 
+class GapsAreFixed(PacingTest):
+    """Mode ipg: the same gap behind packets of all sizes, in bytes of the line."""
+
+    line_rate_bps = 10_000_000
+    gap_bytes = 1200
+
+    def runTest(self) -> None:
+        settings = {
+            "time_per_byte_q24": time_per_byte_q24(self.line_rate_bps),
+            "gap_bytes": self.gap_bytes,
+            "limit_bytes": 1 << 24,
+            "allowance_ns": 0,
+            "ecn_threshold_bytes": 0,
+        }
+        self.install(self.flow({"dst_port": 2000}, 22), self.mode(22, "paced_ipg", settings))
+        sizes = [1500, 64, 64, 900, 1500, 128] * 3
+        frames = [udp_frame(frame_bytes=size, number=n) for n, size in enumerate(sizes)]
+        began_ns = self.send(1, *frames)
+        due_ns = [0.0]
+        for frame in frames[:-1]:
+            taken_bytes = len(frame) + FCS_BYTES + 8 + self.gap_bytes
+            due_ns.append(due_ns[-1] + taken_bytes * 8e9 / self.line_rate_bps)
+        self.never_early(self.comes(2, *frames), began_ns, due_ns)
+        self.accepted(22, frames)
+
+
+class LongQueueMarks(PacingTest):
+    """Packets that find the class's queue above its threshold are marked CE, if capable of ECN.
+
+    The first is seen to arrive, so the burst waits: two frames are not above the threshold, the
+    third is. On BMv2, where a held packet is known only once it has come to egress, they are
+    sent 40 ms apart, all within the first packet's time of a second and a half.
+    """
+
+    def runTest(self) -> None:
+        settings = {
+            "time_per_byte_q24": time_per_byte_q24(8_000),
+            "limit_bytes": 1 << 24,
+            "allowance_ns": 0,
+            "ecn_threshold_bytes": 256,
+            "bytes_per_ns_q24": 0,
+            "window_margin_bytes": 0,
+        }
+        for version, frame in (("IPv4", udp_frame), ("IPv6", udp6_frame)):
+            with self.subTest(version):
+                class_id = 23 if version == "IPv4" else 24
+                dst_port = 2000 + class_id
+                self.install(
+                    self.flow({"dst_port": dst_port}, class_id),
+                    self.mode(class_id, "paced_static_controlled", settings),
+                )
+                self.starts_with(frame(frame_bytes=1500, number=0, dst_port=dst_port))
+                came, left = (
+                    [
+                        frame(frame_bytes=128, number=1 + n, ecn=ecn, dscp=9, dst_port=dst_port)
+                        for n, ecn in enumerate(codepoints)
+                    ]
+                    for codepoints in ((1, 2, 1, 2, 0, 3), (1, 2, 3, 3, 0, 3))
+                )
+                for each in [[one] for one in came] if self.on_bmv2 else [came]:
+                    self.send(1, *each)
+                    if self.on_bmv2:
+                        time.sleep(0.040)  # the stimulus
+                self.comes(2, *left)
+                self.counted("PacerIngress.class_ce_marks", class_id, 2, came[2:4])
+
+
 class ClassClockIsExact(PacingTest):
     """The class clock in its registers moves by exactly a packet's cost, fraction included.
 

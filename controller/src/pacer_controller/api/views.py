@@ -55,6 +55,10 @@ class ClassView(Accepted):
     rate_bps: int | None
     limit_bytes: int
     allowance_ns: int | None
+    gap_bytes: int | None
+    headroom_percent: int | None
+    threshold_ns: int | None
+    window_margin_bytes: int | None
     ecn_threshold_bytes: int | None
     port: int | None
 

@@ -118,12 +118,23 @@ def meter(view: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
+_SIZES_OF_MODES = (
+    ("gap_bytes", "gap"),
+    ("window_margin_bytes", "window-margin"),
+    ("ecn_threshold_bytes", "ecn"),
+)
+
+
 def pace(view: Mapping[str, Any]) -> str:
     """Return how a class, or a flow with a rate of its own, is paced."""
     parts = [str(view["mode"])] if view.get("mode") else []
     if view.get("rate"):
         parts.append(str(view["rate"]))
-    for name, word in (("gap_bytes", "gap"), ("ecn_threshold_bytes", "ecn")):
+    if view.get("headroom_percent") is not None:
+        parts.append(f"headroom {view['headroom_percent']}")
+    if view.get("threshold_ns") is not None:
+        parts.append(f"threshold {time(view['threshold_ns'])}")
+    for name, word in _SIZES_OF_MODES:
         if view.get(name) is not None:
             parts.append(f"{word} {size(view[name])}")
     if view.get("limit_bytes") is not None:

@@ -54,6 +54,12 @@ CLASS = Grammar(
         *_limits(),
         Word(("ecn",), ("ecn_threshold_bytes",), read_size, "SIZE", "mark CE above so many bytes"),
         Word(("gap",), ("gap_bytes",), read_size, "SIZE", "gap between packets, mode ipg"),
+        Word(("headroom",), ("headroom_percent",), read_whole, "PERCENT", "of window/RTT"),
+        Word(("threshold",), ("threshold_ns",), read_time_ns, "TIME", "mode slow-start ends at"),
+        Word(
+            *(("window-margin",), ("window_margin_bytes",), read_size, "SIZE"),
+            "lower receive windows to rate x RTT and this",
+        ),
         Word(("port",), ("port",), read_whole, "N", "port it leaves by", choices=("<port>",)),
     ),
 )
@@ -165,9 +171,10 @@ SWITCH = Grammar(
 def default_allowance(view: Mapping[str, Any]) -> bool:
     """Whether the allowance is the default for the rate: then it follows the rate."""
     rate_bps = view.get("rate_bps")
-    if not isinstance(rate_bps, int) or rate_bps <= 0:
+    if rate_bps is not None and rate_bps <= 0:
         return False
-    return view.get("allowance_ns") == rates.default_allowance_ns(rate_bps)
+    gap_bytes = view.get("gap_bytes")
+    return view.get("allowance_ns") == rates.default_allowance_ns(rate_bps, gap_bytes)
 
 
 def default_bursts(view: Mapping[str, Any]) -> set[str]:
@@ -250,6 +257,21 @@ class Kind:
 
 
 _PACE = ("limit_bytes", "allowance_ns")
+_OF_MODES = (
+    "ecn_threshold_bytes",
+    "gap_bytes",
+    "headroom_percent",
+    "threshold_ns",
+    "window_margin_bytes",
+)
+_ONLY_IN_MODES = {
+    "ecn_threshold_bytes": ("static", "ipg", "dynamic", "slow-start"),
+    "gap_bytes": ("ipg",),
+    "headroom_percent": ("dynamic", "slow-start"),
+    "threshold_ns": ("slow-start",),
+    "window_margin_bytes": ("static", "dynamic", "slow-start"),
+}
+"""Modes in which a field means something: another mode takes it away."""
 
 KINDS = {
     kind.name: kind
@@ -269,7 +291,7 @@ KINDS = {
         ),
         Kind(
             *("class", "classes", CLASS),
-            writable=("mode", "rate", *_PACE, "ecn_threshold_bytes", "gap_bytes", "port"),
+            writable=("mode", "rate", *_PACE, *_OF_MODES, "port"),
             spec=_class_spec,
         ),
         Kind(
@@ -300,6 +322,10 @@ def body_of(kind: Kind, fields: Mapping[str, Any], before: Mapping[str, Any]) ->
     if kind.name == "class" and fields.get("mode") == "unpaced" and "rate" not in fields:
         start.pop("rate", None)
         start.pop("allowance_ns", None)
+    if kind.name == "class" and "mode" in fields:
+        for name, modes in _ONLY_IN_MODES.items():
+            if fields["mode"] not in modes:
+                start.pop(name, None)
     if kind.name == "class" and fields.get("rate") and "mode" not in fields:
         # A rate makes an unpaced class a paced one: what else could be meant?
         start = {n: v for n, v in start.items() if (n, v) != ("mode", "unpaced")}

@@ -27,6 +27,7 @@ CLASS_COUNTERS = {
     "accepted": "PacerIngress.class_accepted",
     "limit_dropped": "PacerIngress.class_limit_drops",
     "red_dropped": "PacerIngress.class_red_drops",
+    "ce_marked": "PacerIngress.class_ce_marks",
 }
 
 CLASS_CLOCK = ("PacerIngress.clock_ns", "PacerIngress.clock_frac")

@@ -91,8 +91,14 @@ class P4Switch(Connection):
             cells = self.schema.counters["PacerIngress.class_accepted"].size
             # Class 0 is what matches no flow.
             classes = min(self._tables[CLASSES], cells) - 1
+        actions = {action.name for action in self.schema.actions}
         return Capabilities(
             paces=paces,
+            modes=frozenset(
+                mode for mode, action in entries.MODE_ACTIONS.items() if action in actions
+            ),
+            ecn=entries.CONTROLLED_ACTION in actions,
+            clamps_windows=entries.CONTROLLED_ACTION in actions,
             measures=entries.MONITOR in self._tables,
             classes=classes,
             flow_entries=self._tables.get(entries.FLOWS, 0),

@@ -75,6 +75,12 @@ class Checker:
 
     def _class_problems(self, spec: ClassSpec) -> list[FieldError]:
         errors = self._rate_problems(spec.rate, spec.port)
+        if spec.mode not in self._capabilities.modes:
+            message = f"the switch has no mode {spec.mode!r}"
+            errors.append(FieldError("mode", message, one_of(self._capabilities.modes)))
+        if spec.window_margin_bytes is not None and not self._capabilities.clamps_windows:
+            message = "the switch cannot lower receive windows"
+            errors.append(FieldError("window_margin_bytes", message, "no window_margin_bytes"))
         if spec.ecn_threshold_bytes is not None and not self._capabilities.ecn:
             errors.append(
                 FieldError(

@@ -18,7 +18,7 @@ FCS_BYTES = 4
 MIN_INTERVAL_NS = 150_000_000
 """Shortest time over which an achieved rate is computed."""
 
-_COUNTERS = ("accepted", "limit_dropped", "red_dropped")
+_COUNTERS = ("accepted", "limit_dropped", "red_dropped", "ce_marked")
 
 RateOf = Callable[[str, int], int | None]
 

@@ -51,8 +51,8 @@ def record_view(found: ManagedSwitch, kind: str, record: Record) -> dict[str, An
 def pace_view(spec: ClassSpec) -> dict[str, Any]:
     """Return how a class is paced, defaults filled in."""
     allowance_ns = spec.allowance_ns
-    if allowance_ns is None and spec.rate is not None:
-        allowance_ns = rates.default_allowance_ns(spec.rate)
+    if allowance_ns is None and spec.mode != "unpaced":
+        allowance_ns = rates.default_allowance_ns(spec.rate, spec.gap_bytes)
     return {
         "mode": spec.mode,
         "rate": rates.format_rate(spec.rate) if spec.rate is not None else None,
@@ -72,6 +72,10 @@ def _class_view(found: ManagedSwitch, record: ClassRecord) -> dict[str, Any]:
         "name": record.name,
         "index": record.index,
         **pace_view(record.spec),
+        "gap_bytes": record.spec.gap_bytes,
+        "headroom_percent": record.spec.headroom_percent,
+        "threshold_ns": record.spec.threshold_ns,
+        "window_margin_bytes": record.spec.window_margin_bytes,
         "ecn_threshold_bytes": record.spec.ecn_threshold_bytes,
         "port": record.spec.port,
         **_state(found, entries.class_owner(record.name), record),

@@ -53,13 +53,14 @@ pub struct Limits {
 
 impl Default for Limits {
     /// 512 ports (v1model's 9-bit port numbers), 1,048,576 packets waiting, 4,194,304 on their
-    /// way, 1,048,576 classes, 4,194,304 queues.
+    /// way, 4,194,304 queues; 1,048,576 classes and, above them, the 65,536 flows that `pacer.p4`
+    /// tracks and gives queues of their own.
     fn default() -> Self {
         Self {
             max_ports: 512,
             max_held_packets: 1 << 20,
             max_delay_line_packets: 1 << 22,
-            max_classes: 1 << 20,
+            max_classes: (1 << 20) + (1 << 16),
             max_queues: 1 << 22,
         }
     }

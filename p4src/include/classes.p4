@@ -1,0 +1,99 @@
+// Classes: which mode a packet's class has, and the mode's numbers.
+#ifndef CLASSES_P4
+#define CLASSES_P4
+
+control Classes(inout metadata_t meta) {
+    @name(".PacerIngress.unpaced")
+    action unpaced() { }
+
+    // time_per_byte_q24: 8e9 / rate_bps in 2^-24 ns. limit_bytes: most the class may queue,
+    // frames with FCS. allowance_ns: how much lost time the class may make up after a stall.
+    @name(".PacerIngress.paced_static")
+    action paced_static(bit<64> time_per_byte_q24, bit<32> limit_bytes, bit<64> allowance_ns) {
+        meta.paced = 1;
+        meta.queue_id = meta.class_id;
+        meta.time_per_byte_q24 = time_per_byte_q24;
+        meta.limit_bytes = limit_bytes;
+        meta.allowance_ns = allowance_ns;
+    }
+
+    action clamp_windows(bit<32> bytes_per_ns_q24, bit<32> window_margin_bytes) {
+        meta.bytes_per_ns_q24 = (bit<64>) bytes_per_ns_q24;
+        meta.window_margin_bytes = (bit<64>) window_margin_bytes;
+        meta.follows_flows = meta.follows_flows | (bit<1>) (bytes_per_ns_q24 != 0);
+    }
+
+    // As paced_static, and what waits is kept short: packets that find more than
+    // ecn_threshold_bytes (0: any) waiting, themselves included, are marked (congestion_marking.p4),
+    // and receive windows are lowered to that rate, window_margin_bytes above it
+    // (window_clamp.p4); bytes_per_ns_q24 0: they are not.
+    @name(".PacerIngress.paced_static_controlled")
+    action paced_static_controlled(bit<64> time_per_byte_q24, bit<32> limit_bytes,
+                                   bit<64> allowance_ns, bit<32> ecn_threshold_bytes,
+                                   bit<32> bytes_per_ns_q24, bit<32> window_margin_bytes) {
+        paced_static(time_per_byte_q24, limit_bytes, allowance_ns);
+        meta.ecn_threshold_bytes = ecn_threshold_bytes;
+        clamp_windows(bytes_per_ns_q24, window_margin_bytes);
+    }
+
+    // A fixed gap behind each packet: from the end of its FCS to the preamble of the next one,
+    // gap_bytes on a line whose byte takes time_per_byte_q24. The frame's own 12 bytes of
+    // inter-frame gap are part of it, as in Data Reservoir's IPG tuning (1023 bytes leave
+    // 568 of 941 Mbit/s of TCP on gigabit Ethernet).
+    @name(".PacerIngress.paced_ipg")
+    action paced_ipg(bit<64> time_per_byte_q24, bit<32> gap_bytes, bit<32> limit_bytes,
+                     bit<64> allowance_ns, bit<32> ecn_threshold_bytes) {
+        meta.paced = 1;
+        meta.queue_id = meta.class_id;
+        meta.time_per_byte_q24 = time_per_byte_q24;
+        meta.spacing_bytes = PREAMBLE_BYTES + gap_bytes;
+        meta.limit_bytes = limit_bytes;
+        meta.allowance_ns = allowance_ns;
+        meta.ecn_threshold_bytes = ecn_threshold_bytes;
+    }
+
+    // Each TCP flow of the class by itself (flow_pace.p4): headroom times window / round-trip time,
+    // 65536 / headroom being inverse_headroom_q16 (to 2^17, which is a headroom of a half).
+    // time_per_byte_q24: of the highest rate a flow may have, and the rate of whatever of the
+    // class is no flow that can be followed, together; 0: any. The limit is each flow's.
+    @name(".PacerIngress.paced_dynamic")
+    action paced_dynamic(bit<32> inverse_headroom_q16, bit<64> time_per_byte_q24,
+                         bit<32> limit_bytes, bit<64> allowance_ns,
+                         bit<32> ecn_threshold_bytes, bit<32> bytes_per_ns_q24,
+                         bit<32> window_margin_bytes) {
+        paced_static_controlled(time_per_byte_q24, limit_bytes, allowance_ns,
+                                ecn_threshold_bytes, bytes_per_ns_q24, window_margin_bytes);
+        meta.follows_flows = 1;
+        meta.paces_flows = 1;
+        meta.inverse_headroom_q16 = (bit<64>) inverse_headroom_q16;
+    }
+
+    // The same until a flow sends something again, or until its round-trip time divided by its
+    // window in packets is release_below_ns (to a second; not 0) or less.
+    @name(".PacerIngress.paced_slow_start")
+    action paced_slow_start(bit<32> release_below_ns, bit<32> inverse_headroom_q16,
+                            bit<64> time_per_byte_q24, bit<32> limit_bytes,
+                            bit<64> allowance_ns, bit<32> ecn_threshold_bytes,
+                            bit<32> bytes_per_ns_q24, bit<32> window_margin_bytes) {
+        paced_dynamic(inverse_headroom_q16, time_per_byte_q24, limit_bytes, allowance_ns,
+                      ecn_threshold_bytes, bytes_per_ns_q24, window_margin_bytes);
+        meta.release_below_ns = (bit<64>) release_below_ns;
+    }
+
+    @name(".PacerIngress.classes")
+    table classes {
+        key = {
+            meta.class_id: exact @name("class_id");
+        }
+        actions = { unpaced; paced_static; paced_static_controlled; paced_ipg; paced_dynamic;
+                    paced_slow_start; }
+        const default_action = unpaced;
+        size = CLASS_COUNT;
+    }
+
+    apply {
+        classes.apply();
+    }
+}
+
+#endif

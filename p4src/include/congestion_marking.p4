@@ -1,0 +1,31 @@
+// Explicit congestion notification (RFC 3168): a packet that finds its class's queue above the
+// threshold is marked "congestion experienced", if its ends have said that they understand.
+#ifndef CONGESTION_MARKING_P4
+#define CONGESTION_MARKING_P4
+
+#define ECN_NOT_ECT 0
+#define ECN_CE 3
+
+control CongestionMarking(inout headers_t hdr, inout metadata_t meta) {
+    // What was marked here; what came marked is not counted.
+    @name(".PacerIngress.class_ce_marks")
+    counter(CLASS_COUNT, CounterType.packets_and_bytes) class_ce_marks;
+
+    apply {
+        // As in Metering: an IPv4 header with options is left alone.
+        if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5) {
+            if (hdr.ipv4.ecn != ECN_NOT_ECT && hdr.ipv4.ecn != ECN_CE) {
+                hdr.ipv4.ecn = ECN_CE;
+                meta.remarked = 1;
+                class_ce_marks.count(meta.class_id);
+            }
+        } else if (hdr.ipv6.isValid()) {
+            if (hdr.ipv6.ecn != ECN_NOT_ECT && hdr.ipv6.ecn != ECN_CE) {
+                hdr.ipv6.ecn = ECN_CE;
+                class_ce_marks.count(meta.class_id);
+            }
+        }
+    }
+}
+
+#endif

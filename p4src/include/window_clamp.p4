@@ -1,0 +1,81 @@
+// The receive-window clamp: what a receiver advertises is lowered to what its sender needs to fill
+// its rate, so that large buffers at the sender do not end up as a queue here.
+//
+// window = rate * base round-trip time + margin; never more than advertised, never less than two
+// segments. The scale of the 16-bit field is what the receiver's SYN said (RFC 7323): a flow whose
+// handshake was not seen is left alone. The checksum follows by RFC 1624 (equation 3), so that a
+// wrong one stays wrong.
+#ifndef WINDOW_CLAMP_P4
+#define WINDOW_CLAMP_P4
+
+#define WINDOW_BYTES_MIN 2920
+#define WINDOW_SCALE_MAX 14
+
+register<bit<32>>(TRACKED_FLOWS) flow_window_bytes;  // most that may be advertised; 0: anything
+register<bit<64>>(TRACKED_FLOWS) flow_scale_of;      // whose scale it is
+register<bit<8>>(TRACKED_FLOWS) flow_scale;
+
+// A SYN: what windows of its sender will be scaled by, if the other end scales, too.
+control WindowScale(in metadata_t meta) {
+    apply {
+        flow_scale_of.write(meta.answered_cell, meta.answered_identity);
+        flow_scale.write(meta.answered_cell,
+                         meta.window_scale > WINDOW_SCALE_MAX ? WINDOW_SCALE_MAX
+                                                              : meta.window_scale);
+        if (meta.has_window_scale == 0 && meta.flow_known == 1) {
+            flow_scale.write(meta.flow_cell, 0);
+        }
+    }
+}
+
+// A packet of a flow that is followed: how large its window may be.
+control WindowLimit(in metadata_t meta) {
+    apply {
+        bit<64> window_bytes = 0;
+        if (meta.bytes_per_ns_q24 != 0) {
+            bit<64> base_rtt_ns;
+            flow_base_rtt_ns.read(base_rtt_ns, meta.flow_cell);
+            if (base_rtt_ns != 0) {
+                window_bytes = ((base_rtt_ns * meta.bytes_per_ns_q24) >> FRACTION_BITS)
+                               + meta.window_margin_bytes;
+                if (window_bytes < WINDOW_BYTES_MIN) {
+                    window_bytes = WINDOW_BYTES_MIN;
+                } else if (window_bytes > 0xFFFFFFFF) {
+                    window_bytes = 0xFFFFFFFF;
+                }
+            }
+        }
+        flow_window_bytes.write(meta.flow_cell, (bit<32>) window_bytes);
+    }
+}
+
+// An acknowledgement: its window.
+control WindowClamp(inout headers_t hdr, in metadata_t meta) {
+    @name(".PacerIngress.windows_lowered")
+    counter(1, CounterType.packets) windows_lowered;
+
+    apply {
+        bit<32> most_bytes;
+        flow_window_bytes.read(most_bytes, meta.answered_cell);
+        if (most_bytes != 0) {
+            bit<64> scale_of;
+            bit<8> scale;
+            flow_scale_of.read(scale_of, meta.answered_cell);
+            flow_scale.read(scale, meta.answered_cell);
+            // Rounded up: a window of less than the unit of its field would be none.
+            bit<64> units = ((bit<64>) most_bytes + (64w1 << scale) - 1) >> scale;
+            if (scale_of == meta.answered_identity && units < (bit<64>) hdr.tcp.window) {
+                windows_lowered.count(0);
+                // HC' = ~(~HC + ~m + m')
+                bit<32> sum = (bit<32>) (~hdr.tcp.checksum) + (bit<32>) (~hdr.tcp.window)
+                              + (bit<32>) units[15:0];
+                sum = (sum & 0xFFFF) + (sum >> 16);
+                sum = (sum & 0xFFFF) + (sum >> 16);
+                hdr.tcp.checksum = ~sum[15:0];
+                hdr.tcp.window = units[15:0];
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,187 @@
+"""The reference of modes ``dynamic`` and ``slow-start``: TCP flows in passing, and their pace.
+
+As with :mod:`pacing_model`, written to be obviously right: a dictionary of flows, one segment at
+a time. A flow is one direction of a connection. Sequence arithmetic is modulo 2**32 (RFC 9293
+section 3.4); times are nanoseconds, ``_q24`` are units of 2**-24 ns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pacing_model import FCS_BYTES, FRACTION_BITS, ceil_ns, q24
+
+INITIAL_WINDOW_BYTES = 14_600
+SEGMENT_BYTES = 1_460
+RTT_NS_MAX = (1 << 34) - 1
+FLOW_LIFE_NS = 60_000_000_000
+FLOW_CLOSED_NS = 2_000_000_000
+
+Address = tuple[str, int]
+"""Host and port of one end."""
+
+
+def reciprocal_q59(mantissa: int) -> int:
+    """2**59 / mantissa for 2**31 <= mantissa < 2**32, as the program comes by it.
+
+    A first value from a table of 32, and a step of Newton's method: at most 0.024 % too small.
+    """
+    middle = (2 * (mantissa >> 26) + 1) << 25
+    first = ((1 << 60) + middle) // (2 * middle)
+    rest = (1 << 60) - mantissa * first
+    return (first * (rest >> 27)) >> 32
+
+
+def time_per_byte_q24(rtt_ns: int, window_bytes: int, inverse_headroom_q16: int) -> int:
+    """RTT / (window * headroom), for a window of 1 to 2**32 - 1 bytes."""
+    shift = 32 - window_bytes.bit_length()
+    pace_ns = (rtt_ns * inverse_headroom_q16) >> 16
+    return (pace_ns * reciprocal_q59(window_bytes << shift)) >> (35 - shift)
+
+
+def window_limit_bytes(base_rtt_ns: int, bytes_per_ns_q24: int, margin_bytes: int) -> int:
+    """Most that a receiver's window may be: rate * RTT and a margin, two segments at least."""
+    return max(2 * SEGMENT_BYTES, (base_rtt_ns * bytes_per_ns_q24 >> FRACTION_BITS) + margin_bytes)
+
+
+def clamped(window: int, scale: int, limit_bytes: int) -> int:
+    """The window field of an acknowledgement: lowered, never raised, rounded up."""
+    return min(window, -(-limit_bytes >> scale))
+
+
+def passed(sequence: int, mark: int) -> bool:
+    """Whether a sequence number is at a mark or after it."""
+    return (sequence - mark) % (1 << 32) < 1 << 31
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A TCP segment that comes by. ``length_bytes``: of its frame, layer 2 without FCS."""
+
+    at_ns: int
+    sender: Address
+    receiver: Address
+    sequence: int
+    payload_bytes: int = 0
+    acknowledgement: int | None = None
+    flags: str = ""
+    length_bytes: int = 60
+
+    @property
+    def end(self) -> int:
+        """One past the last sequence number that it takes."""
+        taken = self.payload_bytes + ("S" in self.flags) + ("F" in self.flags)
+        return (self.sequence + taken) % (1 << 32)
+
+
+@dataclass
+class Flow:
+    """What is known of a flow, and its clock."""
+
+    next: int
+    acknowledged: int
+    expires_ns: int = 0
+    timed: tuple[int, int] | None = None
+    rtt_ns: int = 0
+    base_rtt_ns: int = 0
+    peak_bytes: int = 0
+    last_peak_bytes: int = 0
+    losses: int = 0
+    released: bool = False
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Highest sequence number sent less highest acknowledged."""
+        return (self.next - self.acknowledged) % (1 << 32)
+
+    @property
+    def window_bytes(self) -> int:
+        """Most in flight in this round trip and the one before, ten segments at least."""
+        return max(self.peak_bytes, self.last_peak_bytes, INITIAL_WINDOW_BYTES)
+
+
+@dataclass(frozen=True)
+class FlowClass:
+    """A class of mode ``dynamic``, or with ``release_below_ns`` of mode ``slow-start``."""
+
+    inverse_headroom_q16: int = 1 << 16
+    fastest_time_per_byte_q24: int = 0
+    release_below_ns: int = 0
+
+
+@dataclass
+class FlowPacer:
+    """The flows of one class: what its senders' segments are spaced by."""
+
+    config: FlowClass
+    flows: dict[tuple[Address, Address], Flow] = field(default_factory=dict)
+    clocks_q24: dict[tuple[Address, Address], int] = field(default_factory=dict)
+
+    def acknowledge(self, segment: Segment) -> None:
+        """A segment of the other direction: what it acknowledges."""
+        flow = self.flows.get((segment.receiver, segment.sender))
+        number = segment.acknowledgement
+        if flow is None or number is None or flow.expires_ns <= segment.at_ns:
+            return
+        if number == flow.acknowledged or not passed(number, flow.acknowledged):
+            return
+        if not passed(flow.next, number):
+            return
+        flow.acknowledged = number
+        if flow.timed is not None and passed(number, flow.timed[0]):
+            sample_ns = min(segment.at_ns - flow.timed[1], RTT_NS_MAX)
+            flow.rtt_ns = (flow.rtt_ns + sample_ns) // 2 if flow.rtt_ns else sample_ns
+            flow.base_rtt_ns = min(flow.base_rtt_ns or sample_ns, sample_ns)
+            flow.timed = None
+            flow.last_peak_bytes, flow.peak_bytes = flow.peak_bytes, flow.in_flight_bytes
+
+    def send(self, segment: Segment) -> int:
+        """A segment of the class: its departure, in ns."""
+        key = (segment.sender, segment.receiver)
+        time_q24 = self._time_per_byte_q24(self._follow(key, segment))
+        clock_q24 = self.clocks_q24.get(key, 0)
+        if time_q24 == 0 and ceil_ns(clock_q24 - self._last_q24(key)) <= segment.at_ns:
+            return segment.at_ns
+        departure_q24 = max(q24(segment.at_ns), clock_q24)
+        cost_q24 = (segment.length_bytes + FCS_BYTES) * time_q24
+        self.clocks_q24[key] = departure_q24 + cost_q24
+        self._costs_q24[key] = cost_q24
+        return ceil_ns(departure_q24)
+
+    def _last_q24(self, key: tuple[Address, Address]) -> int:
+        """Cost of the last packet: clock less cost is its departure."""
+        return self._costs_q24.get(key, 0)
+
+    _costs_q24: dict[tuple[Address, Address], int] = field(default_factory=dict)
+
+    def _follow(self, key: tuple[Address, Address], segment: Segment) -> Flow:
+        flow = self.flows.get(key)
+        again = flow is not None and "S" in segment.flags and segment.end != flow.next
+        if flow is None or flow.expires_ns <= segment.at_ns or again:
+            taken = (segment.end - segment.sequence) % (1 << 32)
+            flow = self.flows[key] = Flow(segment.end, segment.sequence, peak_bytes=taken)
+            flow.timed = (segment.end, segment.at_ns) if taken else None
+        elif segment.end != segment.sequence:
+            if not passed(segment.sequence, flow.next):
+                flow.losses += 1
+                flow.timed = None
+            elif flow.timed is None:
+                flow.timed = (segment.end, segment.at_ns)
+            if passed(segment.end, flow.next):
+                flow.next = segment.end
+        flow.peak_bytes = max(flow.peak_bytes, flow.in_flight_bytes)
+        life_ns = FLOW_CLOSED_NS if set("FR") & set(segment.flags) else FLOW_LIFE_NS
+        flow.expires_ns = segment.at_ns + life_ns
+        return flow
+
+    def _time_per_byte_q24(self, flow: Flow) -> int:
+        config = self.config
+        dense = flow.rtt_ns * SEGMENT_BYTES <= config.release_below_ns * flow.window_bytes
+        if config.release_below_ns and (flow.losses or (flow.rtt_ns and dense)):
+            flow.released = True
+        if flow.released:
+            return 0
+        if flow.rtt_ns == 0:
+            return config.fastest_time_per_byte_q24
+        own = time_per_byte_q24(flow.rtt_ns, flow.window_bytes, config.inverse_headroom_q16)
+        return max(own, config.fastest_time_per_byte_q24)

@@ -1,0 +1,110 @@
+"""TCP between two hosts, as a switch between them sees it: a sender that keeps a window.
+
+No TCP of anybody's: round trips, losses and windows are chosen, not negotiated, so that what the
+program makes of them can be worked out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from flow_model import Address, Segment
+from scapy.layers.inet import IP, TCP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+SEGMENT_BYTES = 1448
+STATIONS = {"02:00:00:00:00:01": 1, "02:00:00:00:00:02": 2}
+"""Which port a station is behind."""
+CLIENT_MAC, SERVER_MAC = STATIONS
+
+
+def frame_of(segment: Segment, from_port: int, window: int = 5000, scale: int | None = 7) -> bytes:
+    """The segment on the wire; the addresses say which IP it is. A SYN has the window's scale."""
+    source, destination = (CLIENT_MAC, SERVER_MAC) if from_port == 1 else (SERVER_MAC, CLIENT_MAC)
+    internet = IPv6 if ":" in segment.sender[0] else IP
+    flags = segment.flags + ("A" if segment.acknowledgement is not None else "")
+    tcp = TCP(
+        sport=segment.sender[1],
+        dport=segment.receiver[1],
+        seq=segment.sequence,
+        ack=segment.acknowledgement or 0,
+        flags=flags,
+        window=window,
+        options=_options(scale) if "S" in segment.flags else [("Timestamp", (1, 1)), *_NOPS],
+    )
+    frame = Ether(src=source, dst=destination)
+    frame /= internet(src=segment.sender[0], dst=segment.receiver[0]) / tcp
+    return bytes(frame / Raw(bytes(segment.payload_bytes)))
+
+
+_NOPS = [("NOP", None), ("NOP", None)]
+
+
+def _options(scale: int | None) -> list[tuple[str, object]]:
+    """A SYN's, in the order that Linux has them."""
+    scaling = _NOPS if scale is None else [("NOP", None), ("WScale", scale)]
+    return [("MSS", 1460), ("SAckOK", b""), ("Timestamp", (1, 0)), *scaling]
+
+
+@dataclass
+class Sender:
+    """One flow: what its sender sends and what comes back, as they pass the switch.
+
+    `rounds` are round trips: the window in segments, and the number of the one that is lost beyond
+    the switch (-1: none). What is lost is sent again two thirds of a round trip later.
+    """
+
+    client: Address
+    server: Address
+    rounds: Sequence[tuple[int, int]]
+    rtt_ns: int = 10_000_000
+    begin_ns: int = 1
+    first: int = 0
+    spacing_ns: int = 1_000
+    handshake: bool = True
+    sent: list[Segment] = field(default_factory=list)
+    answered: list[Segment] = field(default_factory=list)
+
+    def segments(self) -> Iterator[tuple[int, Segment]]:
+        """Ports and segments in order of time."""
+        self.sent.clear()
+        self.answered.clear()
+        now_ns = self.begin_ns
+        number = self.first
+        if self.handshake:
+            self._send(now_ns, number, 0, "S")
+            number = (number + 1) % (1 << 32)
+            now_ns += self.rtt_ns
+            self._answer(now_ns, number, "S")
+        for window, lost in self.rounds:
+            now_ns += self.rtt_ns // 100
+            for k in range(window):
+                at_ns = now_ns + k * self.spacing_ns
+                self._send(at_ns, number, SEGMENT_BYTES)
+                if k == lost:
+                    again_ns = at_ns + 2 * self.rtt_ns // 3
+                    self._send(again_ns, number, SEGMENT_BYTES)
+                number = (number + SEGMENT_BYTES) % (1 << 32)
+                if lost < 0 and k % 2:
+                    self._answer(at_ns + self.rtt_ns, number)
+            now_ns += self.rtt_ns + window * self.spacing_ns
+            if lost >= 0:
+                now_ns += self.rtt_ns
+            self._answer(now_ns, number)
+        self._send(now_ns + 1, number, 0, "F")
+        both = [(1, one) for one in self.sent] + [(2, one) for one in self.answered]
+        yield from sorted(both, key=lambda pair: pair[1].at_ns)
+
+    def _send(self, at_ns: int, number: int, payload_bytes: int, flags: str = "") -> None:
+        acknowledgement = None if flags == "S" else 1
+        segment = Segment(
+            at_ns, self.client, self.server, number, payload_bytes, acknowledgement, flags
+        )
+        self.sent.append(replace(segment, length_bytes=len(frame_of(segment, 1))))
+
+    def _answer(self, at_ns: int, number: int, flags: str = "") -> None:
+        segment = Segment(at_ns, self.server, self.client, 0, 0, number, flags)
+        self.answered.append(replace(segment, length_bytes=len(frame_of(segment, 2))))
