@@ -81,15 +81,21 @@ async def windows_of_slot(
 
     """
     first = slot * WINDOWS
-    known = await read_cells(registers, {"GtrcnetIngress.window_id": range(first, first + WINDOWS)})
+    places: Sequence[int] = range(WINDOWS)
+    if to_ns is not None and to_ns - from_ns < (WINDOWS - 1) * WINDOW_NS:
+        # Only the part of the ring that these windows can be in: every cell costs.
+        wanted = range(from_ns // WINDOW_NS, to_ns // WINDOW_NS + 1)
+        places = sorted({window % WINDOWS for window in wanted})
+    cells = [first + place for place in places]
+    known = await read_cells(registers, {"GtrcnetIngress.window_id": cells})
     if known is None:
         return None
     (ids,) = known
     # An unused cell reads id 0, as window 0 would; the byte count tells them apart.
     windows = {
-        window: first + cell
-        for cell in range(WINDOWS)
-        if (window := ids[first + cell]) % WINDOWS == cell
+        window: first + place
+        for place in places
+        if (window := ids[first + place]) % WINDOWS == place
         and (window + 1) * WINDOW_NS > from_ns
         and (to_ns is None or window * WINDOW_NS < to_ns)
     }
