@@ -24,6 +24,7 @@ def ten_gigabit() -> Experiment:
                 edge_rate_bps=40_000_000_000,
                 fifo_bytes=MIB,
                 socket_buffer_bytes=260_000_000,
+                bins=True,
             ),
         )
         for shaper in (UNPACED, PACED, FQ)

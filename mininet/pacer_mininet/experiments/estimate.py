@@ -10,13 +10,16 @@ from collections.abc import Iterable
 
 from pacer_mininet.experiments.scenario import Scenario
 
-SETUP_S = 18.0
-"""Boot, network, controller, reading the measurements."""
+SETUP_S = 8.0
+"""Boot, network, controller, reading counters and windows."""
 
-HOST_S = 0.5
+BINS_S = 0.7
+"""Reading a second's bins of 500 us."""
+
+HOST_S = 0.3
 """Each further host."""
 
-PACKET_S = 45e-6
+PACKET_S = 35e-6
 """A data packet and its share of an acknowledgement, for each switch that it crosses."""
 
 FRAME_BITS = 1518 * 8
@@ -41,7 +44,8 @@ def run_s(scenario: Scenario) -> float:
     packets = bps / FRAME_BITS * full_s
     switches = 2 + (scenario.edges > 1) + scenario.far + (scenario.receivers > 1)
     hosts = scenario.senders + scenario.receivers
-    return SETUP_S + HOST_S * hosts + packets * switches * PACKET_S
+    reading_s = BINS_S * scenario.seconds if scenario.bins else 0.0
+    return SETUP_S + HOST_S * hosts + reading_s + packets * switches * PACKET_S
 
 
 def _slow_start_s(scenario: Scenario) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pacer_mininet.experiments.scenario import UNPACED, Flow, Scenario, Shaper
 
-QUICK_SECONDS = 4
+QUICK_SECONDS = 3
 QUICK_CELLS = 3
 QUICK_FLOWS = 8
 MTU_FRAME_BYTES = 1518

@@ -288,8 +288,11 @@ class ScenarioRun:
         now_ns = time.monotonic_ns()
         between = {"port": WIRE_IN, "from_ns": self.unread_from_ns, "to_ns": now_ns}
         for switch, known in self.bandwidth.items():
-            answer = self.rest.get("switches", switch, "bandwidth", **between)
-            known.add(bandwidth_of(answer))
+            if self.scenario.bins and switch == "wan":
+                known.add(bandwidth_of(self.rest.get("switches", switch, "bandwidth", **between)))
+            else:
+                answer = self.rest.get("switches", switch, "burstiness", **between)
+                known.add(bandwidth_of({"bins": {"start_ns": [], "bytes": []}, **answer}))
 
     # ---- results ----
 
@@ -345,20 +348,30 @@ class ScenarioRun:
         seen = self.bandwidth[switch].since(self.start_ns)
         first_ns = self.start_ns + scenario.rtt_ns
         bins = series(seen.bin_bytes, first_ns // BIN_NS, scenario.seconds * NS_PER_S // BIN_NS)
+        with_bins = scenario.bins and switch == "wan"
         length = scenario.seconds * NS_PER_S // WINDOW_NS
         windows = series(seen.window_bytes, first_ns // WINDOW_NS, length)
         queues = series(seen.window_vb_max_bytes, first_ns // WINDOW_NS, length)
         return {
-            "bytes": sum(bins),
-            "packets_1500": sum(bins) // 1518,
-            "bin_max_bps": bits_per_second(max(bins), BIN_NS),
-            "bin_p99_bps": bits_per_second(percentile(bins, 99), BIN_NS),
-            "bin_deviation": _deviation(windows[length // 2 :]),
+            "bytes": sum(windows),
+            "packets_1500": sum(windows) // 1518,
+            "bin_max_bps": bits_per_second(max(bins), BIN_NS) if with_bins else None,
+            "bin_p99_bps": bits_per_second(percentile(bins, 99), BIN_NS) if with_bins else None,
+            "deviation": _deviation(windows[length // 2 :]),
             "abw_mean_bps": bits_per_second(sum(windows), length * WINDOW_NS),
             "abw_max_bps": bits_per_second(max(windows), WINDOW_NS),
             "queue_mean_bytes": sum(queues) // length,
             "queue_max_bytes": max(queues),
         }
+
+    def _finest(self, seconds: int) -> dict[str, Any]:
+        """Return the bandwidth as fine as it was measured: bins of 500 us, or windows."""
+        seen = self.bandwidth["wan"]
+        counts, step_ns = seen.window_bytes, WINDOW_NS
+        if self.scenario.bins:
+            counts, step_ns = seen.bin_bytes, BIN_NS
+        length = seconds * NS_PER_S // step_ns
+        return {"bin_ns": step_ns, "bin_bytes": series(counts, self.start_ns // step_ns, length)}
 
     def _series(self) -> dict[str, Any]:
         """Return the run as it went, times in ms since the start."""
@@ -369,10 +382,7 @@ class ScenarioRun:
         # One connection's: of many, their windows say little.
         first = next(iter(self.sent.values()), [])
         return {
-            "bin_ns": BIN_NS,
-            "bin_bytes": series(
-                seen.bin_bytes, self.start_ns // BIN_NS, seconds * NS_PER_S // BIN_NS
-            ),
+            **self._finest(seconds),
             "window_vb_max_bytes": series(seen.window_vb_max_bytes, window, length),
             "bottleneck_drops": {
                 "at_ms": [at_ns // 1_000_000 for at_ns, _ in self.drops],

@@ -102,6 +102,7 @@ class Scenario:
         edges: edge switches; senders take turns between them.
         loss_ppm: packets per million that each sender's wire loses, at random.
         far: whether what leaves the bottleneck is measured, too.
+        bins: whether bandwidth is measured in 500 us: reading them back takes longer than the run.
         ecn: whether hosts use ECN.
         seed: of everything random; also shifts the start of each flow by a few us.
 
@@ -121,6 +122,7 @@ class Scenario:
     edges: int = 1
     loss_ppm: int = 0
     far: bool = False
+    bins: bool = False
     ecn: bool = False
     seed: int = 1
 

@@ -58,7 +58,7 @@ def _far(result: Result, key: str) -> float | None:
 
 def _loss_share(result: Result) -> float:
     lost = result["bottleneck_drops"]
-    return 100.0 * lost / max(1, result["wan"]["packets_1500"])
+    return float(100 * lost / max(1, result["wan"]["packets_1500"]))
 
 
 METRICS: dict[str, Metric] = {
@@ -66,10 +66,8 @@ METRICS: dict[str, Metric] = {
     "steady": Metric("2nd half, Mbit/s", lambda r: sum(_steady(r)) / 1e6),
     "lost": Metric("lost at the bottleneck", lambda r: r["bottleneck_drops"], 0),
     "queue_max": Metric("VB queue max, bytes", lambda r: r["wan"]["queue_max_bytes"], 0),
-    "bin_max": Metric("500 us bin max, Mbit/s", lambda r: r["wan"]["bin_max_bps"] / 1e6),
-    "deviation": Metric(
-        "deviation / mean of 100 ms windows", lambda r: r["wan"]["bin_deviation"], 3
-    ),
+    "bin_max": Metric("500 us bin max, Mbit/s", lambda r: (r["wan"]["bin_max_bps"] or 0) / 1e6),
+    "deviation": Metric("deviation / mean of 100 ms windows", lambda r: r["wan"]["deviation"], 3),
     "share": Metric(
         "smallest share / fair share, %",
         lambda r: 100.0 * min(_steady(r)) * len(_steady(r)) / max(1.0, sum(_steady(r))),

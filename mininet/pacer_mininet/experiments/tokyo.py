@@ -91,7 +91,11 @@ def clustered() -> Experiment:
             "596 Mbit/s, 200 ms",
             shaper.name,
             Scenario(
-                one_flow(shaper, "reno"), seconds=SECONDS, rate_bps=SPACING_BPS, fifo_bytes=64 * KIB
+                one_flow(shaper, "reno"),
+                seconds=SECONDS,
+                rate_bps=SPACING_BPS,
+                fifo_bytes=64 * KIB,
+                bins=True,
             ),
         )
         for shaper in (UNPACED, CLUSTERED, PACED, FQ)
@@ -119,6 +123,7 @@ def parallel() -> Experiment:
                 seconds=FAR_SECONDS,
                 rtt_ns=326 * MS,
                 fifo_bytes=256 * KIB,
+                bins=True,
             ),
         )
         for shaper in (UNPACED, PACED, FQ)
