@@ -6,6 +6,8 @@
 #   make lab               build the virtual-time lab's kernel, once
 #   make ptf               PTF tests of the P4 programs on a switch, see TARGET
 #   make conformance       p4c's STF tests here and on stock BMv2, side by side (needs p4c)
+#   make experiments       every published table and figure, and more, beside the published ones
+#   make experiment-table5 one of them; their names: make experiment-list
 #   make accuracy          Tables 2, 3 and 4 in virtual time, beside the published ones
 #   make ovs               Open vSwitch with the pacer, from Debian's source, under build/ovs
 #   make test-ovs          its tests: the pacer's, and Open vSwitch's own of what it touches
@@ -21,6 +23,7 @@
 #   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1 on this
 #                          machine's kernel instead of in the lab; EDGE=ovs: with Open vSwitch
 #                          at the edge, too
+#   make experiments       QUICK=1 scaled down; REALTIME=1 on this machine's kernel
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -113,12 +116,21 @@ bytecode: venv
 .PHONY: may-run
 may-run:
 	@if [ -n "$(filter-out 0,$(REALTIME))" ] && [ "$$(id -u)" -ne 0 ]; then \
-	    echo "make demo REALTIME=1 makes network namespaces: run it as root"; exit 1; fi
+	    echo "REALTIME=1 makes network namespaces: run it as root"; exit 1; fi
 
 # The demo itself builds the lab's kernel if it is to run there.
 .PHONY: demo
 demo: may-run packages venv switch bytecode $(if $(filter ovs,$(EDGE)),ovs)
 	@$(PYTHON) mininet/demo.py $(DEMO_OPTIONS)
+
+EXPERIMENT_OPTIONS = $(if $(filter-out 0,$(QUICK)),--quick) $(if $(filter-out 0,$(REALTIME)),--realtime)
+.PHONY: experiments experiment-list
+experiments: may-run packages venv switch bytecode
+	@$(PYTHON) mininet/experiments.py $(EXPERIMENT_OPTIONS)
+experiment-list: venv
+	@$(PYTHON) mininet/experiments.py --list $(EXPERIMENT_OPTIONS)
+experiment-%: may-run packages venv switch bytecode
+	@$(PYTHON) mininet/experiments.py $(EXPERIMENT_OPTIONS) $*
 
 SAMPLES ?= tests/conformance/programs
 .PHONY: conformance

@@ -6,12 +6,17 @@
 
 #include "include/limits.p4"
 
-// Nothing is parsed: a wire carries whatever comes.
+#include "include/wire_flow.p4"
+
+// Nothing is extracted: a wire carries whatever comes.
 struct headers_t { }
 
 struct measurement_t {
     bit<1> measured;
     bit<64> bytes_per_ns_q24;
+    bit<32> flow_slot;  // 0: the packet is of no measured flow
+    bit<64> flow_bytes_per_ns_q24;
+    wire_flow_t flow;
 }
 
 #ifdef TARGET_BMV2
@@ -23,7 +28,10 @@ struct measurement_t {
 
 parser GtrcnetParser(packet_in packet, out headers_t hdr, inout measurement_t meta,
                      inout standard_metadata_t standard_metadata) {
+    WireFlow() wire_flow;
+
     state start {
+        wire_flow.apply(packet, meta.flow);
         transition accept;
     }
 }

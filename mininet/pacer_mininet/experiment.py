@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from mininet.net import Mininet
@@ -283,7 +282,7 @@ class Run:
         settings = self.settings
         server = self.h2.popen(iperf.server_command())
         # The server has no ready line on a pipe: it is ready when its port is taken.
-        self._wait_for_listener()
+        iperf.wait_for_listener(self.h2.pid, iperf.PORT)
         sender, receiver = TcpMonitor(self.h1.pid), TcpMonitor(self.h2.pid)
         # The switches run on this clock, too.
         start_ns = -(-time.monotonic_ns() // START_STEP_NS) * START_STEP_NS
@@ -321,17 +320,6 @@ class Run:
                 if process.poll() is None:
                     process.kill()
                     process.wait()
-
-    def _wait_for_listener(self) -> None:
-        deadline_ns = time.monotonic_ns() + 30 * NS_PER_S
-        wanted = f":{iperf.PORT:04X} 00000000:0000 0A"
-        while time.monotonic_ns() < deadline_ns:
-            for table in ("tcp", "tcp6"):
-                path = Path(f"/proc/{self.h2.pid}/net/{table}")
-                if path.exists() and wanted in path.read_text():
-                    return
-            time.sleep(0.01)
-        raise ExperimentError("the iperf server does not listen")
 
     def _sample(self, now_ns: int, due_ns: int, sender: TcpMonitor, receiver: TcpMonitor) -> None:
         samples = self.samples

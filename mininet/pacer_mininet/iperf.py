@@ -4,9 +4,12 @@ The server's report is the one that counts: it has seen what arrived, and its cl
 last byte. iperf3 is no substitute in the lab: it polls its clock at the start.
 """
 
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
 PORT = 5001
+START_TIMEOUT_S = 30
 
 
 class IperfError(RuntimeError):
@@ -33,6 +36,24 @@ def client_command(server: str, seconds: int, congestion_control: str) -> list[s
         *("iperf", "-c", server, "-p", str(PORT)),
         *("-t", str(seconds), "-Z", congestion_control, "-f", "m"),
     ]
+
+
+def wait_for_listener(pid: int, port: int) -> None:
+    """Return when a server listens in the namespace of process `pid`: it has no ready line.
+
+    Raises:
+        IperfError: it does not.
+
+    """
+    deadline = time.monotonic() + START_TIMEOUT_S
+    wanted = f":{port:04X} 00000000:0000 0A"
+    while time.monotonic() < deadline:
+        for table in ("tcp", "tcp6"):
+            path = Path(f"/proc/{pid}/net/{table}")
+            if path.exists() and wanted in path.read_text():
+                return
+        time.sleep(0.01)
+    raise IperfError(f"the iperf server does not listen on port {port}")
 
 
 def parse_server_report(text: str) -> ServerReport:

@@ -44,20 +44,25 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
     The file holds no date and no name of a program's version, so that equal runs give equal files.
     """
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8.4, 0.8 + 2.1 * len(results)), layout="constrained")
-        panels = figure.subplots(len(results), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-        for axes, result in zip(panels, results, strict=True):
-            _panel(axes, result["run"], result["series"])
-        top = max(_top_mbps(result) for result in results)
-        panels[0].set_ylim(0, top)
-        panels[-1].set_xlim(0, results[0]["run"]["seconds"])
-        panels[-1].set_xlabel("time (s)")
-        handles, labels = panels[0].get_legend_handles_labels()
-        legend = figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=9)
-        for line, label in zip(legend.get_lines(), legend.get_texts(), strict=False):
-            if label.get_text() == labels[0]:
-                line.set_linewidth(4)
-        figure.savefig(path, dpi=DPI, metadata={"Software": None})
+        figure_of(results).savefig(path, dpi=DPI, metadata={"Software": None})
+
+
+def figure_of(results: list[dict[str, Any]]) -> Figure:
+    """Return the picture of runs, one panel each."""
+    figure = Figure(figsize=(8.4, 0.8 + 2.1 * len(results)), layout="constrained")
+    panels = figure.subplots(len(results), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axes, result in zip(panels, results, strict=True):
+        _panel(axes, result["run"], result["series"])
+    top = max(_top_mbps(result) for result in results)
+    panels[0].set_ylim(0, top)
+    panels[-1].set_xlim(0, results[0]["run"]["seconds"])
+    panels[-1].set_xlabel("time (s)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    legend = figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=9)
+    for line, label in zip(legend.get_lines(), legend.get_texts(), strict=False):
+        if label.get_text() == labels[0]:
+            line.set_linewidth(4)
+    return figure
 
 
 def _top_mbps(result: dict[str, Any]) -> float:
@@ -114,9 +119,10 @@ def _panel(axes: Axes, run: dict[str, Any], series: dict[str, Any]) -> None:
         zorder=6,
     )
     axes.set_ylabel("Mbit/s")
-    axes.yaxis.set_major_locator(MultipleLocator(250))
+    if run["edge_rate_bps"] == 10**9:
+        axes.yaxis.set_major_locator(MultipleLocator(250))
     axes.set_title(
-        f"{TITLES[run['name']]}: {mbps(run['goodput_bps'])} Mbit/s, "
+        f"{TITLES.get(run['name'], run['name'])}: {mbps(run['goodput_bps'])} Mbit/s, "
         f"{run['bottleneck_drops']:,} lost",
         loc="left",
     )

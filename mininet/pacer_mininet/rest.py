@@ -11,8 +11,19 @@ TIMEOUT_S = 60.0
 POLL_S = 0.05
 
 
+INVALID = 422
+"""HTTP status of a request whose values the controller cannot take."""
+
+
 class ControllerError(RuntimeError):
-    """The controller refused a request or does not answer; the text says which and why."""
+    """The controller refused a request or does not answer; the text says which and why.
+
+    `status` is the answer's HTTP status, None without an answer.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class RestClient:
@@ -45,7 +56,8 @@ class RestClient:
         finally:
             connection.close()
         if response.status >= 400:
-            raise ControllerError(f"{method} {path}: {response.status} {text}")
+            message = f"{method} {path}: {response.status} {text}"
+            raise ControllerError(message, response.status)
         return json.loads(text) if text else None
 
     def get(self, *path: str, **query: object) -> Any:
@@ -56,6 +68,21 @@ class RestClient:
     def put(self, *path: str, body: object) -> Any:
         """PUT a resource, given by the parts of its path below /v1."""
         return self.request("PUT", _path(path), body)
+
+    def refusal(self, method: str, *path: str, body: object) -> str | None:
+        """Make a request; return the problem's own words if it was refused as wrong, else None.
+
+        Raises:
+            ControllerError: any other status of 400 or more.
+
+        """
+        try:
+            self.request(method, _path(path), body)
+        except ControllerError as error:
+            if error.status == INVALID:
+                return str(error)
+            raise
+        return None
 
     def wait_until(self, ready: Callable[[], bool], timeout_s: float, what: str) -> None:
         """Ask until `ready` says so; ControllerError naming `what` when it takes too long."""

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -86,13 +86,18 @@ def need_root() -> None:
 
 def lab_command(plan: Plan, name: str) -> list[str]:
     """Return the command that makes a run in virtual time."""
-    options = [
+    return in_lab_command(plan.command(name))
+
+
+def in_lab_command(command: Sequence[str], *options: str) -> list[str]:
+    """Return a command that runs another one in the lab; `options` are lab/run's."""
+    passed = [
         word
         for variable in paths.OVERRIDES
         if variable in os.environ
         for word in ("--env", variable)
     ]
-    return [str(paths.LAB_RUN), *options, "--", *plan.command(name)]
+    return [str(paths.LAB_RUN), *passed, *options, "--", *command]
 
 
 def realtime_command(plan: Plan, name: str) -> list[str]:
@@ -215,20 +220,34 @@ def make_runs(plan: Plan, *, realtime: bool, listener: Listener) -> dict[str, di
         need_root()
     at_once = 1 if realtime else max(1, len(os.sched_getaffinity(0)))
     command = realtime_command if realtime else lab_command
-    waiting = list(plan.names) if realtime else sorted(plan.names)
+    names = plan.names if realtime else sorted(plan.names)
     results: dict[str, dict[str, Any]] = {}
+    commands = [(name, command(plan, name)) for name in names]
+    with contextlib.closing(side_by_side(commands, at_once, listener)) as ending:
+        for ended in ending:
+            results[ended.name] = {**ended.wait(), "wall_s": ended.wall_s}
+            listener({"event": "done", "run": ended.name, "wall_s": ended.wall_s})
+    return {name: results[name] for name in plan.names}
+
+
+def side_by_side(
+    commands: Sequence[tuple[str, list[str]]], at_once: int, listener: Listener
+) -> Generator[Running, None, None]:
+    """Make runs, by name and command, `at_once` at a time; yield each as it ends.
+
+    All that still go on are ended when the caller stops asking.
+    """
+    waiting = list(commands)
     running: list[Running] = []
     with stopping(running):
         while waiting or running:
             while waiting and len(running) < at_once:
-                name = waiting.pop(0)
-                running.append(Running(name, command(plan, name), listener))
+                name, words = waiting.pop(0)
+                running.append(Running(name, words, listener))
             ended = _first_to_end(running)
-            results[ended.name] = {**ended.wait(), "wall_s": ended.wall_s}
+            yield ended
             ended.stop()
             running.remove(ended)
-            listener({"event": "done", "run": ended.name, "wall_s": ended.wall_s})
-    return {name: results[name] for name in plan.names}
 
 
 def _first_to_end(running: Sequence[Running]) -> Running:

@@ -1,16 +1,25 @@
-// What GtrcNET-1 measured, per ingress port: bandwidth in bins of 500 us and in windows of
-// 100 ms, and the queue in front of a virtual bottleneck (Takano et al., "realtime
-// burstiness"): with each packet, Q <- max(0, Q - BWvb * dt) + length.
+// What GtrcNET-1 measured: bandwidth in bins of 500 us, per ingress port; and per port and per
+// flow, in windows of T = 100 ms, the average bandwidth ABW_T and the longest queue max(Q)_T in
+// front of a virtual bottleneck (Takano et al., "realtime burstiness"): with each packet,
+// Q <- max(0, Q - BWvb * dt) + length.
 //
-// The arrays are rings: cell n holds bin (or window) number `id`, where id mod ring size = n;
-// a cell whose id is not the one asked for belongs to another round, and that bin was empty.
-// Lengths are layer-2 bytes with FCS.
+// Static burstiness has a given BWvb. Dynamic burstiness takes for BWvb the average bandwidth of
+// the window before; a window after an empty one has none to drain at, and counts as 0.
+//
+// A slot is what is measured together: slots 0 to 3 are the ports of these numbers, the others
+// flows. The arrays are rings: cell n of a slot holds bin (or window) number `id`, where id mod
+// ring size = n; a cell whose id is not the one asked for belongs to another round, and that bin
+// was empty. Lengths are layer-2 bytes with FCS.
 #ifndef BURSTINESS_P4
 #define BURSTINESS_P4
 
 #define MEASURED_PORTS 4
+#define MEASURED_FLOWS 28
+#define SLOTS 32
+#define FLOW_ENTRIES 1024
 #define BINS 65536
 #define WINDOWS 4096
+#define WINDOW_NS 100000000
 
 // p4c has no division of a run-time value, so now_ns / 500000 and now_ns / 100000000 are
 // multiplications: with m = ceil(2^s / d) and s = 63 + ceil(log2 d), (n * m) >> s = n / d
@@ -21,27 +30,135 @@
 #define WINDOW_MULTIPLIER 128w0xabcc77118461cefd
 #define WINDOW_SHIFT 90
 
-// Above 2^30 ns of silence any queue that a 100 Gbit/s bottleneck can hold here has drained;
-// it also keeps dt * rate within 64 bits.
-#define SILENCE_NS 1073741824
+// 68.7 s: the longest time over which a queue is drained bit by bit, so that dt * rate stays within
+// 64 bits at 100 Gbit/s. After a longer silence it is empty.
+#define SILENCE_NS 68719476736
+
+// Bandwidth and both queues of one slot. No tables, so that it can be applied twice.
+control MeasureSlot(in bit<32> slot, in bit<64> now_ns, in bit<32> frame_bytes,
+                    in bit<64> bytes_per_ns_q24) {
+    @name(".GtrcnetIngress.window_bytes")
+    register<bit<32>>(SLOTS * WINDOWS) window_bytes;
+    @name(".GtrcnetIngress.window_vb_max_bytes")
+    register<bit<32>>(SLOTS * WINDOWS) window_vb_max_bytes;
+    // In bytes times WINDOW_NS: what is divided by T in Q is multiplied by it instead.
+    @name(".GtrcnetIngress.window_dynamic_max")
+    register<bit<64>>(SLOTS * WINDOWS) window_dynamic_max;
+    @name(".GtrcnetIngress.window_id")
+    register<bit<64>>(SLOTS * WINDOWS) window_id;
+    @name(".GtrcnetIngress.vb_now_q24")
+    register<bit<64>>(SLOTS) vb_now_q24;
+    @name(".GtrcnetIngress.vb_last_ns")
+    register<bit<64>>(SLOTS) vb_last_ns;
+    @name(".GtrcnetIngress.vb_max_bytes")
+    register<bit<32>>(SLOTS) vb_max_bytes;
+    // The queue of dynamic burstiness, in bytes times WINDOW_NS, and the bytes of the window before.
+    @name(".GtrcnetIngress.dynamic_now")
+    register<bit<64>>(SLOTS) dynamic_now;
+    @name(".GtrcnetIngress.dynamic_bytes_per_window")
+    register<bit<64>>(SLOTS) dynamic_bytes_per_window;
+
+    apply {
+        @atomic {
+            bit<64> queue_q24;
+            bit<64> last_ns;
+            vb_now_q24.read(queue_q24, slot);
+            vb_last_ns.read(last_ns, slot);
+            bit<64> elapsed_ns = now_ns - last_ns;
+            // Timestamps of one port do not run backwards; should one, no time has passed.
+            if (now_ns < last_ns) {
+                elapsed_ns = 0;
+            }
+            bit<64> drained_q24 = elapsed_ns * bytes_per_ns_q24;
+            if (elapsed_ns >= SILENCE_NS || drained_q24 >= queue_q24) {
+                queue_q24 = 0;
+            } else {
+                queue_q24 = queue_q24 - drained_q24;
+            }
+            queue_q24 = queue_q24 + ((bit<64>) frame_bytes << FRACTION_BITS);
+            vb_now_q24.write(slot, queue_q24);
+            vb_last_ns.write(slot, now_ns);
+            bit<32> queue_bytes = (bit<32>) (queue_q24 >> FRACTION_BITS);
+
+            bit<32> highest_bytes;
+            vb_max_bytes.read(highest_bytes, slot);
+            if (queue_bytes > highest_bytes) {
+                vb_max_bytes.write(slot, queue_bytes);
+            }
+
+            bit<64> window = (bit<64>) (((bit<128>) now_ns * WINDOW_MULTIPLIER) >> WINDOW_SHIFT);
+            bit<32> cell = slot * WINDOWS + (bit<32>) (window & (WINDOWS - 1));
+            bit<64> id;
+            bit<32> bytes;
+            bit<64> dynamic_highest;
+            bit<64> queue;
+            bit<64> rate;
+            window_id.read(id, cell);
+            window_bytes.read(bytes, cell);
+            window_vb_max_bytes.read(highest_bytes, cell);
+            window_dynamic_max.read(dynamic_highest, cell);
+            dynamic_now.read(queue, slot);
+            dynamic_bytes_per_window.read(rate, slot);
+            // An unused cell reads id 0, as window 0 would: no packet has come in it either.
+            if (id != window || bytes == 0) {
+                bytes = 0;
+                highest_bytes = 0;
+                dynamic_highest = 0;
+                window_id.write(cell, window);
+
+                bit<32> cell_before = slot * WINDOWS + (bit<32>) ((window - 1) & (WINDOWS - 1));
+                bit<64> id_before;
+                bit<32> bytes_before;
+                window_id.read(id_before, cell_before);
+                window_bytes.read(bytes_before, cell_before);
+                if (id_before + 1 != window || bytes_before == 0) {
+                    queue = 0;
+                    rate = 0;
+                } else {
+                    // Until the window began at the former rate, since then at the new one; the
+                    // latter is what is drained below.
+                    bit<64> began_ns = window * WINDOW_NS;
+                    if (elapsed_ns != 0) {
+                        bit<64> drained = (began_ns - last_ns) * rate;
+                        if (drained >= queue) {
+                            queue = 0;
+                        } else {
+                            queue = queue - drained;
+                        }
+                        elapsed_ns = now_ns - began_ns;
+                    }
+                    rate = (bit<64>) bytes_before;
+                }
+                dynamic_bytes_per_window.write(slot, rate);
+            }
+            if (rate != 0) {
+                bit<64> drained = elapsed_ns * rate;
+                if (drained >= queue) {
+                    queue = 0;
+                } else {
+                    queue = queue - drained;
+                }
+                queue = queue + (bit<64>) frame_bytes * WINDOW_NS;
+            }
+            dynamic_now.write(slot, queue);
+            if (queue > dynamic_highest) {
+                dynamic_highest = queue;
+            }
+            window_dynamic_max.write(cell, dynamic_highest);
+            window_bytes.write(cell, bytes + frame_bytes);
+            if (queue_bytes > highest_bytes) {
+                highest_bytes = queue_bytes;
+            }
+            window_vb_max_bytes.write(cell, highest_bytes);
+        }
+    }
+}
 
 control Burstiness(inout measurement_t meta, in standard_metadata_t standard_metadata) {
     @name(".GtrcnetIngress.bin_bytes")
     register<bit<32>>(MEASURED_PORTS * BINS) bin_bytes;
     @name(".GtrcnetIngress.bin_id")
     register<bit<64>>(MEASURED_PORTS * BINS) bin_id;
-    @name(".GtrcnetIngress.window_bytes")
-    register<bit<32>>(MEASURED_PORTS * WINDOWS) window_bytes;
-    @name(".GtrcnetIngress.window_vb_max_bytes")
-    register<bit<32>>(MEASURED_PORTS * WINDOWS) window_vb_max_bytes;
-    @name(".GtrcnetIngress.window_id")
-    register<bit<64>>(MEASURED_PORTS * WINDOWS) window_id;
-    @name(".GtrcnetIngress.vb_now_q24")
-    register<bit<64>>(MEASURED_PORTS) vb_now_q24;
-    @name(".GtrcnetIngress.vb_last_ns")
-    register<bit<64>>(MEASURED_PORTS) vb_last_ns;
-    @name(".GtrcnetIngress.vb_max_bytes")
-    register<bit<32>>(MEASURED_PORTS) vb_max_bytes;
 
     // bytes_per_ns_q24: rate of the virtual bottleneck, in 2^-24 bytes per nanosecond.
     @name(".GtrcnetIngress.measure")
@@ -60,47 +177,48 @@ control Burstiness(inout measurement_t meta, in standard_metadata_t standard_met
         size = MEASURED_PORTS;
     }
 
+    // slot: MEASURED_PORTS to SLOTS - 1.
+    @name(".GtrcnetIngress.measure_flow")
+    action measure_flow(bit<32> slot, bit<64> bytes_per_ns_q24) {
+        meta.flow_slot = slot;
+        meta.flow_bytes_per_ns_q24 = bytes_per_ns_q24;
+    }
+
+    @name(".GtrcnetIngress.flows")
+    table flows {
+        key = {
+            standard_metadata.ingress_port: ternary @name("ingress_port");
+            meta.flow.ether_type: ternary @name("ether_type");
+            meta.flow.vlan_id: ternary @name("vlan_id");
+            meta.flow.src_addr: ternary @name("src_addr");
+            meta.flow.dst_addr: ternary @name("dst_addr");
+            meta.flow.dscp: ternary @name("dscp");
+            meta.flow.protocol: ternary @name("protocol");
+            meta.flow.src_port: ternary @name("src_port");
+            meta.flow.dst_port: ternary @name("dst_port");
+        }
+        actions = { measure_flow; @defaultonly NoAction; }
+        const default_action = NoAction;
+        size = FLOW_ENTRIES;
+    }
+
     IngressTime() time;
+    MeasureSlot() slots;
 
     apply {
+        bit<32> frame_bytes = standard_metadata.packet_length + FCS_BYTES;
+        bit<64> now_ns;
+        time.apply(standard_metadata, now_ns);
+
         monitor.apply();
         if (meta.measured == 1 && standard_metadata.ingress_port < MEASURED_PORTS) {
             bit<32> port = (bit<32>) standard_metadata.ingress_port;
-            bit<32> frame_bytes = standard_metadata.packet_length + FCS_BYTES;
-            bit<64> now_ns;
-            time.apply(standard_metadata, now_ns);
-
+            slots.apply(port, now_ns, frame_bytes, meta.bytes_per_ns_q24);
             @atomic {
-                bit<64> queue_q24;
-                bit<64> last_ns;
-                vb_now_q24.read(queue_q24, port);
-                vb_last_ns.read(last_ns, port);
-                bit<64> elapsed_ns = now_ns - last_ns;
-                // Timestamps of one port do not run backwards; should one, no time has passed.
-                if (now_ns < last_ns) {
-                    elapsed_ns = 0;
-                }
-                bit<64> drained_q24 = elapsed_ns * meta.bytes_per_ns_q24;
-                if (elapsed_ns >= SILENCE_NS || drained_q24 >= queue_q24) {
-                    queue_q24 = 0;
-                } else {
-                    queue_q24 = queue_q24 - drained_q24;
-                }
-                queue_q24 = queue_q24 + ((bit<64>) frame_bytes << FRACTION_BITS);
-                vb_now_q24.write(port, queue_q24);
-                vb_last_ns.write(port, now_ns);
-                bit<32> queue_bytes = (bit<32>) (queue_q24 >> FRACTION_BITS);
-
-                bit<32> highest_bytes;
-                vb_max_bytes.read(highest_bytes, port);
-                if (queue_bytes > highest_bytes) {
-                    vb_max_bytes.write(port, queue_bytes);
-                }
-
                 bit<64> id;
+                bit<32> bytes;
                 bit<64> bin = (bit<64>) (((bit<128>) now_ns * BIN_MULTIPLIER) >> BIN_SHIFT);
                 bit<32> cell = port * BINS + (bit<32>) (bin & (BINS - 1));
-                bit<32> bytes;
                 bin_id.read(id, cell);
                 bin_bytes.read(bytes, cell);
                 if (id != bin) {
@@ -108,24 +226,12 @@ control Burstiness(inout measurement_t meta, in standard_metadata_t standard_met
                     bin_id.write(cell, bin);
                 }
                 bin_bytes.write(cell, bytes + frame_bytes);
-
-                bit<64> window =
-                    (bit<64>) (((bit<128>) now_ns * WINDOW_MULTIPLIER) >> WINDOW_SHIFT);
-                cell = port * WINDOWS + (bit<32>) (window & (WINDOWS - 1));
-                window_id.read(id, cell);
-                window_bytes.read(bytes, cell);
-                window_vb_max_bytes.read(highest_bytes, cell);
-                if (id != window) {
-                    bytes = 0;
-                    highest_bytes = 0;
-                    window_id.write(cell, window);
-                }
-                window_bytes.write(cell, bytes + frame_bytes);
-                if (queue_bytes > highest_bytes) {
-                    highest_bytes = queue_bytes;
-                }
-                window_vb_max_bytes.write(cell, highest_bytes);
             }
+        }
+
+        flows.apply();
+        if (meta.flow_slot >= MEASURED_PORTS && meta.flow_slot < SLOTS) {
+            slots.apply(meta.flow_slot, now_ns, frame_bytes, meta.flow_bytes_per_ns_q24);
         }
     }
 }

@@ -6,6 +6,7 @@ packet (or per n packets) is layer-2 bytes with FCS over the time from start to 
 burst is the largest queue in front of a virtual bottleneck of the class's target rate, in MTU.
 
     accuracy.py [--out FILE.json]
+    accuracy.py --clocks FILE.json      two classes on one port, packet by packet (Fig. 3)
 
 Exit status 1 if a figure is out of its bound: mean error under 10 ppm where the port is not
 contended (all but Table 4), burst of 1 MTU for a single class and at most 2 MTU in Table 4.
@@ -224,10 +225,43 @@ def print_table(rows: list[Row]) -> None:
         )
 
 
+def clocks() -> dict[str, object]:
+    """When the packets of Fig. 3's two classes leave, and what each class's clock then says."""
+    case = Case("Fig. 3", [500 * M, 250 * M], [24, 12])
+    times = departures(case)
+    classes = []
+    for class_id, rate_bps in enumerate(case.rates_bps, start=1):
+        series = times[class_id]
+        cost_ns = Fraction(MTU_FRAME_BYTES * 8 * 1_000_000_000, rate_bps)
+        gap_ns = Fraction(series[-1] - series[0], len(series) - 1)
+        classes.append(
+            {
+                "rate_bps": rate_bps,
+                "departures_ns": [at - min(times[1][0], times[2][0]) for at in series],
+                # Backlogged from time 0 on: each packet moves the clock by its own cost.
+                "clock_ns": [round(cost_ns * (number + 1)) for number in range(len(series))],
+                "mean_gap_ns": round(float(gap_ns), 1),
+            }
+        )
+    return {"line_bps": case.line_bps, "classes": classes}
+
+
+def published_of(row: Row) -> dict[str, float | None]:
+    """The published figures of a row, null where there are none."""
+    other = published(row.table, row.target_bps, row.per_packets)
+    names = ("mean_bps", "min_bps", "max_bps", "burst_mtu")
+    return {f"published_{name}": getattr(other, name) if other else None for name in names}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Tables 2, 3 and 4 of the PSPacer paper")
     parser.add_argument("--out", type=Path, help="write the rows to this file, as JSON")
-    out: Path | None = parser.parse_args().out
+    parser.add_argument("--clocks", type=Path, help="only Fig. 3: write it to this file, as JSON")
+    options = parser.parse_args()
+    if options.clocks is not None:
+        options.clocks.write_text(json.dumps(clocks(), indent=2) + "\n")
+        return 0
+    out: Path | None = options.out
     rows = [row for case in CASES for row in measure(case)]
     print_table(rows)
     if out is not None:
@@ -245,6 +279,7 @@ def main() -> int:
                     "burst_mtu": row.burst_mtu,
                     "error_ppm": row.error_ppm,
                     "contended": row.contended,
+                    **published_of(row),
                 }
                 for row in rows
             ]

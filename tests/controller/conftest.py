@@ -22,6 +22,7 @@ from controller_harness import Controller, Network, Switch
 from rest_client import Client
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "common"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "virtual"))
 
 from wires import make_wires
 

@@ -133,7 +133,10 @@ class Process:
 class Switch:
     """A switch process that can be stopped and started at the same address."""
 
-    def __init__(self, network: Network, ports: dict[int, str] | None = None) -> None:
+    def __init__(
+        self, network: Network, ports: dict[int, str] | None = None, *options: str
+    ) -> None:
+        self._options = options
         self.address = f"127.0.0.1:{free_port()}"
         self._ports = {number: f"sw{number}" for number in network.ports}
         self._settings = ports or {}
@@ -155,6 +158,7 @@ class Switch:
             return
         command = [str(pacing_switch()), "--no-p4", "--device-id", "0"]
         command += ["--grpc-server-addr", self.address, "--cpu-port", str(CPU_PORT), *interfaces]
+        command += self._options
         self._process = Process(command)
         self._process.wait_for_line("pacing_switch: ready")
 
@@ -162,6 +166,11 @@ class Switch:
         """Kill it."""
         if self._process is not None and self._process.running:
             self._process.kill()
+
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has written what it writes."""
+        if self._process is not None and self._process.running:
+            self._process.stop()
 
     @property
     def options(self) -> str:

@@ -3,13 +3,17 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from virtual_switch import TimedFrame, write_capture
 
 from controller_harness import COMPILED, TARGET, Controller, Network, Switch, eventually
+from pacer_controller.burst import capture
+from pacer_controller.cli.main import main as pacer
 from pacer_controller.rates import time_per_byte_q24
 
 CLASS = "/v1/switches/s1/classes/video"
@@ -485,3 +489,61 @@ def test_gtrcnet_measures(wires: Network, start_controller: Start, switch: Switc
     assert all(start % 500_000 == 0 for start in said["bins"]["start_ns"])
     empty = controller.get("/v1/switches/wan/bandwidth?port=2")
     assert empty["bins"] == {"start_ns": [], "bytes": []}
+
+
+@pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 does not read registers")
+def test_burstiness_is_that_of_the_same_trace(
+    wires: Network, start_controller: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What gtrcnet.p4 measured, and what the offline tool makes of what the switch captured."""
+    switch = Switch(wires, None, "--pcap", str(tmp_path))
+    switch.start()
+    config = tmp_path / "controller.toml"
+    config.write_text(
+        f'[switches.wan]\naddress = "{switch.address}"\nprogram = "gtrcnet"\nwire = ["1:2"]\n'
+        'bottleneck = "200kbit"\n[switches.wan.measured.web]\n'
+        'match = { src = "10.0.0.0/24", protocol = "udp", dst_port = 5001 }\n'
+        'bottleneck = "100kbit"\n'
+    )
+    try:
+        controller = start_controller("--config", str(config))
+        controller.wait_connected("wan")
+        tagged = udp(A, B, 5001)
+        tagged = tagged[:12] + bytes.fromhex("8100 0064") + tagged[12:]
+        sizes = [60, 1514, 700, 1000]
+        sent = 0
+        for number in range(40):
+            packet = tagged if number % 3 else udp(A, B, 5001 if number % 2 else 80)
+            wires.send(1, packet.ljust(sizes[number % 4], b"\0"))
+            sent += max(len(packet), sizes[number % 4]) + 4
+            # Over several windows, whichever packet comes in which.
+            time.sleep(0.01)
+
+        def measured() -> Any:
+            said = controller.get("/v1/switches/wan/burstiness?port=1")
+            return said if sum(said["windows"]["bytes"]) >= sent else None
+
+        of_port = eventually(measured, "forty frames measured")
+        of_flow = controller.get("/v1/switches/wan/burstiness?flow=web")
+        assert controller.http.get("/v1/switches/wan/burstiness?flow=wep").status_code == 404
+        assert controller.http.get("/v1/switches/wan/burstiness").status_code == 422
+    finally:
+        switch.stop()
+    # The file's times are since 1970, the switch's since boot; what lies between is constant.
+    packets = list(capture.read(tmp_path / "sw1_in.pcap"))
+    shift_ns = of_port["last_ns"] - packets[-1].at_ns
+    trace = tmp_path / "shifted.pcap"
+    write_capture(trace, [TimedFrame(p.at_ns + shift_ns, p.data) for p in packets])
+    arguments = ["--json", "burst", str(trace), "--vb"]
+    assert pacer([*arguments, "200kbit"]) == 0
+    (offline,) = json.loads(capsys.readouterr().out)["measured"]
+    for key in ("window_ns", "last_ns", "summary", "windows"):
+        assert of_port[key] == offline[key], key
+    assert of_port["summary"]["vb_max_bytes"] > 2 * 1518
+    # The flow comes with and without a VLAN tag, and the tool tells both as one.
+    assert pacer([*arguments, "100kbit", "--per-flow"]) == 0
+    flows = {one["flow"]: one for one in json.loads(capsys.readouterr().out)["measured"]}
+    offline = flows["udp 10.0.0.1:40000 > 10.0.1.1:5001"]
+    for key in ("window_ns", "last_ns", "summary", "windows"):
+        assert of_flow[key] == offline[key], key
+    assert sum(of_flow["windows"]["bytes"]) < sent

@@ -19,6 +19,10 @@ From a TOML file (`--config`), from options, or both; options win. A file looks 
     wire = ["1:2"]
     bottleneck = "500mbit"
 
+    [switches.wan.measured.web]     # a flow that gtrcnet measures on its own, optional
+    match = { protocol = "tcp", dst_port = 80 }
+    bottleneck = "40mbit"
+
     [switches.br0]
     kind = "openvswitch"
     ovsdb = "unix:/run/openvswitch/db.sock"
@@ -38,7 +42,8 @@ from pathlib import Path
 from typing import Any
 
 from pacer_controller import rates
-from pacer_controller.schemas import NAME_PATTERN
+from pacer_controller.measured import MAX_MEASURED_FLOWS, MeasuredFlowSpec, Problems
+from pacer_controller.schemas import NAME_PATTERN, stored
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 DEFAULT_CPU_PORT = 510
@@ -79,6 +84,8 @@ class SwitchConfig:
         bottleneck_bps: rate of gtrcnet's virtual bottleneck, at wired ports below
             MEASURED_PORTS; None: no measuring.
         stations: port by MAC address, for stations that never move.
+        measured: flows that gtrcnet measures on their own, by name; the first one is in slot
+            MEASURED_PORTS, and so on.
 
     """
 
@@ -92,6 +99,14 @@ class SwitchConfig:
     wire: tuple[tuple[int, int], ...] = ()
     bottleneck_bps: int | None = None
     stations: Mapping[int, int] = field(default_factory=dict)
+    measured: Mapping[str, MeasuredFlowSpec] = field(default_factory=dict)
+
+    def slot_of(self, flow: str) -> int:
+        """Return the slot that gtrcnet measures a flow in; KeyError for one it does not."""
+        for slot, name in enumerate(self.measured, start=MEASURED_PORTS):
+            if name == flow:
+                return slot
+        raise KeyError(flow)
 
     def settings(self) -> dict[str, Any]:
         """Return what `switch_from` makes this of, defaults left out."""
@@ -108,6 +123,8 @@ class SwitchConfig:
             given["bottleneck"] = rates.format_rate(self.bottleneck_bps)
         if self.stations:
             given["stations"] = {_format_mac(mac): port for mac, port in self.stations.items()}
+        if self.measured:
+            given["measured"] = {name: stored(spec) for name, spec in self.measured.items()}
         return given
 
     def files(self, compiled: Path) -> tuple[Path, Path]:
@@ -262,6 +279,7 @@ def switch_from(name: str, values: Mapping[str, Any]) -> AnySwitchConfig:
         "wire",
         "bottleneck",
         "stations",
+        "measured",
     }
     for key in values:
         if key not in known:
@@ -278,8 +296,9 @@ def switch_from(name: str, values: Mapping[str, Any]) -> AnySwitchConfig:
         raise ConfigError(f"{at}: program {program!r}: one of {', '.join(PROGRAMS)}, or a path")
     wire = values.get("wire", [])
     bottleneck = values.get("bottleneck")
-    if program == "pacer" and (wire or bottleneck is not None):
-        raise ConfigError(f"{at}: wire and bottleneck belong to program gtrcnet")
+    measured = values.get("measured") or {}
+    if program == "pacer" and (wire or bottleneck is not None or measured):
+        raise ConfigError(f"{at}: wire, bottleneck and measured belong to program gtrcnet")
     pairs = _wire(at, wire)
     if bottleneck is not None:
         _check_measured(at, pairs)
@@ -294,6 +313,7 @@ def switch_from(name: str, values: Mapping[str, Any]) -> AnySwitchConfig:
         wire=pairs,
         bottleneck_bps=_bottleneck(at, bottleneck),
         stations=_stations(at, values.get("stations", {})),
+        measured=_measured(at, measured, has_bottleneck=bottleneck is not None),
     )
 
 
@@ -419,6 +439,24 @@ def _bottleneck(at: str, value: Any) -> int | None:
         return rates.parse_rate(value)
     except rates.RateError as error:
         raise ConfigError(f"{at}: bottleneck: {error}; want {error.expected}") from None
+
+
+def _measured(at: str, value: Any, *, has_bottleneck: bool) -> dict[str, MeasuredFlowSpec]:
+    if not isinstance(value, Mapping) or len(value) > MAX_MEASURED_FLOWS:
+        raise ConfigError(f"{at}: measured: want at most {MAX_MEASURED_FLOWS} of NAME = flow")
+    flows: dict[str, MeasuredFlowSpec] = {}
+    for name, given in value.items():
+        if re.fullmatch(NAME_PATTERN, name) is None:
+            raise ConfigError(f"{at}: measured: {name!r} is no name: want {NAME_PATTERN}")
+        try:
+            flows[name] = MeasuredFlowSpec.checked(given)
+        except Problems as error:
+            raise ConfigError(f"{at}: measured: {name}: {error}") from None
+        if flows[name].bottleneck is None and not has_bottleneck:
+            raise ConfigError(
+                f"{at}: measured: {name}: against what rate? give it, or the switch, a bottleneck"
+            )
+    return flows
 
 
 def _stations(at: str, value: Any) -> dict[int, int]:

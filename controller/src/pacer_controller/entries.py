@@ -13,6 +13,7 @@ from pacer_controller.fields import (
     ETHER_TYPE_IPV6,
     port_range,
 )
+from pacer_controller.measured import MeasuredFlowSpec
 from pacer_controller.records import (
     ClassRecord,
     Desired,
@@ -35,6 +36,7 @@ FORWARD = "PacerIngress.forward"
 SOURCES = "PacerIngress.sources"
 WIRE = "GtrcnetIngress.wire"
 MONITOR = "GtrcnetIngress.monitor"
+MEASURED_FLOWS = "GtrcnetIngress.flows"
 
 MODE_ACTIONS = {
     "unpaced": "PacerIngress.unpaced",
@@ -208,6 +210,17 @@ def flow_rows(spec: FlowSpec, meter: MeterSpec | None, class_index: int, owner: 
             meter=rates_of_meter,
             owner=owner,
         )
+        for keys in match_keys(spec.match)
+    ]
+
+
+def measured_flow_rows(
+    spec: MeasuredFlowSpec, slot: int, priority: int, bottleneck_bps: int, owner: str
+) -> list[Row]:
+    """Return the entries that make gtrcnet measure a flow in a slot."""
+    params = {"slot": slot, "bytes_per_ns_q24": rates.bytes_per_ns_q24(bottleneck_bps)}
+    return [
+        row(MEASURED_FLOWS, keys, "measure_flow", params, priority=priority, owner=owner)
         for keys in match_keys(spec.match)
     ]
 

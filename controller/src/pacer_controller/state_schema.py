@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from pacer_controller.fields import NAME_PATTERN, Name, PortNumber, Rate, Strict
+from pacer_controller.measured import MAX_MEASURED_FLOWS, MeasuredFlowSpec
 from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
 
 PortKey = Annotated[str, Field(pattern=r"^([1-9][0-9]{0,2})$", max_length=3)]
@@ -36,6 +37,12 @@ class P4RuntimeSpec(Strict):
     )
     stations: dict[str, PortNumber] | None = Field(
         default=None, description="Port by MAC address, for stations that never move."
+    )
+    measured: dict[Name, MeasuredFlowSpec] | None = Field(
+        default=None,
+        max_length=MAX_MEASURED_FLOWS,
+        json_schema_extra={"propertyNames": {"pattern": NAME_PATTERN}},
+        description="gtrcnet: flows that are measured on their own.",
     )
 
 

@@ -20,6 +20,8 @@ from pacer_controller.api.common import (
     page,
     responses,
 )
+from pacer_controller.fields import NAME_PATTERN
+from pacer_controller.problems import FieldError, invalid
 from pacer_controller.service import Service
 from pacer_controller.service.switches import delete_switch, put_switch
 from pacer_controller.state_schema import SwitchSpec
@@ -102,3 +104,27 @@ def add_switches(app: FastAPI, service: Service) -> None:
     )
     async def delete_one_switch(switch: SwitchName, condition: If, origin: By) -> None:
         await delete_switch(service, switch, condition, origin)
+
+    @app.get(
+        "/v1/switches/{switch}/burstiness",
+        tags=["statistics"],
+        summary="Burstiness of a port or a measured flow, in windows of 100 ms (gtrcnet)",
+        response_model=views.Burstiness,
+        responses=READ | responses(502, 503),
+    )
+    async def burstiness(
+        switch: SwitchName,
+        port: Annotated[
+            int | None, Query(ge=0, le=3, description="Port the packets came in by.")
+        ] = None,
+        flow: Annotated[
+            str | None, Query(pattern=NAME_PATTERN, description="A flow of `measured`.")
+        ] = None,
+        from_ns: Annotated[int | None, Query(ge=0, description="Switch's clock, from.")] = None,
+        to_ns: Annotated[int | None, Query(ge=0, description="Switch's clock, until.")] = None,
+    ) -> dict[str, Any]:
+        of = port if flow is None else flow
+        if of is None or (port is not None and flow is not None):
+            error = FieldError("port", "a port or a flow is needed", "one of port, flow")
+            raise invalid(f"burstiness of switch {switch!r}", [error])
+        return await service.burstiness(switch, of, from_ns, to_ns)

@@ -185,6 +185,24 @@ class Bandwidth(View):
     )
 
 
+class Burstiness(View):
+    """Burstiness of a port or a flow (Takano et al.), as gtrcnet measured it."""
+
+    switch: str
+    port: int | None
+    flow: str | None
+    bottleneck_bps: int | None = Field(description="Rate of the static virtual bottleneck.")
+    window_ns: int
+    last_ns: int | None = Field(description="When the last packet came, on the switch's clock.")
+    summary: dict[str, int] = Field(
+        description="Mean and maximum over all windows, from the first to the last with packets."
+    )
+    windows: dict[str, list[int]] = Field(
+        description="Columns `start_ns`, `bytes`, `abw_bps`, `vb_max_bytes`, "
+        "`dynamic_vb_max_bytes`; windows without packets are left out."
+    )
+
+
 class EventView(View):
     """Something that happened."""
 

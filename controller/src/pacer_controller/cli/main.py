@@ -10,7 +10,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from pacer_controller import __version__
-from pacer_controller.cli import complete, render, statefile, top
+from pacer_controller.cli import burst, complete, render, statefile, top
 from pacer_controller.cli.connection import (
     DEFAULT_URL,
     EXIT_USAGE,
@@ -424,6 +424,9 @@ def top_(session: Session, switch: str | None, interval: float, times: int | Non
     Where no terminal is, samples are printed one after the other; with --json each is a line.
     """
     top.run(session, switch, round(interval * 1000), times)
+
+
+cli.add_command(_common(burst.burst))
 
 
 @cli.command()

@@ -280,7 +280,16 @@ KINDS = {
             *("switch", "switches", SWITCH),
             writable=(
                 *("kind", "address", "device_id", "target", "program", "cpu_port", "ports"),
-                *("wire", "bottleneck", "stations", "ovsdb", "bridge", "openflow", "qos_type"),
+                *(
+                    "wire",
+                    "bottleneck",
+                    "stations",
+                    "measured",
+                    "ovsdb",
+                    "bridge",
+                    "openflow",
+                    "qos_type",
+                ),
             ),
             spec=_switch_spec,
         ),

@@ -25,31 +25,15 @@ async def read(
         to_ns: switch's clock, until; None: no end.
 
     """
-    first = port * WINDOWS
-    known = await _cells(registers, {"GtrcnetIngress.window_id": range(first, first + WINDOWS)})
-    if known is None:
-        return None
-    (ids,) = known
-    # An unused cell reads id 0, as window 0 would; the byte count tells them apart.
-    windows = {
-        window: first + cell
-        for cell in range(WINDOWS)
-        if (window := ids[first + cell]) % WINDOWS == cell
-        and (window + 1) * WINDOW_NS > from_ns
-        and (to_ns is None or window * WINDOW_NS < to_ns)
-    }
-    cells = list(windows.values())
-    of_windows = await _cells(
-        registers,
-        {"GtrcnetIngress.window_bytes": cells, "GtrcnetIngress.window_vb_max_bytes": cells},
+    windows = await windows_of_slot(
+        registers, port, from_ns, to_ns, {"vb_max_bytes": "GtrcnetIngress.window_vb_max_bytes"}
     )
-    if of_windows is None:
+    if windows is None:
         return None
-    window_bytes, window_max = of_windows
-    used = sorted(window for window, cell in windows.items() if window_bytes.get(cell))
+    used = [start_ns // WINDOW_NS for start_ns in windows["start_ns"]]
     bins = _bins(used, from_ns, to_ns)
     bin_cells = [port * BINS + number % BINS for number in bins]
-    of_bins = await _cells(
+    of_bins = await read_cells(
         registers,
         {
             "GtrcnetIngress.bin_id": bin_cells,
@@ -73,15 +57,65 @@ async def read(
             "start_ns": [number * BIN_NS for number, _ in filled],
             "bytes": [count for _, count in filled],
         },
-        "windows": {
-            "start_ns": [window * WINDOW_NS for window in used],
-            "bytes": [window_bytes[windows[window]] for window in used],
-            "vb_max_bytes": [window_max[windows[window]] for window in used],
+        "windows": windows,
+    }
+
+
+async def windows_of_slot(
+    registers: ReadRegisters,
+    slot: int,
+    from_ns: int,
+    to_ns: int | None,
+    columns: Mapping[str, str],
+) -> dict[str, list[int]] | None:
+    """Return `start_ns`, `bytes` and more columns of a slot's windows, empty ones left out.
+
+    None when registers cannot be read.
+
+    Args:
+        registers: reads cells of a register array by index.
+        slot: a measured port's number, or the slot of a measured flow.
+        from_ns: switch's clock, from.
+        to_ns: switch's clock, until; None: no end.
+        columns: register array of each further column.
+
+    """
+    first = slot * WINDOWS
+    places: Sequence[int] = range(WINDOWS)
+    if to_ns is not None and to_ns - from_ns < (WINDOWS - 1) * WINDOW_NS:
+        # Only the part of the ring that these windows can be in: every cell costs.
+        wanted = range(from_ns // WINDOW_NS, to_ns // WINDOW_NS + 1)
+        places = sorted({window % WINDOWS for window in wanted})
+    cells = [first + place for place in places]
+    known = await read_cells(registers, {"GtrcnetIngress.window_id": cells})
+    if known is None:
+        return None
+    (ids,) = known
+    # An unused cell reads id 0, as window 0 would; the byte count tells them apart.
+    windows = {
+        window: first + place
+        for place in places
+        if (window := ids[first + place]) % WINDOWS == place
+        and (window + 1) * WINDOW_NS > from_ns
+        and (to_ns is None or window * WINDOW_NS < to_ns)
+    }
+    cells = list(windows.values())
+    arrays = {"bytes": "GtrcnetIngress.window_bytes", **columns}
+    read_back = await read_cells(registers, dict.fromkeys(arrays.values(), cells))
+    if read_back is None:
+        return None
+    by_column = dict(zip(arrays, read_back, strict=True))
+    used = sorted(window for window, cell in windows.items() if by_column["bytes"].get(cell))
+    return {
+        "start_ns": [window * WINDOW_NS for window in used],
+        **{
+            column: [values[windows[window]] for window in used]
+            for column, values in by_column.items()
         },
     }
 
 
-async def _cells(
+async def read_cells(
     registers: ReadRegisters, wanted: Mapping[str, Sequence[int]]
 ) -> list[dict[int, int]] | None:
     """Return all cells asked for, by array; None when one cannot be read.
@@ -127,7 +161,7 @@ async def bottlenecks(
         if port >= MEASURED_PORTS or window < 0:
             continue
         cell = port * WINDOWS + window % WINDOWS
-        found = await _cells(
+        found = await read_cells(
             registers,
             {
                 "GtrcnetIngress.window_id": [cell],

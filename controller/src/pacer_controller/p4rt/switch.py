@@ -17,8 +17,9 @@ from typing import Any
 import finsy as fy
 
 from pacer_controller import entries, learning, rates
+from pacer_controller.burst.measure import Measured
 from pacer_controller.config import SwitchConfig
-from pacer_controller.p4rt import access, bandwidth, errors
+from pacer_controller.p4rt import access, bandwidth, burstiness, errors
 from pacer_controller.p4rt.connection import Connection
 from pacer_controller.p4rt.stations import StationLearner
 from pacer_controller.records import Desired, Record
@@ -321,7 +322,7 @@ class P4Switch(Connection):
     async def _read_back(self, switch: fy.Switch, wanted: Rows) -> Rows:
         """Return what the switch holds, of ports what is wanted of them."""
         names = [CLASSES, entries.FLOWS, entries.FORWARD, entries.SOURCES]
-        names += [entries.WIRE, entries.MONITOR]
+        names += [entries.WIRE, entries.MONITOR, entries.MEASURED_FLOWS]
         found: list[Row] = []
         for name in names:
             if name in self._tables:
@@ -355,7 +356,22 @@ class P4Switch(Connection):
                 if rate_bps is not None:
                     params = {"bytes_per_ns_q24": rates.bytes_per_ns_q24(rate_bps)}
                     rows.append(make_row(entries.MONITOR, key, "measure", params, owner=owner))
+        measured = self.config.measured
+        for place, (name, spec) in enumerate(measured.items()):
+            owner = f"measured flow {name!r}"
+            rate_of_flow = self.flow_bottleneck(name)
+            # The first of several that match counts: a higher number goes first.
+            priority = len(measured) - place
+            slot = self.config.slot_of(name)
+            rows += entries.measured_flow_rows(spec, slot, priority, rate_of_flow, owner)
         return by_key(rows)
+
+    def flow_bottleneck(self, name: str) -> int:
+        """Return the rate, in bit/s, of a measured flow's virtual bottleneck."""
+        rate_bps = self.config.measured[name].bottleneck or self.config.bottleneck_bps
+        if rate_bps is None:
+            raise ValueError(f"measured flow {name!r} has no bottleneck")
+        return rate_bps
 
     async def _write(self, switch: fy.Switch, pending: Sequence[Change]) -> list[Refusal]:
         """Write changes; returns those refused.
@@ -454,6 +470,10 @@ class P4Switch(Connection):
         """Return what gtrcnet measured at a port; None when not connected or not readable."""
         found = await bandwidth.read(self.registers, port, from_ns, to_ns)
         return found and {"bottleneck_bps": self.config.bottleneck_bps, **found}
+
+    async def burstiness(self, slot: int, from_ns: int, to_ns: int | None) -> Measured | None:
+        """Return the windows of a slot of gtrcnet; None when not connected or not readable."""
+        return await burstiness.read(self.registers, slot, from_ns, to_ns)
 
     async def read(self, classes: Sequence[int]) -> Reading:
         """Read counters (`southbound.Driver.read`)."""

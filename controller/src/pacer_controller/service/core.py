@@ -2,17 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pacer_controller import __version__
 from pacer_controller.config import AnySwitchConfig, ConfigError, OpenVSwitchConfig, switch_from
 from pacer_controller.events import EventLog
 from pacer_controller.p4rt import P4Switch
-from pacer_controller.problems import Problem, invalid, not_found
+from pacer_controller.problems import Problem, did_you_mean, invalid, not_found
 from pacer_controller.records import (
     ClassRecord,
     Entry,
@@ -44,6 +44,8 @@ from pacer_controller.store import Store
 _LOG = logging.getLogger(__name__)
 
 _ANONYMOUS = Origin()
+
+_Read = TypeVar("_Read")
 
 
 class Service:
@@ -366,6 +368,34 @@ class Service:
         self, name: str, port: int, from_ns: int | None, to_ns: int | None
     ) -> dict[str, Any]:
         """Return what gtrcnet measured at a port, columns by time; empty bins are left out."""
+        driver = self._measuring(name)
+        result = await self._read(driver, driver.bandwidth(port, from_ns or 0, to_ns))
+        return {"switch": name, "port": port, **result}
+
+    async def burstiness(
+        self, name: str, of: int | str, from_ns: int | None, to_ns: int | None
+    ) -> dict[str, Any]:
+        """Return the burstiness that gtrcnet measured at a port (by number) or of a flow."""
+        driver = self._measuring(name)
+        what: dict[str, Any] = {"port": of, "flow": None}
+        slot, rate_bps = of, driver.config.bottleneck_bps
+        if isinstance(of, str):
+            what = {"port": None, "flow": of}
+            measured = driver.config.measured
+            if of not in measured:
+                guess = did_you_mean(of, measured)
+                raise Problem(
+                    HTTPStatus.NOT_FOUND,
+                    "unknown-flow",
+                    "There is no such flow",
+                    f"switch {name!r} measures no flow {of!r}{guess}",
+                )
+            slot, rate_bps = driver.config.slot_of(of), driver.flow_bottleneck(of)
+        found = await self._read(driver, driver.burstiness(int(slot), from_ns or 0, to_ns))
+        return {"switch": name, **what, "bottleneck_bps": rate_bps, **found.as_dict()}
+
+    def _measuring(self, name: str) -> P4Switch:
+        """Return the driver of a switch, or raise the 409 when its program does not measure."""
         driver = self.switch(name).driver
         if not isinstance(driver, P4Switch) or not driver.capabilities.measures:
             raise Problem(
@@ -374,20 +404,26 @@ class Service:
                 "The switch's program does not measure bandwidth",
                 f"switch {name!r} runs {driver.describe().get('program')}; only gtrcnet measures",
             )
+        return driver
+
+    @staticmethod
+    async def _read(driver: P4Switch, reading: Awaitable[_Read | None]) -> _Read:
+        """Return what was read of registers, or raise why it could not be."""
         try:
-            result = await driver.bandwidth(port, from_ns or 0, to_ns)
+            result = await reading
         except SwitchUnreadableError as error:
             if not error.gone:
-                raise unreadable(name, error) from None
+                raise unreadable(driver.name, error) from None
             result = None
         if result is None:
             raise Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "switch-unreadable",
                 "The switch's registers cannot be read now",
-                f"switch {name!r} is {driver.state.value}, or its target does not read registers",
+                f"switch {driver.name!r} is {driver.state.value}, "
+                "or its target does not read registers",
             )
-        return {"switch": name, "port": port, **result}
+        return result
 
     def states(self) -> Mapping[str, str]:
         """Return how each switch is doing, by name."""

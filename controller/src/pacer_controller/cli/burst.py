@@ -1,0 +1,162 @@
+"""`pacer burst`: burstiness, of a switch that measures or of a capture file."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich import box
+from rich.table import Table
+
+from pacer_controller import rates
+from pacer_controller.burst import capture
+from pacer_controller.burst.flows import Flow, flow_of
+from pacer_controller.burst.measure import DEFAULT_WINDOW_NS, Meter
+from pacer_controller.cli import render
+from pacer_controller.cli.connection import UsageError, path
+from pacer_controller.cli.session import Session
+from pacer_controller.cli.words import read_rate, read_time_ns
+
+FCS_BYTES = 4
+MAX_FLOWS = 10_000
+MIN_WINDOW_NS, MAX_WINDOW_NS = 1_000_000, 10_000_000_000
+
+OTHER = "other packets"
+"""What is not IP, and flows beyond MAX_FLOWS."""
+
+
+_SUFFIXES = (".pcap", ".pcapng", ".cap")
+
+
+def is_file(source: str) -> bool:
+    """Whether what is measured is a file, and not the name of a switch."""
+    return "/" in source or source.endswith(_SUFFIXES) or Path(source).is_file()
+
+
+def of_file(source: str, bottleneck: str | None, window: str, per_flow: bool) -> dict[str, Any]:
+    """Return the burstiness of a capture file, as a whole or flow by flow.
+
+    Raises:
+        UsageError: the file or an option cannot be used.
+
+    """
+    if bottleneck is None:
+        raise UsageError("a file needs the rate of the virtual bottleneck: --vb 40Mbit")
+    try:
+        rate_bps = rates.parse_rate(read_rate(bottleneck))
+        window_ns = read_time_ns(window)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if not MIN_WINDOW_NS <= window_ns <= MAX_WINDOW_NS:
+        raise UsageError(f"--window {window}: want 1ms to 10s")
+    rate_q24 = rates.bytes_per_ns_q24(rate_bps)
+    meters: dict[str, Meter] = {}
+    try:
+        for flow, packet in _packets(source, per_flow):
+            meter = meters.setdefault(flow, Meter(rate_q24, window_ns))
+            meter.add(packet.at_ns, packet.length + FCS_BYTES)
+    except (OSError, capture.CaptureError) as error:
+        raise UsageError(str(error)) from None
+    flows = [
+        {"flow": flow if per_flow else None, **meter.measured().as_dict()}
+        for flow, meter in meters.items()
+    ]
+    return {"file": source, "bottleneck_bps": rate_bps, "window_ns": window_ns, "measured": flows}
+
+
+def _packets(source: str, per_flow: bool) -> Iterator[tuple[str, capture.Packet]]:
+    """Give packets, each with what it is measured with."""
+    known: dict[Flow, str] = {}
+    for packet in capture.read(Path(source)):
+        if not per_flow:
+            yield "", packet
+            continue
+        flow = flow_of(packet.data)
+        if flow is None or (flow not in known and len(known) >= MAX_FLOWS):
+            yield OTHER, packet
+        else:
+            yield known.setdefault(flow, str(flow)), packet
+
+
+def of_switch(
+    session: Session, switch: str, port: int | None, flow: str | None
+) -> list[dict[str, Any]]:
+    """Return the burstiness that a switch measured: of a port, of a flow, or of all there are."""
+    target = path("switches", switch, "burstiness")
+    if port is not None or flow is not None:
+        query = {"port": port} if port is not None else {"flow": str(flow)}
+        return [session.connection.get(target, query)]
+    view = session.connection.get(path("switches", switch))
+    pairs = [str(pair).split(":") for pair in view.get("wire") or ()]
+    ports = sorted(int(number) for pair in pairs for number in pair)
+    answers = [session.connection.get(target, {"port": number}) for number in ports]
+    flows = view.get("measured") or {}
+    return answers + [session.connection.get(target, {"flow": name}) for name in flows]
+
+
+def table(rows: Sequence[tuple[str, Mapping[str, int]]]) -> Table:
+    """Return summaries as a table, a line for each thing that was measured."""
+    shown = Table(box=box.SIMPLE)
+    shown.add_column("")
+    for title in ("windows", "ABW mean", "ABW max", "max(Q) mean", "max(Q) max"):
+        shown.add_column(title, justify="right")
+    shown.add_column("dynamic: mean", justify="right")
+    shown.add_column("max", justify="right")
+    for name, summary in rows:
+        shown.add_row(
+            *(name, render.count(summary["windows"])),
+            *(render.rate(summary["abw_mean_bps"]), render.rate(summary["abw_max_bps"])),
+            *(render.size(summary["vb_mean_bytes"]), render.size(summary["vb_max_bytes"])),
+            render.size(summary["dynamic_vb_mean_bytes"]),
+            render.size(summary["dynamic_vb_max_bytes"]),
+        )
+    return shown
+
+
+@click.command(name="burst")
+@click.argument("source", metavar="SWITCH|FILE")
+@click.option("--port", type=click.IntRange(0, 3), help="Switch: only this port.")
+@click.option("--flow", metavar="NAME", help="Switch: only this measured flow.")
+@click.option("--vb", "bottleneck", metavar="RATE", help="File: rate of the virtual bottleneck.")
+@click.option(
+    *("--window", "window"),
+    default=f"{DEFAULT_WINDOW_NS // 10**6}ms",
+    show_default=True,
+    help="File: the window T.",
+)
+@click.option("--per-flow", is_flag=True, help="File: each flow (5-tuple) on its own.")
+@click.pass_obj
+def burst(
+    session: Session,
+    source: str,
+    port: int | None,
+    flow: str | None,
+    bottleneck: str | None,
+    window: str,
+    per_flow: bool,
+) -> None:
+    """Show burstiness: the queue in front of a virtual bottleneck, and bandwidth, per window.
+
+    Of a switch that runs gtrcnet, or of a capture file (pcap, pcapng): the same computation.
+    Q counts the packet that arrives; dynamic: the bottleneck has the rate of the window before.
+    """
+    if is_file(source):
+        if port is not None or flow is not None:
+            raise UsageError("--port and --flow are of switches; of a file: --per-flow")
+        found = of_file(source, bottleneck, window, per_flow)
+        rows = [
+            (str(one["flow"] or Path(source).name), one["summary"]) for one in found["measured"]
+        ]
+    else:
+        if bottleneck is not None or per_flow:
+            raise UsageError("--vb and --per-flow are of files; a switch has its own")
+        answers = of_switch(session, source, port, flow)
+        found = {"switch": source, "measured": answers}
+        rows = [
+            (f"flow {one['flow']}" if one["flow"] else f"port {one['port']}", one["summary"])
+            for one in answers
+        ]
+    if session.as_json:
+        session.print_json(found)
+    else:
+        render.console().print(table(rows))

@@ -1,0 +1,24 @@
+"""The published tables and figures as experiments: `make experiments`, `make experiment-table5`.
+
+    experiments.py [NAME...]    all, or these; see `--list`
+    experiments.py --quick      scaled down, to see that all of it works
+    experiments.py --realtime   on this machine's kernel, as root, instead of in the lab
+
+Writes results/experiments/NAME.json and results/report.html. What is interrupted goes on where
+it was.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--inside"]:
+        # Inside the lab every module that is not needed costs a second.
+        from pacer_mininet.experiments import inside
+
+        sys.exit(inside.main(sys.argv[2:]))
+    from pacer_mininet.experiments.main import main
+
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""All experiments by name, and the published tables and figures that they must cover."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from pacer_mininet import congestion
+from pacer_mininet.experiments import beyond, takano, tokyo
+from pacer_mininet.experiments.experiment import Experiment
+
+PUBLISHED = (
+    "IPSJ Table 2",
+    "IPSJ Table 3",
+    "IPSJ Table 4",
+    "IPSJ Table 5",
+    "IPSJ Fig. 3",
+    "IPSJ Fig. 8",
+    "IPSJ Fig. 9",
+    "talk noPSP/PSPD/PSPS",
+    "home page Fig. 2.1/2.2",
+    "PFLDnet 2005",
+    "GtrcNET-1 burstiness",
+    "Tokyo IPG tuning",
+    "Tokyo IPG sweep",
+    "Tokyo Clustered Packet Spacing",
+    "Tokyo parallel streams",
+)
+"""Every table and figure that is published with numbers or as a picture."""
+
+_MAKERS: tuple[Callable[[], Experiment], ...] = (
+    takano.tables_2_to_4,
+    takano.table_5,
+    takano.slides,
+    takano.figure_2,
+    takano.figure_3,
+    takano.figure_8,
+    takano.figure_9,
+    takano.pfldnet,
+    takano.burstiness,
+    tokyo.ipg_rates,
+    tokyo.ipg_sweep,
+    tokyo.clustered,
+    tokyo.parallel,
+    takano.backlog,
+    beyond.ten_gigabit,
+    beyond.hundred_senders,
+    beyond.mixed_rtts,
+    beyond.one_percent,
+    beyond.one_of_two_edges,
+)
+
+
+def all_experiments(*, quick: bool = False) -> dict[str, Experiment]:
+    """Return all experiments by name; scaled down if they are to be quick."""
+    made = [make() for make in _MAKERS]
+    return {one.name: one.scaled_down() if quick else one for one in made}
+
+
+def with_control_for_bic(experiment: Experiment, control: str) -> Experiment:
+    """Return an experiment whose BIC flows use another congestion control, and that says so.
+
+    For a machine's own kernel without BIC; the lab's has it.
+    """
+    cells = []
+    for cell in experiment.cells:
+        flows = tuple(
+            dataclasses.replace(flow, congestion_control=control)
+            if flow.congestion_control == congestion.PREFERRED
+            else flow
+            for flow in cell.scenario.flows
+        )
+        scenario = dataclasses.replace(cell.scenario, flows=flows)
+        cells.append(dataclasses.replace(cell, scenario=scenario))
+    said = f"This machine's kernel has no BIC: {control.upper()} is in its place."
+    return dataclasses.replace(experiment, cells=tuple(cells), differs=(said, *experiment.differs))
+
+
+def chosen(names: Iterable[str], *, quick: bool = False) -> list[Experiment]:
+    """Return the experiments of these names, all for none; ValueError for one there is not."""
+    known = all_experiments(quick=quick)
+    wanted = list(names) or list(known)
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"no experiment {name!r}; there are {', '.join(known)}")
+    return [known[name] for name in wanted]

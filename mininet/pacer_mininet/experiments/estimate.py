@@ -1,0 +1,63 @@
+"""How long runs take in the lab, from what a run and a packet cost there.
+
+The lab's clock stands still while anything works, so a run takes as long as its packets do. The
+costs were measured on one processor of a cloud machine (docs/experiments.md); on another the
+estimate is off by the same factor for all runs.
+"""
+
+import math
+from collections.abc import Iterable
+
+from pacer_mininet.experiments.scenario import Scenario
+
+SETUP_S = 8.0
+"""Boot, network, controller, reading counters and windows."""
+
+BINS_S = 0.7
+"""Reading a second's bins of 500 us."""
+
+HOST_S = 0.3
+"""Each further host."""
+
+PACKET_S = 35e-6
+"""A data packet and its share of an acknowledgement, for each switch that it crosses."""
+
+FRAME_BITS = 1518 * 8
+UNPACED_SHARE = 0.5
+"""Of a bottleneck that unpaced flows fill on average, as far as the estimate goes."""
+
+MATHIS = 1.22
+"""Segments in flight times the root of the loss rate (Mathis et al., 1997)."""
+
+
+def run_s(scenario: Scenario) -> float:
+    """Return the real seconds that a run takes on one processor."""
+    spaced = any(flow.shaper.kind != "none" for flow in scenario.flows)
+    bps = scenario.rate_bps * (1.0 if spaced else UNPACED_SHARE)
+    if scenario.flows[0].udp_bps:
+        bps = sum(flow.udp_bps for flow in scenario.flows)
+    elif scenario.loss_ppm:
+        in_flight = MATHIS / math.sqrt(scenario.loss_ppm / 1e6)
+        bps = min(bps, in_flight * FRAME_BITS / (scenario.rtt_ns / 1e9))
+    growing_s = _slow_start_s(scenario)
+    full_s = max(0.3, scenario.seconds - growing_s)
+    packets = bps / FRAME_BITS * full_s
+    switches = 2 + (scenario.edges > 1) + scenario.far + (scenario.receivers > 1)
+    hosts = scenario.senders + scenario.receivers
+    reading_s = BINS_S * scenario.seconds if scenario.bins else 0.0
+    return SETUP_S + HOST_S * hosts + reading_s + packets * switches * PACKET_S
+
+
+def _slow_start_s(scenario: Scenario) -> float:
+    """Return about how long the window takes from ten segments to the path's, doubling."""
+    window = scenario.rate_bps * scenario.rtt_ns / 1e9 / FRAME_BITS / len(scenario.flows)
+    return max(0.0, math.log2(max(1.0, window / 10)) * scenario.rtt_ns / 1e9)
+
+
+def whole_s(runs: Iterable[float], processors: int) -> float:
+    """Return how long all runs take, the longest first, side by side."""
+    busy = [0.0] * max(1, processors)
+    for seconds in sorted(runs, reverse=True):
+        first = busy.index(min(busy))
+        busy[first] += seconds
+    return max(busy)

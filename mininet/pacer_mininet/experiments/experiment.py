@@ -1,0 +1,154 @@
+"""What an experiment is: runs with their places in a table, and the published figures beside."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pacer_mininet.experiments.scenario import UNPACED, Flow, Scenario, Shaper
+
+QUICK_SECONDS = 3
+QUICK_CELLS = 3
+QUICK_FLOWS = 8
+MTU_FRAME_BYTES = 1518
+
+UNPACED_SEEDS = (1, 2, 3)
+"""Runs whose outcome hangs on which packet is lost are made with several seeds."""
+
+PACED_SEEDS = (1,)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A place in an experiment's table, and the runs whose median stands there.
+
+    Attributes:
+        row: title of the row.
+        column: title of the column.
+        scenario: the run, with seed 1.
+        published: the published figures by metric, in the metric's unit.
+
+    """
+
+    row: str
+    column: str
+    scenario: Scenario
+    published: Mapping[str, float] = field(default_factory=dict)
+
+    def runs(self) -> list[Scenario]:
+        """Return the runs: one for each seed."""
+        spaced = all(flow.shaper.kind != UNPACED.kind for flow in self.scenario.flows)
+        seeds = PACED_SEEDS if spaced else UNPACED_SEEDS
+        return [dataclasses.replace(self.scenario, seed=seed) for seed in seeds]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A published table or figure, or one past the papers.
+
+    Attributes:
+        name: `make experiment-NAME`.
+        title: for people.
+        reproduces: the published tables and figures it stands beside, as catalogue.PUBLISHED
+            has them; empty: past the papers.
+        source: where these are from.
+        metrics: what its table shows, see tables.METRICS.
+        cells: its runs.
+        plots: what is drawn, see plots.
+        differs: sentences on what was different there, beside what the data say.
+        virtual: Tables 2 to 4 and Fig. 3: the switch alone, in virtual time; no cells.
+        quick: whether these are scaled-down runs.
+
+    """
+
+    name: str
+    title: str
+    reproduces: tuple[str, ...]
+    source: str
+    metrics: tuple[str, ...]
+    cells: tuple[Cell, ...] = ()
+    plots: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()
+    virtual: bool = False
+    quick: bool = False
+
+    def scaled_down(self) -> "Experiment":
+        """Return the same in a few seconds: a fifth of the rates, half the RTT, fewer runs.
+
+        The cells of the first row, three at most, one seed each.
+        """
+        row = self.cells[0].row if self.cells else ""
+        kept = [cell for cell in self.cells if cell.row == row][:QUICK_CELLS]
+        cells = tuple(
+            QuickCell(cell.row, cell.column, _smaller(cell.scenario), cell.published)
+            for cell in kept
+        )
+        return dataclasses.replace(self, cells=cells, quick=True)
+
+
+class QuickCell(Cell):
+    """A cell of one run."""
+
+    def runs(self) -> list[Scenario]:
+        """Return the run."""
+        return [self.scenario]
+
+
+def _smaller(scenario: Scenario) -> Scenario:
+    kept = scenario.flows[:QUICK_FLOWS]
+    flows = tuple(
+        dataclasses.replace(
+            flow,
+            # Those that are left have the shares of those that are not.
+            shaper=flow.shaper.at(
+                flow.shaper.share[0] * len(scenario.flows), flow.shaper.share[1] * len(kept)
+            ),
+            udp_bps=flow.udp_bps // 5,
+            payload_bytes=flow.payload_bytes // 10,
+            start_ms=flow.start_ms // 5,
+        )
+        for flow in kept
+    )
+    senders = max(flow.sender for flow in flows)
+    rate_bps = min(scenario.rate_bps // 5, 100_000_000)
+    return dataclasses.replace(
+        scenario,
+        flows=flows,
+        seconds=min(QUICK_SECONDS, scenario.seconds),
+        rate_bps=rate_bps,
+        vb_rate_bps=scenario.vb_rate_bps // 5,
+        edge_rate_bps=min(scenario.edge_rate_bps // 5, 2 * rate_bps),
+        rtt_ns=scenario.rtt_ns // 2,
+        extra_rtt_ns=tuple(ns // 2 for ns in scenario.extra_rtt_ns[:senders]),
+        fifo_bytes=max(4 * MTU_FRAME_BYTES, scenario.fifo_bytes // 10),
+        socket_buffer_bytes=max(1_250_000, scenario.socket_buffer_bytes // 10),
+    )
+
+
+def one_flow(shaper: Shaper, congestion_control: str = "bic") -> tuple[Flow, ...]:
+    """Return a single TCP connection from one host to another."""
+    return (Flow(shaper=shaper, congestion_control=congestion_control),)
+
+
+def many_flows(
+    shaper: Shaper, senders: int, *, streams: int = 1, congestion_control: str = "bic"
+) -> tuple[Flow, ...]:
+    """Return a flow from each of `senders` hosts to one receiver, each with its share."""
+    return tuple(
+        Flow(
+            shaper=shaper.at(1, senders),
+            sender=number,
+            congestion_control=congestion_control,
+            streams=streams,
+        )
+        for number in range(1, senders + 1)
+    )
+
+
+def row_titles(cells: Sequence[Cell]) -> list[str]:
+    """Return the rows' titles in their order."""
+    return list(dict.fromkeys(cell.row for cell in cells))
+
+
+def column_titles(cells: Sequence[Cell]) -> list[str]:
+    """Return the columns' titles in their order."""
+    return list(dict.fromkeys(cell.column for cell in cells))

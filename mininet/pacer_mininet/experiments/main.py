@@ -1,0 +1,171 @@
+"""The experiments' command. See `../../experiments.py`."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pacer_mininet import congestion, paths
+from pacer_mininet.demo import BusyError, results_directory
+from pacer_mininet.experiments import cache as caching
+from pacer_mininet.experiments import catalogue, estimate, page, plots, schedule, tables, virtual
+from pacer_mininet.experiments.experiment import Experiment
+from pacer_mininet.experiments.progress import RunsDisplay
+from pacer_mininet.runs import LabUnavailableError, RunError, check_lab, need_root
+
+RESULTS = paths.REPO / "results"
+
+FAILURES = (
+    ValueError,
+    RunError,
+    BusyError,
+    LabUnavailableError,
+    virtual.VirtualError,
+    congestion.CongestionControlError,
+    paths.MissingError,
+)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    def chosen(name: str) -> bool:
+        return os.environ.get(name, "0") not in ("", "0")
+
+    parser = argparse.ArgumentParser(prog="experiments", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which (default: all)")
+    parser.add_argument("--list", action="store_true", help="list them and their cost, and end")
+    parser.add_argument(
+        "--quick", action="store_true", default=chosen("QUICK"), help="scaled down, few runs"
+    )
+    parser.add_argument(
+        "--realtime",
+        action="store_true",
+        default=chosen("REALTIME"),
+        help="on this machine's kernel instead of in the lab",
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser.parse_args(arguments)
+
+
+def kernel_name(*, realtime: bool) -> str:
+    """Return what tells the kernel of the runs from others."""
+    if realtime:
+        return os.uname().release
+    named = os.environ.get("LAB_KERNEL")
+    if named:
+        return Path(named).name
+    patches = sorted((paths.LAB_RUN.parent / "patches").iterdir())
+    return caching.digest_of([paths.LAB_RUN.parent / "kernel.config", *patches])
+
+
+def for_this_kernel(experiment: Experiment) -> Experiment:
+    """Return an experiment with what this machine's kernel has in place of BIC, if it has none."""
+    if congestion.PREFERRED in congestion.of_this_kernel(congestion.PREFERRED):
+        return experiment
+    return catalogue.with_control_for_bic(experiment, congestion.FALLBACK)
+
+
+def show_plan(experiments: Sequence[Experiment], jobs: Sequence[schedule.Job]) -> None:
+    """Say what there is to do and about how long it takes."""
+    wanted = sum(len(cell.runs()) for one in experiments for cell in one.cells)
+    processors = len(os.sched_getaffinity(0))
+    minutes = estimate.whole_s([job.cost_s for job in jobs], processors) / 60
+    print(
+        f"{len(experiments)} experiments, {wanted} runs; {len(jobs)} to be made: about "
+        f"{minutes:.0f} min on {processors} processors in the lab",
+        flush=True,
+    )
+
+
+def show_list(experiments: Sequence[Experiment]) -> None:
+    """Print the experiments with what they reproduce and cost."""
+    for one in experiments:
+        cost_s = sum(estimate.run_s(run) for cell in one.cells for run in cell.runs())
+        count = sum(len(cell.runs()) for cell in one.cells)
+        of = ", ".join(one.reproduces) or "past the papers"
+        print(f"{one.name:12} {count:3} runs {cost_s / 60:5.1f} min  {of}: {one.title}")
+
+
+def report_on(experiments: Sequence[Experiment], cache: caching.Cache, directory: Path) -> None:
+    """Write each experiment's JSON and plots, and the report of all."""
+    below = directory / "experiments"
+    below.mkdir(parents=True, exist_ok=True)
+    collected: list[dict[str, Any]] = []
+    pictures: dict[str, list[page.Picture]] = {}
+    for one in experiments:
+        if one.virtual:
+            found, clocks = virtual.collect(one)
+            drawn = [("Clocks", plots.draw_clocks(clocks))] if clocks is not None else []
+        else:
+            found = tables.collect(one, cache)
+            drawn = plots.draw(one, results_of(one, cache))
+        collected.append(found)
+        pictures[one.name] = drawn
+        (below / f"{one.name}.json").write_text(json.dumps(found, indent=1) + "\n")
+        plots.save(drawn, below, one.name)
+    page.write(collected, pictures, directory / "report.html")
+    for found in collected:
+        show(found)
+
+
+def results_of(experiment: Experiment, cache: caching.Cache) -> list[tuple[Any, dict[str, Any]]]:
+    """Return the cells that have results, each with its first."""
+    found = [(cell, cache.load(cell.runs()[0])) for cell in experiment.cells]
+    return [(cell, one) for cell, one in found if one is not None and "skipped" not in one]
+
+
+def show(collected: dict[str, Any]) -> None:
+    """Print an experiment's table, the published figures beside."""
+    print(f"\n{collected['name']}: {collected['title']}")
+    for row in collected["rows"]:
+        if row["skipped"] is not None:
+            text = row["skipped"]
+        else:
+            text = "; ".join(
+                f"{tables.METRICS[name].title} {tables.shown(name, value)}"
+                + (f" [{row['published'][name]:g}]" if name in row["published"] else "")
+                for name, value in row["values"].items()
+            )
+        print(f"  {row['row']}, {row['column']}: {text}")
+    for text in collected["sentences"]:
+        print(f"  {text}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make experiments; return the exit status."""
+    options = _options(arguments)
+    try:
+        experiments = catalogue.chosen(options.names, quick=options.quick)
+        if options.list:
+            show_list(experiments)
+            return 0
+        paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
+        paths.need_built(paths.CONTROLLER, "the controller")
+        if options.realtime:
+            need_root()
+            experiments = [for_this_kernel(one) for one in experiments]
+        elif any(one.cells for one in experiments):
+            check_lab()
+        kernel = kernel_name(realtime=options.realtime)
+        cache = caching.Cache(options.results / "experiments" / "runs", caching.versions(kernel))
+        began = time.monotonic()
+        with results_directory(options.results):
+            jobs = schedule.jobs_of(experiments, cache)
+            show_plan(experiments, jobs)
+            clock = "s" if options.realtime else "virtual s"
+            with RunsDisplay(jobs, clock) as display:
+                failed = schedule.make(jobs, cache, realtime=options.realtime, listener=display)
+            report_on(experiments, cache, options.results)
+    except FAILURES as error:
+        print(f"experiments: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("experiments: interrupted; what is done is kept", file=sys.stderr)
+        return 130
+    print(f"\n{(time.monotonic() - began) / 60:.1f} min; {options.results / 'report.html'}")
+    for name, why in failed.items():
+        print(f"experiments: failed: {name}: {why}", file=sys.stderr)
+    return 1 if failed else 0

@@ -1,0 +1,106 @@
+"""The network of a scenario: senders, one or two edges, the measuring bottleneck, receivers.
+
+a1..an --- edge1 (--- join) --- wan (--- far) (--- out) --- b1..bm
+
+edge   pacer.p4: paces what the scenario says; its line towards the bottleneck never drops.
+join   pacer.p4 without classes, where there are two edges.
+wan    gtrcnet.p4: rate, FIFO and half the RTT each way.
+far    gtrcnet.p4 without rate: measures what left the bottleneck, where that is asked for.
+out    pacer.p4 without classes, where there is more than one receiver. (With one, the receiver is
+       behind the bottleneck itself: a switch less for every packet.)
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mininet.net import Mininet
+from mininet.topo import Topo
+
+from pacer_mininet.experiments.scenario import Scenario
+from pacer_mininet.nodes import LfnHost, PacerController, PacingSwitch, limit_open_files
+from pacer_mininet.topology import EDGE_FIFO
+from pacer_mininet.units import format_rate
+
+WIRE_IN, WIRE_OUT = 1, 2
+"""Ports of a measuring switch: towards senders, towards receivers."""
+
+
+def edge_of(scenario: Scenario, sender: int) -> int:
+    """Return the number of the edge switch that a sender is at."""
+    return (sender - 1) % scenario.edges + 1
+
+
+def port_to_bottleneck(scenario: Scenario, edge: int) -> int:
+    """Return an edge's port towards the bottleneck: the first free one after its senders'."""
+    return sum(edge_of(scenario, n) == edge for n in range(1, scenario.senders + 1)) + 1
+
+
+class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
+    """The network of one scenario."""
+
+    def build(self, scenario: Scenario) -> None:
+        """Build it."""
+        line = {"rate": format_rate(scenario.edge_rate_bps), "counts": "wire", "fifo": EDGE_FIFO}
+        bottleneck = {
+            "rate": format_rate(scenario.rate_bps),
+            "counts": "layer2",
+            "fifo": str(scenario.fifo_bytes),
+            "delay": f"{scenario.rtt_ns // 2}ns",
+        }
+        measuring = {"program": "gtrcnet", "bottleneck": format_rate(scenario.measuring_rate_bps)}
+        wan = self.addSwitch("wan", spin="0ns", **measuring)
+        edges = [self.addSwitch(f"edge{n}", program="pacer") for n in range(1, scenario.edges + 1)]
+        for number in range(1, scenario.senders + 1):
+            extra_ns = scenario.extra_rtt_ns[number - 1] if scenario.extra_rtt_ns else 0
+            host = self.addHost(f"a{number}", cls=LfnHost)
+            # The whole of it on the way back: one delay is as good as two halves.
+            back = {"delay": f"{extra_ns}ns"} if extra_ns else {}
+            self.addLink(host, edges[edge_of(scenario, number) - 1], params2=back)
+        before = edges[0]
+        if len(edges) > 1:
+            before = self.addSwitch("join", program="pacer", spin="0ns")
+            for edge in edges:
+                self.addLink(edge, before, params1=dict(line))
+        to_wan = dict(line) if len(edges) == 1 else {"fifo": EDGE_FIFO}
+        self.addLink(before, wan, port2=WIRE_IN, params1=to_wan, params2=dict(bottleneck))
+        last, port, settings = wan, WIRE_OUT, dict(bottleneck)
+        if scenario.far:
+            far = self.addSwitch("far", spin="0ns", **measuring)
+            self.addLink(wan, far, port1=WIRE_OUT, port2=WIRE_IN, params1=settings)
+            last, settings = far, {}
+        if scenario.receivers > 1:
+            out = self.addSwitch("out", program="pacer", spin="0ns")
+            self.addLink(last, out, port1=port, params1=settings)
+            for number in range(1, scenario.receivers + 1):
+                self.addLink(out, self.addHost(f"b{number}", cls=LfnHost))
+        else:
+            host = self.addHost("b1", cls=LfnHost)
+            self.addLink(last, host, port1=port, params1=settings)
+
+
+@contextmanager
+def network_of(scenario: Scenario) -> Iterator[Mininet]:
+    """Build and start the network; whatever happens, its processes end with the block."""
+    limit_open_files()
+    # Mininet's own preparation sets limits of the whole machine; all that is needed is set here.
+    Mininet.inited = True
+    net = Mininet(
+        topo=ScenarioTopo(scenario),
+        switch=PacingSwitch,
+        controller=PacerController,
+        autoSetMacs=True,
+        build=False,
+    )
+    for host in net.topo.hosts():
+        net.topo.setNodeInfo(
+            host, {**net.topo.nodeInfo(host), "socket_buffer_bytes": scenario.socket_buffer_bytes}
+        )
+    try:
+        net.build()
+        net.start()
+        yield net
+    finally:
+        # Mininet takes links down first; the switches would complain of it.
+        for switch in list(PacingSwitch.live):
+            switch.stop(deleteIntfs=False)
+        net.stop()

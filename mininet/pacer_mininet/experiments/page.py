@@ -1,0 +1,140 @@
+"""The report: one HTML file that needs nothing else, with every table, plot and sentence."""
+
+import base64
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pacer_mininet.experiments.tables import METRICS, shown
+from pacer_mininet.report import STYLE
+
+MORE_STYLE = """
+nav { columns: 2 18rem; font-size: .9rem }
+section { margin-top: 3rem; border-top: 1px solid var(--line) }
+.published { color: var(--soft) }
+td.skipped { color: var(--soft); text-align: left; font-style: italic }
+td.group { text-align: left }
+details { font-size: .8rem; color: var(--soft) }
+pre { overflow-x: auto }
+"""
+
+Picture = tuple[str, bytes]
+
+
+def write(
+    collected: Sequence[dict[str, Any]], pictures: dict[str, list[Picture]], path: Path
+) -> None:
+    """Write the report of experiments, as `tables.collect` gives them."""
+    contents = "".join(
+        f'<li><a href="#{one["name"]}">{html.escape(_titled(one))}</a></li>' for one in collected
+    )
+    sections = "".join(_section(one, pictures.get(one["name"], [])) for one in collected)
+    scaled = any(one["quick"] for one in collected)
+    warning = (
+        "<p><strong>Scaled-down runs: nothing here is to be compared with the papers.</strong></p>"
+        if scaled
+        else ""
+    )
+    path.write_text(
+        f"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>P4 PSPacer: the published tables and figures, made again</title>
+<style>{STYLE}{MORE_STYLE}</style>
+<h1>The published tables and figures, made again</h1>
+<p class="soft">Each figure is the median over its seeds, with the smallest and the largest in
+brackets where they differ; the published one stands below it. docs/experiments.md says how the runs
+are made.</p>
+{warning}<nav><ul>{contents}</ul></nav>
+{sections}
+</html>
+""",
+        encoding="utf-8",
+    )
+
+
+def _titled(one: dict[str, Any]) -> str:
+    of = ", ".join(one["reproduces"])
+    return f"{of}: {one['title']}" if of else f"{one['title']} (past the papers)"
+
+
+def _section(one: dict[str, Any], pictures: Sequence[Picture]) -> str:
+    body = _virtual_table(one) if "virtual" in one else _table(one)
+    drawn = "".join(
+        f'<h3>{html.escape(title)}</h3><img alt="{html.escape(title)}" '
+        f'src="data:image/png;base64,{base64.b64encode(content).decode()}">'
+        for title, content in pictures
+    )
+    said = "".join(f"<p>{html.escape(text)}</p>" for text in one["sentences"])
+    source = f'<p class="soft">{html.escape(one["source"])}</p>' if one["source"] else ""
+    return (
+        f'<section id="{one["name"]}"><h2>{html.escape(_titled(one))}</h2>{source}'
+        f'<div class="wide">{body}</div>{said}{drawn}{_commands(one)}</section>'
+    )
+
+
+def _table(one: dict[str, Any]) -> str:
+    metrics = one["metrics"]
+    head = "".join(f'<th scope="col">{html.escape(title)}</th>' for title in metrics.values())
+    lines = []
+    last = None
+    for row in one["rows"]:
+        group = row["row"] if row["row"] != last else ""
+        last = row["row"]
+        title = f'<th scope="row">{html.escape(group)}</th>'
+        title += f'<td class="group">{html.escape(row["column"])}</td>'
+        if row["skipped"] is not None:
+            why = html.escape(row["skipped"])
+            cells = f'<td class="skipped" colspan="{len(metrics)}">{why}</td>'
+        else:
+            cells = "".join(_cell(name, row) for name in metrics)
+        mark = ' class="paced"' if row["column"].startswith("paced") else ""
+        lines.append(f"<tr{mark}>{title}{cells}</tr>")
+    return (
+        f"<table><thead><tr><td></td><td></td>{head}</tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table>"
+    )
+
+
+def _cell(name: str, row: dict[str, Any]) -> str:
+    text = html.escape(shown(name, row["values"].get(name)))
+    if name in row["published"]:
+        digits = METRICS[name].digits if row["published"][name] % 1 else 0
+        text += f'<br><span class="published">{row["published"][name]:,.{digits}f}</span>'
+    return f"<td>{text}</td>"
+
+
+def _virtual_table(one: dict[str, Any]) -> str:
+    """Return Tables 2 to 4: `tests/accuracy` has made the rows."""
+    rows = one["virtual"]
+    if not rows:
+        return ""
+    names = list(rows[0])
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_text(row[name]))}</td>" for name in names) + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return "-" if value is None else str(value)
+
+
+def _commands(one: dict[str, Any]) -> str:
+    made = [row for row in one["rows"] if row["skipped"] is None]
+    if not made:
+        return ""
+    lines = []
+    for row in made:
+        seeds = ", ".join(map(str, row["seeds"]))
+        lines.append(f"{row['row']}, {row['column']} (Linux {row['kernel']}, seeds {seeds}):")
+        lines += [f"  {command}" for command in row["commands"][:4]]
+        lines.append(f"  {row['scenario']}")
+    text = html.escape("\n".join(lines))
+    return f"<details><summary>Command lines and settings</summary><pre>{text}</pre></details>"

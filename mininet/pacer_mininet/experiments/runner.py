@@ -1,0 +1,408 @@
+"""Makes one scenario, inside the lab or a namespace, and measures it.
+
+The run ends `seconds` after the first data can be at the receivers; what is in flight then is cut
+off. Losses are the switches' own counts, goodput is what arrived in order by the kernel's count
+(UDP: by the measuring switch's), bandwidth and burstiness are gtrcnet.p4's. The result holds
+nothing of the wall clock.
+"""
+
+import os
+import re
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mininet.net import Mininet
+from mininet.node import Node
+
+from pacer_mininet import congestion, iperf, paths, tcp_state
+from pacer_mininet.experiment import (
+    START_STEP_NS,
+    ExperimentError,
+    bandwidth_of,
+    difference,
+    drops_by_cause,
+)
+from pacer_mininet.experiments.network import WIRE_IN, network_of
+from pacer_mininet.experiments.scenario import Flow, Scenario
+from pacer_mininet.experiments.shaping import kernel_rate_bps, port_of, shape
+from pacer_mininet.nodes import PacerController, in_lab, run_in
+from pacer_mininet.tcp_state import TcpMonitor, TcpSample
+from pacer_mininet.traffic import (
+    BIN_NS,
+    NS_PER_S,
+    WINDOW_NS,
+    Bandwidth,
+    bits_per_second,
+    percentile,
+    series,
+)
+
+SAMPLE_NS = 100_000_000
+DROPS_EVERY = 5
+"""Losses are read with every so many samples: asking the controller is the dearest of them."""
+
+READ_BINS_EVERY_S = 25
+"""Longest time between two readings of the bins: their ring holds 32.7 s."""
+
+JITTER_NS = 12_144
+"""One frame's time at 1 Gbit/s: by how much, at most, a seed shifts a flow's start."""
+
+UDP_PAYLOAD_BYTES = 1470
+UDP_OVERHEAD_BYTES = 14 + 20 + 8 + 4
+"""Ethernet, IPv4, UDP headers and FCS around a datagram's payload."""
+
+TAIL_NS = 250_000_000
+
+Report = Callable[[dict[str, Any]], None]
+
+
+def run_scenario(name: str, scenario: Scenario, report: Report) -> dict[str, Any]:
+    """Build the network, make the run, take the network down; return what was measured.
+
+    Raises:
+        MissingError: something is not installed or not built.
+        CongestionControlError: the kernel has none of that name.
+        NotOfferedError: controller or kernel cannot do what the scenario wants.
+        ExperimentError, NodeError, ControllerError: the run failed.
+
+    """
+    paths.need_programs("ethtool", "ip", "iperf", "mnexec", "ping", "sysctl", "tc")
+    for control in sorted({flow.congestion_control for flow in scenario.flows}):
+        congestion.choose(control, congestion.of_this_kernel(control), lab=in_lab())
+    report({"event": "phase", "run": name, "phase": "network"})
+    with network_of(scenario) as net:
+        return ScenarioRun(name, scenario, net, report).execute()
+
+
+class ScenarioRun:
+    """One run on a started network."""
+
+    def __init__(self, name: str, scenario: Scenario, net: Mininet, report: Report) -> None:
+        self.name = name
+        self.scenario = scenario
+        self.net = net
+        self.report = report
+        controller = net.controllers[0]
+        assert isinstance(controller, PacerController)
+        self.rest = controller.rest
+        self.senders = [net.get(f"a{n}") for n in range(1, scenario.senders + 1)]
+        self.receivers = [net.get(f"b{n}") for n in range(1, scenario.receivers + 1)]
+        self.switches = [switch.name for switch in net.switches]
+        self.measuring = ["wan", "far"] if scenario.far else ["wan"]
+        self.bandwidth = {switch: Bandwidth() for switch in self.measuring}
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.sent: dict[tuple[int, int], list[tuple[int, TcpSample]]] = {}
+        self.received: dict[tuple[int, int], list[tuple[int, TcpSample]]] = {}
+        self.drops: list[tuple[int, int]] = []
+        self.drops_before = 0
+        self.start_ns = self.unread_from_ns = 0
+
+    # ---- preparing ----
+
+    def prepare(self) -> None:
+        """Let the network learn where the hosts are, set up shapers, start servers."""
+        for host in (*self.senders, *self.receivers):
+            # What is left of a connection to the same host would set the next one's start.
+            run_in(host, "sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1")
+            if self.scenario.ecn:
+                run_in(host, "sysctl", "-qw", "net.ipv4.tcp_ecn=1")
+        for sender, receiver in sorted({(f.sender, f.receiver) for f in self.scenario.flows}):
+            self._ping(self.senders[sender - 1], self.receivers[receiver - 1])
+        shape(self.scenario, self.net, self.rest)
+        for number, flow in enumerate(self.scenario.flows):
+            command = ["iperf", "-s", "-p", str(port_of(number)), "-y", "C"]
+            command += ["-u"] if flow.udp_bps else ["-P", str(flow.streams)]
+            self._start(self.receivers[flow.receiver - 1], command)
+        for number, flow in enumerate(self.scenario.flows):
+            if not flow.udp_bps:
+                iperf.wait_for_listener(self.receivers[flow.receiver - 1].pid, port_of(number))
+
+    def _ping(self, sender: Node, receiver: Node) -> None:
+        out, err, _ = sender.pexec("ping", "-n", "-c", "2", "-i", "0.2", "-W", "12", receiver.IP())
+        if re.search(r" 0% packet loss", out) is None:
+            raise ExperimentError(f"the hosts cannot reach each other: {(out + err).strip()}")
+
+    def _start(self, host: Node, command: list[str]) -> None:
+        self.processes.append(
+            host.popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        )
+
+    def client_command(self, number: int, flow: Flow) -> list[str]:
+        """Return iperf's command line of a sender; it goes on for longer than the run."""
+        scenario = self.scenario
+        server = self.receivers[flow.receiver - 1].IP()
+        command = ["iperf", "-c", server, "-p", str(port_of(number)), "-f", "m"]
+        if flow.payload_bytes:
+            command += ["-n", str(flow.payload_bytes)]
+        else:
+            command += ["-t", str(scenario.seconds + 2 * scenario.rtt_ns // NS_PER_S + 2)]
+        if flow.udp_bps:
+            payload_bps = (
+                flow.udp_bps * UDP_PAYLOAD_BYTES // (UDP_PAYLOAD_BYTES + UDP_OVERHEAD_BYTES)
+            )
+            return [*command, "-u", "-l", str(UDP_PAYLOAD_BYTES), "-b", str(payload_bps)]
+        command += ["-P", str(flow.streams), "-Z", flow.congestion_control]
+        if flow.shaper.kind == "fq":
+            rate_bps = kernel_rate_bps(flow.shaper.rate_bps(scenario.rate_bps)) // flow.streams
+            command += ["--fq-rate", str(rate_bps)]
+        return command
+
+    # ---- sending ----
+
+    def send(self) -> None:
+        """Start all flows at their times and look at everything until the run is over."""
+        scenario = self.scenario
+        starts = [(flow.start_ms * 1_000_000, number) for number, flow in enumerate(scenario.flows)]
+        # A seed that changes nothing would be the same run again.
+        starts = [(ns + (scenario.seed * 7919 + n * 104_729) % JITTER_NS, n) for ns, n in starts]
+        starts.sort()
+        monitors = [TcpMonitor(host.pid) for host in (*self.senders, *self.receivers)]
+        # The switches run on this clock, too.
+        self.start_ns = -(-time.monotonic_ns() // START_STEP_NS) * START_STEP_NS
+        self.unread_from_ns = self.start_ns
+        end_ns = scenario.rtt_ns * 3 // 2 + scenario.seconds * NS_PER_S + TAIL_NS
+        sample_ns = SAMPLE_NS // 2
+        try:
+            while True:
+                due_ns = min([sample_ns, *(at_ns for at_ns, _ in starts[:1])])
+                if due_ns > end_ns:
+                    break
+                self._sleep_until(due_ns)
+                if starts and starts[0][0] == due_ns:
+                    _, number = starts.pop(0)
+                    flow = scenario.flows[number]
+                    self._start(self.senders[flow.sender - 1], self.client_command(number, flow))
+                    continue
+                self._sample(sample_ns, monitors)
+                # After a stall of the machine the missed samples are missed.
+                late_ns = max(0, time.monotonic_ns() - self.start_ns - sample_ns)
+                sample_ns += SAMPLE_NS * (late_ns // SAMPLE_NS + 1)
+        finally:
+            for monitor in monitors:
+                monitor.close()
+
+    def _sleep_until(self, due_ns: int) -> None:
+        left_ns = due_ns - (time.monotonic_ns() - self.start_ns)
+        # `sleep` rounds up to whole ns: half a ns less makes it exact.
+        time.sleep(max(0.0, left_ns - 0.5) / NS_PER_S)
+
+    def _sample(self, due_ns: int, monitors: list[TcpMonitor]) -> None:
+        now_ns = time.monotonic_ns() - self.start_ns
+        for monitor in monitors[: len(self.senders)]:
+            for sample in monitor.connections():
+                if sample.remote_port >= port_of(0):
+                    key = (sample.remote_port, sample.local_port)
+                    self.sent.setdefault(key, []).append((now_ns, sample))
+        for monitor in monitors[len(self.senders) :]:
+            for sample in monitor.connections():
+                if sample.local_port < port_of(len(self.scenario.flows)):
+                    key = (sample.local_port, sample.remote_port)
+                    self.received.setdefault(key, []).append((now_ns, sample))
+        number = due_ns // SAMPLE_NS
+        if number % DROPS_EVERY == DROPS_EVERY - 1:
+            self.drops.append((now_ns, sum(self._drops_of("wan").values()) - self.drops_before))
+        if number % 10 == 9:
+            self._tell(number // 10 + 1)
+        if number % (10 * READ_BINS_EVERY_S) == 10 * READ_BINS_EVERY_S - 1:
+            self._read_bandwidth()
+            # What is a second old is not written to any more.
+            self.unread_from_ns = self.start_ns + now_ns - NS_PER_S
+
+    def _tell(self, second: int) -> None:
+        payload = self._delivered_by(second * NS_PER_S) - self._delivered_by(
+            (second - 1) * NS_PER_S
+        )
+        self.report(
+            {
+                "event": "progress",
+                "run": self.name,
+                "second": second,
+                "seconds": self.scenario.seconds,
+                "goodput_bps": payload * 8,
+                "bottleneck_drops": self.drops[-1][1] if self.drops else 0,
+            }
+        )
+
+    # ---- the whole ----
+
+    def execute(self) -> dict[str, Any]:
+        """Make the run; return what it gave and what it looked like."""
+        self._phase("ping")
+        try:
+            self.prepare()
+            before = {name: self._drops_of(name) for name in self.switches}
+            self.drops_before = sum(before["wan"].values())
+            counters_before = [tcp_state.counters(host.pid) for host in self.senders]
+            self._phase("iperf")
+            self.send()
+        finally:
+            for process in self.processes:
+                process.kill()
+                process.wait()
+        self._phase("reading")
+        # First the counters: reading tens of thousands of registers keeps the lab busy for so
+        # long that its clock moves on.
+        after = {name: self._drops_of(name) for name in self.switches}
+        lost = {name: difference(after[name], before[name]) for name in self.switches}
+        counters = [
+            difference(tcp_state.counters(host.pid), earlier)
+            for host, earlier in zip(self.senders, counters_before, strict=True)
+        ]
+        self._read_bandwidth()
+        return {
+            "mode": "lab" if in_lab() else "realtime",
+            "kernel": os.uname().release,
+            "commands": [
+                " ".join(self.client_command(number, flow))
+                for number, flow in enumerate(self.scenario.flows)
+            ],
+            "flows": [self._flow(number) for number in range(len(self.scenario.flows))],
+            "goodput_bps": bits_per_second(
+                self._delivered_by(self._end_ns), self.scenario.seconds * NS_PER_S
+            ),
+            "bottleneck_drops": sum(lost["wan"].values()),
+            "edge_drops": sum(sum(lost[s].values()) for s in self.switches if s != "wan"),
+            "drops_by_cause": {name: causes for name, causes in lost.items() if causes},
+            "retransmits": sum(c.get("TcpRetransSegs", 0) for c in counters),
+            **{switch: self._measured(switch) for switch in self.measuring},
+            "series": self._series(),
+        }
+
+    @property
+    def _end_ns(self) -> int:
+        return self.scenario.rtt_ns * 3 // 2 + self.scenario.seconds * NS_PER_S
+
+    def _phase(self, phase: str) -> None:
+        self.report({"event": "phase", "run": self.name, "phase": phase})
+
+    def _drops_of(self, switch: str) -> dict[str, int]:
+        statistics = self.rest.get("switches", switch, "stats")
+        if not isinstance(statistics, dict) or statistics.get("now_ns") is None:
+            raise ExperimentError(f"switch {switch} gives no statistics")
+        return drops_by_cause(statistics)
+
+    def _read_bandwidth(self) -> None:
+        now_ns = time.monotonic_ns()
+        between = {"port": WIRE_IN, "from_ns": self.unread_from_ns, "to_ns": now_ns}
+        for switch, known in self.bandwidth.items():
+            if self.scenario.bins and switch == "wan":
+                known.add(bandwidth_of(self.rest.get("switches", switch, "bandwidth", **between)))
+            else:
+                answer = self.rest.get("switches", switch, "burstiness", **between)
+                known.add(bandwidth_of({"bins": {"start_ns": [], "bytes": []}, **answer}))
+
+    # ---- results ----
+
+    def _delivered_by(self, until_ns: int, number: int | None = None) -> int:
+        """Return the payload that had arrived in order: of flow `number`, or of all."""
+        total = 0
+        for (port, _), samples in self.received.items():
+            if number is not None and port != port_of(number):
+                continue
+            total += max((s.bytes_received for at, s in samples if at <= until_ns), default=0)
+        return total
+
+    def _flow(self, number: int) -> dict[str, Any]:
+        """Return what a flow came to."""
+        scenario, flow = self.scenario, self.scenario.flows[number]
+        sent = [s for (port, _), samples in self.sent.items() if port == port_of(number)
+                for _, s in samples]  # fmt: skip
+        if not flow.udp_bps and not sent:
+            raise ExperimentError(f"flow {number}: its connection was never seen")
+        half_ns = scenario.seconds * NS_PER_S // 2
+        late = self._delivered_by(self._end_ns, number)
+        half = late - self._delivered_by(self._end_ns - half_ns, number)
+        rtts_us = [sample.rtt_us for sample in sent]
+        done_ns = None
+        if flow.payload_bytes:
+            done_ns = next(
+                (
+                    at_ns - flow.start_ms * 1_000_000
+                    for at_ns in sorted({at for s in self.received.values() for at, _ in s})
+                    if self._delivered_by(at_ns, number) >= flow.payload_bytes
+                ),
+                None,
+            )
+        return {
+            "shaper": flow.shaper.name,
+            "congestion_control": flow.congestion_control,
+            "payload_bytes": late,
+            "goodput_bps": bits_per_second(late, scenario.seconds * NS_PER_S),
+            "goodput_second_half_bps": bits_per_second(half, half_ns),
+            "completion_ms": None if done_ns is None else done_ns // 1_000_000,
+            "rtt_ms": {
+                "min": min(s.min_rtt_us for s in sent) / 1e3,
+                "mean": round(sum(rtts_us) / len(rtts_us) / 1e3, 3),
+                "max": max(rtts_us) / 1e3,
+            }
+            if sent
+            else None,
+        }
+
+    def _measured(self, switch: str) -> dict[str, Any]:
+        """Return what a measuring switch saw of the run's seconds."""
+        scenario = self.scenario
+        seen = self.bandwidth[switch].since(self.start_ns)
+        first_ns = self.start_ns + scenario.rtt_ns
+        bins = series(seen.bin_bytes, first_ns // BIN_NS, scenario.seconds * NS_PER_S // BIN_NS)
+        with_bins = scenario.bins and switch == "wan"
+        length = scenario.seconds * NS_PER_S // WINDOW_NS
+        windows = series(seen.window_bytes, first_ns // WINDOW_NS, length)
+        queues = series(seen.window_vb_max_bytes, first_ns // WINDOW_NS, length)
+        return {
+            "bytes": sum(windows),
+            "packets_1500": sum(windows) // 1518,
+            "bin_max_bps": bits_per_second(max(bins), BIN_NS) if with_bins else None,
+            "bin_p99_bps": bits_per_second(percentile(bins, 99), BIN_NS) if with_bins else None,
+            "deviation": _deviation(windows[length // 2 :]),
+            "abw_mean_bps": bits_per_second(sum(windows), length * WINDOW_NS),
+            "abw_max_bps": bits_per_second(max(windows), WINDOW_NS),
+            "queue_mean_bytes": sum(queues) // length,
+            "queue_max_bytes": max(queues),
+        }
+
+    def _finest(self, seconds: int) -> dict[str, Any]:
+        """Return the bandwidth as fine as it was measured: bins of 500 us, or windows."""
+        seen = self.bandwidth["wan"]
+        counts, step_ns = seen.window_bytes, WINDOW_NS
+        if self.scenario.bins:
+            counts, step_ns = seen.bin_bytes, BIN_NS
+        length = seconds * NS_PER_S // step_ns
+        return {"bin_ns": step_ns, "bin_bytes": series(counts, self.start_ns // step_ns, length)}
+
+    def _series(self) -> dict[str, Any]:
+        """Return the run as it went, times in ms since the start."""
+        seconds = self.scenario.seconds + 1
+        seen = self.bandwidth["wan"]
+        window = self.start_ns // WINDOW_NS
+        length = seconds * NS_PER_S // WINDOW_NS
+        # One connection's: of many, their windows say little.
+        first = next(iter(self.sent.values()), [])
+        return {
+            **self._finest(seconds),
+            "window_vb_max_bytes": series(seen.window_vb_max_bytes, window, length),
+            "bottleneck_drops": {
+                "at_ms": [at_ns // 1_000_000 for at_ns, _ in self.drops],
+                "packets": [packets for _, packets in self.drops],
+            },
+            "sender": {
+                "at_ms": [at_ns // 1_000_000 for at_ns, _ in first],
+                "cwnd_packets": [sample.cwnd_packets for _, sample in first],
+                "rtt_us": [sample.rtt_us for _, sample in first],
+            },
+            "flows": [
+                [self._delivered_by(ms * 1_000_000, number) for ms in range(0, seconds * 1000, 500)]
+                for number in range(min(len(self.scenario.flows), 4))
+            ],
+        }
+
+
+def _deviation(values: list[int]) -> float:
+    """Return the standard deviation over the mean; 0 where nothing came."""
+    mean = sum(values) / max(1, len(values))
+    if not mean:
+        return 0.0
+    return round(statistics.pstdev(values) / mean, 4)

@@ -1,0 +1,182 @@
+"""What describes one run: the path, who sends across it, and how each sender's packets are spaced.
+
+Plain data, to and from JSON; equal scenarios give equal results. Rates count layer-2 bytes with
+FCS, sizes are bytes, times ns unless a name says otherwise.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pacer_mininet import congestion
+from pacer_mininet.nodes import SOCKET_BUFFER_BYTES
+from pacer_mininet.units import MIN_RATE_BPS
+
+MAX_FLOWS = 128
+MAX_SECONDS = 600
+MAX_HOSTS = 200
+
+KINDS = ("none", "tbf", "fq", "class")
+"""What may space packets: nothing, the sender's kernel by TBF or fq, or a class at the edge."""
+
+
+@dataclass(frozen=True)
+class Shaper:
+    """What spaces a flow's packets.
+
+    Attributes:
+        name: how tables and titles call it.
+        kind: see KINDS.
+        settings: of a class: its resource at the controller, `rate` left out where it is to be
+            the shaper's own rate.
+        share: its rate, as a fraction of the bottleneck's: (1, 2) is half.
+
+    """
+
+    name: str
+    kind: str = "none"
+    settings: tuple[tuple[str, Any], ...] = ()
+    share: tuple[int, int] = (1, 1)
+
+    def rate_bps(self, bottleneck_bps: int) -> int:
+        """Return its rate in bit/s."""
+        return bottleneck_bps * self.share[0] // self.share[1]
+
+    def at(self, numerator: int, denominator: int) -> "Shaper":
+        """Return the same shaper at a fraction of the bottleneck's rate."""
+        return dataclasses.replace(self, share=(numerator, denominator))
+
+    def class_body(self, bottleneck_bps: int) -> dict[str, Any]:
+        """Return the class to ask the controller for."""
+        return {"rate": self.rate_bps(bottleneck_bps), **dict(self.settings)}
+
+
+UNPACED = Shaper("unpaced")
+TBF = Shaper("TBF", "tbf")
+FQ = Shaper("fq", "fq")
+PACED = Shaper("paced", "class", (("mode", "static"),))
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One sender's traffic to one receiver.
+
+    Attributes:
+        shaper: what spaces its packets.
+        sender: number of the sending host, from 1.
+        receiver: number of the receiving host, from 1.
+        congestion_control: TCP's.
+        streams: parallel connections.
+        start_ms: when it begins, after the run's start.
+        udp_bps: UDP at this rate (layer 2 with FCS) instead of TCP; 0: TCP.
+        payload_bytes: what it sends in all; 0: as much as it can until the run ends.
+
+    """
+
+    shaper: Shaper = UNPACED
+    sender: int = 1
+    receiver: int = 1
+    congestion_control: str = "bic"
+    streams: int = 1
+    start_ms: int = 0
+    udp_bps: int = 0
+    payload_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One run.
+
+    Attributes:
+        flows: who sends.
+        seconds: how long.
+        rate_bps: the bottleneck's rate.
+        rtt_ns: of the empty path.
+        fifo_bytes: the bottleneck's drop-tail queue.
+        edge_rate_bps: line of each edge switch towards the bottleneck; counts whole frames.
+        socket_buffer_bytes: TCP window that hosts grant.
+        vb_rate_bps: rate of the virtual bottleneck that measures; 0: the bottleneck's.
+        extra_rtt_ns: what each sender's own way adds to the RTT, in turn; none: nothing.
+        edges: edge switches; senders take turns between them.
+        loss_ppm: packets per million that each sender's wire loses, at random.
+        far: whether what leaves the bottleneck is measured, too.
+        bins: whether bandwidth is measured in 500 us: reading them back takes longer than the run.
+        ecn: whether hosts use ECN.
+        seed: of everything random; also shifts the start of each flow by a few us.
+
+    Raises ValueError for a value out of range.
+
+    """
+
+    flows: tuple[Flow, ...]
+    seconds: int = 20
+    rate_bps: int = 500_000_000
+    rtt_ns: int = 200_000_000
+    fifo_bytes: int = 64 * 1024
+    edge_rate_bps: int = 1_000_000_000
+    socket_buffer_bytes: int = SOCKET_BUFFER_BYTES
+    vb_rate_bps: int = 0
+    extra_rtt_ns: tuple[int, ...] = field(default=())
+    edges: int = 1
+    loss_ppm: int = 0
+    far: bool = False
+    bins: bool = False
+    ecn: bool = False
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.flows) <= MAX_FLOWS:
+            raise ValueError(f"{len(self.flows)} flows: 1 to {MAX_FLOWS}")
+        if not 1 <= self.seconds <= MAX_SECONDS:
+            raise ValueError(f"{self.seconds} s: 1 to {MAX_SECONDS}")
+        if not self.rate_bps >= MIN_RATE_BPS:
+            raise ValueError(f"rate {self.rate_bps} is below {MIN_RATE_BPS} bit/s")
+        if not 1 <= self.edges <= 2:
+            raise ValueError(f"{self.edges} edge switches: 1 or 2")
+        for flow in self.flows:
+            if not (1 <= flow.sender <= MAX_HOSTS and 1 <= flow.receiver <= MAX_HOSTS):
+                raise ValueError(f"host {flow.sender} or {flow.receiver}: 1 to {MAX_HOSTS}")
+            if congestion.NAME.fullmatch(flow.congestion_control) is None:
+                raise ValueError(f"{flow.congestion_control!r} is no congestion control's name")
+            if flow.shaper.kind not in KINDS:
+                raise ValueError(f"shaper {flow.shaper.kind!r} is not one of {', '.join(KINDS)}")
+
+    @property
+    def senders(self) -> int:
+        """How many hosts send."""
+        return max(flow.sender for flow in self.flows)
+
+    @property
+    def receivers(self) -> int:
+        """How many hosts receive."""
+        return max(flow.receiver for flow in self.flows)
+
+    @property
+    def measuring_rate_bps(self) -> int:
+        """Rate of the virtual bottleneck."""
+        return self.vb_rate_bps or self.rate_bps
+
+    def to_json(self) -> str:
+        """Return the scenario as one line of JSON, the same for equal ones."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
+
+
+def from_json(text: str) -> Scenario:
+    """Return the scenario that `to_json` wrote; ValueError for anything else."""
+    try:
+        given = json.loads(text)
+        flows = tuple(_flow(flow) for flow in given.pop("flows"))
+        extra = tuple(given.pop("extra_rtt_ns"))
+        return Scenario(flows=flows, extra_rtt_ns=extra, **given)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"no scenario: {error}") from None
+
+
+def _flow(given: Mapping[str, Any]) -> Flow:
+    values = dict(given)
+    shaper = dict(values.pop("shaper"))
+    shaper["settings"] = tuple((name, value) for name, value in shaper["settings"])
+    shaper["share"] = tuple(shaper["share"])
+    return Flow(shaper=Shaper(**shaper), **values)

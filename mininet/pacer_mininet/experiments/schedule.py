@@ -1,0 +1,88 @@
+"""Has the runs of experiments made: side by side in labs, one after the other in real time.
+
+Each run's result is kept as soon as it is there, so what is interrupted goes on where it was. Equal
+runs of several experiments are made once.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pacer_mininet import paths, runs
+from pacer_mininet.experiments import estimate, inside
+from pacer_mininet.experiments.cache import Cache
+from pacer_mininet.experiments.experiment import Experiment
+from pacer_mininet.experiments.scenario import Scenario
+from pacer_mininet.experiments.shaping import missing_of
+
+SCRIPT = paths.MININET_DIR / "experiments.py"
+MEMORY = "4G"
+PATIENCE = 20
+"""How many times as long as estimated a run may take before it is taken for stuck."""
+
+MIN_TIMEOUT_S = 1200
+
+Listener = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be made, under the name of the first cell that wants it."""
+
+    name: str
+    scenario: Scenario
+
+    @property
+    def cost_s(self) -> float:
+        """About how long it takes."""
+        return estimate.run_s(self.scenario)
+
+
+def jobs_of(experiments: Iterable[Experiment], cache: Cache) -> list[Job]:
+    """Return the runs that are wanted, can be made, and have not been, the longest first."""
+    found: dict[Scenario, Job] = {}
+    for experiment in experiments:
+        for cell in experiment.cells:
+            if missing_of(cell.scenario) is not None:
+                continue
+            for scenario in cell.runs():
+                if scenario not in found and cache.load(scenario) is None:
+                    name = f"{experiment.name} {cell.row}, {cell.column} #{scenario.seed}"
+                    found[scenario] = Job(name, scenario)
+    return sorted(found.values(), key=lambda job: -job.cost_s)
+
+
+def command_of(job: Job, *, realtime: bool) -> list[str]:
+    """Return the command that makes a run."""
+    words = inside.command(job.name, job.scenario.to_json(), sys.executable, str(SCRIPT))
+    if realtime:
+        return runs.isolated([*words, "--end-with-stdin"])
+    timeout_s = max(MIN_TIMEOUT_S, round(PATIENCE * job.cost_s))
+    options = ("--seed", str(job.scenario.seed), "--memory", MEMORY, "--timeout", str(timeout_s))
+    return runs.in_lab_command(words, *options)
+
+
+def make(jobs: list[Job], cache: Cache, *, realtime: bool, listener: Listener) -> dict[str, str]:
+    """Make all runs; return what failed, by name, with the reason.
+
+    One that fails does not keep the others from being made.
+    """
+    at_once = 1 if realtime else max(1, len(os.sched_getaffinity(0)))
+    by_name = {job.name: job for job in jobs}
+    commands = [(job.name, command_of(job, realtime=realtime)) for job in jobs]
+    failed: dict[str, str] = {}
+    with contextlib.closing(runs.side_by_side(commands, at_once, listener)) as ending:
+        for ended in ending:
+            job = by_name[ended.name]
+            try:
+                result = ended.wait()
+            except runs.RunError as error:
+                failed[ended.name] = str(error)
+                listener({"event": "failed", "run": ended.name, "message": str(error)})
+                continue
+            cache.save(job.scenario, {**result["run"], "series": result["series"]})
+            listener({"event": "done", "run": ended.name, "wall_s": ended.wall_s})
+    return failed

@@ -1,0 +1,127 @@
+"""Has the packets of a scenario's flows spaced as it says; and what cannot be done, and why."""
+
+import functools
+from typing import Any
+
+from mininet.net import Mininet
+
+from pacer_mininet.experiment import (
+    FCS_BYTES,
+    MTU_FRAME_BYTES,
+    TBF_BURST_BYTES,
+    TBF_LIMIT_BYTES,
+)
+from pacer_mininet.experiments.network import edge_of, port_to_bottleneck
+from pacer_mininet.experiments.scenario import Flow, Scenario, Shaper
+from pacer_mininet.nodes import run_in
+from pacer_mininet.rest import RestClient
+
+FIRST_PORT = 5001
+
+
+class NotOfferedError(RuntimeError):
+    """The controller or the kernel cannot do what a run needs; the text says what."""
+
+
+def port_of(number: int) -> int:
+    """Return the TCP or UDP port of flow `number` of a scenario, from 0."""
+    return FIRST_PORT + number
+
+
+def kernel_rate_bps(rate_bps: int) -> int:
+    """Return the rate to give to the kernel's TBF and fq, which count frames without FCS."""
+    return rate_bps * (MTU_FRAME_BYTES - FCS_BYTES) // MTU_FRAME_BYTES
+
+
+@functools.cache
+def _class_schema() -> dict[str, Any]:
+    """Return the schema of a class, as the controller's interface has it."""
+    # The controller's package is in the environment that experiments are started from; the runs
+    # themselves talk to it over REST alone.
+    from pacer_controller.schemas import ClassSpec
+
+    return dict(ClassSpec.model_json_schema())
+
+
+def missing(shaper: Shaper, schema: dict[str, Any] | None = None) -> str | None:
+    """Return why the controller's interface cannot do this, or None if it can.
+
+    Args:
+        shaper: what is to space packets.
+        schema: JSON schema of a class; None: that of the controller here.
+
+    """
+    if shaper.kind != "class":
+        return None
+    properties = (_class_schema() if schema is None else schema)["properties"]
+    for name, value in shaper.settings:
+        if name not in properties:
+            return f"the controller's classes have no {name!r} yet"
+        known = properties[name].get("enum")
+        if known is not None and value not in known:
+            shown = ", ".join(map(repr, known))
+            return f"the controller's classes have no {name} {value!r} yet; they have {shown}"
+    return None
+
+
+def missing_of(scenario: Scenario) -> str | None:
+    """Return why a scenario cannot be run with this controller, or None."""
+    reasons = (missing(flow.shaper) for flow in scenario.flows)
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def shape(scenario: Scenario, net: Mininet, rest: RestClient) -> None:
+    """Set up all shapers of a scenario.
+
+    Raises:
+        NotOfferedError: the controller refuses a class.
+
+    """
+    for number, flow in enumerate(scenario.flows):
+        if flow.shaper.kind == "class":
+            _make_class(scenario, number, flow, rest)
+    for sender in range(1, scenario.senders + 1):
+        flows = [flow for flow in scenario.flows if flow.sender == sender]
+        _set_queueing(scenario, net.get(f"a{sender}"), flows)
+
+
+def _make_class(scenario: Scenario, number: int, flow: Flow, rest: RestClient) -> None:
+    edge = edge_of(scenario, flow.sender)
+    body = flow.shaper.class_body(scenario.rate_bps)
+    body["port"] = port_to_bottleneck(scenario, edge)
+    resource = ("switches", f"edge{edge}", "classes", f"class{number}")
+    refused = rest.refusal("PUT", *resource, body=body)
+    if refused is not None:
+        raise NotOfferedError(f"the controller refuses {body}: {refused}")
+    match = {"protocol": "udp" if flow.udp_bps else "tcp", "dst_port": port_of(number)}
+    flow_body = {"match": match, "class": f"class{number}"}
+    rest.put("switches", f"edge{edge}", "flows", f"flow{number}", body=flow_body)
+
+
+def _set_queueing(scenario: Scenario, host: Any, flows: list[Flow]) -> None:
+    """Give a host the queueing discipline that its flows want, and losses where there are any."""
+    device = host.defaultIntf().name
+    parent = ["root"]
+    if scenario.loss_ppm:
+        percent = f"{scenario.loss_ppm / 10_000:.6f}%"
+        run_in(
+            host,
+            *("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "netem"),
+            *("loss", percent, "limit", "100000"),
+        )
+        parent = ["parent", "1:1"]
+    shapers = {flow.shaper for flow in flows if flow.shaper.kind in ("tbf", "fq")}
+    for shaper in shapers:
+        words = ["tc", "qdisc", "add", "dev", device, *parent]
+        if shaper.kind == "fq":
+            # Room for a whole window of each flow: fq would drop what its application may send.
+            words += ["fq", "limit", "100000", "flow_limit", "100000"]
+        else:
+            rate_bps = kernel_rate_bps(shaper.rate_bps(scenario.rate_bps))
+            words += ["tbf", "rate", f"{rate_bps}bit", "burst", str(TBF_BURST_BYTES)]
+            words += ["limit", str(TBF_LIMIT_BYTES)]
+        out, err, status = host.pexec(*words)
+        if status != 0:
+            raise NotOfferedError(
+                f"the kernel has no {shaper.kind}: {(err or out).strip().splitlines()[0]}"
+            )

@@ -1,0 +1,267 @@
+"""An experiment's results: medians and spreads by cell, beside the published, and what they say."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pacer_mininet.experiments.cache import Cache
+from pacer_mininet.experiments.experiment import Cell, Experiment
+from pacer_mininet.experiments.shaping import missing_of
+from pacer_mininet.table import ideal_goodput_bps
+
+Result = dict[str, Any]
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of a run.
+
+    Attributes:
+        title: of its column, with the unit.
+        of: computes it; None where the run has none.
+        digits: behind the point.
+
+    """
+
+    title: str
+    of: Callable[[Result], float | None]
+    digits: int = 1
+
+
+def jain(values: Sequence[float]) -> float:
+    """Return Jain's fairness index: 1 where all are equal, 1/n where one has all."""
+    squares = sum(value * value for value in values)
+    total = sum(values)
+    return float(total * total / (len(values) * squares)) if squares else 1.0
+
+
+def _steady(result: Result) -> list[float]:
+    return [float(flow["goodput_second_half_bps"]) for flow in result["flows"]]
+
+
+def _rtt(result: Result, key: str, choose: Callable[[list[float]], float]) -> float | None:
+    values = [flow["rtt_ms"][key] for flow in result["flows"] if flow["rtt_ms"]]
+    return choose(values) if values else None
+
+
+def _completion(result: Result) -> float | None:
+    """Return the last flow's completion in s; None where one did not come to its end."""
+    times = [flow["completion_ms"] for flow in result["flows"]]
+    return None if None in times else max(times) / 1e3
+
+
+def _far(result: Result, key: str) -> float | None:
+    return float(result["far"][key]) if "far" in result else None
+
+
+def _loss_share(result: Result) -> float:
+    lost = result["bottleneck_drops"]
+    return float(100 * lost / max(1, result["wan"]["packets_1500"]))
+
+
+METRICS: dict[str, Metric] = {
+    "goodput": Metric("goodput, Mbit/s", lambda r: r["goodput_bps"] / 1e6),
+    "steady": Metric("2nd half, Mbit/s", lambda r: sum(_steady(r)) / 1e6),
+    "lost": Metric("lost at the bottleneck", lambda r: r["bottleneck_drops"], 0),
+    "queue_max": Metric("VB queue max, bytes", lambda r: r["wan"]["queue_max_bytes"], 0),
+    "bin_max": Metric("500 us bin max, Mbit/s", lambda r: (r["wan"]["bin_max_bps"] or 0) / 1e6),
+    "deviation": Metric("deviation / mean of 100 ms windows", lambda r: r["wan"]["deviation"], 3),
+    "share": Metric(
+        "smallest share / fair share, %",
+        lambda r: 100.0 * min(_steady(r)) * len(_steady(r)) / max(1.0, sum(_steady(r))),
+    ),
+    "jain": Metric("Jain's index", lambda r: jain(_steady(r)), 4),
+    "completion": Metric("last one done, s", _completion, 2),
+    "rtt_mean": Metric("RTT mean, ms", lambda r: _rtt(r, "mean", statistics.fmean)),
+    "rtt_max": Metric("RTT max, ms", lambda r: _rtt(r, "max", max)),
+    "near_abw_mean": Metric("sender: ABW mean, Mbit/s", lambda r: r["wan"]["abw_mean_bps"] / 1e6),
+    "near_abw_max": Metric("sender: ABW max", lambda r: r["wan"]["abw_max_bps"] / 1e6),
+    "near_queue_mean": Metric(
+        "sender: max(Q) mean, KB", lambda r: r["wan"]["queue_mean_bytes"] / KIB, 2
+    ),
+    "near_queue_max": Metric(
+        "sender: max(Q) max, KB", lambda r: r["wan"]["queue_max_bytes"] / KIB, 2
+    ),
+    "far_abw_mean": Metric(
+        "receiver: ABW mean, Mbit/s", lambda r: (_far(r, "abw_mean_bps") or 0) / 1e6
+    ),
+    "far_abw_max": Metric("receiver: ABW max", lambda r: (_far(r, "abw_max_bps") or 0) / 1e6),
+    "far_queue_mean": Metric(
+        "receiver: max(Q) mean, KB", lambda r: (_far(r, "queue_mean_bytes") or 0) / KIB, 2
+    ),
+    "far_queue_max": Metric(
+        "receiver: max(Q) max, KB", lambda r: (_far(r, "queue_max_bytes") or 0) / KIB, 2
+    ),
+    "loss_share": Metric("lost, %", _loss_share),
+}
+
+NOT_MADE = "not made yet"
+
+
+def row_of(cell: Cell, metrics: Sequence[str], cache: Cache) -> dict[str, Any]:
+    """Return what stands in a cell: values by metric with median and spread, or why there are none.
+
+    Also the runs' scenario and their command lines, so that each can be made again.
+    """
+    scenarios = cell.runs()
+    results = [found for found in map(cache.load, scenarios) if found is not None]
+    skipped = missing_of(cell.scenario)
+    if skipped is None and len(results) < len(scenarios):
+        skipped = NOT_MADE
+    refused = [result["skipped"] for result in results if "skipped" in result]
+    if refused:
+        skipped = str(refused[0])
+    row: dict[str, Any] = {
+        "row": cell.row,
+        "column": cell.column,
+        "skipped": skipped,
+        "seeds": [scenario.seed for scenario in scenarios],
+        "published": dict(cell.published),
+        "scenario": cell.scenario.to_json(),
+        "values": {},
+    }
+    if skipped is None:
+        row |= {key: results[0][key] for key in ("mode", "kernel", "commands")}
+        row["values"] = {name: _spread(name, results) for name in metrics}
+    return row
+
+
+def _spread(name: str, results: Sequence[Result]) -> dict[str, float] | None:
+    metric = METRICS[name]
+    values = [value for value in map(metric.of, results) if value is not None]
+    if len(values) < len(results):
+        return None
+    shown = [round(float(value), metric.digits + 2) for value in values]
+    return {"median": statistics.median(shown), "min": min(shown), "max": max(shown)}
+
+
+def collect(experiment: Experiment, cache: Cache) -> dict[str, Any]:
+    """Return an experiment's results as they go to its JSON file."""
+    rows = [row_of(cell, experiment.metrics, cache) for cell in experiment.cells]
+    return {
+        "name": experiment.name,
+        "title": experiment.title,
+        "reproduces": list(experiment.reproduces),
+        "source": experiment.source,
+        "quick": experiment.quick,
+        "metrics": {name: METRICS[name].title for name in experiment.metrics},
+        "rows": rows,
+        "sentences": sentences(experiment, rows),
+    }
+
+
+def shown(name: str, value: dict[str, float] | None, *, spread: bool = True) -> str:
+    """Return a value as the tables have it: the median, and the spread where there is one."""
+    if value is None:
+        return "-"
+    digits = METRICS[name].digits
+    text = f"{value['median']:,.{digits}f}"
+    if spread and value["max"] > value["min"]:
+        text += f" ({value['min']:,.{digits}f} to {value['max']:,.{digits}f})"
+    return text
+
+
+# ---- what the data say ---------------------------------------------------------------------
+
+
+def sentences(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return, in plain sentences, where the figures differ from the published ones, and why."""
+    made = [row for row in rows if row["skipped"] is None]
+    said = _skipped(rows)
+    if not made:
+        return [*said, *experiment.differs]
+    if experiment.quick:
+        said.append(
+            "These runs are scaled down (a fifth of the rate, half the RTT, a tenth of the FIFO, a "
+            "few seconds): they show that it works, not how it compares."
+        )
+    else:
+        said += _beside_published(made)
+    said += _pacing(experiment, made)
+    first = made[0]
+    clock = "in virtual time" if first["mode"] == "lab" else "in real time"
+    said.append(f"Made {clock} on Linux {first['kernel']}.")
+    return said + list(experiment.differs)
+
+
+def _skipped(rows: Sequence[dict[str, Any]]) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row["skipped"] is not None:
+            reasons.setdefault(row["skipped"], []).append(f"{row['row']} {row['column']}")
+    return [
+        f"No figures for {', '.join(cells[:6])}{' and more' if len(cells) > 6 else ''}: "
+        f"{reason.rstrip('.')}."
+        for reason, cells in reasons.items()
+    ]
+
+
+def _beside_published(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a sentence on the goodput that is furthest from the published, and on the losses."""
+    said = []
+    ratios = [
+        (row["values"]["goodput"]["median"] / row["published"]["goodput"], row)
+        for row in rows
+        if row["published"].get("goodput") and row["values"].get("goodput")
+    ]
+    if ratios:
+        near = [ratio for ratio, _ in ratios if 0.9 <= ratio <= 1.1]
+        said.append(f"{len(near)} of {len(ratios)} goodputs are within 10 % of the published.")
+        for ratio, row in (min(ratios, key=_first), max(ratios, key=_first)):
+            if not 0.9 <= ratio <= 1.1:
+                side = "below" if ratio < 1 else "above"
+                said.append(
+                    f"Furthest {side}: {row['row']}, {row['column']}, "
+                    f"{row['values']['goodput']['median']:.1f} Mbit/s here and "
+                    f"{row['published']['goodput']:.1f} there."
+                )
+    lossless = [row for row in rows if row["published"].get("lost") == 0]
+    kept = [row for row in lossless if row["values"].get("lost", {}).get("median") == 0]
+    if lossless:
+        said.append(
+            f"Of {len(lossless)} cells published without a loss, {len(kept)} have none here."
+        )
+    return said
+
+
+def _first(pair: tuple[float, Any]) -> float:
+    return pair[0]
+
+
+def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return how paced stands to unpaced and to the line, from the same rows."""
+    if "steady" not in experiment.metrics or "lost" not in experiment.metrics:
+        return []
+    said = []
+    by_row: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        by_row.setdefault(row["row"], {})[row["column"]] = row["values"]
+    paced = [values["paced"] for values in by_row.values() if "paced" in values]
+    if paced:
+        ideal = {
+            cell.row: ideal_goodput_bps(cell.scenario.rate_bps) / 1e6 for cell in experiment.cells
+        }
+        shares = [
+            values["paced"]["steady"]["median"] / ideal[title]
+            for title, values in by_row.items()
+            if "paced" in values
+        ]
+        lost = sum(values["lost"]["median"] for values in paced)
+        said.append(
+            f"Paced: {lost:,.0f} packets lost in all {len(paced)} rows, and at least "
+            f"{100 * min(shares):.1f} % of what the bottleneck can carry in the second half."
+        )
+    for other in ("unpaced", "TBF", "fq", "dynamic"):
+        both = [v for v in by_row.values() if "paced" in v and other in v]
+        if both and other != "paced":
+            better = sum(
+                v["paced"]["steady"]["median"] > v[other]["steady"]["median"] for v in both
+            )
+            said.append(
+                f"Against {other}, paced has the higher goodput in the second half in {better} of "
+                f"{len(both)} rows; {other} lost "
+                f"{sum(v[other]['lost']['median'] for v in both):,.0f} packets."
+            )
+    return said

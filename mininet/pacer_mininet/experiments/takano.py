@@ -1,0 +1,325 @@
+"""PSPacer: the IPSJ paper's tables and figures, the talk's, the home page's, GtrcNET-1's.
+
+Takano et al., IPSJ Transactions on Advanced Computing Systems, Vol. 47, SIG 7 (ACS 14); PFLDnet
+2005; "realtime burstiness". iperf over 500 Mbit/s, drop-tail.
+"""
+
+from pacer_mininet.experiments.experiment import Cell, Experiment, one_flow
+from pacer_mininet.experiments.scenario import FQ, PACED, TBF, UNPACED, Flow, Scenario, Shaper
+from pacer_mininet.published import TABLE_5
+from pacer_mininet.units import format_size
+
+KIB, MIB = 1 << 10, 1 << 20
+MS = 1_000_000
+IPSJ = "Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14)"
+
+# Long enough for two seconds of slow start and as long again of steady state; the talk's minute
+# and PFLDnet's five are cut to what a pass over all of them in an hour allows.
+SECONDS = 16
+LONG_SECONDS = 24
+FAR_SECONDS = 12
+
+DYNAMIC = Shaper("dynamic", "class", (("mode", "dynamic"),))
+
+SHORTER = (
+    "The published run lasted longer (the talk's a minute, PFLDnet's five): slow start and the "
+    "first losses weigh more here."
+)
+SENDERS_OF_THEN = (
+    "The senders are today's Linux: ten segments at the start, SACK and rate-halving of another "
+    "kind, and a TBF that high-resolution timers wake for each packet, not the system's tick."
+)
+
+
+def tables_2_to_4() -> Experiment:
+    """Accuracy: the departure times themselves."""
+    return Experiment(
+        name="tables2-4",
+        title="Accuracy of the gaps: one rate, a hundred flows, five rates at once",
+        reproduces=("IPSJ Table 2", "IPSJ Table 3", "IPSJ Table 4"),
+        source=IPSJ,
+        metrics=(),
+        virtual=True,
+        differs=(
+            "Gaps here are departure times in nanoseconds, not real frames: no byte of a gap is "
+            "rounded to a frame's shortest length. A hundred flows of 10 Mbit/s do not fit a "
+            "1 Gbit/s line with preamble and inter-frame gap.",
+        ),
+    )
+
+
+def figure_3() -> Experiment:
+    """Two classes on one port."""
+    return Experiment(
+        name="fig3",
+        title="Two classes, 500 and 250 Mbit/s, on a 1 Gbit/s port: clocks",
+        reproduces=("IPSJ Fig. 3",),
+        source=IPSJ,
+        metrics=(),
+        virtual=True,
+        plots=("clocks",),
+    )
+
+
+PICTURED = (1024 * KIB, 4096 * KIB)
+"""FIFO sizes of Table 5 that are also figures, with bandwidth in 500 us."""
+
+
+def _path_of_table_5(fifo_bytes: int, shaper: Shaper) -> Scenario:
+    return Scenario(
+        one_flow(shaper),
+        seconds=SECONDS,
+        fifo_bytes=fifo_bytes,
+        bins=fifo_bytes in PICTURED and shaper is not TBF,
+    )
+
+
+def _table_5_cell(fifo_bytes: int, shaper: Shaper, run: str) -> Cell:
+    paper = TABLE_5[fifo_bytes].get(run)
+    published = (
+        {"goodput": paper.goodput_mbps, "lost": paper.lost_packets} if paper is not None else {}
+    )
+    return Cell(
+        format_size(fifo_bytes), shaper.name, _path_of_table_5(fifo_bytes, shaper), published
+    )
+
+
+def table_5() -> Experiment:
+    """Five FIFO sizes."""
+    shapers = ((UNPACED, "unpaced"), (TBF, "tbf"), (PACED, "paced"), (FQ, "fq"))
+    cells = [
+        _table_5_cell(fifo_bytes, shaper, run) for fifo_bytes in TABLE_5 for shaper, run in shapers
+    ]
+    for control in ("cubic", "reno", "bbr", "scalable"):
+        cells += [
+            Cell(
+                f"64KB, {control}",
+                shaper.name,
+                Scenario(one_flow(shaper, control), seconds=SECONDS, fifo_bytes=64 * KIB),
+            )
+            for shaper in (UNPACED, PACED, FQ)
+        ]
+    return Experiment(
+        name="table5",
+        title="iperf over 500 Mbit/s, 200 ms: goodput and losses by FIFO size",
+        reproduces=("IPSJ Table 5",),
+        source=IPSJ,
+        metrics=("goodput", "steady", "lost", "queue_max"),
+        cells=tuple(cells),
+        plots=("comparison",),
+        differs=(SENDERS_OF_THEN,),
+    )
+
+
+def slides() -> Experiment:
+    """Return the talk's static and dynamic pacing."""
+    published = {
+        "unpaced": {"goodput": 206.8, "lost": 1455},
+        "dynamic": {"goodput": 321.7, "lost": 285},
+        "paced": {"goodput": 447.7, "lost": 0},
+    }
+    cells = tuple(
+        Cell(
+            "1MB",
+            shaper.name,
+            Scenario(
+                one_flow(shaper),
+                seconds=LONG_SECONDS,
+                rtt_ns=100 * MS,
+                fifo_bytes=MIB,
+                bins=True,
+            ),
+            published.get(shaper.name, {}),
+        )
+        for shaper in (UNPACED, DYNAMIC, PACED, FQ)
+    )
+    return Experiment(
+        name="slides",
+        title="No pacing, PSPD (dynamic) and PSPS (static), 100 ms, FIFO 1 MB",
+        reproduces=("talk noPSP/PSPD/PSPS",),
+        source="PSPacer talk, BIC TCP, one minute",
+        metrics=("goodput", "steady", "lost"),
+        cells=cells,
+        plots=("bandwidth", "window", "comparison"),
+        differs=(SENDERS_OF_THEN, SHORTER),
+    )
+
+
+def _cells_at(fifo_bytes: int) -> tuple[Cell, ...]:
+    """Return the runs of Table 5 that a figure shows; they are made once."""
+    return tuple(
+        Cell(
+            format_size(fifo_bytes),
+            shaper.name,
+            _path_of_table_5(fifo_bytes, shaper),
+        )
+        for shaper in (UNPACED, PACED, FQ)
+    )
+
+
+def figure_2() -> Experiment:
+    """Return the picture that everyone knows."""
+    return Experiment(
+        name="fig2",
+        title="Bandwidth at 500 us and 200 ms, 500 Mbit/s, 200 ms, FIFO 4 MB",
+        reproduces=("home page Fig. 2.1/2.2",),
+        source="PSPacer's home page",
+        metrics=("goodput", "lost", "bin_max"),
+        cells=_cells_at(4096 * KIB),
+        plots=("bandwidth",),
+        differs=(SENDERS_OF_THEN,),
+    )
+
+
+def figure_8() -> Experiment:
+    """Slow start."""
+    return Experiment(
+        name="fig8",
+        title="Slow start, 1-to-1, 500 Mbit/s, 200 ms, FIFO 1 MB",
+        reproduces=("IPSJ Fig. 8",),
+        source=IPSJ,
+        metrics=("goodput", "lost", "bin_max"),
+        cells=_cells_at(1024 * KIB),
+        plots=("slow-start", "window"),
+        differs=(SENDERS_OF_THEN,),
+    )
+
+
+def figure_9() -> Experiment:
+    """Two senders, two receivers."""
+    cells = []
+    for shaper in (UNPACED, PACED, FQ):
+        flows = tuple(
+            Flow(shaper=shaper.at(1, 2), sender=number, receiver=number) for number in (1, 2)
+        )
+        scenario = Scenario(flows, seconds=SECONDS, fifo_bytes=32 * KIB)
+        cells.append(Cell("32KB", shaper.name, scenario))
+    return Experiment(
+        name="fig9",
+        title="2-to-2: two senders share 500 Mbit/s, 200 ms, FIFO 32 KB",
+        reproduces=("IPSJ Fig. 9",),
+        source=IPSJ,
+        metrics=("goodput", "steady", "lost", "share", "jain"),
+        cells=tuple(cells),
+        plots=("flows",),
+    )
+
+
+_PFLDNET = {
+    64: ((17.3, 3071), (56.8, 41), (12.9, 1699), (54.7, 0)),
+    128: ((19.9, 2403), (55.8, 791), (20.4, 1328), (54.7, 0)),
+    256: ((23.0, 1526), (57.1, 0), (21.0, 1231), (54.7, 0)),
+    512: ((29.9, 2946), (57.0, 374), (57.1, 0), (54.7, 0)),
+}
+"""By FIFO size in KB: Scalable unpaced and paced, FAST unpaced and paced; MB/s, tail drops."""
+
+
+def pfldnet() -> Experiment:
+    """Scalable, and two that stand in for FAST."""
+    columns = (
+        ("scalable", UNPACED, 0),
+        ("scalable", PACED, 1),
+        ("scalable", FQ, None),
+        ("vegas", UNPACED, 2),
+        ("vegas", PACED, 3),
+        ("bbr", UNPACED, 2),
+    )
+    cells = []
+    for fifo_kib, paper in _PFLDNET.items():
+        for control, shaper, place in columns:
+            published = {}
+            if place is not None:
+                mbyte_per_s, drops = paper[place]
+                published = {"goodput": mbyte_per_s * 8, "lost": float(drops)}
+            title = control if control == "scalable" else f"{control} for FAST"
+            scenario = Scenario(
+                one_flow(shaper, control), seconds=FAR_SECONDS, fifo_bytes=fifo_kib * KIB
+            )
+            cells.append(Cell(f"{fifo_kib}KB", f"{title}, {shaper.name}", scenario, published))
+    return Experiment(
+        name="pfldnet",
+        title="Scalable TCP, and Vegas and BBR in FAST's place, by FIFO size",
+        reproduces=("PFLDnet 2005",),
+        source="Takano et al., PFLDnet 2005, five minutes (MB/s there, Mbit/s here)",
+        metrics=("goodput", "steady", "lost"),
+        cells=tuple(cells),
+        plots=("comparison",),
+        differs=(
+            "FAST TCP is in no Linux kernel. Vegas (delay-based, as FAST is) and BBR stand in; "
+            "their figures are beside FAST's for orientation, not as its reproduction.",
+            SHORTER,
+        ),
+    )
+
+
+def burstiness() -> Experiment:
+    """40 Mbit/s of UDP, measured before and behind the access bottleneck."""
+    metrics = (
+        *("near_abw_mean", "near_abw_max", "near_queue_mean", "near_queue_max"),
+        *("far_abw_mean", "far_abw_max", "far_queue_mean", "far_queue_max", "loss_share"),
+    )
+    figures = {
+        "TBF": (39.4, 39.5, 46.9, 58.8, 25.7, 39.4, 4.43, 24.6, 34.8),
+        "paced": (39.9, 39.9, 0.0, 0.0, 37.9, 48.0, 3.27, 88.1, 5.0),
+    }
+    published = {name: dict(zip(metrics, row, strict=True)) for name, row in figures.items()}
+    cells = tuple(
+        Cell(
+            "40 Mbit/s CBR",
+            shaper.name,
+            Scenario(
+                (Flow(shaper=shaper.at(2, 5), udp_bps=40_000_000),),
+                seconds=LONG_SECONDS,
+                rate_bps=100_000_000,
+                rtt_ns=20 * MS,
+                fifo_bytes=64 * KIB,
+                vb_rate_bps=40_000_000,
+                far=True,
+            ),
+            published.get(shaper.name, {}),
+        )
+        for shaper in (UNPACED, TBF, PACED, FQ)
+    )
+    return Experiment(
+        name="burstiness",
+        title="Burstiness of 40 Mbit/s UDP at the sender and at the receiver",
+        reproduces=("GtrcNET-1 burstiness",),
+        source="Takano et al., realtime burstiness, one minute",
+        metrics=metrics,
+        cells=cells,
+        differs=(
+            "The published packets crossed the Internet, with everybody else's: what was lost "
+            "and queued on the way to the receiver is not the sender's. Here the path has no "
+            "other traffic.",
+            "max(Q) here counts the packet that arrives (1.48 KB for one frame).",
+        ),
+    )
+
+
+def backlog() -> Experiment:
+    """Senders with large buffers, and what keeps them from filling the pacer."""
+    ecn = Shaper("paced, ECN", "class", (("mode", "static"), ("ecn_threshold_bytes", 150_000)))
+    clamp = Shaper("paced, clamp", "class", (("mode", "static"), ("clamp_window", True)))
+    cells = tuple(
+        Cell(
+            "64MB buffers",
+            shaper.name,
+            Scenario(
+                one_flow(shaper),
+                seconds=SECONDS,
+                fifo_bytes=64 * KIB,
+                socket_buffer_bytes=64 * MIB,
+                ecn=shaper is ecn,
+            ),
+        )
+        for shaper in (UNPACED, PACED, ecn, clamp, FQ)
+    )
+    return Experiment(
+        name="backlog",
+        title="64 MB socket buffers: the pacer's queue without and with ECN or a window clamp",
+        reproduces=(),
+        source="",
+        metrics=("goodput", "steady", "lost", "rtt_mean", "rtt_max"),
+        cells=cells,
+        plots=("rtt",),
+    )

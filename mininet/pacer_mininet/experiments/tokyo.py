@@ -1,0 +1,142 @@
+"""University of Tokyo's Data Reservoir: IPG tuning, Clustered Packet Spacing, TCP-aware NIC."""
+
+from pacer_mininet.experiments.experiment import Cell, Experiment, many_flows, one_flow
+from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Scenario, Shaper
+from pacer_mininet.experiments.takano import DYNAMIC, FAR_SECONDS, KIB, MS, SECONDS, SHORTER
+
+SOURCE = "Data Reservoir, University of Tokyo"
+DELAYS_MS = (2, 10, 25, 50, 100, 150)
+"""One way."""
+
+GAPS_BYTES = (8, 512, 4096, 16384)
+EDGE_BPS = 1_000_000_000
+LOSS_PPM = 1000
+SPACING_BPS = 596_000_000
+
+
+def ipg(gap_bytes: int) -> Shaper:
+    """Return a fixed gap between packets, in bytes of the edge's 1 Gbit/s line."""
+    settings = (("mode", "ipg"), ("rate", EDGE_BPS), ("gap_bytes", gap_bytes))
+    return Shaper(f"IPG {gap_bytes}", "class", settings)
+
+
+CLUSTERED = Shaper("clustered (slow start only)", "class", (("mode", "slow-start"),))
+
+
+def ipg_sweep() -> Experiment:
+    """Six delays, one in a thousand packets lost on the wire."""
+    shapers = (UNPACED, DYNAMIC, FQ, *map(ipg, GAPS_BYTES))
+    cells = tuple(
+        Cell(
+            f"{delay_ms} ms one way",
+            shaper.name,
+            Scenario(
+                one_flow(shaper, "reno"),
+                seconds=FAR_SECONDS,
+                rate_bps=500_000_000,
+                rtt_ns=2 * delay_ms * MS,
+                fifo_bytes=64 * KIB,
+                loss_ppm=LOSS_PPM,
+            ),
+        )
+        for delay_ms in DELAYS_MS
+        for shaper in shapers
+    )
+    return Experiment(
+        name="ipg",
+        title="Static and dynamic IPG over six delays, loss 0.001 on the wire",
+        reproduces=("Tokyo IPG sweep",),
+        source=SOURCE,
+        metrics=("goodput", "lost", "deviation"),
+        cells=cells,
+        plots=("sweep",),
+        differs=(
+            "The published sweep is a simulation, and gives shares: dynamic IPG best from 25 ms "
+            "on, 3 % behind the best static one at 2 ms and 21 % at 10 ms. Here four of its gaps.",
+        ),
+    )
+
+
+def ipg_rates() -> Experiment:
+    """Two gaps that were measured: 941 and 567 Mbit/s."""
+    cells = tuple(
+        Cell(
+            f"{gap_bytes} bytes",
+            "IPG",
+            Scenario(
+                one_flow(ipg(gap_bytes)),
+                seconds=4,
+                rate_bps=EDGE_BPS,
+                rtt_ns=2 * MS,
+                fifo_bytes=256 * KIB,
+            ),
+            {"steady": published},
+        )
+        for gap_bytes, published in ((12, 941.0), (1023, 567.0))
+    )
+    return Experiment(
+        name="ipg-rates",
+        title="What a fixed gap makes of a TCP stream on a 1 Gbit/s line",
+        reproduces=("Tokyo IPG tuning",),
+        source=SOURCE,
+        metrics=("steady", "lost"),
+        cells=cells,
+    )
+
+
+def clustered() -> Experiment:
+    """Spacing in slow start only."""
+    cells = tuple(
+        Cell(
+            "596 Mbit/s, 200 ms",
+            shaper.name,
+            Scenario(
+                one_flow(shaper, "reno"),
+                seconds=SECONDS,
+                rate_bps=SPACING_BPS,
+                fifo_bytes=64 * KIB,
+                bins=True,
+            ),
+        )
+        for shaper in (UNPACED, CLUSTERED, PACED, FQ)
+    )
+    return Experiment(
+        name="clustered",
+        title="Clustered Packet Spacing: paced only in the first slow start",
+        reproduces=("Tokyo Clustered Packet Spacing",),
+        source=SOURCE,
+        metrics=("goodput", "steady", "lost"),
+        cells=cells,
+        plots=("slow-start",),
+        differs=(SHORTER,),
+    )
+
+
+def parallel() -> Experiment:
+    """Streams side by side: 16 nodes of 4 there, 4 of 4 here."""
+    cells = tuple(
+        Cell(
+            "4 nodes x 4 streams",
+            shaper.name,
+            Scenario(
+                many_flows(shaper, 4, streams=4),
+                seconds=FAR_SECONDS,
+                rtt_ns=326 * MS,
+                fifo_bytes=256 * KIB,
+                bins=True,
+            ),
+        )
+        for shaper in (UNPACED, PACED, FQ)
+    )
+    return Experiment(
+        name="parallel",
+        title="Parallel streams: 16 nodes x 4 there, a quarter of it here, RTT 326 ms",
+        reproduces=("Tokyo parallel streams",),
+        source=f"{SOURCE}: 5.42 Gbit/s with 64 streams over three paths of 10 Gbit/s",
+        metrics=("goodput", "steady", "lost", "jain"),
+        cells=cells,
+        plots=("bandwidth",),
+        differs=(
+            "One path of 500 Mbit/s instead of three of 10 Gbit/s, so shares compare, not rates.",
+        ),
+    )

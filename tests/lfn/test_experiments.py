@@ -1,0 +1,339 @@
+"""The experiments' framework: what is made, what is remembered, what the report says.
+
+Runs themselves are in test_lab_experiment.py; here results are written into the cache as a run
+leaves them.
+"""
+
+import dataclasses
+import html.parser
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pacer_mininet import runs
+from pacer_mininet.experiments import catalogue, estimate, main, schedule, shaping, tables
+from pacer_mininet.experiments.cache import Cache
+from pacer_mininet.experiments.experiment import Cell, Experiment, one_flow
+from pacer_mininet.experiments.scenario import (
+    FQ,
+    PACED,
+    TBF,
+    UNPACED,
+    Flow,
+    Scenario,
+    Shaper,
+    from_json,
+)
+
+VERSIONS = {"switch": "1", "kernel": "k"}
+SHORT = Scenario(one_flow(PACED), seconds=2)
+UNPACED_SHORT = dataclasses.replace(SHORT, flows=one_flow(UNPACED))
+
+
+def result_of(goodput_bps: int, lost: int) -> dict[str, Any]:
+    """Return a run's result as the runner leaves it."""
+    flow = {
+        "goodput_bps": goodput_bps,
+        "goodput_second_half_bps": goodput_bps,
+        "completion_ms": None,
+        "rtt_ms": {"min": 200.0, "mean": 201.0, "max": 210.0},
+    }
+    return {
+        "mode": "lab",
+        "kernel": "6.1",
+        "commands": ["iperf -c 10.0.0.2"],
+        "flows": [flow],
+        "goodput_bps": goodput_bps,
+        "bottleneck_drops": lost,
+        "edge_drops": 0,
+        "wan": {"packets_1500": 1000, "queue_max_bytes": 1518, "bin_max_bps": 5, "deviation": 0.1},
+        "series": {
+            "bin_ns": 500_000,
+            "bin_bytes": [1518] * 6000,
+            "bottleneck_drops": {"at_ms": [500], "packets": [lost]},
+            "sender": {"at_ms": [50, 150], "cwnd_packets": [10, 20], "rtt_us": [1, 2]},
+            "flows": [[0, 1000, 2000]],
+        },
+    }
+
+
+def experiment_of(*cells: Cell, **more: Any) -> Experiment:
+    return Experiment(
+        *("try", "A try", ("IPSJ Table 5",), "somebody <b>", ("goodput", "steady", "lost")),
+        cells=cells,
+        **more,
+    )
+
+
+PAPER = {"goodput": 474.0, "lost": 0.0}
+BOTH = experiment_of(
+    Cell("64KB", "unpaced", UNPACED_SHORT, {"goodput": 210.0, "lost": 257.0}),
+    Cell("64KB", "paced", SHORT, PAPER),
+    plots=("bandwidth", "window", "rtt", "comparison", "flows", "slow-start", "sweep"),
+)
+
+
+# ---- the catalogue -------------------------------------------------------------------------
+
+
+def test_every_published_table_and_figure_has_an_experiment() -> None:
+    covered = [name for one in catalogue.all_experiments().values() for name in one.reproduces]
+    assert sorted(covered) == sorted(catalogue.PUBLISHED)
+
+
+def test_every_table_has_unpaced_and_fq_beside_what_is_spaced() -> None:
+    for one in catalogue.all_experiments().values():
+        kinds = {flow.shaper.kind for cell in one.cells for flow in cell.scenario.flows}
+        if "class" in kinds and one.name not in ("ipg-rates", "onepercent", "twoedges"):
+            assert {"none", "fq"} <= kinds, one.name
+
+
+def test_all_figures_of_the_metrics_and_plots_are_known() -> None:
+    for one in catalogue.all_experiments().values():
+        assert set(one.metrics) <= set(tables.METRICS), one.name
+        places = [(cell.row, cell.column) for cell in one.cells]
+        assert len(places) == len(set(places)), one.name
+        for cell in one.cells:
+            assert set(cell.published) <= set(one.metrics), (one.name, cell.row)
+
+
+def test_table_5_is_published_whole() -> None:
+    cells = catalogue.all_experiments()["table5"].cells
+    published = {(c.row, c.column): dict(c.published) for c in cells if c.published}
+    assert len(published) == 15
+    assert published["16KB", "TBF"] == {"goodput": 26.9, "lost": 131}
+    assert published["4MB", "paced"] == {"goodput": 474, "lost": 0}
+
+
+def test_the_whole_fits_an_hour_and_a_quick_pass_five_minutes() -> None:
+    """By the estimate, on two processors, whatever modes there will be."""
+    for quick, most_min in ((False, 60), (True, 5)):
+        made = {
+            run
+            for one in catalogue.all_experiments(quick=quick).values()
+            for cell in one.cells
+            for run in cell.runs()
+        }
+        assert estimate.whole_s(map(estimate.run_s, made), 2) < most_min * 60
+
+
+def test_quick_runs_are_small_but_otherwise_the_same() -> None:
+    for name, one in catalogue.all_experiments(quick=True).items():
+        assert one.quick
+        for cell in one.cells:
+            assert cell.scenario.seconds <= 3, name
+            assert cell.scenario.rate_bps <= 100_000_000, name
+            assert len(cell.runs()) == 1
+    hundred = catalogue.all_experiments(quick=True)["senders100"].cells[1].scenario
+    shares = sum(flow.shaper.rate_bps(hundred.rate_bps) for flow in hundred.flows)
+    assert shares == hundred.rate_bps
+
+
+def test_an_unknown_experiment_is_named_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"no experiment 'table9'.*table5"):
+        catalogue.chosen(["table9"])
+
+
+# ---- scenarios -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(catalogue.all_experiments()))
+def test_scenarios_survive_json(name: str) -> None:
+    for cell in catalogue.all_experiments()[name].cells:
+        assert from_json(cell.scenario.to_json()) == cell.scenario
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"flows": ()},
+        {"seconds": 0},
+        {"rate_bps": 10},
+        {"edges": 3},
+        {"flows": (Flow(sender=0),)},
+        {"flows": (Flow(congestion_control="; rm"),)},
+        {"flows": (Flow(shaper=Shaper("x", "cake")),)},
+    ],
+)
+def test_scenarios_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        dataclasses.replace(SHORT, **wrong)
+    with pytest.raises(ValueError, match=r"scenario|Expecting"):
+        from_json('{"flows": 3}')
+
+
+def test_what_the_controller_lacks_is_said_by_its_schema_alone() -> None:
+    schema = {"properties": {"mode": {"enum": ["static", "unpaced"]}, "rate": {}}}
+    dynamic = Shaper("dynamic", "class", (("mode", "dynamic"),))
+    clamp = Shaper("clamp", "class", (("mode", "static"), ("clamp_window", True)))
+    assert shaping.missing(PACED, schema) is None
+    assert shaping.missing(UNPACED, schema) is None
+    assert "'static', 'unpaced'" in (shaping.missing(dynamic, schema) or "")
+    assert "clamp_window" in (shaping.missing(clamp, schema) or "")
+    schema["properties"]["mode"]["enum"].append("dynamic")
+    assert shaping.missing(dynamic, schema) is None
+    # The real one paces, whatever else it does.
+    assert shaping.missing(PACED) is None
+
+
+# ---- what is made, and what is remembered ----------------------------------------------------
+
+
+def test_what_is_done_is_not_made_again(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "runs", VERSIONS)
+    jobs = schedule.jobs_of([BOTH], cache)
+    assert [job.scenario.seed for job in jobs if job.scenario.flows[0].shaper == UNPACED] == [
+        1,
+        2,
+        3,
+    ]
+    assert len(jobs) == 4
+    cache.save(jobs[0].scenario, result_of(1, 1))
+    again = Cache(tmp_path / "runs", VERSIONS)
+    assert schedule.jobs_of([BOTH], again) == jobs[1:]
+    # Another switch, another kernel: all anew.
+    assert schedule.jobs_of([BOTH], Cache(tmp_path / "runs", {**VERSIONS, "switch": "2"})) == jobs
+
+
+def test_a_broken_result_is_made_again(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, VERSIONS)
+    cache.save(SHORT, result_of(1, 1))
+    (tmp_path / f"{cache.key(SHORT)}.json").write_text('{"mode": "la')
+    assert cache.load(SHORT) is None
+
+
+def test_equal_runs_of_several_experiments_are_made_once(tmp_path: Path) -> None:
+    other = dataclasses.replace(BOTH, name="other")
+    assert len(schedule.jobs_of([BOTH, other], Cache(tmp_path, VERSIONS))) == 4
+
+
+def test_runs_that_cannot_be_are_not_made(tmp_path: Path) -> None:
+    never = Shaper("never", "class", (("no_such_field", 1),))
+    cell = Cell("64KB", "never", dataclasses.replace(SHORT, flows=one_flow(never)))
+    cache = Cache(tmp_path, VERSIONS)
+    assert schedule.jobs_of([experiment_of(cell)], cache) == []
+    row = tables.collect(experiment_of(cell), cache)["rows"][0]
+    assert "no_such_field" in row["skipped"]
+
+
+def test_one_that_fails_keeps_no_other_from_being_made() -> None:
+    """Real processes, two at a time; all end, and each says what it has to say."""
+    good = 'print(\'{"event": "result", "run": {"x": 1}, "series": {}}\')'
+    bad = 'print(\'{"event": "error", "message": "no"}\'); raise SystemExit(1)'
+    commands = [
+        (f"run {number}", [sys.executable, "-c", bad if number == 1 else good])
+        for number in range(4)
+    ]
+    said: dict[str, Any] = {}
+    for ended in runs.side_by_side(commands, 2, lambda _: None):
+        try:
+            said[ended.name] = ended.wait()["run"]
+        except runs.RunError as error:
+            said[ended.name] = str(error)
+    assert {name: what for name, what in said.items() if name != "run 1"} == {
+        f"run {number}": {"x": 1} for number in (0, 2, 3)
+    }
+    assert said["run 1"].endswith("no")
+
+
+# ---- tables and report -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Cache:
+    """Return a cache with all runs of BOTH."""
+    cache = Cache(tmp_path / "runs", VERSIONS)
+    for seed, goodput in ((1, 200e6), (2, 220e6), (3, 150e6)):
+        run = dataclasses.replace(UNPACED_SHORT, seed=seed)
+        cache.save(run, result_of(int(goodput), 100 * seed))
+    cache.save(SHORT, result_of(476_900_000, 0))
+    return cache
+
+
+def test_cells_are_medians_with_their_spread(filled: Cache) -> None:
+    found = tables.collect(BOTH, filled)
+    unpaced, paced = found["rows"]
+    assert unpaced["values"]["goodput"] == {"median": 200.0, "min": 150.0, "max": 220.0}
+    assert tables.shown("goodput", unpaced["values"]["goodput"]) == "200.0 (150.0 to 220.0)"
+    assert tables.shown("lost", paced["values"]["lost"]) == "0"
+    assert paced["seeds"] == [1]
+    assert from_json(paced["scenario"]) == SHORT
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_the_sentences_come_from_the_data(filled: Cache) -> None:
+    said = " ".join(tables.collect(BOTH, filled)["sentences"])
+    assert "2 of 2 goodputs are within 10 % of the published." in said
+    assert "Of 1 cells published without a loss, 1 have none here." in said
+    assert "Against unpaced, paced has the higher goodput in the second half in 1 of 1" in said
+    filled.save(SHORT, result_of(100_000_000, 7))
+    said = " ".join(tables.collect(BOTH, filled)["sentences"])
+    assert "Furthest below: 64KB, paced, 100.0 Mbit/s here and 474.0 there." in said
+    assert "1 cells published without a loss, 0 have none" in said
+
+
+def test_a_run_that_was_refused_says_why(filled: Cache) -> None:
+    filled.save(SHORT, {"skipped": "the controller refuses it: no ECN", "series": {}})
+    row = tables.collect(BOTH, filled)["rows"][1]
+    assert row["skipped"] == "the controller refuses it: no ECN"
+    assert row["values"] == {}
+
+
+def test_fairness_is_jain_s() -> None:
+    assert tables.jain([5.0, 5.0, 5.0]) == 1.0
+    assert tables.jain([9.0, 0.0, 0.0]) == pytest.approx(1 / 3)
+
+
+class _Page(html.parser.HTMLParser):
+    """What a page refers to, and its text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refers_to: list[str] = []
+        self.pictures = 0
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.pictures += tag == "img"
+        assert tag not in ("script", "link", "iframe")
+        self.refers_to += [str(value) for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_report_needs_nothing_else(
+    filled: Cache, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main.report_on([BOTH], filled, tmp_path / "results")
+    page = _Page()
+    content = (tmp_path / "results" / "report.html").read_text()
+    page.feed(content)
+    assert all(one.startswith(("data:image/png", "#")) for one in page.refers_to)
+    assert page.pictures == len(BOTH.plots)
+    assert "prefers-color-scheme: dark" in content
+    for text in ("200.0 (150.0 to 220.0)", "474", "257", "somebody <b>", "iperf -c 10.0.0.2"):
+        assert text in page.text, text
+    found = json.loads((tmp_path / "results" / "experiments" / "try.json").read_text())
+    assert found["name"] == "try"
+    assert "[474]" in capsys.readouterr().out
+    # The same data, the same bytes.
+    main.report_on([BOTH], filled, tmp_path / "again")
+    assert (tmp_path / "again" / "report.html").read_text() == content
+
+
+# ---- the estimate ----------------------------------------------------------------------------
+
+
+def test_runs_that_carry_more_cost_more() -> None:
+    def cost(**more: Any) -> float:
+        return estimate.run_s(dataclasses.replace(SHORT, **{"seconds": 20, **more}))
+
+    assert cost(seconds=40) > cost() > cost(flows=one_flow(UNPACED)) > cost(loss_ppm=1000)
+    assert min(cost(far=True), cost(bins=True)) > cost()
+    assert cost(flows=one_flow(TBF)) == cost(flows=one_flow(FQ)) == cost()
+    assert estimate.whole_s([3, 3, 3, 3], 2) == 6
+    assert estimate.whole_s([], 2) == 0

@@ -1,0 +1,45 @@
+"""A scaled-down experiment, as `make experiments QUICK=1` makes it, in virtual time.
+
+Not run, loudly, where there is no lab.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pacer_mininet import paths
+from pacer_mininet.experiments import main
+from pacer_mininet.runs import LabUnavailableError, check_lab
+
+
+@pytest.fixture
+def lab() -> None:
+    """Skip, loudly, where the lab cannot run or the parts are not built."""
+    try:
+        paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
+        paths.need_built(paths.CONTROLLER, "the controller")
+        paths.need_programs("iperf", "mnexec", "ethtool", "ping", "tc")
+        check_lab()
+    except (LabUnavailableError, paths.MissingError) as error:
+        pytest.skip(f"not run: an experiment in the lab: {error}")
+
+
+def test_two_senders_share_what_is_paced(
+    lab: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["--quick", "--results", str(tmp_path), "fig9"]) == 0
+    found = json.loads((tmp_path / "experiments" / "fig9.json").read_text())
+    rows = {row["column"]: row for row in found["rows"]}
+    assert [row["skipped"] for row in rows.values()] == [None, None, None]
+    for shaped in ("paced", "fq"):
+        assert rows[shaped]["values"]["share"]["median"] >= 95
+    assert rows["paced"]["values"]["lost"]["median"] == 0
+    assert rows["paced"]["mode"] == "lab"
+    assert rows["unpaced"]["values"]["lost"]["median"] > 0
+    report = (tmp_path / "report.html").read_bytes()
+    # All is remembered: nothing is made again, and the report is the same.
+    capsys.readouterr()
+    assert main.main(["--quick", "--results", str(tmp_path), "fig9"]) == 0
+    assert "3 runs; 0 to be made" in capsys.readouterr().out
+    assert (tmp_path / "report.html").read_bytes() == report
