@@ -7,8 +7,8 @@
 
 use std::any::Any;
 
-use crate::notify::{Digest, DigestInfo, IdleEntry, IdleTimeout};
-use crate::profile::{IndirectAction, ProfileGroup, ProfileInfo, ProfileMember};
+use crate::notify::{DigestConfig, DigestInfo, IdleTimeout};
+use crate::profile::{IndirectAction, ProfileGroup, ProfileInfo, ProfileMember, ProfileRules};
 
 /// A value of known width, big-endian, `(bits + 7) / 8` bytes, unused high bits zero.
 pub type Bits = Box<[u8]>;
@@ -194,19 +194,49 @@ pub struct ValueSetInfo {
     pub size: usize,
 }
 
-/// Some of a table's entries, in insertion order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EntryPage {
-    /// The entries.
-    pub entries: Vec<TableEntry>,
+/// Some of many objects, so that no call takes long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The objects, in their order.
+    pub items: Vec<T>,
     /// Where the next page begins; `None`: this was the last one.
     pub next: Option<u64>,
 }
 
-/// An entry that was taken out of a table, whole; only the switch that it was taken out of
+impl<T> Default for Page<T> {
+    fn default() -> Self {
+        Self {
+            items: Vec::new(),
+            next: None,
+        }
+    }
+}
+
+impl<T> Page<T> {
+    /// The first `most` (at least 1) of `items`, which are in order of their numbers; the next page
+    /// begins at the number after.
+    pub fn of(items: impl Iterator<Item = (u64, T)>, most: usize) -> Self {
+        let mut items = items;
+        let mut page = Self::default();
+        for (number, item) in items.by_ref() {
+            if page.items.len() >= most.max(1) {
+                page.next = Some(number);
+                break;
+            }
+            page.items.push(item);
+        }
+        page
+    }
+}
+
+/// An entry as a table has or had it, whole; only the switch that it comes from understands it.
+#[derive(Debug)]
+pub struct SavedEntry(pub Box<dyn Any + Send>);
+
+/// A meter's configuration with what its buckets hold; only the switch that it comes from
 /// understands it.
 #[derive(Debug)]
-pub struct RemovedEntry(pub Box<dyn Any + Send>);
+pub struct SavedMeter(pub Box<dyn Any + Send>);
 
 /// A replica of a multicast group: one copy to `port`, with replication id `rid`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -273,12 +303,6 @@ impl std::error::Error for ControlError {}
 /// Result of a control request.
 pub type ControlResult<T> = Result<T, ControlError>;
 
-fn unimplemented<T>(what: &str) -> ControlResult<T> {
-    Err(ControlError::Unimplemented(format!(
-        "this switch has no {what}"
-    )))
-}
-
 /// The running switch as a control server sees it. Implemented by `switch-core`'s `Switch`;
 /// called only on the thread that owns the switch, between packets, so each call is atomic
 /// with respect to traffic. A refused call changes nothing.
@@ -313,17 +337,20 @@ pub trait DataPlane {
         action: &ActionCall,
     ) -> ControlResult<()>;
     /// Removes an entry; returns it for [`Self::table_restore`].
-    fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<RemovedEntry>;
-    /// Puts an entry that was removed from this table back as it was: its action, counter and
-    /// meter with what the meter had left, and its place in the order of insertion, which
-    /// decides among entries of one priority. Errors: an entry of the same key exists, table full.
-    fn table_restore(&mut self, table: usize, removed: RemovedEntry) -> ControlResult<()>;
+    fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<SavedEntry>;
+    /// A copy of an entry as it is now, for [`Self::table_restore`].
+    fn table_save(&self, table: usize, key: &EntryKey) -> ControlResult<SavedEntry>;
+    /// Puts an entry back as it was when it was removed from this table or saved: its action,
+    /// counter, idle timeout, and meter with what the meter had left, and its place in the order
+    /// of insertion, which decides among entries of one priority. Takes the place of an entry of
+    /// the same key. Errors: table full, the member or group it names is gone.
+    fn table_restore(&mut self, table: usize, saved: SavedEntry) -> ControlResult<()>;
     /// Looks one entry up by its key.
     fn table_entry(&self, table: usize, key: &EntryKey) -> ControlResult<TableEntry>;
     /// Entries in insertion order, at most `most` of them, so that no call takes long: `from`
-    /// is 0 for the first page, then the [`EntryPage::next`] of the page before. An entry that is
-    /// inserted or removed between two pages is in a later page or not.
-    fn table_entries(&self, table: usize, from: u64, most: usize) -> EntryPage;
+    /// is 0 for the first page, then the [`Page::next`] of the page before. An entry that is
+    /// inserted or removed between two pages is in a later page or not. Other pages work alike.
+    fn table_entries(&self, table: usize, from: u64, most: usize) -> Page<TableEntry>;
     /// The default action (`None`: no action, a miss does nothing).
     fn table_default(&self, table: usize) -> Option<ActionCall>;
     /// Sets the default action; `None` restores the program's own.
@@ -362,6 +389,11 @@ pub trait DataPlane {
         index: usize,
         config: Option<MeterConfig>,
     ) -> ControlResult<()>;
+    /// A copy of a cell of an indirect meter as it is now, for [`Self::meter_restore`].
+    fn meter_save(&self, meter: usize, index: usize) -> ControlResult<SavedMeter>;
+    /// Puts a cell of an indirect meter back as it was, with what its buckets held.
+    fn meter_restore(&mut self, meter: usize, index: usize, saved: SavedMeter)
+    -> ControlResult<()>;
     /// Reads a register cell.
     fn register_read(&self, register: usize, index: usize) -> ControlResult<Bits>;
     /// Writes a register cell; the value is as wide as the register.
@@ -374,123 +406,95 @@ pub trait DataPlane {
     fn multicast_modify(&mut self, group: u32, replicas: &[Replica]) -> ControlResult<()>;
     /// Deletes a group.
     fn multicast_delete(&mut self, group: u32) -> ControlResult<()>;
-    /// All groups by id.
-    fn multicast_groups(&self) -> Vec<(u32, Vec<Replica>)>;
-
-    /// Action profiles.
-    fn profiles(&self) -> &[ProfileInfo] {
-        &[]
-    }
-    /// Inserts an entry that names a member, group or one-shot set. Errors: as
-    /// [`Self::table_insert`]; no such member or group; the table has no action profile.
-    fn table_insert_indirect(
-        &mut self,
-        _table: usize,
-        _key: &EntryKey,
-        _action: &IndirectAction,
-    ) -> ControlResult<()> {
-        unimplemented("action profiles")
-    }
-    /// Changes what an existing entry names.
-    fn table_modify_indirect(
-        &mut self,
-        _table: usize,
-        _key: &EntryKey,
-        _action: &IndirectAction,
-    ) -> ControlResult<()> {
-        unimplemented("action profiles")
-    }
-    /// Adds a member. Errors: exists, profile full, not an action of the profile's tables.
-    fn member_insert(&mut self, _profile: usize, _member: &ProfileMember) -> ControlResult<()> {
-        unimplemented("action profiles")
-    }
-    /// Changes a member's action.
-    fn member_modify(&mut self, _profile: usize, _member: &ProfileMember) -> ControlResult<()> {
-        unimplemented("action profiles")
-    }
-    /// Removes a member. Errors: unknown; an entry or group uses it.
-    fn member_delete(&mut self, _profile: usize, _id: u32) -> ControlResult<()> {
-        unimplemented("action profiles")
-    }
-    /// All members by id.
-    fn members(&self, _profile: usize) -> Vec<ProfileMember> {
-        Vec::new()
-    }
-    /// Adds a group. Errors: exists, unknown or repeated member, weight 0, no selector.
-    fn group_insert(&mut self, _profile: usize, _group: &ProfileGroup) -> ControlResult<()> {
-        unimplemented("action selectors")
-    }
-    /// Replaces a group's members.
-    fn group_modify(&mut self, _profile: usize, _group: &ProfileGroup) -> ControlResult<()> {
-        unimplemented("action selectors")
-    }
-    /// Removes a group. Errors: unknown; an entry uses it.
-    fn group_delete(&mut self, _profile: usize, _id: u32) -> ControlResult<()> {
-        unimplemented("action selectors")
-    }
-    /// All groups by id.
-    fn groups(&self, _profile: usize) -> Vec<ProfileGroup> {
-        Vec::new()
-    }
-
-    /// Parser value sets.
-    fn value_sets(&self) -> &[ValueSetInfo] {
-        &[]
-    }
-    /// The members of a value set: one match per field.
-    fn value_set_members(&self, _set: usize) -> Vec<Vec<MatchField>> {
-        Vec::new()
-    }
-    /// Replaces the members of a value set. Errors: too many, wrong number or width of fields.
-    fn value_set_write(&mut self, _set: usize, _members: &[Vec<MatchField>]) -> ControlResult<()> {
-        unimplemented("value sets")
-    }
-
-    /// Digests that the program can send.
-    fn digests(&self) -> &[DigestInfo] {
-        &[]
-    }
-    /// The oldest digest not yet taken.
-    fn take_digest(&mut self) -> Option<Digest> {
-        None
-    }
-    /// Digests that were lost because too many waited.
-    fn digests_lost(&self) -> u64 {
-        0
-    }
-
-    /// Sets an entry's idle timeout in nanoseconds (0: none); it counts from now.
-    fn idle_timeout_set(
-        &mut self,
-        _table: usize,
-        _key: &EntryKey,
-        _timeout_ns: u64,
-    ) -> ControlResult<()> {
-        unimplemented("idle timeouts")
-    }
-    /// Entries that have become idle since the last call; each is told once, until a packet
-    /// meets it again. Looks at every entry of the tables with timeouts: call it now and then.
-    fn take_idle_entries(&mut self) -> Vec<IdleEntry> {
-        Vec::new()
-    }
+    /// A group's replicas.
+    fn multicast_group(&self, group: u32) -> ControlResult<Vec<Replica>>;
+    /// Groups by id, paged like table entries.
+    fn multicast_groups(&self, from: u64, most: usize) -> Page<(u32, Vec<Replica>)>;
 
     /// Creates a clone session (ids 1 to 32767). Errors: exists, no such port, too many or
     /// duplicate replicas.
-    fn clone_session_insert(&mut self, _session: u32, _to: &CloneSession) -> ControlResult<()> {
-        unimplemented("clone sessions")
-    }
+    fn clone_session_insert(&mut self, session: u32, to: &CloneSession) -> ControlResult<()>;
     /// Replaces a clone session.
-    fn clone_session_modify(&mut self, _session: u32, _to: &CloneSession) -> ControlResult<()> {
-        unimplemented("clone sessions")
-    }
+    fn clone_session_modify(&mut self, session: u32, to: &CloneSession) -> ControlResult<()>;
     /// Deletes a clone session.
-    fn clone_session_delete(&mut self, _session: u32) -> ControlResult<()> {
-        unimplemented("clone sessions")
-    }
-    /// All clone sessions by id.
-    fn clone_sessions(&self) -> Vec<(u32, CloneSession)> {
-        Vec::new()
-    }
+    fn clone_session_delete(&mut self, session: u32) -> ControlResult<()>;
+    /// One clone session.
+    fn clone_session(&self, session: u32) -> ControlResult<CloneSession>;
+    /// Clone sessions by id, paged like table entries.
+    fn clone_sessions(&self, from: u64, most: usize) -> Page<(u32, CloneSession)>;
+
+    /// Action profiles.
+    fn profiles(&self) -> &[ProfileInfo];
+    /// Sets what a profile's sizes count; for a profile that is still empty.
+    fn profile_rules(&mut self, profile: usize, rules: ProfileRules) -> ControlResult<()>;
+    /// Inserts an entry that names a member, group or one-shot set. Errors: as
+    /// [`Self::table_insert`]; no such member or group; the table has no action profile; a
+    /// one-shot set beside members, or the reverse.
+    fn table_insert_indirect(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        action: &IndirectAction,
+    ) -> ControlResult<()>;
+    /// Changes what an existing entry names.
+    fn table_modify_indirect(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        action: &IndirectAction,
+    ) -> ControlResult<()>;
+    /// Adds a member. Errors: exists, profile full, not an action of the profile's tables.
+    fn member_insert(&mut self, profile: usize, member: &ProfileMember) -> ControlResult<()>;
+    /// Changes a member's action.
+    fn member_modify(&mut self, profile: usize, member: &ProfileMember) -> ControlResult<()>;
+    /// Removes a member. Errors: unknown; an entry or group uses it.
+    fn member_delete(&mut self, profile: usize, id: u32) -> ControlResult<()>;
+    /// One member.
+    fn member(&self, profile: usize, id: u32) -> ControlResult<ProfileMember>;
+    /// Members by id, paged like table entries.
+    fn members(&self, profile: usize, from: u64, most: usize) -> Page<ProfileMember>;
+    /// Adds a group. Errors: exists, unknown or repeated member, weight 0, no such port to
+    /// watch, too large, no selector.
+    fn group_insert(&mut self, profile: usize, group: &ProfileGroup) -> ControlResult<()>;
+    /// Replaces a group's members; its `max_size` must be what it was.
+    fn group_modify(&mut self, profile: usize, group: &ProfileGroup) -> ControlResult<()>;
+    /// Removes a group. Errors: unknown; an entry uses it.
+    fn group_delete(&mut self, profile: usize, id: u32) -> ControlResult<()>;
+    /// One group.
+    fn group(&self, profile: usize, id: u32) -> ControlResult<ProfileGroup>;
+    /// Groups by id, paged like table entries.
+    fn groups(&self, profile: usize, from: u64, most: usize) -> Page<ProfileGroup>;
+
+    /// Parser value sets.
+    fn value_sets(&self) -> &[ValueSetInfo];
+    /// The members of a value set: one match per field.
+    fn value_set_members(&self, set: usize) -> ControlResult<Vec<Vec<MatchField>>>;
+    /// Replaces the members of a value set. Errors: too many, wrong number or width of fields.
+    fn value_set_write(&mut self, set: usize, members: &[Vec<MatchField>]) -> ControlResult<()>;
+
+    /// Digests that the program can send.
+    fn digests(&self) -> &[DigestInfo];
+    /// How a digest's messages are collected; `None`: they are not.
+    fn digest_config(&self, digest: usize) -> ControlResult<Option<DigestConfig>>;
+    /// Collects a digest's messages from now on, otherwise than before, or no more.
+    fn digest_configure(
+        &mut self,
+        digest: usize,
+        config: Option<DigestConfig>,
+    ) -> ControlResult<()>;
+    /// The controller has got a list of digest messages: those of its messages that come again
+    /// are told again. A list that is not known (any more) is no error. Lists are the running
+    /// program's, also while another one is staged.
+    fn digest_acknowledge(&mut self, digest: usize, list_id: u64) -> ControlResult<()>;
+
+    /// Sets an entry's idle timeout in nanoseconds (0: none); it counts from the entry's last
+    /// packet, or from when the entry was made.
+    fn idle_timeout_set(
+        &mut self,
+        table: usize,
+        key: &EntryKey,
+        timeout_ns: u64,
+    ) -> ControlResult<()>;
 
     /// A packet from the controller: `frame` begins with the program's packet-out header and
     /// enters the pipeline on the CPU port.

@@ -1,4 +1,4 @@
-//! What a switch tells its controllers unasked: digests and idle entries.
+//! What a switch tells its controllers unasked: lists of digest messages, and idle entries.
 
 use crate::control::{Bits, EntryKey};
 
@@ -11,15 +11,29 @@ pub struct DigestInfo {
     pub widths: Vec<u32>,
 }
 
-/// One digest that the program sent.
+/// How a digest's messages are collected into lists (P4Runtime specification, section
+/// "DigestEntry").
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DigestConfig {
+    /// A list is told at the latest so many nanoseconds after its first message came; 0: each
+    /// message at once.
+    pub max_timeout_ns: u64,
+    /// A list with so many messages is told at once; 0: as many as the switch likes.
+    pub max_list_size: u32,
+    /// A message that was told is not told again until its list is acknowledged or so many
+    /// nanoseconds have passed; 0: it is told again at once.
+    pub ack_timeout_ns: u64,
+}
+
+/// Digest messages, all different.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Digest {
+pub struct DigestList {
     /// Index into [`crate::control::DataPlane::digests`].
     pub digest: usize,
-    /// The fields' values, in order.
-    pub fields: Vec<Bits>,
-    /// When, in nanoseconds of the switch's clock.
-    pub at_ns: u64,
+    /// Number of the list among those of its digest, from 1.
+    pub list_id: u64,
+    /// Each message's fields, in order.
+    pub messages: Vec<Vec<Bits>>,
 }
 
 /// An entry's idle timeout.
@@ -31,11 +45,47 @@ pub struct IdleTimeout {
     pub since_hit_ns: u64,
 }
 
-/// An entry that has become idle.
+/// An entry that is idle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleEntry {
     /// Index into [`crate::control::DataPlane::tables`].
     pub table: usize,
     /// Which entry.
     pub key: EntryKey,
+    /// Its idle timeout.
+    pub timeout_ns: u64,
+}
+
+/// Something to tell the controllers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notification {
+    /// When, in nanoseconds of the switch's clock.
+    pub at_ns: u64,
+    /// What.
+    pub what: Told,
+}
+
+/// What there is to tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// Digest messages.
+    Digests(DigestList),
+    /// Entries without packets for as long as their timeouts, or again so long after they were
+    /// last told. Never empty.
+    Idle(Vec<IdleEntry>),
+}
+
+impl Told {
+    /// Digest messages or entries in it.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Digests(list) => list.messages.len(),
+            Self::Idle(entries) => entries.len(),
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }

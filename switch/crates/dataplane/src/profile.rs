@@ -16,6 +16,34 @@ pub struct ProfileInfo {
     pub tables: Vec<usize>,
 }
 
+/// What the sizes of a profile count (P4Info's `selector_size_semantics`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SizeSemantics {
+    /// Weights of members, of one group and of all groups together.
+    #[default]
+    SumOfWeights,
+    /// Members of one group and of all groups together, whatever their weights.
+    SumOfMembers,
+}
+
+/// What P4Info says about a profile and the program itself does not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProfileRules {
+    /// Largest size of a group; 0 for no limit but the switch's own.
+    pub max_group_size: u32,
+    /// What sizes count.
+    pub semantics: SizeSemantics,
+}
+
+/// A port that a member of a group or an action of a one-shot set depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WatchPort {
+    /// The port.
+    pub port: u32,
+    /// Given in P4Runtime's older, numeric field; kept for the controller.
+    pub numeric: bool,
+}
+
 /// What an entry of a table with an action profile does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IndirectAction {
@@ -35,8 +63,8 @@ pub struct WeightedAction {
     pub call: ActionCall,
     /// Share of the packets, at least 1.
     pub weight: u32,
-    /// Port that the action depends on, kept for the controller.
-    pub watch_port: Vec<u8>,
+    /// Port that the action depends on: it is not chosen while the port is down.
+    pub watch: Option<WatchPort>,
 }
 
 /// A member of an action profile.
@@ -53,7 +81,7 @@ pub struct ProfileMember {
 pub struct ProfileGroup {
     /// Chosen by the controller.
     pub id: u32,
-    /// Limit on the sum of weights that the controller gave; 0 for none.
+    /// Limit on the group's size that the controller gave; 0 for none.
     pub max_size: u32,
     /// The members.
     pub members: Vec<GroupMember>,
@@ -66,6 +94,6 @@ pub struct GroupMember {
     pub member: u32,
     /// Share of the packets, at least 1.
     pub weight: u32,
-    /// Port that the member depends on, kept for the controller.
-    pub watch_port: Vec<u8>,
+    /// Port that the member depends on: it is not chosen while the port is down.
+    pub watch: Option<WatchPort>,
 }

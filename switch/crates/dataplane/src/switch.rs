@@ -52,13 +52,24 @@ pub trait Compiler: Send + Sync + 'static {
 
 /// Everything the server asks of a switch.
 pub trait Switch: DataPlane + TrafficManagerControl {
-    /// Puts a compiled program in place of the running one: tables, counters, registers and
-    /// groups start afresh. Packets in flight of the old program are dropped and counted
-    /// (`pipeline-swap`). Returns what ran before, for the caller to drop where it holds
-    /// nobody up: it may be large.
+    /// Keeps a compiled program beside the running one: from now on everything of
+    /// [`DataPlane`] but packet-outs and acknowledgements refers to it, whose tables, groups and sessions are its own,
+    /// while packets go on through the running one. Returns what was staged before, for
+    /// the caller to drop where it holds nobody up: it may be large.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::control::ControlError::InvalidArgument): not compiled by this
-    /// switch's compiler. The running program stays.
-    fn install(&mut self, program: CompiledProgram) -> ControlResult<Box<dyn Any + Send>>;
+    /// switch's compiler. What was staged before stays.
+    fn stage(&mut self, program: CompiledProgram) -> ControlResult<Box<dyn Any + Send>>;
+
+    /// Puts the staged program, with all that was written to it, in place of the running one,
+    /// between two packets. Packets in flight of the old program are dropped and counted
+    /// (`pipeline-swap`). Returns what ran before, as [`Self::stage`].
+    ///
+    /// # Errors
+    /// [`FailedPrecondition`](crate::control::ControlError::FailedPrecondition): none is staged.
+    fn commit_staged(&mut self) -> ControlResult<Box<dyn Any + Send>>;
+
+    /// Forgets the staged program, if there is one; returns it.
+    fn unstage(&mut self) -> Box<dyn Any + Send>;
 }

@@ -69,6 +69,28 @@ pub fn canonical(value: &[u8]) -> Vec<u8> {
     }
 }
 
+/// The canonical form of a two's complement value of `bits` bits: the fewest bytes that keep its
+/// sign.
+pub fn canonical_signed(value: &[u8], bits: u32) -> Vec<u8> {
+    let length = byte_length(bits);
+    let sign_bit = 0x80u8 >> (length * 8).saturating_sub(bits as usize);
+    let negative = value.first().is_some_and(|top| top & sign_bit != 0);
+    // The unused high bits repeat the sign.
+    let filler = if negative { 0xff } else { 0 };
+    let mut wide = value.to_vec();
+    if let Some(top) = wide.first_mut().filter(|_| negative) {
+        *top |= !(sign_bit | (sign_bit - 1));
+    }
+    let keeps_sign = |byte: &u8| (byte & 0x80 != 0) == negative;
+    let start = (0..wide.len().saturating_sub(1))
+        .take_while(|at| wide.get(*at) == Some(&filler) && wide.get(at + 1).is_some_and(keeps_sign))
+        .count();
+    match wide.get(start..) {
+        Some(tail) if !tail.is_empty() => tail.to_vec(),
+        _ => vec![0],
+    }
+}
+
 /// The value with all bits zero.
 pub fn zero(bits: u32) -> Bits {
     vec![0; byte_length(bits)].into_boxed_slice()
@@ -165,6 +187,24 @@ mod tests {
         assert_eq!(canonical(&[0, 1, 0]), [1, 0]);
         assert_eq!(canonical(&[0x80]), [0x80]);
         assert_eq!(canonical(&[]), [0]);
+    }
+
+    #[test]
+    fn signed_canonical_form_keeps_the_sign() {
+        // Table "Examples of Valid Bytestring Encoding", the signed rows.
+        for (bits, value, wire) in [
+            (8, &[0x63][..], &[0x63][..]),
+            (8, &[0x9d], &[0x9d]),
+            (16, &[0x00, 0x63], &[0x63]),
+            (16, &[0xff, 0x9d], &[0x9d]),
+            (12, &[0x0f, 0x9d], &[0x9d]),
+            (16, &[0x00, 0x9d], &[0x00, 0x9d]),
+            (16, &[0xff, 0x63], &[0xff, 0x63]),
+            (16, &[0x00, 0x00], &[0x00]),
+            (16, &[0xff, 0xff], &[0xff]),
+        ] {
+            assert_eq!(canonical_signed(value, bits), wire, "int<{bits}> {value:?}");
+        }
     }
 
     #[test]

@@ -2,16 +2,18 @@
 //! gRPC.
 //!
 //! The switch lives on a thread of its own and is never locked: the server sends it closures
-//! ([`executor::Executor`]) that run between packets. Packets for the controller come the other
-//! way through a bounded queue ([`packet_io::packet_in_channel`]).
+//! ([`executor::Executor`]) that run between packets. Packets and notifications for controllers come
+//! the other way through bounded queues ([`controller_queues`]).
 //!
 //! ```text
 //!   gRPC clients ── server ─┬─ arbitration      who may write
 //!                           ├─ pipeline_config  which program, checked against its P4Info
-//!                           ├─ write, read      entities <-> data plane, by translate
-//!                           ├─ packet_io        packet-in, packet-out
+//!                           ├─ write: plan      updates -> operations, by translate
+//!                           │         operation applied, taken back
+//!                           ├─ read             data plane -> entities, by translate
+//!                           ├─ stream           packet I/O, digests, idle timeouts
 //!                           └─ tm_service       ports and statistics
-//!                                 │ executor::with(closure)        ▲ packet-ins
+//!                                 │ executor::with(closure)        ▲ controller_queue
 //!                                 ▼                                │
 //!                           thread that owns the switch ───────────┘
 //! ```
@@ -23,11 +25,15 @@ pub mod arbitration;
 pub mod bytestring;
 pub mod error;
 pub mod executor;
-pub mod packet_io;
 pub mod server;
 pub mod tm_service;
 
+mod controller_queue;
+mod notifications;
+mod operation;
+mod packet_io;
 mod pipeline_config;
+mod plan;
 mod read;
 mod stream;
 mod translate;
@@ -39,9 +45,11 @@ pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/protocols.rs"));
 }
 
+pub use controller_queue::{
+    ControllerCounters, ControllerLosses, ControllerReceiver, ControllerSender, controller_queues,
+};
 pub use executor::{
     CompiledProgram, Compiler, ExecuteError, Executor, Job, JobQueue, ProgramInfo, Switch,
 };
-pub use packet_io::{PacketInReceiver, PacketInSender, packet_in_channel};
 pub use server::{BoundServer, ServeError, ServerConfig, bind};
 pub use tm_service::TrafficManagerControl;

@@ -4,153 +4,12 @@
 //! controller header; on the protocol's side the header's fields are metadata beside the
 //! payload. P4Info's `controller_packet_metadata` says how the header is laid out.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use dataplane::control::Bits;
-use tokio::sync::mpsc;
 
 use crate::bytestring;
 use crate::error::UpdateError;
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
-use crate::tm_service::DropCount;
-
-/// What became of packets for the controller; counted from the start of the process.
-#[derive(Debug, Default)]
-pub struct PacketInCounters {
-    /// Frames the data plane offered, whatever became of them.
-    offered: AtomicU64,
-    delivered: AtomicU64,
-    queue_full: AtomicU64,
-    no_controller: AtomicU64,
-    controller_slow: AtomicU64,
-    malformed: AtomicU64,
-    pipeline_swap: AtomicU64,
-}
-
-impl PacketInCounters {
-    /// Packet-ins handed to a controller's stream.
-    pub fn delivered(&self) -> u64 {
-        self.delivered.load(Ordering::Relaxed)
-    }
-
-    /// Packet-ins lost, by cause:
-    /// `controller-queue-full` (the queue from the data plane was full), `no-controller` (no
-    /// primary controller), `controller-slow` (it did not read its stream), `packet-in-malformed`
-    /// (shorter than the packet-in header), `pipeline-swap` (of a program before the running one).
-    pub fn drops(&self) -> Vec<DropCount> {
-        [
-            ("controller-queue-full", &self.queue_full),
-            ("no-controller", &self.no_controller),
-            ("controller-slow", &self.controller_slow),
-            ("packet-in-malformed", &self.malformed),
-            ("pipeline-swap", &self.pipeline_swap),
-        ]
-        .into_iter()
-        .map(|(cause, count)| DropCount {
-            cause,
-            packets: count.load(Ordering::Relaxed),
-        })
-        .collect()
-    }
-
-    /// Frames offered so far. Read on the data plane's thread while a program is loaded, it
-    /// tells frames of the old program from those of the new one.
-    pub(crate) fn offered(&self) -> u64 {
-        self.offered.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn count(&self, fate: PacketInFate) {
-        match fate {
-            PacketInFate::Delivered => &self.delivered,
-            PacketInFate::NoController => &self.no_controller,
-            PacketInFate::ControllerSlow => &self.controller_slow,
-            PacketInFate::Malformed => &self.malformed,
-            PacketInFate::PipelineSwap => &self.pipeline_swap,
-        }
-        .fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// What became of one packet-in after the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PacketInFate {
-    Delivered,
-    NoController,
-    ControllerSlow,
-    Malformed,
-    PipelineSwap,
-}
-
-/// A frame on its way to the controller.
-#[derive(Debug)]
-pub(crate) struct ControllerFrame {
-    /// Its number among all frames offered, from 0.
-    pub(crate) number: u64,
-    pub(crate) bytes: Box<[u8]>,
-}
-
-/// A bounded queue for at most `capacity` (at least 1) frames from the data plane to the
-/// controller.
-pub fn packet_in_channel(capacity: usize) -> (PacketInSender, PacketInReceiver) {
-    let (sender, receiver) = mpsc::channel(capacity.max(1));
-    let counters = Arc::new(PacketInCounters::default());
-    (
-        PacketInSender {
-            sender,
-            counters: Arc::clone(&counters),
-        },
-        PacketInReceiver { receiver, counters },
-    )
-}
-
-/// The data plane's end of the queue for the controller.
-#[derive(Debug)]
-pub struct PacketInSender {
-    sender: mpsc::Sender<ControllerFrame>,
-    counters: Arc<PacketInCounters>,
-}
-
-impl PacketInSender {
-    /// Offers a frame that the program sent to the CPU port; never blocks. Returns whether the
-    /// queue took it; a frame it does not take is lost and counted.
-    pub fn send(&self, frame: &[u8]) -> bool {
-        let number = self.counters.offered.fetch_add(1, Ordering::Relaxed);
-        match self.sender.try_reserve() {
-            Ok(place) => {
-                place.send(ControllerFrame {
-                    number,
-                    bytes: frame.into(),
-                });
-                true
-            }
-            Err(_) => {
-                self.counters.queue_full.fetch_add(1, Ordering::Relaxed);
-                false
-            }
-        }
-    }
-
-    /// What became of the frames.
-    pub fn counters(&self) -> &PacketInCounters {
-        &self.counters
-    }
-}
-
-/// The server's end of the queue for the controller.
-#[derive(Debug)]
-pub struct PacketInReceiver {
-    pub(crate) receiver: mpsc::Receiver<ControllerFrame>,
-    pub(crate) counters: Arc<PacketInCounters>,
-}
-
-impl PacketInReceiver {
-    /// What became of the frames; goes on counting, and can be read when the server has ended.
-    pub fn counters(&self) -> Arc<PacketInCounters> {
-        Arc::clone(&self.counters)
-    }
-}
 
 /// The layout of one controller header, from P4Info.
 #[derive(Debug, Clone, Default)]
@@ -450,19 +309,5 @@ mod tests {
             refuse(vec![metadata(1, &[2, 0]), metadata(2, &[0])])
                 .contains("needs 10 bits, 9 bits expected")
         );
-    }
-
-    #[test]
-    fn a_full_queue_loses_frames_and_counts_them() {
-        let (sender, receiver) = packet_in_channel(2);
-        assert!(sender.send(&[1]) && sender.send(&[2]) && !sender.send(&[3]));
-        let full = sender
-            .counters()
-            .drops()
-            .into_iter()
-            .find(|drop| drop.cause == "controller-queue-full")
-            .expect("cause");
-        assert_eq!(full.packets, 1);
-        assert_eq!(receiver.counters.offered(), 3);
     }
 }

@@ -8,7 +8,8 @@ use dataplane::control::EntryKey;
 use prost::Message;
 use tonic::Status;
 
-use crate::error::UpdateError;
+use crate::controller_queue::Generation;
+use crate::error::{UpdateError, control_status};
 use crate::executor::{self, CompiledProgram};
 use crate::proto::p4::v1 as p4;
 use crate::server::Shared;
@@ -21,45 +22,72 @@ pub(crate) struct Cookie {
     pub(crate) metadata: Vec<u8>,
 }
 
-/// What controllers attach to a multicast group.
+/// What is kept of a multicast group beside its replicas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct GroupCookie {
     pub(crate) metadata: Vec<u8>,
-    /// Ports were given in the deprecated field, and are read back from it.
-    pub(crate) deprecated_ports: bool,
+    /// Which replicas have their port in the deprecated field, to be read back from it.
+    pub(crate) deprecated_ports: Vec<bool>,
 }
 
-/// The pipeline and what is kept beside the data plane's own state.
+/// What is kept for controllers beside the data plane's own state.
 #[derive(Debug, Default)]
-pub(crate) struct PipelineState {
-    pub(crate) committed: Option<Arc<Pipeline>>,
-    /// Of `VERIFY_AND_SAVE`, until it is committed or replaced.
-    saved: Option<Prepared>,
-    /// By position in [`Pipeline::tables`]; only those that are not empty.
+pub(crate) struct Side {
+    /// By the data plane's index of the table; only those that are not empty.
     pub(crate) cookies: HashMap<(usize, EntryKey), Cookie>,
     pub(crate) default_cookies: HashMap<usize, Cookie>,
-    pub(crate) group_cookies: HashMap<u32, GroupCookie>,
+    pub(crate) groups: HashMap<u32, GroupCookie>,
+    /// Which replicas of a clone session have their port in the deprecated field.
+    pub(crate) sessions: HashMap<u32, Vec<bool>>,
+}
+
+/// A pipeline that is in place, or saved to be.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) side: Side,
+}
+
+/// The pipelines that controllers have set.
+#[derive(Debug, Default)]
+pub(crate) struct PipelineState {
+    /// Forwards packets.
+    pub(crate) committed: Option<Active>,
+    /// Of `VERIFY_AND_SAVE`, until it is committed or replaced: staged in the data plane, which
+    /// takes reads and writes for it.
+    saved: Option<Active>,
 }
 
 impl PipelineState {
-    /// The program that reads and writes refer to.
+    /// What reads refer to: "any subsequent Read / Write requests must refer to fields in the new
+    /// config", which is the saved one.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION`: none yet, or one is saved that reads and writes would refer to
-    /// but the data plane does not run yet.
-    pub(crate) fn usable(&self) -> Result<Arc<Pipeline>, Status> {
-        if self.saved.is_some() {
-            return Err(Status::failed_precondition(
-                "a forwarding pipeline config is saved (VERIFY_AND_SAVE) but not committed; send \
-                 COMMIT before reading or writing",
-            ));
-        }
-        self.committed.clone().ok_or_else(|| {
-            Status::failed_precondition(
-                "no forwarding pipeline config yet; send SetForwardingPipelineConfig first",
-            )
-        })
+    /// `FAILED_PRECONDITION`: none yet.
+    pub(crate) fn usable(&self) -> Result<&Active, Status> {
+        let active = self.saved.as_ref().or(self.committed.as_ref());
+        active.ok_or_else(no_config)
     }
+
+    /// What writes refer to; as [`Self::usable`].
+    pub(crate) fn usable_mut(&mut self) -> Result<&mut Active, Status> {
+        let active = self.saved.as_mut().or(self.committed.as_mut());
+        active.ok_or_else(no_config)
+    }
+}
+
+fn no_config() -> Status {
+    Status::failed_precondition(
+        "no forwarding pipeline config yet; send SetForwardingPipelineConfig first",
+    )
+}
+
+/// The pipeline that forwards packets, as the tasks that serve streams see it.
+#[derive(Debug, Clone)]
+pub(crate) struct Current {
+    pub(crate) pipeline: Arc<Pipeline>,
+    /// The first packet-in and notification that may come from it.
+    pub(crate) first: Generation,
 }
 
 /// A configuration that has been checked, with its program compiled: ready to be installed.
@@ -109,12 +137,13 @@ pub(crate) async fn set(
             Ok(())
         }
         Ok(Action::VerifyAndSave) => {
-            state.saved = Some(prepare(shared, config).await?);
-            Ok(())
+            let prepared = prepare(shared, config).await?;
+            stage(shared, state, prepared).await
         }
         Ok(Action::VerifyAndCommit) => {
             let prepared = prepare(shared, config).await?;
-            commit(shared, state, prepared).await
+            stage(shared, state, prepared).await?;
+            commit(shared, state).await
         }
         Ok(Action::Commit) => {
             if config.is_some() {
@@ -122,12 +151,12 @@ pub(crate) async fn set(
                     "config: given with COMMIT, which commits the saved one; leave it unset",
                 ));
             }
-            let Some(prepared) = state.saved.take() else {
+            if state.saved.is_none() {
                 return Err(Status::not_found(
                     "COMMIT: no saved config; send VERIFY_AND_SAVE first",
                 ));
-            };
-            commit(shared, state, prepared).await
+            }
+            commit(shared, state).await
         }
         Ok(Action::ReconcileAndCommit) => Err(Status::unimplemented(
             "RECONCILE_AND_COMMIT is not implemented; VERIFY_AND_COMMIT is",
@@ -175,32 +204,51 @@ fn refused_program(error: dataplane::control::ControlError) -> Status {
     Status::invalid_argument(format!("config: p4_device_config: {error}"))
 }
 
-/// Installs a prepared configuration. A refusal leaves the running program as it was.
-async fn commit(
+/// Stages a prepared configuration beside the running program.
+async fn stage(
     shared: &Shared,
     state: &mut PipelineState,
     prepared: Prepared,
 ) -> Result<(), Status> {
-    let Prepared {
-        mut pipeline,
-        program,
-    } = prepared;
-    let counters = Arc::clone(&shared.packet_in);
-    let (before, first_packet_in) = executor::with(&*shared.executor, move |switch| {
-        Ok((switch.install(program)?, counters.offered()))
+    let Prepared { pipeline, program } = prepared;
+    let rules: Vec<_> = pipeline
+        .profiles
+        .iter()
+        .map(|profile| (profile.index, profile.rules))
+        .collect();
+    let before = executor::with(&*shared.executor, move |switch| {
+        let before = switch.stage(program)?;
+        for (profile, rules) in rules {
+            switch.profile_rules(profile, rules)?;
+        }
+        Ok(before)
     })
     .await?
     .map_err(refused_program)?;
     // Here, not on the thread that owns the switch: freeing a large program takes its time.
     drop(before);
-    state.saved = None;
-    state.cookies.clear();
-    state.default_cookies.clear();
-    state.group_cookies.clear();
-    pipeline.first_packet_in = first_packet_in;
-    let pipeline = Arc::new(pipeline);
-    state.committed = Some(Arc::clone(&pipeline));
-    shared.current.send_replace(Some(pipeline));
+    state.saved = Some(Active {
+        pipeline: Arc::new(pipeline),
+        side: Side::default(),
+    });
+    Ok(())
+}
+
+/// Puts the staged program in place of the running one.
+async fn commit(shared: &Shared, state: &mut PipelineState) -> Result<(), Status> {
+    let counters = Arc::clone(&shared.counters);
+    let (before, first) = executor::with(&*shared.executor, move |switch| {
+        Ok((switch.commit_staged()?, counters.offered()))
+    })
+    .await?
+    .map_err(|error| control_status(&error))?;
+    drop(before);
+    state.committed = state.saved.take();
+    let pipeline = state.committed.as_ref().map(|active| Current {
+        pipeline: Arc::clone(&active.pipeline),
+        first,
+    });
+    shared.current.send_replace(pipeline);
     Ok(())
 }
 
@@ -223,8 +271,8 @@ pub(crate) fn get(
     );
     // "If ... the forwarding-pipeline config is not known, the top-level config field will be
     // unset in the response."
-    let config = state.committed.as_ref().map(|pipeline| {
-        let config = &pipeline.config;
+    let config = state.committed.as_ref().map(|active| {
+        let config = &active.pipeline.config;
         p4::ForwardingPipelineConfig {
             p4info: with_info.then(|| config.p4info.clone()).flatten(),
             p4_device_config: if with_device {

@@ -8,24 +8,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dataplane::control::{self, EntryKey};
+use dataplane::profile::{ProfileGroup, ProfileMember};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tonic::{Code, Status};
+use tonic::Status;
 
 use crate::error::{UpdateError, write_status};
 use crate::executor;
-use crate::pipeline_config::{Cookie, PipelineState};
+use crate::pipeline_config::{Cookie, PipelineState, Side};
+use crate::plan::{controller_metadata, direct_entry, refuse_colour_counters};
 use crate::proto::p4::v1 as p4;
 use crate::server::Shared;
-use crate::translate::{self, Array, Pipeline, Table};
-use crate::write::{
-    CELLS_PER_VISIT, ENTRIES_PER_VISIT, controller_metadata, direct_entry, entity_name,
-    refuse_colour_counters,
-};
+use crate::translate::{self, Array, Pipeline, Profile, Table};
+use crate::write::CELLS_PER_VISIT;
 
 /// Most entities in one response; a table entry with its metadata stays under 4 KiB, so a
 /// response stays under the 4 MiB that clients take.
 const ENTITIES_PER_RESPONSE: usize = 512;
+/// Entries of a table, or members of a profile, read in one visit. (A switch of 64-byte frames
+/// has some 2,000 a millisecond to forward; copying these takes a fraction of one.)
+const ENTRIES_PER_VISIT: usize = 1_024;
+/// Groups and sessions read in one visit: each may have hundreds of members or replicas.
+const GROUPS_PER_VISIT: usize = 32;
 /// How long a client may leave a response unread. A read excludes writes while it lasts, so a
 /// client that stops reading must not last for ever.
 const STALL_LIMIT: Duration = Duration::from_secs(10);
@@ -123,11 +127,11 @@ async fn read_all(
     request: &p4::ReadRequest,
     emitter: &mut Emitter,
 ) -> Result<(), Stop> {
-    let pipeline = state.usable().map_err(Stop::All)?;
+    let active = state.usable().map_err(Stop::All)?;
     let reader = Reader {
         shared,
-        state,
-        pipeline: &pipeline,
+        side: &active.side,
+        pipeline: &active.pipeline,
     };
     let mut results = Vec::with_capacity(request.entities.len());
     for entity in &request.entities {
@@ -143,7 +147,7 @@ async fn read_all(
 
 struct Reader<'a> {
     shared: &'a Shared,
-    state: &'a PipelineState,
+    side: &'a Side,
     pipeline: &'a Pipeline,
 }
 
@@ -203,16 +207,35 @@ impl Reader<'_> {
                     Some(Type::MulticastGroupEntry(group)) => {
                         self.groups(group.multicast_group_id, emitter).await
                     }
-                    Some(Type::CloneSessionEntry(_)) => {
-                        Err(translate::unimplemented_entity("clone_session_entry").into())
+                    Some(Type::CloneSessionEntry(session)) => {
+                        self.sessions(session.session_id, emitter).await
                     }
                     None => Err(UpdateError::invalid(
-                        "packet_replication_engine_entry: empty, a multicast_group_entry expected",
+                        "packet_replication_engine_entry: empty, a multicast_group_entry or \
+                         clone_session_entry expected",
                     )
                     .into()),
                 }
             }
-            other => Err(translate::unimplemented_entity(entity_name(other)).into()),
+            Entity::ActionProfileMember(filter) => {
+                let (id, member) = (filter.action_profile_id, filter.member_id);
+                for profile in self.profiles(id, member, "member_id")? {
+                    self.members(profile, member, emitter).await?;
+                }
+                Ok(())
+            }
+            Entity::ActionProfileGroup(filter) => {
+                let (id, group) = (filter.action_profile_id, filter.group_id);
+                for profile in self.profiles(id, group, "group_id")? {
+                    self.profile_groups(profile, group, emitter).await?;
+                }
+                Ok(())
+            }
+            Entity::ValueSetEntry(filter) => self.value_sets(filter.value_set_id, emitter).await,
+            Entity::DigestEntry(filter) => self.digests(filter.digest_id, emitter).await,
+            // "Read all extern instances for all supported extern types": there are none.
+            Entity::ExternEntry(filter) if filter.extern_type_id == 0 => Ok(()),
+            Entity::ExternEntry(_) => Err(translate::unimplemented_entity("extern_entry").into()),
         }
     }
 
@@ -249,21 +272,40 @@ impl Reader<'_> {
         use p4::table_action::Type;
         let action = match filter.action.as_ref().map(|action| &action.r#type) {
             None => None,
-            Some(Some(Type::Action(action))) => Some(table.action(action.action_id)?.index),
+            // "The client ... cannot filter indirect table entries based on ...".
+            Some(Some(Type::Action(action))) if table.profile.is_none() => {
+                Some(table.action(action.action_id)?.index)
+            }
             Some(_) => {
                 return Err(UpdateError::invalid(format!(
-                    "{}: action: an action with its id expected as a filter",
+                    "{}: action: an action with its id expected as a filter, and only where the \
+                     table has no action profile",
                     table.name
                 ))
                 .into());
             }
         };
+        if filter.table_id != 0 && filter.time_since_last_hit.is_some() && !table.idle_timeout {
+            return Err(UpdateError::invalid(format!(
+                "{}: time_since_last_hit: given, but the table has no idle timeout",
+                table.name
+            ))
+            .into());
+        }
         let fields = if filter.r#match.is_empty() {
             None
         } else {
-            Some(table.match_fields(&filter.r#match)?)
+            Some(table.keys.match_fields(&filter.r#match)?)
         };
         if filter.is_default_action {
+            if filter.idle_timeout_ns != 0 || filter.time_since_last_hit.is_some() {
+                return Err(UpdateError::invalid(format!(
+                    "{}: idle_timeout_ns or time_since_last_hit given; the default entry has no \
+                     idle timeout",
+                    table.name
+                ))
+                .into());
+            }
             if fields.is_some() || filter.priority != 0 {
                 return Err(UpdateError::invalid(format!(
                     "{}: is_default_action: true given with a match or a priority; the default \
@@ -277,7 +319,7 @@ impl Reader<'_> {
         let index = table.index;
         let exact_key = fields
             .clone()
-            .filter(|_| filter.priority != 0 || !table.has_priorities())
+            .filter(|_| filter.priority != 0 || !table.keys.have_priorities())
             .map(|fields| EntryKey {
                 fields,
                 priority: filter.priority,
@@ -298,7 +340,7 @@ impl Reader<'_> {
         while let Some(at) = from {
             let page = self.page(index, at).await?;
             from = page.next;
-            for entry in page.entries {
+            for entry in page.items {
                 if fields
                     .as_ref()
                     .is_none_or(|fields| *fields == entry.key.fields)
@@ -311,7 +353,11 @@ impl Reader<'_> {
     }
 
     /// Some of a table's entries: as many as one visit to the data plane may copy.
-    async fn page(&self, table: usize, from: u64) -> Result<control::EntryPage, Stop> {
+    async fn page(
+        &self,
+        table: usize,
+        from: u64,
+    ) -> Result<control::Page<control::TableEntry>, Stop> {
         Ok(executor::with(&*self.shared.executor, move |switch| {
             switch.table_entries(table, from, ENTRIES_PER_VISIT)
         })
@@ -328,7 +374,7 @@ impl Reader<'_> {
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
         let cookie = self
-            .state
+            .side
             .cookies
             .get(&(table.index, entry.key.clone()))
             .cloned()
@@ -339,12 +385,19 @@ impl Reader<'_> {
         if !wanted {
             return Ok(());
         }
+        let idle = entry.idle.filter(|_| table.idle_timeout);
         #[allow(deprecated)]
         let message = p4::TableEntry {
             table_id: table.id,
-            r#match: table.match_messages(&entry.key.fields),
-            action: table.action_message(&entry.action),
+            r#match: table.keys.match_messages(&entry.key.fields),
+            action: table.entry_message(&entry, self.pipeline.profile_of(table)),
             priority: entry.key.priority,
+            idle_timeout_ns: idle.map_or(0, |idle| nanoseconds(idle.timeout_ns)),
+            time_since_last_hit: filter.time_since_last_hit.and(idle).map(|idle| {
+                p4::table_entry::IdleTimeout {
+                    elapsed_ns: nanoseconds(idle.since_hit_ns),
+                }
+            }),
             controller_metadata: cookie.controller_metadata,
             metadata: cookie.metadata,
             meter_config: filter
@@ -378,7 +431,7 @@ impl Reader<'_> {
         })
         .await?;
         let cookie = self
-            .state
+            .side
             .default_cookies
             .get(&table.index)
             .cloned()
@@ -392,11 +445,15 @@ impl Reader<'_> {
         #[allow(deprecated)]
         let message = p4::TableEntry {
             table_id: table.id,
-            action: call.and_then(|call| table.action_message(&call)),
+            action: call
+                .and_then(|call| table.action_message(&call))
+                .map(|action| p4::TableAction {
+                    r#type: Some(p4::table_action::Type::Action(action)),
+                }),
             is_default_action: true,
             controller_metadata: cookie.controller_metadata,
             metadata: cookie.metadata,
-            is_const: table.const_default,
+            is_const: table.const_default || table.profile.is_some(),
             ..p4::TableEntry::default()
         };
         emitter
@@ -462,7 +519,7 @@ impl Reader<'_> {
             while let Some(at) = from {
                 let page = self.page(index, at).await?;
                 from = page.next;
-                for entry in &page.entries {
+                for entry in &page.items {
                     emitter.entity(message(table, entry)).await?;
                 }
             }
@@ -614,48 +671,211 @@ impl Reader<'_> {
         .await
     }
 
-    async fn groups(&self, id: u32, emitter: &mut Emitter) -> Result<(), Stop> {
-        let groups =
-            executor::with(&*self.shared.executor, |switch| switch.multicast_groups()).await?;
-        let mut found = false;
-        for (group, replicas) in groups {
-            if id != 0 && group != id {
-                continue;
-            }
-            found = true;
-            let cookie = self
-                .state
-                .group_cookies
-                .get(&group)
-                .cloned()
-                .unwrap_or_default();
-            let message = p4::MulticastGroupEntry {
-                multicast_group_id: group,
-                replicas: replicas
-                    .iter()
-                    .map(|replica| translate::replica_message(replica, cookie.deprecated_ports))
-                    .collect(),
-                metadata: cookie.metadata,
-            };
-            emitter
-                .entity(p4::entity::Entity::PacketReplicationEngineEntry(
-                    p4::PacketReplicationEngineEntry {
-                        r#type: Some(
-                            p4::packet_replication_engine_entry::Type::MulticastGroupEntry(message),
-                        ),
-                    },
-                ))
-                .await?;
+    /// Emits what `message` makes of the object that `one` reads, or, where there is none, of all
+    /// that `page` reads, a page per visit.
+    async fn objects<V: Send + 'static>(
+        &self,
+        object: &str,
+        one: Option<
+            impl FnOnce(&mut dyn executor::Switch) -> control::ControlResult<V> + Send + 'static,
+        >,
+        page: impl Fn(&mut dyn executor::Switch, u64) -> control::Page<V> + Send + Copy + 'static,
+        message: impl Fn(V) -> p4::entity::Entity,
+        emitter: &mut Emitter,
+    ) -> Result<(), Stop> {
+        if let Some(one) = one {
+            let value = executor::with(&*self.shared.executor, one)
+                .await?
+                .map_err(|error| UpdateError::from_control(error, object))?;
+            return emitter.entity(message(value)).await;
         }
-        if id != 0 && !found {
-            return Err(UpdateError::new(
-                Code::NotFound,
-                format!("multicast group {id}: no such group"),
-            )
-            .into());
+        let mut from = Some(0);
+        while let Some(at) = from {
+            let read = executor::with(&*self.shared.executor, move |switch| page(switch, at));
+            let read = read.await?;
+            from = read.next;
+            for value in read.items {
+                emitter.entity(message(value)).await?;
+            }
         }
         Ok(())
     }
+
+    async fn groups(&self, id: u32, emitter: &mut Emitter) -> Result<(), Stop> {
+        let one = (id != 0).then_some(move |switch: &mut dyn executor::Switch| {
+            Ok((id, switch.multicast_group(id)?))
+        });
+        let message = |(multicast_group_id, replicas): (u32, Vec<control::Replica>)| {
+            let cookie = self.side.groups.get(&multicast_group_id).cloned();
+            let cookie = cookie.unwrap_or_default();
+            pre_entity(
+                p4::packet_replication_engine_entry::Type::MulticastGroupEntry(
+                    p4::MulticastGroupEntry {
+                        multicast_group_id,
+                        replicas: translate::replica_messages(&replicas, &cookie.deprecated_ports),
+                        metadata: cookie.metadata,
+                    },
+                ),
+            )
+        };
+        self.objects(
+            &format!("multicast group {id}"),
+            one,
+            |switch, from| switch.multicast_groups(from, GROUPS_PER_VISIT),
+            message,
+            emitter,
+        )
+        .await
+    }
+
+    async fn sessions(&self, id: u32, emitter: &mut Emitter) -> Result<(), Stop> {
+        let one = (id != 0).then_some(move |switch: &mut dyn executor::Switch| {
+            Ok((id, switch.clone_session(id)?))
+        });
+        let message = |(id, session): (u32, control::CloneSession)| {
+            let deprecated = self.side.sessions.get(&id).map_or(&[][..], Vec::as_slice);
+            pre_entity(
+                p4::packet_replication_engine_entry::Type::CloneSessionEntry(
+                    translate::clone_session_message(id, &session, deprecated),
+                ),
+            )
+        };
+        self.objects(
+            &format!("clone session {id}"),
+            one,
+            |switch, from| switch.clone_sessions(from, GROUPS_PER_VISIT),
+            message,
+            emitter,
+        )
+        .await
+    }
+
+    /// The profiles whose members or groups are wanted; `inner`: the id of one of these.
+    fn profiles(&self, id: u32, inner: u32, field: &str) -> Result<Vec<&Profile>, Stop> {
+        if id != 0 {
+            return Ok(vec![self.pipeline.profile(id)?]);
+        }
+        if inner != 0 {
+            return Err(UpdateError::invalid(format!(
+                "{field}: {inner} given without action_profile_id; the id belongs to one profile"
+            ))
+            .into());
+        }
+        Ok(self.pipeline.profiles.iter().collect())
+    }
+
+    async fn members(&self, profile: &Profile, id: u32, emitter: &mut Emitter) -> Result<(), Stop> {
+        let index = profile.index;
+        let table = self.pipeline.table_of(profile).ok();
+        let one =
+            (id != 0).then_some(move |switch: &mut dyn executor::Switch| switch.member(index, id));
+        let message = |member: ProfileMember| {
+            p4::entity::Entity::ActionProfileMember(p4::ActionProfileMember {
+                action_profile_id: profile.id,
+                member_id: member.id,
+                action: table.and_then(|table| table.action_message(&member.call)),
+            })
+        };
+        self.objects(
+            &profile.name,
+            one,
+            move |switch, from| switch.members(index, from, ENTRIES_PER_VISIT),
+            message,
+            emitter,
+        )
+        .await
+    }
+
+    async fn profile_groups(
+        &self,
+        profile: &Profile,
+        id: u32,
+        emitter: &mut Emitter,
+    ) -> Result<(), Stop> {
+        let index = profile.index;
+        let one =
+            (id != 0).then_some(move |switch: &mut dyn executor::Switch| switch.group(index, id));
+        let message = |group: ProfileGroup| {
+            p4::entity::Entity::ActionProfileGroup(profile.group_message(&group))
+        };
+        self.objects(
+            &profile.name,
+            one,
+            move |switch, from| switch.groups(index, from, GROUPS_PER_VISIT),
+            message,
+            emitter,
+        )
+        .await
+    }
+
+    async fn value_sets(&self, id: u32, emitter: &mut Emitter) -> Result<(), Stop> {
+        let sets = match id {
+            0 => self.pipeline.value_sets.iter().collect(),
+            id => vec![self.pipeline.value_set(id)?],
+        };
+        for set in sets {
+            let index = set.index;
+            let members = executor::with(&*self.shared.executor, move |switch| {
+                switch.value_set_members(index)
+            })
+            .await?
+            .map_err(|error| UpdateError::from_control(error, &set.name))?;
+            let members = members.iter().map(|fields| p4::ValueSetMember {
+                r#match: set.keys.match_messages(fields),
+            });
+            let message = p4::ValueSetEntry {
+                value_set_id: set.id,
+                members: members.collect(),
+            };
+            emitter
+                .entity(p4::entity::Entity::ValueSetEntry(message))
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn digests(&self, id: u32, emitter: &mut Emitter) -> Result<(), Stop> {
+        let digests = match id {
+            0 => self.pipeline.digests.iter().collect(),
+            id => vec![self.pipeline.digest(id)?],
+        };
+        for digest in digests {
+            let index = digest.index;
+            let config = executor::with(&*self.shared.executor, move |switch| {
+                switch.digest_config(index)
+            })
+            .await?
+            .map_err(|error| UpdateError::from_control(error, &digest.name))?;
+            match config {
+                Some(config) => {
+                    let message = digest.config_message(config);
+                    emitter
+                        .entity(p4::entity::Entity::DigestEntry(message))
+                        .await?;
+                }
+                None if id != 0 => {
+                    return Err(UpdateError::not_found(format!(
+                        "{}: the digest is not enabled",
+                        digest.name
+                    ))
+                    .into());
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn pre_entity(entry: p4::packet_replication_engine_entry::Type) -> p4::entity::Entity {
+    p4::entity::Entity::PacketReplicationEngineEntry(p4::PacketReplicationEngineEntry {
+        r#type: Some(entry),
+    })
+}
+
+/// Nanoseconds as the protocol has them.
+fn nanoseconds(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// Whether a read with this filter asks for entries with this cookie: what the filter leaves empty,
@@ -670,7 +890,7 @@ fn cookie_wanted(filter: &p4::TableEntry, cookie: &Cookie) -> bool {
 fn key_message(table: &Table, entry: &control::TableEntry) -> p4::TableEntry {
     p4::TableEntry {
         table_id: table.id,
-        r#match: table.match_messages(&entry.key.fields),
+        r#match: table.keys.match_messages(&entry.key.fields),
         priority: entry.key.priority,
         ..p4::TableEntry::default()
     }

@@ -12,16 +12,15 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::arbitration::Arbitration;
+use crate::controller_queue::{ControllerCounters, ControllerReceiver};
 use crate::executor::{Compiler, Executor};
-use crate::packet_io::{PacketInCounters, PacketInReceiver};
-use crate::pipeline_config::{self, PipelineState};
+use crate::pipeline_config::{self, Current, PipelineState};
 use crate::proto::p4::v1 as p4;
 use crate::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::proto::pacer::v1::traffic_manager_server::TrafficManagerServer;
 use crate::stream::{self, Sessions};
 use crate::tm_service::TrafficManagerService;
-use crate::translate::Pipeline;
-use crate::{read, write};
+use crate::{notifications, read, write};
 
 /// The version of the P4Runtime API served: 1.4.1. (1.5.0 adds backup replicas and forbids
 /// device id 0, which is this switch's default.)
@@ -132,9 +131,9 @@ pub(crate) struct Shared {
     reads: Arc<Semaphore>,
     /// Never held across an await.
     sessions: Mutex<Sessions>,
-    /// The committed pipeline, for packet I/O.
-    pub(crate) current: watch::Sender<Option<Arc<Pipeline>>>,
-    pub(crate) packet_in: Arc<PacketInCounters>,
+    /// The committed pipeline, for the streams.
+    pub(crate) current: watch::Sender<Option<Current>>,
+    pub(crate) counters: Arc<ControllerCounters>,
     /// Becomes true when the server is to end.
     pub(crate) shutdown: watch::Receiver<bool>,
 }
@@ -163,8 +162,8 @@ impl Shared {
 }
 
 /// Binds the address, so that clients can connect from here on; [`BoundServer::run`] answers
-/// them. `executor` leads to the switch, `compiler` compiles for it; `packet_in` is the server's
-/// end of the queue that the data plane's CPU port fills.
+/// them. `executor` leads to the switch, `compiler` compiles for it; `controllers` is the server's
+/// end of the queues that the data plane fills.
 ///
 /// # Errors
 /// [`ServeError::Bind`].
@@ -172,7 +171,7 @@ pub async fn bind(
     config: ServerConfig,
     executor: Arc<dyn Executor>,
     compiler: Arc<dyn Compiler>,
-    packet_in: PacketInReceiver,
+    controllers: ControllerReceiver,
 ) -> Result<BoundServer, ServeError> {
     let addr = config.addr;
     let bind_error = |source| ServeError::Bind { addr, source };
@@ -193,14 +192,14 @@ pub async fn bind(
         reads,
         sessions: Mutex::new(Sessions::new(arbitration)),
         current: watch::Sender::new(None),
-        packet_in: Arc::clone(&packet_in.counters),
+        counters: controllers.counters(),
         shutdown: down,
     });
     Ok(BoundServer {
         shared,
         listener,
         local_addr,
-        packet_in,
+        controllers,
         shutdown,
     })
 }
@@ -210,7 +209,7 @@ pub struct BoundServer {
     shared: Arc<Shared>,
     listener: TcpListener,
     local_addr: SocketAddr,
-    packet_in: PacketInReceiver,
+    controllers: ControllerReceiver,
     shutdown: watch::Sender<bool>,
 }
 
@@ -229,7 +228,7 @@ impl BoundServer {
         let Self {
             shared,
             listener,
-            packet_in,
+            controllers,
             shutdown: down,
             ..
         } = self;
@@ -241,10 +240,16 @@ impl BoundServer {
         .max_encoding_message_size(usize::MAX);
         let traffic_manager = TrafficManagerServer::new(TrafficManagerService::new(
             Arc::clone(&shared.executor),
-            Arc::clone(&shared.packet_in),
+            Arc::clone(&shared.counters),
         ));
         let mut going_down = shared.shutdown.clone();
-        let passing = tokio::spawn(stream::pass_packet_ins(Arc::clone(&shared), packet_in));
+        let ControllerReceiver {
+            packet_ins,
+            notifications,
+            ..
+        } = controllers;
+        let packets = tokio::spawn(stream::pass_packet_ins(Arc::clone(&shared), packet_ins));
+        let telling = tokio::spawn(notifications::pass(Arc::clone(&shared), notifications));
         let serving = tonic::transport::Server::builder()
             .max_concurrent_streams(Some(REQUESTS_PER_CONNECTION))
             .http2_keepalive_interval(Some(KEEPALIVE))
@@ -269,8 +274,9 @@ impl BoundServer {
             }
         };
         down.send_replace(true);
-        // It watches the shutdown too, and ends at once.
-        let _ = passing.await;
+        // They watch the shutdown too, and end at once.
+        let _ = packets.await;
+        let _ = telling.await;
         result.map_err(ServeError::Transport)
     }
 }

@@ -1,5 +1,5 @@
 //! `StreamChannel`: a task per controller that reads its messages, and the task that passes
-//! packet-ins on.
+//! packet-ins on. (Notifications take their own way, `notifications.rs`.)
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use tokio::sync::{Notify, mpsc};
 use tonic::{Code, Status, Streaming};
 
 use crate::arbitration::{Arbitration, Notification, Outcome, SessionId};
+use crate::controller_queue::{Fate, Numbered};
 use crate::error::UpdateError;
 use crate::executor;
-use crate::packet_io::{ControllerFrame, PacketInFate, PacketInReceiver};
 use crate::proto::p4::v1 as p4;
 use crate::server::Shared;
+use crate::translate::Pipeline;
 
-/// Places in a stream's queue that packet-ins leave free for arbitration and errors.
+/// Places in a stream's queue that packet-ins and notifications leave free for arbitration and errors.
 const RESERVED_PLACES: usize = 16;
 /// How long a stream that ends with an error waits for its client to take the messages before
 /// it.
@@ -65,22 +66,22 @@ impl Sessions {
         }
     }
 
-    /// Passes a packet-in to the primaries.
-    fn packet_in(&self, packet: &p4::PacketIn) -> PacketInFate {
-        let mut fate = PacketInFate::NoController;
+    /// Passes a packet-in or notification to the primaries.
+    pub(crate) fn tell_primaries(&self, update: &p4::stream_message_response::Update) -> Fate {
+        let mut fate = Fate::NoController;
         for session in self.arbitration.primaries() {
             let Some(stream) = self.open.get(&session) else {
                 continue;
             };
             let response = p4::StreamMessageResponse {
-                update: Some(p4::stream_message_response::Update::Packet(packet.clone())),
+                update: Some(update.clone()),
             };
             if stream.responses.capacity() > RESERVED_PLACES
                 && stream.responses.try_send(Ok(response)).is_ok()
             {
-                fate = PacketInFate::Delivered;
-            } else if fate == PacketInFate::NoController {
-                fate = PacketInFate::ControllerSlow;
+                fate = Fate::Delivered;
+            } else if fate == Fate::NoController {
+                fate = Fate::ControllerSlow;
             }
         }
         fate
@@ -172,14 +173,13 @@ async fn serve(
                 }
             }
             Some(Update::DigestAck(ack)) => {
-                let error = UpdateError::invalid(format!(
-                    "digest_ack: digest_id: {} given, but this switch has no digests",
-                    ack.digest_id
-                ));
-                let details = p4::stream_error::Details::DigestListAck(p4::DigestListAckError {
-                    digest_list_ack: Some(ack),
-                });
-                report(responses, error, details);
+                if let Err(error) = digest_ack(shared, session, &ack).await {
+                    let details =
+                        p4::stream_error::Details::DigestListAck(p4::DigestListAckError {
+                            digest_list_ack: Some(ack),
+                        });
+                    report(responses, error, details);
+                }
             }
             Some(Update::Other(other)) => {
                 let error = UpdateError::unimplemented(format!(
@@ -250,18 +250,52 @@ async fn packet_out(
             packet.payload.len()
         )));
     }
-    let pipeline = shared.current.borrow().clone();
-    let Some(pipeline) = pipeline else {
-        return Err(UpdateError::new(
-            Code::FailedPrecondition,
-            "packet_out: no forwarding pipeline config yet",
-        ));
-    };
+    let pipeline = current_pipeline(shared, "packet_out")?;
     let frame = pipeline.packet_out.assemble(packet)?;
     executor::with(&*shared.executor, move |switch| switch.packet_out(&frame))
         .await
         .map_err(|error| UpdateError::new(Code::Unavailable, error.to_string()))?
         .map_err(|error| UpdateError::from_control(error, "packet_out"))
+}
+
+/// The pipeline that a stream message for the data plane refers to; `what` is for the error.
+fn current_pipeline(shared: &Shared, what: &str) -> Result<Arc<Pipeline>, UpdateError> {
+    let current = shared.current.borrow();
+    let pipeline = current
+        .as_ref()
+        .map(|current| Arc::clone(&current.pipeline));
+    pipeline.ok_or_else(|| {
+        UpdateError::new(
+            Code::FailedPrecondition,
+            format!("{what}: no forwarding pipeline config yet"),
+        )
+    })
+}
+
+/// Takes the acknowledgement of a digest list.
+async fn digest_ack(
+    shared: &Arc<Shared>,
+    session: SessionId,
+    ack: &p4::DigestListAck,
+) -> Result<(), UpdateError> {
+    if !shared.sessions().arbitration.is_primary(session) {
+        return Err(UpdateError::permission_denied(
+            "digest_ack: only the primary controller may acknowledge digests",
+        ));
+    }
+    let pipeline = current_pipeline(shared, "digest_ack")?;
+    // "If the digest_id field in DigestListAck does not match any Digest entry in P4Info, the
+    // code should be set to INVALID_ARGUMENT."
+    let digest = pipeline
+        .digest(ack.digest_id)
+        .map_err(UpdateError::as_invalid)?;
+    let (index, list_id) = (digest.index, ack.list_id);
+    executor::with(&*shared.executor, move |switch| {
+        switch.digest_acknowledge(index, list_id)
+    })
+    .await
+    .map_err(|error| UpdateError::new(Code::Unavailable, error.to_string()))?
+    .map_err(|error| UpdateError::from_control(error, &digest.name))
 }
 
 /// Sends a `StreamError` if there is room: reports give way to everything else (specification,
@@ -288,31 +322,34 @@ fn report(
 
 /// Passes frames from the data plane to the primary controllers until the data plane or the
 /// server ends.
-pub(crate) async fn pass_packet_ins(shared: Arc<Shared>, mut packets: PacketInReceiver) {
+pub(crate) async fn pass_packet_ins(
+    shared: Arc<Shared>,
+    mut frames: mpsc::Receiver<Numbered<Box<[u8]>>>,
+) {
     let mut shutdown = shared.shutdown.clone();
     loop {
         let frame = tokio::select! {
-            frame = packets.receiver.recv() => frame,
+            frame = frames.recv() => frame,
             _ = shutdown.wait_for(|down| *down) => None,
         };
         let Some(frame) = frame else {
             return;
         };
         let fate = pass(&shared, &frame);
-        shared.packet_in.count(fate);
+        shared.counters.count_packet_in(fate);
     }
 }
 
-fn pass(shared: &Shared, frame: &ControllerFrame) -> PacketInFate {
-    let pipeline = shared.current.borrow().clone();
-    let Some(pipeline) = pipeline else {
-        return PacketInFate::PipelineSwap;
+fn pass(shared: &Shared, frame: &Numbered<Box<[u8]>>) -> Fate {
+    let current = shared.current.borrow().clone();
+    let Some(current) = current.filter(|current| frame.number >= current.first.packet_ins) else {
+        return Fate::PipelineSwap;
     };
-    if frame.number < pipeline.first_packet_in {
-        return PacketInFate::PipelineSwap;
-    }
-    match pipeline.packet_in.split(&frame.bytes) {
-        Some(packet) => shared.sessions().packet_in(&packet),
-        None => PacketInFate::Malformed,
+    match current.pipeline.packet_in.split(&frame.item) {
+        Some(packet) => {
+            let update = p4::stream_message_response::Update::Packet(packet);
+            shared.sessions().tell_primaries(&update)
+        }
+        None => Fate::Malformed,
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
+use crate::controller_queue::ControllerCounters;
 use crate::error::control_status;
 use crate::executor::{self, Executor};
-use crate::packet_io::PacketInCounters;
 use crate::proto::pacer::v1 as pacer;
 
 pub use dataplane::ports::*;
@@ -14,15 +14,12 @@ pub use dataplane::ports::*;
 /// The gRPC service.
 pub(crate) struct TrafficManagerService {
     executor: Arc<dyn Executor>,
-    packet_in: Arc<PacketInCounters>,
+    counters: Arc<ControllerCounters>,
 }
 
 impl TrafficManagerService {
-    pub(crate) fn new(executor: Arc<dyn Executor>, packet_in: Arc<PacketInCounters>) -> Self {
-        Self {
-            executor,
-            packet_in,
-        }
+    pub(crate) fn new(executor: Arc<dyn Executor>, counters: Arc<ControllerCounters>) -> Self {
+        Self { executor, counters }
     }
 }
 
@@ -71,7 +68,7 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
             executor::with(&*self.executor, move |switch| switch.statistics(&classes)).await?;
         Ok(Response::new(statistics_message(
             statistics,
-            &self.packet_in,
+            &self.counters,
         )))
     }
 }
@@ -176,9 +173,10 @@ fn attention_message(attention: Attention) -> pacer::Attention {
 
 fn statistics_message(
     statistics: Statistics,
-    packet_in: &PacketInCounters,
+    counters: &ControllerCounters,
 ) -> pacer::GetStatisticsResponse {
     let totals = statistics.switch;
+    let losses = counters.losses();
     pacer::GetStatisticsResponse {
         switch: Some(pacer::SwitchStatistics {
             now_ns: totals.now_ns,
@@ -187,8 +185,10 @@ fn statistics_message(
             held_packets: totals.held_packets,
             held_packets_limit: totals.held_packets_limit,
             drops: drop_messages(totals.drops),
-            packet_in_drops: drop_messages(packet_in.drops()),
-            packet_ins: packet_in.delivered(),
+            packet_in_drops: drop_messages(losses.packet_ins),
+            packet_ins: counters.packet_ins(),
+            notification_drops: drop_messages(losses.notifications),
+            notifications: counters.notifications(),
             attention: Some(attention_message(totals.attention)),
         }),
         ports: statistics

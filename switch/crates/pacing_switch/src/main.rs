@@ -21,8 +21,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Parser;
 use options::Options;
-use p4runtime_server::packet_io::PacketInCounters;
-use p4runtime_server::{ServerConfig, packet_in_channel};
+use p4runtime_server::{ControllerLosses, ServerConfig, controller_queues};
 use ports::PortOptions;
 use real_time::RealTime;
 use runtime_file::RuntimeFile;
@@ -35,6 +34,8 @@ use virtual_time::Ended;
 const JOB_QUEUE: usize = 1_024;
 /// Packets that may wait for the controller.
 const PACKET_IN_QUEUE: usize = 1_024;
+/// Digest lists and idle notifications that may wait for the control server.
+const NOTIFICATION_QUEUE: usize = 1_024;
 /// Longest frame in virtual time, where no interface has an MTU: what a capture file holds.
 const VIRTUAL_FRAME_BYTES_MAX: usize = 65_535;
 /// Largest program read, in bytes.
@@ -114,7 +115,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
         None => None,
     };
 
-    let mut packet_in_drops = Vec::new();
+    let mut losses = ControllerLosses::default();
     let switch = if options.virtual_time {
         if options.program.is_none() {
             bail!("--virtual needs a PROGRAM.json: there is nobody to bring one");
@@ -136,22 +137,22 @@ fn run(options: &Options) -> anyhow::Result<()> {
                 bail!("--runtime-json: table entry {applied} has an at_ns, which needs --virtual");
             }
         }
-        let (switch, packet_in) = serve(switch, options)?;
-        packet_in_drops = packet_in.drops();
+        let (switch, lost) = serve(switch, options)?;
+        losses = lost;
         switch
     };
 
-    eprint!("{}", report::as_text(&switch, &packet_in_drops));
+    eprint!("{}", report::as_text(&switch, &losses));
     if let Some(file) = &mut stats_file {
-        let text = serde_json::to_string_pretty(&report::as_json(&switch, &packet_in_drops))?;
+        let text = serde_json::to_string_pretty(&report::as_json(&switch, &losses))?;
         writeln!(file, "{text}").context("cannot write the statistics")?;
     }
     Ok(())
 }
 
 /// Opens the interfaces, starts the control servers on threads of their own, and runs the
-/// switch on this one until a signal ends it. Returns it with what became of its packet-ins.
-fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Arc<PacketInCounters>)> {
+/// switch on this one until a signal ends it. Returns it with what was lost on the way to controllers.
+fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, ControllerLosses)> {
     let mut opened = Vec::new();
     for option in &options.ports {
         let port = ports::Port::open(&option.interface, &PortOptions::default())
@@ -160,8 +161,9 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Arc<Packe
     }
 
     let compiler = Arc::new(switch.compiler());
-    let (packet_in_sender, packet_in_receiver) = packet_in_channel(PACKET_IN_QUEUE);
-    let packet_in = packet_in_receiver.counters();
+    let (controller_sender, controller_receiver) =
+        controller_queues(PACKET_IN_QUEUE, NOTIFICATION_QUEUE);
+    let counters = controller_receiver.counters();
     let mut executor = None;
     let mut driver = RealTime::new(
         switch,
@@ -172,7 +174,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Arc<Packe
             executor = Some(sender);
             jobs
         },
-        packet_in_sender,
+        controller_sender,
     )?;
     for (number, port) in opened {
         driver.add(number, port, options.pcap.as_deref())?;
@@ -194,7 +196,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Arc<Packe
         config,
         executor,
         compiler,
-        packet_in_receiver,
+        controller_receiver,
     ))?;
     eprintln!(
         "pacing_switch: ready, {} ports, gRPC at {}",
@@ -212,7 +214,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Arc<Packe
     if let Ok(Err(error)) = control.block_on(serving) {
         tracing::warn!(%error, "control server");
     }
-    Ok((switch, packet_in))
+    Ok((switch, counters.losses()))
 }
 
 fn read_limited(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {

@@ -19,7 +19,8 @@
 
 use std::io;
 
-use p4runtime_server::{JobQueue, PacketInSender};
+use dataplane::notify::Notification;
+use p4runtime_server::{ControllerSender, JobQueue};
 use ports::{LinkState, Port, Token, Waiter, WaiterOptions, clock};
 use switch_core::{Sink, Switch};
 use traffic_manager::DropCause;
@@ -57,7 +58,7 @@ struct Links {
     links: Vec<Link>,
     /// Position in `links` by port number.
     by_number: Vec<Option<usize>>,
-    packets_in: PacketInSender,
+    controllers: ControllerSender,
     /// Positions in `links` of the ports that have collected frames.
     unsent: Vec<usize>,
     /// Frames collected.
@@ -97,7 +98,16 @@ impl Sink for Links {
 
     fn to_controller(&mut self, frame: &[u8]) {
         // Full queue: the sender counts the loss.
-        let _ = self.packets_in.send(frame);
+        let _ = self.controllers.packet_in(frame);
+    }
+
+    fn notify(&mut self, notification: Notification) {
+        let at_ns = clock::to_realtime_ns(notification.at_ns);
+        // Full queue: the sender counts the loss.
+        let _ = self.controllers.notify(Notification {
+            at_ns,
+            ..notification
+        });
     }
 }
 
@@ -122,8 +132,8 @@ pub struct RealTime {
 }
 
 impl RealTime {
-    /// A driver without interfaces. `packets_in` takes frames for the controller; those it has
-    /// no room for are lost and counted.
+    /// A driver without interfaces. `controllers` takes frames and notifications for the
+    /// controllers; what it has no room for is lost and counted.
     ///
     /// # Errors
     /// No descriptors left, or no signal handlers.
@@ -131,7 +141,7 @@ impl RealTime {
         switch: Switch,
         spin_ns: u64,
         jobs: impl FnOnce(ports::Waker) -> JobQueue,
-        packets_in: PacketInSender,
+        controllers: ControllerSender,
     ) -> io::Result<Self> {
         let waiter = Waiter::new(WaiterOptions { spin_ns })?;
         waiter.end_on_signals()?;
@@ -141,7 +151,7 @@ impl RealTime {
             links: Links {
                 links: Vec::new(),
                 by_number: vec![None; 512],
-                packets_in,
+                controllers,
                 unsent: Vec::new(),
                 collected: 0,
                 held: false,

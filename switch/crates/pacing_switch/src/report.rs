@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use dataplane::ports::{Attention, DropCount, Lateness, PortStatistics, TrafficManagerControl};
+use p4runtime_server::ControllerLosses;
 use serde_json::{Map, Value, json};
 use switch_core::Switch;
 
 use crate::attention::STALL_NS;
 
-/// For `--stats-file`. `packet_in_drops`: packets for the controller that were lost after the
-/// program sent them.
-pub fn as_json(switch: &Switch, packet_in_drops: &[DropCount]) -> Value {
+/// For `--stats-file`. `losses`: what was for a controller and lost after the program sent it.
+pub fn as_json(switch: &Switch, losses: &ControllerLosses) -> Value {
     let statistics = switch.statistics(&[]);
     let counters = switch.counters();
     json!({
@@ -20,7 +20,8 @@ pub fn as_json(switch: &Switch, packet_in_drops: &[DropCount]) -> Value {
         "tx_packets": statistics.switch.tx_packets,
         "parser_errors": counters.parser_errors,
         "packets_to_controller": counters.packets_to_controller,
-        "packet_in_drops": drops(&lost(packet_in_drops)),
+        "packet_in_drops": drops(&lost(&losses.packet_ins)),
+        "notification_drops": drops(&lost(&lost_notifications(switch, losses))),
         "packets_from_controller": counters.packets_from_controller,
         "drops": drops(&statistics.switch.drops),
         "attention": attention_json(&statistics.switch.attention),
@@ -69,6 +70,16 @@ fn drops(counts: &[DropCount]) -> Value {
     )
 }
 
+/// Digest messages and idle entries lost, in the switch and after it.
+fn lost_notifications(switch: &Switch, losses: &ControllerLosses) -> Vec<DropCount> {
+    let mut counts = losses.notifications.clone();
+    counts.push(DropCount {
+        cause: "digest-lists-full",
+        packets: switch.counters().digests_lost,
+    });
+    counts
+}
+
 /// Without the causes for which nothing was lost.
 fn lost(counts: &[DropCount]) -> Vec<DropCount> {
     counts
@@ -86,7 +97,7 @@ fn interface<'a>(switch: &'a Switch, port: &PortStatistics) -> &'a str {
 }
 
 /// For people.
-pub fn as_text(switch: &Switch, packet_in_drops: &[DropCount]) -> String {
+pub fn as_text(switch: &Switch, losses: &ControllerLosses) -> String {
     let statistics = switch.statistics(&[]);
     let mut text = String::from("pacing_switch: statistics\n");
     for port in &statistics.ports {
@@ -124,13 +135,21 @@ pub fn as_text(switch: &Switch, packet_in_drops: &[DropCount]) -> String {
     );
     text.push_str(&attention_text(&statistics.switch.attention));
     let counters = switch.counters();
-    let lost = lost(packet_in_drops);
-    if counters.packets_to_controller > 0 || !lost.is_empty() {
+    let lost_packets = lost(&losses.packet_ins);
+    if counters.packets_to_controller > 0 || !lost_packets.is_empty() {
         let _ = writeln!(
             text,
             "  controller: {} packets for it{}",
             counters.packets_to_controller,
-            drop_text(&lost)
+            drop_text(&lost_packets)
+        );
+    }
+    let lost_notifications = lost(&lost_notifications(switch, losses));
+    if !lost_notifications.is_empty() {
+        let _ = writeln!(
+            text,
+            "  notifications (digest messages, idle entries){}",
+            drop_text(&lost_notifications)
         );
     }
     text
@@ -201,10 +220,16 @@ mod tests {
         let switch = Switch::new(SwitchConfig::default(), Limits::default());
         let count = |cause, packets| DropCount { cause, packets };
         let counts = [count("no-controller", 3), count("controller-slow", 0)];
-        let json = as_json(&switch, &counts);
+        let losses = ControllerLosses {
+            packet_ins: counts.to_vec(),
+            notifications: vec![count("queue-full", 2)],
+        };
+        let json = as_json(&switch, &losses);
         assert_eq!(json["packet_in_drops"], json!({"no-controller": 3}));
-        assert!(as_text(&switch, &counts).contains("drops: no-controller 3\n"));
+        assert_eq!(json["notification_drops"], json!({"queue-full": 2}));
+        assert!(as_text(&switch, &losses).contains("drops: no-controller 3\n"));
         // Without a controller's port there is nothing to say.
-        assert!(!as_text(&switch, &[]).contains("controller"));
+        let nothing = ControllerLosses::default();
+        assert!(!as_text(&switch, &nothing).contains("controller"));
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use dataplane::notify::Notification;
 use switch_core::{Sink, Switch};
 
 use crate::captures::{self, CaptureReader, Direction, WholeCapture};
@@ -31,6 +32,10 @@ impl Sink for CaptureSink {
 
     fn to_controller(&mut self, _frame: &[u8]) {
         // There is no controller; the switch has counted the packet.
+    }
+
+    fn notify(&mut self, _notification: Notification) {
+        // Nobody can have asked for digests or set an idle timeout.
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dataplane::control::{CloneSession, ControlError, ControlResult, Replica};
+use dataplane::control::{CloneSession, ControlError, ControlResult, Page, Replica};
 
 use crate::multicast::{GroupLimits, check_replicas};
 
@@ -35,10 +35,6 @@ impl Sessions {
         self.sessions
             .get(&u32::from(session))
             .map_or(0, |session| session.packet_length_bytes)
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.sessions.clear();
     }
 
     pub(crate) fn insert(&mut self, id: u32, session: &CloneSession) -> ControlResult<()> {
@@ -76,11 +72,19 @@ impl Sessions {
             .ok_or_else(|| unknown(id))
     }
 
-    pub(crate) fn all(&self) -> Vec<(u32, CloneSession)> {
-        let sessions = self.sessions.iter();
-        sessions
-            .map(|(id, session)| (*id, session.clone()))
-            .collect()
+    pub(crate) fn session(&self, id: u32) -> ControlResult<CloneSession> {
+        self.sessions.get(&id).cloned().ok_or_else(|| unknown(id))
+    }
+
+    pub(crate) fn page(&self, from: u64, most: usize) -> Page<(u32, CloneSession)> {
+        let Ok(from) = u32::try_from(from) else {
+            return Page::default();
+        };
+        let sessions = self.sessions.range(from..);
+        Page::of(
+            sessions.map(|(id, session)| (u64::from(*id), (*id, session.clone()))),
+            most,
+        )
     }
 
     fn check(&self, id: u32, session: &CloneSession) -> ControlResult<()> {

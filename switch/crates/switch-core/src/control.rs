@@ -3,17 +3,19 @@
 
 use dataplane::control::{
     ActionCall, ActionInfo, ArrayInfo, Bits, CloneSession, ControlError, ControlResult,
-    CounterValue, DataPlane, EntryKey, EntryPage, MatchField, MeterConfig, MeterUnit, RemovedEntry,
-    Replica, TableEntry, TableInfo, ValueSetInfo,
+    CounterValue, DataPlane, EntryKey, MatchField, MeterConfig, MeterUnit, Page, Replica,
+    SavedEntry, SavedMeter, TableEntry, TableInfo, ValueSetInfo,
 };
-use dataplane::notify::{Digest, DigestInfo, IdleEntry};
-use dataplane::profile::{IndirectAction, ProfileGroup, ProfileInfo, ProfileMember};
+use dataplane::notify::{DigestConfig, DigestInfo};
+use dataplane::profile::{
+    IndirectAction, ProfileGroup, ProfileInfo, ProfileMember, ProfileRules, WatchPort,
+};
 use std::any::Any;
 
 use dataplane::switch::{CompiledProgram, ProgramInfo};
 use v1model::{LoadOptions, Pipeline};
 
-use crate::switch::Switch;
+use crate::switch::{Engines, Switch};
 
 fn no_program() -> ControlError {
     ControlError::FailedPrecondition(
@@ -22,18 +24,35 @@ fn no_program() -> ControlError {
 }
 
 impl Switch {
+    /// The program that the control plane means: the staged one, if there is one.
     fn pipeline(&self) -> ControlResult<&Pipeline> {
-        self.running
-            .as_ref()
-            .map(|running| &running.pipeline)
-            .ok_or_else(no_program)
+        let staged = self.staged.as_ref().map(|staged| &staged.pipeline);
+        let running = self.running.as_ref().map(|running| &running.pipeline);
+        staged.or(running).ok_or_else(no_program)
     }
 
     fn pipeline_mut(&mut self) -> ControlResult<&mut Pipeline> {
-        self.running
-            .as_mut()
-            .map(|running| &mut running.pipeline)
-            .ok_or_else(no_program)
+        let staged = self.staged.as_mut().map(|staged| &mut staged.pipeline);
+        let running = self.running.as_mut().map(|running| &mut running.pipeline);
+        staged.or(running).ok_or_else(no_program)
+    }
+
+    /// What belongs to that program.
+    fn meant(&self) -> &Engines {
+        let staged = self.staged.as_ref().map(|staged| &staged.engines);
+        staged.unwrap_or(&self.engines)
+    }
+
+    fn meant_mut(&mut self) -> &mut Engines {
+        let staged = self.staged.as_mut().map(|staged| &mut staged.engines);
+        staged.unwrap_or(&mut self.engines)
+    }
+
+    fn digest(&self, digest: usize) -> ControlResult<()> {
+        if digest < self.pipeline()?.digests().len() {
+            return Ok(());
+        }
+        Err(ControlError::NotFound(format!("no digest number {digest}")))
     }
 
     /// Compiles programs for this switch, on any thread.
@@ -50,23 +69,52 @@ impl Switch {
     /// The program cannot be run; the error says why. The running one stays.
     pub fn load(&mut self, bmv2_json: &[u8]) -> ControlResult<()> {
         let pipeline = self.compiler().pipeline(bmv2_json)?;
-        let _ = self.replace(pipeline);
+        let prepared = self.prepared(pipeline);
+        self.staged = None;
+        let _ = self.replace(prepared);
         Ok(())
     }
 
     /// `what` is for the error.
-    fn check_ports(&self, what: &str, replicas: &[Replica]) -> ControlResult<()> {
-        for replica in replicas {
-            let known = u16::try_from(replica.port)
+    fn check_ports(&self, what: &str, ports: impl Iterator<Item = u32>) -> ControlResult<()> {
+        for number in ports {
+            let known = u16::try_from(number)
                 .is_ok_and(|port| self.traffic_manager().port_config(port).is_some());
             if !known {
                 return Err(ControlError::InvalidArgument(format!(
-                    "{what}: this switch has no port {}",
-                    replica.port
+                    "{what}: this switch has no port {number}"
                 )));
             }
         }
         Ok(())
+    }
+
+    fn check_replicas(&self, what: &str, replicas: &[Replica]) -> ControlResult<()> {
+        self.check_ports(what, replicas.iter().map(|replica| replica.port))
+    }
+
+    fn check_watched(
+        &self,
+        what: &str,
+        watched: impl Iterator<Item = Option<WatchPort>>,
+    ) -> ControlResult<()> {
+        self.check_ports(what, watched.flatten().map(|watch| watch.port))
+    }
+
+    fn check_indirect(&self, action: &IndirectAction) -> ControlResult<()> {
+        match action {
+            IndirectAction::OneShot(set) => {
+                self.check_watched("watch_port", set.iter().map(|action| action.watch))
+            }
+            IndirectAction::Member(_) | IndirectAction::Group(_) => Ok(()),
+        }
+    }
+
+    fn check_group(&self, group: &ProfileGroup) -> ControlResult<()> {
+        self.check_watched(
+            &format!("group {}: watch_port", group.id),
+            group.members.iter().map(|member| member.watch),
+        )
     }
 }
 
@@ -109,19 +157,25 @@ impl DataPlane for Switch {
         self.pipeline_mut()?.table_modify(table, key, action)
     }
 
-    fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<RemovedEntry> {
+    fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<SavedEntry> {
         self.pipeline_mut()?.table_delete(table, key)
     }
 
-    fn table_restore(&mut self, table: usize, removed: RemovedEntry) -> ControlResult<()> {
-        self.pipeline_mut()?.table_restore(table, removed)
+    fn table_save(&self, table: usize, key: &EntryKey) -> ControlResult<SavedEntry> {
+        self.pipeline()?.table_save(table, key)
+    }
+
+    fn table_restore(&mut self, table: usize, saved: SavedEntry) -> ControlResult<()> {
+        self.pipeline_mut()?.table_restore(table, saved)?;
+        self.look_for_idle();
+        Ok(())
     }
 
     fn table_entry(&self, table: usize, key: &EntryKey) -> ControlResult<TableEntry> {
         self.pipeline()?.table_entry(table, key)
     }
 
-    fn table_entries(&self, table: usize, from: u64, most: usize) -> EntryPage {
+    fn table_entries(&self, table: usize, from: u64, most: usize) -> Page<TableEntry> {
         self.pipeline()
             .map(|pipeline| pipeline.table_entries(table, from, most))
             .unwrap_or_default()
@@ -183,6 +237,19 @@ impl DataPlane for Switch {
         self.pipeline_mut()?.meter_write(meter, index, config)
     }
 
+    fn meter_save(&self, meter: usize, index: usize) -> ControlResult<SavedMeter> {
+        self.pipeline()?.meter_save(meter, index)
+    }
+
+    fn meter_restore(
+        &mut self,
+        meter: usize,
+        index: usize,
+        saved: SavedMeter,
+    ) -> ControlResult<()> {
+        self.pipeline_mut()?.meter_restore(meter, index, saved)
+    }
+
     fn register_read(&self, register: usize, index: usize) -> ControlResult<Bits> {
         self.pipeline()?.register_read(register, index)
     }
@@ -193,26 +260,34 @@ impl DataPlane for Switch {
 
     fn multicast_insert(&mut self, group: u32, replicas: &[Replica]) -> ControlResult<()> {
         self.pipeline()?;
-        self.check_ports(&format!("multicast group {group}"), replicas)?;
-        self.groups.insert(group, replicas)
+        self.check_replicas(&format!("multicast group {group}"), replicas)?;
+        self.meant_mut().groups.insert(group, replicas)
     }
 
     fn multicast_modify(&mut self, group: u32, replicas: &[Replica]) -> ControlResult<()> {
         self.pipeline()?;
-        self.check_ports(&format!("multicast group {group}"), replicas)?;
-        self.groups.modify(group, replicas)
+        self.check_replicas(&format!("multicast group {group}"), replicas)?;
+        self.meant_mut().groups.modify(group, replicas)
     }
 
     fn multicast_delete(&mut self, group: u32) -> ControlResult<()> {
-        self.groups.delete(group)
+        self.meant_mut().groups.delete(group)
     }
 
-    fn multicast_groups(&self) -> Vec<(u32, Vec<Replica>)> {
-        self.groups.all()
+    fn multicast_group(&self, group: u32) -> ControlResult<Vec<Replica>> {
+        self.meant().groups.group(group)
+    }
+
+    fn multicast_groups(&self, from: u64, most: usize) -> Page<(u32, Vec<Replica>)> {
+        self.meant().groups.page(from, most)
     }
 
     fn profiles(&self) -> &[ProfileInfo] {
         self.pipeline().map_or(&[], Pipeline::profiles)
+    }
+
+    fn profile_rules(&mut self, profile: usize, rules: ProfileRules) -> ControlResult<()> {
+        self.pipeline_mut()?.profile_rules(profile, rules)
     }
 
     fn table_insert_indirect(
@@ -221,6 +296,7 @@ impl DataPlane for Switch {
         key: &EntryKey,
         action: &IndirectAction,
     ) -> ControlResult<()> {
+        self.check_indirect(action)?;
         self.pipeline_mut()?
             .table_insert_indirect(table, key, action)
     }
@@ -231,6 +307,7 @@ impl DataPlane for Switch {
         key: &EntryKey,
         action: &IndirectAction,
     ) -> ControlResult<()> {
+        self.check_indirect(action)?;
         self.pipeline_mut()?
             .table_modify_indirect(table, key, action)
     }
@@ -247,16 +324,23 @@ impl DataPlane for Switch {
         self.pipeline_mut()?.member_delete(profile, id)
     }
 
-    fn members(&self, profile: usize) -> Vec<ProfileMember> {
+    fn member(&self, profile: usize, id: u32) -> ControlResult<ProfileMember> {
+        self.pipeline()?.member(profile, id)
+    }
+
+    fn members(&self, profile: usize, from: u64, most: usize) -> Page<ProfileMember> {
         self.pipeline()
-            .map_or_else(|_| Vec::new(), |pipeline| pipeline.members(profile))
+            .map(|pipeline| pipeline.members(profile, from, most))
+            .unwrap_or_default()
     }
 
     fn group_insert(&mut self, profile: usize, group: &ProfileGroup) -> ControlResult<()> {
+        self.check_group(group)?;
         self.pipeline_mut()?.group_insert(profile, group)
     }
 
     fn group_modify(&mut self, profile: usize, group: &ProfileGroup) -> ControlResult<()> {
+        self.check_group(group)?;
         self.pipeline_mut()?.group_modify(profile, group)
     }
 
@@ -264,18 +348,22 @@ impl DataPlane for Switch {
         self.pipeline_mut()?.group_delete(profile, id)
     }
 
-    fn groups(&self, profile: usize) -> Vec<ProfileGroup> {
+    fn group(&self, profile: usize, id: u32) -> ControlResult<ProfileGroup> {
+        self.pipeline()?.group(profile, id)
+    }
+
+    fn groups(&self, profile: usize, from: u64, most: usize) -> Page<ProfileGroup> {
         self.pipeline()
-            .map_or_else(|_| Vec::new(), |pipeline| pipeline.groups(profile))
+            .map(|pipeline| pipeline.groups(profile, from, most))
+            .unwrap_or_default()
     }
 
     fn value_sets(&self) -> &[ValueSetInfo] {
         self.pipeline().map_or(&[], Pipeline::value_sets)
     }
 
-    fn value_set_members(&self, set: usize) -> Vec<Vec<MatchField>> {
-        self.pipeline()
-            .map_or_else(|_| Vec::new(), |pipeline| pipeline.value_set_members(set))
+    fn value_set_members(&self, set: usize) -> ControlResult<Vec<Vec<MatchField>>> {
+        self.pipeline()?.value_set_members(set)
     }
 
     fn value_set_write(&mut self, set: usize, members: &[Vec<MatchField>]) -> ControlResult<()> {
@@ -286,12 +374,25 @@ impl DataPlane for Switch {
         self.pipeline().map_or(&[], Pipeline::digests)
     }
 
-    fn take_digest(&mut self) -> Option<Digest> {
-        self.next_digest()
+    fn digest_config(&self, digest: usize) -> ControlResult<Option<DigestConfig>> {
+        self.digest(digest)?;
+        Ok(self.meant().learning.config(digest))
     }
 
-    fn digests_lost(&self) -> u64 {
-        self.digests_lost
+    fn digest_configure(
+        &mut self,
+        digest: usize,
+        config: Option<DigestConfig>,
+    ) -> ControlResult<()> {
+        self.digest(digest)?;
+        let now_ns = self.now_ns();
+        self.meant_mut().learning.configure(digest, config, now_ns);
+        Ok(())
+    }
+
+    fn digest_acknowledge(&mut self, digest: usize, list_id: u64) -> ControlResult<()> {
+        self.engines.learning.acknowledge(digest, list_id);
+        Ok(())
     }
 
     fn idle_timeout_set(
@@ -303,36 +404,39 @@ impl DataPlane for Switch {
         let now_ns = self.now_ns();
         let pipeline = self.pipeline_mut()?;
         pipeline.tell_time(now_ns);
-        pipeline.idle_timeout_set(table, key, timeout_ns)
-    }
-
-    fn take_idle_entries(&mut self) -> Vec<IdleEntry> {
-        self.pipeline_mut()
-            .map_or_else(|_| Vec::new(), Pipeline::take_idle_entries)
+        pipeline.idle_timeout_set(table, key, timeout_ns)?;
+        self.look_for_idle();
+        Ok(())
     }
 
     fn clone_session_insert(&mut self, session: u32, to: &CloneSession) -> ControlResult<()> {
         self.pipeline()?;
-        self.check_ports(&format!("clone session {session}"), &to.replicas)?;
-        self.sessions.insert(session, to)
+        self.check_replicas(&format!("clone session {session}"), &to.replicas)?;
+        self.meant_mut().sessions.insert(session, to)
     }
 
     fn clone_session_modify(&mut self, session: u32, to: &CloneSession) -> ControlResult<()> {
         self.pipeline()?;
-        self.check_ports(&format!("clone session {session}"), &to.replicas)?;
-        self.sessions.modify(session, to)
+        self.check_replicas(&format!("clone session {session}"), &to.replicas)?;
+        self.meant_mut().sessions.modify(session, to)
     }
 
     fn clone_session_delete(&mut self, session: u32) -> ControlResult<()> {
-        self.sessions.delete(session)
+        self.meant_mut().sessions.delete(session)
     }
 
-    fn clone_sessions(&self) -> Vec<(u32, CloneSession)> {
-        self.sessions.all()
+    fn clone_session(&self, session: u32) -> ControlResult<CloneSession> {
+        self.meant().sessions.session(session)
+    }
+
+    fn clone_sessions(&self, from: u64, most: usize) -> Page<(u32, CloneSession)> {
+        self.meant().sessions.page(from, most)
     }
 
     fn packet_out(&mut self, frame: &[u8]) -> ControlResult<()> {
-        self.pipeline()?;
+        if self.running.is_none() {
+            return Err(no_program());
+        }
         let Some(port) = self.config().cpu_port else {
             return Err(ControlError::FailedPrecondition(
                 "this switch has no CPU port: start it with --cpu-port".to_owned(),
@@ -351,11 +455,25 @@ impl DataPlane for Switch {
 }
 
 impl dataplane::switch::Switch for Switch {
-    fn install(&mut self, program: CompiledProgram) -> ControlResult<Box<dyn Any + Send>> {
+    fn stage(&mut self, program: CompiledProgram) -> ControlResult<Box<dyn Any + Send>> {
         let pipeline = program.code.downcast::<Pipeline>().map_err(|_| {
             ControlError::InvalidArgument("compiled for another kind of switch".to_owned())
         })?;
-        Ok(Box::new(self.replace(*pipeline)))
+        let staged = self.prepared(*pipeline);
+        Ok(Box::new(self.staged.replace(staged)))
+    }
+
+    fn commit_staged(&mut self) -> ControlResult<Box<dyn Any + Send>> {
+        let Some(staged) = self.staged.take() else {
+            return Err(ControlError::FailedPrecondition(
+                "no program is staged".to_owned(),
+            ));
+        };
+        Ok(Box::new(self.replace(staged)))
+    }
+
+    fn unstage(&mut self) -> Box<dyn Any + Send> {
+        Box::new(self.staged.take())
     }
 }
 

@@ -15,10 +15,14 @@
 //!            sink.transmit(port, frame, delivery_ns)
 //! ```
 //!
+//! Digests are collected on the way (learning.rs); lists of them and entries that have become idle
+//! leave by `sink.notify` when their time has come.
+//!
 //! The same code runs in real time and in virtual time: the driver owns the clock.
 
 mod clones;
 mod control;
+mod learning;
 mod multicast;
 mod pool;
 mod ports_control;

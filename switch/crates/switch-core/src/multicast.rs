@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dataplane::control::{ControlError, ControlResult, Replica};
+use dataplane::control::{ControlError, ControlResult, Page, Replica};
 
 /// How large replication may get.
 #[derive(Debug, Clone, Copy)]
@@ -43,10 +43,6 @@ impl Groups {
             .map_or(&[], |replicas| replicas)
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.groups.clear();
-    }
-
     pub(crate) fn insert(&mut self, group: u32, replicas: &[Replica]) -> ControlResult<()> {
         if self.groups.contains_key(&group) {
             return Err(ControlError::AlreadyExists(format!(
@@ -82,11 +78,22 @@ impl Groups {
             .ok_or_else(|| unknown(group))
     }
 
-    pub(crate) fn all(&self) -> Vec<(u32, Vec<Replica>)> {
-        self.groups
-            .iter()
-            .map(|(id, replicas)| (*id, replicas.to_vec()))
-            .collect()
+    pub(crate) fn group(&self, group: u32) -> ControlResult<Vec<Replica>> {
+        let replicas = self.groups.get(&group);
+        replicas
+            .map(|replicas| replicas.to_vec())
+            .ok_or_else(|| unknown(group))
+    }
+
+    pub(crate) fn page(&self, from: u64, most: usize) -> Page<(u32, Vec<Replica>)> {
+        let Ok(from) = u32::try_from(from) else {
+            return Page::default();
+        };
+        let groups = self.groups.range(from..);
+        Page::of(
+            groups.map(|(id, replicas)| (u64::from(*id), (*id, replicas.to_vec()))),
+            most,
+        )
     }
 
     fn check(&self, group: u32, replicas: &[Replica]) -> ControlResult<()> {

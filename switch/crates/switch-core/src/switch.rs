@@ -1,9 +1,9 @@
 //! A packet's way through the switch.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use dataplane::hold::Hold;
-use dataplane::notify::Digest;
+use dataplane::notify::{DigestList, Notification, Told};
 use dataplane::ports::Attention;
 use traffic_manager::{
     DropCause, Limits, PortConfig, PortError, Queued, RateCounts, TrafficManager,
@@ -14,6 +14,7 @@ use v1model::{
 };
 
 use crate::clones::Sessions;
+use crate::learning::Learning;
 use crate::multicast::{GroupLimits, Groups};
 use crate::pool::{PacketId, Pool};
 
@@ -24,8 +25,11 @@ const ROUND_NS: u64 = 1_000;
 /// Packets on their way round at once, as many as simple_switch takes.
 const GOING_ROUND_PACKETS: usize = 1_024;
 
-/// Digests that wait for the control server; more are lost and counted.
-const WAITING_DIGESTS: usize = 16_384;
+/// Entries looked at in one go for whether they are idle: some hundred microseconds.
+const IDLE_LOOKS: usize = 512;
+
+/// Time between two such goes.
+const IDLE_INTERVAL_NS: u64 = 1_000_000;
 
 /// FIFO of the CPU port: what the controller has not taken yet, in bytes.
 const CPU_FIFO_BYTES: u64 = 1 << 20;
@@ -68,6 +72,8 @@ pub trait Sink {
     fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, held: bool);
     /// A frame for the controller, with the program's packet-in header in front.
     fn to_controller(&mut self, frame: &[u8]);
+    /// Something to tell the controllers.
+    fn notify(&mut self, notification: Notification);
 }
 
 /// What the switch as a whole has seen since it started. Drops are counted by the traffic
@@ -80,6 +86,8 @@ pub struct Counters {
     pub packets_to_controller: u64,
     /// Packets taken from the controller.
     pub packets_from_controller: u64,
+    /// Digest messages lost because too many waited.
+    pub digests_lost: u64,
     /// Times that the program sent a packet through ingress again (resubmitted, recirculated).
     pub rounds: u64,
 }
@@ -124,6 +132,29 @@ pub(crate) struct Running {
     going_round: VecDeque<GoingRound>,
 }
 
+/// What is written for a program beside its tables.
+pub(crate) struct Engines {
+    pub(crate) groups: Groups,
+    pub(crate) sessions: Sessions,
+    pub(crate) learning: Learning,
+}
+
+impl Engines {
+    fn new(limits: GroupLimits) -> Self {
+        Self {
+            groups: Groups::new(limits),
+            sessions: Sessions::new(limits),
+            learning: Learning::default(),
+        }
+    }
+}
+
+/// A program that does not run yet, with what was written for it.
+pub(crate) struct Staged {
+    pub(crate) pipeline: Pipeline,
+    pub(crate) engines: Engines,
+}
+
 /// A packet that the program sends through ingress again (resubmitted, recirculated), or one for
 /// a port that does not exist: as in simple_switch, egress sees that one all the same, and may
 /// clone or recirculate it.
@@ -151,12 +182,15 @@ pub struct Switch {
     config: SwitchConfig,
     pub(crate) running: Option<Running>,
     manager: TrafficManager<PacketId>,
-    pub(crate) groups: Groups,
-    pub(crate) sessions: Sessions,
-    /// Index and time of each digest; their values follow each other in `digest_words`.
-    digests: VecDeque<(usize, u64)>,
-    digest_words: VecDeque<u64>,
-    pub(crate) digests_lost: u64,
+    pub(crate) engines: Engines,
+    pub(crate) staged: Option<Staged>,
+    /// The words of one digest message.
+    digest_words: Vec<u64>,
+    /// When to look for idle entries, and when that was done last.
+    idle_due_ns: Option<u64>,
+    idle_looked_ns: u64,
+    /// Ports that cannot carry frames.
+    down: BTreeSet<u16>,
     counters: Counters,
     /// By port number.
     faces: Vec<Face>,
@@ -183,11 +217,12 @@ impl Switch {
             );
         }
         Self {
-            groups: Groups::new(config.groups),
-            sessions: Sessions::new(config.groups),
-            digests: VecDeque::new(),
-            digest_words: VecDeque::new(),
-            digests_lost: 0,
+            engines: Engines::new(config.groups),
+            staged: None,
+            digest_words: Vec::new(),
+            idle_due_ns: None,
+            idle_looked_ns: 0,
+            down: BTreeSet::new(),
             config,
             running: None,
             manager,
@@ -270,8 +305,20 @@ impl Switch {
     /// Tells whether a port's interface can carry frames; a port that cannot refuses packets
     /// (`port-down`).
     pub fn set_port_up(&mut self, port: u16, up: bool) {
-        // A port that does not exist has no state to keep.
-        let _ = self.manager.set_port_up(port, up);
+        if self.manager.set_port_up(port, up).is_err() {
+            // A port that does not exist has no state to keep.
+            return;
+        }
+        if up {
+            self.down.remove(&port);
+        } else {
+            self.down.insert(port);
+        }
+        let running = self.running.as_mut().map(|running| &mut running.pipeline);
+        let staged = self.staged.as_mut().map(|staged| &mut staged.pipeline);
+        for pipeline in running.into_iter().chain(staged) {
+            pipeline.port_changed(port.into(), up);
+        }
     }
 
     /// Counts drops that happened at an interface.
@@ -289,9 +336,21 @@ impl Switch {
         }
     }
 
+    /// A program as one that does not run yet, told how things are.
+    pub(crate) fn prepared(&self, mut pipeline: Pipeline) -> Staged {
+        pipeline.tell_time(self.now_ns);
+        for port in &self.down {
+            pipeline.port_changed((*port).into(), false);
+        }
+        Staged {
+            pipeline,
+            engines: Engines::new(self.config.groups),
+        }
+    }
+
     /// Puts a program in place of the running one; what was in flight is dropped and counted.
     /// Returns what ran before.
-    pub(crate) fn replace(&mut self, pipeline: Pipeline) -> Option<Running> {
+    pub(crate) fn replace(&mut self, staged: Staged) -> Option<Running> {
         let _ = self.manager.drain();
         if let Some(old) = &self.running {
             for packet in &old.going_round {
@@ -303,15 +362,22 @@ impl Switch {
             self.manager
                 .count_drop(delivery.port, DropCause::PipelineSwap);
         }
-        self.groups.clear();
-        self.sessions.clear();
-        self.digests.clear();
-        self.digest_words.clear();
-        self.running.replace(Running {
-            pipeline,
+        self.engines = staged.engines;
+        let before = self.running.replace(Running {
+            pipeline: staged.pipeline,
             pool: Pool::new(self.config.max_packets),
             going_round: VecDeque::new(),
-        })
+        });
+        self.look_for_idle();
+        before
+    }
+
+    /// Idle timeouts have changed.
+    pub(crate) fn look_for_idle(&mut self) {
+        let running = self.running.as_ref();
+        let due_ns = running.and_then(|running| running.pipeline.next_idle_ns());
+        let earliest_ns = self.idle_looked_ns.saturating_add(IDLE_INTERVAL_NS);
+        self.idle_due_ns = due_ns.map(|due_ns| due_ns.max(earliest_ns));
     }
 
     /// The earliest instant at which something happens by itself.
@@ -325,6 +391,8 @@ impl Switch {
             self.manager.next_start_ns(),
             self.manager.next_delivery_ns(),
             going_round,
+            self.engines.learning.due_ns(),
+            self.idle_due_ns,
         ]
         .into_iter()
         .flatten()
@@ -390,7 +458,7 @@ impl Switch {
                 .ingress(&mut packet.context, &input, &Backlogs(&self.manager));
         self.counters.parser_errors += u64::from(verdict.parser_error);
         if let Some(digest) = verdict.digest {
-            self.keep_digest(id, digest, input.now_ns);
+            self.learn(id, digest, input.now_ns);
         }
         if let Some(request) = verdict.clone {
             self.clone_packet(id, request, InstanceType::IngressClone, input.now_ns);
@@ -424,33 +492,52 @@ impl Switch {
         }
     }
 
-    /// Keeps a digest for the control server.
-    fn keep_digest(&mut self, id: PacketId, digest: usize, at_ns: u64) {
-        if self.digests.len() >= WAITING_DIGESTS {
-            self.digests_lost += 1;
+    /// Takes a packet's digest message, if a controller wants it.
+    fn learn(&mut self, id: PacketId, digest: usize, at_ns: u64) {
+        if !self.engines.learning.wants(digest) {
             return;
         }
         if let Some(running) = &mut self.running
             && let Some(packet) = running.pool.get_mut(id)
         {
             let words = running.pipeline.digest(&packet.context, digest);
+            self.digest_words.clear();
             self.digest_words.extend(words);
-            self.digests.push_back((digest, at_ns));
+            let words = &self.digest_words;
+            self.counters.digests_lost += self.engines.learning.learn(digest, words, at_ns);
         }
     }
 
-    /// The oldest digest that was kept.
-    pub(crate) fn next_digest(&mut self) -> Option<Digest> {
-        let (digest, at_ns) = self.digests.pop_front()?;
-        let running = self.running.as_ref()?;
-        let fields = running
-            .pipeline
-            .digest_fields(digest, &mut self.digest_words);
-        Some(Digest {
-            digest,
-            fields,
-            at_ns,
-        })
+    /// Tells what is to be told by `now_ns`.
+    fn notify(&mut self, now_ns: u64, sink: &mut impl Sink) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        while let Some(list) = self.engines.learning.take(now_ns) {
+            let messages = list.messages.iter();
+            let list = DigestList {
+                digest: list.digest,
+                list_id: list.list_id,
+                messages: messages
+                    .map(|words| running.pipeline.digest_fields(list.digest, words))
+                    .collect(),
+            };
+            sink.notify(Notification {
+                at_ns: now_ns,
+                what: Told::Digests(list),
+            });
+        }
+        if self.idle_due_ns.is_some_and(|due_ns| due_ns <= now_ns) {
+            let idle = running.pipeline.take_idle_entries(IDLE_LOOKS);
+            self.idle_looked_ns = now_ns;
+            self.look_for_idle();
+            if !idle.is_empty() {
+                sink.notify(Notification {
+                    at_ns: now_ns,
+                    what: Told::Idle(idle),
+                });
+            }
+        }
     }
 
     /// Sends clones of a packet (at the end of ingress, or of egress) where its session says;
@@ -462,10 +549,16 @@ impl Switch {
         instance_type: InstanceType,
         now_ns: u64,
     ) {
-        let count = self.sessions.replicas(request.session).len();
-        let cut = self.sessions.packet_length_bytes(request.session);
+        let count = self.engines.sessions.replicas(request.session).len();
+        let cut = self.engines.sessions.packet_length_bytes(request.session);
         for index in 0..count {
-            let Some(replica) = self.sessions.replicas(request.session).get(index).copied() else {
+            let Some(replica) = self
+                .engines
+                .sessions
+                .replicas(request.session)
+                .get(index)
+                .copied()
+            else {
                 break;
             };
             let port = u16::try_from(replica.port).unwrap_or(u16::MAX);
@@ -504,7 +597,7 @@ impl Switch {
         input: IngressInput,
         length_bytes: u32,
     ) {
-        let count = self.groups.replicas(verdict.mcast_group).len();
+        let count = self.engines.groups.replicas(verdict.mcast_group).len();
         if count == 0 {
             self.manager.count_drop(input.port, DropCause::EmptyGroup);
             self.release(id);
@@ -512,6 +605,7 @@ impl Switch {
         }
         for index in 0..count {
             let Some(replica) = self
+                .engines
                 .groups
                 .replicas(verdict.mcast_group)
                 .get(index)
@@ -585,6 +679,7 @@ impl Switch {
             running.pipeline.tell_time(self.now_ns);
         }
         while self.next_event_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            self.notify(now_ns, sink);
             self.come_round(now_ns);
             while let Some(start) = self.manager.poll_start(now_ns) {
                 self.egress(start);

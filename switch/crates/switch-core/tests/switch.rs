@@ -7,7 +7,9 @@ use dataplane::control::{
     ActionCall, Bits, CloneSession, ControlError, DataPlane, EntryKey, MatchField, Replica,
     TableInfo,
 };
+use dataplane::notify::{DigestConfig, DigestList, IdleEntry, Notification, Told};
 use dataplane::ports::TrafficManagerControl;
+use dataplane::switch::{Compiler as _, Switch as _};
 use switch_core::{Sink, Switch, SwitchConfig};
 use traffic_manager::{DropCause, Limits, PortConfig, RateCounts};
 
@@ -19,6 +21,7 @@ const FRAME_BYTES: usize = 100;
 struct Sent {
     frames: Vec<(u16, u64, Vec<u8>)>,
     to_controller: usize,
+    told: Vec<Notification>,
 }
 
 impl Sink for Sent {
@@ -28,6 +31,10 @@ impl Sink for Sent {
 
     fn to_controller(&mut self, _frame: &[u8]) {
         self.to_controller += 1;
+    }
+
+    fn notify(&mut self, notification: Notification) {
+        self.told.push(notification);
     }
 }
 
@@ -197,7 +204,7 @@ fn a_new_program_drops_and_counts_what_was_in_flight() {
     // Ten packets to three ports; the copies back to port 1 count among them.
     assert_eq!(swapped + drops(&switch, 1, DropCause::Pruned), 30);
     assert!(sent.frames.is_empty());
-    assert!(switch.multicast_groups().is_empty());
+    assert!(switch.multicast_groups(0, 9).items.is_empty());
     flood_everywhere(&mut switch);
     switch.receive(1, &frame(), 20, 20);
     switch.advance(1_000_000, &mut sent);
@@ -325,7 +332,8 @@ fn clones_go_where_their_session_says() {
         ..CloneSession::default()
     };
     switch.clone_session_modify(6, &to).expect("it exists");
-    assert_eq!(switch.clone_sessions(), [(6, to)]);
+    assert_eq!(switch.clone_sessions(0, 9).items, [(6, to.clone())]);
+    assert_eq!(switch.clone_session(6).expect("it exists"), to);
     let wanted = [(1, frame.clone()), (2, clone[..20].to_vec())];
     assert_eq!(after(&mut switch, &frame), wanted);
     switch.clone_session_delete(6).expect("it exists");
@@ -358,13 +366,111 @@ fn wrong_clone_sessions_are_refused() {
 }
 
 #[test]
-fn digests_wait_to_be_taken() {
+fn digests_are_told_in_lists_at_their_time() {
     let mut switch = switch("pacing_switch", with_cpu_port());
     switch.load(&small_program("digest")).expect("it loads");
     assert_eq!(switch.digests().len(), 1);
+    let mut sent = Sent::default();
+    // Nobody wants them yet.
     switch.receive(1, &frame(), 5, 5);
-    let digest = switch.take_digest().expect("a digest");
-    assert_eq!((digest.digest, digest.at_ns), (0, 5));
-    assert_eq!(*digest.fields[0], frame()[6..12]);
-    assert_eq!(switch.take_digest(), None);
+    switch.advance(5, &mut sent);
+    assert!(sent.told.is_empty());
+    let config = DigestConfig {
+        max_timeout_ns: 1_000,
+        max_list_size: 10,
+        ack_timeout_ns: 1_000_000,
+    };
+    switch
+        .digest_configure(0, Some(config))
+        .expect("the program's");
+    assert!(switch.digest_configure(1, Some(config)).is_err());
+    for at_ns in [20_000, 20_100] {
+        switch.receive(1, &frame(), at_ns, at_ns);
+    }
+    switch.advance(20_999, &mut sent);
+    assert!(sent.told.is_empty());
+    assert_eq!(switch.next_event_ns(), Some(21_000));
+    switch.advance(21_000, &mut sent);
+    let list = DigestList {
+        digest: 0,
+        list_id: 1,
+        messages: vec![vec![frame()[6..12].into()]],
+    };
+    assert_eq!(
+        sent.told,
+        [Notification {
+            at_ns: 21_000,
+            what: Told::Digests(list)
+        }]
+    );
+}
+
+#[test]
+fn idle_entries_are_told_at_their_time() {
+    let mut switch = switch("pacing_switch", with_cpu_port());
+    switch.load(&small_program("timeout")).expect("it loads");
+    let key = EntryKey {
+        fields: vec![MatchField::Exact(bits(0x9000, 16))],
+        priority: 0,
+    };
+    let (table, info) = table(&switch, "I.t");
+    let action = *info
+        .actions
+        .iter()
+        .find(|action| switch.actions()[**action].name == "I.a")
+        .expect("the action");
+    let call = ActionCall {
+        action,
+        args: vec![bits(1, 9)],
+    };
+    let mut sent = Sent::default();
+    switch.advance(1_000_000, &mut sent);
+    switch
+        .table_insert(table, &key, &call)
+        .expect("a new entry");
+    switch
+        .idle_timeout_set(table, &key, 5_000_000)
+        .expect("a timeout");
+    assert_eq!(switch.next_event_ns(), Some(6_000_000));
+    switch.receive(1, &frame(), 2_000_000, 2_000_000);
+    switch.advance(6_000_000, &mut sent);
+    assert!(sent.told.is_empty());
+    switch.advance(7_000_000, &mut sent);
+    let idle = |at_ns| Notification {
+        at_ns,
+        what: Told::Idle(vec![IdleEntry {
+            table,
+            key: key.clone(),
+            timeout_ns: 5_000_000,
+        }]),
+    };
+    assert_eq!(sent.told, [idle(7_000_000)]);
+    switch.advance(12_000_000, &mut sent);
+    assert_eq!(sent.told, [idle(7_000_000), idle(12_000_000)]);
+}
+
+#[test]
+fn a_staged_program_takes_writes_while_the_running_one_forwards() {
+    let mut switch = misc();
+    let before = operation(11, 0, 500, 1);
+    let wanted = [(1, before.clone())];
+    assert_eq!(after(&mut switch, &before), wanted);
+    let digest = switch
+        .compiler()
+        .compile(&small_program("digest"))
+        .expect("it compiles");
+    switch.stage(digest).expect("compiled here");
+    // The control plane means the new one, packets go through the old one.
+    assert_eq!(switch.digests().len(), 1);
+    let config = Some(DigestConfig::default());
+    switch.digest_configure(0, config).expect("the new one's");
+    switch
+        .multicast_insert(3, &[replica(2, 0)])
+        .expect("the new one's");
+    assert_eq!(after(&mut switch, &before), wanted);
+    switch.commit_staged().expect("one is staged");
+    assert!(switch.commit_staged().is_err());
+    assert_eq!(switch.digest_config(0).expect("there"), config);
+    assert_eq!(switch.multicast_group(3).expect("there"), [replica(2, 0)]);
+    assert!(after(&mut switch, &before) != wanted);
 }

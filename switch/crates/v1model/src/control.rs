@@ -8,14 +8,15 @@
 //! numbers BMv2 JSON gives them, where the lowest wins. Among equal priorities the entry that
 //! was inserted first wins.
 
+use crate::meter::Meter;
 use crate::pipeline::Pipeline;
 use crate::table::range::Bounds;
-use crate::table::{Call, Entry, Idle, KeyPart, Packed, Table, Target};
+use crate::table::{Call, Entry, KeyPart, Packed, Table, Target};
 use crate::wide::{limbs, mask64};
 use dataplane::control::{
     ActionCall, ActionInfo, ArrayInfo, Bits, ControlError, ControlResult, CounterValue, EntryKey,
-    EntryPage, KeyField, MatchField, MatchKind, MeterConfig, MeterUnit, RemovedEntry, TableEntry,
-    TableInfo,
+    KeyField, MatchField, MatchKind, MeterConfig, MeterUnit, Page, SavedEntry, SavedMeter,
+    TableEntry, TableInfo,
 };
 use dataplane::notify::{IdleEntry, IdleTimeout};
 use dataplane::profile::IndirectAction;
@@ -195,14 +196,8 @@ pub(crate) fn insert_checked(
     info: &TableInfo,
     key: &EntryKey,
     target: Target,
+    now_ns: u64,
 ) -> ControlResult<()> {
-    let (key, packed) = room_for(table, info, key)?;
-    table.insert(key, &packed, target);
-    Ok(())
-}
-
-/// Checks that an entry with this key can be put in; gives the key in canonical form and packed.
-fn room_for(table: &Table, info: &TableInfo, key: &EntryKey) -> ControlResult<(EntryKey, Packed)> {
     if info.key.is_empty() {
         return invalid(format!("table '{}' has no key", info.name));
     }
@@ -219,11 +214,12 @@ fn room_for(table: &Table, info: &TableInfo, key: &EntryKey) -> ControlResult<(E
             info.name, info.size
         )));
     }
-    Ok((key, packed))
+    table.insert(key, &packed, target, now_ns);
+    Ok(())
 }
 
-/// An entry taken out of a table, with what it named in the table's action profile.
-struct Removed {
+/// An entry as a table had it, with what it named in the table's action profile.
+struct Saved {
     entry: Entry,
     indirect: Option<IndirectAction>,
 }
@@ -363,7 +359,9 @@ impl Pipeline {
             meter: e.meter.as_ref().map(|m| m.config),
             idle: info.idle_timeout.then(|| IdleTimeout {
                 timeout_ns: e.idle.timeout_ns,
-                since_hit_ns: self.clock_ns.saturating_sub(e.idle.last_hit_ns),
+                since_hit_ns: self
+                    .clock_ns
+                    .saturating_sub(e.idle.last_hit_ns.max(self.born_ns.unwrap_or(0))),
             }),
         }
     }
@@ -371,9 +369,11 @@ impl Pipeline {
     /// Tells the time, in ns, for what depends on it besides packets: idle timeouts.
     pub fn tell_time(&mut self, now_ns: u64) {
         self.clock_ns = self.clock_ns.max(now_ns);
+        self.born_ns.get_or_insert(self.clock_ns);
     }
 
-    /// Sets an entry's idle timeout in ns (0: none); it counts from now.
+    /// Sets an entry's idle timeout in ns (0: none); it counts from its last packet, or from when
+    /// the entry was made.
     pub fn idle_timeout_set(
         &mut self,
         table: usize,
@@ -381,28 +381,38 @@ impl Pipeline {
         timeout_ns: u64,
     ) -> ControlResult<()> {
         let (_, id) = self.existing(table, key)?;
-        let last_hit_ns = self.clock_ns;
+        let born_ns = self.born_ns.unwrap_or(0);
         let (info, t) = self.info_mut(table)?;
         if !info.idle_timeout {
             return invalid(format!("table '{}' has no idle timeouts", info.name));
         }
         if let Some(e) = t.entry_mut(id) {
-            e.idle = Idle {
-                timeout_ns,
-                last_hit_ns,
-                told: false,
-            };
+            e.idle.last_hit_ns = e.idle.last_hit_ns.max(born_ns);
         }
+        t.set_idle_timeout(id, timeout_ns);
         Ok(())
     }
 
-    /// Entries that have become idle and were not told yet.
-    pub fn take_idle_entries(&mut self) -> Vec<IdleEntry> {
+    /// The earliest instant, in ns, at which an entry may be idle.
+    pub fn next_idle_ns(&self) -> Option<u64> {
+        let tables = self.tables.iter().filter(|t| t.ageing);
+        tables.filter_map(Table::next_idle_ns).min()
+    }
+
+    /// Entries that are idle by the time told, and were not told for as long as their timeout.
+    /// Looks at `looks` entries at most: call it again while [`Self::next_idle_ns`] is past.
+    pub fn take_idle_entries(&mut self, looks: usize) -> Vec<IdleEntry> {
         let now_ns = self.clock_ns;
         let mut all = Vec::new();
+        let mut left = looks;
         for (table, t) in self.tables.iter_mut().enumerate().filter(|(_, t)| t.ageing) {
-            let keys = t.take_idle(now_ns).into_iter();
-            all.extend(keys.map(|key| IdleEntry { table, key }));
+            left = t.take_idle(now_ns, left, |key, timeout_ns| {
+                all.push(IdleEntry {
+                    table,
+                    key: key.clone(),
+                    timeout_ns,
+                });
+            });
         }
         all
     }
@@ -438,6 +448,7 @@ impl Pipeline {
     ) -> ControlResult<()> {
         self.writable(table)?;
         let call = self.call(table, action)?;
+        let now_ns = self.clock_ns;
         let (info, t) = self.info_mut(table)?;
         if t.profile.is_some() {
             return invalid(format!(
@@ -445,7 +456,7 @@ impl Pipeline {
                 info.name
             ));
         }
-        insert_checked(t, info, key, Target::Call(call))
+        insert_checked(t, info, key, Target::Call(call), now_ns)
     }
 
     /// Changes the action of an existing entry; keeps its direct meter, resets nothing.
@@ -472,32 +483,62 @@ impl Pipeline {
     }
 
     /// Removes an entry; what it was can be given to [`Self::table_restore`].
-    pub fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<RemovedEntry> {
+    pub fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<SavedEntry> {
         self.writable(table)?;
         let (packed, id) = self.existing(table, key)?;
-        let (_, t) = self.info(table)?;
-        let indirect = t.entry(id).and_then(|e| self.public_target(t, &e.target).1);
-        let (info, t) = self.info_mut(table)?;
-        let Some(entry) = t.remove(id, &packed) else {
-            return not_found(format!("table '{}' has no such entry", info.name));
-        };
-        self.forget(table, &entry.target);
-        Ok(RemovedEntry(Box::new(Removed { entry, indirect })))
+        let saved = self.table_save(table, key)?;
+        self.take_out(table, id, &packed);
+        Ok(saved)
     }
 
-    /// Puts an entry of this table back as it was: action, counter, meter, place in the order
-    /// of insertion.
-    pub fn table_restore(&mut self, table: usize, removed: RemovedEntry) -> ControlResult<()> {
+    /// A copy of an entry as it is now, for [`Self::table_restore`].
+    pub fn table_save(&self, table: usize, key: &EntryKey) -> ControlResult<SavedEntry> {
+        let (_, id) = self.existing(table, key)?;
         let (info, t) = self.info(table)?;
-        let Ok(removed) = removed.0.downcast::<Removed>() else {
+        let Some(entry) = t.entry(id) else {
+            return not_found(format!("table '{}' has no such entry", info.name));
+        };
+        let (_, indirect) = self.public_target(t, &entry.target);
+        let entry = entry.clone();
+        Ok(SavedEntry(Box::new(Saved { entry, indirect })))
+    }
+
+    /// Removes an entry that exists.
+    fn take_out(&mut self, table: usize, id: u32, packed: &Packed) {
+        let entry = self
+            .tables
+            .get_mut(table)
+            .and_then(|t| t.remove(id, packed));
+        if let Some(entry) = entry {
+            self.forget(table, &entry.target);
+        }
+    }
+
+    /// Puts an entry of this table back as it was: action, counter, meter, idle timeout, place in
+    /// the order of insertion. Takes the place of an entry of the same key.
+    pub fn table_restore(&mut self, table: usize, saved: SavedEntry) -> ControlResult<()> {
+        let (info, t) = self.info(table)?;
+        let Ok(saved) = saved.0.downcast::<Saved>() else {
             return invalid(format!("table '{}' never had this entry", info.name));
         };
-        let (_, packed) = room_for(t, info, &removed.entry.key)?;
-        let mut entry = removed.entry;
-        if let Some(indirect) = removed.indirect {
-            // Members may stand at other places by now.
-            entry.target = self.use_target(table, &indirect)?;
+        let (key, packed) = pack(t, info, &saved.entry.key)?;
+        let there = t.id_of(&key);
+        if there.is_none() && t.len() >= info.size {
+            return Err(ControlError::ResourceExhausted(format!(
+                "table '{}' is full ({} entries)",
+                info.name, info.size
+            )));
         }
+        let mut entry = saved.entry;
+        if let Some(indirect) = saved.indirect {
+            // Members may stand at other places by now.
+            let before = there.and_then(|id| t.entry(id)).map(|e| &e.target);
+            entry.target = self.target(table, &indirect, before)?;
+        }
+        if let Some(id) = there {
+            self.take_out(table, id, &packed);
+        }
+        self.use_target(table, &entry.target);
         self.info_mut(table)?.1.put(entry, &packed);
         Ok(())
     }
@@ -514,20 +555,15 @@ impl Pipeline {
 
     /// Entries in insertion order, at most `most` of them, from where the page before ended (0:
     /// the first); none for a table that does not exist.
-    pub fn table_entries(&self, table: usize, from: u64, most: usize) -> EntryPage {
+    pub fn table_entries(&self, table: usize, from: u64, most: usize) -> Page<TableEntry> {
         let Ok((info, t)) = self.info(table) else {
-            return EntryPage::default();
+            return Page::default();
         };
-        let mut rest = t.entries_from(from);
-        let entries = rest
-            .by_ref()
-            .take(most)
-            .map(|entry| self.public_entry(info, t, entry))
-            .collect();
-        EntryPage {
-            entries,
-            next: rest.next().map(|entry| entry.order),
-        }
+        let entries = t.entries_from(from);
+        Page::of(
+            entries.map(|entry| (entry.order, self.public_entry(info, t, entry))),
+            most,
+        )
     }
 
     /// The default action (`None`: no action, a miss does nothing).
@@ -590,7 +626,7 @@ impl Pipeline {
             return invalid(format!("table '{}' has no direct meter", info.name));
         }
         if let Some(e) = t.entry_mut(id) {
-            e.meter = config.map(|c| Box::new(crate::meter::Meter::new(c)));
+            e.meter = config.map(|c| Box::new(Meter::new(c)));
         }
         Ok(())
     }
@@ -643,6 +679,31 @@ impl Pipeline {
         self.meter_cell(meter, index)?;
         if let Some(array) = self.state.meters.get_mut(meter) {
             array.set(index, config);
+        }
+        Ok(())
+    }
+
+    /// A copy of a cell of an indirect meter as it is now, for [`Self::meter_restore`].
+    pub fn meter_save(&self, meter: usize, index: usize) -> ControlResult<SavedMeter> {
+        self.meter_cell(meter, index)?;
+        let array = self.state.meters.get(meter);
+        let state: Option<Meter> = array.and_then(|m| m.get(index)).cloned();
+        Ok(SavedMeter(Box::new(state)))
+    }
+
+    /// Puts a cell of an indirect meter back as it was, with what its buckets held.
+    pub fn meter_restore(
+        &mut self,
+        meter: usize,
+        index: usize,
+        saved: SavedMeter,
+    ) -> ControlResult<()> {
+        self.meter_cell(meter, index)?;
+        let Ok(state) = saved.0.downcast::<Option<Meter>>() else {
+            return invalid("this meter is not of this switch");
+        };
+        if let Some(array) = self.state.meters.get_mut(meter) {
+            array.put(index, *state);
         }
         Ok(())
     }

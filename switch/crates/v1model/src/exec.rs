@@ -111,7 +111,6 @@ impl<E: Externs> Machine<'_, E> {
                 }
                 if ageing {
                     entry.idle.last_hit_ns = self.now_ns;
-                    entry.idle.told = false;
                 }
             }
         }

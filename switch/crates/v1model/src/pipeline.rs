@@ -19,7 +19,7 @@ use crate::value_set::ValueSets;
 use crate::wide::mask64;
 use dataplane::control::Bits;
 use dataplane::notify::DigestInfo;
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 
 /// Stack for reading and compiling a program: deeply nested expressions recurse.
 const LOADER_STACK_BYTES: usize = 64 << 20;
@@ -37,6 +37,10 @@ pub struct Pipeline {
     pub(crate) value_sets: ValueSets,
     /// Latest time told, in ns.
     pub(crate) clock_ns: u64,
+    /// Time first told: when the program's own entries were made.
+    pub(crate) born_ns: Option<u64>,
+    /// Ports that cannot carry frames.
+    pub(crate) down: BTreeSet<u32>,
     options: LoadOptions,
 }
 
@@ -72,6 +76,8 @@ impl Pipeline {
             value_sets: ValueSets::new(&compiled.program),
             profiles: compiled.profiles,
             clock_ns: 0,
+            born_ns: None,
+            down: BTreeSet::new(),
             program: compiled.program,
             tables: compiled.tables,
             state: compiled.state,
@@ -249,15 +255,16 @@ impl Pipeline {
         })
     }
 
-    /// Takes a digest's words from the front of `words` and makes its fields' values of them.
-    pub fn digest_fields(&self, digest: usize, words: &mut VecDeque<u64>) -> Vec<Bits> {
+    /// The values of a digest's fields, of the words that [`Self::digest`] gave.
+    pub fn digest_fields(&self, digest: usize, words: &[u64]) -> Vec<Bits> {
         let list = self.program.digests.get(digest);
         let fields = list.map_or(&[][..], |list| &list.fields).iter();
+        let mut rest = words;
         fields
             .map(|f| {
-                let n = words.len().min(f.limbs() as usize);
-                let limbs: Vec<u64> = words.drain(..n).collect();
-                to_bits(&limbs, f.bits)
+                let (now, later) = rest.split_at(rest.len().min(f.limbs() as usize));
+                rest = later;
+                to_bits(now, f.bits)
             })
             .collect()
     }

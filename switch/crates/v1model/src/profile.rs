@@ -4,11 +4,12 @@
 use crate::control::{invalid, not_found, to_bits};
 use crate::pipeline::Pipeline;
 use crate::table::{OneShot, Table, Target};
-use dataplane::control::{ActionCall, ControlError, ControlResult, EntryKey};
+use dataplane::control::{ActionCall, ControlError, ControlResult, EntryKey, Page};
 use dataplane::profile::{
-    GroupMember, IndirectAction, ProfileGroup, ProfileInfo, ProfileMember, WeightedAction,
+    GroupMember, IndirectAction, ProfileGroup, ProfileInfo, ProfileMember, ProfileRules,
+    SizeSemantics, WatchPort, WeightedAction,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Largest sum of the weights of a group or one-shot set.
 const MAX_WEIGHT: u64 = 1 << 16;
@@ -27,7 +28,8 @@ pub(crate) struct Member {
 #[derive(Debug)]
 struct Group {
     given: ProfileGroup,
-    /// Places of members, each as often as its weight, in order of their ids.
+    /// Places of members, each as often as its weight, in order of their ids, without those whose
+    /// port is down.
     spread: Vec<u32>,
     uses: u32,
 }
@@ -38,23 +40,73 @@ struct Group {
 pub(crate) struct Profile {
     /// The selector's calculation.
     pub calculation: Option<usize>,
-    members: Vec<Option<Member>>,
-    groups: Vec<Option<Group>>,
+    members: Places<Member>,
+    groups: Places<Group>,
     member_places: BTreeMap<u32, u32>,
     group_places: BTreeMap<u32, u32>,
+    rules: ProfileRules,
+    /// Size of all groups and one-shot sets together, as the rules count.
+    total_size: u64,
+    /// Entries with one-shot sets.
+    one_shots: usize,
 }
 
-/// Puts a value into the first free place.
-fn place<T>(slots: &mut Vec<Option<T>>, value: T) -> u32 {
-    let at = match slots.iter().position(Option::is_none) {
-        Some(at) => at,
-        None => {
-            slots.push(None);
-            slots.len() - 1
+/// Values at places that stay the same while the value is there.
+#[derive(Debug)]
+struct Places<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Places<T> {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
         }
-    };
-    slots[at] = Some(value);
-    at as u32
+    }
+}
+
+impl<T> Places<T> {
+    #[inline]
+    fn get(&self, at: u32) -> Option<&T> {
+        self.slots.get(at as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+        self.slots.get_mut(at as usize)?.as_mut()
+    }
+
+    /// Puts a value into a free place.
+    fn put(&mut self, value: T) -> u32 {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[at as usize] = Some(value);
+        at
+    }
+
+    fn take(&mut self, at: u32) -> Option<T> {
+        let value = self.slots.get_mut(at as usize)?.take()?;
+        self.free.push(at);
+        Some(value)
+    }
+}
+
+/// Whether the port that a member depends on, if any, can carry frames.
+fn alive(watch: Option<WatchPort>, down: &BTreeSet<u32>) -> bool {
+    watch.is_none_or(|watch| !down.contains(&watch.port))
+}
+
+/// Size of a group or set with members of these weights.
+fn size_of(rules: ProfileRules, weights: impl Iterator<Item = u32>) -> u64 {
+    weights
+        .map(|weight| match rules.semantics {
+            SizeSemantics::SumOfWeights => u64::from(weight),
+            SizeSemantics::SumOfMembers => 1,
+        })
+        .sum()
 }
 
 /// Each index as often as its weight.
@@ -62,6 +114,16 @@ fn spread(weights: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
     weights
         .flat_map(|(index, weight)| std::iter::repeat_n(index, weight as usize))
         .collect()
+}
+
+/// The calls of a one-shot set by index, each as often as its weight.
+fn one_shot_spread(weights: &[(u32, Option<WatchPort>)], down: &BTreeSet<u32>) -> Vec<u32> {
+    let weights = weights.iter().enumerate();
+    spread(
+        weights
+            .filter(|(_, (_, watch))| alive(*watch, down))
+            .map(|(i, (weight, _))| (i as u32, *weight)),
+    )
 }
 
 impl Profile {
@@ -76,20 +138,17 @@ impl Profile {
     /// The member at a place.
     #[inline]
     pub fn member(&self, at: u32) -> Option<&Member> {
-        self.members.get(at as usize)?.as_ref()
+        self.members.get(at)
     }
 
     /// Members of the group at a place, as often as their weights; empty for an empty group.
     pub fn group(&self, at: u32) -> &[u32] {
-        match self.groups.get(at as usize) {
-            Some(Some(group)) => &group.spread,
-            _ => &[],
-        }
+        self.groups.get(at).map_or(&[], |group| &group.spread)
     }
 
     fn member_mut(&mut self, id: u32) -> Option<(u32, &mut Member)> {
         let at = *self.member_places.get(&id)?;
-        Some((at, self.members.get_mut(at as usize)?.as_mut()?))
+        Some((at, self.members.get_mut(at)?))
     }
 
     fn use_members(&mut self, group: &ProfileGroup, more: bool) {
@@ -104,18 +163,67 @@ impl Profile {
         }
     }
 
+    fn group_size(&self, group: &ProfileGroup) -> u64 {
+        size_of(self.rules, group.members.iter().map(|m| m.weight))
+    }
+
+    fn one_shot_size(&self, set: &OneShot) -> u64 {
+        size_of(self.rules, set.weights.iter().map(|w| w.0))
+    }
+
+    /// Checks that a group or set of `size` fits, where `freed` is given up for it.
+    fn check_total(&self, info: &ProfileInfo, size: u64, freed: u64) -> ControlResult<()> {
+        let total = self.total_size.saturating_sub(freed) + size;
+        if total > info.size as u64 {
+            return Err(ControlError::ResourceExhausted(format!(
+                "action profile '{}' has room for groups and sets of {} {} together, {total} wanted",
+                info.name,
+                info.size,
+                match self.rules.semantics {
+                    SizeSemantics::SumOfWeights => "weights",
+                    SizeSemantics::SumOfMembers => "members",
+                }
+            )));
+        }
+        Ok(())
+    }
+
+    /// P4Runtime specification, section "One Shot Action Selector Programming": a selector is
+    /// programmed in one way or the other.
+    fn check_no_one_shots(&self, info: &ProfileInfo) -> ControlResult<()> {
+        if self.one_shots > 0 {
+            return invalid(format!(
+                "action profile '{}' is programmed with one-shot action sets ({} entries); members \
+                 and groups cannot be beside them",
+                info.name, self.one_shots
+            ));
+        }
+        Ok(())
+    }
+
     /// An entry names (`more`) or no longer names a target.
     fn count_use(&mut self, target: &Target, more: bool) {
         let uses = match target {
-            Target::Member(at) => match self.members.get_mut(*at as usize) {
-                Some(Some(member)) => &mut member.uses,
-                _ => return,
+            Target::Member(at) => match self.members.get_mut(*at) {
+                Some(member) => &mut member.uses,
+                None => return,
             },
-            Target::Group(at) => match self.groups.get_mut(*at as usize) {
-                Some(Some(group)) => &mut group.uses,
-                _ => return,
+            Target::Group(at) => match self.groups.get_mut(*at) {
+                Some(group) => &mut group.uses,
+                None => return,
             },
-            Target::Call(_) | Target::OneShot(_) => return,
+            Target::OneShot(set) => {
+                let size = self.one_shot_size(set);
+                if more {
+                    self.one_shots += 1;
+                    self.total_size += size;
+                } else {
+                    self.one_shots = self.one_shots.saturating_sub(1);
+                    self.total_size = self.total_size.saturating_sub(size);
+                }
+                return;
+            }
+            Target::Call(_) => return,
         };
         *uses = if more {
             *uses + 1
@@ -125,8 +233,9 @@ impl Profile {
     }
 
     /// A checked group's members in order, with their places.
-    fn spread_of(&self, group: &ProfileGroup) -> Vec<u32> {
-        let mut members: Vec<&GroupMember> = group.members.iter().collect();
+    fn spread_of(&self, group: &ProfileGroup, down: &BTreeSet<u32>) -> Vec<u32> {
+        let members = group.members.iter();
+        let mut members: Vec<&GroupMember> = members.filter(|m| alive(m.watch, down)).collect();
         members.sort_by_key(|m| m.member);
         spread(
             members
@@ -135,12 +244,20 @@ impl Profile {
         )
     }
 
-    fn check_group(&self, info: &ProfileInfo, group: &ProfileGroup) -> ControlResult<()> {
+    /// `freed`: size of the group that this one replaces.
+    fn check_group(
+        &self,
+        info: &ProfileInfo,
+        group: &ProfileGroup,
+        freed: u64,
+    ) -> ControlResult<()> {
         if !info.selector {
             return invalid(format!("action profile '{}' has no selector", info.name));
         }
+        self.check_no_one_shots(info)?;
         let mut total = 0;
-        for (i, m) in group.members.iter().enumerate() {
+        let mut seen = HashSet::with_capacity(group.members.len());
+        for m in &group.members {
             if !self.member_places.contains_key(&m.member) {
                 return not_found(format!(
                     "action profile '{}' has no member {}",
@@ -150,27 +267,34 @@ impl Profile {
             if m.weight == 0 {
                 return invalid(format!("member {} has weight 0", m.member));
             }
-            if group.members[..i]
-                .iter()
-                .any(|other| other.member == m.member)
-            {
+            if !seen.insert(m.member) {
                 return invalid(format!("member {} is given twice", m.member));
             }
             total += u64::from(m.weight);
         }
-        check_weight(total, group.max_size)
+        check_weight(total)?;
+        if self.rules.semantics == SizeSemantics::SumOfWeights {
+            check_weight(u64::from(group.max_size))?;
+        }
+        let size = self.group_size(group);
+        let most = match (group.max_size, self.rules.max_group_size) {
+            (0, most) | (most, 0) => most,
+            (most, other) => most.min(other),
+        };
+        if most > 0 && size > u64::from(most) {
+            return Err(ControlError::ResourceExhausted(format!(
+                "group {} of action profile '{}' has size {size}; it has room for {most}",
+                group.id, info.name
+            )));
+        }
+        self.check_total(info, size, freed)
     }
 }
 
-fn check_weight(total: u64, max_size: u32) -> ControlResult<()> {
+fn check_weight(total: u64) -> ControlResult<()> {
     if total > MAX_WEIGHT {
         return Err(ControlError::ResourceExhausted(format!(
             "weights of {total} in all; {MAX_WEIGHT} at most"
-        )));
-    }
-    if max_size > 0 && total > u64::from(max_size) {
-        return Err(ControlError::ResourceExhausted(format!(
-            "weights of {total} in all; the group has room for {max_size}"
         )));
     }
     Ok(())
@@ -202,6 +326,55 @@ impl Pipeline {
         }
     }
 
+    /// Sets what the sizes of an empty profile count, and how large its groups may be.
+    pub fn profile_rules(&mut self, profile: usize, rules: ProfileRules) -> ControlResult<()> {
+        let (info, p) = self.profile_mut(profile)?;
+        if p.total_size > 0 {
+            return Err(ControlError::FailedPrecondition(format!(
+                "action profile '{}' is in use",
+                info.name
+            )));
+        }
+        p.rules = rules;
+        Ok(())
+    }
+
+    /// A port can carry frames (`up`) or cannot: members of groups and actions of one-shot sets
+    /// that depend on it are chosen or not. Looks at every group and one-shot set.
+    pub fn port_changed(&mut self, port: u32, up: bool) {
+        let changed = if up {
+            self.down.remove(&port)
+        } else {
+            self.down.insert(port)
+        };
+        if !changed {
+            return;
+        }
+        let watches = |watch: Option<WatchPort>| watch.is_some_and(|watch| watch.port == port);
+        for p in &mut self.profiles {
+            for &at in p.group_places.values() {
+                let group = p.groups.get(at).map(|group| &group.given);
+                let Some(given) = group.filter(|g| g.members.iter().any(|m| watches(m.watch)))
+                else {
+                    continue;
+                };
+                let spread = p.spread_of(given, &self.down);
+                if let Some(group) = p.groups.get_mut(at) {
+                    group.spread = spread;
+                }
+            }
+        }
+        for t in self.tables.iter_mut().filter(|t| t.profile.is_some()) {
+            t.change_targets(|target| {
+                if let Target::OneShot(set) = target
+                    && set.weights.iter().any(|w| watches(w.1))
+                {
+                    set.spread = one_shot_spread(&set.weights, &self.down);
+                }
+            });
+        }
+    }
+
     /// A checked member: its action must be one of every table that uses the profile.
     fn member_of(&self, profile: usize, member: &ProfileMember) -> ControlResult<Box<[u64]>> {
         let (info, _) = self.profile(profile)?;
@@ -218,6 +391,7 @@ impl Pipeline {
     pub fn member_insert(&mut self, profile: usize, member: &ProfileMember) -> ControlResult<()> {
         let args = self.member_of(profile, member)?;
         let (info, p) = self.profile_mut(profile)?;
+        p.check_no_one_shots(info)?;
         if p.member_places.contains_key(&member.id) {
             return Err(ControlError::AlreadyExists(format!(
                 "action profile '{}' already has member {}",
@@ -230,15 +404,12 @@ impl Pipeline {
                 info.name, info.size
             )));
         }
-        let at = place(
-            &mut p.members,
-            Member {
-                action: member.call.action,
-                args,
-                id: member.id,
-                uses: 0,
-            },
-        );
+        let at = p.members.put(Member {
+            action: member.call.action,
+            args,
+            id: member.id,
+            uses: 0,
+        });
         p.member_places.insert(member.id, at);
         Ok(())
     }
@@ -270,23 +441,35 @@ impl Pipeline {
                 info.name, found.uses
             )));
         }
-        p.members[at as usize] = None;
+        p.members.take(at);
         p.member_places.remove(&id);
         Ok(())
     }
 
-    /// All members by id.
-    pub fn members(&self, profile: usize) -> Vec<ProfileMember> {
-        let Ok((_, p)) = self.profile(profile) else {
-            return Vec::new();
+    /// One member.
+    pub fn member(&self, profile: usize, id: u32) -> ControlResult<ProfileMember> {
+        let (info, p) = self.profile(profile)?;
+        let place = p.member_places.get(&id);
+        match place.and_then(|&at| p.member(at)) {
+            Some(member) => Ok(ProfileMember {
+                id,
+                call: self.member_call(member),
+            }),
+            None => not_found(format!("action profile '{}' has no member {id}", info.name)),
+        }
+    }
+
+    /// Members by id, at most `most` of them, from id `from` on.
+    pub fn members(&self, profile: usize, from: u64, most: usize) -> Page<ProfileMember> {
+        let (Ok((_, p)), Ok(from)) = (self.profile(profile), u32::try_from(from)) else {
+            return Page::default();
         };
-        let places = p.member_places.iter();
-        places
-            .filter_map(|(&id, &at)| {
-                let call = self.member_call(p.member(at)?);
-                Some(ProfileMember { id, call })
-            })
-            .collect()
+        let places = p.member_places.range(from..);
+        let members = places.filter_map(|(&id, &at)| {
+            let call = self.member_call(p.member(at)?);
+            Some((u64::from(id), ProfileMember { id, call }))
+        });
+        Page::of(members, most)
     }
 
     fn member_call(&self, member: &Member) -> ActionCall {
@@ -307,87 +490,122 @@ impl Pipeline {
 
     /// Adds a group.
     pub fn group_insert(&mut self, profile: usize, group: &ProfileGroup) -> ControlResult<()> {
-        let (info, p) = self.profile_mut(profile)?;
+        let (info, p, down) = self.profile_and_ports(profile)?;
         if p.group_places.contains_key(&group.id) {
             return Err(ControlError::AlreadyExists(format!(
                 "action profile '{}' already has group {}",
                 info.name, group.id
             )));
         }
-        p.check_group(info, group)?;
+        p.check_group(info, group, 0)?;
         p.use_members(group, true);
-        let spread = p.spread_of(group);
-        let at = place(
-            &mut p.groups,
-            Group {
-                given: group.clone(),
-                spread,
-                uses: 0,
-            },
-        );
+        p.total_size += p.group_size(group);
+        let spread = p.spread_of(group, down);
+        let at = p.groups.put(Group {
+            given: group.clone(),
+            spread,
+            uses: 0,
+        });
         p.group_places.insert(group.id, at);
         Ok(())
     }
 
     /// Replaces a group's members.
     pub fn group_modify(&mut self, profile: usize, group: &ProfileGroup) -> ControlResult<()> {
-        let (info, p) = self.profile_mut(profile)?;
-        let Some(&at) = p.group_places.get(&group.id) else {
+        let (info, p, down) = self.profile_and_ports(profile)?;
+        let place = p.group_places.get(&group.id).copied();
+        let kept = place.and_then(|at| p.groups.get(at));
+        let (Some(at), Some(kept)) = (place, kept) else {
             return not_found(format!(
                 "action profile '{}' has no group {}",
                 info.name, group.id
             ));
         };
-        p.check_group(info, group)?;
+        if kept.given.max_size != group.max_size {
+            return invalid(format!(
+                "group {} of action profile '{}': max_size: {} given, {} expected: it cannot change",
+                group.id, info.name, group.max_size, kept.given.max_size
+            ));
+        }
+        let freed = p.group_size(&kept.given);
+        p.check_group(info, group, freed)?;
         p.use_members(group, true);
-        let spread = p.spread_of(group);
-        let Some(Some(kept)) = p.groups.get_mut(at as usize) else {
-            return not_found(format!("no group {}", group.id));
-        };
-        let before = std::mem::replace(&mut kept.given, group.clone());
-        kept.spread = spread;
-        p.use_members(&before, false);
+        p.total_size = p.total_size.saturating_sub(freed) + p.group_size(group);
+        let spread = p.spread_of(group, down);
+        if let Some(kept) = p.groups.get_mut(at) {
+            let before = std::mem::replace(&mut kept.given, group.clone());
+            kept.spread = spread;
+            p.use_members(&before, false);
+        }
         Ok(())
+    }
+
+    /// A profile, and the ports that are down.
+    fn profile_and_ports(
+        &mut self,
+        profile: usize,
+    ) -> ControlResult<(&ProfileInfo, &mut Profile, &BTreeSet<u32>)> {
+        match (
+            self.program.profile_infos.get(profile),
+            self.profiles.get_mut(profile),
+        ) {
+            (Some(info), Some(p)) => Ok((info, p, &self.down)),
+            _ => not_found(format!("no action profile number {profile}")),
+        }
     }
 
     /// Removes a group that no entry uses.
     pub fn group_delete(&mut self, profile: usize, id: u32) -> ControlResult<()> {
         let (info, p) = self.profile_mut(profile)?;
-        let unknown = || not_found(format!("action profile '{}' has no group {id}", info.name));
-        let Some(&at) = p.group_places.get(&id) else {
-            return unknown();
+        let place = p.group_places.get(&id).copied();
+        let group = place.and_then(|at| p.groups.get(at));
+        let (Some(at), Some(group)) = (place, group) else {
+            return not_found(format!("action profile '{}' has no group {id}", info.name));
         };
-        match p.groups.get(at as usize) {
-            Some(Some(group)) if group.uses > 0 => {
-                return Err(ControlError::FailedPrecondition(format!(
-                    "group {id} of action profile '{}' is used by {} entries",
-                    info.name, group.uses
-                )));
-            }
-            Some(Some(_)) => {}
-            _ => return unknown(),
+        if group.uses > 0 {
+            return Err(ControlError::FailedPrecondition(format!(
+                "group {id} of action profile '{}' is used by {} entries",
+                info.name, group.uses
+            )));
         }
         p.group_places.remove(&id);
-        if let Some(group) = p.groups[at as usize].take() {
+        if let Some(group) = p.groups.take(at) {
             p.use_members(&group.given, false);
+            p.total_size = p.total_size.saturating_sub(p.group_size(&group.given));
         }
         Ok(())
     }
 
-    /// All groups by id.
-    pub fn groups(&self, profile: usize) -> Vec<ProfileGroup> {
-        let Ok((_, p)) = self.profile(profile) else {
-            return Vec::new();
-        };
-        let places = p.group_places.values();
-        places
-            .filter_map(|&at| p.groups.get(at as usize)?.as_ref())
-            .map(|group| group.given.clone())
-            .collect()
+    /// One group.
+    pub fn group(&self, profile: usize, id: u32) -> ControlResult<ProfileGroup> {
+        let (info, p) = self.profile(profile)?;
+        let place = p.group_places.get(&id);
+        match place.and_then(|&at| p.groups.get(at)) {
+            Some(group) => Ok(group.given.clone()),
+            None => not_found(format!("action profile '{}' has no group {id}", info.name)),
+        }
     }
 
-    /// What an entry is to do, checked, by places.
-    fn target(&self, table: usize, action: &IndirectAction) -> ControlResult<(usize, Target)> {
+    /// Groups by id, at most `most` of them, from id `from` on.
+    pub fn groups(&self, profile: usize, from: u64, most: usize) -> Page<ProfileGroup> {
+        let (Ok((_, p)), Ok(from)) = (self.profile(profile), u32::try_from(from)) else {
+            return Page::default();
+        };
+        let places = p.group_places.range(from..);
+        let groups = places.filter_map(|(&id, &at)| {
+            let group = p.groups.get(at)?;
+            Some((u64::from(id), group.given.clone()))
+        });
+        Page::of(groups, most)
+    }
+
+    /// What an entry is to do, checked, by places; `before`: what it does so far.
+    pub(crate) fn target(
+        &self,
+        table: usize,
+        action: &IndirectAction,
+        before: Option<&Target>,
+    ) -> ControlResult<Target> {
         let (info, t) = self.info(table)?;
         let Some(profile) = t.profile else {
             return invalid(format!("table '{}' has no action profile", info.name));
@@ -407,6 +625,12 @@ impl Pipeline {
                 if !profile_info.selector {
                     return invalid(format!("action profile '{name}' has no selector"));
                 }
+                if !p.member_places.is_empty() || !p.group_places.is_empty() {
+                    return invalid(format!(
+                        "action profile '{name}' is programmed with members and groups; one-shot \
+                         action sets cannot be beside them"
+                    ));
+                }
                 let mut one = OneShot {
                     calls: Vec::new(),
                     weights: Vec::new(),
@@ -418,16 +642,20 @@ impl Pipeline {
                         return invalid("an action of the set has weight 0".to_owned());
                     }
                     total += u64::from(w.weight);
-                    check_weight(total, 0)?;
+                    check_weight(total)?;
                     one.calls.push(self.call(table, &w.call)?);
-                    one.weights.push((w.weight, w.watch_port.clone()));
+                    one.weights.push((w.weight, w.watch));
                 }
-                let weights = one.weights.iter().enumerate();
-                one.spread = spread(weights.map(|(i, w)| (i as u32, w.0)));
+                let freed = match before {
+                    Some(Target::OneShot(set)) => p.one_shot_size(set),
+                    _ => 0,
+                };
+                p.check_total(profile_info, p.one_shot_size(&one), freed)?;
+                one.spread = one_shot_spread(&one.weights, &self.down);
                 Target::OneShot(Box::new(one))
             }
         };
-        Ok((profile, target))
+        Ok(target)
     }
 
     /// Inserts an entry that names a member, a group or a one-shot set.
@@ -438,12 +666,11 @@ impl Pipeline {
         action: &IndirectAction,
     ) -> ControlResult<()> {
         self.writable(table)?;
-        let (profile, target) = self.target(table, action)?;
+        let target = self.target(table, action, None)?;
+        let now_ns = self.clock_ns;
         let (info, t) = self.info_mut(table)?;
-        crate::control::insert_checked(t, info, key, target.clone())?;
-        if let Some(p) = self.profiles.get_mut(profile) {
-            p.count_use(&target, true);
-        }
+        crate::control::insert_checked(t, info, key, target.clone(), now_ns)?;
+        self.use_target(table, &target);
         Ok(())
     }
 
@@ -455,32 +682,26 @@ impl Pipeline {
         action: &IndirectAction,
     ) -> ControlResult<()> {
         self.writable(table)?;
-        let (profile, target) = self.target(table, action)?;
         let (_, id) = self.existing(table, key)?;
+        let (_, t) = self.info(table)?;
+        let target = self.target(table, action, t.entry(id).map(|e| &e.target))?;
+        self.use_target(table, &target);
         let (_, t) = self.info_mut(table)?;
         let before = t
             .entry_mut(id)
-            .map(|e| std::mem::replace(&mut e.target, target.clone()));
-        if let Some(p) = self.profiles.get_mut(profile) {
-            p.count_use(&target, true);
-            if let Some(before) = before {
-                p.count_use(&before, false);
-            }
+            .map(|e| std::mem::replace(&mut e.target, target));
+        if let Some(before) = before {
+            self.forget(table, &before);
         }
         Ok(())
     }
 
-    /// The target of an entry that is put (back) in, counted.
-    pub(crate) fn use_target(
-        &mut self,
-        table: usize,
-        action: &IndirectAction,
-    ) -> ControlResult<Target> {
-        let (profile, target) = self.target(table, action)?;
-        if let Some(p) = self.profiles.get_mut(profile) {
-            p.count_use(&target, true);
+    /// An entry with this target is put in.
+    pub(crate) fn use_target(&mut self, table: usize, target: &Target) {
+        let profile = self.tables.get(table).and_then(|t| t.profile);
+        if let Some(p) = profile.and_then(|at| self.profiles.get_mut(at)) {
+            p.count_use(target, true);
         }
-        Ok(target)
     }
 
     /// An entry with this target is gone.
@@ -510,7 +731,7 @@ impl Pipeline {
                 None => (nothing(), None),
             },
             Target::Group(at) => {
-                let group = profile.and_then(|p| p.groups.get(*at as usize)?.as_ref());
+                let group = profile.and_then(|p| p.groups.get(*at));
                 let first = group.and_then(|g| member(*g.spread.first()?));
                 (
                     first.map_or_else(nothing, |m| self.member_call(m)),
@@ -520,10 +741,10 @@ impl Pipeline {
             Target::OneShot(set) => {
                 let calls = set.calls.iter().zip(&set.weights);
                 let set: Vec<WeightedAction> = calls
-                    .map(|(call, (weight, watch_port))| WeightedAction {
+                    .map(|(call, &(weight, watch))| WeightedAction {
                         call: Self::public_call(table, call),
-                        weight: *weight,
-                        watch_port: watch_port.clone(),
+                        weight,
+                        watch,
                     })
                     .collect();
                 let first = set.first().map_or_else(nothing, |w| w.call.clone());

@@ -48,17 +48,22 @@ impl MeterArray {
 
     /// Configures a cell with full buckets, or clears it. A cell out of range is ignored.
     pub fn set(&mut self, cell: usize, config: Option<MeterConfig>) {
+        self.put(cell, config.map(Meter::new));
+    }
+
+    /// Puts a meter into a cell, or clears it. A cell out of range is ignored.
+    pub fn put(&mut self, cell: usize, meter: Option<Meter>) {
         let Some(index) = self.index.get_mut(cell) else {
             return;
         };
-        match (config, index.checked_sub(1)) {
-            (Some(config), Some(at)) => self.meters[at as usize] = Some(Meter::new(config)),
-            (Some(config), None) => {
+        match (meter, index.checked_sub(1)) {
+            (Some(meter), Some(at)) => self.meters[at as usize] = Some(meter),
+            (Some(meter), None) => {
                 let at = self.free.pop().unwrap_or_else(|| {
                     self.meters.push(None);
                     self.meters.len() as u32 - 1
                 });
-                self.meters[at as usize] = Some(Meter::new(config));
+                self.meters[at as usize] = Some(meter);
                 *index = at + 1;
             }
             (None, Some(at)) => {

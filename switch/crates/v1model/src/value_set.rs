@@ -96,9 +96,11 @@ impl Pipeline {
     }
 
     /// The members of a value set.
-    pub fn value_set_members(&self, set: usize) -> Vec<Vec<MatchField>> {
-        let members = self.value_sets.members.get(set);
-        members.cloned().unwrap_or_default()
+    pub fn value_set_members(&self, set: usize) -> ControlResult<Vec<Vec<MatchField>>> {
+        match self.value_sets.members.get(set) {
+            Some(members) => Ok(members.clone()),
+            None => not_found(format!("no value set number {set}")),
+        }
     }
 
     /// Replaces the members of a value set.

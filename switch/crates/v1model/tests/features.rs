@@ -6,7 +6,8 @@ mod common;
 use common::{bits, load, table};
 use dataplane::control::{ActionCall, ControlError, EntryKey, MatchField};
 use dataplane::profile::{
-    GroupMember, IndirectAction, ProfileGroup, ProfileMember, WeightedAction,
+    GroupMember, IndirectAction, ProfileGroup, ProfileMember, ProfileRules, SizeSemantics,
+    WatchPort, WeightedAction,
 };
 use v1model::{EgressInput, IngressInput, IngressVerdict, NoTrafficManager, Pipeline};
 
@@ -97,7 +98,8 @@ fn entries_name_members_of_a_profile() {
     let entry = p.table_entry(t, &key(5)).unwrap();
     assert_eq!(entry.indirect, Some(IndirectAction::Member(9)));
     assert_eq!(entry.action, to(&p, 4));
-    assert_eq!(p.members(0), [member(&p, 9, 4)]);
+    assert_eq!(p.members(0, 0, 10).items, [member(&p, 9, 4)]);
+    assert_eq!(p.member(0, 9).unwrap(), member(&p, 9, 4));
     // A profile without selector has no groups.
     let group = ProfileGroup {
         id: 1,
@@ -137,7 +139,7 @@ fn a_selector_spreads_flows_over_a_group() {
             .map(|&(member, weight)| GroupMember {
                 member,
                 weight,
-                watch_port: Vec::new(),
+                watch: None,
             })
             .collect(),
     };
@@ -171,20 +173,116 @@ fn a_selector_spreads_flows_over_a_group() {
         let exhausted = matches!(refused, Err(ControlError::ResourceExhausted(_)));
         assert_eq!(exhausted, many);
     }
-    assert_eq!(p.groups(0), [group(&[(1, 1), (2, 2)])]);
+    assert_eq!(p.groups(0, 0, 10).items, [group(&[(1, 1), (2, 2)])]);
     p.group_modify(0, &group(&[(3, 1)])).unwrap();
     p.member_delete(0, 1).unwrap();
     assert_eq!(ports(&mut p)[3], 300);
-    // One-shot.
-    let one = IndirectAction::OneShot(vec![WeightedAction {
-        call: to(&p, 4),
-        weight: 2,
-        watch_port: vec![1],
-    }]);
-    p.table_modify_indirect(t, &key(5), &one).unwrap();
-    assert_eq!(ports(&mut p)[4], 300);
+}
+
+#[test]
+fn one_shot_sets_are_chosen_among_and_not_beside_members() {
+    let mut p = load("selector");
+    let t = table(&p, "I.t");
+    let set = |p: &Pipeline, ports: &[(u16, u32)]| {
+        let actions = ports.iter().map(|&(port, weight)| WeightedAction {
+            call: to(p, port.into()),
+            weight,
+            watch: Some(WatchPort {
+                port: port.into(),
+                numeric: false,
+            }),
+        });
+        IndirectAction::OneShot(actions.collect())
+    };
+    let one = set(&p, &[(3, 1), (4, 2)]);
+    p.table_insert_indirect(t, &key(5), &one).unwrap();
     assert_eq!(p.table_entry(t, &key(5)).unwrap().indirect, Some(one));
-    p.group_delete(0, 7).unwrap();
+    let chosen = |p: &mut Pipeline| {
+        let mut ports: Vec<u16> = (0..100)
+            .map(|src| through(p, &e(src * 77, 5), 0).0.egress_port)
+            .collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    };
+    assert_eq!(chosen(&mut p), [3, 4]);
+    // A port that is down is not chosen; with all of them down nothing is done.
+    p.port_changed(4, false);
+    assert_eq!(chosen(&mut p), [3]);
+    p.port_changed(3, false);
+    assert_eq!(chosen(&mut p), [0]);
+    p.port_changed(4, true);
+    p.port_changed(3, true);
+    assert_eq!(chosen(&mut p), [3, 4]);
+    let m = ProfileMember {
+        id: 1,
+        call: to(&p, 1),
+    };
+    let refused = p.member_insert(0, &m);
+    assert!(matches!(refused, Err(ControlError::InvalidArgument(_))));
+    // The profile has room for 4 weights in all; what is replaced makes room.
+    let large = set(&p, &[(1, 3)]);
+    let full = p.table_insert_indirect(t, &key(6), &large);
+    assert!(matches!(full, Err(ControlError::ResourceExhausted(_))));
+    p.table_modify_indirect(t, &key(5), &large).unwrap();
+    let two = set(&p, &[(2, 1)]);
+    p.table_insert_indirect(t, &key(6), &two).unwrap();
+    // An entry that is put back takes its room again.
+    let saved = p.table_delete(t, &key(5)).unwrap();
+    p.table_restore(t, saved).unwrap();
+    assert_eq!(p.table_entry(t, &key(5)).unwrap().indirect, Some(large));
+    let saved = p.table_save(t, &key(5)).unwrap();
+    let small = set(&p, &[(1, 1)]);
+    p.table_modify_indirect(t, &key(5), &small).unwrap();
+    p.table_restore(t, saved).unwrap();
+    let full = p.table_insert_indirect(t, &key(7), &two);
+    assert!(matches!(full, Err(ControlError::ResourceExhausted(_))));
+    p.table_delete(t, &key(5)).unwrap();
+    p.table_delete(t, &key(6)).unwrap();
+    p.member_insert(0, &m).unwrap();
+    let refused = p.table_insert_indirect(t, &key(5), &small);
+    assert!(matches!(refused, Err(ControlError::InvalidArgument(_))));
+}
+
+#[test]
+fn sizes_of_groups_count_weights_or_members() {
+    let mut p = load("selector");
+    for id in 1..=4 {
+        let call = to(&p, u128::from(id));
+        p.member_insert(0, &ProfileMember { id, call }).unwrap();
+    }
+    let group = |id, max_size, members: &[(u32, u32)]| ProfileGroup {
+        id,
+        max_size,
+        members: members
+            .iter()
+            .map(|&(member, weight)| GroupMember {
+                member,
+                weight,
+                watch: None,
+            })
+            .collect(),
+    };
+    let exhausted = |refused| matches!(refused, Err(ControlError::ResourceExhausted(_)));
+    p.group_insert(0, &group(1, 0, &[(1, 2)])).unwrap();
+    assert!(exhausted(p.group_insert(0, &group(2, 0, &[(2, 3)]))));
+    p.group_insert(0, &group(2, 0, &[(2, 2)])).unwrap();
+    let changed = p.group_modify(0, &group(2, 3, &[(2, 1)]));
+    assert!(matches!(changed, Err(ControlError::InvalidArgument(_))));
+    p.group_delete(0, 2).unwrap();
+    p.group_delete(0, 1).unwrap();
+    let rules = ProfileRules {
+        max_group_size: 2,
+        semantics: SizeSemantics::SumOfMembers,
+    };
+    p.profile_rules(0, rules).unwrap();
+    p.group_insert(0, &group(1, 0, &[(1, 1_000), (2, 1)]))
+        .unwrap();
+    let three = [(1, 1), (2, 1), (3, 1)];
+    assert!(exhausted(p.group_modify(0, &group(1, 0, &three))));
+    assert!(exhausted(
+        p.group_insert(0, &group(2, 1, &[(1, 1), (2, 1)]))
+    ));
 }
 
 #[test]
@@ -195,35 +293,50 @@ fn a_digest_carries_its_fields() {
     ctx.set_frame(&e(0x0a0b_0c0d, 5));
     let v = p.ingress(&mut ctx, &IngressInput::default(), &NoTrafficManager);
     assert_eq!(v.digest, Some(0));
-    let mut words = p.digest(&ctx, 0).collect();
-    assert_eq!(p.digest_fields(0, &mut words), [bits(0x0a0b_0c0d, 48)]);
-    assert!(words.is_empty());
+    let words: Vec<u64> = p.digest(&ctx, 0).collect();
+    assert_eq!(p.digest_fields(0, &words), [bits(0x0a0b_0c0d, 48)]);
 }
 
 #[test]
-fn an_entry_without_packets_becomes_idle_once() {
+fn an_entry_without_packets_is_idle_once_per_timeout() {
     let mut p = load("timeout");
     let t = table(&p, "I.t");
+    p.tell_time(1_000);
     p.table_insert(t, &key(5), &to(&p, 3)).unwrap();
     p.table_insert(t, &key(6), &to(&p, 3)).unwrap();
-    p.tell_time(1_000);
+    assert_eq!(p.next_idle_ns(), None);
     p.idle_timeout_set(t, &key(5), 500).unwrap();
-    p.tell_time(1_499);
-    assert!(p.take_idle_entries().is_empty());
+    assert_eq!(p.next_idle_ns(), Some(1_500));
     through(&mut p, &e(1, 5), 1_499);
+    p.tell_time(1_500);
+    assert!(p.take_idle_entries(9).is_empty());
     p.tell_time(1_998);
-    assert!(p.take_idle_entries().is_empty());
+    assert_eq!(p.next_idle_ns(), Some(1_999));
     let idle = p.table_entry(t, &key(5)).unwrap().idle.unwrap();
     assert_eq!((idle.timeout_ns, idle.since_hit_ns), (500, 499));
     p.tell_time(1_999);
-    let entries = p.take_idle_entries();
+    let entries = p.take_idle_entries(9);
     assert_eq!(entries.len(), 1);
     assert_eq!((entries[0].table, &entries[0].key), (t, &key(5)));
+    // Again after another timeout, for as long as no packet comes.
+    assert!(p.take_idle_entries(9).is_empty());
+    p.tell_time(2_499);
+    assert_eq!(p.take_idle_entries(9).len(), 1);
+    through(&mut p, &e(1, 5), 2_600);
+    p.tell_time(3_099);
+    assert!(p.take_idle_entries(9).is_empty());
+    // Few looks at a time.
+    p.idle_timeout_set(t, &key(6), 1).unwrap();
     p.tell_time(10_000);
-    assert!(p.take_idle_entries().is_empty());
-    through(&mut p, &e(1, 5), 10_000);
-    p.tell_time(10_500);
-    assert_eq!(p.take_idle_entries().len(), 1);
+    assert_eq!(p.take_idle_entries(1).len(), 1);
+    assert_eq!(p.take_idle_entries(1).len(), 1);
+    assert!(p.take_idle_entries(1).is_empty());
+    // What is removed is told no more; what is put back is.
+    let saved = p.table_delete(t, &key(6)).unwrap();
+    p.idle_timeout_set(t, &key(5), 0).unwrap();
+    assert_eq!(p.next_idle_ns(), None);
+    p.table_restore(t, saved).unwrap();
+    assert_eq!(p.take_idle_entries(9).len(), 1);
 }
 
 #[test]
@@ -233,7 +346,10 @@ fn value_set_members_are_checked() {
     let member = |value, width| vec![MatchField::Exact(bits(value, width))];
     p.value_set_write(0, &[member(5, 16), member(6, 16)])
         .unwrap();
-    assert_eq!(p.value_set_members(0), [member(5, 16), member(6, 16)]);
+    assert_eq!(
+        p.value_set_members(0).unwrap(),
+        [member(5, 16), member(6, 16)]
+    );
     let wide = p.value_set_write(0, &[member(5, 24)]);
     assert!(matches!(wide, Err(ControlError::InvalidArgument(_))));
     let many: Vec<_> = (0..5).map(|v| member(v, 16)).collect();
@@ -241,5 +357,5 @@ fn value_set_members_are_checked() {
     assert!(matches!(refused, Err(ControlError::ResourceExhausted(_))));
     let refused = p.value_set_write(1, &[]);
     assert!(matches!(refused, Err(ControlError::NotFound(_))));
-    assert_eq!(p.value_set_members(0).len(), 2);
+    assert_eq!(p.value_set_members(0).unwrap().len(), 2);
 }

@@ -328,10 +328,10 @@ fn a_restored_entry_is_as_it_was() {
     let removed = p.table_delete(flows, &keys[0]).unwrap();
     assert!(!send(&mut p, &f, 1, 0).drop, "the second has no meter");
     p.table_restore(flows, removed).unwrap();
-    assert_eq!(p.table_entries(flows, 0, 10).entries[0], before.entries[0]);
+    assert_eq!(p.table_entries(flows, 0, 10).items[0], before.items[0]);
     assert!(send(&mut p, &f, 1, 0).drop, "the first, and still red");
     let hits = |p: &Pipeline| {
-        let entries = p.table_entries(flows, 0, 10).entries;
+        let entries = p.table_entries(flows, 0, 10).items;
         entries.iter().map(|e| e.counter.unwrap().packets).collect()
     };
     let hits: Vec<u64> = hits(&p);
@@ -356,17 +356,17 @@ fn a_table_is_read_in_pages() {
         p.table_insert(flows, &key(n), &classify).unwrap();
     }
     let first = p.table_entries(flows, 0, 2);
-    let keys: Vec<_> = first.entries.iter().map(|e| e.key.clone()).collect();
+    let keys: Vec<_> = first.items.iter().map(|e| e.key.clone()).collect();
     assert_eq!(keys, [key(0), key(1)]);
     p.table_delete(flows, &key(1)).unwrap();
     p.table_delete(flows, &key(2)).unwrap();
     p.table_insert(flows, &key(5), &classify).unwrap();
     let second = p.table_entries(flows, first.next.unwrap(), 2);
-    let keys: Vec<_> = second.entries.iter().map(|e| e.key.clone()).collect();
+    let keys: Vec<_> = second.items.iter().map(|e| e.key.clone()).collect();
     assert_eq!(keys, [key(3), key(4)]);
     let last = p.table_entries(flows, second.next.unwrap(), 2);
-    assert_eq!((last.entries.len(), last.next), (1, None));
-    assert_eq!(last.entries[0].key, key(5));
+    assert_eq!((last.items.len(), last.next), (1, None));
+    assert_eq!(last.items[0].key, key(5));
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn greater_priority_wins_and_routes_take_the_longest_prefix() {
     send(&mut p, &v4(17, 60), 1, 0);
     let hits: Vec<u64> = p
         .table_entries(flows, 0, 10)
-        .entries
+        .items
         .iter()
         .map(|e| e.counter.unwrap().packets)
         .collect();

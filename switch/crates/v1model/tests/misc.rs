@@ -66,7 +66,7 @@ fn constant_entries_match_in_program_order() {
     assert_eq!(port(9, 99, 76), None);
 
     let t = table(&p, "I.fixed");
-    let entries = p.table_entries(t, 0, 100).entries;
+    let entries = p.table_entries(t, 0, 100).items;
     let priorities: Vec<i32> = entries.iter().map(|e| e.key.priority).collect();
     assert_eq!(priorities, [4, 3, 2, 1]);
     assert!(p.tables()[t].const_entries && p.tables()[t].const_default);
@@ -309,11 +309,11 @@ fn control_requests_are_checked() {
     }
     let refused = p.table_insert(t, &key(7, 48), &go);
     assert!(matches!(refused, Err(ControlError::ResourceExhausted(_))));
-    assert_eq!(p.table_entries(t, 0, usize::MAX).entries.len(), size);
+    assert_eq!(p.table_entries(t, 0, usize::MAX).items.len(), size);
     for i in 0..size as u128 - 1 {
         p.table_delete(t, &key(100 + i, 48)).unwrap();
     }
-    assert_eq!(p.table_entries(t, 0, usize::MAX).entries.len(), 1);
+    assert_eq!(p.table_entries(t, 0, usize::MAX).items.len(), 1);
     // Default action: changed and restored.
     let before = p.table_default(t);
     p.table_set_default(t, Some(&go)).unwrap();

@@ -4,9 +4,13 @@
 use std::collections::HashMap;
 
 use dataplane::control::{ArrayInfo, KeyField, MatchKind, MeterUnit, TableInfo};
+use dataplane::profile::{ProfileRules, SizeSemantics};
 
+use super::digest::Digest;
+use super::keys::{Key, Keys};
+use super::profile::Profile;
 use super::{
-    Array, Cell, Key, MeterKind, Param, Pipeline, RegisterType, Result, Table, TableAction,
+    Array, Cell, MeterKind, Param, Pipeline, RegisterType, Result, Table, TableAction, ValueSet,
 };
 use crate::error::UpdateError;
 use crate::executor::ProgramInfo;
@@ -79,6 +83,9 @@ impl Pipeline {
                 )
             })
             .collect::<Result<Vec<_>>>()?;
+        let profiles = bind_profiles(info, &mut tables, program, &mut ids)?;
+        let value_sets = bind_value_sets(info, program, &mut ids)?;
+        let digests = bind_digests(info, program, &mut ids)?;
         let mut packet_in = ControllerHeader::default();
         let mut packet_out = ControllerHeader::default();
         for metadata in &info.controller_packet_metadata {
@@ -101,11 +108,13 @@ impl Pipeline {
             .collect();
         Ok(Self {
             config,
-            first_packet_in: 0,
             tables,
             counters,
             meters,
             registers,
+            profiles,
+            value_sets,
+            digests,
             packet_in,
             packet_out,
             table_by_id,
@@ -241,17 +250,26 @@ fn bind_table(
             )));
         }
     }
+    let supports = p4info::table::IdleTimeoutBehavior::NotifyControl;
+    let idle_timeout = table.idle_timeout_behavior() == supports;
+    if idle_timeout && !known.idle_timeout {
+        return Err(missing("idle timeout", &format!("of table {name}")));
+    }
     Ok(Table {
         id,
+        keys: Keys {
+            object: name.clone(),
+            fields: keys,
+        },
         name,
         index,
-        keys,
         actions: bound,
         const_entries: table.is_const_table || known.const_entries,
         const_default: table.const_default_action_id != 0 || known.const_default,
         direct_counter,
         direct_meter,
-        indirect: table.implementation_id != 0,
+        profile: None,
+        idle_timeout,
     })
 }
 
@@ -282,10 +300,7 @@ fn bind_keys(table: &str, fields: &[p4info::MatchField], known: &[KeyField]) -> 
         if i64::from(field.bitwidth) != i64::from(key.bits) {
             return Err(widths_differ(&what, field.bitwidth.into(), key.bits));
         }
-        let kind = match &field.r#match {
-            Some(p4info::match_field::Match::MatchType(kind)) => match_kind(*kind),
-            _ => None,
-        };
+        let kind = info_match_kind(field);
         let masked_optional = kind == Some(MatchKind::Optional) && key.kind == MatchKind::Ternary;
         if kind != Some(key.kind) && !masked_optional {
             return Err(UpdateError::invalid(format!(
@@ -294,12 +309,7 @@ fn bind_keys(table: &str, fields: &[p4info::MatchField], known: &[KeyField]) -> 
                 kind_name(key.kind)
             )));
         }
-        if field.id == 0 || keys.iter().any(|other| other.id == field.id) {
-            return Err(UpdateError::invalid(format!(
-                "P4Info: {what}: id {} given, an id of its own other than 0 expected",
-                field.id
-            )));
-        }
+        check_field_id(&what, field.id, &keys)?;
         keys.push(Key {
             id: field.id,
             name: field.name.clone(),
@@ -410,6 +420,175 @@ fn bind_array<'a>(
         bits: array.bits,
         cell,
     })
+}
+
+/// Action profiles, and which tables use them.
+fn bind_profiles(
+    info: &p4info::P4Info,
+    tables: &mut [Table],
+    program: &ProgramInfo,
+    ids: &mut Ids,
+) -> Result<Vec<Profile>> {
+    use p4info::action_profile::SelectorSizeSemantics;
+    let mut profiles = Vec::with_capacity(info.action_profiles.len());
+    for given in &info.action_profiles {
+        let (id, name) = ids.take(given.preamble.as_ref(), "action profile")?;
+        let mut all = program.profiles.iter().enumerate();
+        let Some((index, known)) = all.find(|(_, known)| known.name == name) else {
+            return Err(missing("action profile", &name));
+        };
+        if known.selector != given.with_selector {
+            return Err(UpdateError::invalid(format!(
+                "P4Info: action profile {name}: with_selector: {} in P4Info, {} in the program",
+                given.with_selector, known.selector
+            )));
+        }
+        let most = u32::try_from(given.max_group_size)
+            .ok()
+            .filter(|most| i64::from(*most) <= given.size && (known.selector || *most == 0));
+        let Some(max_group_size) = most else {
+            return Err(UpdateError::invalid(format!(
+                "P4Info: action profile {name}: max_group_size: {} given, 0 to {} expected",
+                given.max_group_size,
+                if known.selector { given.size } else { 0 }
+            )));
+        };
+        let (semantics, max_member_weight) = match &given.selector_size_semantics {
+            None | Some(SelectorSizeSemantics::SumOfWeights(_)) => (SizeSemantics::SumOfWeights, 0),
+            Some(SelectorSizeSemantics::SumOfMembers(members)) => {
+                (SizeSemantics::SumOfMembers, members.max_member_weight)
+            }
+        };
+        profiles.push(Profile {
+            id,
+            name,
+            index,
+            selector: known.selector,
+            rules: ProfileRules {
+                max_group_size,
+                semantics,
+            },
+            max_member_weight: u32::try_from(max_member_weight).unwrap_or(0),
+            weights_disallowed: given.weights_disallowed,
+            table: None,
+        });
+    }
+    for (place, (table, given)) in tables.iter_mut().zip(&info.tables).enumerate() {
+        let known = program.tables.get(table.index).and_then(|t| t.profile);
+        if given.implementation_id == 0 && known.is_none() {
+            continue;
+        }
+        let mut all = profiles.iter_mut().enumerate();
+        let found = all.find(|(_, profile)| profile.id == given.implementation_id);
+        let Some((position, profile)) = found.filter(|(_, p)| Some(p.index) == known) else {
+            return Err(UpdateError::invalid(format!(
+                "P4Info: table {}: implementation_id {} is not the action profile that the table \
+                 has in the program",
+                table.name, given.implementation_id
+            )));
+        };
+        table.profile = Some(position);
+        profile.table.get_or_insert(place);
+    }
+    Ok(profiles)
+}
+
+fn bind_value_sets(
+    info: &p4info::P4Info,
+    program: &ProgramInfo,
+    ids: &mut Ids,
+) -> Result<Vec<ValueSet>> {
+    let mut sets = Vec::with_capacity(info.value_sets.len());
+    for given in &info.value_sets {
+        let (id, name) = ids.take(given.preamble.as_ref(), "value set")?;
+        let mut all = program.value_sets.iter().enumerate();
+        let Some((index, known)) = all.find(|(_, known)| known.name == name) else {
+            return Err(missing("value set", &name));
+        };
+        if given.r#match.len() != known.widths.len() {
+            return Err(UpdateError::invalid(format!(
+                "P4Info: value set {name}: {} match fields in P4Info, {} fields in the program",
+                given.r#match.len(),
+                known.widths.len()
+            )));
+        }
+        let mut fields: Vec<Key> = Vec::with_capacity(known.widths.len());
+        for (field, bits) in given.r#match.iter().zip(&known.widths) {
+            // A value set of a plain bit<W> has one field without a name.
+            let field_name = if field.name.is_empty() {
+                "value"
+            } else {
+                &field.name
+            };
+            let what = format!("value set {name}: field {field_name}");
+            if i64::from(field.bitwidth) != i64::from(*bits) {
+                return Err(widths_differ(&what, field.bitwidth.into(), *bits));
+            }
+            let Some(kind) = info_match_kind(field) else {
+                return Err(UpdateError::unimplemented(format!(
+                    "P4Info: {what}: match types other than exact, lpm, ternary, range and \
+                     optional are not implemented"
+                )));
+            };
+            check_field_id(&what, field.id, &fields)?;
+            fields.push(Key {
+                id: field.id,
+                name: field_name.to_owned(),
+                kind,
+                bits: *bits,
+                masked_optional: false,
+            });
+        }
+        sets.push(ValueSet {
+            id,
+            index,
+            keys: Keys {
+                object: name.clone(),
+                fields,
+            },
+            name,
+        });
+    }
+    Ok(sets)
+}
+
+fn bind_digests(
+    info: &p4info::P4Info,
+    program: &ProgramInfo,
+    ids: &mut Ids,
+) -> Result<Vec<Digest>> {
+    let mut digests = Vec::with_capacity(info.digests.len());
+    for given in &info.digests {
+        let (id, name) = ids.take(given.preamble.as_ref(), "digest")?;
+        let mut all = program.digests.iter().enumerate();
+        let Some((index, known)) = all.find(|(_, known)| known.name == name) else {
+            return Err(missing("digest", &name));
+        };
+        digests.push(Digest::new(
+            (id, name),
+            index,
+            given.type_spec.as_ref(),
+            info.type_info.as_ref(),
+            &known.widths,
+        )?);
+    }
+    Ok(digests)
+}
+
+fn check_field_id(what: &str, id: u32, others: &[Key]) -> Result<()> {
+    if id == 0 || others.iter().any(|other| other.id == id) {
+        return Err(UpdateError::invalid(format!(
+            "P4Info: {what}: id {id} given, an id of its own other than 0 expected"
+        )));
+    }
+    Ok(())
+}
+
+fn info_match_kind(field: &p4info::MatchField) -> Option<MatchKind> {
+    match &field.r#match {
+        Some(p4info::match_field::Match::MatchType(kind)) => match_kind(*kind),
+        _ => None,
+    }
 }
 
 fn match_kind(kind: i32) -> Option<MatchKind> {

@@ -3,36 +3,37 @@
 //! A [`Pipeline`] is made once per program. Making it checks that P4Info and the program agree:
 //! whatever P4Info names must be there with the same widths.
 
+mod arrays;
 mod bind;
-mod values;
+mod digest;
+mod keys;
+mod profile;
+mod replication;
+mod table;
 
 use std::collections::HashMap;
 
-use dataplane::control::MatchKind;
+use dataplane::control::ActionCall;
+use dataplane::profile::IndirectAction;
 
 use crate::error::UpdateError;
 use crate::packet_io::ControllerHeader;
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
 
-pub(crate) use values::{
-    counter_message, counter_value, meter_config, meter_message, replica_message, replicas,
-    unimplemented_entity,
-};
+pub(crate) use arrays::{counter_message, counter_value, meter_config, meter_message};
+pub(crate) use digest::Digest;
+pub(crate) use keys::Keys;
+pub(crate) use profile::Profile;
+pub(crate) use replication::{clone_session, clone_session_message, replica_messages, replicas};
 
 type Result<T> = std::result::Result<T, UpdateError>;
 
-/// One field of a table's key as P4Info and the program have it.
-#[derive(Debug, Clone)]
-pub(crate) struct Key {
-    pub(crate) id: u32,
-    pub(crate) name: String,
-    /// As controllers see it.
-    pub(crate) kind: MatchKind,
-    pub(crate) bits: u32,
-    /// Optional for controllers, but the program compares under a mask: BMv2 JSON knows no
-    /// optional match.
-    masked_optional: bool,
+/// What an entry does.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum EntryAction {
+    Call(ActionCall),
+    Indirect(IndirectAction),
 }
 
 /// An action as one table uses it.
@@ -61,15 +62,26 @@ pub(crate) struct Table {
     pub(crate) name: String,
     /// Index in the data plane.
     pub(crate) index: usize,
-    /// In the data plane's order.
-    pub(crate) keys: Vec<Key>,
+    pub(crate) keys: Keys,
     pub(crate) actions: Vec<TableAction>,
     pub(crate) const_entries: bool,
     pub(crate) const_default: bool,
     pub(crate) direct_counter: bool,
     pub(crate) direct_meter: Option<MeterKind>,
-    /// Has an action profile or selector, which this server does not serve.
-    pub(crate) indirect: bool,
+    /// Position of its action profile or selector in [`Pipeline::profiles`].
+    pub(crate) profile: Option<usize>,
+    /// Entries may have idle timeouts.
+    pub(crate) idle_timeout: bool,
+}
+
+/// A parser value set.
+#[derive(Debug, Clone)]
+pub(crate) struct ValueSet {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    /// Index in the data plane.
+    pub(crate) index: usize,
+    pub(crate) keys: Keys,
 }
 
 /// What configurations a meter takes.
@@ -110,13 +122,14 @@ pub(crate) struct Array {
 pub(crate) struct Pipeline {
     /// As the controller gave it.
     pub(crate) config: p4::ForwardingPipelineConfig,
-    /// Number of the first packet-in that may come from this program.
-    pub(crate) first_packet_in: u64,
     /// In P4Info's order.
     pub(crate) tables: Vec<Table>,
     pub(crate) counters: Vec<Array>,
     pub(crate) meters: Vec<Array>,
     pub(crate) registers: Vec<Array>,
+    pub(crate) profiles: Vec<Profile>,
+    pub(crate) value_sets: Vec<ValueSet>,
+    pub(crate) digests: Vec<Digest>,
     pub(crate) packet_in: ControllerHeader,
     pub(crate) packet_out: ControllerHeader,
     table_by_id: HashMap<u32, usize>,
@@ -131,16 +144,73 @@ impl Pipeline {
             .ok_or_else(|| unknown_id("table_id", id, "table"))
     }
 
+    /// A table's action profile.
+    pub(crate) fn profile_of(&self, table: &Table) -> Option<&Profile> {
+        self.profiles.get(table.profile?)
+    }
+
+    /// A table whose actions the members of a profile have: any of those that use it.
+    pub(crate) fn table_of(&self, profile: &Profile) -> Result<&Table> {
+        profile
+            .table
+            .and_then(|position| self.tables.get(position))
+            .ok_or_else(|| {
+                UpdateError::invalid(format!("{}: no table uses this profile", profile.name))
+            })
+    }
+
+    /// The table with this index in the data plane.
+    pub(crate) fn table_at(&self, index: usize) -> Option<&Table> {
+        self.tables.iter().find(|table| table.index == index)
+    }
+
     pub(crate) fn counter(&self, id: u32) -> Result<&Array> {
-        find_array(&self.counters, "counter_id", id, "counter")
+        find(
+            &self.counters,
+            |array| array.id,
+            "counter_id",
+            id,
+            "counter",
+        )
     }
 
     pub(crate) fn meter(&self, id: u32) -> Result<&Array> {
-        find_array(&self.meters, "meter_id", id, "meter")
+        find(&self.meters, |array| array.id, "meter_id", id, "meter")
     }
 
     pub(crate) fn register(&self, id: u32) -> Result<&Array> {
-        find_array(&self.registers, "register_id", id, "register")
+        find(
+            &self.registers,
+            |array| array.id,
+            "register_id",
+            id,
+            "register",
+        )
+    }
+
+    pub(crate) fn profile(&self, id: u32) -> Result<&Profile> {
+        let what = "action profile";
+        find(
+            &self.profiles,
+            |profile| profile.id,
+            "action_profile_id",
+            id,
+            what,
+        )
+    }
+
+    pub(crate) fn value_set(&self, id: u32) -> Result<&ValueSet> {
+        find(
+            &self.value_sets,
+            |set| set.id,
+            "value_set_id",
+            id,
+            "value set",
+        )
+    }
+
+    pub(crate) fn digest(&self, id: u32) -> Result<&Digest> {
+        find(&self.digests, |digest| digest.id, "digest_id", id, "digest")
     }
 }
 
@@ -154,9 +224,31 @@ fn unknown_id(field: &str, id: u32, what: &str) -> UpdateError {
     }
 }
 
-fn find_array<'a>(arrays: &'a [Array], field: &str, id: u32, what: &str) -> Result<&'a Array> {
-    arrays
-        .iter()
-        .find(|array| array.id == id)
+fn find<'a, T>(
+    all: &'a [T],
+    id_of: impl Fn(&T) -> u32,
+    field: &str,
+    id: u32,
+    what: &str,
+) -> Result<&'a T> {
+    all.iter()
+        .find(|one| id_of(one) == id)
         .ok_or_else(|| unknown_id(field, id, what))
+}
+
+/// An id that the controller chose, which must not be 0.
+pub(crate) fn nonzero(id: u32, object: &str, field: &str) -> Result<u32> {
+    if id == 0 {
+        return Err(UpdateError::invalid(format!(
+            "{object}: {field}: 0 given, greater than 0 expected"
+        )));
+    }
+    Ok(id)
+}
+
+/// Refuses what this switch has nothing of.
+pub(crate) fn unimplemented_entity(name: &str) -> UpdateError {
+    UpdateError::unimplemented(format!(
+        "{name}: this entity is not implemented by this switch"
+    ))
 }

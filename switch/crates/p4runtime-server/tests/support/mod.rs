@@ -1,33 +1,86 @@
-//! What the tests share: a switch on its own thread behind a server on the loopback interface,
-//! clients of it, and the compiled programs with their P4Info.
-
-mod memory_switch;
+//! What the tests share: a switch on its own thread, in virtual time, behind a server on the loopback
+//! interface; clients of it; and the compiled programs with their P4Info.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use dataplane::notify::Notification;
 use p4runtime_server::proto::google::rpc;
 use p4runtime_server::proto::p4::config::v1 as p4info;
 use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
-use p4runtime_server::server::Limits;
+use p4runtime_server::server;
 use p4runtime_server::{
-    Executor, PacketInSender, ServeError, ServerConfig, Switch, bind, executor, packet_in_channel,
+    ControllerSender, Executor, ServeError, ServerConfig, bind, controller_queues, executor,
 };
 use prost::Message;
+use switch_core::{Sink, Switch, SwitchConfig};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
+use traffic_manager::{Limits, PortConfig, RateCounts};
 
 /// Device id of the switch under test.
 pub const DEVICE: u64 = 3;
 
-/// The switch that the tests run against. Any other `Switch` whose packet-outs come back as
-/// packet-ins does as well.
-fn new_switch(packet_in: PacketInSender) -> impl Switch {
-    memory_switch::MemorySwitch::new(packet_in)
+/// Port of the controller.
+pub const CPU_PORT: u16 = 510;
+
+/// Something that happens to the switch.
+enum Event {
+    /// Jobs of the server wait.
+    Jobs,
+    /// A frame arrives at a port.
+    Frame(u16, Vec<u8>),
+    /// A port's interface can carry frames, or cannot.
+    Link(u16, bool),
+    /// Time comes to so many nanoseconds.
+    Time(u64),
+}
+
+/// Where the switch's frames and notifications go.
+struct Outside {
+    controllers: ControllerSender,
+    sent: mpsc::UnboundedSender<(u16, Vec<u8>)>,
+}
+
+impl Sink for Outside {
+    fn transmit(&mut self, port: u16, frame: &[u8], _delivery_ns: u64, _held: bool) {
+        // A test may not care.
+        let _ = self.sent.send((port, frame.to_vec()));
+    }
+
+    fn to_controller(&mut self, frame: &[u8]) {
+        self.controllers.packet_in(frame);
+    }
+
+    fn notify(&mut self, notification: Notification) {
+        self.controllers.notify(notification);
+    }
+}
+
+/// A switch with ports 1 and 2 that send at once.
+fn new_switch() -> Switch {
+    let config = SwitchConfig {
+        cpu_port: Some(CPU_PORT),
+        max_packets: 1 << 10,
+        ..SwitchConfig::default()
+    };
+    let mut switch = Switch::new(config, Limits::default());
+    for port in 1..=2 {
+        let config = PortConfig {
+            line_rate_bps: None,
+            counts: RateCounts::Wire,
+            fifo_bytes: 65_536,
+            delay_ns: 0,
+        };
+        switch
+            .add_port(port, &format!("veth{port}"), config)
+            .expect("a new port");
+    }
+    switch
 }
 
 /// A running server.
@@ -37,6 +90,9 @@ pub struct Server {
     pub executor: Arc<dyn Executor>,
     /// Jobs given to the switch so far.
     pub jobs: watch::Receiver<usize>,
+    /// What has left the switch, by port.
+    pub sent: mpsc::UnboundedReceiver<(u16, Vec<u8>)>,
+    events: std::sync::mpsc::Sender<Event>,
     stop: oneshot::Sender<()>,
     serving: tokio::task::JoinHandle<Result<(), ServeError>>,
     switch: JoinHandle<()>,
@@ -44,25 +100,48 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Self {
-        Self::with_limits(Limits::default()).await
+        Self::with_limits(server::Limits::default()).await
     }
 
-    pub async fn with_limits(limits: Limits) -> Self {
+    pub async fn with_limits(limits: server::Limits) -> Self {
         let (count, counted) = watch::channel(0);
-        let (executor, jobs) = executor::channel(64, move || count.send_modify(|jobs| *jobs += 1));
-        let (sender, packet_in) = packet_in_channel(64);
+        let (events, happening) = std::sync::mpsc::channel();
+        let waker = events.clone();
+        let (executor, jobs) = executor::channel(64, move || {
+            count.send_modify(|jobs| *jobs += 1);
+            // At the end the switch may have gone before.
+            let _ = waker.send(Event::Jobs);
+        });
+        let (controllers, receiver) = controller_queues(64, 64);
+        let (out, sent) = mpsc::unbounded_channel();
+        let mut switch = new_switch();
+        let compiler = Arc::new(switch.compiler());
+        let mut outside = Outside {
+            controllers,
+            sent: out,
+        };
         let switch = std::thread::spawn(move || {
-            let mut switch = new_switch(sender);
-            while jobs.run_next(&mut switch) {}
+            let mut now_ns = 0;
+            for event in happening {
+                switch.advance(now_ns, &mut outside);
+                match event {
+                    Event::Jobs => {
+                        jobs.run(&mut switch, usize::MAX);
+                    }
+                    Event::Frame(port, frame) => switch.receive(port, &frame, now_ns, now_ns),
+                    Event::Link(port, up) => switch.set_port_up(port, up),
+                    Event::Time(ns) => now_ns = ns,
+                }
+                switch.advance(now_ns, &mut outside);
+            }
         });
         let config = ServerConfig {
             device_id: DEVICE,
             addr: ([127, 0, 0, 1], 0).into(),
-            cpu_port: Some(510),
+            cpu_port: Some(CPU_PORT.into()),
             limits,
         };
-        let compiler = Arc::new(memory_switch::MemoryCompiler);
-        let server = bind(config, Arc::clone(&executor), compiler, packet_in)
+        let server = bind(config, Arc::clone(&executor), compiler, receiver)
             .await
             .expect("binds");
         let uri = format!("http://{}", server.local_addr());
@@ -74,6 +153,8 @@ impl Server {
             uri,
             executor,
             jobs: counted,
+            sent,
+            events,
             stop,
             serving,
             switch,
@@ -88,11 +169,36 @@ impl Server {
             .expect("connects")
     }
 
+    fn happen(&self, event: Event) {
+        self.events.send(event).expect("the switch runs");
+    }
+
+    /// A frame arrives at a port.
+    pub fn arrive(&self, port: u16, frame: &[u8]) {
+        self.happen(Event::Frame(port, frame.to_vec()));
+    }
+
+    /// A port's interface can carry frames, or cannot.
+    pub fn link(&self, port: u16, up: bool) {
+        self.happen(Event::Link(port, up));
+    }
+
+    /// Time comes to `ns`, at least what it was.
+    pub fn time(&self, ns: u64) {
+        self.happen(Event::Time(ns));
+    }
+
+    /// The next frame that leaves, with its port.
+    pub async fn leave(&mut self) -> (u16, Vec<u8>) {
+        self.sent.recv().await.expect("the switch runs")
+    }
+
     /// Ends the server and the switch, and checks that both end well.
     pub async fn stop(self) {
         let _ = self.stop.send(());
         self.serving.await.expect("no panic").expect("no error");
         drop(self.executor);
+        drop(self.events);
         tokio::task::spawn_blocking(move || self.switch.join().expect("no panic"))
             .await
             .expect("no panic");
@@ -326,6 +432,18 @@ impl Controller {
 
     pub fn register(&self, name: &str) -> u32 {
         id(self.info.registers.iter().map(|r| &r.preamble), name)
+    }
+
+    pub fn profile(&self, name: &str) -> u32 {
+        id(self.info.action_profiles.iter().map(|p| &p.preamble), name)
+    }
+
+    pub fn value_set(&self, name: &str) -> u32 {
+        id(self.info.value_sets.iter().map(|v| &v.preamble), name)
+    }
+
+    pub fn digest(&self, name: &str) -> u32 {
+        id(self.info.digests.iter().map(|d| &d.preamble), name)
     }
 
     /// An action with its arguments in order.

@@ -106,7 +106,7 @@ impl Objects {
             let members = group.members.iter().map(|member| GroupMember {
                 member: member.member_id,
                 weight: member.weight,
-                watch_port: Vec::new(),
+                watch: None,
             });
             let wanted = ProfileGroup {
                 id: group.group_id,

@@ -459,7 +459,8 @@ impl Builder<'_, '_> {
         };
         let key = EntryKey { fields, priority };
         let target = Target::Call(call);
-        insert_checked(table, info, &key, target).map_err(|error| LoadError::new(error.to_string()))
+        insert_checked(table, info, &key, target, 0)
+            .map_err(|error| LoadError::new(error.to_string()))
     }
 
     /// A graph with a cycle would let a packet run forever.

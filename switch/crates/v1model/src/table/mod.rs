@@ -9,9 +9,10 @@ use crate::meter::Meter;
 use crate::ops::{Code, Slot};
 use crate::wide::{limbs, mask64};
 use dataplane::control::{CounterValue, EntryKey, MatchKind, MeterUnit};
+use dataplane::profile::WatchPort;
 use exact::WordMap;
 use range::{Bounds, Scan};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ternary::Ternary;
 
 /// No next node: the end of the control.
@@ -89,8 +90,9 @@ pub(crate) enum Target {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OneShot {
     pub calls: Vec<Call>,
-    pub weights: Vec<(u32, Vec<u8>)>,
-    /// Calls by index, each as often as its weight.
+    /// Weight of each call, and the port it depends on.
+    pub weights: Vec<(u32, Option<WatchPort>)>,
+    /// Calls by index, each as often as its weight, without those whose port is down.
     pub spread: Vec<u32>,
 }
 
@@ -99,13 +101,14 @@ pub(crate) struct OneShot {
 pub(crate) struct Idle {
     /// 0: none.
     pub timeout_ns: u64,
+    /// When a packet met the entry last, or when it was made.
     pub last_hit_ns: u64,
-    /// That it is idle has been told since the last hit.
-    pub told: bool,
+    /// When to look whether it is idle, where it has a timeout.
+    due_ns: u64,
 }
 
 /// An entry. Hot fields first.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub target: Target,
     pub counter: CounterValue,
@@ -179,6 +182,8 @@ pub(crate) struct Table {
     /// In order of insertion.
     by_order: BTreeMap<u64, u32>,
     next_order: u64,
+    /// When to look at entries with idle timeouts, and their orders.
+    idle_due: BTreeSet<(u64, u64)>,
 }
 
 /// The parts of a table that `compile` works out.
@@ -230,6 +235,7 @@ impl Table {
             by_key: HashMap::default(),
             by_order: BTreeMap::new(),
             next_order: 0,
+            idle_due: BTreeSet::new(),
         }
     }
 
@@ -278,6 +284,12 @@ impl Table {
         self.slots.get_mut(id as usize)?.as_mut()
     }
 
+    /// Changes every entry's target that `change` wants to.
+    pub fn change_targets(&mut self, change: impl FnMut(&mut Target)) {
+        let entries = self.slots.iter_mut().flatten();
+        entries.map(|entry| &mut entry.target).for_each(change);
+    }
+
     /// The entry with exactly this match key.
     pub fn id_of(&self, key: &EntryKey) -> Option<u32> {
         self.by_key.get(key).copied()
@@ -293,14 +305,17 @@ impl Table {
     }
 
     /// Adds an entry; the caller has checked that the key is new and the table not full.
-    pub fn insert(&mut self, key: EntryKey, packed: &Packed, target: Target) {
+    pub fn insert(&mut self, key: EntryKey, packed: &Packed, target: Target, now_ns: u64) {
         let order = self.next_order;
         self.next_order += 1;
         let entry = Entry {
             target,
             counter: CounterValue::default(),
             meter: None,
-            idle: Idle::default(),
+            idle: Idle {
+                last_hit_ns: now_ns,
+                ..Idle::default()
+            },
             order,
             key,
         };
@@ -308,8 +323,12 @@ impl Table {
     }
 
     /// Puts in an entry at its place in the order of insertion; checks as for [`Self::insert`].
-    pub fn put(&mut self, entry: Entry, packed: &Packed) {
+    pub fn put(&mut self, mut entry: Entry, packed: &Packed) {
         let order = entry.order;
+        if entry.idle.timeout_ns > 0 {
+            entry.idle.due_ns = entry.idle.last_hit_ns.saturating_add(entry.idle.timeout_ns);
+            self.idle_due.insert((entry.idle.due_ns, order));
+        }
         let id = self.free.pop().unwrap_or(self.slots.len() as u32);
         match &mut self.lookup {
             Lookup::Keyless => {}
@@ -346,24 +365,58 @@ impl Table {
         }
         self.by_key.remove(&entry.key);
         self.by_order.remove(&entry.order);
+        self.idle_due.remove(&(entry.idle.due_ns, entry.order));
         self.free.push(id);
         Some(entry)
     }
 
-    /// Entries that have become idle by `now_ns` and were not told yet.
-    pub fn take_idle(&mut self, now_ns: u64) -> Vec<EntryKey> {
-        let mut keys = Vec::new();
-        for entry in self.slots.iter_mut().flatten() {
-            let idle = &mut entry.idle;
-            if idle.timeout_ns > 0
-                && !idle.told
-                && now_ns.saturating_sub(idle.last_hit_ns) >= idle.timeout_ns
-            {
-                idle.told = true;
-                keys.push(entry.key.clone());
-            }
+    /// Sets an entry's idle timeout; 0 for none.
+    pub fn set_idle_timeout(&mut self, id: u32, timeout_ns: u64) {
+        let Some(entry) = self.slots.get_mut(id as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        self.idle_due.remove(&(entry.idle.due_ns, entry.order));
+        entry.idle.timeout_ns = timeout_ns;
+        if timeout_ns > 0 {
+            entry.idle.due_ns = entry.idle.last_hit_ns.saturating_add(timeout_ns);
+            self.idle_due.insert((entry.idle.due_ns, entry.order));
         }
-        keys
+    }
+
+    /// When to look for idle entries next.
+    pub fn next_idle_ns(&self) -> Option<u64> {
+        self.idle_due.first().map(|&(due_ns, _)| due_ns)
+    }
+
+    /// Looks at up to `looks` entries that may be idle by `now_ns`; those that are go into `idle`
+    /// with their timeouts, and come again after another timeout. Returns the looks left.
+    pub fn take_idle(
+        &mut self,
+        now_ns: u64,
+        looks: usize,
+        mut idle: impl FnMut(&EntryKey, u64),
+    ) -> usize {
+        for left in (0..looks).rev() {
+            let Some(&(due_ns, order)) = self.idle_due.first().filter(|due| due.0 <= now_ns) else {
+                return left + 1;
+            };
+            self.idle_due.pop_first();
+            let Some(id) = self.by_order.get(&order) else {
+                continue;
+            };
+            let Some(entry) = self.slots.get_mut(*id as usize).and_then(Option::as_mut) else {
+                continue;
+            };
+            debug_assert_eq!(entry.idle.due_ns, due_ns);
+            let timeout_ns = entry.idle.timeout_ns;
+            entry.idle.due_ns = entry.idle.last_hit_ns.saturating_add(timeout_ns);
+            if entry.idle.due_ns <= now_ns {
+                idle(&entry.key, timeout_ns);
+                entry.idle.due_ns = now_ns.saturating_add(timeout_ns);
+            }
+            self.idle_due.insert((entry.idle.due_ns, order));
+        }
+        0
     }
 
     /// Entries in order of insertion, from the first whose order is at least `from`.

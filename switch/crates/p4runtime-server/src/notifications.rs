@@ -1,0 +1,104 @@
+//! Digest lists and idle entries on their way from the data plane to the primary controllers
+//! (specification, sections "Digest Messages" and "Table Idle Timeout Notification").
+
+use std::sync::Arc;
+
+use dataplane::notify::{IdleEntry, Notification, Told};
+use tokio::sync::mpsc;
+
+use crate::controller_queue::{Fate, Numbered};
+use crate::pipeline_config::Active;
+use crate::proto::p4::v1 as p4;
+use crate::proto::p4::v1::stream_message_response::Update;
+use crate::server::Shared;
+
+/// Passes notifications on until the data plane or the server ends.
+pub(crate) async fn pass(shared: Arc<Shared>, mut told: mpsc::Receiver<Numbered<Notification>>) {
+    let mut shutdown = shared.shutdown.clone();
+    loop {
+        let notification = tokio::select! {
+            notification = told.recv() => notification,
+            _ = shutdown.wait_for(|down| *down) => None,
+        };
+        let Some(notification) = notification else {
+            return;
+        };
+        let items = notification.item.what.len();
+        let fate = tokio::select! {
+            fate = pass_one(&shared, notification) => fate,
+            // A write that still runs may keep the pipeline.
+            _ = shutdown.wait_for(|down| *down) => return,
+        };
+        shared.counters.count_notification(fate, items);
+    }
+}
+
+async fn pass_one(shared: &Shared, notification: Numbered<Notification>) -> Fate {
+    // The lock first: then what is current is what is committed.
+    let state = shared.pipeline.read().await;
+    let first = shared
+        .current
+        .borrow()
+        .as_ref()
+        .map(|current| current.first);
+    let (Some(active), Some(first)) = (&state.committed, first) else {
+        return Fate::PipelineSwap;
+    };
+    if notification.number < first.notifications {
+        return Fate::PipelineSwap;
+    }
+    match update(active, notification.item) {
+        Some(update) => shared.sessions().tell_primaries(&update),
+        None => Fate::Malformed,
+    }
+}
+
+/// `None`: P4Info does not have it.
+fn update(active: &Active, notification: Notification) -> Option<Update> {
+    let timestamp = i64::try_from(notification.at_ns).unwrap_or(i64::MAX);
+    match notification.what {
+        Told::Digests(list) => {
+            let mut digests = active.pipeline.digests.iter();
+            let digest = digests.find(|digest| digest.index == list.digest)?;
+            let messages = list.messages.iter();
+            Some(Update::Digest(p4::DigestList {
+                digest_id: digest.id,
+                list_id: list.list_id,
+                data: messages.map(|fields| digest.message(fields)).collect(),
+                timestamp,
+            }))
+        }
+        Told::Idle(entries) => {
+            let entries = entries.iter().filter_map(|entry| idle_entry(active, entry));
+            let table_entry: Vec<p4::TableEntry> = entries.collect();
+            // "The P4Runtime server must not send an IdleTimeoutNotification message with an
+            // empty table_entry repeated field."
+            (!table_entry.is_empty()).then_some(Update::IdleTimeoutNotification(
+                p4::IdleTimeoutNotification {
+                    table_entry,
+                    timestamp,
+                },
+            ))
+        }
+    }
+}
+
+fn idle_entry(active: &Active, entry: &IdleEntry) -> Option<p4::TableEntry> {
+    let table = active.pipeline.table_at(entry.table)?;
+    let cookie = active
+        .side
+        .cookies
+        .get(&(entry.table, entry.key.clone()))
+        .cloned()
+        .unwrap_or_default();
+    #[allow(deprecated)]
+    Some(p4::TableEntry {
+        table_id: table.id,
+        r#match: table.keys.match_messages(&entry.key.fields),
+        priority: entry.key.priority,
+        controller_metadata: cookie.controller_metadata,
+        metadata: cookie.metadata,
+        idle_timeout_ns: i64::try_from(entry.timeout_ns).unwrap_or(i64::MAX),
+        ..p4::TableEntry::default()
+    })
+}

@@ -1,0 +1,376 @@
+//! Operations on the data plane: what an update comes to, how it is applied and taken back.
+
+use dataplane::control::{
+    ActionCall, Bits, CloneSession, ControlError, ControlResult, CounterValue, EntryKey,
+    MatchField, MeterConfig, Replica, SavedEntry, SavedMeter,
+};
+use dataplane::notify::DigestConfig;
+use dataplane::profile::{ProfileGroup, ProfileMember};
+
+use crate::executor::Switch;
+use crate::translate::EntryAction;
+
+/// What an update does to an object with a key.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Change<T> {
+    Insert(T),
+    Modify(T),
+    Delete,
+}
+
+impl<T> Change<T> {
+    /// What takes this back; `before`: what the object is now.
+    fn inverse(&self, before: impl FnOnce() -> ControlResult<T>) -> ControlResult<Self> {
+        Ok(match self {
+            Self::Insert(_) => Self::Delete,
+            Self::Modify(_) => Self::Modify(before()?),
+            Self::Delete => Self::Insert(before()?),
+        })
+    }
+}
+
+/// What an update says of an entry's counter, meter and timeout.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Direct {
+    /// `None`: keep the counter.
+    pub(crate) counter: Option<CounterValue>,
+    /// `None`: keep the meter (where there is one); `Some(None)`: the default configuration.
+    pub(crate) meter: Option<Option<MeterConfig>>,
+    /// `None`: keep the idle timeout (where there is one).
+    pub(crate) idle_ns: Option<u64>,
+}
+
+/// One operation on the data plane; objects of the program by the data plane's index.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Operation {
+    TableInsert {
+        table: usize,
+        key: EntryKey,
+        action: EntryAction,
+        direct: Direct,
+    },
+    TableModify {
+        table: usize,
+        key: EntryKey,
+        /// `None`: keep the action.
+        action: Option<EntryAction>,
+        direct: Direct,
+    },
+    TableDelete {
+        table: usize,
+        key: EntryKey,
+    },
+    DefaultSet {
+        table: usize,
+        action: Option<ActionCall>,
+    },
+    CellSet {
+        array: usize,
+        index: usize,
+        value: CellValue,
+    },
+    /// All cells; takes several visits.
+    Fill {
+        array: usize,
+        size: usize,
+        value: CellValue,
+    },
+    Multicast {
+        group: u32,
+        change: Change<Vec<Replica>>,
+    },
+    Clones {
+        session: u32,
+        change: Change<CloneSession>,
+    },
+    Member {
+        profile: usize,
+        member: u32,
+        change: Change<ActionCall>,
+    },
+    Group {
+        profile: usize,
+        group: u32,
+        change: Change<ProfileGroup>,
+    },
+    ValueSet {
+        set: usize,
+        members: Vec<Vec<MatchField>>,
+    },
+    Digest {
+        digest: usize,
+        change: Change<DigestConfig>,
+    },
+    /// Valid, but changes nothing.
+    Nothing,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum CellValue {
+    Counter(CounterValue),
+    Meter(Option<MeterConfig>),
+    Register(Bits),
+}
+
+impl Operation {
+    /// Applies the operation; a refused one changes nothing.
+    pub(crate) fn apply(&self, switch: &mut dyn Switch) -> ControlResult<()> {
+        match self {
+            Self::TableInsert {
+                table,
+                key,
+                action,
+                direct,
+            } => {
+                match action {
+                    EntryAction::Call(call) => switch.table_insert(*table, key, call)?,
+                    EntryAction::Indirect(action) => {
+                        switch.table_insert_indirect(*table, key, action)?;
+                    }
+                }
+                let set = direct.set(*table, key, switch);
+                if set.is_err() {
+                    switch.table_delete(*table, key)?;
+                }
+                set
+            }
+            Self::TableModify {
+                table,
+                key,
+                action,
+                direct,
+            } => {
+                let before = switch.table_save(*table, key)?;
+                match action {
+                    Some(EntryAction::Call(call)) => switch.table_modify(*table, key, call)?,
+                    Some(EntryAction::Indirect(action)) => {
+                        switch.table_modify_indirect(*table, key, action)?;
+                    }
+                    None => {}
+                }
+                let set = direct.set(*table, key, switch);
+                if set.is_err() {
+                    switch.table_restore(*table, before)?;
+                }
+                set
+            }
+            Self::TableDelete { table, key } => switch.table_delete(*table, key).map(drop),
+            Self::DefaultSet { table, action } => switch.table_set_default(*table, action.as_ref()),
+            Self::CellSet {
+                array,
+                index,
+                value,
+            } => value.set(*array, *index, switch),
+            Self::Fill { array, size, value } => {
+                (0..*size).try_for_each(|index| value.set(*array, index, switch))
+            }
+            Self::Multicast { group, change } => match change {
+                Change::Insert(replicas) => switch.multicast_insert(*group, replicas),
+                Change::Modify(replicas) => switch.multicast_modify(*group, replicas),
+                Change::Delete => switch.multicast_delete(*group),
+            },
+            Self::Clones { session, change } => match change {
+                Change::Insert(to) => switch.clone_session_insert(*session, to),
+                Change::Modify(to) => switch.clone_session_modify(*session, to),
+                Change::Delete => switch.clone_session_delete(*session),
+            },
+            Self::Member {
+                profile,
+                member: id,
+                change,
+            } => {
+                let member = |call: &ActionCall| ProfileMember {
+                    id: *id,
+                    call: call.clone(),
+                };
+                match change {
+                    Change::Insert(call) => switch.member_insert(*profile, &member(call)),
+                    Change::Modify(call) => switch.member_modify(*profile, &member(call)),
+                    Change::Delete => switch.member_delete(*profile, *id),
+                }
+            }
+            Self::Group {
+                profile,
+                group: id,
+                change,
+            } => match change {
+                Change::Insert(group) => switch.group_insert(*profile, group),
+                Change::Modify(group) => switch.group_modify(*profile, group),
+                Change::Delete => switch.group_delete(*profile, *id),
+            },
+            Self::ValueSet { set, members } => switch.value_set_write(*set, members),
+            Self::Digest { digest, change } => change_digest(*digest, change, switch),
+            Self::Nothing => Ok(()),
+        }
+    }
+
+    /// Applies the operation and tells how to take it back.
+    pub(crate) fn apply_with_undo(&self, switch: &mut dyn Switch) -> ControlResult<Undo> {
+        let undo = match self {
+            Self::TableDelete { table, key } => {
+                let removed = switch.table_delete(*table, key)?;
+                return Ok(Undo::Entry(*table, removed));
+            }
+            Self::TableModify { table, key, .. } => {
+                Undo::Entry(*table, switch.table_save(*table, key)?)
+            }
+            Self::CellSet {
+                array,
+                index,
+                value: CellValue::Meter(_),
+            } => Undo::Meter(*array, *index, switch.meter_save(*array, *index)?),
+            _ => Undo::Apply(self.inverse(switch)?),
+        };
+        self.apply(switch)?;
+        Ok(undo)
+    }
+
+    /// The operation that takes this one back, found before this one is applied.
+    fn inverse(&self, switch: &mut dyn Switch) -> ControlResult<Self> {
+        Ok(match self {
+            Self::TableInsert { table, key, .. } => Self::TableDelete {
+                table: *table,
+                key: key.clone(),
+            },
+            Self::DefaultSet { table, .. } => Self::DefaultSet {
+                table: *table,
+                action: switch.table_default(*table),
+            },
+            Self::CellSet {
+                array,
+                index,
+                value,
+            } => Self::CellSet {
+                array: *array,
+                index: *index,
+                value: value.now(*array, *index, switch)?,
+            },
+            Self::Multicast { group, change } => Self::Multicast {
+                group: *group,
+                change: change.inverse(|| switch.multicast_group(*group))?,
+            },
+            Self::Clones { session, change } => Self::Clones {
+                session: *session,
+                change: change.inverse(|| switch.clone_session(*session))?,
+            },
+            Self::Member {
+                profile,
+                member,
+                change,
+            } => Self::Member {
+                profile: *profile,
+                member: *member,
+                change: change.inverse(|| Ok(switch.member(*profile, *member)?.call))?,
+            },
+            Self::Group {
+                profile,
+                group,
+                change,
+            } => Self::Group {
+                profile: *profile,
+                group: *group,
+                change: change.inverse(|| switch.group(*profile, *group))?,
+            },
+            Self::ValueSet { set, .. } => Self::ValueSet {
+                set: *set,
+                members: switch.value_set_members(*set)?,
+            },
+            Self::Digest { digest, change } => Self::Digest {
+                digest: *digest,
+                change: change.inverse(|| {
+                    switch
+                        .digest_config(*digest)?
+                        .ok_or_else(digest_not_enabled)
+                })?,
+            },
+            Self::TableModify { .. }
+            | Self::TableDelete { .. }
+            | Self::Fill { .. }
+            | Self::Nothing => Self::Nothing,
+        })
+    }
+}
+
+impl Direct {
+    /// Sets an entry's direct resources; the meter first, because only its values can be refused.
+    fn set(&self, table: usize, key: &EntryKey, switch: &mut dyn Switch) -> ControlResult<()> {
+        if let Some(config) = self.meter {
+            switch.direct_meter_set(table, key, config)?;
+        }
+        if let Some(value) = self.counter {
+            switch.direct_counter_set(table, key, value)?;
+        }
+        if let Some(timeout_ns) = self.idle_ns {
+            switch.idle_timeout_set(table, key, timeout_ns)?;
+        }
+        Ok(())
+    }
+}
+
+impl CellValue {
+    pub(crate) fn set(
+        &self,
+        array: usize,
+        index: usize,
+        switch: &mut dyn Switch,
+    ) -> ControlResult<()> {
+        match self {
+            Self::Counter(value) => switch.counter_write(array, index, *value),
+            Self::Meter(config) => switch.meter_write(array, index, *config),
+            Self::Register(value) => switch.register_write(array, index, value),
+        }
+    }
+
+    /// What the cell holds now, of the same kind.
+    fn now(&self, array: usize, index: usize, switch: &mut dyn Switch) -> ControlResult<Self> {
+        Ok(match self {
+            Self::Counter(_) => Self::Counter(switch.counter_read(array, index)?),
+            Self::Meter(_) => Self::Meter(switch.meter_read(array, index)?),
+            Self::Register(_) => Self::Register(switch.register_read(array, index)?),
+        })
+    }
+}
+
+fn digest_not_enabled() -> ControlError {
+    ControlError::NotFound("the digest is not enabled; INSERT enables it".to_owned())
+}
+
+fn change_digest(
+    digest: usize,
+    change: &Change<DigestConfig>,
+    switch: &mut dyn Switch,
+) -> ControlResult<()> {
+    let enabled = switch.digest_config(digest)?.is_some();
+    let config = match change {
+        Change::Insert(_) if enabled => {
+            return Err(ControlError::AlreadyExists(
+                "the digest is enabled already; MODIFY changes its configuration".to_owned(),
+            ));
+        }
+        Change::Modify(_) | Change::Delete if !enabled => return Err(digest_not_enabled()),
+        Change::Insert(config) | Change::Modify(config) => Some(*config),
+        Change::Delete => None,
+    };
+    switch.digest_configure(digest, config)
+}
+
+/// How to take an operation back.
+#[derive(Debug)]
+pub(crate) enum Undo {
+    /// By another operation.
+    Apply(Operation),
+    /// By putting an entry of a table back as it was.
+    Entry(usize, SavedEntry),
+    /// By putting a cell of a meter back as it was.
+    Meter(usize, usize, SavedMeter),
+}
+
+impl Undo {
+    pub(crate) fn run(self, switch: &mut dyn Switch) -> ControlResult<()> {
+        match self {
+            Self::Apply(operation) => operation.apply(switch),
+            Self::Entry(table, saved) => switch.table_restore(table, saved),
+            Self::Meter(meter, index, saved) => switch.meter_restore(meter, index, saved),
+        }
+    }
+}

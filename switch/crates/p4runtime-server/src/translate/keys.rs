@@ -1,0 +1,283 @@
+//! Match fields: of table entries and of members of value sets (specification, section "Match
+//! Format").
+
+use dataplane::control::{Bits, MatchField, MatchKind};
+
+use super::Result;
+use super::bind::kind_name;
+use crate::bytestring;
+use crate::error::UpdateError;
+use crate::proto::p4::v1 as p4;
+
+/// One field of a key as P4Info and the program have it.
+#[derive(Debug, Clone)]
+pub(crate) struct Key {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    /// As controllers see it.
+    pub(crate) kind: MatchKind,
+    pub(crate) bits: u32,
+    /// Optional for controllers, but the program compares under a mask: BMv2 JSON knows no
+    /// optional match.
+    pub(super) masked_optional: bool,
+}
+
+impl Key {
+    /// An optional field as the data plane has it.
+    fn optional(&self, value: Option<Bits>) -> MatchField {
+        match (value, self.masked_optional) {
+            (value, false) => MatchField::Optional(value),
+            (Some(value), true) => MatchField::Ternary {
+                value,
+                mask: bytestring::ones(self.bits),
+            },
+            (None, true) => MatchField::Ternary {
+                value: bytestring::zero(self.bits),
+                mask: bytestring::zero(self.bits),
+            },
+        }
+    }
+}
+
+/// The fields of a table's key or of a value set's members.
+#[derive(Debug, Clone)]
+pub(crate) struct Keys {
+    /// P4 name of the table or value set, for errors.
+    pub(crate) object: String,
+    /// In the data plane's order.
+    pub(crate) fields: Vec<Key>,
+}
+
+impl Keys {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// Whether entries have priorities (specification, section "TableEntry").
+    pub(crate) fn have_priorities(&self) -> bool {
+        self.fields.iter().any(|key| {
+            matches!(
+                key.kind,
+                MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
+            )
+        })
+    }
+
+    /// Reads match fields; fields that are left out match everything (section "Match Format").
+    pub(crate) fn match_fields(&self, given: &[p4::FieldMatch]) -> Result<Vec<MatchField>> {
+        for (position, field) in given.iter().enumerate() {
+            let Some(key) = self.fields.iter().find(|key| key.id == field.field_id) else {
+                return Err(UpdateError::invalid(format!(
+                    "{}: match: field id {} given, {} expected",
+                    self.object,
+                    field.field_id,
+                    self.field_ids()
+                )));
+            };
+            let earlier = given.get(..position).unwrap_or(&[]);
+            if earlier.iter().any(|other| other.field_id == field.field_id) {
+                return Err(UpdateError::invalid(format!(
+                    "{}: field {}: given twice",
+                    self.object, key.name
+                )));
+            }
+        }
+        self.fields
+            .iter()
+            .map(|key| {
+                let field = given.iter().find(|field| field.field_id == key.id);
+                match field {
+                    Some(field) => self.match_field(key, field),
+                    None => self.dont_care(key),
+                }
+            })
+            .collect()
+    }
+
+    fn field_ids(&self) -> String {
+        if self.fields.is_empty() {
+            return "no field".to_owned();
+        }
+        let ids: Vec<String> = self
+            .fields
+            .iter()
+            .map(|key| format!("{} ({})", key.id, key.name))
+            .collect();
+        ids.join(", ")
+    }
+
+    fn dont_care(&self, key: &Key) -> Result<MatchField> {
+        Ok(match key.kind {
+            MatchKind::Exact => {
+                return Err(UpdateError::invalid(format!(
+                    "{}: field {}: not given, but an exact field must be ({} bits)",
+                    self.object, key.name, key.bits
+                )));
+            }
+            MatchKind::Lpm => MatchField::Lpm {
+                value: bytestring::zero(key.bits),
+                prefix_bits: 0,
+            },
+            MatchKind::Ternary => MatchField::Ternary {
+                value: bytestring::zero(key.bits),
+                mask: bytestring::zero(key.bits),
+            },
+            MatchKind::Range => MatchField::Range {
+                low: bytestring::zero(key.bits),
+                high: bytestring::ones(key.bits),
+            },
+            MatchKind::Optional => key.optional(None),
+        })
+    }
+
+    fn match_field(&self, key: &Key, field: &p4::FieldMatch) -> Result<MatchField> {
+        use p4::field_match::FieldMatchType as Given;
+        let parse = |value: &[u8], part: &str| {
+            let name = if part.is_empty() {
+                key.name.clone()
+            } else {
+                format!("{} ({part})", key.name)
+            };
+            bytestring::parse(value, key.bits, &self.object, &name).map_err(UpdateError::as_invalid)
+        };
+        let refuse = |text: String| {
+            Err(UpdateError::invalid(format!(
+                "{}: field {}: {text}",
+                self.object, key.name
+            )))
+        };
+        match (key.kind, &field.field_match_type) {
+            (MatchKind::Exact, Some(Given::Exact(exact))) => {
+                Ok(MatchField::Exact(parse(&exact.value, "")?))
+            }
+            (MatchKind::Optional, Some(Given::Optional(optional))) => {
+                Ok(key.optional(Some(parse(&optional.value, "")?)))
+            }
+            (MatchKind::Lpm, Some(Given::Lpm(lpm))) => {
+                let value = parse(&lpm.value, "")?;
+                let prefix_bits = match u32::try_from(lpm.prefix_len) {
+                    Ok(0) => {
+                        return refuse(
+                            "prefix length 0 given; leave the field out to match everything"
+                                .to_owned(),
+                        );
+                    }
+                    Ok(prefix) if prefix <= key.bits => prefix,
+                    _ => {
+                        return refuse(format!(
+                            "prefix length {} given, 1 to {} expected",
+                            lpm.prefix_len, key.bits
+                        ));
+                    }
+                };
+                if !bytestring::within_mask(&value, &bytestring::prefix_mask(key.bits, prefix_bits))
+                {
+                    return refuse(format!(
+                        "value 0x{} has bits set beyond its prefix of {prefix_bits} bits; they \
+                         must be 0",
+                        bytestring::hex(&value)
+                    ));
+                }
+                Ok(MatchField::Lpm { value, prefix_bits })
+            }
+            (MatchKind::Ternary, Some(Given::Ternary(ternary))) => {
+                let value = parse(&ternary.value, "value")?;
+                let mask = parse(&ternary.mask, "mask")?;
+                if bytestring::is_zero(&mask) {
+                    return refuse(
+                        "mask 0 given; leave the field out to match everything".to_owned(),
+                    );
+                }
+                if !bytestring::within_mask(&value, &mask) {
+                    return refuse(format!(
+                        "value 0x{} has bits set outside its mask 0x{}; they must be 0",
+                        bytestring::hex(&value),
+                        bytestring::hex(&mask)
+                    ));
+                }
+                Ok(MatchField::Ternary { value, mask })
+            }
+            (MatchKind::Range, Some(Given::Range(range))) => {
+                let low = parse(&range.low, "low")?;
+                let high = parse(&range.high, "high")?;
+                // Equally long and big-endian: byte order is number order.
+                if low > high {
+                    return refuse(format!(
+                        "low 0x{} is greater than high 0x{}",
+                        bytestring::hex(&low),
+                        bytestring::hex(&high)
+                    ));
+                }
+                if bytestring::is_zero(&low) && high == bytestring::ones(key.bits) {
+                    return refuse(
+                        "the range takes in every value; leave the field out to match everything"
+                            .to_owned(),
+                    );
+                }
+                Ok(MatchField::Range { low, high })
+            }
+            (kind, given) => refuse(format!(
+                "{} given, {} expected",
+                match given {
+                    None => "no match",
+                    Some(Given::Exact(_)) => "exact",
+                    Some(Given::Ternary(_)) => "ternary",
+                    Some(Given::Lpm(_)) => "lpm",
+                    Some(Given::Range(_)) => "range",
+                    Some(Given::Optional(_)) => "optional",
+                    Some(Given::Other(_)) => "other",
+                },
+                kind_name(kind)
+            )),
+        }
+    }
+
+    /// Match fields as a controller sees them: canonical, "don't care" left out.
+    pub(crate) fn match_messages(&self, fields: &[MatchField]) -> Vec<p4::FieldMatch> {
+        use p4::field_match as m;
+        let canonical = bytestring::canonical;
+        self.fields
+            .iter()
+            .zip(fields)
+            .filter_map(|(key, field)| {
+                let given = match field {
+                    MatchField::Exact(value) => m::FieldMatchType::Exact(m::Exact {
+                        value: canonical(value),
+                    }),
+                    MatchField::Lpm { prefix_bits: 0, .. } => return None,
+                    MatchField::Lpm { value, prefix_bits } => m::FieldMatchType::Lpm(m::Lpm {
+                        value: canonical(value),
+                        prefix_len: i32::try_from(*prefix_bits).unwrap_or(i32::MAX),
+                    }),
+                    MatchField::Ternary { mask, .. } if bytestring::is_zero(mask) => return None,
+                    MatchField::Ternary { value, .. } if key.masked_optional => {
+                        m::FieldMatchType::Optional(m::Optional {
+                            value: canonical(value),
+                        })
+                    }
+                    MatchField::Ternary { value, mask } => m::FieldMatchType::Ternary(m::Ternary {
+                        value: canonical(value),
+                        mask: canonical(mask),
+                    }),
+                    MatchField::Range { low, high }
+                        if bytestring::is_zero(low) && *high == bytestring::ones(key.bits) =>
+                    {
+                        return None;
+                    }
+                    MatchField::Range { low, high } => m::FieldMatchType::Range(m::Range {
+                        low: canonical(low),
+                        high: canonical(high),
+                    }),
+                    MatchField::Optional(None) => return None,
+                    MatchField::Optional(Some(value)) => m::FieldMatchType::Optional(m::Optional {
+                        value: canonical(value),
+                    }),
+                };
+                Some(p4::FieldMatch {
+                    field_id: key.id,
+                    field_match_type: Some(given),
+                })
+            })
+            .collect()
+    }
+}

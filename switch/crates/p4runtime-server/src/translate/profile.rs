@@ -1,0 +1,242 @@
+//! Action profiles and selectors: members, groups, one-shot action sets (specification, section
+//! "ActionProfileMember & ActionProfileGroup").
+
+use dataplane::profile::{
+    GroupMember, ProfileGroup, ProfileRules, SizeSemantics, WatchPort, WeightedAction,
+};
+
+use super::replication::port_number;
+use super::{Result, Table};
+use crate::bytestring;
+use crate::error::UpdateError;
+use crate::proto::p4::v1 as p4;
+
+/// An action profile or selector.
+#[derive(Debug, Clone)]
+pub(crate) struct Profile {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    /// Index in the data plane.
+    pub(crate) index: usize,
+    pub(crate) selector: bool,
+    pub(crate) rules: ProfileRules,
+    /// Largest weight of a member; 0 for no limit.
+    pub(crate) max_member_weight: u32,
+    /// The switch, not the controller, chooses weights: all the same.
+    pub(crate) weights_disallowed: bool,
+    /// Position in [`super::Pipeline::tables`] of the first table that uses it.
+    pub(crate) table: Option<usize>,
+}
+
+impl Profile {
+    /// What an entry of a table with this profile may do, for errors.
+    pub(super) fn expected(&self) -> &'static str {
+        if self.selector {
+            "a member, a group or an action set (the table has an action selector)"
+        } else {
+            "a member (the table has an action profile)"
+        }
+    }
+
+    /// The weight of a member or action as the data plane has it.
+    fn weight(&self, given: i32, object: &str) -> Result<u32> {
+        if self.weights_disallowed {
+            if given != 0 {
+                return Err(UpdateError::invalid(format!(
+                    "{object}: weight: {given} given, 0 expected (weights_disallowed)"
+                )));
+            }
+            return Ok(1);
+        }
+        let weight = u32::try_from(given).ok().filter(|weight| *weight > 0);
+        let Some(weight) = weight else {
+            return Err(UpdateError::invalid(format!(
+                "{object}: weight: {given} given, at least 1 expected"
+            )));
+        };
+        if self.max_member_weight > 0 && weight > self.max_member_weight {
+            return Err(UpdateError::invalid(format!(
+                "{object}: weight: {given} given, at most {} expected (max_member_weight)",
+                self.max_member_weight
+            )));
+        }
+        Ok(weight)
+    }
+
+    fn weight_message(&self, weight: u32) -> i32 {
+        if self.weights_disallowed {
+            0
+        } else {
+            i32::try_from(weight).unwrap_or(i32::MAX)
+        }
+    }
+
+    /// Reads a one-shot action set of an entry of `table` (section "One Shot Action Selector
+    /// Programming").
+    pub(super) fn one_shot(
+        &self,
+        table: &Table,
+        set: &p4::ActionProfileActionSet,
+    ) -> Result<Vec<WeightedAction>> {
+        use p4::action_profile_action::WatchKind;
+        let object = format!("{}: action set", table.name);
+        if set.group_action.is_some() || set.action_selection_mode != 0 || set.size_semantics != 0 {
+            return Err(UpdateError::unimplemented(format!(
+                "{object}: group_action, action_selection_mode and size_semantics (P4Runtime 1.5) \
+                 are not implemented"
+            )));
+        }
+        let mut size: u64 = 0;
+        let mut actions = Vec::with_capacity(set.action_profile_actions.len());
+        for given in &set.action_profile_actions {
+            let Some(action) = &given.action else {
+                return Err(UpdateError::invalid(format!(
+                    "{object}: an action of the set has no action"
+                )));
+            };
+            let weight = self.weight(given.weight, &object)?;
+            size += match self.rules.semantics {
+                SizeSemantics::SumOfWeights => u64::from(weight),
+                SizeSemantics::SumOfMembers => 1,
+            };
+            #[allow(deprecated)]
+            let watch = match &given.watch_kind {
+                None => None,
+                Some(WatchKind::Watch(port)) => numeric_watch(*port, &object)?,
+                Some(WatchKind::WatchPort(port)) => watch_port(port, &object)?,
+            };
+            actions.push(WeightedAction {
+                call: table.action_call(action, false)?,
+                weight,
+                watch,
+            });
+        }
+        let most = self.rules.max_group_size;
+        if most > 0 && size > u64::from(most) {
+            return Err(UpdateError::invalid(format!(
+                "{object}: size {size} given, at most {most} expected (max_group_size)"
+            )));
+        }
+        Ok(actions)
+    }
+
+    /// A one-shot action set as a controller sees it.
+    pub(super) fn one_shot_message(
+        &self,
+        table: &Table,
+        set: &[WeightedAction],
+    ) -> Option<p4::ActionProfileActionSet> {
+        use p4::action_profile_action::WatchKind;
+        let actions = set.iter().map(|action| {
+            Some(p4::ActionProfileAction {
+                action: Some(table.action_message(&action.call)?),
+                weight: self.weight_message(action.weight),
+                #[allow(deprecated)]
+                watch_kind: action.watch.map(|watch| match watch.numeric {
+                    true => WatchKind::Watch(port_as_i32(watch)),
+                    false => WatchKind::WatchPort(port_as_bytes(watch)),
+                }),
+            })
+        });
+        Some(p4::ActionProfileActionSet {
+            action_profile_actions: actions.collect::<Option<Vec<_>>>()?,
+            ..p4::ActionProfileActionSet::default()
+        })
+    }
+
+    /// Reads a group with its members (section "Group Programming").
+    pub(crate) fn group(&self, given: &p4::ActionProfileGroup) -> Result<ProfileGroup> {
+        use p4::action_profile_group::member::WatchKind;
+        let object = format!("{}: group {}", self.name, given.group_id);
+        let most = self.rules.max_group_size;
+        let max_size = u32::try_from(given.max_size)
+            .ok()
+            .filter(|size| most == 0 || (1..=most).contains(size));
+        let Some(max_size) = max_size else {
+            return Err(UpdateError::invalid(if most == 0 {
+                format!(
+                    "{object}: max_size: {} given, at least 0 expected",
+                    given.max_size
+                )
+            } else {
+                format!(
+                    "{object}: max_size: {} given, 1 to {most} expected (max_group_size)",
+                    given.max_size
+                )
+            }));
+        };
+        let mut members = Vec::with_capacity(given.members.len());
+        for member in &given.members {
+            #[allow(deprecated)]
+            let watch = match &member.watch_kind {
+                None => None,
+                Some(WatchKind::Watch(port)) => numeric_watch(*port, &object)?,
+                Some(WatchKind::WatchPort(port)) => watch_port(port, &object)?,
+            };
+            members.push(GroupMember {
+                member: member.member_id,
+                weight: self.weight(member.weight, &object)?,
+                watch,
+            });
+        }
+        Ok(ProfileGroup {
+            id: given.group_id,
+            max_size,
+            members,
+        })
+    }
+
+    /// A group as a controller sees it.
+    pub(crate) fn group_message(&self, group: &ProfileGroup) -> p4::ActionProfileGroup {
+        use p4::action_profile_group::Member;
+        use p4::action_profile_group::member::WatchKind;
+        let members = group.members.iter().map(|member| Member {
+            member_id: member.member,
+            weight: self.weight_message(member.weight),
+            #[allow(deprecated)]
+            watch_kind: member.watch.map(|watch| match watch.numeric {
+                true => WatchKind::Watch(port_as_i32(watch)),
+                false => WatchKind::WatchPort(port_as_bytes(watch)),
+            }),
+        });
+        p4::ActionProfileGroup {
+            action_profile_id: self.id,
+            group_id: group.id,
+            members: members.collect(),
+            max_size: i32::try_from(group.max_size).unwrap_or(i32::MAX),
+        }
+    }
+}
+
+/// The port of `watch_port`; empty: none.
+fn watch_port(value: &[u8], object: &str) -> Result<Option<WatchPort>> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(WatchPort {
+        port: port_number(value, object, "watch_port")?,
+        numeric: false,
+    }))
+}
+
+/// The port of the deprecated field `watch`; 0: none.
+fn numeric_watch(value: i32, object: &str) -> Result<Option<WatchPort>> {
+    match u32::try_from(value) {
+        Ok(0) => Ok(None),
+        Ok(port) => Ok(Some(WatchPort {
+            port,
+            numeric: true,
+        })),
+        Err(_) => Err(UpdateError::invalid(format!(
+            "{object}: watch: {value} given, a port expected"
+        ))),
+    }
+}
+
+fn port_as_i32(watch: WatchPort) -> i32 {
+    i32::try_from(watch.port).unwrap_or(i32::MAX)
+}
+
+fn port_as_bytes(watch: WatchPort) -> Vec<u8> {
+    bytestring::canonical(&watch.port.to_be_bytes())
+}

@@ -1,0 +1,304 @@
+//! Digests on their way to the controllers: collected into lists, each message told once until its
+//! list is acknowledged (P4Runtime specification, section "DigestEntry").
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use dataplane::notify::DigestConfig;
+
+/// Most messages of a list, whatever the controller allows; a list of the widest digest fits in a
+/// gRPC message.
+const LIST_MESSAGES_MAX: usize = 4_096;
+
+/// Most messages of one digest that were told and are not acknowledged; of more, the oldest lists
+/// are forgotten, and their messages may be told again.
+const UNACKNOWLEDGED_MAX: usize = 1 << 17;
+
+/// Most lists that wait to be told; more are lost and counted.
+const READY_LISTS_MAX: usize = 1_024;
+
+/// A message: the words of its fields.
+type Message = Arc<[u64]>;
+
+/// A list that is ready to be told.
+#[derive(Debug)]
+pub(crate) struct ReadyList {
+    pub(crate) digest: usize,
+    pub(crate) list_id: u64,
+    pub(crate) messages: Vec<Message>,
+}
+
+/// One digest whose messages are collected.
+#[derive(Debug, Default)]
+struct Learner {
+    config: DigestConfig,
+    /// The list being collected.
+    list: Vec<Message>,
+    /// When it is to be told, unless it is full before.
+    due_ns: u64,
+    next_list_id: u64,
+    /// Lists told and not acknowledged, with the time at which they were told; later lists
+    /// have larger ids.
+    told: BTreeMap<u64, (u64, Vec<Message>)>,
+    told_messages: usize,
+    /// Messages of `list` and `told`.
+    known: HashSet<Message>,
+}
+
+impl Learner {
+    /// Forgets a list that was told.
+    fn forget(&mut self, list_id: u64) {
+        if let Some((_, messages)) = self.told.remove(&list_id) {
+            self.told_messages -= messages.len();
+            for message in messages {
+                self.known.remove(&message);
+            }
+        }
+    }
+
+    /// Forgets lists that nobody acknowledged in time.
+    fn expire(&mut self, now_ns: u64) {
+        while let Some((&list_id, (told_ns, _))) = self.told.first_key_value()
+            && (now_ns.saturating_sub(*told_ns) >= self.config.ack_timeout_ns
+                || self.told_messages > UNACKNOWLEDGED_MAX)
+        {
+            self.forget(list_id);
+        }
+    }
+
+    /// Takes the list that is being collected.
+    fn take_list(&mut self, now_ns: u64) -> (u64, Vec<Message>) {
+        let messages = std::mem::take(&mut self.list);
+        self.next_list_id += 1;
+        let list_id = self.next_list_id;
+        self.told_messages += messages.len();
+        self.told.insert(list_id, (now_ns, messages.clone()));
+        self.expire(now_ns);
+        (list_id, messages)
+    }
+
+    /// Messages that fill a list.
+    fn list_size(&self) -> usize {
+        match usize::try_from(self.config.max_list_size) {
+            _ if self.config.max_timeout_ns == 0 => 1,
+            Ok(size @ 1..) => size.min(LIST_MESSAGES_MAX),
+            _ => LIST_MESSAGES_MAX,
+        }
+    }
+}
+
+/// All digests of a program.
+#[derive(Debug, Default)]
+pub(crate) struct Learning {
+    /// By digest; `None`: not collected.
+    learners: Vec<Option<Learner>>,
+    ready: VecDeque<ReadyList>,
+    /// Earliest time at which a list is to be told.
+    due_ns: Option<u64>,
+}
+
+impl Learning {
+    pub(crate) fn config(&self, digest: usize) -> Option<DigestConfig> {
+        let learner = self.learners.get(digest)?.as_ref()?;
+        Some(learner.config)
+    }
+
+    /// Begins or ends to collect a digest's messages, or does it otherwise; what was collected
+    /// so far is told by the new rules, or not at all.
+    pub(crate) fn configure(&mut self, digest: usize, config: Option<DigestConfig>, now_ns: u64) {
+        if self.learners.len() <= digest {
+            self.learners.resize_with(digest + 1, || None);
+        }
+        let Some(slot) = self.learners.get_mut(digest) else {
+            return;
+        };
+        match config {
+            None => *slot = None,
+            Some(config) => {
+                let learner = slot.get_or_insert_default();
+                learner.config = config;
+                learner.expire(now_ns);
+                if !learner.list.is_empty() {
+                    let due_ns = now_ns.saturating_add(config.max_timeout_ns);
+                    learner.due_ns = learner.due_ns.min(due_ns);
+                }
+            }
+        }
+        self.find_due();
+    }
+
+    pub(crate) fn acknowledge(&mut self, digest: usize, list_id: u64) {
+        if let Some(Some(learner)) = self.learners.get_mut(digest) {
+            learner.forget(list_id);
+        }
+    }
+
+    /// Whether messages of this digest are collected.
+    pub(crate) fn wants(&self, digest: usize) -> bool {
+        matches!(self.learners.get(digest), Some(Some(_)))
+    }
+
+    /// A packet's message. Returns how many messages were lost for want of room.
+    pub(crate) fn learn(&mut self, digest: usize, words: &[u64], now_ns: u64) -> u64 {
+        let Some(Some(learner)) = self.learners.get_mut(digest) else {
+            return 0;
+        };
+        learner.expire(now_ns);
+        if learner.known.contains(words) {
+            return 0;
+        }
+        let message: Message = words.into();
+        learner.known.insert(Arc::clone(&message));
+        if learner.list.is_empty() {
+            learner.due_ns = now_ns.saturating_add(learner.config.max_timeout_ns);
+        }
+        learner.list.push(message);
+        let lost = if learner.list.len() >= learner.list_size() {
+            self.make_ready(digest, now_ns)
+        } else {
+            0
+        };
+        self.find_due();
+        lost
+    }
+
+    fn make_ready(&mut self, digest: usize, now_ns: u64) -> u64 {
+        let Some(Some(learner)) = self.learners.get_mut(digest) else {
+            return 0;
+        };
+        let (list_id, messages) = learner.take_list(now_ns);
+        if self.ready.len() >= READY_LISTS_MAX {
+            learner.forget(list_id);
+            return messages.len() as u64;
+        }
+        self.ready.push_back(ReadyList {
+            digest,
+            list_id,
+            messages,
+        });
+        0
+    }
+
+    fn find_due(&mut self) {
+        let learners = self.learners.iter().flatten();
+        let collected = learners.filter(|learner| !learner.list.is_empty());
+        self.due_ns = if self.ready.is_empty() {
+            collected.map(|learner| learner.due_ns).min()
+        } else {
+            Some(0)
+        };
+    }
+
+    /// When a list is to be told; 0: one is ready.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        self.due_ns
+    }
+
+    /// The next list that is to be told by `now_ns`.
+    pub(crate) fn take(&mut self, now_ns: u64) -> Option<ReadyList> {
+        if self.due_ns.is_none_or(|due_ns| due_ns > now_ns) {
+            return None;
+        }
+        if self.ready.is_empty() {
+            let due = self.learners.iter().position(|learner| {
+                let learner = learner.as_ref();
+                learner.is_some_and(|learner| !learner.list.is_empty() && learner.due_ns <= now_ns)
+            })?;
+            // The queue is empty: nothing can be lost.
+            self.make_ready(due, now_ns);
+        }
+        let list = self.ready.pop_front();
+        self.find_due();
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: DigestConfig = DigestConfig {
+        max_timeout_ns: 100,
+        max_list_size: 2,
+        ack_timeout_ns: 1_000,
+    };
+
+    fn learning(config: DigestConfig) -> Learning {
+        let mut learning = Learning::default();
+        learning.configure(0, Some(config), 0);
+        learning
+    }
+
+    fn take(learning: &mut Learning, now_ns: u64) -> Option<(u64, Vec<u64>)> {
+        let list = learning.take(now_ns)?;
+        let first = |message: &Message| message.first().copied().unwrap_or(0);
+        Some((list.list_id, list.messages.iter().map(first).collect()))
+    }
+
+    #[test]
+    fn a_list_is_told_when_full_or_due() {
+        let mut learning = learning(CONFIG);
+        assert_eq!(learning.due_ns(), None);
+        learning.learn(0, &[1], 10);
+        // A duplicate neither counts nor puts the time off.
+        learning.learn(0, &[1], 50);
+        assert_eq!(learning.due_ns(), Some(110));
+        assert_eq!(take(&mut learning, 109), None);
+        assert_eq!(take(&mut learning, 110), Some((1, vec![1])));
+        assert_eq!(learning.due_ns(), None);
+        learning.learn(0, &[2], 120);
+        learning.learn(0, &[3], 121);
+        assert_eq!(take(&mut learning, 121), Some((2, vec![2, 3])));
+        assert_eq!(take(&mut learning, 10_000), None);
+    }
+
+    #[test]
+    fn a_message_is_told_again_after_acknowledgement_or_timeout() {
+        let mut learning = learning(DigestConfig {
+            max_list_size: 1,
+            ..CONFIG
+        });
+        learning.learn(0, &[1], 0);
+        assert_eq!(take(&mut learning, 0), Some((1, vec![1])));
+        learning.learn(0, &[1], 999);
+        assert_eq!(take(&mut learning, 999), None);
+        learning.learn(0, &[1], 1_000);
+        assert_eq!(take(&mut learning, 1_000), Some((2, vec![1])));
+        // Another list's acknowledgement changes nothing.
+        learning.acknowledge(0, 1);
+        learning.acknowledge(7, 2);
+        learning.learn(0, &[1], 1_001);
+        assert_eq!(take(&mut learning, 1_001), None);
+        learning.acknowledge(0, 2);
+        learning.learn(0, &[1], 1_002);
+        assert_eq!(take(&mut learning, 1_002), Some((3, vec![1])));
+    }
+
+    #[test]
+    fn without_timeouts_every_message_is_told_at_once() {
+        let mut learning = learning(DigestConfig::default());
+        for now_ns in 1..=3 {
+            learning.learn(0, &[1], 5);
+            assert_eq!(take(&mut learning, 5), Some((now_ns, vec![1])));
+        }
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut learning = learning(DigestConfig {
+            max_list_size: 0,
+            max_timeout_ns: u64::MAX,
+            ack_timeout_ns: u64::MAX,
+        });
+        let mut lost = 0;
+        for word in 0..(READY_LISTS_MAX + 1) * LIST_MESSAGES_MAX {
+            lost += learning.learn(0, &[word as u64], 0);
+        }
+        assert_eq!(lost, LIST_MESSAGES_MAX as u64);
+        let learner = learning.learners[0].as_ref().expect("configured");
+        assert!(learner.told_messages <= UNACKNOWLEDGED_MAX);
+        assert_eq!(learner.known.len(), learner.told_messages);
+        learning.configure(0, None, 0);
+        assert!(!learning.wants(0));
+    }
+}
