@@ -8,10 +8,10 @@ from pacer_controller.api import views
 from pacer_controller.api.common import (
     ETAG_HEADER,
     READ,
+    TERMS,
     WRITE,
-    By,
-    If,
     SwitchName,
+    Terms,
     etag,
     responses,
 )
@@ -50,12 +50,13 @@ def add_state(app: FastAPI, service: Service) -> None:
         tags=["state"],
         summary="Make everything that is wanted of all switches exactly this, all or nothing",
         response_model=views.StateResult,
+        openapi_extra=TERMS,
         responses=WRITE | with_etag,
     )
     async def put_state(
-        spec: StateSpec, condition: If, origin: By, response: Response, dry_run: DryRun = False
+        spec: StateSpec, asked: Terms, response: Response, dry_run: DryRun = False
     ) -> dict[str, Any]:
-        result = await put_whole_state(service, spec, condition, origin, dry_run)
+        result = await put_whole_state(service, spec, *asked, dry_run)
         response.headers.update(etag(service.store.revision))
         return result
 
@@ -77,16 +78,16 @@ def add_state(app: FastAPI, service: Service) -> None:
         tags=["state"],
         summary="Make everything that is wanted of a switch exactly this, all or nothing",
         response_model=views.StateResult,
+        openapi_extra=TERMS,
         responses=WRITE | with_etag,
     )
     async def put_state_of_switch(
         switch: SwitchName,
         spec: SwitchStateSpec,
-        condition: If,
-        origin: By,
+        asked: Terms,
         response: Response,
         dry_run: DryRun = False,
     ) -> dict[str, Any]:
-        result = await put_switch_state(service, switch, spec, condition, origin, dry_run)
+        result = await put_switch_state(service, switch, spec, *asked, dry_run)
         response.headers.update(etag(service.switch(switch).last_change))
         return result

@@ -11,11 +11,11 @@ from pacer_controller.api.common import (
     DELETE,
     ETAG_HEADER,
     READ,
+    TERMS,
     WRITE,
-    By,
-    If,
     Paged,
     SwitchName,
+    Terms,
     etag,
     page,
     responses,
@@ -83,14 +83,15 @@ def add_switches(app: FastAPI, service: Service) -> None:
         tags=["switches"],
         summary="Create a switch, or change where it is; its resources stay",
         response_model=views.SwitchView,
+        openapi_extra=TERMS,
         responses=WRITE
         | _WITH_ETAG
         | {201: {"model": views.SwitchView, "description": "The switch is new."}},
     )
     async def put_one_switch(
-        switch: SwitchName, spec: SwitchSpec, condition: If, origin: By, response: Response
+        switch: SwitchName, spec: SwitchSpec, asked: Terms, response: Response
     ) -> dict[str, Any]:
-        view, created = await put_switch(service, switch, spec, condition, origin)
+        view, created = await put_switch(service, switch, spec, *asked)
         response.status_code = HTTPStatus.CREATED if created else HTTPStatus.OK
         response.headers.update(etag(view["revision"]))
         return view
@@ -100,10 +101,11 @@ def add_switches(app: FastAPI, service: Service) -> None:
         tags=["switches"],
         summary="Forget a switch and its resources; it keeps forwarding",
         status_code=204,
+        openapi_extra=TERMS,
         responses=DELETE,
     )
-    async def delete_one_switch(switch: SwitchName, condition: If, origin: By) -> None:
-        await delete_switch(service, switch, condition, origin)
+    async def delete_one_switch(switch: SwitchName, asked: Terms) -> None:
+        await delete_switch(service, switch, *asked)
 
     @app.get(
         "/v1/switches/{switch}/burstiness",

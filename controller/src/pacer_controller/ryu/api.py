@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 
-from pacer_controller.api.common import By, responses
+from pacer_controller.api.common import WHO, read_origin, responses
 from pacer_controller.problems import Problem
 from pacer_controller.ryu.switch import RyuSwitches
 from pacer_controller.ryu.translate import RyuError
@@ -48,17 +48,14 @@ def add_ryu(app: FastAPI, service: Service) -> None:
     def add(method: str, path: str, call: Any) -> None:
         has_vlan = "{vlanid}" in path
 
-        async def of_switch(request: Request, switchid: str, origin: By) -> list[dict[str, Any]]:
-            return await answer(request, switchid, "0", origin)
+        async def of_switch(request: Request, switchid: str) -> list[dict[str, Any]]:
+            return await answer(request, switchid, "0")
 
-        async def of_vlan(
-            request: Request, switchid: str, vlanid: str, origin: By
-        ) -> list[dict[str, Any]]:
-            return await answer(request, switchid, vlanid, origin)
+        async def of_vlan(request: Request, switchid: str, vlanid: str) -> list[dict[str, Any]]:
+            return await answer(request, switchid, vlanid)
 
-        async def answer(
-            request: Request, switchid: str, vlanid: str, origin: By
-        ) -> list[dict[str, Any]]:
+        async def answer(request: Request, switchid: str, vlanid: str) -> list[dict[str, Any]]:
+            origin = read_origin(request)
             try:
                 body = await _body(request)
                 vlan = ryu.vlan(vlanid)
@@ -86,7 +83,7 @@ def add_ryu(app: FastAPI, service: Service) -> None:
             summary=str(call.__doc__).partition("\n")[0],
             operation_id=f"ryu_{call.__name__}{'_of_vlan' if has_vlan else ''}",
             responses=_RESPONSES,
-            openapi_extra=None if method == "GET" else _JSON_BODY,
+            openapi_extra=WHO if method == "GET" else WHO | _JSON_BODY,
         )
 
     for (method, path), call in calls.items():
