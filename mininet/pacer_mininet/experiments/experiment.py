@@ -9,6 +9,8 @@ from pacer_mininet.experiments.scenario import UNPACED, Flow, Scenario, Shaper
 QUICK_SECONDS = 3
 QUICK_CELLS = 3
 QUICK_FLOWS = 8
+QUICK_FIFO_FRAMES = 12
+"""As many at least: fq lets the first ten of a flow go at once."""
 MTU_FRAME_BYTES = 1518
 
 UNPACED_SEEDS = (1, 2, 3)
@@ -79,7 +81,8 @@ class Experiment:
         row = self.cells[0].row if self.cells else ""
         kept = [cell for cell in self.cells if cell.row == row][:QUICK_CELLS]
         cells = tuple(
-            QuickCell(cell.row, cell.column, _smaller(cell.scenario), cell.published)
+            # Nothing of the papers beside what cannot be compared with it.
+            QuickCell(cell.row, cell.column, _smaller(cell.scenario))
             for cell in kept
         )
         return dataclasses.replace(self, cells=cells, quick=True)
@@ -119,7 +122,7 @@ def _smaller(scenario: Scenario) -> Scenario:
         edge_rate_bps=min(scenario.edge_rate_bps // 5, 2 * rate_bps),
         rtt_ns=scenario.rtt_ns // 2,
         extra_rtt_ns=tuple(ns // 2 for ns in scenario.extra_rtt_ns[:senders]),
-        fifo_bytes=max(4 * MTU_FRAME_BYTES, scenario.fifo_bytes // 10),
+        fifo_bytes=max(QUICK_FIFO_FRAMES * MTU_FRAME_BYTES, scenario.fifo_bytes // 10),
         socket_buffer_bytes=max(1_250_000, scenario.socket_buffer_bytes // 10),
     )
 

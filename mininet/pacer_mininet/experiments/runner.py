@@ -139,16 +139,14 @@ class ScenarioRun:
             command += ["-n", str(flow.payload_bytes)]
         else:
             command += ["-t", str(scenario.seconds + 2 * scenario.rtt_ns // NS_PER_S + 2)]
-        if flow.udp_bps:
-            payload_bps = (
-                flow.udp_bps * UDP_PAYLOAD_BYTES // (UDP_PAYLOAD_BYTES + UDP_OVERHEAD_BYTES)
-            )
-            return [*command, "-u", "-l", str(UDP_PAYLOAD_BYTES), "-b", str(payload_bps)]
-        command += ["-P", str(flow.streams), "-Z", flow.congestion_control]
         if flow.shaper.kind == "fq":
             rate_bps = kernel_rate_bps(flow.shaper.rate_bps(scenario.rate_bps)) // flow.streams
             command += ["--fq-rate", str(rate_bps)]
-        return command
+        if flow.udp_bps:
+            frame_bytes = UDP_PAYLOAD_BYTES + UDP_OVERHEAD_BYTES
+            payload_bps = flow.udp_bps * UDP_PAYLOAD_BYTES // frame_bytes
+            return [*command, "-u", "-l", str(UDP_PAYLOAD_BYTES), "-b", str(payload_bps)]
+        return [*command, "-P", str(flow.streams), "-Z", flow.congestion_control]
 
     # ---- sending ----
 

@@ -65,6 +65,7 @@ METRICS: dict[str, Metric] = {
     "goodput": Metric("goodput, Mbit/s", lambda r: r["goodput_bps"] / 1e6),
     "steady": Metric("2nd half, Mbit/s", lambda r: sum(_steady(r)) / 1e6),
     "lost": Metric("lost at the bottleneck", lambda r: r["bottleneck_drops"], 0),
+    "edge_lost": Metric("lost at the edge", lambda r: r["edge_drops"], 0),
     "queue_max": Metric("VB queue max, bytes", lambda r: r["wan"]["queue_max_bytes"], 0),
     "bin_max": Metric("500 us bin max, Mbit/s", lambda r: (r["wan"]["bin_max_bps"] or 0) / 1e6),
     "deviation": Metric("deviation / mean of 100 ms windows", lambda r: r["wan"]["deviation"], 3),

@@ -319,7 +319,7 @@ def backlog() -> Experiment:
         title="64 MB socket buffers: the pacer's queue without and with ECN or a window clamp",
         reproduces=(),
         source="",
-        metrics=("goodput", "steady", "lost", "rtt_mean", "rtt_max"),
+        metrics=("goodput", "steady", "lost", "edge_lost", "rtt_mean", "rtt_max"),
         cells=cells,
         plots=("rtt",),
     )
