@@ -414,6 +414,13 @@ impl Controller {
             .collect()
     }
 
+    /// Reads the entries of all tables but those that stand in the program.
+    pub async fn written(&mut self) -> Vec<p4::TableEntry> {
+        let mut entries = self.entries(p4::TableEntry::default()).await;
+        entries.retain(|entry| !entry.is_const);
+        entries
+    }
+
     pub fn table(&self, name: &str) -> u32 {
         id(self.info.tables.iter().map(|t| &t.preamble), name)
     }
@@ -432,6 +439,12 @@ impl Controller {
 
     pub fn register(&self, name: &str) -> u32 {
         id(self.info.registers.iter().map(|r| &r.preamble), name)
+    }
+
+    pub fn register_size(&self, name: &str) -> i32 {
+        let wanted = self.register(name);
+        let found = |r: &&p4info::Register| r.preamble.as_ref().is_some_and(|p| p.id == wanted);
+        self.info.registers.iter().find(found).map_or(0, |r| r.size)
     }
 
     pub fn profile(&self, name: &str) -> u32 {
