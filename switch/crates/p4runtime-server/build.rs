@@ -1,5 +1,5 @@
 //! Generates the protocols: P4Runtime from the descriptors that `make` takes out of a published
-//! package, and our own `traffic_manager.proto` with a protobuf compiler written in Rust.
+//! package, and our own ones with a protobuf compiler written in Rust.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -33,9 +33,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
 
     let protos = repository.join("switch/proto");
-    let traffic_manager = protos.join("traffic_manager.proto");
-    println!("cargo:rerun-if-changed={}", traffic_manager.display());
-    let own = protox::compile([&traffic_manager], [&protos])?;
+    let sources = ["traffic_manager.proto", "role_config.proto"].map(|name| protos.join(name));
+    for source in &sources {
+        println!("cargo:rerun-if-changed={}", source.display());
+    }
+    let own = protox::compile(&sources, [&protos])?;
     for file in own.file {
         if !files.file.iter().any(|known| known.name == file.name) {
             files.file.push(file);

@@ -5,11 +5,13 @@
 //! openings, `MasterArbitrationUpdate`s and stream ends, and sends the notifications it returns.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use tonic::{Code, Status};
 
 use crate::proto::google::rpc;
 use crate::proto::p4::v1 as p4;
+use crate::roles::Scope;
 
 /// Names one open stream.
 pub type SessionId = u64;
@@ -49,6 +51,9 @@ struct Role {
     primary: Option<SessionId>,
     /// Whether the primary may write yet (writes of the one before have ended).
     accepted: bool,
+    /// `role.config` of the last primary, and what it means.
+    config: Option<prost_types::Any>,
+    scope: Arc<Scope>,
     /// Live controllers, in order of arrival.
     members: BTreeMap<SessionId, ()>,
 }
@@ -84,7 +89,7 @@ impl Arbitration {
         session: SessionId,
         update: &p4::MasterArbitrationUpdate,
     ) -> Result<Outcome, Status> {
-        let role_name = self.check_role(update)?;
+        let (role_name, scope) = check_role(update)?;
         let election_id = update.election_id.as_ref().map(election_value);
         match self.sessions.get(&session) {
             // Case 1: newly connected controller.
@@ -140,7 +145,21 @@ impl Arbitration {
                 }
             }
         }
-        Ok(self.decide(session, &role_name, election_id))
+        let outcome = self.decide(session, &role_name, election_id);
+        let Outcome::NewPrimary(mut notifications) = outcome else {
+            return Ok(outcome);
+        };
+        let config = update.role.as_ref().and_then(|role| role.config.clone());
+        if let Some(role) = self.roles.get_mut(&role_name) {
+            role.config.clone_from(&config);
+            role.scope = Arc::new(scope);
+        }
+        for (_, message) in &mut notifications {
+            if let Some(role) = &mut message.role {
+                role.config.clone_from(&config);
+            }
+        }
+        Ok(Outcome::NewPrimary(notifications))
     }
 
     /// Called when the writes that had begun are done: the primary chosen by an
@@ -228,6 +247,18 @@ impl Arbitration {
         )))
     }
 
+    /// What a role may do; one that nobody ever named: everything.
+    pub(crate) fn scope(&self, role_name: &str) -> Arc<Scope> {
+        let role = self.roles.get(role_name);
+        role.map_or_else(Arc::default, |role| Arc::clone(&role.scope))
+    }
+
+    /// What the role of a stream may do.
+    pub(crate) fn scope_of(&self, session: SessionId) -> Arc<Scope> {
+        let session = self.sessions.get(&session);
+        session.map_or_else(Arc::default, |session| self.scope(&session.role))
+    }
+
     /// Whether this stream is a primary that may act (packet-out).
     pub fn is_primary(&self, session: SessionId) -> bool {
         self.primaries().any(|primary| primary == session)
@@ -239,33 +270,6 @@ impl Arbitration {
             .values()
             .filter(|role| role.accepted)
             .filter_map(|role| role.primary)
-    }
-
-    fn check_role(&self, update: &p4::MasterArbitrationUpdate) -> Result<String, Status> {
-        let Some(role) = &update.role else {
-            return Ok(String::new());
-        };
-        #[allow(deprecated)]
-        let deprecated_id = role.id;
-        if role.config.is_some() {
-            return Err(Status::invalid_argument(
-                "arbitration: role.config: given, but this switch has no role definitions; leave \
-                 it unset (full pipeline access)",
-            ));
-        }
-        if role.name.is_empty() && deprecated_id != 0 {
-            return Err(Status::invalid_argument(format!(
-                "arbitration: role.id: {deprecated_id} given, numeric roles are deprecated; set \
-                 role.name, or leave role unset for the default role"
-            )));
-        }
-        if role.name.len() > ROLE_NAME_MAX_BYTES {
-            return Err(Status::invalid_argument(format!(
-                "arbitration: role.name: {} bytes given, at most {ROLE_NAME_MAX_BYTES} expected",
-                role.name.len()
-            )));
-        }
-        Ok(role.name.clone())
     }
 
     /// "If the election_id is set and is already used by another live controller for the same
@@ -345,6 +349,7 @@ impl Arbitration {
             device_id: self.device_id,
             role: own.role_given.then(|| p4::Role {
                 name: own.role.clone(),
+                config: role.config.clone(),
                 ..p4::Role::default()
             }),
             election_id: role.highest.map(election_message),
@@ -355,6 +360,35 @@ impl Arbitration {
             }),
         })
     }
+}
+
+/// The role that an update names, and what it may do.
+fn check_role(update: &p4::MasterArbitrationUpdate) -> Result<(String, Scope), Status> {
+    let Some(role) = &update.role else {
+        return Ok((String::new(), Scope::default()));
+    };
+    #[allow(deprecated)]
+    let deprecated_id = role.id;
+    if role.name.is_empty() && deprecated_id != 0 {
+        return Err(Status::invalid_argument(format!(
+            "arbitration: role.id: {deprecated_id} given, numeric roles are deprecated; set \
+             role.name, or leave role unset for the default role"
+        )));
+    }
+    if role.name.is_empty() && role.config.is_some() {
+        return Err(Status::invalid_argument(
+            "arbitration: role.config: given for the default role, which may do everything; set \
+             role.name",
+        ));
+    }
+    if role.name.len() > ROLE_NAME_MAX_BYTES {
+        return Err(Status::invalid_argument(format!(
+            "arbitration: role.name: {} bytes given, at most {ROLE_NAME_MAX_BYTES} expected",
+            role.name.len()
+        )));
+    }
+    let scope = Scope::new(role.config.as_ref())?;
+    Ok((role.name.clone(), scope))
 }
 
 fn election_value(id: &p4::Uint128) -> u128 {
@@ -629,13 +663,22 @@ mod tests {
     }
 
     #[test]
-    fn role_configurations_and_numeric_roles_are_refused() {
+    fn configurations_of_another_scheme_and_numeric_roles_are_refused() {
         let mut arbitration = Arbitration::new(DEVICE, 8);
         let mut message = in_role("stats", 1);
         if let Some(role) = &mut message.role {
             role.config = Some(prost_types::Any::default());
         }
         let error = arbitration.update(1, &message).expect_err("no scheme");
+        assert_eq!(error.code(), Code::InvalidArgument);
+        let mut message = in_role("", 1);
+        if let Some(role) = &mut message.role {
+            #[allow(deprecated)]
+            {
+                role.id = 7;
+            }
+        }
+        let error = arbitration.update(1, &message).expect_err("a number");
         assert_eq!(error.code(), Code::InvalidArgument);
     }
 

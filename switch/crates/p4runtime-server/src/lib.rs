@@ -6,7 +6,7 @@
 //! the other way through bounded queues ([`controller_queues`]).
 //!
 //! ```text
-//!   gRPC clients ── server ─┬─ arbitration      who may write
+//!   gRPC clients ── server ─┬─ arbitration      who may write; roles: what
 //!                           ├─ pipeline_config  which program, checked against its P4Info
 //!                           ├─ write: plan      updates -> operations, by translate
 //!                           │         operation applied, taken back
@@ -35,6 +35,7 @@ mod packet_io;
 mod pipeline_config;
 mod plan;
 mod read;
+mod roles;
 mod stream;
 mod translate;
 mod write;

@@ -18,6 +18,7 @@ use crate::executor;
 use crate::pipeline_config::{Cookie, PipelineState, Side};
 use crate::plan::{controller_metadata, direct_entry, refuse_colour_counters};
 use crate::proto::p4::v1 as p4;
+use crate::roles::Scope;
 use crate::server::Shared;
 use crate::translate::{self, Array, Pipeline, Profile, Table};
 use crate::write::CELLS_PER_VISIT;
@@ -65,12 +66,17 @@ impl From<executor::ExecuteError> for Stop {
 struct Emitter {
     responses: Responses,
     waiting: Vec<p4::Entity>,
+    /// Of the role whose entities are asked for; others are left out.
+    scope: Arc<Scope>,
     /// When the read must have ended.
     deadline: Instant,
 }
 
 impl Emitter {
     async fn entity(&mut self, entity: p4::entity::Entity) -> Result<(), Stop> {
+        if !self.scope.has_entity(&entity) {
+            return Ok(());
+        }
         self.waiting.push(p4::Entity {
             entity: Some(entity),
         });
@@ -108,6 +114,7 @@ pub(crate) async fn run(shared: Arc<Shared>, request: p4::ReadRequest, responses
         let mut emitter = Emitter {
             responses: responses.clone(),
             waiting: Vec::new(),
+            scope: shared.scope(&request.role),
             deadline: Instant::now() + READ_LIMIT,
         };
         match read_all(&shared, &state, &request, &mut emitter).await {

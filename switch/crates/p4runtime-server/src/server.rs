@@ -18,6 +18,7 @@ use crate::pipeline_config::{self, Current, PipelineState};
 use crate::proto::p4::v1 as p4;
 use crate::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::proto::pacer::v1::traffic_manager_server::TrafficManagerServer;
+use crate::roles::Scope;
 use crate::stream::{self, Sessions};
 use crate::tm_service::TrafficManagerService;
 use crate::{notifications, read, write};
@@ -154,6 +155,11 @@ impl Shared {
         self.sessions()
             .arbitration
             .check_primary(device_id, role, election_id)
+    }
+
+    /// What a role may do.
+    pub(crate) fn scope(&self, role: &str) -> Arc<Scope> {
+        self.sessions().arbitration.scope(role)
     }
 
     fn check_device(&self, device_id: u64) -> Result<(), Status> {
@@ -335,6 +341,12 @@ impl P4Runtime for Service {
             )
         };
         check(&shared, &request)?;
+        if !shared.scope(&request.role).may_set_pipeline() {
+            return Err(Status::permission_denied(format!(
+                "role {:?} may not set the forwarding pipeline config",
+                request.role
+            )));
+        }
         // On a task of its own, for the same reason as a write.
         let task = tokio::spawn(async move {
             let _writing = shared.writing.lock().await;

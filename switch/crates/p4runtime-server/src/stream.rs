@@ -13,6 +13,7 @@ use crate::controller_queue::{Fate, Numbered};
 use crate::error::UpdateError;
 use crate::executor;
 use crate::proto::p4::v1 as p4;
+use crate::roles::Scope;
 use crate::server::Shared;
 use crate::translate::Pipeline;
 
@@ -67,14 +68,18 @@ impl Sessions {
     }
 
     /// Passes a packet-in or notification to the primaries.
+    /// Each gets what of it is its role's.
     pub(crate) fn tell_primaries(&self, update: &p4::stream_message_response::Update) -> Fate {
         let mut fate = Fate::NoController;
         for session in self.arbitration.primaries() {
             let Some(stream) = self.open.get(&session) else {
                 continue;
             };
+            let Some(update) = self.arbitration.scope_of(session).narrow(update) else {
+                continue;
+            };
             let response = p4::StreamMessageResponse {
-                update: Some(update.clone()),
+                update: Some(update),
             };
             if stream.responses.capacity() > RESERVED_PLACES
                 && stream.responses.try_send(Ok(response)).is_ok()
@@ -232,11 +237,16 @@ async fn packet_out(
     session: SessionId,
     packet: &p4::PacketOut,
 ) -> Result<(), UpdateError> {
-    if !shared.sessions().arbitration.is_primary(session) {
-        return Err(UpdateError::permission_denied(
-            "packet_out: only the primary controller may send packets",
-        ));
-    }
+    primary_scope(
+        shared,
+        session,
+        "packet_out: only the primary controller may send packets",
+    )?
+    .may_send(packet)
+    .then_some(())
+    .ok_or_else(|| {
+        UpdateError::permission_denied("packet_out: not allowed to the controller's role")
+    })?;
     if shared.config.cpu_port.is_none() {
         return Err(UpdateError::new(
             Code::FailedPrecondition,
@@ -256,6 +266,19 @@ async fn packet_out(
         .await
         .map_err(|error| UpdateError::new(Code::Unavailable, error.to_string()))?
         .map_err(|error| UpdateError::from_control(error, "packet_out"))
+}
+
+/// What the role of a primary controller may do; `refusal` is for one that is not primary.
+fn primary_scope(
+    shared: &Shared,
+    session: SessionId,
+    refusal: &str,
+) -> Result<Arc<Scope>, UpdateError> {
+    let sessions = shared.sessions();
+    if !sessions.arbitration.is_primary(session) {
+        return Err(UpdateError::permission_denied(refusal));
+    }
+    Ok(sessions.arbitration.scope_of(session))
 }
 
 /// The pipeline that a stream message for the data plane refers to; `what` is for the error.
@@ -278,17 +301,23 @@ async fn digest_ack(
     session: SessionId,
     ack: &p4::DigestListAck,
 ) -> Result<(), UpdateError> {
-    if !shared.sessions().arbitration.is_primary(session) {
-        return Err(UpdateError::permission_denied(
-            "digest_ack: only the primary controller may acknowledge digests",
-        ));
-    }
+    let scope = primary_scope(
+        shared,
+        session,
+        "digest_ack: only the primary controller may acknowledge digests",
+    )?;
     let pipeline = current_pipeline(shared, "digest_ack")?;
     // "If the digest_id field in DigestListAck does not match any Digest entry in P4Info, the
     // code should be set to INVALID_ARGUMENT."
     let digest = pipeline
         .digest(ack.digest_id)
         .map_err(UpdateError::as_invalid)?;
+    if !scope.has(digest.id) {
+        return Err(UpdateError::permission_denied(format!(
+            "digest_ack: {} is not of the controller's role",
+            digest.name
+        )));
+    }
     let (index, list_id) = (digest.index, ack.list_id);
     executor::with(&*shared.executor, move |switch| {
         switch.digest_acknowledge(index, list_id)

@@ -34,10 +34,11 @@ pub(crate) async fn write(
             request.updates.len()
         )));
     }
+    let scope = shared.scope(&request.role);
     let planned: Vec<Result<Planned>> = request
         .updates
         .iter()
-        .map(|update| plan::plan(&pipeline, &shared.config.limits, update))
+        .map(|update| plan::plan(&pipeline, &shared.config.limits, &scope, update))
         .collect();
     use p4::write_request::Atomicity;
     let results = match Atomicity::try_from(request.atomicity) {

@@ -82,7 +82,8 @@ async fn ports_are_listed_changed_and_counted() {
         .await
         .expect("read")
         .into_inner();
-    assert_eq!(statistics.ports.len(), 2);
+    // The controller's port, too.
+    assert_eq!(statistics.ports.len(), 3);
     let classes: Vec<u32> = statistics.classes.iter().map(|c| c.class_id).collect();
     assert_eq!(classes, [7, 3]);
     let causes: Vec<String> = statistics

@@ -13,6 +13,7 @@ use crate::error::UpdateError;
 use crate::operation::{CellValue, Change, Operation};
 use crate::pipeline_config::{Cookie, GroupCookie, Side};
 use crate::proto::p4::v1 as p4;
+use crate::roles::Scope;
 use crate::server::Limits;
 use crate::translate::{self, Array, Cell, Pipeline};
 
@@ -108,7 +109,12 @@ impl Kind {
 ///
 /// # Errors
 /// As the specification names them for the entity.
-pub(crate) fn plan(pipeline: &Pipeline, limits: &Limits, update: &p4::Update) -> Result<Planned> {
+pub(crate) fn plan(
+    pipeline: &Pipeline,
+    limits: &Limits,
+    scope: &Scope,
+    update: &p4::Update,
+) -> Result<Planned> {
     use p4::entity::Entity;
     let Some(entity) = update
         .entity
@@ -117,6 +123,13 @@ pub(crate) fn plan(pipeline: &Pipeline, limits: &Limits, update: &p4::Update) ->
     else {
         return Err(UpdateError::invalid("entity: not given"));
     };
+    // "If an update is not allowed under the given controller role, the server must return a
+    // PERMISSION_DENIED error for this update."
+    if !scope.has_entity(entity) {
+        return Err(UpdateError::permission_denied(
+            "not of the controller's role (role.config)",
+        ));
+    }
     use p4::update::Type;
     let kind = match Type::try_from(update.r#type) {
         Ok(Type::Insert) => Kind::Insert,

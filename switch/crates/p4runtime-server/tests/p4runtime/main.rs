@@ -1,8 +1,10 @@
 //! The P4Runtime service as a controller meets it: a tonic client over loopback, a switch on
 //! its own thread, real compiled programs.
 
+mod arbitration;
 mod engines;
 mod mutations;
+mod roles;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -14,14 +16,10 @@ use p4runtime_server::Switch;
 use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::server::Limits;
 use support::{
-    Controller, DEVICE, Push, Server, config, details, election, exact, lpm, optional, range,
+    Controller, DEVICE, Push, Server, code, config, details, election, exact, lpm, optional, range,
     ternary,
 };
 use tonic::Code;
-
-fn code(update: &p4::MasterArbitrationUpdate) -> Code {
-    Code::from(update.status.as_ref().expect("status").code)
-}
 
 const MAC: &[u8] = &[2, 0, 0, 0, 0, 1];
 

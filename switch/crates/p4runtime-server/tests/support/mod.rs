@@ -486,6 +486,11 @@ fn id<'a>(preambles: impl Iterator<Item = &'a Option<p4info::Preamble>>, name: &
         .id
 }
 
+/// The code in an arbitration update's status.
+pub fn code(update: &p4::MasterArbitrationUpdate) -> Code {
+    Code::from(update.status.as_ref().expect("status").code)
+}
+
 pub fn election(low: u64) -> p4::Uint128 {
     p4::Uint128 { high: 0, low }
 }
