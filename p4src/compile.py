@@ -18,21 +18,48 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-COMPILED = HERE / "compiled"
-MANIFEST = COMPILED / "manifest.json"
 COMPILER = "p4c-bm2-ss"
-PROGRAMS = ("pacer", "gtrcnet")
-TARGET_FLAGS = {"pacing_switch": ["--emit-externs"], "bmv2": ["-DTARGET_BMV2"]}
+HERE = Path(__file__).resolve().parent
 INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.MULTILINE)
 
 
-def sources_of(program: str) -> list[Path]:
+@dataclass(frozen=True)
+class Collection:
+    """A folder of programs and its compiled/, with p4c's flags for each target."""
+
+    folder: Path
+    programs: tuple[str, ...]
+    target_flags: dict[str, list[str]]
+
+    @property
+    def compiled(self) -> Path:
+        """Where p4c's output is kept."""
+        return self.folder / "compiled"
+
+    @property
+    def manifest(self) -> Path:
+        """What went into the output, and its digests."""
+        return self.compiled / "manifest.json"
+
+
+COLLECTIONS = (
+    Collection(
+        HERE,
+        ("pacer", "gtrcnet"),
+        {"pacing_switch": ["--emit-externs"], "bmv2": ["-DTARGET_BMV2"]},
+    ),
+    # What the benchmark runs beside them: plain v1model, the same for every target.
+    Collection(HERE.parent / "tests" / "bench" / "programs", ("router",), {"v1model": []}),
+)
+
+
+def sources_of(place: Collection, program: str) -> list[Path]:
     """Every file of ours that the program includes, directly or not, itself first."""
     found: list[Path] = []
-    waiting = [HERE / f"{program}.p4"]
+    waiting = [place.folder / f"{program}.p4"]
     while waiting:
         source = waiting.pop()
         if source in found:
@@ -40,7 +67,7 @@ def sources_of(program: str) -> list[Path]:
         found.append(source)
         for name in INCLUDE.findall(source.read_text()):
             beside = source.parent / name
-            waiting.append(beside if beside.exists() else HERE / name)
+            waiting.append(beside if beside.exists() else place.folder / name)
     return found[:1] + sorted(found[1:])
 
 
@@ -48,11 +75,11 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def command(program: str, target: str, out: Path) -> list[str]:
-    """The compiler's command line; run in p4src/, so that no output names an absolute path."""
+def command(place: Collection, program: str, target: str, out: Path) -> list[str]:
+    """The compiler's command line; run in the folder, so that no output names an absolute path."""
     return [
         COMPILER,
-        *TARGET_FLAGS[target],
+        *place.target_flags[target],
         "-o",
         str(out / f"{program}.json"),
         "--p4runtime-files",
@@ -68,71 +95,83 @@ def compiler_version() -> str:
     return found.group(1) if found else text.strip()
 
 
-def compile_all(root: Path) -> None:
-    """Compiles everything below `root`; a warning is an error."""
-    for target in TARGET_FLAGS:
+def compile_all(place: Collection, root: Path) -> None:
+    """Compiles everything of a folder below `root`; a warning is an error."""
+    for target in place.target_flags:
         out = root / target
         out.mkdir(parents=True, exist_ok=True)
-        for program in PROGRAMS:
+        for program in place.programs:
             run = subprocess.run(
-                command(program, target, out), cwd=HERE, capture_output=True, text=True
+                command(place, program, target, out),
+                cwd=place.folder,
+                capture_output=True,
+                text=True,
             )
             if run.returncode != 0 or run.stderr.strip():
                 raise SystemExit(f"{program}.p4 for {target}:\n{run.stderr}")
 
 
-def manifest_row(program: str, target: str) -> dict[str, object]:
+def manifest_row(place: Collection, program: str, target: str) -> dict[str, object]:
     return {
         "program": program,
         "target": target,
-        "command": command(program, target, Path("compiled") / target),
-        "sources": {str(s.relative_to(HERE)): digest(s) for s in sources_of(program)},
+        "command": command(place, program, target, Path("compiled") / target),
+        "sources": digests(place, program),
         "outputs": {
-            name: digest(COMPILED / target / name)
+            name: digest(place.compiled / target / name)
             for name in (f"{program}.json", f"{program}.p4info.txtpb")
         },
     }
 
 
-def manifest() -> dict[str, object]:
-    rows = [manifest_row(program, target) for target in TARGET_FLAGS for program in PROGRAMS]
+def digests(place: Collection, program: str) -> dict[str, str]:
+    """SHA-256 of each of a program's sources."""
+    return {str(s.relative_to(place.folder)): digest(s) for s in sources_of(place, program)}
+
+
+def manifest(place: Collection) -> dict[str, object]:
+    rows = [
+        manifest_row(place, program, target)
+        for target in place.target_flags
+        for program in place.programs
+    ]
     return {"compiler": COMPILER, "compiler_version": compiler_version(), "programs": rows}
 
 
-def stale_digests() -> list[str]:
+def stale_digests(place: Collection) -> list[str]:
     """What in compiled/ does not fit its sources, one sentence each."""
     problems: list[str] = []
-    kept = json.loads(MANIFEST.read_text())
+    kept = json.loads(place.manifest.read_text())
     for row in kept["programs"]:
         program, target = row["program"], row["target"]
         what = f"compiled/{target}/{program}.json"
-        now = {str(s.relative_to(HERE)): digest(s) for s in sources_of(program)}
+        now = digests(place, program)
         problems.extend(
             f"{what}: {name} has changed since; run `make p4`"
             for name in sorted(now.keys() | row["sources"].keys())
             if now.get(name) != row["sources"].get(name)
         )
         for name, kept_digest in row["outputs"].items():
-            if digest(COMPILED / target / name) != kept_digest:
+            if digest(place.compiled / target / name) != kept_digest:
                 problems.append(f"compiled/{target}/{name} is not what p4c wrote; run `make p4`")
     return problems
 
 
-def stale_outputs() -> list[str]:
+def stale_outputs(place: Collection) -> list[str]:
     """Recompiles and compares, where the compiler has the manifest's version."""
     if shutil.which(COMPILER) is None:
         print(f"not compared with a fresh compilation: no {COMPILER} on PATH")
         return []
-    kept = json.loads(MANIFEST.read_text())["compiler_version"]
+    kept = json.loads(place.manifest.read_text())["compiler_version"]
     if compiler_version() != kept:
         print(f"not compared: {COMPILER} is {compiler_version()}, the manifest names {kept}")
         return []
     with tempfile.TemporaryDirectory() as scratch:
-        compile_all(Path(scratch))
+        compile_all(place, Path(scratch))
         return [
             f"{fresh.relative_to(scratch)}: a fresh compilation differs; run `make p4`"
             for fresh in sorted(Path(scratch).glob("*/*"))
-            if fresh.read_bytes() != (COMPILED / fresh.relative_to(scratch)).read_bytes()
+            if fresh.read_bytes() != (place.compiled / fresh.relative_to(scratch)).read_bytes()
         ]
 
 
@@ -140,15 +179,20 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--check", action="store_true", help="change nothing, report staleness")
     if arguments.parse_args().check:
-        problems = stale_digests() + stale_outputs()
+        problems = [
+            problem
+            for place in COLLECTIONS
+            for problem in stale_digests(place) + stale_outputs(place)
+        ]
         print("\n".join(problems) or "compiled/ is fresh", file=sys.stderr)
         return 1 if problems else 0
     if shutil.which(COMPILER) is None:
         print(f"{COMPILER} is not on PATH: install p4c to change P4 programs", file=sys.stderr)
         return 2
-    compile_all(COMPILED)
-    MANIFEST.write_text(json.dumps(manifest(), indent=2) + "\n")
-    print(f"compiled {', '.join(PROGRAMS)} for {', '.join(TARGET_FLAGS)} into {COMPILED.name}/")
+    for place in COLLECTIONS:
+        compile_all(place, place.compiled)
+        place.manifest.write_text(json.dumps(manifest(place), indent=2) + "\n")
+        print(f"compiled {', '.join(place.programs)} for {', '.join(place.target_flags)}")
     return 0
 
 

@@ -440,6 +440,7 @@ class Run:
             "lateness_max_ns": {
                 name: lateness_between(before[name], after[name]) for name in SWITCHES
             },
+            "stalls": {name: stalls_between(before[name], after[name]) for name in SWITCHES},
         }
         return {"run": run, "series": self._series(bandwidth)}
 
@@ -570,6 +571,20 @@ def difference(after: dict[str, int], before: dict[str, int]) -> dict[str, int]:
     """Return what was counted between two readings, without zeros."""
     counts = {key: value - before.get(key, 0) for key, value in after.items()}
     return {key: value for key, value in counts.items() if value}
+
+
+def stalls_between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int] | None:
+    """Return how often and for how long, in ns, the machine kept a switch from its work.
+
+    None for a switch that does not know.
+    """
+    earlier, later = (reading["traffic_manager"].get("attention") for reading in (before, after))
+    if earlier is None or later is None:
+        return None
+    return {
+        "count": later["stalls"] - earlier["stalls"],
+        "total_ns": later["stalled_ns"] - earlier["stalled_ns"],
+    }
 
 
 def lateness_between(before: dict[str, Any], after: dict[str, Any]) -> int:

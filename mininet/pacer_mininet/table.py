@@ -78,6 +78,18 @@ def heading(runs: list[dict[str, Any]]) -> str:
     )
 
 
+def lateness(run: dict[str, Any]) -> str:
+    """Return, by switch, how late departures were at most and what the machine took."""
+    texts = []
+    for switch, late_ns in run["lateness_max_ns"].items():
+        text = f"{switch} {late_ns / 1e6:.2f} ms"
+        stalls = run["stalls"].get(switch)
+        if stalls is not None:
+            text += f" ({stalls['count']} times, {stalls['total_ns'] / 1e6:.1f} ms)"
+        texts.append(text)
+    return ", ".join(texts)
+
+
 def notes(runs: list[dict[str, Any]]) -> list[str]:
     """Return the sentences that belong under the table."""
     first = runs[0]
@@ -90,6 +102,13 @@ def notes(runs: list[dict[str, Any]]) -> list[str]:
         "arrives included (one MTU is 1518).",
         "Published: Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14), Table 5.",
     ]
+    if first["mode"] != "lab":
+        lines.append(
+            "Departures late by at most (and how often the machine stalled the switch for 100 us "
+            "and more, for how long in all): "
+            + "; ".join(f"{TITLES[run['name']]}: {lateness(run)}" for run in runs)
+            + "."
+        )
     # Only a run nobody chose a congestion control for may use another one: see congestion.py.
     missing = {run["congestion_control_asked"] for run in runs} - {
         run["congestion_control"] for run in runs

@@ -159,6 +159,7 @@ def _result(name: str) -> dict[str, Any]:
         "bin_p99_bps": 10**9,
         "vb_max_bytes": 66_000,
         "lateness_max_ns": {"s1": 0},
+        "stalls": {"s1": {"count": 0, "total_ns": 0}},
     }
     drops = {"at_ms": [50, 150], "packets": [0, 1234]}
     bins = [31_250] * 2000
@@ -187,3 +188,22 @@ def test_report_holds_table_and_picture_and_nothing_from_elsewhere(tmp_path: Pat
     assert "no bic" in " ".join(table.notes(runs))
     assert "1,234" in table.plain(runs)
     assert json.dumps(runs)
+
+
+def test_real_time_runs_tell_lateness_and_stalls() -> None:
+    run = _result("paced")["run"]
+    lab = " ".join(table.notes([run]))
+    run |= {"mode": "realtime", "lateness_max_ns": {"s1": 8_250_000, "wan": 10_000}}
+    run["stalls"] = {"s1": {"count": 14, "total_ns": 20_500_000}, "wan": None}
+    told = " ".join(table.notes([run]))
+    assert "s1 8.25 ms (14 times, 20.5 ms), wan 0.01 ms." in told
+    assert "stalled" not in lab
+
+
+def test_stalls_are_counted_between_two_readings() -> None:
+    def reading(stalls: int, stalled_ns: int) -> dict[str, Any]:
+        return {"traffic_manager": {"attention": {"stalls": stalls, "stalled_ns": stalled_ns}}}
+
+    found = experiment.stalls_between(reading(2, 500_000), reading(5, 900_000))
+    assert found == {"count": 3, "total_ns": 400_000}
+    assert experiment.stalls_between({"traffic_manager": {}}, reading(5, 9)) is None

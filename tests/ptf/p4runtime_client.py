@@ -239,7 +239,10 @@ class Client:
         priority: int = 0,
         rates: Rates | None = None,
     ) -> p4r.Entity:
-        """A table entry; ternary fields that are not given match everything."""
+        """A table entry; fields that are not given match everything, except exact ones.
+
+        A ternary field is a value or (value, mask), an LPM field (value, prefix length).
+        """
         info = self.program.table(table)
         made = p4r.Entity()
         made.table_entry.table_id = info.preamble.id
@@ -252,6 +255,11 @@ class Client:
                 value, mask = wanted if isinstance(wanted, tuple) else (wanted, full)
                 field.ternary.value = canonical(value)
                 field.ternary.mask = canonical(mask)
+            elif fields[name].match_type == p4i.MatchField.LPM:
+                if not isinstance(wanted, tuple):
+                    raise TypeError(f"{table}: {name} needs a value and a prefix length")
+                field.lpm.value = canonical(wanted[0])
+                field.lpm.prefix_len = wanted[1]
             else:
                 if isinstance(wanted, tuple):
                     raise TypeError(f"{table}: {name} is matched exactly, no mask")

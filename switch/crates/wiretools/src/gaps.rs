@@ -7,6 +7,8 @@ use serde::Serialize;
 
 const FCS_BYTES: u64 = 4;
 const NS_PER_US: f64 = 1e3;
+/// A frame later than this behind the ideal gap was held up by the machine, not by the pacer.
+const STALL_NS: f64 = 100_000.0;
 
 /// Arrivals of the frames that count. Memory: 8 bytes per frame, for at most `limit` frames.
 #[derive(Debug)]
@@ -57,6 +59,10 @@ pub struct Summary {
     /// Frames in the longest run whose gaps are all below the threshold; 1: no two frames are that
     /// close.
     pub back_to_back_max: u64,
+    /// The same without the runs that end a stall: a gap 100 us or more above the ideal.
+    pub back_to_back_max_unstalled: u64,
+    /// Gaps 100 us or more above the ideal.
+    pub stalls: u64,
     /// The threshold, percent of the ideal gap.
     pub back_to_back_percent: f64,
     /// Mean rate, bit/s.
@@ -137,6 +143,7 @@ impl Arrivals {
         errors_ns.sort_unstable_by(f64::total_cmp);
         let gap_us = |share| percentile(&gaps_ns, share).map_or(0.0, |ns| ns as f64) / NS_PER_US;
         let error_us = |share| percentile(&errors_ns, share).unwrap_or(0.0) / NS_PER_US;
+        let below_ns = ideal_ns * back_to_back_percent / 100.0;
         Some(Summary {
             packets: self.frames,
             bytes: self.bytes_before_last + self.last_bytes,
@@ -152,7 +159,13 @@ impl Arrivals {
             error_p99_us: error_us(0.99),
             error_p999_us: error_us(0.999),
             error_max_us: error_us(1.0),
-            back_to_back_max: self.longest_run(ideal_ns * back_to_back_percent / 100.0),
+            back_to_back_max: self.longest_run(below_ns, f64::INFINITY),
+            back_to_back_max_unstalled: self.longest_run(below_ns, ideal_ns + STALL_NS),
+            stalls: self
+                .gaps_ns
+                .iter()
+                .filter(|gap_ns| **gap_ns as f64 >= ideal_ns + STALL_NS)
+                .count() as u64,
             back_to_back_percent,
             mean_rate_bps: self.bytes_before_last as f64 * 8e9 / span_ns,
             min_rate_bps: self.min_rate_bps,
@@ -160,15 +173,20 @@ impl Arrivals {
         })
     }
 
-    fn longest_run(&self, below_ns: f64) -> u64 {
-        let (mut longest, mut run) = (1, 1);
+    /// Frames in the longest run of gaps below `below_ns`, runs behind a gap of `stall_ns` or
+    /// more left out.
+    fn longest_run(&self, below_ns: f64, stall_ns: f64) -> u64 {
+        let (mut longest, mut run, mut counts) = (1, 1, true);
         for gap_ns in &self.gaps_ns {
-            run = if (*gap_ns as f64) < below_ns {
-                run + 1
+            let gap_ns = *gap_ns as f64;
+            if gap_ns < below_ns {
+                run += 1;
             } else {
-                1
-            };
-            longest = longest.max(run);
+                (run, counts) = (1, gap_ns < stall_ns);
+            }
+            if counts {
+                longest = longest.max(run);
+            }
         }
         longest
     }
@@ -219,6 +237,15 @@ mod tests {
         assert_eq!(summary.back_to_back_max, 4);
         assert_eq!(summary.min_us, 0.001);
         assert_eq!(summary.p50_us, 0.001);
+    }
+
+    #[test]
+    fn what_follows_a_stall_is_told_apart() {
+        let times_ns = [0, 100, 110, 200, 300, 200_000, 200_001, 200_002, 200_100];
+        let summary = arrivals(&times_ns).summary(Some(100.0), 50.0).unwrap();
+        assert_eq!(summary.back_to_back_max, 3);
+        assert_eq!(summary.back_to_back_max_unstalled, 2);
+        assert_eq!(summary.stalls, 1);
     }
 
     #[test]
