@@ -10,14 +10,15 @@
 #define FLOOD_AND_LEARN_GROUP 2
 
 // Classes; class 0 is every packet that no flow entry matches. A stock BMv2 keeps every
-// register cell as a big integer, so its flavour has fewer.
+// register cell as a big integer, so its flavour has fewer. Flows: one for each class.
 #ifdef TARGET_BMV2
 #define CLASS_COUNT 4096
+#define FLOW_COUNT 16384
 #else
 #define CLASS_COUNT 1048576
+#define FLOW_COUNT 1048576
 #endif
 
-#define FLOW_COUNT 16384
 #define STATION_COUNT 16384
 
 // Fraction bits of times below a nanosecond: clocks and costs are in 2^-24 ns.
