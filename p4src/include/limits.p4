@@ -10,12 +10,14 @@
 #define FLOOD_AND_LEARN_GROUP 2
 
 // Classes; class 0 is every packet that no flow entry matches. A stock BMv2 keeps every
-// register cell as a big integer, so its flavour has fewer.
+// register cell as a big integer, so its flavour has fewer. Flows: one for each class.
 #ifdef TARGET_BMV2
 #define CLASS_COUNT 4096
+#define FLOW_COUNT 16384
 #define TRACKED_FLOWS_BITS 12
 #else
 #define CLASS_COUNT 1048576
+#define FLOW_COUNT 1048576
 #define TRACKED_FLOWS_BITS 16
 #endif
 
@@ -24,7 +26,6 @@
 #define TRACKED_FLOWS (1 << TRACKED_FLOWS_BITS)
 #define QUEUE_COUNT (CLASS_COUNT + TRACKED_FLOWS)
 
-#define FLOW_COUNT 16384
 #define STATION_COUNT 16384
 
 // Fraction bits of times below a nanosecond: clocks and costs are in 2^-24 ns.

@@ -333,7 +333,7 @@ impl Pipeline {
                 args: Vec::new(),
             };
         };
-        let mut rest = call.args.as_ref();
+        let mut rest = &*call.args;
         let args = action
             .params
             .iter()

@@ -3,6 +3,7 @@
 
 use crate::control::{invalid, not_found, to_bits};
 use crate::pipeline::Pipeline;
+use crate::table::args::Args;
 use crate::table::{OneShot, Table, Target};
 use dataplane::control::{ActionCall, ControlError, ControlResult, EntryKey, Page};
 use dataplane::profile::{
@@ -19,7 +20,7 @@ const MAX_WEIGHT: u64 = 1 << 16;
 pub(crate) struct Member {
     /// Public action.
     pub action: usize,
-    pub args: Box<[u64]>,
+    pub args: Args,
     id: u32,
     /// Entries and groups that name it.
     uses: u32,
@@ -376,7 +377,7 @@ impl Pipeline {
     }
 
     /// A checked member: its action must be one of every table that uses the profile.
-    fn member_of(&self, profile: usize, member: &ProfileMember) -> ControlResult<Box<[u64]>> {
+    fn member_of(&self, profile: usize, member: &ProfileMember) -> ControlResult<Args> {
         let (info, _) = self.profile(profile)?;
         let mut args = None;
         for &table in &info.tables {
@@ -475,7 +476,7 @@ impl Pipeline {
     fn member_call(&self, member: &Member) -> ActionCall {
         let action = member.action;
         let params = self.program.action_infos.get(action);
-        let mut rest = member.args.as_ref();
+        let mut rest = &*member.args;
         let args = params.map_or(&[][..], |a| &a.params).iter();
         let args = args
             .map(|&(_, bits)| {

@@ -1,6 +1,7 @@
 //! Match-action tables: packed keys, look-up structures, entries with their direct counters
 //! and meters.
 
+pub(crate) mod args;
 pub(crate) mod exact;
 pub(crate) mod range;
 pub(crate) mod ternary;
@@ -8,11 +9,14 @@ pub(crate) mod ternary;
 use crate::meter::Meter;
 use crate::ops::{Code, Slot};
 use crate::wide::{limbs, mask64};
+use args::Args;
 use dataplane::control::{CounterValue, EntryKey, MatchKind, MeterUnit};
 use dataplane::profile::WatchPort;
 use exact::WordMap;
-use range::{Bounds, Scan};
+use foldhash::quality::RandomState;
+use range::Bounds;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::BuildHasher;
 use ternary::Ternary;
 
 /// No next node: the end of the control.
@@ -71,7 +75,7 @@ impl KeyPart {
 pub(crate) struct Call {
     /// Index into the table's own list of actions.
     pub local: usize,
-    pub args: Box<[u64]>,
+    pub args: Args,
 }
 
 /// What an entry does.
@@ -107,8 +111,9 @@ pub(crate) struct Idle {
     due_ns: u64,
 }
 
-/// An entry. Hot fields first.
+/// An entry. What packets need comes first.
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub(crate) struct Entry {
     pub target: Target,
     pub counter: CounterValue,
@@ -136,7 +141,6 @@ enum Lookup {
     Keyless,
     Exact(WordMap<u32>),
     Ternary(Ternary),
-    Range(Scan),
 }
 
 /// An entry's match in packed form.
@@ -154,6 +158,56 @@ pub(crate) struct DirectMeter {
     pub unit: MeterUnit,
     pub slot: Slot,
     pub mask: u64,
+}
+
+/// Entries by match key. The keys themselves are in the entries; here are their hashes.
+#[derive(Debug, Default)]
+struct KeyIndex {
+    hasher: RandomState,
+    places: HashMap<u64, u32, RandomState>,
+    /// Further entries with the same hash: hardly ever any.
+    collided: Vec<(u64, u32)>,
+}
+
+impl KeyIndex {
+    fn hash(&self, key: &EntryKey) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// The entry that `is_it`, of those with the key's hash.
+    fn find(&self, key: &EntryKey, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let hash = self.hash(key);
+        let first = *self.places.get(&hash)?;
+        let others = self.collided.iter().filter(|(other, _)| *other == hash);
+        std::iter::once(first)
+            .chain(others.map(|&(_, id)| id))
+            .find(|id| is_it(*id))
+    }
+
+    fn insert(&mut self, key: &EntryKey, id: u32) {
+        let hash = self.hash(key);
+        if let Some(before) = self.places.insert(hash, id) {
+            self.collided.push((hash, before));
+        }
+    }
+
+    fn remove(&mut self, key: &EntryKey, id: u32) {
+        let hash = self.hash(key);
+        let at = match self.places.get(&hash) {
+            Some(&first) if first == id => {
+                self.places.remove(&hash);
+                self.collided.iter().position(|(other, _)| *other == hash)
+            }
+            _ => {
+                self.collided.retain(|&other| other != (hash, id));
+                None
+            }
+        };
+        if let Some(at) = at {
+            let (_, next) = self.collided.swap_remove(at);
+            self.places.insert(hash, next);
+        }
+    }
 }
 
 /// A table of a running program.
@@ -178,7 +232,7 @@ pub(crate) struct Table {
     lookup: Lookup,
     slots: Vec<Option<Entry>>,
     free: Vec<u32>,
-    by_key: HashMap<EntryKey, u32, foldhash::quality::RandomState>,
+    by_key: KeyIndex,
     /// In order of insertion.
     by_order: BTreeMap<u64, u32>,
     next_order: u64,
@@ -206,15 +260,12 @@ pub(crate) struct TableSpec {
 
 impl Table {
     pub fn new(spec: TableSpec) -> Self {
-        let has = |kind| spec.parts.iter().any(|p| p.kind == kind);
         let lookup = if spec.parts.is_empty() {
             Lookup::Keyless
-        } else if has(MatchKind::Range) {
-            Lookup::Range(Scan::default())
-        } else if has(MatchKind::Ternary) || has(MatchKind::Optional) || has(MatchKind::Lpm) {
-            Lookup::Ternary(Ternary::default())
-        } else {
+        } else if spec.parts.iter().all(|p| p.kind == MatchKind::Exact) {
             Lookup::Exact(WordMap::new(spec.key_words))
+        } else {
+            Lookup::Ternary(Ternary::default())
         };
         Self {
             parts: spec.parts,
@@ -232,7 +283,7 @@ impl Table {
             lookup,
             slots: Vec::new(),
             free: Vec::new(),
-            by_key: HashMap::default(),
+            by_key: KeyIndex::default(),
             by_order: BTreeMap::new(),
             next_order: 0,
             idle_due: BTreeSet::new(),
@@ -272,7 +323,6 @@ impl Table {
             Lookup::Keyless => None,
             Lookup::Exact(map) => map.get(key).copied(),
             Lookup::Ternary(t) => t.find(key, masked.get_mut(..self.key_words)?),
-            Lookup::Range(s) => s.find(key),
         }
     }
 
@@ -292,11 +342,12 @@ impl Table {
 
     /// The entry with exactly this match key.
     pub fn id_of(&self, key: &EntryKey) -> Option<u32> {
-        self.by_key.get(key).copied()
+        self.by_key
+            .find(key, |id| self.entry(id).is_some_and(|e| e.key == *key))
     }
 
     pub fn len(&self) -> usize {
-        self.by_key.len()
+        self.by_order.len()
     }
 
     /// The table's own number of a public action.
@@ -334,18 +385,11 @@ impl Table {
             Lookup::Keyless => {}
             Lookup::Exact(map) => map.insert(&packed.value, id),
             Lookup::Ternary(t) => {
-                t.insert(&packed.value, &packed.mask, packed.priority, order, id);
+                let rank = (packed.priority, order);
+                t.insert(&packed.value, &packed.mask, &packed.bounds, rank, id);
             }
-            Lookup::Range(s) => s.insert(
-                &packed.value,
-                &packed.mask,
-                &packed.bounds,
-                packed.priority,
-                order,
-                id,
-            ),
         }
-        self.by_key.insert(entry.key.clone(), id);
+        self.by_key.insert(&entry.key, id);
         self.by_order.insert(order, id);
         let entry = Some(entry);
         match self.slots.get_mut(id as usize) {
@@ -360,10 +404,12 @@ impl Table {
         match &mut self.lookup {
             Lookup::Keyless => {}
             Lookup::Exact(map) => map.remove(&packed.value),
-            Lookup::Ternary(t) => t.remove(&packed.value, &packed.mask, id),
-            Lookup::Range(s) => s.remove(id),
+            Lookup::Ternary(t) => {
+                let rank = (packed.priority, entry.order);
+                t.remove(&packed.value, &packed.mask, &packed.bounds, rank);
+            }
         }
-        self.by_key.remove(&entry.key);
+        self.by_key.remove(&entry.key, id);
         self.by_order.remove(&entry.order);
         self.idle_due.remove(&(entry.idle.due_ns, entry.order));
         self.free.push(id);

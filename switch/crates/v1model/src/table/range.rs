@@ -1,6 +1,6 @@
-//! Tables with range keys: a scan in order of priority.
+//! Range keys: as prefixes where they can be, as bounds to be checked where not.
 
-use std::cmp::Reverse;
+use crate::wide::mask64;
 
 /// Inclusive bounds on the bits `shift..shift + width` of one key word, or, where they are wider
 /// than a word, on whole words.
@@ -15,7 +15,7 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     #[inline]
-    fn contain(&self, key: &[u64]) -> bool {
+    pub fn contain(&self, key: &[u64]) -> bool {
         match (&*self.low, &*self.high) {
             (&[low], &[high]) => {
                 let k = (key[self.word] >> self.shift) & self.mask;
@@ -27,58 +27,117 @@ impl Bounds {
             }
         }
     }
-}
 
-#[derive(Debug)]
-struct Row {
-    rank: (i64, Reverse<u64>),
-    id: u32,
-    value: Box<[u64]>,
-    mask: Box<[u64]>,
-    bounds: Box<[Bounds]>,
-}
-
-/// Entries with value, mask and bounds.
-#[derive(Debug, Default)]
-pub(crate) struct Scan {
-    /// Best first.
-    rows: Vec<Row>,
-}
-
-impl Scan {
-    pub fn insert(
-        &mut self,
-        value: &[u64],
-        mask: &[u64],
-        bounds: &[Bounds],
-        priority: i64,
-        order: u64,
-        id: u32,
-    ) {
-        let rank = (priority, Reverse(order));
-        let at = self.rows.partition_point(|r| r.rank > rank);
-        let row = Row {
-            rank,
-            id,
-            value: value.into(),
-            mask: mask.into(),
-            bounds: bounds.into(),
+    /// The fewest prefixes, as value and mask, that cover the range exactly: at most twice as
+    /// many as the field has bits. `None` for a field wider than a word.
+    fn prefixes(&self) -> Option<Vec<(u64, u64)>> {
+        let (&[low], &[high]) = (&*self.low, &*self.high) else {
+            return None;
         };
-        self.rows.insert(at, row);
+        let mut prefixes = Vec::new();
+        let mut from = low;
+        loop {
+            // The largest aligned block that begins here and does not go beyond the range.
+            let mut block = mask64(from.trailing_zeros()) & self.mask;
+            while from + block > high {
+                block >>= 1;
+            }
+            prefixes.push((from, self.mask & !block));
+            if from + block == high {
+                return Some(prefixes);
+            }
+            from += block + 1;
+        }
+    }
+}
+
+/// Value and mask in packed words.
+pub(crate) type Row = (Vec<u64>, Vec<u64>);
+
+/// Turns an entry with ranges into rows of value and mask that together match what it matches,
+/// and the bounds that must be checked besides. Values, aligned ranges and ranges of everything
+/// are one row; of the other ranges one is spread over several rows (two would multiply).
+pub(crate) fn rows(value: &[u64], mask: &[u64], bounds: &[Bounds]) -> (Vec<Row>, Vec<Bounds>) {
+    let mut rows = vec![(value.to_vec(), mask.to_vec())];
+    let mut checked = Vec::new();
+    for bound in bounds {
+        match bound.prefixes() {
+            Some(prefixes) if prefixes.len() == 1 || rows.len() == 1 => {
+                let spread = rows.iter().flat_map(|(value, mask)| {
+                    prefixes.iter().map(|(v, m)| {
+                        let (mut value, mut mask) = (value.clone(), mask.clone());
+                        value[bound.word] |= v << bound.shift;
+                        mask[bound.word] |= m << bound.shift;
+                        (value, mask)
+                    })
+                });
+                rows = spread.collect();
+            }
+            _ => checked.push(bound.clone()),
+        }
+    }
+    (rows, checked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(low: u64, high: u64, bits: u32) -> Bounds {
+        Bounds {
+            word: 0,
+            shift: 8,
+            mask: mask64(bits),
+            low: [low].into(),
+            high: [high].into(),
+        }
     }
 
-    pub fn remove(&mut self, id: u32) {
-        self.rows.retain(|r| r.id != id);
+    #[test]
+    fn prefixes_cover_exactly_the_range() {
+        for low in 0..32 {
+            for high in low..32 {
+                let (rows, checked) = rows(&[3], &[0xff], &[bounds(low, high, 5)]);
+                assert!(checked.is_empty() && rows.len() <= 8);
+                for key in 0..32 {
+                    let matching = rows
+                        .iter()
+                        .filter(|(v, m)| (key << 8 | 3) & m[0] == v[0])
+                        .count();
+                    assert_eq!(matching, usize::from((low..=high).contains(&key)));
+                }
+            }
+        }
     }
 
-    pub fn find(&self, key: &[u64]) -> Option<u32> {
-        let matches = |r: &&Row| {
-            key.iter()
-                .zip(&r.mask)
-                .zip(&r.value)
-                .all(|((k, m), v)| k & m == *v)
-                && r.bounds.iter().all(|b| b.contain(key))
+    #[test]
+    fn extreme_ranges_end() {
+        let wide = Bounds {
+            shift: 0,
+            ..bounds(0, u64::MAX, 64)
         };
-        self.rows.iter().find(matches).map(|r| r.id)
+        assert_eq!(wide.prefixes(), Some(vec![(0, 0)]));
+        let most = Bounds {
+            low: [1].into(),
+            high: [u64::MAX - 1].into(),
+            ..wide
+        };
+        assert_eq!(most.prefixes().map(|p| p.len()), Some(126));
+    }
+
+    #[test]
+    fn only_one_field_is_spread() {
+        let second = Bounds {
+            shift: 32,
+            ..bounds(1, 14, 4)
+        };
+        let exact = Bounds {
+            shift: 40,
+            ..bounds(7, 7, 4)
+        };
+        let all = [bounds(1, 30, 5), second.clone(), exact];
+        let (rows, checked) = rows(&[0], &[0], &all);
+        assert_eq!((rows.len(), checked), (8, vec![second]));
+        assert!(rows.iter().all(|(v, _)| v[0] >> 40 == 7));
     }
 }

@@ -1,10 +1,17 @@
-//! Tuple-space search: entries with the same mask share a hash map. A look-up costs one hash
-//! per distinct mask, not one comparison per entry, and stops as soon as no remaining mask can
-//! hold a better entry. Longest-prefix match is the same thing with the prefix length as
-//! priority.
+//! Tuple-space search (Srinivasan, Suri and Varghese 1999): entries with the same mask share a
+//! hash map. A look-up costs one hash per distinct mask, not one comparison per entry, and stops
+//! as soon as no remaining mask can hold a better entry. Longest-prefix match is the same thing
+//! with the prefix length as priority; a range is some prefixes.
+//!
+//! The worst cases are those of the entries, not of the packets: as many look-ups as there are
+//! distinct masks (prefix lengths), and as many comparisons as there are entries of the same
+//! value and mask that differ only in bounds still to be checked.
 
 use super::exact::WordMap;
+use super::range::{self, Bounds};
+use foldhash::quality::RandomState;
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 /// What orders entries that match the same packet: greater priority first, then earlier
 /// insertion.
@@ -14,90 +21,217 @@ type Rank = (i64, Reverse<u64>);
 /// as an upper bound, which only costs look-ups they might have skipped.
 const EXACT_BEST_LIMIT: usize = 256;
 
+/// An entry with one value and mask.
+#[derive(Debug, Clone)]
+struct Candidate {
+    rank: Rank,
+    id: u32,
+    /// What remains to be checked.
+    bounds: Option<Box<[Bounds]>>,
+}
+
+impl Candidate {
+    #[inline]
+    fn matches(&self, key: &[u64]) -> bool {
+        match &self.bounds {
+            None => true,
+            Some(bounds) => bounds.iter().all(|bound| bound.contain(key)),
+        }
+    }
+}
+
+/// Entries of one value and mask, best first. Most often there is one, which then is where the
+/// map's value is.
+#[derive(Debug, Clone)]
+enum Candidates {
+    One(Candidate),
+    Several(Vec<Candidate>),
+}
+
+impl Candidates {
+    fn as_slice(&self) -> &[Candidate] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Several(all) => all,
+        }
+    }
+
+    fn insert(&mut self, candidate: Candidate) {
+        if let Self::One(one) = self {
+            *self = Self::Several(vec![one.clone()]);
+        }
+        if let Self::Several(all) = self {
+            let at = all.partition_point(|other| other.rank > candidate.rank);
+            all.insert(at, candidate);
+        }
+    }
+
+    /// Removes the entry of this rank; true if none is left.
+    fn remove(&mut self, rank: Rank) -> bool {
+        match self {
+            Self::One(one) => one.rank == rank,
+            Self::Several(all) => {
+                if let Ok(at) = all.binary_search_by_key(&Reverse(rank), |c| Reverse(c.rank)) {
+                    all.remove(at);
+                }
+                all.is_empty()
+            }
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Group {
     mask: Box<[u64]>,
-    /// Entries by masked value, best first.
-    map: WordMap<Vec<(Rank, u32)>>,
+    /// By masked value.
+    map: WordMap<Candidates>,
     /// No entry of the group ranks above this.
     best: Rank,
 }
 
-/// Entries with value and mask.
+/// Entries with value and mask, and perhaps bounds.
 #[derive(Debug, Default)]
 pub(crate) struct Ternary {
-    /// Best first.
     groups: Vec<Group>,
+    by_mask: HashMap<Box<[u64]>, u32, RandomState>,
+    /// Groups with their best rank, best first.
+    order: Vec<(Reverse<Rank>, u32)>,
 }
 
 impl Ternary {
     /// Adds entry `id`; `value & !mask` is zero.
-    pub fn insert(&mut self, value: &[u64], mask: &[u64], priority: i64, order: u64, id: u32) {
-        let rank = (priority, Reverse(order));
-        let at = match self.groups.iter().position(|g| &*g.mask == mask) {
-            Some(at) => at,
+    pub fn insert(
+        &mut self,
+        value: &[u64],
+        mask: &[u64],
+        bounds: &[Bounds],
+        (priority, order): (i64, u64),
+        id: u32,
+    ) {
+        let (rows, checked) = range::rows(value, mask, bounds);
+        let bounds = (!checked.is_empty()).then(|| checked.into_boxed_slice());
+        for (value, mask) in rows {
+            let candidate = Candidate {
+                rank: (priority, Reverse(order)),
+                id,
+                bounds: bounds.clone(),
+            };
+            self.insert_row(&value, &mask, candidate);
+        }
+    }
+
+    fn insert_row(&mut self, value: &[u64], mask: &[u64], candidate: Candidate) {
+        let rank = candidate.rank;
+        let at = match self.by_mask.get(mask) {
+            Some(&at) => at,
             None => {
+                // Fewer groups than rows, which are fewer than 2^32.
+                let at = self.groups.len() as u32;
+                self.by_mask.insert(mask.into(), at);
                 self.groups.push(Group {
                     mask: mask.into(),
                     map: WordMap::new(mask.len()),
                     best: rank,
                 });
-                self.groups.len() - 1
+                self.rank(at, None, Some(rank));
+                at
             }
         };
-        let group = &mut self.groups[at];
-        group.best = group.best.max(rank);
-        match group.map.get_mut(value) {
-            Some(list) => {
-                let at = list.partition_point(|&(r, _)| r > rank);
-                list.insert(at, (rank, id));
-            }
-            None => group.map.insert(value, vec![(rank, id)]),
-        }
-        self.sort();
-    }
-
-    /// Removes entry `id`, which was inserted with this value and mask.
-    pub fn remove(&mut self, value: &[u64], mask: &[u64], id: u32) {
-        let Some(at) = self.groups.iter().position(|g| &*g.mask == mask) else {
+        let Some(group) = self.groups.get_mut(at as usize) else {
             return;
         };
-        let group = &mut self.groups[at];
-        if let Some(list) = group.map.get_mut(value) {
-            list.retain(|&(_, other)| other != id);
-            if list.is_empty() {
-                group.map.remove(value);
-            }
+        match group.map.get_mut(value) {
+            Some(candidates) => candidates.insert(candidate),
+            None => group.map.insert(value, Candidates::One(candidate)),
         }
-        if group.map.len() == 0 {
-            self.groups.remove(at);
-        } else if group.map.len() <= EXACT_BEST_LIMIT
-            && let Some(best) = group.map.values().filter_map(|l| l.first()).max()
-        {
-            group.best = best.0;
+        if rank > group.best {
+            let before = std::mem::replace(&mut group.best, rank);
+            self.rank(at, Some(before), Some(rank));
         }
-        self.sort();
     }
 
-    fn sort(&mut self) {
-        self.groups.sort_by_key(|g| Reverse(g.best));
+    /// Removes an entry that was inserted with this value, mask, bounds and rank.
+    pub fn remove(
+        &mut self,
+        value: &[u64],
+        mask: &[u64],
+        bounds: &[Bounds],
+        (priority, order): (i64, u64),
+    ) {
+        for (value, mask) in range::rows(value, mask, bounds).0 {
+            self.remove_row(&value, &mask, (priority, Reverse(order)));
+        }
+    }
+
+    fn remove_row(&mut self, value: &[u64], mask: &[u64], rank: Rank) {
+        let Some(&at) = self.by_mask.get(mask) else {
+            return;
+        };
+        let Some(group) = self.groups.get_mut(at as usize) else {
+            return;
+        };
+        if group.map.get_mut(value).is_some_and(|c| c.remove(rank)) {
+            group.map.remove(value);
+        }
+        let before = group.best;
+        if group.map.len() == 0 {
+            self.rank(at, Some(before), None);
+            self.by_mask.remove(mask);
+            self.groups.swap_remove(at as usize);
+            if let Some(moved) = self.groups.get(at as usize) {
+                let (mask, best) = (moved.mask.clone(), moved.best);
+                let last = self.groups.len() as u32;
+                self.by_mask.insert(mask, at);
+                self.rank(last, Some(best), None);
+                self.rank(at, None, Some(best));
+            }
+        } else if group.map.len() <= EXACT_BEST_LIMIT {
+            let ranks = group.map.values().filter_map(|c| c.as_slice().first());
+            if let Some(best) = ranks.map(|candidate| candidate.rank).max() {
+                group.best = best;
+                self.rank(at, Some(before), Some(best));
+            }
+        }
+    }
+
+    /// Moves a group in the order.
+    fn rank(&mut self, group: u32, before: Option<Rank>, now: Option<Rank>) {
+        if before == now {
+            return;
+        }
+        if let Some(before) = before
+            && let Ok(at) = self.order.binary_search(&(Reverse(before), group))
+        {
+            self.order.remove(at);
+        }
+        if let Some(now) = now {
+            let place = (Reverse(now), group);
+            let at = self.order.partition_point(|other| *other < place);
+            self.order.insert(at, place);
+        }
     }
 
     /// The best entry for `key`; `masked` is room for as many words.
     #[inline]
     pub fn find(&self, key: &[u64], masked: &mut [u64]) -> Option<u32> {
         let mut found: Option<(Rank, u32)> = None;
-        for group in &self.groups {
-            if found.is_some_and(|(rank, _)| rank >= group.best) {
+        for &(Reverse(best), at) in &self.order {
+            if found.is_some_and(|(rank, _)| rank >= best) {
                 break;
             }
+            let Some(group) = self.groups.get(at as usize) else {
+                break;
+            };
             for ((m, k), mask) in masked.iter_mut().zip(key).zip(&group.mask) {
                 *m = k & mask;
             }
-            if let Some(&hit) = group.map.get(masked).and_then(|l| l.first())
-                && found.is_none_or(|(rank, _)| hit.0 > rank)
+            let Some(candidates) = group.map.get(masked) else {
+                continue;
+            };
+            if let Some(hit) = candidates.as_slice().iter().find(|c| c.matches(key))
+                && found.is_none_or(|(rank, _)| hit.rank > rank)
             {
-                found = Some(hit);
+                found = Some((hit.rank, hit.id));
             }
         }
         found.map(|(_, id)| id)
@@ -108,7 +242,15 @@ impl Ternary {
 mod tests {
     use super::*;
 
-    /// The tuple space must agree with a plain priority scan.
+    struct Entry {
+        value: u64,
+        mask: u64,
+        bounds: Vec<Bounds>,
+        priority: i64,
+        id: u32,
+    }
+
+    /// The tuple space must agree with a plain priority scan, with and without ranges.
     #[test]
     fn agrees_with_a_scan() {
         let mut seed = 7u64;
@@ -118,25 +260,50 @@ mod tests {
         };
         let masks = [0, 0xf, 0xf0, 0xff, 0x0f];
         let mut t = Ternary::default();
-        let mut all: Vec<(u64, u64, i64, u32)> = Vec::new();
-        for id in 0..300u32 {
+        let mut all: Vec<Entry> = Vec::new();
+        for id in 0..400u32 {
             let mask = masks[next(5) as usize];
-            let value = next(256) & mask;
-            let priority = next(20) as i64 + 1;
-            t.insert(&[value], &[mask], priority, u64::from(id), id);
-            all.push((value, mask, priority, id));
-            if next(3) == 0 {
-                let (value, mask, _, id) = all.swap_remove(next(all.len() as u64) as usize);
-                t.remove(&[value], &[mask], id);
+            let mut bounds = Vec::new();
+            for shift in [8, 12].into_iter().take(next(3) as usize) {
+                let (low, high) = (next(16), next(16));
+                bounds.push(Bounds {
+                    word: 0,
+                    shift,
+                    mask: 15,
+                    low: [low.min(high)].into(),
+                    high: [low.max(high)].into(),
+                });
             }
-            for key in 0..256 {
+            let entry = Entry {
+                value: next(256) & mask,
+                mask,
+                bounds,
+                priority: next(20) as i64 + 1,
+                id,
+            };
+            let rank = (entry.priority, u64::from(id));
+            t.insert(&[entry.value], &[mask], &entry.bounds, rank, id);
+            all.push(entry);
+            if next(3) == 0 {
+                let e = all.swap_remove(next(all.len() as u64) as usize);
+                let rank = (e.priority, u64::from(e.id));
+                t.remove(&[e.value], &[e.mask], &e.bounds, rank);
+            }
+            for _ in 0..200 {
+                let key = next(1 << 16);
                 let expect = all
                     .iter()
-                    .filter(|(v, m, ..)| key & m == *v)
-                    .max_by_key(|(_, _, p, id)| (*p, Reverse(*id)))
-                    .map(|e| e.3);
+                    .filter(|e| key & e.mask == e.value)
+                    .filter(|e| e.bounds.iter().all(|b| b.contain(&[key])))
+                    .max_by_key(|e| (e.priority, Reverse(e.id)))
+                    .map(|e| e.id);
                 assert_eq!(t.find(&[key], &mut [0]), expect);
             }
         }
+        for e in all {
+            let rank = (e.priority, u64::from(e.id));
+            t.remove(&[e.value], &[e.mask], &e.bounds, rank);
+        }
+        assert!(t.groups.is_empty() && t.order.is_empty() && t.by_mask.is_empty());
     }
 }
