@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ STEP_US = 100
 _TIMEOUT_S = 300
 # Deeper than any case is long: by default a full queue (64) drops, in silence.
 _QUEUE_DEPTH = 10_000_000
-_REFUSALS = ("Error", "Invalid", "error", "invalid", "Unknown", "Traceback", "needs")
+_REFUSAL = re.compile(r"^(Invalid |Error|\*\*\* |Traceback|Unknown )", re.MULTILINE)
 
 
 class RunError(Exception):
@@ -76,7 +77,7 @@ def run_bmv2(case: Case, folder: Path) -> Sent:
         with simple_switch.SimpleSwitch(case.compiled, folder, [*PORTS, _GATE], [_GATE]) as switch:
             replies = switch.command([f"set_queue_depth {_QUEUE_DEPTH}", *lines])
             for line, reply in zip(lines, replies[1:], strict=True):
-                if any(word in reply for word in _REFUSALS):
+                if _REFUSAL.search(reply):
                     raise RunError(f"{simple_switch.SWITCH}: '{line}': {reply[-300:]}")
             switch.end_input()
             switch.wait_idle()
