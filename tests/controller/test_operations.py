@@ -1,6 +1,7 @@
 """Running the thing: events, streams, metrics, the token, TLS."""
 
 import json
+import logging
 import ssl
 import subprocess
 import sys
@@ -195,10 +196,25 @@ def test_token(start_controller: Start, tmp_path: Path) -> None:
     assert denied[0]["data"]["path"] == CLASS
 
 
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """Undo what a controller does to this process's logging."""
+    root, httpx_log = logging.getLogger(), logging.getLogger("httpx")
+    handlers, levels = list(root.handlers), (root.level, httpx_log.level)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    httpx_log.setLevel(levels[1])
+
+
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--listen", "0.0.0.0:0"], "not loopback, and there is no token"),
+        (["--peer", "ftp://x"], "want http://HOST:PORT"),
+        (["--peer-ca", "SHORT"], "belongs to --peer"),
+        (["--peer", "https://x:1", "--peer-ca", "SHORT"], "--peer-ca"),
         (["--token-file", "/nonexistent"], "No such file"),
         (["--token-file", "SHORT"], "at least 16"),
         (["--tls-cert", "SHORT"], "belong together"),
