@@ -3,7 +3,6 @@
 import json
 import logging
 import ssl
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,15 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller_harness import COMPILED, DEADLINE_S, Controller, Process, Switch, free_port
+from controller_harness import (
+    COMPILED,
+    DEADLINE_S,
+    Controller,
+    Process,
+    Switch,
+    free_port,
+    make_certificate,
+)
 from pacer_controller import server
 from rest_client import Client, problem
 
@@ -232,11 +239,8 @@ def test_will_not_start_unsafe(
 
 
 def test_tls(network: Any, tmp_path: Path) -> None:
-    key, certificate, token = (tmp_path / name for name in ("key.pem", "cert.pem", "token"))
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    made += ["-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "1"]
-    made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(made, check=True, capture_output=True)
+    key, certificate = make_certificate(tmp_path)
+    token = tmp_path / "token"
     token.write_text(TOKEN)
     options = ["--tls-cert", str(certificate), "--tls-key", str(key), "--token-file", str(token)]
     command = [sys.executable, "-m", "pacer_controller", "--listen", "127.0.0.1:0"]
