@@ -2,6 +2,10 @@
 
 No answer may be a 5xx, and every answer must be what the document says: status, type, schema.
 Streams, which do not end, have tests of their own.
+
+    OPENAPI_EXAMPLES=200 build/venv/bin/python -m pytest -q tests/controller/test_openapi.py
+
+tries longer: some minutes on a quiet machine.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Running the thing: events, streams, metrics, the token, TLS."""
 
 import json
+import logging
 import ssl
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +12,15 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller_harness import COMPILED, DEADLINE_S, Controller, Process, Switch, free_port
+from controller_harness import (
+    COMPILED,
+    DEADLINE_S,
+    Controller,
+    Process,
+    Switch,
+    free_port,
+    make_certificate,
+)
 from pacer_controller import server
 from rest_client import Client, problem
 
@@ -195,10 +203,25 @@ def test_token(start_controller: Start, tmp_path: Path) -> None:
     assert denied[0]["data"]["path"] == CLASS
 
 
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """Undo what a controller does to this process's logging."""
+    root, httpx_log = logging.getLogger(), logging.getLogger("httpx")
+    handlers, levels = list(root.handlers), (root.level, httpx_log.level)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    httpx_log.setLevel(levels[1])
+
+
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--listen", "0.0.0.0:0"], "not loopback, and there is no token"),
+        (["--peer", "ftp://x"], "want http://HOST:PORT"),
+        (["--peer-ca", "SHORT"], "belongs to --peer"),
+        (["--peer", "https://x:1", "--peer-ca", "SHORT"], "--peer-ca"),
         (["--token-file", "/nonexistent"], "No such file"),
         (["--token-file", "SHORT"], "at least 16"),
         (["--tls-cert", "SHORT"], "belong together"),
@@ -216,11 +239,8 @@ def test_will_not_start_unsafe(
 
 
 def test_tls(network: Any, tmp_path: Path) -> None:
-    key, certificate, token = (tmp_path / name for name in ("key.pem", "cert.pem", "token"))
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    made += ["-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "1"]
-    made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(made, check=True, capture_output=True)
+    key, certificate = make_certificate(tmp_path)
+    token = tmp_path / "token"
     token.write_text(TOKEN)
     options = ["--tls-cert", str(certificate), "--tls-key", str(key), "--token-file", str(token)]
     command = [sys.executable, "-m", "pacer_controller", "--listen", "127.0.0.1:0"]

@@ -1,5 +1,7 @@
 """Two controllers, one desired state: what one has acknowledged, the other has."""
 
+import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +14,17 @@ import pytest
 from test_durability import TAKEOVER_S, flow, flow_path, limit_s
 from test_live import CLASS, entries_of, observe, options
 
-from controller_harness import DEADLINE_S, Controller, Switch, eventually, free_port
+from controller_harness import (
+    COMPILED,
+    DEADLINE_S,
+    Controller,
+    Network,
+    Process,
+    Switch,
+    eventually,
+    free_port,
+    make_certificate,
+)
 from rest_client import problem
 
 Start = Callable[..., Controller]
@@ -208,6 +220,46 @@ def test_told_to_lead(hosts: Hosts) -> None:
     assert problem(leader.put(CLASS, {"rate": "2Mbit"}), 503)["type"].endswith(":not-leading")
     assert follower.put(CLASS, {"rate": "2Mbit"}).json()["state"] == "applied"
     assert leader.get(CLASS)["rate_bps"] == 2_000_000
+
+
+def test_with_token_and_tls(network: Network, tmp_path: Path) -> None:
+    key, certificate = make_certificate(tmp_path)
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123456789abcdef")
+    files = ["--token-file", str(token), "--tls-cert", str(certificate), "--tls-key", str(key)]
+    ports = (free_port(), free_port())
+    away = f"s1=127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "pacer_controller", "--compiled-dir", str(COMPILED), *files]
+    command += ["--switch", away, "--peer-ca", str(certificate)]
+    processes = [
+        Process([*command, "--listen", f"127.0.0.1:{own}", "--peer", f"https://127.0.0.1:{other}"])
+        for own, other in (ports, ports[::-1])
+    ]
+    trusted = ssl.create_default_context(cafile=str(certificate))
+    allowed = {"Authorization": f"Bearer {token.read_text()}"}
+    urls = [one.wait_for_line("pacer-controller: ready").rpartition(" ")[2] for one in processes]
+    with httpx.Client(
+        headers=allowed, verify=trusted, timeout=DEADLINE_S, trust_env=False
+    ) as client:
+        try:
+
+            def roles() -> dict[str, str] | None:
+                told = {url: client.get(f"{url}/v1/replication").json() for url in urls}
+                in_sync = all(one["in_sync"] for one in told.values())
+                return {one["role"]: url for url, one in told.items()} if in_sync else None
+
+            role = eventually(roles, "one leads, the other has everything")
+            made = client.put(role["leader"] + CLASS, json={"rate": "1Mbit"})
+            assert made.status_code == 201
+            assert client.get(role["follower"] + CLASS).json()["rate_bps"] == 1_000_000
+            query = "follower=0123456789abcdef&epoch=0&after=0"
+            feed = f"{role['leader']}/v1/replication/feed?{query}"
+            assert client.get(feed, headers={"Authorization": "Bearer no"}).status_code == 401
+            # It has its follower already.
+            assert client.get(feed).json()["type"].endswith(":another-follower")
+        finally:
+            for one in processes:
+                one.kill()
 
 
 @pytest.fixture

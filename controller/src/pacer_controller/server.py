@@ -162,6 +162,8 @@ def _set_up_logging(level: str, as_json: bool) -> None:
         logging.getLogger("finsy").setLevel(logging.CRITICAL)
         logging.getLogger("finsy").propagate = False
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        # It tells each request of a follower to its leader.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 def _listen(host: str, port: int, has_token: bool) -> socket.socket:

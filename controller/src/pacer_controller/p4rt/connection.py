@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
 import finsy as fy
 
@@ -23,6 +25,20 @@ RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 1.0
 RETRY_REFUSED_S = 5.0
 """Pause after a switch refused the pipeline or broke the protocol: trying at once helps nobody."""
+
+
+@functools.lru_cache(maxsize=16)
+def _parsed(path: Path, _changed_ns: int) -> Any:
+    return fy.P4Schema(path).p4info
+
+
+def p4info(path: Path) -> Any:
+    """Return a P4Info message, parsed once for all switches and attempts to connect.
+
+    A switch that is away is tried every second, and the text takes milliseconds to parse: with
+    hundreds of switches away nothing else would be done.
+    """
+    return _parsed(path, path.stat().st_mtime_ns)
 
 
 class Connection:
@@ -155,7 +171,8 @@ class Connection:
         self._bid_for = self._context.leadership.election_id
         self.bid = max(1, self._bid_for - self._below)
         options = fy.SwitchOptions(
-            p4info=self._p4info_path,
+            # finsy takes the message as well as the path.
+            p4info=p4info(self._p4info_path),
             p4blob=self._json_path,
             device_id=self.config.device_id,
             initial_election_id=self.bid,

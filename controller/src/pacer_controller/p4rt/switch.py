@@ -20,7 +20,7 @@ from pacer_controller import entries, learning, rates
 from pacer_controller.burst.measure import Measured
 from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import access, bandwidth, burstiness, errors
-from pacer_controller.p4rt.connection import Connection
+from pacer_controller.p4rt.connection import Connection, p4info
 from pacer_controller.p4rt.stations import StationLearner
 from pacer_controller.records import Desired, Record
 from pacer_controller.rows import CLASSES, PORTS, Change, MatchValue, Op, Row, Rows, by_key, changes
@@ -71,7 +71,7 @@ class P4Switch(Connection):
         self.ports: list[PortInfo] = [PortInfo(number) for number in config.ports]
         self.failed: dict[str, str] = {}
         self._resync = asyncio.Event()
-        self.schema = fy.P4Schema(self._p4info_path)
+        self.schema = fy.P4Schema(p4info(self._p4info_path))
         self._tables = {table.name: table.size for table in self.schema.tables}
         self._forwards = entries.FORWARD in self._tables and entries.SOURCES in self._tables
         self.capabilities = self._capabilities()

@@ -21,8 +21,8 @@ POLL_S = 0.4
 
 HOLD_S = 6.0
 """How long writes wait for a follower that has fallen silent, before they are acknowledged without
-it. A follower takes over at most `peer.ASK_S` + `pair.TAKE_OVER_S` after it last heard of its
-leader: by then none has been."""
+it. A follower takes over no later than `pair.TAKE_OVER_S`, which is less, after it last asked:
+by then none has been."""
 
 KEPT_CHANGES = 50_000
 """Changes that are kept for a follower that is behind; one further behind gets a snapshot."""
@@ -163,8 +163,7 @@ class Feed:
             self.in_sync = False
             self._move()
         if not self.open:
-            # Whoever leads now does not have this write, or has it by another's word.
-            raise not_leading(None)
+            raise ceased_to_lead()
 
 
 def not_leading(leader: str | None) -> Problem:
@@ -175,4 +174,14 @@ def not_leading(leader: str | None) -> Problem:
         "not-leading",
         "This controller does not lead",
         f"another controller has the desired state: {where}; nothing was changed",
+    )
+
+
+def ceased_to_lead() -> Problem:
+    """Return the 503 for a change that was on its way when another controller took over."""
+    return Problem(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "not-leading",
+        "This controller does not lead",
+        "it ceased to lead while it made the change: ask the other controller what became of it",
     )

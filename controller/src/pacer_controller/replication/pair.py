@@ -10,13 +10,12 @@ import logging
 import secrets
 import time
 from collections.abc import Sequence
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from pacer_controller.problems import Problem
 from pacer_controller.records import Entry
 from pacer_controller.replication import wire
-from pacer_controller.replication.feed import Feed, not_leading
+from pacer_controller.replication.feed import Feed, ceased_to_lead, not_leading
 from pacer_controller.replication.peer import (
     ASK_S,
     COPY_S,
@@ -34,9 +33,10 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-TAKE_OVER_S = 4.0
-"""Longest time after the leader's feed has ended in which a follower may take over by itself:
-after that the leader may have acknowledged writes without it (`feed.HOLD_S`)."""
+TAKE_OVER_S = 5.0
+"""Longest time in which a follower may take over by itself, from when it sent the last request that
+its leader answered: the leader waits for it from when that arrived (`feed.HOLD_S`), and then
+acknowledges writes without it. So one that was stopped for a while knows that it is behind."""
 
 RETRY_S = 0.1
 WATCH_S = 1.0
@@ -69,7 +69,7 @@ class Pair:
         self.reason = "it has just started"
         """Why it does not lead."""
         self._leader_there = False
-        self._lost_s: float | None = None
+        self._contact_s = float("-inf")
         self._resync = False
         self._told = False
         self._forced = asyncio.Event()
@@ -126,12 +126,7 @@ class Pair:
         """Raise the 503 if the follower may have taken over."""
         others = [f.name for f in self._service.switches.values() if self._other_is_primary(f)]
         if others or await self._outranked():
-            raise Problem(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "not-leading",
-                "This controller does not lead",
-                "another controller has taken over; ask it what became of this change",
-            )
+            raise ceased_to_lead()
 
     @staticmethod
     def _other_is_primary(found: Any) -> bool:
@@ -186,7 +181,7 @@ class Pair:
     async def _lead(self, why: str) -> None:
         await asyncio.to_thread(self._store.begin_epoch, self._store.epoch + 1)
         self._forced.clear()
-        self._leader_there, self._lost_s, self.in_sync, self._told = False, None, False, False
+        self._leader_there, self.in_sync, self._told = False, False, False
         self.feed.begin()
         epoch = self._store.epoch
         self._service.leadership.give(FIRST_ELECTION_ID + ELECTION_IDS * epoch)
@@ -237,6 +232,7 @@ class Pair:
         epoch = -1 if self._resync else self._store.epoch
         # Of a leader that is known, silence means something.
         timeout_s = ASK_S if self.in_sync else COPY_S
+        sent_s = time.monotonic()
         try:
             said = await self._peer.feed(self._name, epoch, self._store.sequence, timeout_s)
         except PeerNotLeadingError:
@@ -249,13 +245,12 @@ class Pair:
             self._note(f"{self._address.url} refuses: {error}")
             await asyncio.sleep(WATCH_S)
         else:
+            self._leader_there, self._contact_s = True, sent_s
             await self._take(said)
 
     def _lost(self) -> None:
         self._leader_there = False
-        if self._lost_s is None:
-            self._lost_s = time.monotonic()
-        if self.in_sync and time.monotonic() - self._lost_s > TAKE_OVER_S:
+        if self.in_sync and time.monotonic() - self._contact_s > TAKE_OVER_S:
             self.in_sync = False
             self._event("has lost its leader, which may have gone on without it")
 
@@ -289,7 +284,6 @@ class Pair:
 
     async def _take(self, said: dict[str, Any]) -> None:
         """Take over what the leader said; asking again acknowledges it."""
-        self._leader_there, self._lost_s = True, None
         self._note(f"{self._address.url} leads")
         if "snapshot" in said:
             snapshot = wire.snapshot_from(said["snapshot"])
