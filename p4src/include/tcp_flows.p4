@@ -5,10 +5,11 @@
 // TCP: with one register read until the first such flow has come, and one look-up from then on (an
 // acknowledgement does not say otherwise what it acknowledges).
 //
-// The table has one cell per flow, by a hash of addresses and ports. The cell keeps the ports and
-// another hash of the addresses: a packet whose flow is not the one in the cell is a collision,
+// The table has one cell per flow, by a hash of VLAN, addresses and ports. The cell keeps the ports
+// and another hash of the rest: a packet whose flow is not the one in the cell is a collision,
 // counted, and its flow is not followed as long as the other lives. A cell whose flow has sent
-// nothing for FLOW_LIFE_NS (after FIN or RST: FLOW_CLOSED_NS) is free.
+// nothing for FLOW_LIFE_NS (after a SYN FLOW_OPENING_NS, so that many of them do not take the
+// table; after FIN or RST FLOW_CLOSED_NS) is free.
 //
 // In flight: highest sequence number sent less highest acknowledged (modulo 2^32, RFC 9293).
 // Round-trip time: one segment at a time is timed, from its arrival here to the first
@@ -19,6 +20,7 @@
 #define TCP_FLOWS_P4
 
 #define FLOW_LIFE_NS 60000000000
+#define FLOW_OPENING_NS 10000000000
 #define FLOW_CLOSED_NS 2000000000
 
 // Longest round-trip time that is believed (17 s): products with it must fit 64 bits.
@@ -55,10 +57,12 @@ register<bit<32>>(TRACKED_FLOWS) flow_last_peak_bytes;  // and in the one before
 
 // Where the cell is of the flow from one end to the other, and what stands in it. (A control would
 // copy the addresses of every packet.)
-#define FLOW_CELL(sender, receiver, sender_port, receiver_port, cell, identity) \
-    hash(cell, HashAlgorithm.crc16, 32w0, { sender, receiver, sender_port, receiver_port }, \
+#define FLOW_CELL(vlan_id, sender, receiver, sender_port, receiver_port, cell, identity) \
+    hash(cell, HashAlgorithm.crc16, 32w0, \
+         { (bit<16>) vlan_id, sender, receiver, sender_port, receiver_port }, \
          32w1 << TRACKED_FLOWS_BITS); \
-    hash(identity, HashAlgorithm.crc32, 64w0, { sender, receiver }, 64w1 << 32); \
+    hash(identity, HashAlgorithm.crc32, 64w0, { (bit<16>) vlan_id, sender, receiver }, \
+         64w1 << 32); \
     identity = sender_port ++ receiver_port ++ identity[31:0];
 
 // What the packet says of the flow that it belongs to. Sets `meta.flow_known` if the flow is
@@ -78,8 +82,8 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
 
     apply {
         bit<64> identity;
-        FLOW_CELL(meta.flow.src_addr, meta.flow.dst_addr, meta.flow.src_port,
-                  meta.flow.dst_port, meta.flow_cell, identity)
+        FLOW_CELL(meta.flow.vlan_id, meta.flow.src_addr, meta.flow.dst_addr,
+                  meta.flow.src_port, meta.flow.dst_port, meta.flow_cell, identity)
         bit<32> cell = meta.flow_cell;
         bit<64> now_ns;
         time.apply(standard_metadata, now_ns);
@@ -169,6 +173,8 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
         if (meta.flow_known == 1) {
             if (hdr.tcp.flags[TCP_FIN:TCP_FIN] == 1 || hdr.tcp.flags[TCP_RST:TCP_RST] == 1) {
                 flow_expires_ns.write(cell, now_ns + FLOW_CLOSED_NS);
+            } else if (hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1) {
+                flow_expires_ns.write(cell, now_ns + FLOW_OPENING_NS);
             } else {
                 flow_expires_ns.write(cell, now_ns + FLOW_LIFE_NS);
             }
@@ -186,8 +192,9 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
         bit<64> known;
         bit<64> expires_ns;
         bit<64> now_ns;
-        FLOW_CELL(meta.flow.dst_addr, meta.flow.src_addr, meta.flow.dst_port,
-                  meta.flow.src_port, meta.answered_cell, meta.answered_identity)
+        FLOW_CELL(meta.flow.vlan_id, meta.flow.dst_addr, meta.flow.src_addr,
+                  meta.flow.dst_port, meta.flow.src_port, meta.answered_cell,
+                  meta.answered_identity)
         bit<32> cell = meta.answered_cell;
         flow_identity.read(known, cell);
         flow_expires_ns.read(expires_ns, cell);
