@@ -26,18 +26,44 @@
 #include "include/congestion_marking.p4"
 #include "include/drops.p4"
 
-control PacerIngress(inout headers_t hdr, inout metadata_t meta,
-                     inout standard_metadata_t standard_metadata) {
-    Classifier() classifier;
-    Metering() metering;
-    Forwarding() forwarding;
-    Classes() classes;
+// A TCP segment: what it says of the flow that it belongs to and of the one that it answers, and
+// what becomes of it for that.
+control TcpFlows(inout headers_t hdr, inout metadata_t meta,
+                 inout standard_metadata_t standard_metadata) {
     FlowOfSender() flow_of_sender;
     FlowOfReceiver() flow_of_receiver;
     FlowPace() flow_pace;
     WindowScale() window_scale;
     WindowLimit() window_limit;
     WindowClamp() window_clamp;
+
+    apply {
+        flow_of_receiver.apply(hdr, meta, standard_metadata);
+        if (meta.follows_flows == 1) {
+            flow_of_sender.apply(hdr, meta, standard_metadata);
+            if (meta.flow_known == 1) {
+                window_limit.apply(meta);
+                // What belongs to no flow that is followed is paced with its class.
+                if (meta.paces_flows == 1) {
+                    flow_pace.apply(meta);
+                }
+            }
+        }
+        if (hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1) {
+            window_scale.apply(meta);
+        } else if (meta.answered == 1) {
+            window_clamp.apply(hdr, meta);
+        }
+    }
+}
+
+control PacerIngress(inout headers_t hdr, inout metadata_t meta,
+                     inout standard_metadata_t standard_metadata) {
+    Classifier() classifier;
+    Metering() metering;
+    Forwarding() forwarding;
+    Classes() classes;
+    TcpFlows() tcp_flows;
     ClassClock() class_clock;
     CongestionMarking() congestion_marking;
     CountedDrop() counted_drop;
@@ -65,22 +91,12 @@ control PacerIngress(inout headers_t hdr, inout metadata_t meta,
                 if (meta.drop_cause == 0 && meta.to_controller_only == 0) {
                     classes.apply(meta);
                     if (hdr.tcp.isValid()) {
-                        flow_of_receiver.apply(hdr, meta, standard_metadata);
-                        if (meta.follows_flows == 1) {
-                            flow_of_sender.apply(hdr, meta, standard_metadata);
-                            if (meta.flow_known == 1) {
-                                window_limit.apply(meta);
-                            }
+                        bit<1> followed;
+                        flows_followed.read(followed, 0);
+                        if (followed == 1 || hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1
+                            || meta.follows_flows == 1) {
+                            tcp_flows.apply(hdr, meta, standard_metadata);
                         }
-                        if (hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1) {
-                            window_scale.apply(meta);
-                        } else if (meta.answered == 1) {
-                            window_clamp.apply(hdr, meta);
-                        }
-                    }
-                    // What belongs to no flow that is followed is paced with its class.
-                    if (meta.flow_known == 1 && meta.paces_flows == 1) {
-                        flow_pace.apply(meta);
                     }
                     class_clock.apply(meta, standard_metadata);
                     if (meta.congested == 1) {

@@ -35,10 +35,7 @@ control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_met
             bit<32> backlog_bytes;
             backlog.apply(meta.queue_id, backlog_bytes);
             bit<33> waiting_bytes = (bit<33>) backlog_bytes + (bit<33>) frame_bytes;
-            if (meta.time_per_byte_q24 == 0 && backlog_bytes == 0) {
-                // A flow that is let go joins the unpaced packets, once none of it is held.
-                meta.paced = 0;
-            } else if (waiting_bytes > (bit<33>) meta.limit_bytes) {
+            if (waiting_bytes > (bit<33>) meta.limit_bytes) {
                 class_limit_drops.count(meta.class_id);
                 meta.drop_cause = DROP_CLASS_LIMIT;
             } else {
@@ -46,9 +43,10 @@ control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_met
                 time.apply(standard_metadata, now_ns);
                 bit<64> cost_q24 =
                     (bit<64>) (frame_bytes + meta.spacing_bytes) * meta.time_per_byte_q24;
-                if (meta.ecn_threshold_bytes != 0
-                    && waiting_bytes > (bit<33>) meta.ecn_threshold_bytes) {
-                    meta.congested = 1;
+                if (meta.ecn_threshold_bytes != 0) {
+                    if (waiting_bytes > (bit<33>) meta.ecn_threshold_bytes) {
+                        meta.congested = 1;
+                    }
                 }
                 bit<64> departure_ns;
                 @atomic {

@@ -63,6 +63,7 @@ control Classes(inout metadata_t meta) {
                          bit<32> window_margin_bytes) {
         paced_static_controlled(time_per_byte_q24, limit_bytes, allowance_ns,
                                 ecn_threshold_bytes, bytes_per_ns_q24, window_margin_bytes);
+        meta.paced = (bit<1>) (time_per_byte_q24 != 0);
         meta.follows_flows = 1;
         meta.paces_flows = 1;
         meta.inverse_headroom_q16 = (bit<64>) inverse_headroom_q16;

@@ -20,8 +20,10 @@ control FlowPace(inout metadata_t meta) {
     @name(".PacerIngress.flow_released")
     register<bit<1>>(TRACKED_FLOWS) flow_released;
 
-    bit<5> interval = 0;
-    bit<64> reciprocal = 0;
+    Backlog() backlog;
+
+    bit<5> interval;
+    bit<64> reciprocal;
 
     @name(".PacerIngress.first_reciprocal")
     action first_reciprocal(bit<64> value) {
@@ -94,6 +96,7 @@ control FlowPace(inout metadata_t meta) {
         if (released == 1) {
             meta.time_per_byte_q24 = 0;
         } else if (meta.rtt_ns != 0) {
+            meta.paced = 1;
             // The window's leading one to the top.
             bit<32> mantissa = window;
             bit<8> shift = 0;
@@ -103,6 +106,7 @@ control FlowPace(inout metadata_t meta) {
             if (mantissa[31:30] == 0) { mantissa = mantissa << 2; shift = shift + 2; }
             if (mantissa[31:31] == 0) { mantissa = mantissa << 1; shift = shift + 1; }
             interval = mantissa[30:26];
+            reciprocal = 0;
             reciprocals.apply();
             // r' = r * (2 - m * r)
             bit<64> rest = (64w1 << (RECIPROCAL_BITS + 1)) - (bit<64>) mantissa * reciprocal;
@@ -116,6 +120,12 @@ control FlowPace(inout metadata_t meta) {
             if (time_per_byte_q24 > meta.time_per_byte_q24) {
                 meta.time_per_byte_q24 = time_per_byte_q24;
             }
+        }
+        if (meta.time_per_byte_q24 == 0) {
+            // A flow that is left alone joins the unpaced packets, once none of it is held.
+            bit<32> backlog_bytes;
+            backlog.apply(meta.queue_id, backlog_bytes);
+            meta.paced = (bit<1>) (backlog_bytes != 0);
         }
     }
 }

@@ -82,7 +82,7 @@ header tcp_t {
 // An option; of those of one byte (end, no operation) the rest is empty.
 header tcp_option_t {
     bit<8> kind;
-    varbit<312> rest;
+    varbit<136> rest;  // TCP_OPTION_BYTES_MAX
 }
 
 header udp_t {

@@ -38,8 +38,10 @@
 // Preamble and start-of-frame delimiter: on the wire before each frame (IEEE 802.3).
 #define PREAMBLE_BYTES 8
 
-// TCP options of a SYN that are looked at in search of the window scale; senders have some five.
-#define TCP_OPTIONS_READ 10
+// TCP options of a SYN that are looked at in search of the window scale, which senders put behind
+// no more than five; and the bytes of the longest that is looked past (fast open, RFC 7413).
+#define TCP_OPTIONS_READ 6
+#define TCP_OPTION_BYTES_MAX 18
 
 // Indices of the counter `drops`.
 #define DROP_PARSER_ERROR 1

@@ -70,15 +70,19 @@ parser PacerParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         packet.extract(hdr.tcp);
         meta.flow.src_port = hdr.tcp.src_port;
         meta.flow.dst_port = hdr.tcp.dst_port;
-        meta.tcp_options_bytes = ((bit<8>) hdr.tcp.header_words |-| 5) * 4;
         transition select(hdr.tcp.flags[1:1]) {
-            1: next_tcp_option;
+            1: tcp_options;
             default: accept;
         }
     }
 
     // Options of a SYN, until the window scale (RFC 7323) has been seen. What does not add up is
     // the end hosts' to judge: it is left unread, and passes as it came.
+    state tcp_options {
+        meta.tcp_options_bytes = ((bit<8>) hdr.tcp.header_words |-| 5) * 4;
+        transition next_tcp_option;
+    }
+
     state next_tcp_option {
         transition select(meta.tcp_options_bytes, meta.tcp_options_read) {
             (0, _): accept;
@@ -106,6 +110,7 @@ parser PacerParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     state tcp_option_length {
         meta.tcp_option_bytes = packet.lookahead<bit<16>>()[7:0];
         transition select(meta.tcp_option_bytes < 2
+                          || meta.tcp_option_bytes > TCP_OPTION_BYTES_MAX
                           || meta.tcp_option_bytes > meta.tcp_options_bytes) {
             true: accept;
             default: tcp_option;

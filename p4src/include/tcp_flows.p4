@@ -1,14 +1,15 @@
 // TCP flows as an edge switch sees them in passing: bytes in flight and round-trip time.
 //
 // A flow is one direction of a connection: what its sender sends, and what comes back. Only
-// flows of classes that need it are followed; a packet of any other class costs nothing more
-// here until the first such flow has come, and one register read plus, if it is TCP, one look-up
-// from then on (an acknowledgement cannot be told from what it acknowledges otherwise).
+// flows of classes that need it are followed. A packet of any other class pays for it only if it is
+// TCP: with one register read until the first such flow has come, and one look-up from then on (an
+// acknowledgement does not say otherwise what it acknowledges).
 //
-// The table has one cell per flow, by a hash of addresses and ports. The cell keeps the ports and
-// another hash of the addresses: a packet whose flow is not the one in the cell is a collision,
+// The table has one cell per flow, by a hash of VLAN, addresses and ports. The cell keeps the ports
+// and another hash of the rest: a packet whose flow is not the one in the cell is a collision,
 // counted, and its flow is not followed as long as the other lives. A cell whose flow has sent
-// nothing for FLOW_LIFE_NS (after FIN or RST: FLOW_CLOSED_NS) is free.
+// nothing for FLOW_LIFE_NS (after a SYN FLOW_OPENING_NS, so that many of them do not take the
+// table; after FIN or RST FLOW_CLOSED_NS) is free.
 //
 // In flight: highest sequence number sent less highest acknowledged (modulo 2^32, RFC 9293).
 // Round-trip time: one segment at a time is timed, from its arrival here to the first
@@ -19,6 +20,7 @@
 #define TCP_FLOWS_P4
 
 #define FLOW_LIFE_NS 60000000000
+#define FLOW_OPENING_NS 10000000000
 #define FLOW_CLOSED_NS 2000000000
 
 // Longest round-trip time that is believed (17 s): products with it must fit 64 bits.
@@ -53,22 +55,20 @@ register<bit<64>>(TRACKED_FLOWS) flow_base_rtt_ns;  // smallest; 0: not known
 register<bit<32>>(TRACKED_FLOWS) flow_peak_bytes;   // most in flight in this round trip
 register<bit<32>>(TRACKED_FLOWS) flow_last_peak_bytes;  // and in the one before
 
-// Where a flow's cell is and what stands in it.
-control FlowCell(in address_t sender, in address_t receiver, in bit<16> sender_port,
-                 in bit<16> receiver_port, out bit<32> cell, out bit<64> identity) {
-    apply {
-        bit<32> addresses;
-        hash(cell, HashAlgorithm.crc16, 32w0, { sender, receiver, sender_port, receiver_port },
-             32w1 << TRACKED_FLOWS_BITS);
-        hash(addresses, HashAlgorithm.crc32, 32w0, { sender, receiver }, 64w1 << 32);
-        identity = sender_port ++ receiver_port ++ addresses;
-    }
-}
+// Where the cell is of the flow from one end to the other, and what stands in it. (A control would
+// copy the addresses of every packet.)
+#define FLOW_CELL(vlan_id, sender, receiver, sender_port, receiver_port, cell, identity) \
+    hash(cell, HashAlgorithm.crc16, 32w0, \
+         { (bit<16>) vlan_id, sender, receiver, sender_port, receiver_port }, \
+         32w1 << TRACKED_FLOWS_BITS); \
+    hash(identity, HashAlgorithm.crc32, 64w0, { (bit<16>) vlan_id, sender, receiver }, \
+         64w1 << 32); \
+    identity = sender_port ++ receiver_port ++ identity[31:0];
 
 // What the packet says of the flow that it belongs to. Sets `meta.flow_known` if the flow is
 // followed, and then what is known of it.
-control FlowOfSender(in headers_t hdr, inout metadata_t meta,
-                     in standard_metadata_t standard_metadata) {
+control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
+                     inout standard_metadata_t standard_metadata) {
     @name(".PacerIngress.flow_events")
     counter(FLOW_EVENTS, CounterType.packets) flow_events;
 
@@ -78,13 +78,12 @@ control FlowOfSender(in headers_t hdr, inout metadata_t meta,
     @name(".PacerIngress.class_in_flight_bytes")
     register<bit<32>>(CLASS_COUNT) class_in_flight_bytes;
 
-    FlowCell() flow_cell;
     IngressTime() time;
 
     apply {
         bit<64> identity;
-        flow_cell.apply(meta.flow.src_addr, meta.flow.dst_addr, hdr.tcp.src_port,
-                        hdr.tcp.dst_port, meta.flow_cell, identity);
+        FLOW_CELL(meta.flow.vlan_id, meta.flow.src_addr, meta.flow.dst_addr,
+                  meta.flow.src_port, meta.flow.dst_port, meta.flow_cell, identity)
         bit<32> cell = meta.flow_cell;
         bit<64> now_ns;
         time.apply(standard_metadata, now_ns);
@@ -174,6 +173,8 @@ control FlowOfSender(in headers_t hdr, inout metadata_t meta,
         if (meta.flow_known == 1) {
             if (hdr.tcp.flags[TCP_FIN:TCP_FIN] == 1 || hdr.tcp.flags[TCP_RST:TCP_RST] == 1) {
                 flow_expires_ns.write(cell, now_ns + FLOW_CLOSED_NS);
+            } else if (hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1) {
+                flow_expires_ns.write(cell, now_ns + FLOW_OPENING_NS);
             } else {
                 flow_expires_ns.write(cell, now_ns + FLOW_LIFE_NS);
             }
@@ -183,62 +184,58 @@ control FlowOfSender(in headers_t hdr, inout metadata_t meta,
 
 // What an acknowledgement says of the flow that it answers.
 // Sets `meta.answered` if that flow is followed; where it is, for a SYN in any case.
-control FlowOfReceiver(in headers_t hdr, inout metadata_t meta,
-                       in standard_metadata_t standard_metadata) {
-    FlowCell() flow_cell;
+control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
+                       inout standard_metadata_t standard_metadata) {
     IngressTime() time;
 
     apply {
-        bit<1> followed;
-        flows_followed.read(followed, 0);
-        if (followed == 1 || hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1) {
-            bit<64> known;
-            bit<64> expires_ns;
-            bit<64> now_ns;
-            flow_cell.apply(meta.flow.dst_addr, meta.flow.src_addr, hdr.tcp.dst_port,
-                            hdr.tcp.src_port, meta.answered_cell, meta.answered_identity);
-            bit<32> cell = meta.answered_cell;
-            flow_identity.read(known, cell);
-            flow_expires_ns.read(expires_ns, cell);
-            time.apply(standard_metadata, now_ns);
-            if (hdr.tcp.flags[TCP_ACK:TCP_ACK] == 1 && known == meta.answered_identity
-                && expires_ns > now_ns) {
-                meta.answered = 1;
-                bit<32> next;
-                bit<32> acknowledged;
-                flow_next.read(next, cell);
-                flow_acknowledged.read(acknowledged, cell);
-                bit<32> advance = hdr.tcp.acknowledgement - acknowledged;
-                bit<32> in_flight_bytes = next - hdr.tcp.acknowledgement;
-                // Neither an old one nor one of what was never sent.
-                if (advance != 0 && advance[31:31] == 0 && in_flight_bytes[31:31] == 0) {
-                    flow_acknowledged.write(cell, hdr.tcp.acknowledgement);
-                    bit<64> timed_at_ns;
-                    bit<32> timed;
-                    flow_timed_at_ns.read(timed_at_ns, cell);
-                    flow_timed.read(timed, cell);
-                    bit<32> covered = hdr.tcp.acknowledgement - timed;
-                    if (timed_at_ns != 0 && covered[31:31] == 0) {
-                        bit<64> sample_ns = now_ns |-| timed_at_ns;
-                        bit<64> rtt_ns;
-                        bit<64> base_rtt_ns;
-                        bit<32> peak_bytes;
-                        if (sample_ns > RTT_NS_MAX) {
-                            sample_ns = RTT_NS_MAX;
-                        }
-                        flow_rtt_ns.read(rtt_ns, cell);
-                        flow_rtt_ns.write(cell, rtt_ns == 0 ? sample_ns
-                                                            : (rtt_ns + sample_ns) >> 1);
-                        flow_base_rtt_ns.read(base_rtt_ns, cell);
-                        if (base_rtt_ns == 0 || sample_ns < base_rtt_ns) {
-                            flow_base_rtt_ns.write(cell, sample_ns);
-                        }
-                        flow_timed_at_ns.write(cell, 0);
-                        // A round trip is over: the most in flight counts for one more.
-                        flow_peak_bytes.read(peak_bytes, cell);
-                        flow_last_peak_bytes.write(cell, peak_bytes);
-                        flow_peak_bytes.write(cell, in_flight_bytes);
+        bit<64> known;
+        bit<64> expires_ns;
+        bit<64> now_ns;
+        FLOW_CELL(meta.flow.vlan_id, meta.flow.dst_addr, meta.flow.src_addr,
+                  meta.flow.dst_port, meta.flow.src_port, meta.answered_cell,
+                  meta.answered_identity)
+        bit<32> cell = meta.answered_cell;
+        flow_identity.read(known, cell);
+        flow_expires_ns.read(expires_ns, cell);
+        time.apply(standard_metadata, now_ns);
+        if (hdr.tcp.flags[TCP_ACK:TCP_ACK] == 1 && known == meta.answered_identity
+            && expires_ns > now_ns) {
+            meta.answered = 1;
+            bit<32> next;
+            bit<32> acknowledged;
+            flow_next.read(next, cell);
+            flow_acknowledged.read(acknowledged, cell);
+            bit<32> advance = hdr.tcp.acknowledgement - acknowledged;
+            bit<32> in_flight_bytes = next - hdr.tcp.acknowledgement;
+            // Neither an old one nor one of what was never sent.
+            if (advance != 0 && advance[31:31] == 0 && in_flight_bytes[31:31] == 0) {
+                flow_acknowledged.write(cell, hdr.tcp.acknowledgement);
+                bit<64> timed_at_ns;
+                bit<32> timed;
+                flow_timed_at_ns.read(timed_at_ns, cell);
+                flow_timed.read(timed, cell);
+                bit<32> covered = hdr.tcp.acknowledgement - timed;
+                if (timed_at_ns != 0 && covered[31:31] == 0) {
+                    bit<64> sample_ns = now_ns |-| timed_at_ns;
+                    bit<64> rtt_ns;
+                    bit<64> base_rtt_ns;
+                    bit<32> peak_bytes;
+                    if (sample_ns > RTT_NS_MAX) {
+                        sample_ns = RTT_NS_MAX;
                     }
+                    flow_rtt_ns.read(rtt_ns, cell);
+                    flow_rtt_ns.write(cell, rtt_ns == 0 ? sample_ns
+                                                        : (rtt_ns + sample_ns) >> 1);
+                    flow_base_rtt_ns.read(base_rtt_ns, cell);
+                    if (base_rtt_ns == 0 || sample_ns < base_rtt_ns) {
+                        flow_base_rtt_ns.write(cell, sample_ns);
+                    }
+                    flow_timed_at_ns.write(cell, 0);
+                    // A round trip is over: the most in flight counts for one more.
+                    flow_peak_bytes.read(peak_bytes, cell);
+                    flow_last_peak_bytes.write(cell, peak_bytes);
+                    flow_peak_bytes.write(cell, in_flight_bytes);
                 }
             }
         }

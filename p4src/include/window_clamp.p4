@@ -16,7 +16,7 @@ register<bit<64>>(TRACKED_FLOWS) flow_scale_of;      // whose scale it is
 register<bit<8>>(TRACKED_FLOWS) flow_scale;
 
 // A SYN: what windows of its sender will be scaled by, if the other end scales, too.
-control WindowScale(in metadata_t meta) {
+control WindowScale(inout metadata_t meta) {
     apply {
         flow_scale_of.write(meta.answered_cell, meta.answered_identity);
         flow_scale.write(meta.answered_cell,
@@ -29,7 +29,7 @@ control WindowScale(in metadata_t meta) {
 }
 
 // A packet of a flow that is followed: how large its window may be.
-control WindowLimit(in metadata_t meta) {
+control WindowLimit(inout metadata_t meta) {
     apply {
         bit<64> window_bytes = 0;
         if (meta.bytes_per_ns_q24 != 0) {
@@ -50,7 +50,7 @@ control WindowLimit(in metadata_t meta) {
 }
 
 // An acknowledgement: its window.
-control WindowClamp(inout headers_t hdr, in metadata_t meta) {
+control WindowClamp(inout headers_t hdr, inout metadata_t meta) {
     @name(".PacerIngress.windows_lowered")
     counter(1, CounterType.packets) windows_lowered;
 

@@ -337,6 +337,40 @@ def test_counters_follow_the_packets(wires: Network, controller: Controller) -> 
         )
 
 
+def test_every_mode_is_applied_and_stays(switch: Switch, start_controller: Start) -> None:
+    """One class goes through all modes; the switch takes each and holds what it was asked for."""
+    controller = start_controller(*options(switch), "--reconcile-interval", "0.2")
+    controller.wait_connected()
+    modes: list[dict[str, Any]] = [
+        {"mode": "dynamic", "headroom_percent": 150, "rate": "900Mbit"},
+        {"mode": "slow-start", "threshold_ns": 2_000_000, "window_margin_bytes": 50_000}
+        | {"rate": "900Mbit"},
+        {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 1023, "ecn_threshold_bytes": 100_000},
+        {"mode": "static", "rate": "500Mbit", "ecn_threshold_bytes": 100_000},
+        {"mode": "static", "rate": "500Mbit", "window_margin_bytes": 50_000},
+        {"mode": "unpaced"},
+        {"mode": "dynamic"},
+    ]
+    for spec in modes:
+        said = controller.put(CLASS, spec)
+        assert said.status_code in (200, 201)
+        assert said.json()["state"] == "applied"
+        assert {name: said.json()[name] for name in spec} == spec
+    before = controller.get("/v1/switches/s1")["counters"]
+    # What was written is what is read back: reconciling finds nothing to do.
+    eventually(
+        lambda: controller.get("/v1/switches/s1")["counters"]["reconciles"] > before["reconciles"],
+        "reconciled once more",
+    )
+    after = controller.get("/v1/switches/s1")["counters"]
+    assert after["drift_entries"] == 0
+    assert after["reconcile_writes"] == before["reconcile_writes"]
+    dynamic = controller.get("/v1/switches/s1/stats")["classes"][1]
+    assert dynamic["ce_marked"] == {"packets": 0, "bytes": 0}
+    if TARGET == "pacing_switch":
+        assert (dynamic["rtt_ns"], dynamic["in_flight_bytes"]) == (0, 0)
+
+
 @pytest.mark.skipif(TARGET == "bmv2", reason="not run: bmv2 has an order of its own")
 def test_of_overlapping_flows_priority_then_age_then_name_decides(
     wires: Network, controller: Controller, switch: Switch

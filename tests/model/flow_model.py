@@ -15,10 +15,11 @@ INITIAL_WINDOW_BYTES = 14_600
 SEGMENT_BYTES = 1_460
 RTT_NS_MAX = (1 << 34) - 1
 FLOW_LIFE_NS = 60_000_000_000
+FLOW_OPENING_NS = 10_000_000_000
 FLOW_CLOSED_NS = 2_000_000_000
 
 Address = tuple[str, int]
-"""Host and port of one end."""
+"""Host and port of one end; a host may be of a VLAN: "10.0.0.1%7"."""
 
 
 def reciprocal_q59(mantissa: int) -> int:
@@ -170,7 +171,11 @@ class FlowPacer:
             if passed(segment.end, flow.next):
                 flow.next = segment.end
         flow.peak_bytes = max(flow.peak_bytes, flow.in_flight_bytes)
-        life_ns = FLOW_CLOSED_NS if set("FR") & set(segment.flags) else FLOW_LIFE_NS
+        life_ns = FLOW_LIFE_NS
+        if set("FR") & set(segment.flags):
+            life_ns = FLOW_CLOSED_NS
+        elif "S" in segment.flags:
+            life_ns = FLOW_OPENING_NS
         flow.expires_ns = segment.at_ns + life_ns
         return flow
 

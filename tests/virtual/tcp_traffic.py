@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from flow_model import Address, Segment
 from scapy.layers.inet import IP, TCP
 from scapy.layers.inet6 import IPv6
-from scapy.layers.l2 import Ether
+from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
 SEGMENT_BYTES = 1448
@@ -36,7 +36,12 @@ def frame_of(segment: Segment, from_port: int, window: int = 5000, scale: int | 
         options=_options(scale) if "S" in segment.flags else [("Timestamp", (1, 1)), *_NOPS],
     )
     frame = Ether(src=source, dst=destination)
-    frame /= internet(src=segment.sender[0], dst=segment.receiver[0]) / tcp
+    (sender, _, vlan), (receiver, _, _) = (
+        end[0].partition("%") for end in (segment.sender, segment.receiver)
+    )
+    if vlan:
+        frame /= Dot1Q(vlan=int(vlan))
+    frame /= internet(src=sender, dst=receiver) / tcp
     return bytes(frame / Raw(bytes(segment.payload_bytes)))
 
 

@@ -83,6 +83,14 @@ CASES = {
         Sender(*V4, GROWTH),
         Sender(("10.0.0.1", 40_001), V4[1], GROWTH, rtt_ns=30_000_000, begin_ns=5_000_007),
     ),
+    "two-vlans": interleaved(
+        Sender(("10.0.0.1%6", 40_000), ("10.0.0.2%6", 5001), GROWTH),
+        Sender(("10.0.0.1%7", 40_000), ("10.0.0.2%7", 5001), GROWTH, begin_ns=5_000_007),
+    ),
+    "unanswered": interleaved(
+        Sender(*V4, [], rtt_ns=11_000_000_000),
+        Sender(*V4, GROWTH[:2], begin_ns=30_000_000_000),
+    ),
     "ports-again": interleaved(
         Sender(*V4, GROWTH[:3]),
         Sender(*V4, GROWTH[:3], rtt_ns=3_000_000, begin_ns=500_000_000, first=1 << 31),

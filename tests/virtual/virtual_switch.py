@@ -6,7 +6,7 @@ import json
 import os
 import struct
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,7 +42,7 @@ class VirtualRun:
     """What goes into one run in virtual time."""
 
     ports: Sequence[Port]
-    arrivals: dict[int, Iterable[TimedFrame]]
+    arrivals: Mapping[int, Iterable[TimedFrame]]
     runtime: dict[str, object] = field(default_factory=dict)
     program: str = "pacer"
 

@@ -47,6 +47,9 @@ MODE_ACTIONS = {
 }
 """Modes of classes, and the action that a program must have for them."""
 
+FOLLOWING_ACTIONS = frozenset({"PacerIngress.paced_dynamic", "PacerIngress.paced_slow_start"})
+"""Actions of modes whose TCP flows the program follows in any case."""
+
 CONTROLLED_ACTION = "PacerIngress.paced_static_controlled"
 """A program that has it can mark packets by queue length, and lower receive windows."""
 

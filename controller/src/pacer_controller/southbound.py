@@ -188,7 +188,8 @@ class Reading:
     Attributes:
         now_ns: the switch's clock.
         classes: per class index: `accepted`, `limit_dropped`, `red_dropped`, `ce_marked` (Count
-            or None), `backlog_bytes`, `held_packets`, `owed_ns`.
+            or None), `backlog_bytes`, `held_packets`, `owed_ns`; in modes that follow TCP flows
+            also `rtt_ns` and `in_flight_bytes`, as last seen.
         flows: count by entry.
         drops: the program's drops by cause.
         ports: statistics by port number.

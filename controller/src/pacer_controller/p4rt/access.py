@@ -33,6 +33,12 @@ CLASS_COUNTERS = {
 CLASS_CLOCK = ("PacerIngress.clock_ns", "PacerIngress.clock_frac")
 """Registers of the time at which a class may next send: whole nanoseconds, and 2^-24 of one."""
 
+CLASS_FLOWS = {
+    "rtt_ns": "PacerIngress.class_rtt_ns",
+    "in_flight_bytes": "PacerIngress.class_in_flight_bytes",
+}
+"""Registers of what was last seen of a class's TCP flows."""
+
 _DROPS = "PacerIngress.drops"
 
 DROP_CAUSES = {

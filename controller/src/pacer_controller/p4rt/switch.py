@@ -510,6 +510,7 @@ class P4Switch(Connection):
         clocks: dict[int, int] = {}
         if traffic is not None:
             clocks = await self.registers("PacerIngress.clock_ns", classes) or {}
+        flows = await self._flows_seen(classes) if traffic is not None else {}
         states = traffic["classes"] if traffic is not None else {}
         now_ns = reading.now_ns or 0
         reading.classes = {
@@ -518,8 +519,25 @@ class P4Switch(Connection):
                 "backlog_bytes": states.get(index, {}).get("backlog_bytes"),
                 "held_packets": states.get(index, {}).get("held_packets"),
                 "owed_ns": max(0, clocks[index] - now_ns) if index in clocks else None,
+                **{label: values.get(index) for label, values in flows.items()},
             }
             for index in classes
+        }
+
+    async def _flows_seen(self, classes: Iterable[int]) -> dict[str, dict[int, int]]:
+        """Return what was last seen of flows, by label and class, of classes that follow them."""
+        wanted = self._wanted()
+        rows = {index: wanted.get((CLASSES, (("class_id", index),), 0)) for index in classes}
+        following = [
+            index
+            for index, row in rows.items()
+            if row is not None and row.action in entries.FOLLOWING_ACTIONS
+        ]
+        if not following:
+            return {}
+        return {
+            label: await self.registers(register, following) or {}
+            for label, register in access.CLASS_FLOWS.items()
         }
 
     async def _traffic_statistics(self, classes: Sequence[int]) -> dict[str, Any] | None:

@@ -104,6 +104,8 @@ def _class_statistics(
         "backlog_bytes": state.get("backlog_bytes"),
         "held_packets": state.get("held_packets"),
         "owed_ns": owed_ns,
+        "rtt_ns": state.get("rtt_ns"),
+        "in_flight_bytes": state.get("in_flight_bytes"),
         "gap_tokens_bytes": (
             owed_ns * line_bps // 8_000_000_000 if owed_ns is not None and line_bps else None
         ),
