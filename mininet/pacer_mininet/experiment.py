@@ -25,10 +25,9 @@ from pacer_mininet import congestion, iperf, ovs_switch, paths, tcp_state
 from pacer_mininet.nodes import (
     SOCKET_BUFFER_BYTES,
     PacerController,
-    PacingSwitch,
     in_lab,
-    limit_open_files,
     run_in,
+    started,
 )
 from pacer_mininet.tcp_state import TcpMonitor, TcpSample
 from pacer_mininet.topology import (
@@ -161,33 +160,14 @@ class Samples:
 @contextmanager
 def long_fat_network(settings: Settings) -> Iterator[Mininet]:
     """Build and start the network; whatever happens, its processes end with the block."""
-    limit_open_files()
-    # Mininet's own preparation sets limits of the whole machine; all that is needed is set here.
-    Mininet.inited = True
     with_ovs = settings.name in ovs_switch.OVS_RUN_NAMES
     topo = (ovs_switch.OvsEdgeTopo if with_ovs else LfnTopo)(
         rate=format_rate(settings.rate_bps),
         rtt=f"{settings.rtt_ns}ns",
         fifo=format_size(settings.fifo_bytes),
     )
-    net = Mininet(
-        topo=topo,
-        switch=PacingSwitch,
-        controller=PacerController,
-        autoSetMacs=True,
-        build=False,
-    )
-    try:
-        net.build()
-        net.start()
+    with started(topo, ovs_switch.PacingOVSSwitch.live) as net:
         yield net
-    finally:
-        # Mininet takes links down first; the switches would complain of it.
-        for switch in list(PacingSwitch.live):
-            switch.stop(deleteIntfs=False)
-        for edge in list(ovs_switch.PacingOVSSwitch.live):
-            edge.stop(deleteIntfs=False)
-        net.stop()
 
 
 def run_experiment(settings: Settings, report: Report) -> dict[str, Any]:

@@ -18,14 +18,17 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from mininet.link import Intf, TCIntf
 from mininet.log import warn
+from mininet.net import Mininet
 from mininet.node import Controller, Host, Switch
 from mininet.node import Node as MininetNode
+from mininet.topo import Topo
 
 from pacer_mininet import paths, processors
 from pacer_mininet.rest import ControllerError, RestClient
@@ -445,3 +448,34 @@ class LfnHost(Host):  # type: ignore[misc] # mininet has no types
             if interface.name != "lo":
                 turn_offloads_off(interface)
         return result
+
+
+@contextmanager
+def started(topo: Topo, *others: Sequence[Switch]) -> Iterator[Mininet]:
+    """Build a network of pacing switches and start it; its processes end with the block.
+
+    Args:
+        topo: its topology.
+        others: lists of live switches of other kinds, to be stopped as well.
+
+    """
+    limit_open_files()
+    # Mininet's own preparation sets limits of the whole machine; all that is needed is set here.
+    Mininet.inited = True
+    net = Mininet(
+        topo=topo,
+        switch=PacingSwitch,
+        controller=PacerController,
+        autoSetMacs=True,
+        build=False,
+    )
+    try:
+        net.build()
+        net.start()
+        yield net
+    finally:
+        # Mininet takes links down first; the switches would complain of it.
+        for live in (PacingSwitch.live, *others):
+            for switch in list(live):
+                switch.stop(deleteIntfs=False)
+        net.stop()

@@ -5,8 +5,22 @@ from pathlib import Path
 
 import pytest
 
-REPO = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPO / "mininet"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "mininet"))
+
+from pacer_mininet import paths
+from pacer_mininet.runs import LabUnavailableError, check_lab
+
+
+@pytest.fixture(scope="module")
+def lab() -> None:
+    """Skip, loudly, where the lab cannot run or the parts are not built."""
+    try:
+        paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
+        paths.need_built(paths.CONTROLLER, "the controller")
+        paths.need_programs("iperf", "mnexec", "ethtool", "ping", "tc")
+        check_lab()
+    except (LabUnavailableError, paths.MissingError) as error:
+        pytest.skip(f"not run: long fat network in the lab: {error}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -62,8 +62,9 @@ def result_of(goodput_bps: int, lost: int) -> dict[str, Any]:
 
 def experiment_of(*cells: Cell, **more: Any) -> Experiment:
     return Experiment(
-        *("try", "A try", ("IPSJ Table 5",), "somebody <b>", ("goodput", "steady", "lost")),
-        cells=cells,
+        *("try", "A try", ("goodput", "steady", "lost"), cells),
+        reproduces=("IPSJ Table 5",),
+        source="somebody <b>",
         **more,
     )
 

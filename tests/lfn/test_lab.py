@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from pacer_mininet import paths
 from pacer_mininet.runs import (
-    LabUnavailableError,
     Plan,
     Running,
-    check_lab,
     lab_command,
     make_runs,
     stopping,
@@ -28,18 +25,6 @@ PLAN = Plan(("paced", "unpaced"), seconds="6")
 
 def _ignore(_event: dict[str, Any]) -> None:
     """Take progress nobody watches."""
-
-
-@pytest.fixture(scope="module")
-def lab() -> None:
-    """Skip, loudly, where the lab cannot run or the parts are not built."""
-    try:
-        paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
-        paths.need_built(paths.CONTROLLER, "the controller")
-        paths.need_programs("iperf", "mnexec", "ethtool", "ping", "tc")
-        check_lab()
-    except (LabUnavailableError, paths.MissingError) as error:
-        pytest.skip(f"not run: long fat network in the lab: {error}")
 
 
 @pytest.fixture(scope="module")

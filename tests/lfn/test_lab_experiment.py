@@ -8,21 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pacer_mininet import paths
 from pacer_mininet.experiments import main
-from pacer_mininet.runs import LabUnavailableError, check_lab
-
-
-@pytest.fixture
-def lab() -> None:
-    """Skip, loudly, where the lab cannot run or the parts are not built."""
-    try:
-        paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
-        paths.need_built(paths.CONTROLLER, "the controller")
-        paths.need_programs("iperf", "mnexec", "ethtool", "ping", "tc")
-        check_lab()
-    except (LabUnavailableError, paths.MissingError) as error:
-        pytest.skip(f"not run: an experiment in the lab: {error}")
 
 
 def test_two_senders_share_what_is_paced(

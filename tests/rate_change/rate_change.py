@@ -23,7 +23,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,9 +41,8 @@ from pacer_mininet.experiment import (
 from pacer_mininet.nodes import (
     LfnHost,
     PacerController,
-    PacingSwitch,
     in_lab,
-    limit_open_files,
+    started,
 )
 from pacer_mininet.runs import (
     LabUnavailableError,
@@ -91,29 +89,6 @@ class EdgeTopo(Topo):  # type: ignore[misc] # mininet has no types
         line = {"rate": EDGE_RATE, "counts": "wire", "fifo": EDGE_FIFO}
         self.addLink("h1", "s1", port2=SENDER_PORT)
         self.addLink("s1", "h2", port1=RECEIVER_PORT, params1=line)
-
-
-@contextmanager
-def edge_network() -> Iterator[Mininet]:
-    """Build and start the network; whatever happens, its processes end with the block."""
-    limit_open_files()
-    # Mininet's own preparation sets limits of the whole machine.
-    Mininet.inited = True
-    net = Mininet(
-        topo=EdgeTopo(),
-        switch=PacingSwitch,
-        controller=PacerController,
-        autoSetMacs=True,
-        build=False,
-    )
-    try:
-        net.build()
-        net.start()
-        yield net
-    finally:
-        for switch in list(PacingSwitch.live):
-            switch.stop(deleteIntfs=False)
-        net.stop()
 
 
 def say(event: str, **fields: Any) -> None:
@@ -293,7 +268,7 @@ def inside(options: argparse.Namespace) -> int:
     try:
         paths.need_programs("ip", options.tool, "curl", "ping", "ethtool", "mnexec")
         prepare_namespace()
-        with edge_network() as net:
+        with started(EdgeTopo()) as net:
             rates = [parse_rate(rate) for rate in options.rates]
             result = RateChange(net, rates, options.seconds, options.tool).execute()
     except (*FAILURES, WireError) as error:

@@ -2,9 +2,15 @@
 
 import dataclasses
 
-from pacer_mininet.experiments.experiment import Cell, Experiment, many_flows, one_flow
+from pacer_mininet.experiments.experiment import (
+    Cell,
+    Experiment,
+    beside,
+    many_flows,
+    one_flow,
+)
 from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Flow, Scenario
-from pacer_mininet.experiments.takano import FAR_SECONDS, KIB, MIB, MS
+from pacer_mininet.experiments.takano import FAR_SECONDS, MIB, MS
 
 METRICS = ("goodput", "steady", "lost", "jain", "completion")
 FLOWS = 10
@@ -13,27 +19,18 @@ TRANSFER_BYTES = 10_000_000
 
 def ten_gigabit() -> Experiment:
     """10 Gbit/s, 200 ms."""
-    cells = tuple(
-        Cell(
-            "10 Gbit/s, 200 ms",
-            shaper.name,
-            Scenario(
-                one_flow(shaper),
-                seconds=3,
-                rate_bps=10_000_000_000,
-                edge_rate_bps=40_000_000_000,
-                fifo_bytes=MIB,
-                socket_buffer_bytes=260_000_000,
-                bins=True,
-            ),
-        )
-        for shaper in (UNPACED, PACED, FQ)
+    cells = beside(
+        *("10 Gbit/s, 200 ms", (UNPACED, PACED, FQ), one_flow),
+        seconds=3,
+        rate_bps=10_000_000_000,
+        edge_rate_bps=40_000_000_000,
+        fifo_bytes=MIB,
+        socket_buffer_bytes=260_000_000,
+        bins=True,
     )
     return Experiment(
         name="tengigabit",
         title="10 Gbit/s at 200 ms: slow start into a bottleneck twenty times as fast",
-        reproduces=(),
-        source="",
         metrics=("goodput", "steady", "lost", "bin_max"),
         cells=cells,
         plots=("bandwidth",),
@@ -42,19 +39,13 @@ def ten_gigabit() -> Experiment:
 
 def hundred_senders() -> Experiment:
     """Many hosts through one edge."""
-    cells = tuple(
-        Cell(
-            "100 senders",
-            shaper.name,
-            Scenario(many_flows(shaper, 100), seconds=8, fifo_bytes=64 * KIB),
-        )
-        for shaper in (UNPACED, PACED, FQ)
+    cells = beside(
+        *("100 senders", (UNPACED, PACED, FQ), lambda shaper: many_flows(shaper, 100)),
+        seconds=8,
     )
     return Experiment(
         name="senders100",
         title="100 senders through one edge, 5 Mbit/s each",
-        reproduces=(),
-        source="",
         metrics=("goodput", "steady", "lost", "jain"),
         cells=cells,
     )
@@ -63,25 +54,15 @@ def hundred_senders() -> Experiment:
 def mixed_rtts() -> Experiment:
     """Equal shares at unequal distances."""
     extra = tuple(n * 20 * MS for n in range(FLOWS))
-    cells = tuple(
-        Cell(
-            "RTT 20 to 200 ms",
-            shaper.name,
-            Scenario(
-                many_flows(shaper, FLOWS),
-                seconds=FAR_SECONDS,
-                rtt_ns=20 * MS,
-                extra_rtt_ns=extra,
-                fifo_bytes=64 * KIB,
-            ),
-        )
-        for shaper in (UNPACED, PACED, FQ)
+    cells = beside(
+        *("RTT 20 to 200 ms", (UNPACED, PACED, FQ), lambda shaper: many_flows(shaper, FLOWS)),
+        seconds=FAR_SECONDS,
+        rtt_ns=20 * MS,
+        extra_rtt_ns=extra,
     )
     return Experiment(
         name="mixedrtt",
         title="Ten senders, RTT 20 to 200 ms, one bottleneck",
-        reproduces=(),
-        source="",
         metrics=("goodput", "steady", "lost", "jain"),
         cells=cells,
         plots=("flows",),
@@ -95,13 +76,11 @@ def one_percent() -> Experiment:
         flows = list(many_flows(PACED, 100))
         for number in range(unpaced):
             flows[number] = dataclasses.replace(flows[number], shaper=UNPACED)
-        scenario = Scenario(tuple(flows), seconds=8, fifo_bytes=64 * KIB)
+        scenario = Scenario(tuple(flows), seconds=8)
         cells.append(Cell("100 senders", f"{unpaced} % unpaced", scenario))
     return Experiment(
         name="onepercent",
         title="1 % of the flows unpaced: what they do to the others",
-        reproduces=(),
-        source="",
         metrics=("goodput", "steady", "lost", "jain"),
         cells=tuple(cells),
     )
@@ -119,13 +98,11 @@ def one_of_two_edges() -> Experiment:
             )
             for number in range(FLOWS)
         )
-        scenario = Scenario(flows, seconds=FAR_SECONDS, edges=2, fifo_bytes=64 * KIB)
+        scenario = Scenario(flows, seconds=FAR_SECONDS, edges=2)
         cells.append(Cell("10 transfers of 10 MB", f"edges that pace: {title}", scenario))
     return Experiment(
         name="twoedges",
         title="Pacing at none, one and both of two edges",
-        reproduces=(),
-        source="",
         metrics=METRICS,
         cells=tuple(cells),
         plots=("flows",),

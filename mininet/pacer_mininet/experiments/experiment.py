@@ -1,8 +1,9 @@
 """What an experiment is: runs with their places in a table, and the published figures beside."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pacer_mininet.experiments.scenario import UNPACED, Flow, Scenario, Shaper
 
@@ -50,11 +51,11 @@ class Experiment:
     Attributes:
         name: `make experiment-NAME`.
         title: for people.
+        metrics: what its table shows, see tables.METRICS.
+        cells: its runs.
         reproduces: the published tables and figures it stands beside, as catalogue.PUBLISHED
             has them; empty: past the papers.
         source: where these are from.
-        metrics: what its table shows, see tables.METRICS.
-        cells: its runs.
         plots: what is drawn, see plots.
         differs: sentences on what was different there, beside what the data say.
         virtual: Tables 2 to 4 and Fig. 3: the switch alone, in virtual time; no cells.
@@ -64,10 +65,10 @@ class Experiment:
 
     name: str
     title: str
-    reproduces: tuple[str, ...]
-    source: str
     metrics: tuple[str, ...]
     cells: tuple[Cell, ...] = ()
+    reproduces: tuple[str, ...] = ()
+    source: str = ""
     plots: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
     virtual: bool = False
@@ -130,6 +131,30 @@ def _smaller(scenario: Scenario) -> Scenario:
 def one_flow(shaper: Shaper, congestion_control: str = "bic") -> tuple[Flow, ...]:
     """Return a single TCP connection from one host to another."""
     return (Flow(shaper=shaper, congestion_control=congestion_control),)
+
+
+def beside(
+    row: str,
+    shapers: Sequence[Shaper],
+    flows_of: Callable[[Shaper], tuple[Flow, ...]],
+    published: Mapping[str, Mapping[str, float]] | None = None,
+    **path: Any,
+) -> tuple[Cell, ...]:
+    """Return a row of cells, one for each shaper, all over the same path.
+
+    Args:
+        row: its title.
+        shapers: their names are the columns' titles.
+        flows_of: the flows that a shaper spaces.
+        published: figures by the shaper's name.
+        path: all else that a Scenario takes.
+
+    """
+    known = published or {}
+    return tuple(
+        Cell(row, shaper.name, Scenario(flows_of(shaper), **path), known.get(shaper.name, {}))
+        for shaper in shapers
+    )
 
 
 def many_flows(

@@ -17,7 +17,7 @@ from mininet.net import Mininet
 from mininet.topo import Topo
 
 from pacer_mininet.experiments.scenario import Scenario
-from pacer_mininet.nodes import LfnHost, PacerController, PacingSwitch, limit_open_files
+from pacer_mininet.nodes import LfnHost, started
 from pacer_mininet.topology import EDGE_FIFO
 from pacer_mininet.units import format_rate
 
@@ -81,26 +81,9 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
 @contextmanager
 def network_of(scenario: Scenario) -> Iterator[Mininet]:
     """Build and start the network; whatever happens, its processes end with the block."""
-    limit_open_files()
-    # Mininet's own preparation sets limits of the whole machine; all that is needed is set here.
-    Mininet.inited = True
-    net = Mininet(
-        topo=ScenarioTopo(scenario),
-        switch=PacingSwitch,
-        controller=PacerController,
-        autoSetMacs=True,
-        build=False,
-    )
-    for host in net.topo.hosts():
-        net.topo.setNodeInfo(
-            host, {**net.topo.nodeInfo(host), "socket_buffer_bytes": scenario.socket_buffer_bytes}
-        )
-    try:
-        net.build()
-        net.start()
+    topo = ScenarioTopo(scenario)
+    for host in topo.hosts():
+        buffers = {"socket_buffer_bytes": scenario.socket_buffer_bytes}
+        topo.setNodeInfo(host, {**topo.nodeInfo(host), **buffers})
+    with started(topo) as net:
         yield net
-    finally:
-        # Mininet takes links down first; the switches would complain of it.
-        for switch in list(PacingSwitch.live):
-            switch.stop(deleteIntfs=False)
-        net.stop()

@@ -25,7 +25,7 @@ from pacer_mininet.experiment import (
     difference,
     drops_by_cause,
 )
-from pacer_mininet.experiments.network import WIRE_IN, network_of
+from pacer_mininet.experiments.network import WIRE_IN, edge_of, network_of
 from pacer_mininet.experiments.scenario import Flow, Scenario
 from pacer_mininet.experiments.shaping import kernel_rate_bps, port_of, shape
 from pacer_mininet.nodes import PacerController, in_lab, run_in
@@ -49,6 +49,9 @@ READ_BINS_EVERY_S = 25
 
 JITTER_NS = 12_144
 """One frame's time at 1 Gbit/s: by how much, at most, a seed shifts a flow's start."""
+
+PAYLOAD_BYTES = 1448
+"""Of a full TCP segment: MTU 1500, timestamps."""
 
 UDP_PAYLOAD_BYTES = 1470
 UDP_OVERHEAD_BYTES = 14 + 20 + 8 + 4
@@ -97,6 +100,8 @@ class ScenarioRun:
         self.sent: dict[tuple[int, int], list[tuple[int, TcpSample]]] = {}
         self.received: dict[tuple[int, int], list[tuple[int, TcpSample]]] = {}
         self.drops: list[tuple[int, int]] = []
+        self.estimates: list[tuple[float, float]] = []
+        """RTT and bytes in flight that the switch saw, each over what the sender's kernel says."""
         self.drops_before = 0
         self.start_ns = self.unread_from_ns = 0
 
@@ -201,6 +206,7 @@ class ScenarioRun:
                     self.received.setdefault(key, []).append((now_ns, sample))
         number = due_ns // SAMPLE_NS
         if number % DROPS_EVERY == DROPS_EVERY - 1:
+            self._compare_estimates()
             self.drops.append((now_ns, sum(self._drops_of("wan").values()) - self.drops_before))
         if number % 10 == 9:
             self._tell(number // 10 + 1)
@@ -208,6 +214,24 @@ class ScenarioRun:
             self._read_bandwidth()
             # What is a second old is not written to any more.
             self.unread_from_ns = self.start_ns + now_ns - NS_PER_S
+
+    def _compare_estimates(self) -> None:
+        """Note how what the switch follows compares with the sender's kernel at this moment."""
+        for number, flow in enumerate(self.scenario.flows):
+            samples = [s[-1][1] for (port, _), s in self.sent.items() if port == port_of(number)]
+            if not flow.shaper.follows or len(samples) != 1 or not samples[0].unacked_packets:
+                continue
+            edge = f"edge{edge_of(self.scenario, flow.sender)}"
+            classes = self.rest.get("switches", edge, "stats")["classes"]
+            seen = next(one for one in classes if one["name"] == f"class{number}")
+            if seen.get("rtt_ns") and seen.get("in_flight_bytes"):
+                in_flight = samples[0].unacked_packets * PAYLOAD_BYTES
+                self.estimates.append(
+                    (
+                        seen["rtt_ns"] / (samples[0].rtt_us * 1000),
+                        seen["in_flight_bytes"] / in_flight,
+                    )
+                )
 
     def _tell(self, second: int) -> None:
         payload = self._delivered_by(second * NS_PER_S) - self._delivered_by(
@@ -265,6 +289,10 @@ class ScenarioRun:
             "edge_drops": sum(sum(lost[s].values()) for s in self.switches if s != "wan"),
             "drops_by_cause": {name: causes for name, causes in lost.items() if causes},
             "retransmits": sum(c.get("TcpRetransSegs", 0) for c in counters),
+            "estimates": {
+                "rtt_error_percent": _median_error([rtt for rtt, _ in self.estimates]),
+                "in_flight_error_percent": _median_error([there for _, there in self.estimates]),
+            },
             **{switch: self._measured(switch) for switch in self.measuring},
             "series": self._series(),
         }
@@ -396,6 +424,13 @@ class ScenarioRun:
                 for number in range(min(len(self.scenario.flows), 4))
             ],
         }
+
+
+def _median_error(ratios: list[float]) -> float | None:
+    """Return the median distance of ratios from 1, in percent; None without any."""
+    if not ratios:
+        return None
+    return round(100 * statistics.median(abs(ratio - 1) for ratio in ratios), 2)
 
 
 def _deviation(values: list[int]) -> float:

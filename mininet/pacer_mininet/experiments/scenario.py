@@ -30,7 +30,7 @@ class Shaper:
         name: how tables and titles call it.
         kind: see KINDS.
         settings: of a class: its resource at the controller, `rate` left out where it is to be
-            the shaper's own rate.
+            the shaper's own rate, and None where there is to be none.
         share: its rate, as a fraction of the bottleneck's: (1, 2) is half.
 
     """
@@ -50,7 +50,13 @@ class Shaper:
 
     def class_body(self, bottleneck_bps: int) -> dict[str, Any]:
         """Return the class to ask the controller for."""
-        return {"rate": self.rate_bps(bottleneck_bps), **dict(self.settings)}
+        body = {"rate": self.rate_bps(bottleneck_bps), **dict(self.settings)}
+        return {name: value for name, value in body.items() if value is not None}
+
+    @property
+    def follows(self) -> bool:
+        """Whether it measures each flow's round-trip time and bytes in flight."""
+        return dict(self.settings).get("mode") in ("dynamic", "slow-start")
 
 
 UNPACED = Shaper("unpaced")

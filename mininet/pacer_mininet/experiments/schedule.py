@@ -23,7 +23,7 @@ MEMORY = "4G"
 PATIENCE = 20
 """How many times as long as estimated a run may take before it is taken for stuck."""
 
-MIN_TIMEOUT_S = 1200
+MIN_TIMEOUT_S = 3600
 
 Listener = Callable[[dict[str, Any]], None]
 

@@ -77,6 +77,12 @@ METRICS: dict[str, Metric] = {
     "completion": Metric("last one done, s", _completion, 2),
     "rtt_mean": Metric("RTT mean, ms", lambda r: _rtt(r, "mean", statistics.fmean)),
     "rtt_max": Metric("RTT max, ms", lambda r: _rtt(r, "max", max)),
+    "rtt_error": Metric(
+        "switch's RTT off the kernel's, median %", lambda r: r["estimates"]["rtt_error_percent"]
+    ),
+    "in_flight_error": Metric(
+        "in flight, median %", lambda r: r["estimates"]["in_flight_error_percent"]
+    ),
     "near_abw_mean": Metric("sender: ABW mean, Mbit/s", lambda r: r["wan"]["abw_mean_bps"] / 1e6),
     "near_abw_max": Metric("sender: ABW max", lambda r: r["wan"]["abw_max_bps"] / 1e6),
     "near_queue_mean": Metric(

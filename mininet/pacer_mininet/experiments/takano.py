@@ -4,7 +4,7 @@ Takano et al., IPSJ Transactions on Advanced Computing Systems, Vol. 47, SIG 7 (
 2005; "realtime burstiness". iperf over 500 Mbit/s, drop-tail.
 """
 
-from pacer_mininet.experiments.experiment import Cell, Experiment, one_flow
+from pacer_mininet.experiments.experiment import Cell, Experiment, beside, one_flow
 from pacer_mininet.experiments.scenario import FQ, PACED, TBF, UNPACED, Flow, Scenario, Shaper
 from pacer_mininet.published import TABLE_5
 from pacer_mininet.units import format_size
@@ -19,7 +19,7 @@ SECONDS = 16
 LONG_SECONDS = 24
 FAR_SECONDS = 12
 
-DYNAMIC = Shaper("dynamic", "class", (("mode", "dynamic"),))
+DYNAMIC = Shaper("dynamic", "class", (("mode", "dynamic"), ("rate", None)))
 
 SHORTER = (
     "The published run lasted longer (the talk's a minute, PFLDnet's five): slow start and the "
@@ -118,20 +118,12 @@ def slides() -> Experiment:
         "dynamic": {"goodput": 321.7, "lost": 285},
         "paced": {"goodput": 447.7, "lost": 0},
     }
-    cells = tuple(
-        Cell(
-            "1MB",
-            shaper.name,
-            Scenario(
-                one_flow(shaper),
-                seconds=LONG_SECONDS,
-                rtt_ns=100 * MS,
-                fifo_bytes=MIB,
-                bins=True,
-            ),
-            published.get(shaper.name, {}),
-        )
-        for shaper in (UNPACED, DYNAMIC, PACED, FQ)
+    cells = beside(
+        *("1MB", (UNPACED, DYNAMIC, PACED, FQ), one_flow, published),
+        seconds=LONG_SECONDS,
+        rtt_ns=100 * MS,
+        fifo_bytes=MIB,
+        bins=True,
     )
     return Experiment(
         name="slides",
@@ -252,6 +244,11 @@ def pfldnet() -> Experiment:
     )
 
 
+def _constant_rate(shaper: Shaper) -> tuple[Flow, ...]:
+    """Return 40 Mbit/s of UDP, spaced at as much of a 100 Mbit/s bottleneck."""
+    return (Flow(shaper=shaper.at(2, 5), udp_bps=40_000_000),)
+
+
 def burstiness() -> Experiment:
     """40 Mbit/s of UDP, measured before and behind the access bottleneck."""
     metrics = (
@@ -263,22 +260,13 @@ def burstiness() -> Experiment:
         "paced": (39.9, 39.9, 0.0, 0.0, 37.9, 48.0, 3.27, 88.1, 5.0),
     }
     published = {name: dict(zip(metrics, row, strict=True)) for name, row in figures.items()}
-    cells = tuple(
-        Cell(
-            "40 Mbit/s CBR",
-            shaper.name,
-            Scenario(
-                (Flow(shaper=shaper.at(2, 5), udp_bps=40_000_000),),
-                seconds=LONG_SECONDS,
-                rate_bps=100_000_000,
-                rtt_ns=20 * MS,
-                fifo_bytes=64 * KIB,
-                vb_rate_bps=40_000_000,
-                far=True,
-            ),
-            published.get(shaper.name, {}),
-        )
-        for shaper in (UNPACED, TBF, PACED, FQ)
+    cells = beside(
+        *("40 Mbit/s CBR", (UNPACED, TBF, PACED, FQ), _constant_rate, published),
+        seconds=LONG_SECONDS,
+        rate_bps=100_000_000,
+        rtt_ns=20 * MS,
+        vb_rate_bps=40_000_000,
+        far=True,
     )
     return Experiment(
         name="burstiness",
@@ -299,7 +287,7 @@ def burstiness() -> Experiment:
 def backlog() -> Experiment:
     """Senders with large buffers, and what keeps them from filling the pacer."""
     ecn = Shaper("paced, ECN", "class", (("mode", "static"), ("ecn_threshold_bytes", 150_000)))
-    clamp = Shaper("paced, clamp", "class", (("mode", "static"), ("clamp_window", True)))
+    clamp = Shaper("paced, clamp", "class", (("mode", "static"), ("window_margin_bytes", 150_000)))
     cells = tuple(
         Cell(
             "64MB buffers",
@@ -317,8 +305,6 @@ def backlog() -> Experiment:
     return Experiment(
         name="backlog",
         title="64 MB socket buffers: the pacer's queue without and with ECN or a window clamp",
-        reproduces=(),
-        source="",
         metrics=("goodput", "steady", "lost", "edge_lost", "rtt_mean", "rtt_max"),
         cells=cells,
         plots=("rtt",),

@@ -1,7 +1,13 @@
 """University of Tokyo's Data Reservoir: IPG tuning, Clustered Packet Spacing, TCP-aware NIC."""
 
-from pacer_mininet.experiments.experiment import Cell, Experiment, many_flows, one_flow
-from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Scenario, Shaper
+from pacer_mininet.experiments.experiment import (
+    Cell,
+    Experiment,
+    beside,
+    many_flows,
+    one_flow,
+)
+from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Flow, Scenario, Shaper
 from pacer_mininet.experiments.takano import DYNAMIC, FAR_SECONDS, KIB, MS, SECONDS, SHORTER
 
 SOURCE = "Data Reservoir, University of Tokyo"
@@ -20,34 +26,34 @@ def ipg(gap_bytes: int) -> Shaper:
     return Shaper(f"IPG {gap_bytes}", "class", settings)
 
 
-CLUSTERED = Shaper("clustered (slow start only)", "class", (("mode", "slow-start"),))
+CLUSTERED = Shaper(
+    *("clustered (slow start only)", "class", (("mode", "slow-start"), ("rate", None)))
+)
+
+
+def _reno(shaper: Shaper) -> tuple[Flow, ...]:
+    return one_flow(shaper, "reno")
 
 
 def ipg_sweep() -> Experiment:
     """Six delays, one in a thousand packets lost on the wire."""
     shapers = (UNPACED, DYNAMIC, FQ, *map(ipg, GAPS_BYTES))
     cells = tuple(
-        Cell(
-            f"{delay_ms} ms one way",
-            shaper.name,
-            Scenario(
-                one_flow(shaper, "reno"),
-                seconds=FAR_SECONDS,
-                rate_bps=500_000_000,
-                rtt_ns=2 * delay_ms * MS,
-                fifo_bytes=64 * KIB,
-                loss_ppm=LOSS_PPM,
-            ),
-        )
+        cell
         for delay_ms in DELAYS_MS
-        for shaper in shapers
+        for cell in beside(
+            *(f"{delay_ms} ms one way", shapers, _reno),
+            seconds=FAR_SECONDS,
+            rtt_ns=2 * delay_ms * MS,
+            loss_ppm=LOSS_PPM,
+        )
     )
     return Experiment(
         name="ipg",
         title="Static and dynamic IPG over six delays, loss 0.001 on the wire",
         reproduces=("Tokyo IPG sweep",),
         source=SOURCE,
-        metrics=("goodput", "lost", "deviation"),
+        metrics=("goodput", "lost", "deviation", "rtt_error", "in_flight_error"),
         cells=cells,
         plots=("sweep",),
         differs=(
@@ -86,19 +92,11 @@ def ipg_rates() -> Experiment:
 
 def clustered() -> Experiment:
     """Spacing in slow start only."""
-    cells = tuple(
-        Cell(
-            "596 Mbit/s, 200 ms",
-            shaper.name,
-            Scenario(
-                one_flow(shaper, "reno"),
-                seconds=SECONDS,
-                rate_bps=SPACING_BPS,
-                fifo_bytes=64 * KIB,
-                bins=True,
-            ),
-        )
-        for shaper in (UNPACED, CLUSTERED, PACED, FQ)
+    cells = beside(
+        *("596 Mbit/s, 200 ms", (UNPACED, CLUSTERED, PACED, FQ), _reno),
+        seconds=SECONDS,
+        rate_bps=SPACING_BPS,
+        bins=True,
     )
     return Experiment(
         name="clustered",
@@ -114,19 +112,13 @@ def clustered() -> Experiment:
 
 def parallel() -> Experiment:
     """Streams side by side: 16 nodes of 4 there, 4 of 4 here."""
-    cells = tuple(
-        Cell(
-            "4 nodes x 4 streams",
-            shaper.name,
-            Scenario(
-                many_flows(shaper, 4, streams=4),
-                seconds=FAR_SECONDS,
-                rtt_ns=326 * MS,
-                fifo_bytes=256 * KIB,
-                bins=True,
-            ),
-        )
-        for shaper in (UNPACED, PACED, FQ)
+    cells = beside(
+        *("4 nodes x 4 streams", (UNPACED, PACED, FQ)),
+        lambda shaper: many_flows(shaper, 4, streams=4),
+        seconds=FAR_SECONDS,
+        rtt_ns=326 * MS,
+        fifo_bytes=256 * KIB,
+        bins=True,
     )
     return Experiment(
         name="parallel",
