@@ -35,6 +35,7 @@ mod packet_io;
 mod pipeline_config;
 mod plan;
 mod read;
+mod reconcile;
 mod roles;
 mod stream;
 mod translate;

@@ -219,6 +219,24 @@ impl Operation {
                 index,
                 value: CellValue::Meter(_),
             } => Undo::Meter(*array, *index, switch.meter_save(*array, *index)?),
+            Self::Fill { array, size, value } => {
+                let mut undos = Vec::with_capacity(*size);
+                for index in 0..*size {
+                    let cell = Self::CellSet {
+                        array: *array,
+                        index,
+                        value: value.clone(),
+                    };
+                    match cell.apply_with_undo(switch) {
+                        Ok(undo) => undos.push(undo),
+                        Err(error) => {
+                            Undo::All(undos).run(switch)?;
+                            return Err(error);
+                        }
+                    }
+                }
+                return Ok(Undo::All(undos));
+            }
             _ => Undo::Apply(self.inverse(switch)?),
         };
         self.apply(switch)?;
@@ -363,6 +381,8 @@ pub(crate) enum Undo {
     Entry(usize, SavedEntry),
     /// By putting a cell of a meter back as it was.
     Meter(usize, usize, SavedMeter),
+    /// By all of these, the last first.
+    All(Vec<Undo>),
 }
 
 impl Undo {
@@ -371,6 +391,10 @@ impl Undo {
             Self::Apply(operation) => operation.apply(switch),
             Self::Entry(table, saved) => switch.table_restore(table, saved),
             Self::Meter(meter, index, saved) => switch.meter_restore(meter, index, saved),
+            Self::All(undos) => undos
+                .into_iter()
+                .rev()
+                .try_for_each(|undo| undo.run(switch)),
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::controller_queue::Generation;
 use crate::error::{UpdateError, control_status};
 use crate::executor::{self, CompiledProgram};
 use crate::proto::p4::v1 as p4;
+use crate::reconcile;
 use crate::server::Shared;
 use crate::translate::Pipeline;
 
@@ -35,6 +36,7 @@ pub(crate) struct GroupCookie {
 pub(crate) struct Side {
     /// By the data plane's index of the table; only those that are not empty.
     pub(crate) cookies: HashMap<(usize, EntryKey), Cookie>,
+    /// Of the tables whose default entry was set.
     pub(crate) default_cookies: HashMap<usize, Cookie>,
     pub(crate) groups: HashMap<u32, GroupCookie>,
     /// Which replicas of a clone session have their port in the deprecated field.
@@ -158,13 +160,54 @@ pub(crate) async fn set(
             }
             commit(shared, state).await
         }
-        Ok(Action::ReconcileAndCommit) => Err(Status::unimplemented(
-            "RECONCILE_AND_COMMIT is not implemented; VERIFY_AND_COMMIT is",
-        )),
+        Ok(Action::ReconcileAndCommit) => reconcile(shared, state, config).await,
         Ok(Action::Unspecified) | Err(_) => Err(Status::invalid_argument(format!(
-            "action: {action} given, VERIFY, VERIFY_AND_SAVE, VERIFY_AND_COMMIT or COMMIT expected"
+            "action: {action} given, VERIFY, VERIFY_AND_SAVE, VERIFY_AND_COMMIT, COMMIT or \
+             RECONCILE_AND_COMMIT expected"
         ))),
     }
+}
+
+/// `RECONCILE_AND_COMMIT`.
+async fn reconcile(
+    shared: &Shared,
+    state: &mut PipelineState,
+    config: Option<p4::ForwardingPipelineConfig>,
+) -> Result<(), Status> {
+    if let (Some(active), Some(config)) = (&mut state.committed, &config) {
+        let running = &active.pipeline.config;
+        if running.p4_device_config == config.p4_device_config && running.p4info == config.p4info {
+            // The same program: nothing to do, and nothing to lose. Only the cookie may be another.
+            let mut pipeline = Pipeline::clone(&active.pipeline);
+            pipeline.config.cookie = config.cookie;
+            active.pipeline = Arc::new(pipeline);
+            drop_saved(shared, state).await?;
+            return Ok(());
+        }
+    }
+    let prepared = prepare(shared, config).await?;
+    drop_saved(shared, state).await?;
+    let kept = match &state.committed {
+        Some(active) => reconcile::state_of(shared, state, active).await?,
+        None => Vec::new(),
+    };
+    stage(shared, state, prepared).await?;
+    let Some(staged) = &mut state.saved else {
+        return Err(Status::internal("the staged config is not there"));
+    };
+    if let Err(status) = reconcile::write_to(shared, staged, kept).await {
+        drop_saved(shared, state).await?;
+        return Err(status);
+    }
+    commit(shared, state).await
+}
+
+/// Forgets a saved configuration, if there is one.
+async fn drop_saved(shared: &Shared, state: &mut PipelineState) -> Result<(), Status> {
+    if state.saved.take().is_some() {
+        drop(executor::with(&*shared.executor, |switch| switch.unstage()).await?);
+    }
+    Ok(())
 }
 
 /// Checks and compiles a configuration without touching the running program, and without the

@@ -128,6 +128,52 @@ pub(crate) async fn run(shared: Arc<Shared>, request: p4::ReadRequest, responses
     let _ = responses.send(Err(status)).await;
 }
 
+/// Reads entities for the server itself: those that are `wanted`.
+///
+/// # Errors
+/// The status that a client would get.
+pub(crate) async fn collect(
+    shared: &Shared,
+    state: &PipelineState,
+    entities: Vec<p4::entity::Entity>,
+    wanted: impl Fn(&p4::entity::Entity) -> bool,
+) -> Result<Vec<p4::entity::Entity>, Status> {
+    let (responses, mut receiver) = mpsc::channel(2);
+    let request = p4::ReadRequest {
+        entities: entities
+            .into_iter()
+            .map(|entity| p4::Entity {
+                entity: Some(entity),
+            })
+            .collect(),
+        ..p4::ReadRequest::default()
+    };
+    let reading = async {
+        // Dropped at the end, which ends the collection.
+        let mut emitter = Emitter {
+            responses,
+            waiting: Vec::new(),
+            scope: Arc::default(),
+            deadline: Instant::now() + READ_LIMIT,
+        };
+        read_all(shared, state, &request, &mut emitter).await
+    };
+    let collecting = async {
+        let mut all = Vec::new();
+        while let Some(Ok(response)) = receiver.recv().await {
+            let entities = response.entities.into_iter();
+            all.extend(entities.filter_map(|entity| entity.entity).filter(&wanted));
+        }
+        all
+    };
+    match tokio::join!(reading, collecting) {
+        (Ok(()), all) => Ok(all),
+        (Err(Stop::All(status)), _) => Err(status),
+        (Err(Stop::Request(error)), _) => Err(error.into()),
+        (Err(Stop::Gone), _) => Err(Status::internal("the collection ended early")),
+    }
+}
+
 async fn read_all(
     shared: &Shared,
     state: &PipelineState,

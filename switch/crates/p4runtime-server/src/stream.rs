@@ -237,16 +237,16 @@ async fn packet_out(
     session: SessionId,
     packet: &p4::PacketOut,
 ) -> Result<(), UpdateError> {
-    primary_scope(
+    let scope = primary_scope(
         shared,
         session,
         "packet_out: only the primary controller may send packets",
-    )?
-    .may_send(packet)
-    .then_some(())
-    .ok_or_else(|| {
-        UpdateError::permission_denied("packet_out: not allowed to the controller's role")
-    })?;
+    )?;
+    if !scope.may_send(packet) {
+        return Err(UpdateError::permission_denied(
+            "packet_out: not allowed to the controller's role",
+        ));
+    }
     if shared.config.cpu_port.is_none() {
         return Err(UpdateError::new(
             Code::FailedPrecondition,

@@ -65,7 +65,7 @@ pub(crate) async fn write(
 }
 
 /// Runs every operation whatever becomes of the others.
-async fn run_each(
+pub(crate) async fn run_each(
     shared: &Shared,
     planned: &[Result<Planned>],
 ) -> std::result::Result<Vec<Result<()>>, Status> {
@@ -139,13 +139,13 @@ async fn run_all_or_none(
         .filter_map(|planned| planned.as_ref().ok())
         .map(|planned| (planned.operation.clone(), planned.object.clone()))
         .collect();
-    if let Some((_, object)) = operations
-        .iter()
-        .find(|(operation, _)| matches!(operation, Operation::Fill { .. }))
-    {
+    let too_long = operations.iter().find(|(operation, _)| {
+        matches!(operation, Operation::Fill { size, .. } if *size > CELLS_PER_VISIT)
+    });
+    if let Some((_, object)) = too_long {
         return Err(Status::unimplemented(format!(
-            "{object}: writing all cells (index not given) is implemented for CONTINUE_ON_ERROR \
-             only"
+            "{object}: writing all of more than {CELLS_PER_VISIT} cells (index not given) is \
+             implemented for CONTINUE_ON_ERROR only"
         )));
     }
     let count = operations.len();
@@ -156,10 +156,8 @@ async fn run_all_or_none(
                 Ok(undo) => undos.push(undo),
                 Err(error) => {
                     // Each restores a state that was there: it cannot be refused.
-                    for undo in undos.into_iter().rev() {
-                        if let Err(error) = undo.run(switch) {
-                            tracing::error!(%error, "rollback of a batch failed");
-                        }
+                    if let Err(error) = Undo::All(undos).run(switch) {
+                        tracing::error!(%error, "rollback of a batch failed");
                     }
                     return Some((position, UpdateError::from_control(error, object)));
                 }

@@ -123,6 +123,20 @@ fn entries_name_members_of_a_profile() {
     assert_eq!(through(&mut p, &e(1, 5), 0).0.egress_port, 0);
 }
 
+/// A group of members with weights.
+fn group(id: u32, max_size: u32, members: &[(u32, u32)]) -> ProfileGroup {
+    let members = members.iter().map(|&(member, weight)| GroupMember {
+        member,
+        weight,
+        watch: None,
+    });
+    ProfileGroup {
+        id,
+        max_size,
+        members: members.collect(),
+    }
+}
+
 #[test]
 fn a_selector_spreads_flows_over_a_group() {
     let mut p = load("selector");
@@ -131,18 +145,7 @@ fn a_selector_spreads_flows_over_a_group() {
         let call = to(&p, port);
         p.member_insert(0, &ProfileMember { id, call }).unwrap();
     }
-    let group = |members: &[(u32, u32)]| ProfileGroup {
-        id: 7,
-        max_size: 16,
-        members: members
-            .iter()
-            .map(|&(member, weight)| GroupMember {
-                member,
-                weight,
-                watch: None,
-            })
-            .collect(),
-    };
+    let group = |members: &[(u32, u32)]| group(7, 16, members);
     p.group_insert(0, &group(&[])).unwrap();
     p.table_insert_indirect(t, &key(5), &IndirectAction::Group(7))
         .unwrap();
@@ -251,18 +254,6 @@ fn sizes_of_groups_count_weights_or_members() {
         let call = to(&p, u128::from(id));
         p.member_insert(0, &ProfileMember { id, call }).unwrap();
     }
-    let group = |id, max_size, members: &[(u32, u32)]| ProfileGroup {
-        id,
-        max_size,
-        members: members
-            .iter()
-            .map(|&(member, weight)| GroupMember {
-                member,
-                weight,
-                watch: None,
-            })
-            .collect(),
-    };
     let exhausted = |refused| matches!(refused, Err(ControlError::ResourceExhausted(_)));
     p.group_insert(0, &group(1, 0, &[(1, 2)])).unwrap();
     assert!(exhausted(p.group_insert(0, &group(2, 0, &[(2, 3)]))));

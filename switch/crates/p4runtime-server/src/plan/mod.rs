@@ -27,7 +27,8 @@ pub(crate) enum SideChange {
     None,
     Entry(usize, EntryKey, Cookie),
     EntryGone(usize, EntryKey),
-    Default(usize, Cookie),
+    /// `None`: the program's own again.
+    Default(usize, Option<Cookie>),
     Group(u32, GroupCookie),
     GroupGone(u32),
     Session(u32, Vec<bool>),
@@ -48,8 +49,11 @@ impl SideChange {
             Self::EntryGone(table, key) => {
                 side.cookies.remove(&(table, key));
             }
-            Self::Default(table, cookie) => {
+            Self::Default(table, Some(cookie)) => {
                 side.default_cookies.insert(table, cookie);
+            }
+            Self::Default(table, None) => {
+                side.default_cookies.remove(&table);
             }
             Self::Group(group, cookie) => {
                 side.groups.insert(group, cookie);

@@ -5,7 +5,6 @@ use dataplane::control::{CounterValue, EntryKey, MeterConfig};
 use super::{Kind, Planned, Result, SideChange, cookie, only_modify, refuse_colour_counters};
 use crate::error::UpdateError;
 use crate::operation::{Direct, Operation};
-use crate::pipeline_config::Cookie;
 use crate::proto::p4::v1 as p4;
 use crate::server::Limits;
 use crate::translate::{self, Pipeline, Table};
@@ -222,12 +221,11 @@ fn default_entry(
             )));
         }
     };
-    let cookie = if action.is_some() {
-        cookie(limits, &object, controller_metadata(entry), &entry.metadata)?
-    } else {
-        // "When resetting the default entry, its metadata ... will be reset."
-        Cookie::default()
-    };
+    // "When resetting the default entry, its metadata ... will be reset."
+    let cookie = action
+        .as_ref()
+        .map(|_| cookie(limits, &object, controller_metadata(entry), &entry.metadata))
+        .transpose()?;
     Ok(Planned {
         operation: Operation::DefaultSet {
             table: table.index,

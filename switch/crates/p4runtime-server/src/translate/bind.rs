@@ -151,6 +151,18 @@ impl Ids {
     }
 }
 
+/// The object of this name in the program, with its index there.
+fn named<'a, T>(
+    all: &'a [T],
+    name_of: impl Fn(&T) -> &String,
+    what: &str,
+    name: &str,
+) -> Result<(usize, &'a T)> {
+    let mut all = all.iter().enumerate();
+    all.find(|(_, known)| name_of(known) == name)
+        .ok_or_else(|| missing(what, name))
+}
+
 fn missing(what: &str, name: &str) -> UpdateError {
     UpdateError::invalid(format!(
         "P4Info: {what} {name} is not in the program (p4_device_config); P4Info and program must \
@@ -188,14 +200,7 @@ fn bind_table(
     ids: &mut Ids,
 ) -> Result<Table> {
     let (id, name) = ids.take(table.preamble.as_ref(), "table")?;
-    let Some((index, known)) = program
-        .tables
-        .iter()
-        .enumerate()
-        .find(|(_, known)| known.name == name)
-    else {
-        return Err(missing("table", &name));
-    };
+    let (index, known) = named(&program.tables, |known| &known.name, "table", &name)?;
     let keys = bind_keys(&name, &table.match_fields, &known.key)?;
     let mut bound = Vec::with_capacity(table.action_refs.len());
     for reference in &table.action_refs {
@@ -433,10 +438,12 @@ fn bind_profiles(
     let mut profiles = Vec::with_capacity(info.action_profiles.len());
     for given in &info.action_profiles {
         let (id, name) = ids.take(given.preamble.as_ref(), "action profile")?;
-        let mut all = program.profiles.iter().enumerate();
-        let Some((index, known)) = all.find(|(_, known)| known.name == name) else {
-            return Err(missing("action profile", &name));
-        };
+        let (index, known) = named(
+            &program.profiles,
+            |known| &known.name,
+            "action profile",
+            &name,
+        )?;
         if known.selector != given.with_selector {
             return Err(UpdateError::invalid(format!(
                 "P4Info: action profile {name}: with_selector: {} in P4Info, {} in the program",
@@ -501,10 +508,7 @@ fn bind_value_sets(
     let mut sets = Vec::with_capacity(info.value_sets.len());
     for given in &info.value_sets {
         let (id, name) = ids.take(given.preamble.as_ref(), "value set")?;
-        let mut all = program.value_sets.iter().enumerate();
-        let Some((index, known)) = all.find(|(_, known)| known.name == name) else {
-            return Err(missing("value set", &name));
-        };
+        let (index, known) = named(&program.value_sets, |known| &known.name, "value set", &name)?;
         if given.r#match.len() != known.widths.len() {
             return Err(UpdateError::invalid(format!(
                 "P4Info: value set {name}: {} match fields in P4Info, {} fields in the program",
@@ -560,10 +564,7 @@ fn bind_digests(
     let mut digests = Vec::with_capacity(info.digests.len());
     for given in &info.digests {
         let (id, name) = ids.take(given.preamble.as_ref(), "digest")?;
-        let mut all = program.digests.iter().enumerate();
-        let Some((index, known)) = all.find(|(_, known)| known.name == name) else {
-            return Err(missing("digest", &name));
-        };
+        let (index, known) = named(&program.digests, |known| &known.name, "digest", &name)?;
         digests.push(Digest::new(
             (id, name),
             index,

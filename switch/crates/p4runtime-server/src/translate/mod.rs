@@ -118,7 +118,7 @@ pub(crate) struct Array {
 }
 
 /// A program with its P4Info.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Pipeline {
     /// As the controller gave it.
     pub(crate) config: p4::ForwardingPipelineConfig,

@@ -419,7 +419,10 @@ async fn value_sets_steer_the_parser() {
     assert_eq!(server.leave().await.0, 2);
     server.arrive(1, &frame(1, 0x9001));
     assert_eq!(server.leave().await.0, 1);
-    assert_eq!(controller.read(set(types, &[])).await, [two.clone()]);
+    assert_eq!(
+        controller.read(set(types, &[])).await,
+        std::slice::from_ref(&two)
+    );
     // Fields of any kind.
     let tags = controller.value_set("KindsParser.tags");
     let masked = set(
@@ -517,7 +520,10 @@ async fn digests_come_in_lists_and_once_until_acknowledged() {
         .await
         .expect("enabled");
     let filter = Entity::DigestEntry(p4::DigestEntry::default());
-    assert_eq!(controller.read(filter.clone()).await, [enable.clone()]);
+    assert_eq!(
+        controller.read(filter.clone()).await,
+        std::slice::from_ref(&enable)
+    );
     // Two distinct messages make a list; a third waits for its time.
     for src in [1, 1, 2, 2, 3] {
         server.arrive(1, &frame(src, 0x9000));
@@ -658,7 +664,10 @@ async fn idle_entries_are_told_and_show_their_time() {
         time_since_last_hit: None,
         ..filter.clone()
     };
-    assert_eq!(controller.entries(plain).await, [entry.clone()]);
+    assert_eq!(
+        controller.entries(plain).await,
+        std::slice::from_ref(&entry)
+    );
     server.time(2_000_000);
     server.arrive(2, &frame(1, 0x9000));
     server.leave().await;
@@ -811,27 +820,173 @@ async fn a_batch_taken_back_leaves_meters_as_empty_as_they_were() {
             panic!("a colour");
         };
         colours.push(colour);
-        let batch = vec![
-            (Type::Modify, other.clone()),
+        // Refused as a whole before anything is done; then one that fails in the switch.
+        for last in [
             (
                 Type::Insert,
                 Entity::ExternEntry(p4::ExternEntry::default()),
             ),
-        ];
-        // Refused as a whole before anything is done; then one that fails in the switch.
-        for last in [
-            batch[1].clone(),
             (
                 Type::Insert,
                 Entity::TableEntry(special(&controller, "KindsIngress.send", &[1])),
             ),
         ] {
-            let mut request = controller.request(vec![batch[0].clone(), last]);
+            let mut request = controller.request(vec![(Type::Modify, other.clone()), last]);
             request.atomicity = p4::write_request::Atomicity::RollbackOnError.into();
             controller.client.write(request).await.expect_err("fails");
         }
     }
     // Green while the bucket was full, red when it is empty.
     assert_eq!(colours, [vec![0], vec![2]]);
+    server.stop().await;
+}
+
+/// What the controller reads back of a pipeline's state, but the arrays.
+async fn state(controller: &mut Controller) -> Vec<Entity> {
+    let mut all = Vec::new();
+    for entity in [
+        Entity::TableEntry(p4::TableEntry {
+            meter_config: Some(p4::MeterConfig::default()),
+            counter_data: Some(p4::CounterData::default()),
+            ..Default::default()
+        }),
+        Entity::TableEntry(p4::TableEntry {
+            is_default_action: true,
+            ..Default::default()
+        }),
+        Entity::ActionProfileMember(p4::ActionProfileMember::default()),
+        Entity::ActionProfileGroup(p4::ActionProfileGroup::default()),
+        clone_session(p4::CloneSessionEntry::default()),
+        Entity::ValueSetEntry(p4::ValueSetEntry::default()),
+        Entity::DigestEntry(p4::DigestEntry::default()),
+        Entity::MeterEntry(p4::MeterEntry::default()),
+    ] {
+        all.extend(controller.read(entity).await);
+    }
+    all
+}
+
+#[tokio::test]
+async fn reconciling_keeps_what_was_written() {
+    use p4::table_action::Type as Action;
+    let mut server = Server::start().await;
+    let mut controller = server.controller("kinds").await;
+    let entry = p4::TableEntry {
+        idle_timeout_ns: 9_000,
+        metadata: b"kept".to_vec(),
+        ..special(&controller, "KindsIngress.send", &[2])
+    };
+    let route = p4::TableEntry {
+        table_id: controller.table("KindsIngress.routes"),
+        r#match: vec![exact(2, &[1])],
+        action: controller.call("KindsIngress.send", &[&[1]]),
+        counter_data: Some(p4::CounterData {
+            byte_count: 7,
+            packet_count: 1,
+        }),
+        meter_config: Some(p4::MeterConfig {
+            cir: 1,
+            pir: 2,
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let default = p4::TableEntry {
+        table_id: controller.table("KindsIngress.everything"),
+        is_default_action: true,
+        action: controller.call("KindsIngress.send", &[&[1]]),
+        ..Default::default()
+    };
+    let mark = Entity::RegisterEntry(p4::RegisterEntry {
+        register_id: controller.register("KindsIngress.marks"),
+        index: Some(p4::Index { index: 9_999 }),
+        data: Some(p4::P4Data {
+            data: Some(p4::p4_data::Data::Bitstring(vec![3])),
+        }),
+    });
+    let batch = vec![
+        (Type::Insert, Entity::TableEntry(entry)),
+        (Type::Insert, Entity::TableEntry(route)),
+        (Type::Modify, Entity::TableEntry(default)),
+        (
+            Type::Insert,
+            member(&controller, "KindsIngress.paths", 1, 1),
+        ),
+        (
+            Type::Insert,
+            Entity::ActionProfileGroup(group(&controller, &[(1, 2)])),
+        ),
+        (
+            Type::Insert,
+            Entity::TableEntry(indirect(
+                &controller,
+                "KindsIngress.spread",
+                Action::ActionProfileGroupId(3),
+            )),
+        ),
+        (
+            Type::Insert,
+            clone_session(p4::CloneSessionEntry {
+                session_id: 7,
+                replicas: vec![replica(2)],
+                ..Default::default()
+            }),
+        ),
+        (
+            Type::Insert,
+            digest(&controller, p4::digest_entry::Config::default()),
+        ),
+        (Type::Modify, mark.clone()),
+    ];
+    let request = controller.request(batch);
+    controller.client.write(request).await.expect("written");
+    let before = state(&mut controller).await;
+    assert!(before.len() > 12, "{before:?}");
+
+    // The same program, then one whose text is another.
+    let mut other = config("kinds");
+    other.p4_device_config.push(b' ');
+    other.cookie = None;
+    for config in [config("kinds"), other.clone()] {
+        controller
+            .push(config.clone(), Push::ReconcileAndCommit)
+            .await
+            .expect("reconciled");
+        assert_eq!(state(&mut controller).await, before);
+        assert_eq!(
+            controller.read(mark.clone()).await,
+            std::slice::from_ref(&mark)
+        );
+        let read = controller
+            .client
+            .get_forwarding_pipeline_config(p4::GetForwardingPipelineConfigRequest {
+                device_id: crate::support::DEVICE,
+                ..Default::default()
+            })
+            .await
+            .expect("answered");
+        assert_eq!(read.into_inner().config, Some(config));
+        server.arrive(2, &frame(1, 0x9000));
+        assert_eq!(server.leave().await.0, 2);
+    }
+    // One without these tables cannot keep their entries; the running one stays.
+    let refused = controller
+        .push_request(Some(config("pacer")), Push::ReconcileAndCommit)
+        .await;
+    let refused = refused.expect_err("other tables");
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(
+        refused.message().contains("cannot be preserved"),
+        "{refused:?}"
+    );
+    let without = controller
+        .push_request(None, Push::ReconcileAndCommit)
+        .await;
+    assert_eq!(
+        without.expect_err("no config").code(),
+        Code::InvalidArgument
+    );
+    let read = state(&mut controller).await;
+    assert_eq!(read.len(), before.len());
     server.stop().await;
 }

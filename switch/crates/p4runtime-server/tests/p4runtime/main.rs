@@ -308,11 +308,6 @@ async fn pipeline_config_is_verified_committed_and_read_back() {
         .push_request(None, Push::Commit)
         .await
         .expect("committed");
-    let refused = controller
-        .push(pushed.clone(), Push::ReconcileAndCommit)
-        .await;
-    assert_eq!(refused.expect_err("refused").code(), Code::Unimplemented);
-
     let read = |response_type| {
         let mut client = controller.client.clone();
         async move {
@@ -1111,7 +1106,37 @@ async fn an_atomic_batch_is_applied_whole_or_not_at_all() {
     request.atomicity = Atomicity::RollbackOnError.into();
     controller.client.write(request).await.expect_err("fails");
     assert_eq!(controller.entries(filter).await, all);
-    // Whole arrays cannot be undone cheaply.
+    // Whole arrays, where they are small.
+    let counters = |packet_count| p4::CounterEntry {
+        counter_id: controller.counter("KindsIngress.seen"),
+        index: None,
+        data: Some(p4::CounterData {
+            byte_count: 0,
+            packet_count,
+        }),
+    };
+    let (some, more) = (counters(3), counters(4));
+    let cells = |value: &p4::CounterEntry| -> Vec<Entity> {
+        let cell = |index| p4::CounterEntry {
+            index: Some(p4::Index { index }),
+            ..*value
+        };
+        (0..16).map(cell).map(Entity::CounterEntry).collect()
+    };
+    let wanted = cells(&some);
+    let filled = (Type::Modify, Entity::CounterEntry(some));
+    let mut request = controller.request(vec![filled]);
+    request.atomicity = Atomicity::DataplaneAtomic.into();
+    controller.client.write(request).await.expect("applied");
+    let mut request = controller.request(vec![
+        (Type::Modify, Entity::CounterEntry(more)),
+        (Type::Insert, Entity::TableEntry(all[0].clone())),
+    ]);
+    request.atomicity = Atomicity::RollbackOnError.into();
+    controller.client.write(request).await.expect_err("fails");
+    let filter = p4::CounterEntry { data: None, ..more };
+    assert_eq!(controller.read(Entity::CounterEntry(filter)).await, wanted);
+    // Large ones cannot be undone cheaply.
     let fill = p4::RegisterEntry {
         index: None,
         ..register(&[1])

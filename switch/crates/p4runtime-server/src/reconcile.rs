@@ -1,0 +1,171 @@
+//! `RECONCILE_AND_COMMIT`: another program, with all that was written for the running one
+//! (specification, section "SetForwardingPipelineConfig RPC").
+//!
+//! The state is read as entities, as a controller would read it, and written to the staged program;
+//! ids are P4Info's, which the compiler keeps for objects of the same name. Packets go through the
+//! old program until the new one has everything.
+
+use tonic::{Code, Status};
+
+use crate::error::UpdateError;
+use crate::pipeline_config::{Active, PipelineState, Side};
+use crate::plan::{self, Planned};
+use crate::proto::p4::v1 as p4;
+use crate::proto::p4::v1::entity::Entity;
+use crate::proto::p4::v1::update::Type;
+use crate::roles::Scope;
+use crate::server::Shared;
+use crate::{bytestring, read, write};
+
+/// What was written for the running program, and for which tables the default entry.
+pub(crate) async fn state_of(
+    shared: &Shared,
+    state: &PipelineState,
+    active: &Active,
+) -> Result<Vec<Entity>, Status> {
+    use p4::packet_replication_engine_entry::Type as Replication;
+    let replication = |entry| {
+        Entity::PacketReplicationEngineEntry(p4::PacketReplicationEngineEntry {
+            r#type: Some(entry),
+        })
+    };
+    let defaults = active.pipeline.tables.iter().filter_map(|table| {
+        active.side.default_cookies.get(&table.index).map(|_| {
+            Entity::TableEntry(p4::TableEntry {
+                table_id: table.id,
+                is_default_action: true,
+                ..Default::default()
+            })
+        })
+    });
+    let mut requests = vec![
+        // In this order they can be written: what is referred to first.
+        Entity::ActionProfileMember(p4::ActionProfileMember::default()),
+        Entity::ActionProfileGroup(p4::ActionProfileGroup::default()),
+        replication(Replication::MulticastGroupEntry(
+            p4::MulticastGroupEntry::default(),
+        )),
+        replication(Replication::CloneSessionEntry(
+            p4::CloneSessionEntry::default(),
+        )),
+        Entity::ValueSetEntry(p4::ValueSetEntry::default()),
+        Entity::DigestEntry(p4::DigestEntry::default()),
+        Entity::TableEntry(p4::TableEntry {
+            counter_data: Some(p4::CounterData::default()),
+            meter_config: Some(p4::MeterConfig::default()),
+            ..Default::default()
+        }),
+        Entity::CounterEntry(p4::CounterEntry::default()),
+        Entity::MeterEntry(p4::MeterEntry::default()),
+    ];
+    // A program may have registers that cannot be read as values; they cannot be kept either.
+    requests.push(Entity::RegisterEntry(p4::RegisterEntry::default()));
+    requests.extend(defaults);
+    read::collect(shared, state, requests, is_worth_keeping).await
+}
+
+/// A new program begins with empty arrays and sets, and with its constant entries.
+fn is_worth_keeping(entity: &Entity) -> bool {
+    use p4::p4_data::Data;
+    match entity {
+        Entity::TableEntry(entry) => !entry.is_const,
+        Entity::ValueSetEntry(entry) => !entry.members.is_empty(),
+        Entity::CounterEntry(entry) => entry
+            .data
+            .is_some_and(|data| data != p4::CounterData::default()),
+        Entity::MeterEntry(entry) => entry.config.is_some(),
+        Entity::RegisterEntry(entry) => match entry.data.as_ref().and_then(|d| d.data.as_ref()) {
+            Some(Data::Bitstring(value) | Data::EnumValue(value)) => !bytestring::is_zero(value),
+            _ => false,
+        },
+        _ => true,
+    }
+}
+
+/// Writes the state to the staged program `active`.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` that names what cannot be preserved.
+pub(crate) async fn write_to(
+    shared: &Shared,
+    active: &mut Active,
+    state: Vec<Entity>,
+) -> Result<(), Status> {
+    let mut updates: Vec<p4::Update> = state.into_iter().map(update).collect();
+    // Statistics may go with what they were about.
+    updates.retain(
+        |update| match update.entity.as_ref().and_then(|e| e.entity.as_ref()) {
+            Some(Entity::CounterEntry(entry)) => active.pipeline.counter(entry.counter_id).is_ok(),
+            _ => true,
+        },
+    );
+    let planned = planned(shared, active, &updates)?;
+    let results = write::run_each(shared, &planned).await?;
+    let mut again = Vec::new();
+    for ((planned, result), update) in planned.into_iter().zip(results).zip(updates) {
+        match result {
+            Ok(()) => keep_side(&mut active.side, planned),
+            // The new program has an entry of its own there.
+            Err(error) if error.code == Code::AlreadyExists => again.push(p4::Update {
+                r#type: Type::Modify.into(),
+                ..update
+            }),
+            Err(error) => return Err(not_preserved(&error)),
+        }
+    }
+    let planned = self::planned(shared, active, &again)?;
+    let results = write::run_each(shared, &planned).await?;
+    for (planned, result) in planned.into_iter().zip(results) {
+        result.map_err(|error| not_preserved(&error))?;
+        keep_side(&mut active.side, planned);
+    }
+    Ok(())
+}
+
+fn planned(
+    shared: &Shared,
+    active: &Active,
+    updates: &[p4::Update],
+) -> Result<Vec<Result<Planned, UpdateError>>, Status> {
+    let limits = &shared.config.limits;
+    let everything = Scope::default();
+    updates
+        .iter()
+        .map(|update| {
+            plan::plan(&active.pipeline, limits, &everything, update)
+                .map(Ok)
+                .map_err(|error| not_preserved(&error))
+        })
+        .collect()
+}
+
+fn keep_side(side: &mut Side, planned: Result<Planned, UpdateError>) {
+    if let Ok(planned) = planned {
+        planned.side.apply(side);
+    }
+}
+
+/// What writes an entity that was read.
+fn update(entity: Entity) -> p4::Update {
+    let kind = match &entity {
+        Entity::TableEntry(entry) if entry.is_default_action => Type::Modify,
+        Entity::ValueSetEntry(_)
+        | Entity::CounterEntry(_)
+        | Entity::MeterEntry(_)
+        | Entity::RegisterEntry(_) => Type::Modify,
+        _ => Type::Insert,
+    };
+    p4::Update {
+        r#type: kind.into(),
+        entity: Some(p4::Entity {
+            entity: Some(entity),
+        }),
+    }
+}
+
+fn not_preserved(error: &UpdateError) -> Status {
+    Status::invalid_argument(format!(
+        "config: the forwarding state cannot be preserved: {}",
+        error.message
+    ))
+}
