@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -65,16 +65,21 @@ class Wires:
 
 @contextmanager
 def running(
-    folder: Path, *more: str, ports: tuple[int, ...] = (1, 2)
+    folder: Path,
+    *more: str,
+    ports: tuple[int, ...] = (1, 2),
+    entries: Sequence[Mapping[str, object]] = (),
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A switch that floods between `ports`; gives the process and its gRPC address.
 
-    `more` are options besides, for instance further ports.
+    `more` are options besides, for instance further ports; `entries` are table entries.
     """
     replicas = [{"egress_port": port, "instance": port} for port in ports]
     groups = [{"multicast_group_id": group, "replicas": replicas} for group in (1, 2)]
     runtime = folder / "runtime.json"
-    runtime.write_text(json.dumps({"multicast_group_entries": groups}))
+    runtime.write_text(
+        json.dumps({"multicast_group_entries": groups, "table_entries": list(entries)})
+    )
     process = subprocess.Popen(
         [
             *(str(binary()), "-i", "1@a1", "-i", "2@b1,rate=1gbit", "--cpu-port", "510"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from inside_namespace import FRAME_BYTES, TIMEOUT_S, Wires, frame_of, listener, running
+from pacer_entries import EXPERIMENTAL_ETHER_TYPE, flow_by_ether_type, paced_class
 from virtual_switch import read_capture
 from wires import make_wires
 
@@ -24,6 +25,10 @@ IDLE_S = 1.0
 # The ring holds 4096 frames, perhaps a few more.
 BURST = 6_000
 CHUNK = 100
+# 200 bytes and FCS take 102 ms at this rate.
+SLOW_BPS = 16_000
+SLOW_FRAMES = 20
+STALL_S = 0.5
 
 
 def ended(process: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
@@ -130,12 +135,30 @@ def overflow(folder: Path) -> dict[str, Any]:
         return ended(process, folder) | {"sent": sent, "frame_bytes": FRAME_BYTES}
 
 
+def stalled(folder: Path) -> dict[str, Any]:
+    """Stop the switch while packets wait for their departure, then let it go on."""
+    wires = Wires()
+    paced_type = EXPERIMENTAL_ETHER_TYPE + 1
+    receiver = listener("b0", paced_type)
+    entries = [flow_by_ether_type(1), paced_class(1, SLOW_BPS)]
+    with running(folder, entries=entries) as (process, _):
+        for number in range(SLOW_FRAMES):
+            wires.sender.send(frame_of(number, paced_type))
+        receiver.recv(2048)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(STALL_S)  # what is measured
+        process.send_signal(signal.SIGCONT)
+        receiver.recv(2048)
+        return ended(process, folder) | {"stopped_ns": int(STALL_S * 1e9)}
+
+
 def main() -> None:
     """All of it."""
     folder = Path(sys.argv[1])
     make_wires([("a0", "a1"), ("b0", "b1"), ("c0", "c1")])
     # The interface that vanishes is gone afterwards: last.
     told = {"captures": captures(folder), "overflow": overflow(folder)}
+    told["stalled"] = stalled(folder)
     told["carrier"] = carrier(folder)
     told["vanishing"] = vanishing(folder)
     print(json.dumps(told))

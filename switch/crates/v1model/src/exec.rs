@@ -76,6 +76,14 @@ impl<E: Externs> Machine<'_, E> {
                     let taken = ctx.words[slot as usize] != 0;
                     (outcome, if taken { yes } else { no })
                 }
+                Node::If { test, yes, no } => {
+                    let taken = test.holds(&ctx.words);
+                    (Outcome::Done, if taken { yes } else { no })
+                }
+                Node::IfBoth { tests, yes, no } => {
+                    let taken = tests.iter().all(|test| test.holds(&ctx.words));
+                    (Outcome::Done, if taken { yes } else { no })
+                }
             };
             if outcome != Outcome::Done {
                 return outcome;
@@ -132,7 +140,12 @@ impl<E: Externs> Machine<'_, E> {
             return (Outcome::Done, chosen.unwrap_or(table.base_next));
         };
         let base = self.program.param_base as usize;
-        ctx.words[base..base + args.len()].copy_from_slice(args);
+        match args {
+            [] => {}
+            // The most frequent case, without a call.
+            [one] => ctx.words[base] = *one,
+            _ => ctx.words[base..base + args.len()].copy_from_slice(args),
+        }
         let Some(action) = table.actions.get(local) else {
             return (Outcome::Done, END);
         };
@@ -255,452 +268,482 @@ impl<E: Externs> Machine<'_, E> {
     }
 
     /// Runs code from its start to its end.
-    #[allow(clippy::too_many_lines)]
+    ///
+    /// Most operations work on single words and nothing else: a small loop of its own, without
+    /// the registers and the stack that the others need.
+    #[inline]
     pub fn run(&mut self, ctx: &mut Context, code: Code) -> Outcome {
         let program = self.program;
         let mut pc = code.start;
         while pc < code.end {
-            let op = program.ops[pc as usize];
-            pc += 1;
-            let w = &mut ctx.words;
-            macro_rules! two {
-                ($d:expr, $a:expr, $b:expr, $f:expr) => {
-                    w[$d as usize] = $f(w[$a as usize], w[$b as usize])
-                };
-            }
-            match op {
-                Op::Copy { d, a } => w[d as usize] = w[a as usize],
-                Op::CopyW { d, a, n } => {
-                    let a = a as usize;
-                    w.copy_within(a..a + n as usize, d as usize);
+            let w = &mut ctx.words[..];
+            let other = loop {
+                if pc >= code.end {
+                    return Outcome::Done;
                 }
-                Op::Add { d, a, b } => two!(d, a, b, u64::wrapping_add),
-                Op::Sub { d, a, b } => two!(d, a, b, u64::wrapping_sub),
-                Op::Mul { d, a, b } => two!(d, a, b, u64::wrapping_mul),
-                Op::And { d, a, b } => two!(d, a, b, |x, y| x & y),
-                Op::Or { d, a, b } => two!(d, a, b, |x, y| x | y),
-                Op::Xor { d, a, b } => two!(d, a, b, |x, y| x ^ y),
-                Op::Not { d, a } => w[d as usize] = !w[a as usize],
-                Op::Shl { d, a, b } => {
-                    two!(d, a, b, |x: u64, y| if y < 64 { x << y } else { 0 });
-                }
-                Op::Shr { d, a, b } => {
-                    two!(d, a, b, |x: u64, y| if y < 64 { x >> y } else { 0 });
-                }
-                Op::Sar { d, a, b } => {
-                    two!(d, a, b, |x: u64, y: u64| ((x as i64) >> y.min(63)) as u64);
-                }
-                Op::Div { d, a, b } => two!(d, a, b, |x: u64, y| x.checked_div(y).unwrap_or(0)),
-                Op::Rem { d, a, b } => two!(d, a, b, |x: u64, y| x.checked_rem(y).unwrap_or(0)),
-                Op::Sext { d, a, bits } => {
-                    w[d as usize] = sext64(w[a as usize], u32::from(bits));
-                }
-                Op::Eq { d, a, b } => two!(d, a, b, |x, y| u64::from(x == y)),
-                Op::Ne { d, a, b } => two!(d, a, b, |x, y| u64::from(x != y)),
-                Op::Lt { d, a, b } => two!(d, a, b, |x, y| u64::from(x < y)),
-                Op::Le { d, a, b } => two!(d, a, b, |x, y| u64::from(x <= y)),
-                Op::LtS { d, a, b } => {
-                    two!(d, a, b, |x, y| u64::from((x as i64) < y as i64));
-                }
-                Op::LeS { d, a, b } => {
-                    two!(d, a, b, |x, y| u64::from(x as i64 <= y as i64));
-                }
-                Op::IsZero { d, a } => w[d as usize] = u64::from(w[a as usize] == 0),
-                Op::NonZero { d, a } => w[d as usize] = u64::from(w[a as usize] != 0),
-                Op::Select { d, c, a, b } => {
-                    let from = if w[c as usize] != 0 { a } else { b };
-                    w[d as usize] = w[from as usize];
-                }
-
-                Op::AddW { d, a, b, n } => wide3(wide::add, w, d, a, b, n),
-                Op::SubW { d, a, b, n } => wide3(wide::sub, w, d, a, b, n),
-                Op::MulW { d, a, b, n } => wide3(wide::mul, w, d, a, b, n),
-                Op::AndW { d, a, b, n } => bitwise(w, d, a, b, n, |x, y| x & y),
-                Op::OrW { d, a, b, n } => bitwise(w, d, a, b, n, |x, y| x | y),
-                Op::XorW { d, a, b, n } => bitwise(w, d, a, b, n, |x, y| x ^ y),
-                Op::NotW { d, a, n } => bitwise(w, d, a, a, n, |x, _| !x),
-                Op::ShlW { d, a, b, n } => {
-                    let amount = w[b as usize];
-                    wide::shl(w, d as usize, a as usize, amount, n as usize);
-                }
-                Op::ShrW { d, a, b, n, signed } => {
-                    let amount = w[b as usize];
-                    wide::shr(w, d as usize, a as usize, amount, n as usize, signed);
-                }
-                Op::DivW {
-                    d,
-                    a,
-                    b,
-                    n,
-                    signed,
-                    rest,
-                } => wide::divide(
-                    w, d as usize, a as usize, b as usize, n as usize, signed, rest,
-                ),
-                Op::ExtendW {
-                    d,
-                    a,
-                    from,
-                    n,
-                    signed,
-                } => wide::extend(w, d as usize, a as usize, from as usize, n as usize, signed),
-                Op::MaskW { d, n, bits } => {
-                    wide::mask(w, d as usize, n as usize, u32::from(bits));
-                }
-                Op::SextW { d, n, bits } => {
-                    wide::sext(w, d as usize, n as usize, u32::from(bits));
-                }
-                Op::ClampW {
-                    d,
-                    n,
-                    bits,
-                    signed,
-                    to_signed,
-                } => {
-                    let f = if to_signed {
-                        wide::clamp_signed
-                    } else {
-                        wide::clamp_unsigned
+                let op = &program.ops[pc as usize];
+                pc += 1;
+                macro_rules! two {
+                    ($d:expr, $a:expr, $b:expr, $f:expr) => {
+                        w[$d as usize] = $f(w[$a as usize], w[$b as usize])
                     };
-                    f(w, d as usize, n as usize, u32::from(bits), signed);
                 }
-                Op::EqW { d, a, b, n } => {
-                    w[d as usize] = u64::from(wide::eq(w, a as usize, b as usize, n as usize));
-                }
-                Op::LtW { d, a, b, n, signed } => {
-                    let less = wide::lt(w, a as usize, b as usize, n as usize, signed);
-                    w[d as usize] = u64::from(less);
-                }
-                Op::NonZeroW { d, a, n } => {
-                    w[d as usize] = u64::from(!wide::is_zero(w, a as usize, n as usize));
-                }
-                Op::SelectW { d, c, a, b, n } => {
-                    let from = if w[c as usize] != 0 { a } else { b } as usize;
-                    w.copy_within(from..from + n as usize, d as usize);
-                }
-                Op::Saturate { d, a, n } => {
-                    let fits = wide::is_zero(w, a as usize + 1, n as usize - 1);
-                    w[d as usize] = if fits { w[a as usize] } else { u64::MAX };
-                }
-
-                Op::LoadElement {
-                    d,
-                    stack,
-                    index,
-                    offset,
-                    n,
-                } => {
-                    let (d, n) = (d as usize, n as usize);
-                    match self.header(w, HeaderRef::Element(stack, index)) {
-                        Some(base) => {
-                            let from = base + offset as usize;
-                            w.copy_within(from..from + n, d);
-                        }
-                        None => w[d..d + n].fill(0),
+                match *op {
+                    Op::Copy { d, a } => w[d as usize] = w[a as usize],
+                    Op::CopyW { d, a, n: 2 } => {
+                        let (a, d) = (a as usize, d as usize);
+                        let (low, high) = (w[a], w[a + 1]);
+                        (w[d], w[d + 1]) = (low, high);
                     }
-                }
-                Op::StoreElement {
-                    a,
-                    stack,
-                    index,
-                    offset,
-                    n,
-                } => {
-                    if let Some(base) = self.header(w, HeaderRef::Element(stack, index)) {
+                    Op::CopyW { d, a, n } => {
                         let a = a as usize;
-                        w.copy_within(a..a + n as usize, base + offset as usize);
+                        w.copy_within(a..a + n as usize, d as usize);
                     }
-                }
-                Op::LastIndex { d, stack } => {
-                    let next = program.stacks[stack as usize].next;
-                    w[d as usize] = w[next as usize].wrapping_sub(1);
-                }
-                Op::SetValid { h, words, kind } => {
-                    if let Some(base) = self.header(w, h)
-                        && w[base] == 0
-                    {
-                        let io = &program.kinds[kind as usize];
-                        let length = io.length(w, base as u32);
-                        // BMv2 zeroes a header that becomes valid; a variable field keeps the
-                        // length it had.
-                        io.clear(&mut w[base..base + words as usize]);
-                        w[base] = 1;
-                        ctx.packet_length = ctx.packet_length.wrapping_add(length as u64);
+                    Op::Add { d, a, b } => two!(d, a, b, u64::wrapping_add),
+                    Op::Sub { d, a, b } => two!(d, a, b, u64::wrapping_sub),
+                    Op::Mul { d, a, b } => two!(d, a, b, u64::wrapping_mul),
+                    Op::And { d, a, b } => two!(d, a, b, |x, y| x & y),
+                    Op::Or { d, a, b } => two!(d, a, b, |x, y| x | y),
+                    Op::Xor { d, a, b } => two!(d, a, b, |x, y| x ^ y),
+                    Op::Not { d, a } => w[d as usize] = !w[a as usize],
+                    Op::Shl { d, a, b } => {
+                        two!(d, a, b, |x: u64, y| if y < 64 { x << y } else { 0 });
                     }
-                }
-                Op::SetInvalid { h, kind } => {
-                    if let Some(base) = self.header(w, h)
-                        && w[base] != 0
-                    {
-                        w[base] = 0;
-                        let length = program.kinds[kind as usize].length(w, base as u32);
-                        ctx.packet_length = ctx.packet_length.wrapping_sub(length as u64);
+                    Op::Shr { d, a, b } => {
+                        two!(d, a, b, |x: u64, y| if y < 64 { x >> y } else { 0 });
                     }
-                }
-                Op::Claim { union, base } => claim(program, w, union, base),
-                Op::ClaimElement { stack, index } => {
-                    let s = &program.stacks[stack as usize];
-                    let index = word_to_usize(w[index as usize]);
-                    claim_element(program, w, s, index);
-                }
-                Op::CopyHeader { d, a, words } => {
-                    if let (Some(d), Some(a)) = (self.header(w, d), self.header(w, a)) {
-                        Self::copy_header(w, d, a, words as usize);
+                    Op::Sar { d, a, b } => {
+                        two!(d, a, b, |x: u64, y: u64| ((x as i64) >> y.min(63)) as u64);
                     }
-                }
-                Op::EqHeader { d, a, b, words } => {
-                    let equal = match (self.header(w, a), self.header(w, b)) {
-                        (Some(a), Some(b)) => {
-                            let n = words as usize;
-                            w[a] != 0 && w[a..a + n] == w[b..b + n]
-                        }
-                        _ => false,
-                    };
-                    w[d as usize] = u64::from(equal);
-                }
-                Op::CopyStack { d, a, words } => {
-                    let (to, from) = (&program.stacks[d as usize], &program.stacks[a as usize]);
-                    w[to.next as usize] = w[from.next as usize];
-                    for (&d, &a) in to.bases.iter().zip(&from.bases) {
-                        Self::copy_header(w, d as usize, a as usize, words as usize);
+                    Op::Div { d, a, b } => two!(d, a, b, |x: u64, y| x.checked_div(y).unwrap_or(0)),
+                    Op::Rem { d, a, b } => two!(d, a, b, |x: u64, y| x.checked_rem(y).unwrap_or(0)),
+                    Op::Sext { d, a, bits } => {
+                        w[d as usize] = sext64(w[a as usize], u32::from(bits));
                     }
-                }
-                Op::Push {
-                    stack,
-                    count,
-                    words,
-                    first,
-                } => {
-                    let s = &program.stacks[stack as usize];
-                    let size = s.bases.len();
-                    let count = word_to_usize(w[count as usize]).min(size);
-                    if first {
-                        w[s.next as usize] = (w[s.next as usize] + count as u64).min(size as u64);
+                    Op::Eq { d, a, b } => two!(d, a, b, |x, y| u64::from(x == y)),
+                    Op::Ne { d, a, b } => two!(d, a, b, |x, y| u64::from(x != y)),
+                    Op::Lt { d, a, b } => two!(d, a, b, |x, y| u64::from(x < y)),
+                    Op::Le { d, a, b } => two!(d, a, b, |x, y| u64::from(x <= y)),
+                    Op::LtS { d, a, b } => {
+                        two!(d, a, b, |x, y| u64::from((x as i64) < y as i64));
                     }
-                    // BMv2 swaps the elements in this order; those pushed are invalid, but of
-                    // unions, where what came round stays.
-                    if count > 0 {
-                        for i in (count..size).rev() {
-                            swap(w, s.bases[i], s.bases[i - count], words);
+                    Op::LeS { d, a, b } => {
+                        two!(d, a, b, |x, y| u64::from(x as i64 <= y as i64));
+                    }
+                    Op::IsZero { d, a } => w[d as usize] = u64::from(w[a as usize] == 0),
+                    Op::NonZero { d, a } => w[d as usize] = u64::from(w[a as usize] != 0),
+                    Op::Select { d, c, a, b } => {
+                        let from = if w[c as usize] != 0 { a } else { b };
+                        w[d as usize] = w[from as usize];
+                    }
+                    Op::Jump { to } => pc = to,
+                    Op::JumpIfZero { a, to } => {
+                        if w[a as usize] == 0 {
+                            pc = to;
                         }
                     }
-                    if s.siblings.is_empty() {
-                        for &base in &s.bases[..count] {
-                            w[base as usize] = 0;
-                        }
-                    }
+                    _ => break op,
                 }
-                Op::Pop {
-                    stack,
-                    count,
-                    words,
-                    first,
-                } => {
-                    let s = &program.stacks[stack as usize];
-                    let size = s.bases.len();
-                    let count = word_to_usize(w[count as usize]).min(size);
-                    if first {
-                        w[s.next as usize] = w[s.next as usize].saturating_sub(count as u64);
-                    }
-                    if count > 0 {
-                        for i in 0..size - count {
-                            swap(w, s.bases[i], s.bases[i + count], words);
-                        }
-                    }
-                    if s.siblings.is_empty() {
-                        for &base in &s.bases[size - count..] {
-                            w[base as usize] = 0;
-                        }
-                    }
-                }
+            };
+            let outcome = self.step(ctx, other, &mut pc);
+            if outcome != Outcome::Done {
+                return outcome;
+            }
+        }
+        Outcome::Done
+    }
 
-                Op::Jump { to } => pc = to,
-                Op::JumpIfZero { a, to } => {
-                    if w[a as usize] == 0 {
-                        pc = to;
-                    }
-                }
-                Op::Exit => return Outcome::Exit,
-                Op::Assert { a } => {
-                    if w[a as usize] == 0 {
-                        return Outcome::Asserted;
-                    }
-                }
+    /// Runs an operation that `run` has no quick way for. [`Outcome::Done`]: go on at `pc`.
+    #[allow(clippy::too_many_lines)]
+    #[inline(never)]
+    fn step(&mut self, ctx: &mut Context, op: &Op, pc: &mut u32) -> Outcome {
+        let program = self.program;
+        let w = &mut ctx.words;
+        match *op {
+            Op::AddW { d, a, b, n } => wide3(wide::add, w, d, a, b, n),
+            Op::SubW { d, a, b, n } => wide3(wide::sub, w, d, a, b, n),
+            Op::MulW { d, a, b, n } => wide3(wide::mul, w, d, a, b, n),
+            Op::AndW { d, a, b, n } => bitwise(w, d, a, b, n, |x, y| x & y),
+            Op::OrW { d, a, b, n } => bitwise(w, d, a, b, n, |x, y| x | y),
+            Op::XorW { d, a, b, n } => bitwise(w, d, a, b, n, |x, y| x ^ y),
+            Op::NotW { d, a, n } => bitwise(w, d, a, a, n, |x, _| !x),
+            Op::ShlW { d, a, b, n } => {
+                let amount = w[b as usize];
+                wide::shl(w, d as usize, a as usize, amount, n as usize);
+            }
+            Op::ShrW { d, a, b, n, signed } => {
+                let amount = w[b as usize];
+                wide::shr(w, d as usize, a as usize, amount, n as usize, signed);
+            }
+            Op::DivW {
+                d,
+                a,
+                b,
+                n,
+                signed,
+                rest,
+            } => wide::divide(
+                w, d as usize, a as usize, b as usize, n as usize, signed, rest,
+            ),
+            Op::ExtendW {
+                d,
+                a,
+                from,
+                n,
+                signed,
+            } => wide::extend(w, d as usize, a as usize, from as usize, n as usize, signed),
+            Op::MaskW { d, n, bits } => {
+                wide::mask(w, d as usize, n as usize, u32::from(bits));
+            }
+            Op::SextW { d, n, bits } => {
+                wide::sext(w, d as usize, n as usize, u32::from(bits));
+            }
+            Op::ClampW {
+                d,
+                n,
+                bits,
+                signed,
+                to_signed,
+            } => {
+                let f = if to_signed {
+                    wide::clamp_signed
+                } else {
+                    wide::clamp_unsigned
+                };
+                f(w, d as usize, n as usize, u32::from(bits), signed);
+            }
+            Op::EqW { d, a, b, n } => {
+                w[d as usize] = u64::from(wide::eq(w, a as usize, b as usize, n as usize));
+            }
+            Op::LtW { d, a, b, n, signed } => {
+                let less = wide::lt(w, a as usize, b as usize, n as usize, signed);
+                w[d as usize] = u64::from(less);
+            }
+            Op::NonZeroW { d, a, n } => {
+                w[d as usize] = u64::from(!wide::is_zero(w, a as usize, n as usize));
+            }
+            Op::SelectW { d, c, a, b, n } => {
+                let from = if w[c as usize] != 0 { a } else { b } as usize;
+                w.copy_within(from..from + n as usize, d as usize);
+            }
+            Op::Saturate { d, a, n } => {
+                let fits = wide::is_zero(w, a as usize + 1, n as usize - 1);
+                w[d as usize] = if fits { w[a as usize] } else { u64::MAX };
+            }
 
-                Op::RegisterRead {
-                    d,
-                    array,
-                    index,
-                    skip,
-                } => {
-                    let r = &self.state.registers[array as usize];
-                    let at = word_to_usize(w[index as usize]).saturating_mul(r.limbs);
-                    match r.cells.get(at..at.saturating_add(r.limbs)) {
-                        // v1model: out of range leaves the result unspecified; BMv2 leaves it
-                        // as it was.
-                        None => pc += u32::from(skip),
-                        Some(&[cell]) => w[d as usize] = cell,
-                        Some(cell) => {
-                            w[d as usize..d as usize + r.limbs].copy_from_slice(cell);
-                        }
+            Op::LoadElement {
+                d,
+                stack,
+                index,
+                offset,
+                n,
+            } => {
+                let (d, n) = (d as usize, n as usize);
+                match self.header(w, HeaderRef::Element(stack, index)) {
+                    Some(base) => {
+                        let from = base + offset as usize;
+                        w.copy_within(from..from + n, d);
+                    }
+                    None => w[d..d + n].fill(0),
+                }
+            }
+            Op::StoreElement {
+                a,
+                stack,
+                index,
+                offset,
+                n,
+            } => {
+                if let Some(base) = self.header(w, HeaderRef::Element(stack, index)) {
+                    let a = a as usize;
+                    w.copy_within(a..a + n as usize, base + offset as usize);
+                }
+            }
+            Op::LastIndex { d, stack } => {
+                let next = program.stacks[stack as usize].next;
+                w[d as usize] = w[next as usize].wrapping_sub(1);
+            }
+            Op::SetValid { h, words, kind } => {
+                if let Some(base) = self.header(w, h)
+                    && w[base] == 0
+                {
+                    let io = &program.kinds[kind as usize];
+                    let length = io.length(w, base as u32);
+                    // BMv2 zeroes a header that becomes valid; a variable field keeps the
+                    // length it had.
+                    io.clear(&mut w[base..base + words as usize]);
+                    w[base] = 1;
+                    ctx.packet_length = ctx.packet_length.wrapping_add(length as u64);
+                }
+            }
+            Op::SetInvalid { h, kind } => {
+                if let Some(base) = self.header(w, h)
+                    && w[base] != 0
+                {
+                    w[base] = 0;
+                    let length = program.kinds[kind as usize].length(w, base as u32);
+                    ctx.packet_length = ctx.packet_length.wrapping_sub(length as u64);
+                }
+            }
+            Op::Claim { union, base } => claim(program, w, union, base),
+            Op::ClaimElement { stack, index } => {
+                let s = &program.stacks[stack as usize];
+                let index = word_to_usize(w[index as usize]);
+                claim_element(program, w, s, index);
+            }
+            Op::CopyHeader { d, a, words } => {
+                if let (Some(d), Some(a)) = (self.header(w, d), self.header(w, a)) {
+                    Self::copy_header(w, d, a, words as usize);
+                }
+            }
+            Op::EqHeader { d, a, b, words } => {
+                let equal = match (self.header(w, a), self.header(w, b)) {
+                    (Some(a), Some(b)) => {
+                        let n = words as usize;
+                        w[a] != 0 && w[a..a + n] == w[b..b + n]
+                    }
+                    _ => false,
+                };
+                w[d as usize] = u64::from(equal);
+            }
+            Op::CopyStack { d, a, words } => {
+                let (to, from) = (&program.stacks[d as usize], &program.stacks[a as usize]);
+                w[to.next as usize] = w[from.next as usize];
+                for (&d, &a) in to.bases.iter().zip(&from.bases) {
+                    Self::copy_header(w, d as usize, a as usize, words as usize);
+                }
+            }
+            Op::Push {
+                stack,
+                count,
+                words,
+                first,
+            } => {
+                let s = &program.stacks[stack as usize];
+                let size = s.bases.len();
+                let count = word_to_usize(w[count as usize]).min(size);
+                if first {
+                    w[s.next as usize] = (w[s.next as usize] + count as u64).min(size as u64);
+                }
+                // BMv2 swaps the elements in this order; those pushed are invalid, but of
+                // unions, where what came round stays.
+                if count > 0 {
+                    for i in (count..size).rev() {
+                        swap(w, s.bases[i], s.bases[i - count], words);
                     }
                 }
-                Op::RegisterWrite { array, index, a } => {
-                    let r = &mut self.state.registers[array as usize];
-                    let at = word_to_usize(w[index as usize]).saturating_mul(r.limbs);
-                    if let Some(cell) = r.cells.get_mut(at..at.saturating_add(r.limbs)) {
-                        cell.copy_from_slice(&w[a as usize..a as usize + r.limbs]);
-                    }
-                }
-                Op::Count { array, index } => {
-                    let index = word_to_usize(w[index as usize]);
-                    if let Some(cell) = self.state.counters[array as usize].get_mut(index) {
-                        cell[0] = cell[0].wrapping_add(1);
-                        cell[1] = cell[1].wrapping_add(ctx.ingress_length);
-                    }
-                }
-                Op::Meter {
-                    d,
-                    mask,
-                    array,
-                    index,
-                    skip,
-                } => {
-                    let m = &mut self.state.meters[array as usize];
-                    let index = word_to_usize(w[index as usize]);
-                    if index < m.len() {
-                        let units = match m.unit {
-                            MeterUnit::Bytes => ctx.ingress_length,
-                            MeterUnit::Packets => 1,
-                        };
-                        let now_ns = self.now_ns;
-                        let colour = m.get_mut(index).map_or(GREEN, |m| m.mark(units, now_ns));
-                        w[d as usize] = colour & u64::from(mask);
-                    } else {
-                        pc += u32::from(skip);
-                    }
-                }
-                Op::Hash {
-                    d,
-                    base,
-                    size,
-                    calculation,
-                } => {
-                    let calculation = &program.calculations[calculation as usize];
-                    let hash = calculation.compute(ctx, &program.kinds);
-                    let w = &mut ctx.words;
-                    // v1model: a size of 0 gives the base.
-                    let size = w[size as usize].max(1);
-                    w[d as usize] = w[base as usize].wrapping_add(hash % size);
-                }
-                Op::Random { d, low, high, skip } => {
-                    let (low, high) = (w[low as usize], w[high as usize]);
-                    if low <= high {
-                        w[d as usize] = self.state.random_between(low, high);
-                    } else {
-                        pc += u32::from(skip);
-                    }
-                }
-                Op::MarkToDrop => {
-                    let i = &program.intrinsics;
-                    set_field(w, i.egress_spec, u64::from(self.drop_port));
-                    if let Some(f) = i.mcast_grp {
-                        set_field(w, f, 0);
-                    }
-                }
-                Op::Truncate { a } => ctx.truncate = ctx.truncate.min(w[a as usize]),
-                Op::Clone { session, list } => {
-                    ctx.clone = Some(CloneRequest {
-                        session: (w[session as usize] & CLONE_SESSION_MASK) as u16,
-                        field_list: w[list as usize] as u16,
-                    });
-                }
-                Op::Digest { list } => {
-                    ctx.digest = Some(w[list as usize] as u16).filter(|&id| id != 0);
-                }
-                Op::Log { message } => {
-                    if self.externs.logs() {
-                        let text = &mut self.state.message;
-                        program.messages[message as usize].write(w, text);
-                        self.externs.log(text);
-                    }
-                }
-                // simple_switch takes list 0 as "no request".
-                Op::Resubmit { list } => {
-                    ctx.resubmit = Some(w[list as usize] as u16).filter(|&id| id != 0);
-                }
-                Op::Recirculate { list } => {
-                    ctx.recirculate = Some(w[list as usize] as u16).filter(|&id| id != 0);
-                }
-                Op::Now { d } => w[d as usize] = self.now_ns,
-                Op::Backlog { d, class } => {
-                    let class = u32::try_from(w[class as usize]).unwrap_or(u32::MAX);
-                    w[d as usize] = self.externs.backlog_bytes(class);
-                }
-                Op::Hold { args } => {
-                    let args = args as usize;
-                    ctx.hold = Some(Hold {
-                        class: w[args] as u32,
-                        departure_ns: w[args + 1],
-                        cost_q24: w[args + 2],
-                        allowance_ns: w[args + 3],
-                    });
-                }
-
-                Op::Extract { header } => {
-                    let h = program.headers[header as usize];
-                    if !extract(ctx, program, h.base, h.kind) {
-                        return Outcome::Error(program.errors.packet_too_short);
-                    }
-                }
-                Op::ExtractNext { stack } => {
-                    if let Some(error) = extract_next(ctx, program, stack, None) {
-                        return Outcome::Error(error);
-                    }
-                }
-                Op::ExtractVariable { header, bits } => {
-                    let h = program.headers[header as usize];
-                    let bits = w[bits as usize];
-                    if let Some(error) = extract_variable(ctx, program, h.base, h.kind, bits) {
-                        return Outcome::Error(error);
-                    }
-                }
-                Op::ExtractNextVariable { stack, bits } => {
-                    let bits = w[bits as usize];
-                    if let Some(error) = extract_next(ctx, program, stack, Some(bits)) {
-                        return Outcome::Error(error);
-                    }
-                }
-                Op::Advance { a } => {
-                    let bits = w[a as usize];
-                    if !bits.is_multiple_of(8) {
-                        return Outcome::Error(program.errors.parser_invalid_argument);
-                    }
-                    let left = ctx.frame_len().saturating_sub(ctx.parsed);
-                    match usize::try_from(bits / 8) {
-                        Ok(bytes) if bytes <= left => ctx.parsed += bytes,
-                        _ => return Outcome::Error(program.errors.packet_too_short),
-                    }
-                }
-                Op::Lookahead { d, skip_bits, bits } => {
-                    let (data, words) = ctx.unparsed();
-                    let end = skip_bits as usize + usize::from(bits);
-                    if data.len() * 8 < end {
-                        return Outcome::Error(program.errors.packet_too_short);
-                    }
-                    read_bits(data, skip_bits as usize, u32::from(bits), words, d as usize);
-                }
-                Op::Verify { a, error } => {
-                    if w[a as usize] == 0 {
-                        return Outcome::Error(w[error as usize]);
-                    }
-                }
-                Op::NeedLast { stack } => {
-                    if w[program.stacks[stack as usize].next as usize] == 0 {
-                        return Outcome::Error(program.errors.stack_out_of_bounds);
+                if s.siblings.is_empty() {
+                    for &base in &s.bases[..count] {
+                        w[base as usize] = 0;
                     }
                 }
             }
+            Op::Pop {
+                stack,
+                count,
+                words,
+                first,
+            } => {
+                let s = &program.stacks[stack as usize];
+                let size = s.bases.len();
+                let count = word_to_usize(w[count as usize]).min(size);
+                if first {
+                    w[s.next as usize] = w[s.next as usize].saturating_sub(count as u64);
+                }
+                if count > 0 {
+                    for i in 0..size - count {
+                        swap(w, s.bases[i], s.bases[i + count], words);
+                    }
+                }
+                if s.siblings.is_empty() {
+                    for &base in &s.bases[size - count..] {
+                        w[base as usize] = 0;
+                    }
+                }
+            }
+
+            Op::Exit => return Outcome::Exit,
+            Op::Assert { a } => {
+                if w[a as usize] == 0 {
+                    return Outcome::Asserted;
+                }
+            }
+
+            Op::RegisterRead {
+                d,
+                array,
+                index,
+                skip,
+            } => {
+                let r = &self.state.registers[array as usize];
+                let at = word_to_usize(w[index as usize]).saturating_mul(r.limbs);
+                match r.cells.get(at..at.saturating_add(r.limbs)) {
+                    // v1model: out of range leaves the result unspecified; BMv2 leaves it
+                    // as it was.
+                    None => *pc += u32::from(skip),
+                    Some(&[cell]) => w[d as usize] = cell,
+                    Some(cell) => {
+                        w[d as usize..d as usize + r.limbs].copy_from_slice(cell);
+                    }
+                }
+            }
+            Op::RegisterWrite { array, index, a } => {
+                let r = &mut self.state.registers[array as usize];
+                let at = word_to_usize(w[index as usize]).saturating_mul(r.limbs);
+                if let Some(cell) = r.cells.get_mut(at..at.saturating_add(r.limbs)) {
+                    cell.copy_from_slice(&w[a as usize..a as usize + r.limbs]);
+                }
+            }
+            Op::Count { array, index } => {
+                let index = word_to_usize(w[index as usize]);
+                if let Some(cell) = self.state.counters[array as usize].get_mut(index) {
+                    cell[0] = cell[0].wrapping_add(1);
+                    cell[1] = cell[1].wrapping_add(ctx.ingress_length);
+                }
+            }
+            Op::Meter {
+                d,
+                mask,
+                array,
+                index,
+                skip,
+            } => {
+                let m = &mut self.state.meters[array as usize];
+                let index = word_to_usize(w[index as usize]);
+                if index < m.len() {
+                    let units = match m.unit {
+                        MeterUnit::Bytes => ctx.ingress_length,
+                        MeterUnit::Packets => 1,
+                    };
+                    let now_ns = self.now_ns;
+                    let colour = m.get_mut(index).map_or(GREEN, |m| m.mark(units, now_ns));
+                    w[d as usize] = colour & u64::from(mask);
+                } else {
+                    *pc += u32::from(skip);
+                }
+            }
+            Op::Hash {
+                d,
+                base,
+                size,
+                calculation,
+            } => {
+                let calculation = &program.calculations[calculation as usize];
+                let hash = calculation.compute(ctx, &program.kinds);
+                let w = &mut ctx.words;
+                // v1model: a size of 0 gives the base.
+                let size = w[size as usize].max(1);
+                w[d as usize] = w[base as usize].wrapping_add(hash % size);
+            }
+            Op::Random { d, low, high, skip } => {
+                let (low, high) = (w[low as usize], w[high as usize]);
+                if low <= high {
+                    w[d as usize] = self.state.random_between(low, high);
+                } else {
+                    *pc += u32::from(skip);
+                }
+            }
+            Op::MarkToDrop => {
+                let i = &program.intrinsics;
+                set_field(w, i.egress_spec, u64::from(self.drop_port));
+                if let Some(f) = i.mcast_grp {
+                    set_field(w, f, 0);
+                }
+            }
+            Op::Truncate { a } => ctx.truncate = ctx.truncate.min(w[a as usize]),
+            Op::Clone { session, list } => {
+                ctx.clone = Some(CloneRequest {
+                    session: (w[session as usize] & CLONE_SESSION_MASK) as u16,
+                    field_list: w[list as usize] as u16,
+                });
+            }
+            Op::Digest { list } => {
+                ctx.digest = Some(w[list as usize] as u16).filter(|&id| id != 0);
+            }
+            Op::Log { message } => {
+                if self.externs.logs() {
+                    let text = &mut self.state.message;
+                    program.messages[message as usize].write(w, text);
+                    self.externs.log(text);
+                }
+            }
+            // simple_switch takes list 0 as "no request".
+            Op::Resubmit { list } => {
+                ctx.resubmit = Some(w[list as usize] as u16).filter(|&id| id != 0);
+            }
+            Op::Recirculate { list } => {
+                ctx.recirculate = Some(w[list as usize] as u16).filter(|&id| id != 0);
+            }
+            Op::Now { d } => w[d as usize] = self.now_ns,
+            Op::Backlog { d, class } => {
+                let class = u32::try_from(w[class as usize]).unwrap_or(u32::MAX);
+                w[d as usize] = self.externs.backlog_bytes(class);
+            }
+            Op::Hold { args } => {
+                let args = args as usize;
+                ctx.hold = Some(Hold {
+                    class: w[args] as u32,
+                    departure_ns: w[args + 1],
+                    cost_q24: w[args + 2],
+                    allowance_ns: w[args + 3],
+                });
+            }
+
+            Op::Extract { header } => {
+                let h = program.headers[header as usize];
+                if !extract(ctx, program, h.base, h.kind) {
+                    return Outcome::Error(program.errors.packet_too_short);
+                }
+            }
+            Op::ExtractNext { stack } => {
+                if let Some(error) = extract_next(ctx, program, stack, None) {
+                    return Outcome::Error(error);
+                }
+            }
+            Op::ExtractVariable { header, bits } => {
+                let h = program.headers[header as usize];
+                let bits = w[bits as usize];
+                if let Some(error) = extract_variable(ctx, program, h.base, h.kind, bits) {
+                    return Outcome::Error(error);
+                }
+            }
+            Op::ExtractNextVariable { stack, bits } => {
+                let bits = w[bits as usize];
+                if let Some(error) = extract_next(ctx, program, stack, Some(bits)) {
+                    return Outcome::Error(error);
+                }
+            }
+            Op::Advance { a } => {
+                let bits = w[a as usize];
+                if !bits.is_multiple_of(8) {
+                    return Outcome::Error(program.errors.parser_invalid_argument);
+                }
+                let left = ctx.frame_len().saturating_sub(ctx.parsed);
+                match usize::try_from(bits / 8) {
+                    Ok(bytes) if bytes <= left => ctx.parsed += bytes,
+                    _ => return Outcome::Error(program.errors.packet_too_short),
+                }
+            }
+            Op::Lookahead { d, skip_bits, bits } => {
+                let (data, words) = ctx.unparsed();
+                let end = skip_bits as usize + usize::from(bits);
+                if data.len() * 8 < end {
+                    return Outcome::Error(program.errors.packet_too_short);
+                }
+                read_bits(data, skip_bits as usize, u32::from(bits), words, d as usize);
+            }
+            Op::Verify { a, error } => {
+                if w[a as usize] == 0 {
+                    return Outcome::Error(w[error as usize]);
+                }
+            }
+            Op::NeedLast { stack } => {
+                if w[program.stacks[stack as usize].next as usize] == 0 {
+                    return Outcome::Error(program.errors.stack_out_of_bounds);
+                }
+            }
+            // Those of `run`.
+            _ => {}
         }
         Outcome::Done
     }

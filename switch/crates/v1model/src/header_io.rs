@@ -208,8 +208,7 @@ fn write_groups(groups: &[Group], words: &[u64], base: u32, out: &mut [u8]) {
                 for p in parts {
                     value |= words[(base + p.offset) as usize] << p.shift;
                 }
-                let bytes = *bytes;
-                out[*at..*at + bytes].copy_from_slice(&value.to_be_bytes()[8 - bytes..]);
+                store(out, *at, *bytes, value);
             }
             Group::Loose { bit, bits, offset } => {
                 let offset = (base + offset) as usize;
@@ -219,23 +218,42 @@ fn write_groups(groups: &[Group], words: &[u64], base: u32, out: &mut [u8]) {
     }
 }
 
-/// The shortest run of fields that starts at bit `bit` on a byte boundary, ends on one and fits
+/// The longest run of fields that starts at bit `bit` on a byte boundary, ends on one and fits
 /// in 64 bits: (fields, bits).
 fn packed_run(fields: &[FieldType], bit: usize) -> Option<(usize, u32)> {
     if !bit.is_multiple_of(8) {
         return None;
     }
     let mut width = 0;
+    let mut longest = None;
     for (count, f) in fields.iter().enumerate() {
         width += f.bits;
         if width > 64 {
-            return None;
+            break;
         }
         if width % 8 == 0 {
-            return Some((count + 1, width));
+            longest = Some((count + 1, width));
         }
     }
-    None
+    longest
+}
+
+/// Writes the low `bytes` (1 to 8) bytes of a number at `at`, big-endian. The usual lengths go
+/// without a call.
+#[inline]
+fn store(out: &mut [u8], at: usize, bytes: usize, value: u64) {
+    let all = value.to_be_bytes();
+    let out = &mut out[at..at + bytes];
+    match bytes {
+        8 => out.copy_from_slice(&all),
+        6 => {
+            out[..4].copy_from_slice(&all[2..6]);
+            out[4..].copy_from_slice(&all[6..]);
+        }
+        4 => out.copy_from_slice(&all[4..]),
+        2 => out.copy_from_slice(&all[6..]),
+        _ => out.copy_from_slice(&all[8 - bytes..]),
+    }
 }
 
 /// `bytes` (1 to 8) big-endian bytes at `at`.

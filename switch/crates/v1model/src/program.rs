@@ -9,6 +9,41 @@ use dataplane::control::{ActionInfo, ArrayInfo, MeterUnit, TableInfo, ValueSetIn
 use dataplane::notify::DigestInfo;
 use dataplane::profile::ProfileInfo;
 
+/// How two words compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Relation {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    /// Both are `i64`.
+    LtS,
+    LeS,
+}
+
+/// A comparison of two words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Comparison {
+    pub relation: Relation,
+    pub a: Slot,
+    pub b: Slot,
+}
+
+impl Comparison {
+    #[inline]
+    pub fn holds(&self, words: &[u64]) -> bool {
+        let (a, b) = (words[self.a as usize], words[self.b as usize]);
+        match self.relation {
+            Relation::Eq => a == b,
+            Relation::Ne => a != b,
+            Relation::Lt => a < b,
+            Relation::Le => a <= b,
+            Relation::LtS => (a as i64) < b as i64,
+            Relation::LeS => a as i64 <= b as i64,
+        }
+    }
+}
+
 /// A node of a control's graph. Graphs are checked at load to have no cycles.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Node {
@@ -20,6 +55,14 @@ pub(crate) enum Node {
     Branch {
         code: Code,
         slot: Slot,
+        yes: u32,
+        no: u32,
+    },
+    /// Branches on a comparison: no code to run.
+    If { test: Comparison, yes: u32, no: u32 },
+    /// Branches on whether both hold.
+    IfBoth {
+        tests: [Comparison; 2],
         yes: u32,
         no: u32,
     },

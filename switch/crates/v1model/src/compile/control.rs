@@ -2,6 +2,7 @@
 
 use super::DirectMeterInfo;
 use super::action::Action;
+use super::condition::comparisons;
 use crate::calculation::Calculation;
 use crate::control::insert_checked;
 use crate::error::{At, LoadError, LoadResult, refuse};
@@ -218,11 +219,21 @@ impl Builder<'_, '_> {
         let start = self.c.here();
         let node = self.c.node(&k.expression.kind, &k.expression.value)?;
         let slot = self.c.condition(node)?;
-        Ok(Node::Branch {
-            code: self.c.since(start),
-            slot,
-            yes: find(&k.true_next).at(|| "true_next")?,
-            no: find(&k.false_next).at(|| "false_next")?,
+        let yes = find(&k.true_next).at(|| "true_next")?;
+        let no = find(&k.false_next).at(|| "false_next")?;
+        Ok(match comparisons(self.c, start, slot)?.as_deref() {
+            Some(&[test]) => Node::If { test, yes, no },
+            Some(&[first, second]) => Node::IfBoth {
+                tests: [first, second],
+                yes,
+                no,
+            },
+            _ => Node::Branch {
+                code: self.c.since(start),
+                slot,
+                yes,
+                no,
+            },
         })
     }
 
@@ -499,7 +510,9 @@ impl Builder<'_, '_> {
     fn edges(&self, node: &Node) -> Vec<u32> {
         match *node {
             Node::Action { next, .. } => vec![next],
-            Node::Branch { yes, no, .. } => vec![yes, no],
+            Node::Branch { yes, no, .. }
+            | Node::If { yes, no, .. }
+            | Node::IfBoth { yes, no, .. } => vec![yes, no],
             Node::Table(index) => {
                 let t = &self.out.tables[index as usize];
                 let mut edges: Vec<u32> = t.actions.iter().map(|a| a.next).collect();

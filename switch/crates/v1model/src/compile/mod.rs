@@ -1,6 +1,7 @@
 //! From the typed JSON to a compiled program: resolves every name and id once.
 
 mod action;
+mod condition;
 mod control;
 mod parser;
 

@@ -304,7 +304,8 @@ impl Table {
     /// least twice the key's words.
     #[inline]
     pub fn find(&self, words: &[u64], key: &mut [u64]) -> Option<u32> {
-        if matches!(self.lookup, Lookup::Keyless) {
+        // An empty table needs no key.
+        if matches!(self.lookup, Lookup::Keyless) || self.by_key.is_empty() {
             return None;
         }
         let (key, masked) = key.split_at_mut_checked(self.key_words)?;
