@@ -6,6 +6,7 @@
 #   make lab               build the virtual-time lab's kernel, once
 #   make ptf               PTF tests of the P4 programs on a switch, see TARGET
 #   make conformance       p4c's STF tests here and on stock BMv2, side by side (needs p4c)
+#   make differential      random tables and packets here and on stock BMv2, compared
 #   make accuracy          Tables 2, 3 and 4 in virtual time, beside the published ones
 #   make ovs               Open vSwitch with the pacer, from Debian's source, under build/ovs
 #   make test-ovs          its tests: the pacer's, and Open vSwitch's own of what it touches
@@ -18,6 +19,7 @@
 # Settings, after the target:
 #   make ptf               TARGET=pacing_switch|bmv2
 #   make conformance       SAMPLES=<a p4c checkout>/testdata/p4_16_samples; one TARGET only
+#   make differential      PACKETS=100000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
 #   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1 on this
 #                          machine's kernel instead of in the lab; EDGE=ovs: with Open vSwitch
 #                          at the edge, too
@@ -125,6 +127,13 @@ SAMPLES ?= tests/conformance/programs
 conformance: venv switch
 	@$(PYTHON) tests/conformance/conformance.py --samples $(SAMPLES) \
 	    $(if $(call set_by_user,TARGET),--target $(TARGET)) --out results/conformance.json
+
+PACKETS ?= 100000
+SEED ?= 1
+.PHONY: differential
+differential: venv switch
+	@$(PYTHON) tests/differential/differential.py --packets $(PACKETS) --seed $(SEED) \
+	    $(if $(PROGRAMS),--programs $(PROGRAMS)) --out results/differential.json
 
 .PHONY: accuracy
 accuracy: packages venv switch
