@@ -220,7 +220,9 @@ def record(names: list[str], seed: str) -> None:
         compiled = COMPILED / f"{name}.json"
         tried = [_recordable(compiled, f"{seed}/{name}/{n}") for n in range(_RECORDED_TRIES)]
         # Where most leaves, most is tested.
-        case, sent = max(tried, key=lambda pair: len({f for port in pair[1].values() for f in port}))
+        case, sent = max(
+            tried, key=lambda pair: len({f for port in pair[1].values() for f in port})
+        )
         head = f"# Recorded from {simple_switch.SWITCH} {version()}: tests/differential\n"
         (PROGRAMS / f"{name}.stf").write_text(head + stf_text.packets(case, sent))
         (PROGRAMS / f"{name}.runtime.json").write_text(stf_text.runtime(case))
