@@ -178,7 +178,8 @@ test-rust: $(DESCRIPTORS)
 .PHONY: test-python
 test-python: venv switch
 	@echo "== reference model, controller, virtual time, command line, conformance, dashboard"
-	@$(PYTHON) -m pytest -q tests/model tests/controller tests/virtual tests/cli tests/conformance
+	@$(PYTHON) -m pytest -q tests/model tests/controller tests/virtual tests/cli tests/conformance \
+	    tests/differential
 	@$(PYTHON) -m pytest -q tests/web
 
 .PHONY: ptf

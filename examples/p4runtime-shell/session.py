@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-import p4runtime_sh.shell as shell
+from p4runtime_sh import shell  # type: ignore[import-not-found]
 
 FLOODED = 100
 

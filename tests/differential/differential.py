@@ -208,7 +208,9 @@ def _recordable(compiled: Path, seed: str) -> tuple[Case, Sent]:
     """A small case without what the program does not use, and what simple_switch sends."""
     case = draw_case(compiled, seed, _RECORDED_PACKETS)
     source = (PROGRAMS / f"{compiled.stem}.p4").read_text()
-    unused = {kind: [] for kind, word in _USES.items() if word not in source}
+    unused: dict[str, list[object]] = {
+        kind: [] for kind, word in _USES.items() if word not in source
+    }
     case = replace(case, runtime=case.runtime | unused)
     with tempfile.TemporaryDirectory() as folder:
         return case, run_bmv2(case, Path(folder))
@@ -220,9 +222,7 @@ def record(names: list[str], seed: str) -> None:
         compiled = COMPILED / f"{name}.json"
         tried = [_recordable(compiled, f"{seed}/{name}/{n}") for n in range(_RECORDED_TRIES)]
         # Where most leaves, most is tested.
-        case, sent = max(
-            tried, key=lambda pair: len({f for port in pair[1].values() for f in port})
-        )
+        case, sent = max(tried, key=lambda pair: len(set().union(*pair[1].values())))
         head = f"# Recorded from {simple_switch.SWITCH} {version()}: tests/differential\n"
         (PROGRAMS / f"{name}.stf").write_text(head + stf_text.packets(case, sent))
         (PROGRAMS / f"{name}.runtime.json").write_text(stf_text.runtime(case))

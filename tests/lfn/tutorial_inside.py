@@ -37,7 +37,7 @@ s.send(bytes({length}))
 FRAME_BYTES = 71
 
 
-class CommandLineSwitch(Switch):
+class CommandLineSwitch(Switch):  # type: ignore[misc]  # Mininet has no types
     """Starts its program with simple_switch_grpc's options, as one line of a shell."""
 
     pid = 0
@@ -71,7 +71,7 @@ class CommandLineSwitch(Switch):
         super().stop(deleteIntfs)
 
 
-class OneSwitch(Topo):
+class OneSwitch(Topo):  # type: ignore[misc]  # Mininet has no types
     """Two hosts, ports 1 and 2."""
 
     def build(self) -> None:
