@@ -6,6 +6,7 @@
 #   make lab               build the virtual-time lab's kernel, once
 #   make ptf               PTF tests of the P4 programs on a switch, see TARGET
 #   make conformance       p4c's STF tests here and on stock BMv2, side by side (needs p4c)
+#   make differential      random tables and packets here and on stock BMv2, compared
 #   make experiments       every published table and figure, and more, beside the published ones
 #   make experiment-table5 one of them; their names: make experiment-list
 #   make accuracy          Tables 2, 3 and 4 in virtual time, beside the published ones
@@ -20,6 +21,7 @@
 # Settings, after the target:
 #   make ptf               TARGET=pacing_switch|bmv2
 #   make conformance       SAMPLES=<a p4c checkout>/testdata/p4_16_samples; one TARGET only
+#   make differential      PACKETS=100000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
 #   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1 on this
 #                          machine's kernel instead of in the lab; EDGE=ovs: with Open vSwitch
 #                          at the edge, too
@@ -138,6 +140,13 @@ conformance: venv switch
 	@$(PYTHON) tests/conformance/conformance.py --samples $(SAMPLES) \
 	    $(if $(call set_by_user,TARGET),--target $(TARGET)) --out results/conformance.json
 
+PACKETS ?= 100000
+SEED ?= 1
+.PHONY: differential
+differential: venv switch
+	@$(PYTHON) tests/differential/differential.py --packets $(PACKETS) --seed $(SEED) \
+	    $(if $(PROGRAMS),--programs $(PROGRAMS)) --out results/differential.json
+
 .PHONY: accuracy
 accuracy: packages venv switch
 	@echo "== Tables 2, 3 and 4"
@@ -181,7 +190,8 @@ test-rust: $(DESCRIPTORS)
 .PHONY: test-python
 test-python: venv switch
 	@echo "== reference model, controller, virtual time, command line, conformance, dashboard"
-	@$(PYTHON) -m pytest -q tests/model tests/controller tests/virtual tests/cli tests/conformance
+	@$(PYTHON) -m pytest -q tests/model tests/controller tests/virtual tests/cli tests/conformance \
+	    tests/differential
 	@$(PYTHON) -m pytest -q tests/web
 
 .PHONY: ptf

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import stf
 from program import Key, Program, Table
@@ -134,8 +135,18 @@ class _Replication:
         return nodes | {number for kind, number in self._sessions.values() if kind == "port"}
 
 
+def _replica_ports(runtime: dict[str, Any]) -> set[int]:
+    """The ports that groups and sessions of a runtime file name."""
+    return {
+        replica["egress_port"]
+        for kind in ("multicast_group_entries", "clone_session_entries")
+        for entry in runtime.get(kind, [])
+        for replica in entry["replicas"]
+    }
+
+
 def run(
-    compiled: Path, commands: list[stf.Command], folder: Path, extra: dict[str, object]
+    compiled: Path, commands: list[stf.Command], folder: Path, extra: dict[str, Any]
 ) -> dict[int, list[bytes]]:
     """Runs the commands; returns the frames that each port sent, in order.
 
@@ -168,9 +179,9 @@ def run(
                 )
             case stf.Direct(words):
                 replication.command(words)
-    for port in replication.ports():
-        arrivals.setdefault(port, [])
     runtime = replication.runtime() | extra
+    for port in replication.ports() | _replica_ports(extra):
+        arrivals.setdefault(port, [])
     more = extra.get("table_entries", [])
     assert isinstance(more, list)
     runtime["table_entries"] = entries + more

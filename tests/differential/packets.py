@@ -40,6 +40,7 @@ class PacketMaker:
         self._widths: dict[Place, Any] = {
             (header, name): bits for header, fields in self._fields.items() for name, bits in fields
         }
+        self._metadata = {header["name"] for header in root["headers"] if header["metadata"]}
         names = {header["id"]: header["name"] for header in root["headers"]}
         self._stacks = {
             stack["name"]: [names[number] for number in stack["header_ids"]]
@@ -48,9 +49,10 @@ class PacketMaker:
         self._union_stacks = {
             stack["name"]: int(stack["size"]) for stack in root.get("header_union_stacks", [])
         }
-        self._states = {
+        self.states = {
             state["name"]: state for parser in root["parsers"] for state in parser["parse_states"]
         }
+        self.states_seen: set[str] = set()
         self._start = root["parsers"][0]["init_state"]
 
     def packet(self) -> bytes:
@@ -91,7 +93,7 @@ class _Walk:
         for _ in range(_STATES_MAX):
             if state is None:
                 break
-            state = self._state(self._maker._states[state])
+            state = self._state(self._maker.states[state])
         total = width = 0
         for value, bits in self._done:
             total, width = total << bits | value, width + bits
@@ -99,6 +101,7 @@ class _Walk:
         return (total << spare).to_bytes((width + spare) // 8, "big")
 
     def _state(self, state: dict[str, Any]) -> str | None:
+        self._maker.states_seen.add(state["name"])
         for operation in state["parser_ops"]:
             try:
                 self._operation(operation["op"], operation["parameters"])
@@ -198,10 +201,10 @@ class _Walk:
             case "field":
                 return self._field((value[0], value[1]))
             case "stack_field":
-                return self._field((self._last(value[0]), value[1]))
+                return self._field((self._last(str(value[0])), str(value[1])))
             case "lookahead":
                 offset, bits = value
-                return self._peek(offset + bits) & ((1 << bits) - 1)
+                return self._peek(int(offset + bits)) & ((1 << int(bits)) - 1)
             case "expression":
                 return self._expression(value) if "op" in value else self._value(value)
             case _:
@@ -212,13 +215,13 @@ class _Walk:
         elements = self._maker._stacks.get(stack)
         if elements is None or not 0 <= index < len(elements):
             raise _UnknownError
-        return elements[index]
+        return str(elements[index])
 
     def _field(self, place: Place) -> int:
         if place not in self._known:
-            # Metadata begins as zero.
-            if place in self._at:
+            if place in self._at or place[0] not in self._maker._metadata:
                 raise _UnknownError
+            # Metadata begins as zero.
             return 0
         return self._known[place]
 

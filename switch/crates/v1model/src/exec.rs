@@ -650,6 +650,14 @@ impl<E: Externs> Machine<'_, E> {
                     set_field(w, f, 0);
                 }
             }
+            Op::MarkCopyToDrop {
+                egress_spec,
+                mcast_grp,
+            } => {
+                let bits = program.intrinsics.egress_spec.bits;
+                w[egress_spec as usize] = u64::from(self.drop_port) & mask64(bits);
+                w[mcast_grp as usize] = 0;
+            }
             Op::Truncate { a } => ctx.truncate = ctx.truncate.min(w[a as usize]),
             Op::Clone { session, list } => {
                 ctx.clone = Some(CloneRequest {

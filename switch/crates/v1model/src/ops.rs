@@ -395,6 +395,12 @@ pub(crate) enum Op {
         skip: u8,
     },
     MarkToDrop,
+    /// The same on a copy of the standard metadata: what of it counts is what the program copies
+    /// back.
+    MarkCopyToDrop {
+        egress_spec: Slot,
+        mcast_grp: Slot,
+    },
     Truncate {
         a: Slot,
     },

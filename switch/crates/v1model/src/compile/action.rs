@@ -9,6 +9,9 @@ use crate::ops::{Code, Op};
 use crate::wide::limbs;
 use serde_json::Value;
 
+/// The header whose `egress_spec` and `mcast_grp` the switch looks at.
+const STANDARD_METADATA: &str = "standard_metadata";
+
 /// A compiled action.
 #[derive(Debug, Clone)]
 pub(crate) struct Action {
@@ -261,7 +264,21 @@ fn primitive(
                 });
             }
         }
-        "mark_to_drop" | "drop" => c.emit(Op::MarkToDrop),
+        "mark_to_drop" | "drop" => match p.parameters.first() {
+            Some(h) if h.kind == "header" && text(&h.value)? != STANDARD_METADATA => {
+                let name = text(&h.value)?;
+                let own = c.layout.header(STANDARD_METADATA)?;
+                let copy = c.layout.header(name)?;
+                if c.layout.headers[copy].kind != c.layout.headers[own].kind {
+                    refuse!("'{name}' is no copy of the standard metadata");
+                }
+                c.emit(Op::MarkCopyToDrop {
+                    egress_spec: c.layout.field(name, "egress_spec")?.slot,
+                    mcast_grp: c.layout.field(name, "mcast_grp")?.slot,
+                });
+            }
+            _ => c.emit(Op::MarkToDrop),
+        },
         "no_op" => {}
         "log_msg" => {
             let format = params.named(0, "string")?;
