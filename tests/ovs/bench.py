@@ -11,7 +11,8 @@
 - `paced`: with 1, 100 and 10,000 queues on the port, in real time: one of 100 Mbit/s whose gaps
   are measured by a receiver of its own; the others of 8 kbit/s, which get two frames of 1514 bytes
   every two seconds each, so that three in four of them hold one. Besides, the pacer alone
-  (test-pacer's benchmark) with as many queues busy.
+  (test-pacer's benchmark) with as many queues busy. ovs-vswitchd has real-time priority there, or
+  the gaps would be those of the machine's scheduler.
 
 Everything happens in a network namespace of its own. Needs root, `make ovs switch`; the stock build
 is made if it is not there (or named by OVS_STOCK, as the patched one by PACER_OVS).
@@ -173,6 +174,10 @@ class Ovs:
         """Processor time that the main thread of ovs-vswitchd has used, which forwards."""
         used_ns = Path(f"/proc/{self.processes[-1].pid}/schedstat").read_text().split()[0]
         return int(used_ns) / 1e9
+
+    def put_first(self) -> None:
+        """Gives the main thread of ovs-vswitchd real-time priority."""
+        os.sched_setscheduler(self.processes[-1].pid, os.SCHED_FIFO, os.sched_param(10))
 
     def stop(self) -> None:
         """Ends the processes, by their ids."""
@@ -374,6 +379,7 @@ def paced(patched: Path, test_program: Path, seconds: float) -> list[dict[str, o
     for queues in QUEUES:
         with running(patched) as ovs:
             ovs.pace(queues)
+            ovs.put_first()
             with slow_queues_fed(queues):
                 time.sleep(SLOW_PERIOD_SECONDS)
                 _, cost = speed(ovs, PACED_FRAME_BYTES, pps, seconds)
