@@ -5,9 +5,9 @@
 // TCP: with one register read until the first such flow has come, and one look-up from then on (an
 // acknowledgement does not say otherwise what it acknowledges).
 //
-// The table has one cell per flow, by a hash of VLAN, addresses and ports. The cell keeps the ports
-// and another hash of the rest: a packet whose flow is not the one in the cell is a collision,
-// counted, and its flow is not followed as long as the other lives. A cell whose flow has sent
+// A flow is known by its ports and a hash of VLAN and addresses; the table has a cell for each hash of
+// that. A packet whose flow is not the one in its cell is a collision, counted, and its flow is not
+// followed as long as the other lives. A cell whose flow has sent
 // nothing for FLOW_LIFE_NS (after a SYN FLOW_OPENING_NS, so that many of them do not take the
 // table; after FIN or RST FLOW_CLOSED_NS) is free.
 //
@@ -58,12 +58,10 @@ register<bit<32>>(TRACKED_FLOWS) flow_last_peak_bytes;  // and in the one before
 // Where the cell is of the flow from one end to the other, and what stands in it. (A control would
 // copy the addresses of every packet.)
 #define FLOW_CELL(vlan_id, sender, receiver, sender_port, receiver_port, cell, identity) \
-    hash(cell, HashAlgorithm.crc16, 32w0, \
-         { (bit<16>) vlan_id, sender, receiver, sender_port, receiver_port }, \
-         32w1 << TRACKED_FLOWS_BITS); \
     hash(identity, HashAlgorithm.crc32, 64w0, { (bit<16>) vlan_id, sender, receiver }, \
          64w1 << 32); \
-    identity = sender_port ++ receiver_port ++ identity[31:0];
+    identity = sender_port ++ receiver_port ++ identity[31:0]; \
+    hash(cell, HashAlgorithm.crc16, 32w0, { identity }, 32w1 << TRACKED_FLOWS_BITS);
 
 // What the packet says of the flow that it belongs to. Sets `meta.flow_known` if the flow is
 // followed, and then what is known of it.

@@ -97,6 +97,16 @@ def test_meters_ranges_and_marks(bridge: Bridge, ovs: Controller) -> None:
     limited = put(ovs, "/ports/2", {"line_rate": "1Gbit"})
     assert limited["line_rate"] == "1Gbit"
     assert ovs.put(BRIDGE + "/classes/x", {"rate": "2Gbit", "port": 2}).status_code == 422
+    # What the program of a P4 switch can do and a bridge cannot.
+    for field, spec in (
+        ("mode", {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 12}),
+        ("mode", {"mode": "dynamic"}),
+        ("ecn_threshold_bytes", {"rate": "8Mbit", "ecn_threshold_bytes": 9_000}),
+        ("window_margin_bytes", {"rate": "8Mbit", "window_margin_bytes": 9_000}),
+    ):
+        refused = ovs.put(BRIDGE + "/classes/x", spec)
+        assert refused.status_code == 422
+        assert [error["field"] for error in refused.json()["errors"]] == [field]
 
 
 def test_everything_is_back_after_a_restart(bridge: Bridge, ovs: Controller) -> None:

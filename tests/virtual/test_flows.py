@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import zlib
 from heapq import merge
 from pathlib import Path
 
@@ -109,11 +110,12 @@ CONFIGS = {
 
 
 def cell_of(sender: tuple[str, int], receiver: tuple[str, int]) -> int:
-    """The flow's cell: CRC-16 (ARC) of addresses and ports, as the program's hash has them."""
+    """The flow's cell: CRC-16 (ARC) of ports and the CRC-32 of no VLAN and the addresses."""
     addresses = [ipaddress.ip_address(f"::ffff:{host}").packed for host, _ in (sender, receiver)]
     ports = [port.to_bytes(2, "big") for _, port in (sender, receiver)]
+    identity = b"".join(ports) + zlib.crc32(b"\0\0" + b"".join(addresses)).to_bytes(4, "big")
     remainder = 0
-    for byte in b"".join(addresses + ports):
+    for byte in identity:
         remainder ^= byte
         for _ in range(8):
             remainder = remainder >> 1 ^ (0xA001 if remainder & 1 else 0)
@@ -123,12 +125,12 @@ def cell_of(sender: tuple[str, int], receiver: tuple[str, int]) -> int:
 def test_a_flow_whose_cell_is_taken_is_not_paced(tmp_path: Path) -> None:
     """The first one is, undisturbed; and once it has ended, the other one is followed."""
     client, server = V4
-    # 10.0.0.1 with the polynomial added, whose remainder is 0.
-    other = ("10.3.64.0", client[1])
-    assert cell_of(other, server) == cell_of(client, server)
+    # The polynomial added to the ports, whose remainder is 0.
+    other, there = (client[0], client[1] ^ 0x0340), (server[0], server[1] ^ 0x0100)
+    assert cell_of(other, there) == cell_of(client, server)
     first = Sender(client, server, GROWTH[:4])
-    blocked = Sender(other, server, GROWTH[:2], begin_ns=10_000_000)
-    later = Sender(other, server, GROWTH[:4], begin_ns=9_000_000_000, first=5)
+    blocked = Sender(other, there, GROWTH[:2], begin_ns=10_000_000)
+    later = Sender(other, there, GROWTH[:4], begin_ns=9_000_000_000, first=5)
     left, expected = departures(FlowClass(), interleaved(first, later), tmp_path)
     assert sorted(left) == sorted(expected)
     left, _ = departures(FlowClass(), interleaved(first, blocked, later), tmp_path)

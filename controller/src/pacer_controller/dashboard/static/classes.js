@@ -170,7 +170,8 @@ export class ClassCard {
       format: format.rate,
       series: [{ name: "achieved", kind: "area" }, { name: "target", kind: "target" }],
     });
-    this.control = owner && row.rate_bps ? new RateControl(switchName, owner) : null;
+    // Of mode ipg the rate is the line's, nothing to be aimed at.
+    this.control = owner && row.rate_bps && row.mode !== "ipg" ? new RateControl(switchName, owner) : null;
     let drops, queue, tokens, packets;
     [this.drops, drops] = fact("Drops", "Packets lost because the class's queue was full, or red");
     [this.queue, queue] = fact("Queue", "Bytes held until their departure time");
@@ -190,7 +191,7 @@ export class ClassCard {
     const [number, unit] = achieved === null ? ["–", ""] : format.rateParts(achieved);
     put(this.number, number);
     put(this.unit, unit);
-    put(this.target, row.rate_bps ? `of ${format.rate(row.rate_bps)}` : "what others leave");
+    put(this.target, goal(row));
     put(this.mode, row.flow ? `${row.mode}, own rate` : row.mode);
     this.state.hidden = !state || state.state === "applied";
     if (!this.state.hidden) {
@@ -227,4 +228,11 @@ export class ClassCard {
 function lost(row) {
   if (!row.limit_dropped && !row.red_dropped) return null;
   return (row.limit_dropped?.packets ?? 0) + (row.red_dropped?.packets ?? 0);
+}
+
+/** What a class's achieved rate is to be compared with. */
+function goal(row) {
+  if (row.mode === "ipg") return `fixed gaps at ${format.rate(row.rate_bps)}`;
+  if (row.rate_bps) return `of ${format.rate(row.rate_bps)}`;
+  return row.mode === "unpaced" ? "what others leave" : "each flow by its window / RTT";
 }

@@ -190,8 +190,8 @@ const given = (view, names) => Object.fromEntries(
     .map((name) => [name, view[name]]));
 
 function classOf(view) {
-  return given(view, ["mode", "limit_bytes", "ecn_threshold_bytes", "gap_bytes", "port",
-    ...allowance(view)]);
+  return given(view, ["mode", "limit_bytes", "ecn_threshold_bytes", "gap_bytes",
+    "headroom_percent", "threshold_ns", "window_margin_bytes", "port", ...allowance(view)]);
 }
 
 function flowOf(view) {

@@ -1346,6 +1346,7 @@ async fn a_large_table_is_read_in_bounded_visits() {
 
 #[tokio::test]
 async fn a_register_of_a_million_cells_comes_in_bounded_messages() {
+    // A clock for each class and for each TCP flow that is followed.
     let server = Server::start().await;
     let mut controller = server.controller("pacer").await;
     let register_id = controller.register("PacerIngress.clock_frac");

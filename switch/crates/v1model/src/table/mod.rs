@@ -170,6 +170,10 @@ struct KeyIndex {
 }
 
 impl KeyIndex {
+    fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     fn hash(&self, key: &EntryKey) -> u64 {
         self.hasher.hash_one(key)
     }

@@ -1,0 +1,125 @@
+"""TCP flows in passing: pace by window and round-trip time, and receive windows.
+
+The exact departures are tests/virtual's; here the same program runs on a switch, and what is
+asserted holds however slow the machine is: no packet is early, and fields are what they must be.
+"""
+
+from __future__ import annotations
+
+import time
+
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+from harness import FCS_BYTES, mac_of
+from p4runtime_client import P4RuntimeError
+from pacing import PacingTest
+
+CLASS = 70
+PORT = 5001
+SYN_OPTIONS = [("MSS", 1460), ("SAckOK", b""), ("Timestamp", (1, 0)), ("NOP", None), ("WScale", 7)]
+STAMP = [("NOP", None), ("NOP", None), ("Timestamp", (1, 1))]
+INITIAL_WINDOW_BYTES = 14_600
+
+
+def segment(
+    port: int, flags: str, seq: int, ack: int = 0, size: int = 0, window: int = 500
+) -> bytes:
+    """A segment from the station behind a port, 1 being the client and 2 the server."""
+    other = 3 - port
+    ports = (40_000, PORT) if port == 1 else (PORT, 40_000)
+    frame = Ether(src=mac_of(port), dst=mac_of(other)) / IP(
+        src=f"10.0.0.{port}", dst=f"10.0.0.{other}"
+    )
+    frame /= TCP(
+        sport=ports[0],
+        dport=ports[1],
+        flags=flags,
+        seq=seq,
+        ack=ack,
+        window=window,
+        options=SYN_OPTIONS if "S" in flags else STAMP,
+    )
+    return bytes(frame / Raw(bytes(size)))
+
+
+class FlowTest(PacingTest):
+    """What the tests of flows share."""
+
+    def shake_hands(self, seconds: float) -> None:
+        """SYN, and so much later the answer: both pass as they are."""
+        syn, answer = segment(1, "S", 100), segment(2, "SA", 900, 101, window=65_535)
+        self.send(1, syn)
+        self.comes(2, syn)
+        time.sleep(seconds)  # the stimulus: a round trip of at least so long
+        self.send(2, answer)
+        self.comes(1, answer)
+
+
+class FlowsHaveTheirOwnPace(FlowTest):
+    """Mode dynamic: ten segments of a window leave a tenth of the round trip apart."""
+
+    rtt_seconds = 0.2
+
+    def runTest(self) -> None:
+        settings = {
+            "inverse_headroom_q16": 1 << 16,
+            "time_per_byte_q24": 0,
+            "limit_bytes": 1 << 24,
+            "allowance_ns": 0,
+            "ecn_threshold_bytes": 0,
+            "bytes_per_ns_q24": 0,
+            "window_margin_bytes": 0,
+        }
+        self.install(
+            self.flow({"dst_port": PORT}, CLASS), self.mode(CLASS, "paced_dynamic", settings)
+        )
+        self.shake_hands(self.rtt_seconds)
+        frames = [segment(1, "A", 101 + 1000 * n, 901, 1000) for n in range(10)]
+        began_ns = self.send(1, *frames)
+        came = self.comes(2, *frames)
+        byte_ns = self.rtt_seconds * 1e9 / INITIAL_WINDOW_BYTES
+        gap_ns = (len(frames[0]) + FCS_BYTES) * byte_ns * (1 - 300e-6)
+        self.never_early(came, began_ns, [n * gap_ns for n in range(10)])
+        if self.on_bmv2:
+            with self.assertRaises(P4RuntimeError):
+                self.switch.register("PacerIngress.class_rtt_ns", CLASS)
+            return
+        rtt_ns = self.switch.register("PacerIngress.class_rtt_ns", CLASS)
+        self.assertGreaterEqual(rtt_ns, self.rtt_seconds * 1e9)
+        in_flight_bytes = self.switch.register("PacerIngress.class_in_flight_bytes", CLASS)
+        self.assertEqual(in_flight_bytes, 10_000)
+
+
+class WindowsAreLowered(FlowTest):
+    """The advertised window is lowered to margin and rate times RTT, and never raised.
+
+    The rate is so low that its part is a byte in 17 ms: it does not show in units of 128.
+    """
+
+    margin_bytes = 20_000
+
+    def runTest(self) -> None:
+        settings = {
+            "time_per_byte_q24": 1 << 24,
+            "limit_bytes": 1 << 24,
+            "allowance_ns": 0,
+            "ecn_threshold_bytes": 0,
+            "bytes_per_ns_q24": 1,
+            "window_margin_bytes": self.margin_bytes,
+        }
+        self.install(
+            self.flow({"dst_port": PORT}, CLASS),
+            self.mode(CLASS, "paced_static_controlled", settings),
+        )
+        self.shake_hands(0)
+        data = segment(1, "A", 101, 901, 1000)
+        self.send(1, data)
+        self.comes(2, data)
+        most = -(-self.margin_bytes // 128)
+        for window in (65_535, most + 1, most, 1, 0):
+            self.send(2, segment(2, "A", 901, 1101, window=window))
+            # Scapy computes the right checksum for the window that should stand there.
+            self.comes(1, segment(2, "A", 901, 1101, window=min(window, most)))
+        self.assertEqual(self.switch.counter("PacerIngress.windows_lowered", 0).packets, 2)
