@@ -509,6 +509,10 @@ def test_burstiness_is_that_of_the_same_trace(
         of_flow = controller.get("/v1/switches/wan/burstiness?flow=web")
         assert controller.http.get("/v1/switches/wan/burstiness?flow=wep").status_code == 404
         assert controller.http.get("/v1/switches/wan/burstiness").status_code == 422
+        assert pacer(["--json", "--url", str(controller.http.base_url), "burst", "wan"]) == 0
+        told = json.loads(capsys.readouterr().out)["measured"]
+        assert [(one["port"], one["flow"]) for one in told] == [(1, None), (2, None), (None, "web")]
+        assert [told[0], told[2]] == [of_port, of_flow]
     finally:
         switch.stop()
     # The file's times are since 1970, the switch's since boot; what lies between is constant.

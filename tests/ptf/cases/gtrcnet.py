@@ -11,7 +11,7 @@ from p4runtime_client import P4RuntimeError
 
 BINS, WINDOWS = 65536, 4096
 BIN_NS, WINDOW_NS = 500_000, 100_000_000
-SILENCE_NS = 1 << 30
+SILENCE_NS = 1 << 36
 
 
 class WireForwardsBothWays(GtrcnetTest):
