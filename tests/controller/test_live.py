@@ -483,9 +483,9 @@ def test_burstiness_is_that_of_the_same_trace(
     config = tmp_path / "controller.toml"
     config.write_text(
         f'[switches.wan]\naddress = "{switch.address}"\nprogram = "gtrcnet"\nwire = ["1:2"]\n'
-        'bottleneck = "200kbit"\n[switches.wan.measured.web]\n'
+        'bottleneck = "8kbit"\n[switches.wan.measured.web]\n'
         'match = { src = "10.0.0.0/24", protocol = "udp", dst_port = 5001 }\n'
-        'bottleneck = "100kbit"\n'
+        'bottleneck = "16kbit"\n'
     )
     try:
         controller = start_controller("--config", str(config))
@@ -521,13 +521,13 @@ def test_burstiness_is_that_of_the_same_trace(
     trace = tmp_path / "shifted.pcap"
     write_capture(trace, [TimedFrame(p.at_ns + shift_ns, p.data) for p in packets])
     arguments = ["--json", "burst", str(trace), "--vb"]
-    assert pacer([*arguments, "200kbit"]) == 0
+    assert pacer([*arguments, "8kbit"]) == 0
     (offline,) = json.loads(capsys.readouterr().out)["measured"]
     for key in ("window_ns", "last_ns", "summary", "windows"):
         assert of_port[key] == offline[key], key
     assert of_port["summary"]["vb_max_bytes"] > 2 * 1518
     # The flow comes with and without a VLAN tag, and the tool tells both as one.
-    assert pacer([*arguments, "100kbit", "--per-flow"]) == 0
+    assert pacer([*arguments, "16kbit", "--per-flow"]) == 0
     flows = {one["flow"]: one for one in json.loads(capsys.readouterr().out)["measured"]}
     offline = flows["udp 10.0.0.1:40000 > 10.0.1.1:5001"]
     for key in ("window_ns", "last_ns", "summary", "windows"):
