@@ -8,6 +8,7 @@ Writes results/experiments/NAME.json and results/report.html. What is interrupte
 it was.
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -21,4 +22,6 @@ if __name__ == "__main__":
         sys.exit(inside.main(sys.argv[2:]))
     from pacer_mininet.experiments.main import main
 
+    # Whoever ends us ends our labs, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main())

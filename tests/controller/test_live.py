@@ -535,9 +535,9 @@ def test_burstiness_is_that_of_the_same_trace(
     config = tmp_path / "controller.toml"
     config.write_text(
         f'[switches.wan]\naddress = "{switch.address}"\nprogram = "gtrcnet"\nwire = ["1:2"]\n'
-        'bottleneck = "200kbit"\n[switches.wan.measured.web]\n'
+        'bottleneck = "8kbit"\n[switches.wan.measured.web]\n'
         'match = { src = "10.0.0.0/24", protocol = "udp", dst_port = 5001 }\n'
-        'bottleneck = "100kbit"\n'
+        'bottleneck = "16kbit"\n'
     )
     try:
         controller = start_controller("--config", str(config))
@@ -561,6 +561,10 @@ def test_burstiness_is_that_of_the_same_trace(
         of_flow = controller.get("/v1/switches/wan/burstiness?flow=web")
         assert controller.http.get("/v1/switches/wan/burstiness?flow=wep").status_code == 404
         assert controller.http.get("/v1/switches/wan/burstiness").status_code == 422
+        assert pacer(["--json", "--url", str(controller.http.base_url), "burst", "wan"]) == 0
+        told = json.loads(capsys.readouterr().out)["measured"]
+        assert [(one["port"], one["flow"]) for one in told] == [(1, None), (2, None), (None, "web")]
+        assert [told[0], told[2]] == [of_port, of_flow]
     finally:
         switch.stop()
     # The file's times are since 1970, the switch's since boot; what lies between is constant.
@@ -569,13 +573,13 @@ def test_burstiness_is_that_of_the_same_trace(
     trace = tmp_path / "shifted.pcap"
     write_capture(trace, [TimedFrame(p.at_ns + shift_ns, p.data) for p in packets])
     arguments = ["--json", "burst", str(trace), "--vb"]
-    assert pacer([*arguments, "200kbit"]) == 0
+    assert pacer([*arguments, "8kbit"]) == 0
     (offline,) = json.loads(capsys.readouterr().out)["measured"]
     for key in ("window_ns", "last_ns", "summary", "windows"):
         assert of_port[key] == offline[key], key
     assert of_port["summary"]["vb_max_bytes"] > 2 * 1518
     # The flow comes with and without a VLAN tag, and the tool tells both as one.
-    assert pacer([*arguments, "100kbit", "--per-flow"]) == 0
+    assert pacer([*arguments, "16kbit", "--per-flow"]) == 0
     flows = {one["flow"]: one for one in json.loads(capsys.readouterr().out)["measured"]}
     offline = flows["udp 10.0.0.1:40000 > 10.0.1.1:5001"]
     for key in ("window_ns", "last_ns", "summary", "windows"):

@@ -130,6 +130,9 @@ def show(collected: dict[str, Any]) -> None:
                 for name, value in row["values"].items()
             )
         print(f"  {row['row']}, {row['column']}: {text}")
+    for values in collected.get("virtual", ()):
+        known = ((name, value) for name, value in values.items() if value is not None)
+        print("  " + "; ".join(f"{name} {page.text_of(value)}" for name, value in known))
     for text in collected["sentences"]:
         print(f"  {text}")
 

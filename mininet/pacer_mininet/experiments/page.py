@@ -114,13 +114,14 @@ def _virtual_table(one: dict[str, Any]) -> str:
     names = list(rows[0])
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
     lines = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_text(row[name]))}</td>" for name in names) + "</tr>"
+        "<tr>" + "".join(f"<td>{html.escape(text_of(row[name]))}</td>" for name in names) + "</tr>"
         for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """Return a value of a table of Tables 2 to 4."""
     if isinstance(value, float):
         return f"{value:,.6g}"
     return "-" if value is None else str(value)

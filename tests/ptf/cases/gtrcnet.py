@@ -11,7 +11,8 @@ from p4runtime_client import P4RuntimeError
 
 BINS, WINDOWS = 65536, 4096
 BIN_NS, WINDOW_NS = 500_000, 100_000_000
-SILENCE_NS = 1 << 30
+SILENCE_NS = 1 << 36
+PORTS, SLOTS = 4, 32
 
 
 class WireForwardsBothWays(GtrcnetTest):
@@ -127,9 +128,12 @@ class BurstIsAllAccountedFor(MeasurementTest):
             port: sum(len(frame) + FCS_BYTES for frame in frames)
             for port, frames in ((0, []), (1, there), (2, back), (3, []))
         }
-        for name, ring in (("bin_bytes", BINS), ("window_bytes", WINDOWS)):
+        arrays = (("bin_bytes", BINS, PORTS), ("window_bytes", WINDOWS, SLOTS))
+        for name, ring, slots in arrays:
             cells = self.switch.registers(f"GtrcnetIngress.{name}")
-            self.assertEqual(len(cells), 4 * ring)
+            self.assertEqual(len(cells), slots * ring)
+            # No flow is measured.
+            self.assertEqual(sum(cells.values()), sum(totals.values()), name)
             for port, total in totals.items():
                 own = (cells[index] for index in range(port * ring, (port + 1) * ring))
                 self.assertEqual(sum(own), total, f"{name} of port {port}")
