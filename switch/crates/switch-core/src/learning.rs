@@ -284,19 +284,33 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn lists_that_nobody_takes_are_lost_and_counted() {
+        let mut learning = learning(DigestConfig {
+            max_list_size: 1,
+            ..CONFIG
+        });
+        let words = 0..READY_LISTS_MAX as u64 + 3;
+        let lost: u64 = words.map(|word| learning.learn(0, &[word], 0)).sum();
+        assert_eq!(lost, 3);
+        // What was lost is told when it comes again.
+        take(&mut learning, 0).expect("the first");
+        assert_eq!(learning.learn(0, &[READY_LISTS_MAX as u64], 0), 0);
+    }
+
+    #[test]
+    fn what_nobody_acknowledges_is_forgotten_in_the_end() {
         let mut learning = learning(DigestConfig {
             max_list_size: 0,
             max_timeout_ns: u64::MAX,
             ack_timeout_ns: u64::MAX,
         });
-        let mut lost = 0;
-        for word in 0..(READY_LISTS_MAX + 1) * LIST_MESSAGES_MAX {
-            lost += learning.learn(0, &[word as u64], 0);
+        let lists = UNACKNOWLEDGED_MAX / LIST_MESSAGES_MAX + 1;
+        for word in 0..lists * LIST_MESSAGES_MAX {
+            assert_eq!(learning.learn(0, &[word as u64], 0), 0);
+            let _ = learning.take(0);
         }
-        assert_eq!(lost, LIST_MESSAGES_MAX as u64);
         let learner = learning.learners[0].as_ref().expect("configured");
-        assert!(learner.told_messages <= UNACKNOWLEDGED_MAX);
+        assert_eq!(learner.told_messages, UNACKNOWLEDGED_MAX);
         assert_eq!(learner.known.len(), learner.told_messages);
         learning.configure(0, None, 0);
         assert!(!learning.wants(0));
