@@ -102,7 +102,7 @@ def notes(runs: list[dict[str, Any]]) -> list[str]:
         "arrives included (one MTU is 1518).",
         "Published: Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14), Table 5.",
     ]
-    if first["mode"] != "lab":
+    if first.get("mode") == "realtime":
         lines.append(
             "Departures late by at most (and how often the machine stalled the switch for 100 us "
             "and more, for how long in all): "

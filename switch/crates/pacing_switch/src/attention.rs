@@ -24,7 +24,7 @@ pub struct Attention {
 
 impl Attention {
     /// Nothing waits yet.
-    pub fn new() -> Self {
+    pub fn at_rest() -> Self {
         Self {
             gaps: TimeHistogram::default(),
             stalls: Stalls::default(),
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn gaps_count_from_look_to_look() {
-        let mut attention = Attention::new();
+        let mut attention = Attention::at_rest();
         for now_ns in [1_000_000, 1_000_300, 1_003_300] {
             attention.look(now_ns);
         }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_bounded_work_cannot_explain_is_a_stall() {
-        let mut attention = Attention::new();
+        let mut attention = Attention::at_rest();
         attention.look(1_000_000);
         attention.look(1_000_000 + STALL_NS);
         attention.look(1_000_000 + 4 * STALL_NS);
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn sleep_is_no_gap_and_oversleeping_is() {
-        let mut attention = Attention::new();
+        let mut attention = Attention::at_rest();
         attention.look(3_000_000);
         attention.rest_until(5_000_000);
         // A frame ends the sleep early, another time the machine ends it late.
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn control_work_is_told_apart() {
-        let mut attention = Attention::new();
+        let mut attention = Attention::at_rest();
         attention.look(1_000);
         attention.look_after_control(500_000);
         attention.look(500_100);

@@ -158,7 +158,7 @@ impl RealTime {
             },
             waiter,
             spin_ns,
-            attention: Attention::new(),
+            attention: Attention::at_rest(),
         })
     }
 
@@ -253,19 +253,15 @@ impl RealTime {
 
     /// What is due at `now_ns` leaves.
     fn release(&mut self, now_ns: u64) {
-        if self.is_due(now_ns) {
+        let mut next_ns = self.switch.next_event_ns();
+        if next_ns.is_some_and(|due_ns| due_ns <= now_ns) {
             self.switch.advance(now_ns, &mut self.links);
             self.links.flush();
+            next_ns = self.switch.next_event_ns();
         }
-        if self.switch.next_event_ns().is_none() {
+        if next_ns.is_none() {
             self.attention.rest_until(u64::MAX);
         }
-    }
-
-    fn is_due(&self, now_ns: u64) -> bool {
-        self.switch
-            .next_event_ns()
-            .is_some_and(|due_ns| due_ns <= now_ns)
     }
 
     /// Runs a batch of jobs; true if more may wait. Jobs see losses as of now, and time as of
@@ -302,6 +298,9 @@ impl RealTime {
                 break;
             };
             let timed = self.switch.next_event_ns().is_some();
+            if !timed {
+                self.attention.rest_until(u64::MAX);
+            }
             if (timed && taken > 0) || arrival_ns > now_ns {
                 now_ns = self.look();
             }
@@ -315,9 +314,7 @@ impl RealTime {
                     .receive(link.number, frame.bytes(), arrival_ns, now_ns);
             }
             // What needs not wait goes on, and leaves with others of its kind.
-            if self.is_due(now_ns) {
-                self.switch.advance(now_ns, &mut self.links);
-            }
+            self.switch.advance(now_ns, &mut self.links);
             if self.links.held || (timed && self.links.collected >= SEND_BATCH_TIMED) {
                 self.links.flush();
             }

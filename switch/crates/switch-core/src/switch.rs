@@ -34,6 +34,9 @@ const IDLE_INTERVAL_NS: u64 = 1_000_000;
 /// FIFO of the CPU port: what the controller has not taken yet, in bytes.
 const CPU_FIFO_BYTES: u64 = 1 << 20;
 
+/// Later than everything: nothing happens by itself.
+const NEVER_NS: u64 = u64::MAX;
+
 /// Port numbers of v1model: 9 bits.
 const PORT_NUMBERS: usize = 512;
 
@@ -382,21 +385,22 @@ impl Switch {
 
     /// The earliest instant at which something happens by itself.
     pub fn next_event_ns(&self) -> Option<u64> {
-        let going_round = self
-            .running
-            .as_ref()
-            .and_then(|running| running.going_round.front())
-            .map(|packet| packet.ready_ns);
-        [
-            self.manager.next_start_ns(),
-            self.manager.next_delivery_ns(),
-            going_round,
-            self.engines.learning.due_ns(),
-            self.idle_due_ns,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        Some(self.next_or_never_ns()).filter(|next_ns| *next_ns != NEVER_NS)
+    }
+
+    /// Asked several times per packet, so without more ado than a few comparisons.
+    fn next_or_never_ns(&self) -> u64 {
+        let round = self.running.as_ref().and_then(|r| r.going_round.front());
+        let round_ns = round.map_or(NEVER_NS, |packet| packet.ready_ns);
+        let start_ns = self.manager.next_start_ns().unwrap_or(NEVER_NS);
+        let delivery_ns = self.manager.next_delivery_ns().unwrap_or(NEVER_NS);
+        let learning_ns = self.engines.learning.due_ns().unwrap_or(NEVER_NS);
+        let idle_ns = self.idle_due_ns.unwrap_or(NEVER_NS);
+        start_ns
+            .min(delivery_ns)
+            .min(round_ns)
+            .min(learning_ns)
+            .min(idle_ns)
     }
 
     /// A frame arrives. `now_ns` is the driver's present and at least `arrival_ns`, the time at
@@ -678,7 +682,7 @@ impl Switch {
         if let Some(running) = &mut self.running {
             running.pipeline.tell_time(self.now_ns);
         }
-        while self.next_event_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+        while self.next_or_never_ns() <= now_ns {
             self.notify(now_ns, sink);
             self.come_round(now_ns);
             while let Some(start) = self.manager.poll_start(now_ns) {
