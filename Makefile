@@ -14,6 +14,7 @@
 #   make test-ovs          its tests: the pacer's, and Open vSwitch's own of what it touches
 #   make ovs-deb           Debian packages of it
 #   make bench             packets per second and gap errors, in real time, as ratios
+#   make bench-engine      cost per packet against classes, entries and frame size, with a plot
 #   make p4                recompile the P4 programs (needs p4c)
 #   make lock              renew requirements.lock from requirements.in
 #   make clean             remove what was built
@@ -157,6 +158,15 @@ bench: packages venv switch $(WIRETOOLS)
 	@$(PYTHON) tests/bench/bench.py --out results/bench.json
 	@echo "== the controller"
 	@$(PYTHON) tests/controller/bench.py --out results/controller-bench.json
+
+# Needs no interface and no quiet machine: each figure is the least of many short batches.
+.PHONY: bench-engine
+bench-engine: venv $(DESCRIPTORS)
+	@mkdir -p results
+	@cd switch && cargo bench --locked -p traffic-manager --bench insert_release
+	@cd switch && cargo bench --locked -p switch-core --bench engine -- $(abspath results/engine.json)
+	@$(PYTHON) tests/bench/engine_plot.py results/engine.json results/engine.svg
+	@echo "figures in results/engine.json, plot in results/engine.svg"
 
 # ---- what proves it ------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Node<P> {
-    /// `None` only in free nodes.
+    /// `None` only in free places.
     payload: Option<P>,
-    /// Next of the same list (queue or free list).
+    /// Next of the same list.
     next: u32,
     /// What waits.
     pub(crate) meta: Meta,
@@ -48,12 +48,12 @@ impl Default for List {
     }
 }
 
-/// The array, with its free list.
+/// The array. Its free places are beside it, not linked through it: to take one must not wait
+/// for a node that left the caches long ago.
 #[derive(Debug)]
 pub(crate) struct Slab<P> {
     nodes: Vec<Node<P>>,
-    free: u32,
-    used: usize,
+    free: Vec<u32>,
     limit: usize,
 }
 
@@ -64,19 +64,18 @@ impl<P> Slab<P> {
         let limit = limit.min(NONE as usize);
         Self {
             nodes: Vec::with_capacity(limit.min(1 << 20)),
-            free: NONE,
-            used: 0,
+            free: Vec::new(),
             limit,
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.used
+        self.nodes.len() - self.free.len()
     }
 
     /// Packets that still fit.
     pub(crate) fn free(&self) -> usize {
-        self.limit - self.used
+        self.limit - self.len()
     }
 
     pub(crate) fn meta(&self, at: u32) -> Option<&Meta> {
@@ -88,28 +87,22 @@ impl<P> Slab<P> {
         if self.free() == 0 {
             return Err(payload);
         }
-        let at = match self.nodes.get_mut(self.free as usize) {
-            Some(node) => {
-                let at = self.free;
-                self.free = node.next;
-                *node = Node {
-                    payload: Some(payload),
-                    next: NONE,
-                    meta,
-                };
+        let node = Node {
+            payload: Some(payload),
+            next: NONE,
+            meta,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                if let Some(place) = self.nodes.get_mut(at as usize) {
+                    *place = node;
+                }
                 at
             }
             None => {
-                // `limit` < NONE, so the index fits.
-                let Ok(at) = u32::try_from(self.nodes.len()) else {
-                    return Err(payload);
-                };
-                self.nodes.push(Node {
-                    payload: Some(payload),
-                    next: NONE,
-                    meta,
-                });
-                at
+                self.nodes.push(node);
+                // `limit` <= NONE, so the index fits.
+                self.nodes.len() as u32 - 1
             }
         };
         match self.nodes.get_mut(list.tail as usize) {
@@ -117,7 +110,6 @@ impl<P> Slab<P> {
             _ => list.head = at,
         }
         list.tail = at;
-        self.used += 1;
         Ok(at)
     }
 
@@ -130,10 +122,9 @@ impl<P> Slab<P> {
         if list.head == NONE {
             list.tail = NONE;
         }
-        node.next = self.free;
-        self.free = at;
-        self.used -= 1;
-        Some((payload, node.meta))
+        let meta = node.meta;
+        self.free.push(at);
+        Some((payload, meta))
     }
 }
 

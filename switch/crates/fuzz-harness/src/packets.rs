@@ -1,0 +1,181 @@
+//! Frames through a whole switch.
+
+use dataplane::control::{
+    ActionCall, CloneSession, DataPlane, EntryKey, KeyField, MatchField, MatchKind, Replica,
+};
+use switch_core::{Sink, Switch, SwitchConfig};
+use traffic_manager::{Limits, PortConfig, RateCounts};
+
+/// Programs by the first byte of the input: new ones at the end, or the corpus changes its
+/// meaning.
+const PROGRAMS: [&str; 15] = [
+    "../p4src/compiled/pacing_switch/pacer.json",
+    "../p4src/compiled/pacing_switch/gtrcnet.json",
+    "crates/v1model/tests/programs/arith.json",
+    "crates/v1model/tests/programs/misc.json",
+    "crates/v1model/tests/programs/flows.json",
+    "crates/v1model/tests/programs/stacks.json",
+    "crates/v1model/tests/programs/stackcopy.json",
+    "crates/v1model/tests/programs/payload.json",
+    "crates/v1model/tests/programs/endless.json",
+    "crates/v1model/tests/programs/random.json",
+    "crates/v1model/tests/programs/selector.json",
+    "crates/v1model/tests/programs/digest.json",
+    "crates/v1model/tests/programs/union.json",
+    "crates/v1model/tests/programs/varbit.json",
+    "crates/v1model/tests/programs/vset.json",
+];
+
+/// Ports 0 to 3 and the controller's.
+const PORTS: u16 = 4;
+const CPU_PORT: u16 = 510;
+
+/// Packets that go round for ever must not make an input run for ever.
+const EVENTS_MAX: usize = 2_000;
+
+/// Counts what leaves, and checks its length.
+#[derive(Default)]
+struct Sent {
+    frames: usize,
+}
+
+impl Sink for Sent {
+    fn transmit(&mut self, port: u16, frame: &[u8], _delivery_ns: u64) {
+        assert!(port < PORTS, "sent to port {port}");
+        assert!(frame.len() < 1 << 16, "sent {} bytes", frame.len());
+        self.frames += 1;
+    }
+
+    fn to_controller(&mut self, _frame: &[u8]) {
+        self.frames += 1;
+    }
+}
+
+/// The first two bytes choose the program and its entries; then come frames: a byte for the
+/// port, one for the time since the frame before (in 1,024 ns), two for the length.
+pub fn packets(bytes: &[u8]) {
+    let [program, entries, frames @ ..] = bytes else {
+        return;
+    };
+    let Some(path) = PROGRAMS.get(usize::from(*program) % PROGRAMS.len()) else {
+        return;
+    };
+    let mut switch = Switch::new(
+        SwitchConfig {
+            cpu_port: Some(CPU_PORT),
+            max_packets: 256,
+            ..SwitchConfig::default()
+        },
+        Limits {
+            max_held_packets: 64,
+            max_delay_line_packets: 64,
+            ..Limits::default()
+        },
+    );
+    for port in 0..PORTS {
+        let config = PortConfig {
+            line_rate_bps: (port % 2 == 0).then_some(10_000_000),
+            counts: RateCounts::Wire,
+            fifo_bytes: 10_000,
+            delay_ns: u64::from(port) * 1_000,
+        };
+        switch.add_port(port, "port", config).expect("a new port");
+    }
+    switch.load(&crate::read(path)).expect("the project's own");
+    fill(&mut switch, usize::from(*entries));
+
+    let mut sent = Sent::default();
+    let mut now_ns = 0;
+    let mut rest = frames;
+    while let [port, gap, low, high, later @ ..] = rest {
+        let length = usize::from(u16::from_le_bytes([*low, *high])).min(later.len());
+        let frame;
+        (frame, rest) = later.split_at(length);
+        now_ns += u64::from(*gap) << 10;
+        switch.advance(now_ns, &mut sent);
+        switch.receive(u16::from(*port) % PORTS, frame, now_ns, now_ns);
+        switch.advance(now_ns, &mut sent);
+    }
+    for _ in 0..EVENTS_MAX {
+        let Some(next_ns) = switch.next_event_ns() else {
+            break;
+        };
+        assert!(next_ns >= now_ns, "{next_ns} ns is before {now_ns} ns");
+        now_ns = next_ns;
+        switch.advance(now_ns, &mut sent);
+    }
+}
+
+/// Groups 1 and 2, clone sessions 1 to 3, and in each table an entry that matches everything, or
+/// zero, whose action is the `choice`th.
+fn fill(switch: &mut Switch, choice: usize) {
+    let replicas: Vec<Replica> = (0..u32::from(PORTS))
+        .chain([CPU_PORT.into()])
+        .map(|port| Replica { port, rid: 1 })
+        .collect();
+    for number in 1..4 {
+        switch.multicast_insert(number, &replicas).expect("new");
+        let session = CloneSession {
+            replicas: replicas.clone(),
+            packet_length_bytes: 20 * (number - 1),
+            ..CloneSession::default()
+        };
+        switch.clone_session_insert(number, &session).expect("new");
+    }
+    for table in 0..switch.tables().len() {
+        let Some(info) = switch.tables().get(table) else {
+            continue;
+        };
+        let Some(&action) = info.actions.get(choice % info.actions.len().max(1)) else {
+            continue;
+        };
+        let priorities = info.key.iter().any(|field| {
+            matches!(
+                field.kind,
+                MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
+            )
+        });
+        let key = EntryKey {
+            fields: info.key.iter().map(everything).collect(),
+            priority: i32::from(priorities),
+        };
+        let parameters = switch.actions().get(action);
+        let args = parameters.map_or_else(Vec::new, |action| {
+            let values = action.params.iter().map(|(_, bits)| {
+                let mut value = zeros(*bits);
+                if let Some(last) = value.last_mut() {
+                    *last = (choice % 2) as u8;
+                }
+                value
+            });
+            values.collect()
+        });
+        // Tables without a key or with constant entries refuse.
+        let _ = switch.table_insert(table, &key, &ActionCall { action, args });
+    }
+}
+
+fn zeros(bits: u32) -> Box<[u8]> {
+    vec![0; bits.div_ceil(8) as usize].into()
+}
+
+/// Matches everything, or zero where the kind has no such match.
+fn everything(field: &KeyField) -> MatchField {
+    let value = zeros(field.bits);
+    match field.kind {
+        MatchKind::Exact => MatchField::Exact(value),
+        MatchKind::Lpm => MatchField::Lpm {
+            value,
+            prefix_bits: 0,
+        },
+        MatchKind::Ternary => MatchField::Ternary {
+            mask: value.clone(),
+            value,
+        },
+        MatchKind::Range => MatchField::Range {
+            low: value.clone(),
+            high: value,
+        },
+        MatchKind::Optional => MatchField::Optional(None),
+    }
+}

@@ -1,0 +1,170 @@
+//! P4Runtime writes: through a server, to a switch that runs a program with every kind of table.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use p4runtime_server::proto::p4::config::v1 as p4info;
+use p4runtime_server::proto::p4::v1 as p4;
+use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
+use p4runtime_server::server::Limits;
+use p4runtime_server::{ServerConfig, bind, executor, packet_in_channel};
+use prost::Message;
+use switch_core::{Switch, SwitchConfig};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Code, Status, Streaming};
+
+const DEVICE: u64 = 1;
+const ELECTION: p4::Uint128 = p4::Uint128 { high: 0, low: 1 };
+
+thread_local! {
+    /// A server and its controller; inputs follow each other on it, each on a fresh program.
+    static RIG: OnceCell<Rig> = const { OnceCell::new() };
+}
+
+struct Rig {
+    runtime: tokio::runtime::Runtime,
+    client: P4RuntimeClient<Channel>,
+    config: p4::ForwardingPipelineConfig,
+    /// Being open they keep the controller primary.
+    _stream: (
+        mpsc::Sender<p4::StreamMessageRequest>,
+        Streaming<p4::StreamMessageResponse>,
+    ),
+}
+
+/// Decodes a `WriteRequest` and writes it as the primary controller, then reads all back.
+pub fn write_request(bytes: &[u8]) {
+    let Ok(request) = p4::WriteRequest::decode(bytes) else {
+        return;
+    };
+    RIG.with(|rig| rig.get_or_init(Rig::new).run(request));
+}
+
+/// A panic in the server (internal) or the switch (unavailable) would be answered so.
+fn check<T>(result: Result<T, Status>) {
+    if let Err(status) = result {
+        let broken = matches!(status.code(), Code::Internal | Code::Unavailable);
+        assert!(!broken, "{status:?}");
+    }
+}
+
+impl Rig {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let (client, stream) = runtime.block_on(serve());
+        let program = "crates/p4runtime-server/tests/programs/kinds";
+        let info = crate::read(&format!("{program}.p4info.txtpb"));
+        Self {
+            runtime,
+            client,
+            config: p4::ForwardingPipelineConfig {
+                p4info: Some(parse_p4info(&String::from_utf8_lossy(&info))),
+                p4_device_config: crate::read(&format!("{program}.json")),
+                cookie: None,
+            },
+            _stream: stream,
+        }
+    }
+
+    fn run(&self, mut request: p4::WriteRequest) {
+        request.device_id = DEVICE;
+        request.election_id = Some(ELECTION);
+        request.role.clear();
+        let mut client = self.client.clone();
+        self.runtime.block_on(async {
+            use p4::set_forwarding_pipeline_config_request::Action;
+            let config = p4::SetForwardingPipelineConfigRequest {
+                device_id: DEVICE,
+                election_id: Some(ELECTION),
+                action: Action::VerifyAndCommit.into(),
+                config: Some(self.config.clone()),
+                ..Default::default()
+            };
+            client
+                .set_forwarding_pipeline_config(config)
+                .await
+                .expect("the project's own");
+            check(client.write(request).await);
+            // Whatever was written, it can be read.
+            let everything = p4::ReadRequest {
+                device_id: DEVICE,
+                entities: vec![p4::Entity {
+                    entity: Some(p4::entity::Entity::TableEntry(p4::TableEntry::default())),
+                }],
+                ..Default::default()
+            };
+            let mut responses = client.read(everything).await.expect("read").into_inner();
+            while responses.message().await.expect("a response").is_some() {}
+        });
+    }
+}
+
+/// Starts a switch and a server; returns a client that is the primary controller.
+async fn serve() -> (
+    P4RuntimeClient<Channel>,
+    (
+        mpsc::Sender<p4::StreamMessageRequest>,
+        Streaming<p4::StreamMessageResponse>,
+    ),
+) {
+    let (executor, jobs) = executor::channel(64, || ());
+    let (_, packet_in) = packet_in_channel(64);
+    let mut switch = Switch::new(
+        SwitchConfig {
+            cpu_port: Some(510),
+            ..SwitchConfig::default()
+        },
+        traffic_manager::Limits::default(),
+    );
+    let compiler = Arc::new(switch.compiler());
+    std::thread::spawn(move || while jobs.run_next(&mut switch) {});
+    let config = ServerConfig {
+        device_id: DEVICE,
+        addr: ([127, 0, 0, 1], 0).into(),
+        cpu_port: Some(510),
+        limits: Limits::default(),
+    };
+    let server = bind(config, executor, compiler, packet_in)
+        .await
+        .expect("binds");
+    let uri = format!("http://{}", server.local_addr());
+    tokio::spawn(server.run(std::future::pending()));
+    let mut client = P4RuntimeClient::connect(uri).await.expect("connects");
+    let (requests, receiver) = mpsc::channel(4);
+    let mut responses = client
+        .stream_channel(ReceiverStream::new(receiver))
+        .await
+        .expect("a stream")
+        .into_inner();
+    let arbitration = p4::MasterArbitrationUpdate {
+        device_id: DEVICE,
+        election_id: Some(ELECTION),
+        ..Default::default()
+    };
+    let update = p4::stream_message_request::Update::Arbitration(arbitration);
+    let request = p4::StreamMessageRequest {
+        update: Some(update),
+    };
+    requests.send(request).await.expect("open");
+    responses.message().await.expect("primary");
+    (client, (requests, responses))
+}
+
+/// P4Info in protobuf's text format.
+fn parse_p4info(text: &str) -> p4info::P4Info {
+    let descriptors = match std::env::var_os("P4RUNTIME_DESCRIPTORS") {
+        Some(path) => std::fs::read(path).expect("descriptors"),
+        None => crate::read("../build/p4runtime.binpb"),
+    };
+    let pool = prost_reflect::DescriptorPool::decode(descriptors.as_slice()).expect("descriptors");
+    let message = pool
+        .get_message_by_name("p4.config.v1.P4Info")
+        .expect("P4Info");
+    let parsed = prost_reflect::DynamicMessage::parse_text_format(message, text).expect("P4Info");
+    p4info::P4Info::decode(parsed.encode_to_vec().as_slice()).expect("P4Info")
+}

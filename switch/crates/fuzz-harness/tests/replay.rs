@@ -1,0 +1,36 @@
+//! Every file of the committed corpora, through the function that its fuzz target calls.
+
+use std::path::{Path, PathBuf};
+
+fn replay(target: &str, run: impl Fn(&[u8])) {
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus", target]
+        .iter()
+        .collect();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    files.sort();
+    assert!(files.len() >= 10, "the corpus of {target} is in the tree");
+    for file in files {
+        let name = file.file_name().map(Path::new).expect("a name");
+        // Cargo shows it if the function panics.
+        println!("{target}: {}", name.display());
+        run(&std::fs::read(&file).expect("a file"));
+    }
+}
+
+#[test]
+fn programs() {
+    replay("program", fuzz_harness::program);
+}
+
+#[test]
+fn frames() {
+    replay("packets", fuzz_harness::packets);
+}
+
+#[test]
+fn write_requests() {
+    replay("write_request", fuzz_harness::write_request);
+}

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Plots what a packet costs against classes, table entries and frame size.
+
+    engine_plot.py FIGURES.json OUT.svg
+
+FIGURES.json is what `cargo bench -p switch-core --bench engine -- FIGURES.json` writes: a list of
+objects with `group`, `series`, `x` (classes, entries, bytes, ports) and `ns`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+# Group, title, x label, whether x is logarithmic.
+PANELS = (
+    ("classes", "Classes (pacer.p4)", "classes, each with a flow and a rate", True),
+    ("entries", "Table look-up, by match kind", "entries", True),
+    ("changes", "Entry deleted and inserted", "entries", True),
+    ("bytes", "Frame size (pacer.p4)", "bytes", False),
+)
+
+
+def curves(figures: list[dict[str, object]]) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Points by group and series, in order of x; `ns` becomes microseconds."""
+    found: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for figure in figures:
+        x, ns = float(str(figure["x"])), float(str(figure["ns"]))
+        found[str(figure["group"])][str(figure["series"])].append((x, ns / 1000))
+    return {
+        group: {name: sorted(points) for name, points in series.items()}
+        for group, series in found.items()
+    }
+
+
+def plot(figures: list[dict[str, object]], out: Path) -> None:
+    """Draws one panel per group."""
+    # The same figures give the same file.
+    with mpl.rc_context({"svg.hashsalt": "pacer", "font.size": 9}):
+        figure = Figure(figsize=(9, 6.4), layout="constrained")
+        groups = curves(figures)
+        panels = figure.subplots(2, 2)
+        for axes, (group, title, label, logarithmic) in zip(panels.flat, PANELS, strict=True):
+            series = groups.get(group, {})
+            for name, points in series.items():
+                axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+            if logarithmic:
+                axes.set_xscale("log")
+            axes.set_ylim(bottom=0)
+            axes.set_title(title)
+            axes.set_xlabel(label)
+            axes.set_ylabel("us")
+            axes.grid(alpha=0.3)
+            if len(series) > 1:
+                axes.legend(fontsize=8)
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def main() -> None:
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    plot(json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()
