@@ -77,7 +77,8 @@ parser PacerParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     }
 
     // Options of a SYN, until the window scale (RFC 7323) has been seen. What does not add up is
-    // the end hosts' to judge: it is left unread, and passes as it came.
+    // the end hosts' to judge: it is left unread, and passes as it came. A frame that ends within
+    // its options is refused, as one that ends within any header.
     state tcp_options {
         meta.tcp_options_bytes = ((bit<8>) hdr.tcp.header_words |-| 5) * 4;
         transition next_tcp_option;
