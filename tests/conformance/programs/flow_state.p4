@@ -3,7 +3,7 @@
 
 header h_t { bit<8> op; bit<8> flow; bit<16> value; bit<16> sum; bit<100> wide; bit<4> rest; }
 struct H { h_t h; }
-struct M { bit<16> cell; bit<32> index; bit<100> w; bit<1> bit_; int<8> balance; }
+struct M { bit<16> cell; bit<32> index; bit<100> w; bit<1> bit_; bit<8> balance; }
 parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) {
     state start { p.extract(h.h); transition accept; }
 }
@@ -11,7 +11,7 @@ control I(inout H h, inout M m, inout standard_metadata_t s) {
     register<bit<16>>(16) sums;
     register<bit<100>>(3) wides;
     register<bit<1>>(256) seen;
-    register<int<8>>(4) balances;
+    register<bit<8>>(4) balances;
     counter(16, CounterType.bytes) bytes;
     apply {
         s.egress_spec = 1;
@@ -30,7 +30,7 @@ control I(inout H h, inout M m, inout standard_metadata_t s) {
             balances.read(m.balance, (bit<32>)h.h.op[3:2]);
             m.balance = m.balance |-| 9;
             balances.write((bit<32>)h.h.op[3:2], m.balance);
-            h.h.value = (bit<16>)(int<16>)m.balance;
+            h.h.value = (bit<16>)m.balance;
         }
     }
 }
