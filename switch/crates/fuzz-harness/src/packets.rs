@@ -3,6 +3,7 @@
 use dataplane::control::{
     ActionCall, CloneSession, DataPlane, EntryKey, KeyField, MatchField, MatchKind, Replica,
 };
+use dataplane::notify::Notification;
 use switch_core::{Sink, Switch, SwitchConfig};
 use traffic_manager::{Limits, PortConfig, RateCounts};
 
@@ -40,7 +41,7 @@ struct Sent {
 }
 
 impl Sink for Sent {
-    fn transmit(&mut self, port: u16, frame: &[u8], _delivery_ns: u64) {
+    fn transmit(&mut self, port: u16, frame: &[u8], _delivery_ns: u64, _held: bool) {
         assert!(port < PORTS, "sent to port {port}");
         assert!(frame.len() < 1 << 16, "sent {} bytes", frame.len());
         self.frames += 1;
@@ -49,6 +50,8 @@ impl Sink for Sent {
     fn to_controller(&mut self, _frame: &[u8]) {
         self.frames += 1;
     }
+
+    fn notify(&mut self, _notification: Notification) {}
 }
 
 /// The first two bytes choose the program and its entries; then come frames: a byte for the

@@ -7,7 +7,7 @@ use p4runtime_server::proto::p4::config::v1 as p4info;
 use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_server::server::Limits;
-use p4runtime_server::{ServerConfig, bind, executor, packet_in_channel};
+use p4runtime_server::{ServerConfig, bind, controller_queues, executor};
 use prost::Message;
 use switch_core::{Switch, SwitchConfig};
 use tokio::sync::mpsc;
@@ -113,7 +113,7 @@ async fn serve() -> (
     ),
 ) {
     let (executor, jobs) = executor::channel(64, || ());
-    let (_, packet_in) = packet_in_channel(64);
+    let (_, receiver) = controller_queues(64, 64);
     let mut switch = Switch::new(
         SwitchConfig {
             cpu_port: Some(510),
@@ -129,15 +129,15 @@ async fn serve() -> (
         cpu_port: Some(510),
         limits: Limits::default(),
     };
-    let server = bind(config, executor, compiler, packet_in)
+    let server = bind(config, executor, compiler, receiver)
         .await
         .expect("binds");
     let uri = format!("http://{}", server.local_addr());
     tokio::spawn(server.run(std::future::pending()));
     let mut client = P4RuntimeClient::connect(uri).await.expect("connects");
-    let (requests, receiver) = mpsc::channel(4);
+    let (requests, asked) = mpsc::channel(4);
     let mut responses = client
-        .stream_channel(ReceiverStream::new(receiver))
+        .stream_channel(ReceiverStream::new(asked))
         .await
         .expect("a stream")
         .into_inner();

@@ -9,6 +9,7 @@
 use std::time::{Duration, Instant};
 
 use dataplane::control::{ActionCall, Bits, DataPlane, EntryKey, MatchField};
+use dataplane::notify::Notification;
 use switch_core::{Sink, Switch, SwitchConfig};
 use traffic_manager::{Limits, PortConfig, RateCounts};
 
@@ -24,11 +25,13 @@ struct Counted {
 }
 
 impl Sink for Counted {
-    fn transmit(&mut self, _port: u16, _frame: &[u8], _delivery_ns: u64) {
+    fn transmit(&mut self, _port: u16, _frame: &[u8], _delivery_ns: u64, _held: bool) {
         self.frames += 1;
     }
 
     fn to_controller(&mut self, _frame: &[u8]) {}
+
+    fn notify(&mut self, _notification: Notification) {}
 }
 
 /// A sequence that visits memory in no order (SplitMix64).
@@ -329,7 +332,7 @@ fn lpm_entry(n: u64) -> (EntryKey, [u8; 12]) {
 
 /// 32 different masks, priorities in no order.
 fn ternary_entry(n: u64) -> (EntryKey, [u8; 12]) {
-    let mask = 0xffff_fff0 | n % 16;
+    let mask = 0xffff_fff0 | (n % 16);
     let address = scattered(n) & mask;
     let other_mask = if n % 32 < 16 { 0 } else { 0xffff_ffff };
     let ternary = |value: u64, mask: u64, bytes| MatchField::Ternary {
@@ -372,7 +375,7 @@ fn range_entry(n: u64) -> (EntryKey, [u8; 12]) {
 fn optional_entry(n: u64) -> (EntryKey, [u8; 12]) {
     let fields = vec![
         MatchField::Optional(Some(bits(scattered(n), 4))),
-        MatchField::Optional((n % 2 == 0).then(|| bits(n, 4))),
+        MatchField::Optional((n.is_multiple_of(2)).then(|| bits(n, 4))),
     ];
     let key = EntryKey {
         fields,

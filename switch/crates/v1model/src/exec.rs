@@ -563,11 +563,7 @@ impl<E: Externs> Machine<'_, E> {
             }
 
             Op::Exit => return Outcome::Exit,
-            Op::Assert { a } => {
-                if w[a as usize] == 0 {
-                    return Outcome::Asserted;
-                }
-            }
+            Op::Assert { a } if w[a as usize] == 0 => return Outcome::Asserted,
 
             Op::RegisterRead {
                 d,
@@ -668,12 +664,10 @@ impl<E: Externs> Machine<'_, E> {
             Op::Digest { list } => {
                 ctx.digest = Some(w[list as usize] as u16).filter(|&id| id != 0);
             }
-            Op::Log { message } => {
-                if self.externs.logs() {
-                    let text = &mut self.state.message;
-                    program.messages[message as usize].write(w, text);
-                    self.externs.log(text);
-                }
+            Op::Log { message } if self.externs.logs() => {
+                let text = &mut self.state.message;
+                program.messages[message as usize].write(w, text);
+                self.externs.log(text);
             }
             // simple_switch takes list 0 as "no request".
             Op::Resubmit { list } => {
@@ -740,17 +734,13 @@ impl<E: Externs> Machine<'_, E> {
                 }
                 read_bits(data, skip_bits as usize, u32::from(bits), words, d as usize);
             }
-            Op::Verify { a, error } => {
-                if w[a as usize] == 0 {
-                    return Outcome::Error(w[error as usize]);
-                }
+            Op::Verify { a, error } if w[a as usize] == 0 => {
+                return Outcome::Error(w[error as usize]);
             }
-            Op::NeedLast { stack } => {
-                if w[program.stacks[stack as usize].next as usize] == 0 {
-                    return Outcome::Error(program.errors.stack_out_of_bounds);
-                }
+            Op::NeedLast { stack } if w[program.stacks[stack as usize].next as usize] == 0 => {
+                return Outcome::Error(program.errors.stack_out_of_bounds);
             }
-            // Those of `run`.
+            // Those of `run`, checks that hold, and messages that nobody reads.
             _ => {}
         }
         Outcome::Done

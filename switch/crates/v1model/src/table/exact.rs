@@ -2,6 +2,7 @@
 
 use foldhash::quality::RandomState;
 use std::collections::HashMap;
+use std::hash::Hash;
 
 type Words<const N: usize, V> = HashMap<[u64; N], V, RandomState>;
 
@@ -59,6 +60,16 @@ macro_rules! with_any {
     };
 }
 
+/// Inserts under a key of the map's own from one by reference.
+fn put<K, V, Q>(map: &mut HashMap<K, V, RandomState>, words: &Q, value: V)
+where
+    K: Eq + Hash,
+    Q: ToOwned + ?Sized,
+    Q::Owned: Into<K>,
+{
+    map.insert(words.to_owned().into(), value);
+}
+
 impl<V> WordMap<V> {
     /// A map for keys of `words` words.
     pub fn new(words: usize) -> Self {
@@ -85,12 +96,7 @@ impl<V> WordMap<V> {
     }
 
     pub fn insert(&mut self, key: &[u64], value: V) {
-        with_map!(
-            self,
-            key,
-            |map, words| drop(map.insert(words.to_owned().into(), value)),
-            ()
-        );
+        with_map!(self, key, |map, words| put(map, words, value), ());
     }
 
     pub fn remove(&mut self, key: &[u64]) {
