@@ -274,7 +274,7 @@ class P4Switch(Connection):
                 if not refusals:
                     break
         self.counters.reconcile_writes += written
-        self._held = dict(wanted)
+        self._held = dict(self._rows_wanted(wanted))
         if drifted and not refusals:
             self._context.notify(
                 "mended", f"switch {self.name} holds it again", {"writes": written}
@@ -296,7 +296,7 @@ class P4Switch(Connection):
 
     def _report_drift(self, current: Rows, held: Rows) -> bool:
         """Say what somebody else changed since the switch was last known; returns whether."""
-        mine = {key: row for key, row in current.items() if key[0] not in _STATIONS}
+        mine = {key: row for key, row in current.items() if key[0] not in _LEARNED}
         foreign = [c for c in changes(mine, held) if c.row.owner not in self.failed]
         if not foreign:
             return False
@@ -526,7 +526,7 @@ class P4Switch(Connection):
 
     async def _flows_seen(self, classes: Iterable[int]) -> dict[str, dict[int, int]]:
         """Return what was last seen of flows, by label and class, of classes that follow them."""
-        wanted = self._wanted()
+        wanted = self._context.wanted()
         rows = {index: wanted.get((CLASSES, (("class_id", index),), 0)) for index in classes}
         following = [
             index
@@ -577,7 +577,6 @@ def _without(pending: Iterable[Change], owners: Mapping[str, str]) -> list[Chang
 
 
 _LEARNED = (entries.FORWARD, entries.SOURCES)
-_STATIONS = (entries.FORWARD, entries.SOURCES, entries.WIRE, entries.MONITOR)
 
 
 def _shown(entry: Row | None) -> dict[str, Any] | None:
