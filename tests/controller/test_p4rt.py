@@ -171,6 +171,28 @@ def test_a_connection_closed_while_registers_are_read_is_a_switch_gone(
     assert caught.value.gone
 
 
+@pytest.mark.parametrize(
+    "error", [AssertionError(), grpc.aio.UsageError("closed"), asyncio.CancelledError()]
+)
+def test_a_connection_closed_while_a_change_is_written_is_a_switch_gone(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    class Closing:
+        async def write(self, _: Any) -> None:
+            raise error
+
+    async def run() -> tuple[bool, State]:
+        config = parse_switch("s1=127.0.0.1:9,ports=1-2")
+        assert isinstance(config, SwitchConfig)
+        driver = P4Switch(config, COMPILED, DriverContext(dict))
+        monkeypatch.setattr(driver, "_switch", Closing())
+        monkeypatch.setattr(driver, "_state", State.CONNECTED)
+        row = class_row(1, ClassSpec(rate=10**6), "class")
+        return await driver.apply({}, by_key([row])), driver.state
+
+    assert asyncio.run(run()) == (False, State.PENDING)
+
+
 def test_an_index_given_back_waits_a_whole_round() -> None:
     indices = Indices()
 

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from controller_harness import free_port
+from pacer_controller.schemas import ClassSpec
 from pacer_controller.service.managed import ManagedSwitch
 from rest_client import Client, problem
 
@@ -134,3 +135,39 @@ def test_a_put_flow_is_answered_though_its_class_goes_right_after(client: Client
     assert put.status_code == 201, put.text
     assert put.json()["class_index"] == 1
     assert [answer.status_code for answer in gone] == [204, 204]
+
+
+def test_a_change_broken_off_at_the_switch_leaves_nothing_and_nobody_waiting(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = away(client)
+
+    async def run() -> list[Any]:
+        at_switch = asyncio.Event()
+
+        async def apply(*_: Any, fresh: Any) -> bool:
+            at_switch.set()
+            await asyncio.Event().wait()
+            raise AssertionError(fresh)
+
+        def put(name: str) -> Any:
+            spec = ClassSpec(rate=10**6)
+            return asyncio.create_task(client.service.put("away", "class", name, spec))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(found.driver, "apply", apply)
+            async with found.lock:
+                tasks = [put("first"), put("second")]
+                await turns()
+            await at_switch.wait()
+            assert len(found.wanted) == 2
+        tasks[0].cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    first, second = asyncio.run(run())
+    assert isinstance(first, asyncio.CancelledError)
+    assert second[0]["name"] == "second"
+    assert [row.owner for row in found.wanted.values()] == ["class 'second'"]
+    assert list(found.desired.classes) == ["second"]
+    client.store.reload()
+    assert list(client.store.desired("away").classes) == ["second"]

@@ -419,28 +419,19 @@ class P4Switch(Connection):
         if not pending:
             return True
         try:
-            await access.reset_classes(switch, fresh)
-            refusals = await self._write(switch, pending)
-            if refusals:
-                # Undo by the same computation: from what was taken back to what was.
-                taken = dict(before)
-                lost = {refusal.row.key for refusal in refusals}
-                for change in pending:
-                    if change.row.key in lost:
-                        continue
-                    if change.op is Op.DELETE:
-                        taken.pop(change.row.key, None)
-                    else:
-                        taken[change.row.key] = change.row
-                if await self._write(switch, changes(taken, before)):
-                    self._resync.set()
-        except (fy.P4ClientError, AssertionError, RuntimeError) as error:
-            # The connection went; finsy asserts when it is closed in between.
+            with access.connected():
+                refusals = await self._write_or_undo(switch, before, pending, fresh)
+        except (fy.P4ClientError, access.ConnectionClosedError, RuntimeError) as error:
             _LOG.warning("switch %s: write broken off: %s", self.name, error)
             self._held = None
             self._set_state(State.PENDING)
             self._resync.set()
             return False
+        except BaseException:
+            # Broken off anywhere: what the switch holds is for it to say.
+            self._held = None
+            self._resync.set()
+            raise
         if refusals:
             raise SwitchRefusedError(refusals)
         if self._held is not None:
@@ -453,6 +444,27 @@ class P4Switch(Connection):
             # Another line rate may be what something waits for.
             self._resync.set()
         return True
+
+    async def _write_or_undo(
+        self, switch: fy.Switch, before: Rows, pending: Sequence[Change], fresh: Iterable[int]
+    ) -> list[Refusal]:
+        """Write changes of `before`, or when some are refused none; returns those refused."""
+        await access.reset_classes(switch, fresh)
+        refusals = await self._write(switch, pending)
+        if refusals:
+            # Undo by the same computation: from what was taken back to what was.
+            taken = dict(before)
+            lost = {refusal.row.key for refusal in refusals}
+            for change in pending:
+                if change.row.key in lost:
+                    continue
+                if change.op is Op.DELETE:
+                    taken.pop(change.row.key, None)
+                else:
+                    taken[change.row.key] = change.row
+            if await self._write(switch, changes(taken, before)):
+                self._resync.set()
+        return refusals
 
     # ---- reading ----
 
