@@ -1,7 +1,7 @@
 """What happens at the same time on one connection to a switch, in an order of the test's making."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +10,13 @@ import grpc.aio
 import pytest
 
 from controller_harness import COMPILED
-from pacer_controller.config import SwitchConfig, parse_switch
-from pacer_controller.entries import FORWARD
+from pacer_controller.config import SwitchConfig, parse_switch, switch_from
+from pacer_controller.entries import FORWARD, MEASURED_FLOWS, MONITOR, WIRE, class_row
 from pacer_controller.learning import forward_row, source_row
 from pacer_controller.p4rt import P4Switch, access
 from pacer_controller.records import Indices
 from pacer_controller.rows import Change, Key, Op, Row, by_key
+from pacer_controller.schemas import ClassSpec
 from pacer_controller.southbound import DriverContext, Refusal, State, SwitchUnreadableError
 
 A = 0x020000000001
@@ -90,6 +91,67 @@ def test_a_station_that_comes_up_during_reconciling_is_known_whole(
     assert rows == by_key([forward_row(A, 1), source_row(A, 1)])
 
 
+def test_a_gtrcnet_switch_drifts_only_when_somebody_changes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = switch_from(
+        "wan",
+        {
+            "address": "127.0.0.1:9",
+            "program": "gtrcnet",
+            "wire": ["1:2"],
+            "bottleneck": "500mbit",
+            "ports": [1, 2],
+            "measured": {"web": {"match": {"protocol": "udp", "dst_port": 5001}}},
+        },
+    )
+    assert isinstance(config, SwitchConfig)
+    told: list[tuple[str, dict[str, Any]]] = []
+    tables: Any = FakeTables([])
+
+    async def run() -> list[int]:
+        def notify(kind: str, _: str, data: dict[str, Any]) -> None:
+            told.append((kind, data))
+
+        monkeypatch.setattr(access, "read_table", tables.read_table)
+        monkeypatch.setattr(access, "write", tables.write)
+        driver = P4Switch(config, COMPILED, DriverContext(dict, notify=notify))
+        drifts = []
+        for _ in range(3):
+            await driver._reconcile(tables)
+            drifts.append(driver.counters.drift_entries)
+        assert {row.table for row in tables.rows.values()} == {WIRE, MONITOR, MEASURED_FLOWS}
+        lost = next(key for key in tables.rows if key[0] == WIRE)
+        del tables.rows[lost]
+        await driver._reconcile(tables)
+        assert lost in tables.rows
+        return [*drifts, driver.counters.drift_entries]
+
+    assert asyncio.run(run()) == [0, 0, 0, 1]
+    assert [kind for kind, _ in told] == ["drift", "mended"]
+    assert told[0][1]["entries"][0]["table"] == WIRE
+
+
+def test_what_was_seen_of_flows_is_read_of_classes_that_follow_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    modes = {1: ClassSpec(rate=10**6, mode="dynamic"), 2: ClassSpec(rate=10**6)}
+    wanted = by_key([class_row(index, spec, "class") for index, spec in modes.items()])
+    config = parse_switch("s1=127.0.0.1:9,ports=1-2")
+    assert isinstance(config, SwitchConfig)
+
+    async def run() -> dict[str, dict[int, int]]:
+        driver = P4Switch(config, COMPILED, DriverContext(lambda: wanted))
+
+        async def registers(_: str, indices: Iterable[int]) -> dict[int, int]:
+            return dict.fromkeys(indices, 7)
+
+        monkeypatch.setattr(driver, "registers", registers)
+        return await driver._flows_seen([1, 2, 3])
+
+    assert asyncio.run(run()) == {"rtt_ns": {1: 7}, "in_flight_bytes": {1: 7}}
+
+
 @pytest.mark.parametrize(
     "error", [AssertionError(), grpc.aio.UsageError("closed"), asyncio.CancelledError()]
 )
@@ -107,6 +169,28 @@ def test_a_connection_closed_while_registers_are_read_is_a_switch_gone(
     with pytest.raises(SwitchUnreadableError) as caught:
         asyncio.run(access.registers(switch, schema, "GtrcnetIngress.window_id", [0]))
     assert caught.value.gone
+
+
+@pytest.mark.parametrize(
+    "error", [AssertionError(), grpc.aio.UsageError("closed"), asyncio.CancelledError()]
+)
+def test_a_connection_closed_while_a_change_is_written_is_a_switch_gone(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    class Closing:
+        async def write(self, _: Any) -> None:
+            raise error
+
+    async def run() -> tuple[bool, State]:
+        config = parse_switch("s1=127.0.0.1:9,ports=1-2")
+        assert isinstance(config, SwitchConfig)
+        driver = P4Switch(config, COMPILED, DriverContext(dict))
+        monkeypatch.setattr(driver, "_switch", Closing())
+        monkeypatch.setattr(driver, "_state", State.CONNECTED)
+        row = class_row(1, ClassSpec(rate=10**6), "class")
+        return await driver.apply({}, by_key([row])), driver.state
+
+    assert asyncio.run(run()) == (False, State.PENDING)
 
 
 def test_an_index_given_back_waits_a_whole_round() -> None:

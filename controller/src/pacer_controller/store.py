@@ -208,10 +208,13 @@ class Store:
         events: Sequence[Mapping[str, Any]],
         switches: SwitchSettings,
     ) -> None:
-        """Count a write that is on disk, and pass it on."""
-        self.sequence += 1
-        if self.on_write is not None:
-            self.on_write(Entry(self.sequence, self.revision, changes, switches, events))
+        """Pass on a write that is on disk, then count it: whoever sees its number finds it."""
+        entry = Entry(self.sequence + 1, self.revision, changes, switches, events)
+        try:
+            if self.on_write is not None:
+                self.on_write(entry)
+        finally:
+            self.sequence = entry.sequence
 
     def _write_changes(self, changes: Sequence[ResourceChange]) -> None:
         puts: dict[str, list[tuple[object, ...]]] = {}

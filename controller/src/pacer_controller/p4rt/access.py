@@ -150,21 +150,40 @@ def split_ports(pending: Sequence[Change]) -> tuple[list[Change], list[Change]]:
     return [change for change in pending if change.row.table != PORTS], ports
 
 
+class ConnectionClosedError(Exception):
+    """The connection was closed at this side while something was asked over it."""
+
+
 @contextlib.contextmanager
-def _reading() -> Iterator[None]:
+def connected() -> Iterator[None]:
+    """Say in one way that the connection was closed while the block used it.
+
+    Raises:
+        ConnectionClosedError: it was; what was written is not known.
+
+    """
     try:
         yield
-    except fy.P4ClientError as error:
-        raise SwitchUnreadableError(errors.describe(error), gone=errors.gone(error)) from error
     except (AssertionError, grpc.aio.UsageError) as error:
         # finsy asserts, and gRPC complains, when the connection is closed in between.
-        raise SwitchUnreadableError("connection closed", gone=True) from error
+        raise ConnectionClosedError("connection closed") from error
     except asyncio.CancelledError as error:
-        # Closing the connection cancels the calls on it, which is no wish to cancel the reader.
+        # Closing the connection cancels the calls on it, which is no wish to cancel the caller.
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        raise SwitchUnreadableError("connection closed", gone=True) from error
+        raise ConnectionClosedError("connection closed") from error
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        with connected():
+            yield
+    except fy.P4ClientError as error:
+        raise SwitchUnreadableError(errors.describe(error), gone=errors.gone(error)) from error
+    except ConnectionClosedError as error:
+        raise SwitchUnreadableError(str(error), gone=True) from error
 
 
 async def _read_all(switch: fy.Switch, query: Sequence[object]) -> AsyncIterator[Any]:

@@ -274,7 +274,7 @@ class P4Switch(Connection):
                 if not refusals:
                     break
         self.counters.reconcile_writes += written
-        self._held = dict(wanted)
+        self._held = dict(self._rows_wanted(wanted))
         if drifted and not refusals:
             self._context.notify(
                 "mended", f"switch {self.name} holds it again", {"writes": written}
@@ -296,7 +296,7 @@ class P4Switch(Connection):
 
     def _report_drift(self, current: Rows, held: Rows) -> bool:
         """Say what somebody else changed since the switch was last known; returns whether."""
-        mine = {key: row for key, row in current.items() if key[0] not in _STATIONS}
+        mine = {key: row for key, row in current.items() if key[0] not in _LEARNED}
         foreign = [c for c in changes(mine, held) if c.row.owner not in self.failed]
         if not foreign:
             return False
@@ -419,28 +419,19 @@ class P4Switch(Connection):
         if not pending:
             return True
         try:
-            await access.reset_classes(switch, fresh)
-            refusals = await self._write(switch, pending)
-            if refusals:
-                # Undo by the same computation: from what was taken back to what was.
-                taken = dict(before)
-                lost = {refusal.row.key for refusal in refusals}
-                for change in pending:
-                    if change.row.key in lost:
-                        continue
-                    if change.op is Op.DELETE:
-                        taken.pop(change.row.key, None)
-                    else:
-                        taken[change.row.key] = change.row
-                if await self._write(switch, changes(taken, before)):
-                    self._resync.set()
-        except (fy.P4ClientError, AssertionError, RuntimeError) as error:
-            # The connection went; finsy asserts when it is closed in between.
+            with access.connected():
+                refusals = await self._write_or_undo(switch, before, pending, fresh)
+        except (fy.P4ClientError, access.ConnectionClosedError, RuntimeError) as error:
             _LOG.warning("switch %s: write broken off: %s", self.name, error)
             self._held = None
             self._set_state(State.PENDING)
             self._resync.set()
             return False
+        except BaseException:
+            # Broken off anywhere: what the switch holds is for it to say.
+            self._held = None
+            self._resync.set()
+            raise
         if refusals:
             raise SwitchRefusedError(refusals)
         if self._held is not None:
@@ -453,6 +444,27 @@ class P4Switch(Connection):
             # Another line rate may be what something waits for.
             self._resync.set()
         return True
+
+    async def _write_or_undo(
+        self, switch: fy.Switch, before: Rows, pending: Sequence[Change], fresh: Iterable[int]
+    ) -> list[Refusal]:
+        """Write changes of `before`, or when some are refused none; returns those refused."""
+        await access.reset_classes(switch, fresh)
+        refusals = await self._write(switch, pending)
+        if refusals:
+            # Undo by the same computation: from what was taken back to what was.
+            taken = dict(before)
+            lost = {refusal.row.key for refusal in refusals}
+            for change in pending:
+                if change.row.key in lost:
+                    continue
+                if change.op is Op.DELETE:
+                    taken.pop(change.row.key, None)
+                else:
+                    taken[change.row.key] = change.row
+            if await self._write(switch, changes(taken, before)):
+                self._resync.set()
+        return refusals
 
     # ---- reading ----
 
@@ -526,7 +538,7 @@ class P4Switch(Connection):
 
     async def _flows_seen(self, classes: Iterable[int]) -> dict[str, dict[int, int]]:
         """Return what was last seen of flows, by label and class, of classes that follow them."""
-        wanted = self._wanted()
+        wanted = self._context.wanted()
         rows = {index: wanted.get((CLASSES, (("class_id", index),), 0)) for index in classes}
         following = [
             index
@@ -577,7 +589,6 @@ def _without(pending: Iterable[Change], owners: Mapping[str, str]) -> list[Chang
 
 
 _LEARNED = (entries.FORWARD, entries.SOURCES)
-_STATIONS = (entries.FORWARD, entries.SOURCES, entries.WIRE, entries.MONITOR)
 
 
 def _shown(entry: Row | None) -> dict[str, Any] | None:

@@ -25,7 +25,8 @@ it. A follower takes over no later than `pair.TAKE_OVER_S`, which is less, after
 by then none has been."""
 
 KEPT_CHANGES = 50_000
-"""Changes that are kept for a follower that is behind; one further behind gets a snapshot."""
+"""Changes that are kept for a follower that is behind; one further behind gets a snapshot. What one
+in sync has yet to get is kept in any case: nobody who waits for it is told before."""
 
 
 class Feed:
@@ -81,6 +82,8 @@ class Feed:
         self._entries.append(entry)
         self._changes += len(entry.changes) + 1
         while self._changes > KEPT_CHANGES and len(self._entries) > 1:
+            if self.in_sync and self._entries[0].sequence > self.acknowledged:
+                break
             self._changes -= len(self._entries.popleft().changes) + 1
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._move)
@@ -113,15 +116,21 @@ class Feed:
                 "Another controller follows already",
                 f"controller {self._follower} follows this one, which takes one follower",
             )
-        self._follower = follower
+        if follower != self._follower:
+            # The former one has been silent for so long that it will not take over.
+            self._follower, self.acknowledged, self.in_sync = follower, -1, False
         self._heard_s = time.monotonic()
-        if epoch != self._store.epoch or not self._has_all_after(after):
+        if epoch != self._store.epoch:
+            # It has given up what it had, and says so itself.
             self.in_sync = False
+        if epoch != self._store.epoch or not self._has_all_after(after):
+            # One in sync may take over until it knows that it is not: writes wait until it has
+            # asked again, or has been silent for long enough.
             said = await asyncio.to_thread(self._store.snapshot)
             return {"snapshot": wire.snapshot(said), "in_sync": False}
-        self.acknowledged = after
+        self.acknowledged = max(after, self.acknowledged)
         self._move()
-        if after == self._store.sequence:
+        if after == self._newest():
             if not self.in_sync:
                 # On disk first: from here on a restart of this controller must not lead unasked.
                 await asyncio.to_thread(self._store.set_alone, False)
@@ -133,9 +142,14 @@ class Feed:
 
     def _has_all_after(self, after: int) -> bool:
         """Whether every write after a number is still kept."""
-        sequence = self._store.sequence
-        first = self._entries[0].sequence if self._entries else sequence + 1
-        return first - 1 <= after <= sequence
+        newest = self._newest()
+        first = self._entries[0].sequence if self._entries else newest + 1
+        return first - 1 <= after <= newest
+
+    def _newest(self) -> int:
+        """Return the number of the newest write, which the store may not have counted yet."""
+        newest = self._entries[-1].sequence if self._entries else -1
+        return max(newest, self._store.sequence)
 
     def leave(self, follower: str) -> None:
         """Note that the follower stops: writes need not wait for it."""
@@ -154,12 +168,17 @@ class Feed:
 
         """
         while self.in_sync and self.acknowledged < sequence:
-            left_s = self._heard_s + HOLD_S - time.monotonic()
+            heard_s = self._heard_s
+            left_s = heard_s + HOLD_S - time.monotonic()
             if left_s > 0:
                 await self._wait(left_s)
                 continue
             await self._alone()
             await asyncio.to_thread(self._store.set_alone, True)
+            if self._heard_s > heard_s and self.in_sync:
+                # It was there after all, and may take over.
+                await asyncio.to_thread(self._store.set_alone, False)
+                continue
             self.in_sync = False
             self._move()
         if not self.open:

@@ -107,10 +107,14 @@ async def put_switch_state(
         Problem: nothing was changed.
 
     """
-    found = service.switch(name)
-    async with locked([found]):
-        condition.check(f"state of switch {name!r}", found.last_change)
-        return await _put(service, {name: (found, spec, "")}, [], origin, dry_run)
+    while True:
+        found = service.switch(name)
+        async with locked([found]):
+            if not service.holds(found):
+                # It was replaced while this waited.
+                continue
+            condition.check(f"state of switch {name!r}", found.last_change)
+            return await _put(service, {name: (found, spec, "")}, [], origin, dry_run)
 
 
 async def put_whole_state(
@@ -122,7 +126,7 @@ async def put_whole_state(
         Problem: nothing was changed.
 
     """
-    async with locked(list(service.switches.values())):
+    async with service.lifecycle, locked(list(service.switches.values())):
         condition.check("state", service.store.revision)
         wanted: dict[str, Wanted] = {}
         errors: list[FieldError] = []

@@ -145,13 +145,27 @@ class Committer:
         self.replication.require_leading()
         job = Job(plan, origin)
         found.queue.append(job)
-        async with found.lock:
-            while not job.done:
-                jobs = [found.queue.popleft() for _ in range(min(BATCH, len(found.queue)))]
-                await self._make(found, jobs)
+        try:
+            async with found.lock:
+                while not job.done:
+                    await self._make_next(found)
+        except asyncio.CancelledError:
+            # Whoever asked is gone; what is not begun need not be.
+            if job in found.queue:
+                found.queue.remove(job)
+            raise
         if job.error is not None:
             raise job.error
         return job.changes
+
+    async def _make_next(self, found: ManagedSwitch) -> None:
+        """Make the changes of the requests that have waited longest; the caller holds the lock."""
+        jobs = [found.queue.popleft() for _ in range(min(BATCH, len(found.queue)))]
+        try:
+            await self._make(found, jobs)
+        finally:
+            # Broken off: those who wait for the others make them.
+            found.queue.extendleft(job for job in reversed(jobs) if not job.done)
 
     async def _make(self, found: ManagedSwitch, jobs: Sequence[Job]) -> None:
         """Make the changes of several requests; the caller holds the lock."""
@@ -165,7 +179,7 @@ class Committer:
             for job in jobs:
                 if not job.done:
                     await self._make(found, [job])
-        except BaseException as error:
+        except Exception as error:
             for job in jobs:
                 if not job.done:
                     job.error, job.done = error, True
@@ -185,6 +199,10 @@ class Committer:
                 allocation.undo()
                 job.error, job.done = problem, True
                 continue
+            except BaseException:
+                allocation.undo()
+                self._unstage(found, staged)
+                raise
             job.changes = changes
             before = touched | before
             fresh += allocation.fresh
@@ -208,17 +226,17 @@ class Committer:
             for job in staged
             if job.changes
         ]
+        # Its thread goes on when this task is cancelled.
+        writing = asyncio.ensure_future(asyncio.to_thread(self._store.write, changes, drafts))
         try:
-            numbers = await asyncio.to_thread(self._store.write, changes, drafts)
-        except StoreError:
-            self._unstage(found, staged)
-            raise
-        try:
+            numbers = await asyncio.shield(writing)
             await self.replication.replicated(self._store.sequence)
             await found.driver.apply(*difference(found, before), fresh=fresh)
-        except (Problem, StoreError, SwitchRefusedError):
+        except BaseException:
             self._unstage(found, staged)
-            await self._take_back(changes, numbers)
+            await asyncio.wait([writing])
+            if not writing.cancelled() and writing.exception() is None:
+                await self._take_back(changes, writing.result())
             raise
         found.last_change = self._store.revision
         self._events.publish(numbers, drafts)
@@ -276,7 +294,7 @@ class Committer:
             former = {name: stored_before.get(name) for name in settings}
             stored_changes = [*(c for p in plans.values() for c in p), *forgotten]
             numbers = self._store.write(stored_changes, drafts, settings)
-        except (Problem, StoreError):
+        except BaseException:
             for found in reversed(staged):
                 found.unstage(plans[found])
             raise
@@ -287,7 +305,7 @@ class Committer:
                 pair = difference(found, befores[found])
                 await found.driver.apply(*pair, fresh=fresh.get(found, []))
                 applied[found] = pair
-        except (Problem, StoreError, SwitchRefusedError) as error:
+        except BaseException as error:
             # A switch that is new or changed is not connected yet: it refuses nothing.
             for other in reversed(staged):
                 other.unstage(plans[other])

@@ -81,6 +81,8 @@ class Service:
         """Requests without the right token."""
         self.closing = asyncio.Event()
         """Set when streams should end: the service is about to stop."""
+        self.lifecycle = asyncio.Lock()
+        """Held while switches come, change or go; taken before the locks of switches."""
         self.leadership = Leadership()
         self.pair: Pair | None = None
         if peer is not None:
@@ -187,8 +189,7 @@ class Service:
             StoreError: the file could not be changed; all is as it was.
 
         """
-        old = list(self.switches.values())
-        async with locked(old):
+        async with self.lifecycle, locked(old := list(self.switches.values())):
             await self.halt(old)
             try:
                 await asyncio.to_thread(change)
@@ -300,12 +301,13 @@ class Service:
             Problem: nothing was changed.
 
         """
-        found = self._with(switch, kind)
         resource = resource_name(kind, name, switch)
         created = False
+        record: Record
+        view: dict[str, Any]
 
-        def plan(allocation: Allocation) -> list[ResourceChange]:
-            nonlocal created
+        def plan(found: ManagedSwitch, allocation: Allocation) -> list[ResourceChange]:
+            nonlocal created, record, view
             old: Record | None = found.desired.resources[kind].get(name)
             created = old is None
             condition.check(resource, revision_of(old))
@@ -315,14 +317,19 @@ class Service:
                 errors += checker.too_fast_for(int(name), found.desired)
             if errors:
                 raise invalid(resource, errors)
+            changes = []
             if old is not None and old.spec == spec:
-                return []
-            revision = self.store.next_revision()
-            record = make_record(kind, name, spec, old, revision, allocation)
-            return [ResourceChange(switch, kind, name, old, record)]
+                record = old
+            else:
+                revision = self.store.next_revision()
+                record = make_record(kind, name, spec, old, revision, allocation)
+                changes = [ResourceChange(switch, kind, name, old, record)]
+            # Now, since what it refers to may be gone by the time the answer is made.
+            view = views.record_view(found, kind, record)
+            return changes
 
-        await self.committer.submit(found, plan, origin)
-        return self.get(switch, kind, name), created
+        found = await self._submit(switch, kind, plan, origin)
+        return views.as_it_is(found, kind, record, view), created
 
     async def delete(
         self,
@@ -338,9 +345,8 @@ class Service:
             Problem: nothing was changed.
 
         """
-        found = self._with(switch, kind)
 
-        def plan(_: Allocation) -> list[ResourceChange]:
+        def plan(found: ManagedSwitch, _: Allocation) -> list[ResourceChange]:
             old = self._existing(found, kind, name)
             condition.check(resource_name(kind, name, switch), old.revision)
             users = in_use(kind, name, switch, found.desired)
@@ -349,7 +355,45 @@ class Service:
             self.store.next_revision()
             return [ResourceChange(switch, kind, name, old, None)]
 
-        await self.committer.submit(found, plan, origin)
+        await self._submit(switch, kind, plan, origin)
+
+    async def _submit(
+        self,
+        switch: str,
+        kind: str,
+        plan: Callable[[ManagedSwitch, Allocation], list[ResourceChange]],
+        origin: Origin,
+    ) -> ManagedSwitch:
+        """Make one request's change to the switch that has the name when its turn comes.
+
+        Raises:
+            Problem: nothing was changed.
+
+        """
+        while not await self._submit_to(found := self._with(switch, kind), plan, origin):
+            pass
+        return found
+
+    async def _submit_to(
+        self,
+        found: ManagedSwitch,
+        plan: Callable[[ManagedSwitch, Allocation], list[ResourceChange]],
+        origin: Origin,
+    ) -> bool:
+        """Make a change to a switch; returns False when the switch was replaced meanwhile."""
+        current = True
+
+        def planned(allocation: Allocation) -> list[ResourceChange]:
+            nonlocal current
+            current = self.holds(found)
+            return plan(found, allocation) if current else []
+
+        await self.committer.submit(found, planned, origin)
+        return current
+
+    def holds(self, found: ManagedSwitch) -> bool:
+        """Whether a switch is still the one of its name: ask it after waiting for its lock."""
+        return self.switches.get(found.name) is found
 
     # ---- statistics ----
 

@@ -67,7 +67,7 @@ async def put_switch(
         Problem: nothing was changed.
 
     """
-    async with locked(list(service.switches.values())):
+    async with service.lifecycle, locked(list(service.switches.values())):
         old = service.switches.get(name)
         condition.check(f"switch {name!r}", old.revision if old is not None else None)
         try:
@@ -95,8 +95,7 @@ async def delete_switch(service: Service, name: str, condition: Condition, origi
         Problem: nothing was changed.
 
     """
-    found = service.switch(name)
-    async with locked([found]):
+    async with service.lifecycle, locked([found := service.switch(name)]):
         condition.check(f"switch {name!r}", found.revision)
         if found.configured:
             raise _configured(name)

@@ -1,5 +1,6 @@
 """Resources as clients see them."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +15,18 @@ from pacer_controller.records import (
 from pacer_controller.schemas import ClassSpec, MeterSpec, stored
 from pacer_controller.service.managed import ManagedSwitch
 from pacer_controller.southbound import PortInfo
+
+
+def _meter_owner(name: str) -> str:
+    return f"meter {name!r}"
+
+
+_OWNERS: Mapping[str, Callable[[str], str]] = {
+    "class": entries.class_owner,
+    "flow": entries.flow_owner,
+    "meter": _meter_owner,
+}
+"""How the entries of a kind of resource call it."""
 
 
 def switch_view(found: ManagedSwitch) -> dict[str, Any]:
@@ -45,7 +58,16 @@ def record_view(found: ManagedSwitch, kind: str, record: Record) -> dict[str, An
     if isinstance(record, MeterRecord):
         return _meter_view(found, record)
     info = next((p for p in found.driver.ports if p.port == int(record.name)), None)
-    return port_view(found, info or PortInfo(int(record.name)))
+    return port_view(found, info or PortInfo(int(record.name)), record)
+
+
+def as_it_is(
+    found: ManagedSwitch, kind: str, record: Record, view: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a resource's view with what its switch says of it by now."""
+    if isinstance(record, PortRecord):
+        return record_view(found, kind, record)
+    return view | _state(found, _OWNERS[kind](record.name), record)
 
 
 def pace_view(spec: ClassSpec) -> dict[str, Any]:
@@ -78,7 +100,7 @@ def _class_view(found: ManagedSwitch, record: ClassRecord) -> dict[str, Any]:
         "window_margin_bytes": record.spec.window_margin_bytes,
         "ecn_threshold_bytes": record.spec.ecn_threshold_bytes,
         "port": record.spec.port,
-        **_state(found, entries.class_owner(record.name), record),
+        **_state(found, _OWNERS["class"](record.name), record),
     }
 
 
@@ -98,8 +120,8 @@ def meter_fields(spec: MeterSpec) -> dict[str, Any]:
 
 
 def _meter_view(found: ManagedSwitch, record: MeterRecord) -> dict[str, Any]:
-    owner = f"meter {record.name!r}"
-    return {"name": record.name, **meter_fields(record.spec), **_state(found, owner, record)}
+    state = _state(found, _OWNERS["meter"](record.name), record)
+    return {"name": record.name, **meter_fields(record.spec), **state}
 
 
 def _flow_view(found: ManagedSwitch, record: FlowRecord) -> dict[str, Any]:
@@ -124,13 +146,15 @@ def _flow_view(found: ManagedSwitch, record: FlowRecord) -> dict[str, Any]:
         "meter_name": spec.meter_name,
         "set_dscp": spec.set_dscp,
         "entries": entries.entry_count(spec.match),
-        **_state(found, entries.flow_owner(record.name), record),
+        **_state(found, _OWNERS["flow"](record.name), record),
     }
 
 
-def port_view(found: ManagedSwitch, info: PortInfo) -> dict[str, Any]:
-    """Return a port: as it is, and what was asked for."""
-    record: PortRecord | None = found.desired.ports.get(str(info.port))
+def port_view(
+    found: ManagedSwitch, info: PortInfo, record: PortRecord | None = None
+) -> dict[str, Any]:
+    """Return a port: as it is, and what was asked for (by default what is asked for now)."""
+    record = record or found.desired.ports.get(str(info.port))
     state, reason, revision = "applied", None, None
     if record is not None:
         state, reason = found.resource_state(entries.port_owner(record.name))
