@@ -135,6 +135,12 @@ def test_hostile_bodies(client: Client, content: bytes, status: int) -> None:
     problem(client.call("PUT", CLASS, content=content), status)
 
 
+def test_the_last_of_many_names_stands_twice(client: Client) -> None:
+    members = ",".join(f'"{n:x}":0' for n in range(100_000))
+    said = problem(client.call("PUT", CLASS, content=b'{%s,"1869f":1}' % members.encode()), 400)
+    assert "'1869f' stands twice" in said["detail"]
+
+
 def test_long_body_is_refused_unread(client: Client) -> None:
     problem(client.call("PUT", CLASS, content=b"{}", content_length="1000000000"), 413)
 
