@@ -260,6 +260,24 @@ def test_rate_above_the_line_rate(client: Client) -> None:
     problem(client.put(FLOW, {"match": {"ingress_port": 9}, "rate": "1Mbit"}), 422)
 
 
+def test_a_line_rate_below_what_was_accepted(client: Client) -> None:
+    ports = [PortInfo(1, line_rate_bps=10**9), PortInfo(2, line_rate_bps=10**8)]
+    client.service.switches["s1"].driver.ports = ports
+    assert client.put(CLASS, {"rate": "500Mbit"}).status_code == 201
+    assert client.put(FLOW, {"match": {}, "rate": "300Mbit"}).status_code == 201
+    port = "/v1/switches/s1/ports/1"
+    errors = problem(client.put(port, {"line_rate": "200Mbit"}), 422)["errors"]
+    assert [error["field"] for error in errors] == ["line_rate"] * 2
+    assert [error["message"] for error in errors] == [
+        "class 'video' leaves by any port at 500Mbit",
+        "flow 'web' leaves by any port at 300Mbit",
+    ]
+    (error,) = problem(client.put(port, {"line_rate": "400Mbit"}), 422)["errors"]
+    assert error["message"].startswith("class 'video'")
+    assert client.put("/v1/switches/s1/ports/2", {"line_rate": "50Mbit"}).status_code < 300
+    assert client.put(port, {"line_rate": "500Mbit"}).status_code < 300
+
+
 class Traffic:
     """Stands for a switch's own service; says what it is told to."""
 
