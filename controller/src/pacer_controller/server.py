@@ -263,7 +263,8 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
     token = _token(arguments.token_file)
     tls = _tls(arguments.tls_cert, arguments.tls_key)
     peer = _peer(settings.peer, arguments.peer_ca, token)
-    listener = _listen(*config.parse_listen(settings.listen), token is not None)
+    name, number = config.parse_listen(settings.listen)
+    listener = _listen(name, number, token is not None)
     with listener, Store(settings.state) as store:
         service = Service(
             settings.switches,
@@ -274,7 +275,7 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
         )
         server = _Server(
             uvicorn.Config(
-                build(service, token),
+                build(service, token, [name]),
                 ssl_certfile=tls[0] if tls else None,
                 ssl_keyfile=tls[1] if tls else None,
                 log_config=None,
