@@ -88,6 +88,12 @@ def test_put_replaces_the_whole_class(client: Client) -> None:
         ({"rate": "1Mbit", "gap_bytes": 100}, "gap_bytes"),
         ({"mode": "unpaced", "gap_bytes": 100}, "gap_bytes"),
         ({"mode": "unpaced", "ecn_threshold_bytes": 9_000}, "ecn_threshold_bytes"),
+        ({"mode": "unpaced", "allowance_ns": 1_000}, "allowance_ns"),
+        ({"mode": "unpaced", "window_margin_bytes": 100_000}, "window_margin_bytes"),
+        (
+            {"rate": "1Mbit", "limit_bytes": 9_000, "ecn_threshold_bytes": 9_001},
+            "ecn_threshold_bytes",
+        ),
         ({"rate": "1Mbit", "ecn_threshold_bytes": 0}, "ecn_threshold_bytes"),
         ({"rate": "1Mbit", "headroom_percent": 120}, "headroom_percent"),
         ({"rate": "1Mbit", "threshold_ns": 1}, "threshold_ns"),
@@ -276,6 +282,13 @@ def test_a_line_rate_below_what_was_accepted(client: Client) -> None:
     assert error["message"].startswith("class 'video'")
     assert client.put("/v1/switches/s1/ports/2", {"line_rate": "50Mbit"}).status_code < 300
     assert client.put(port, {"line_rate": "500Mbit"}).status_code < 300
+
+
+@pytest.mark.parametrize("path", ["bandwidth?port=0", "burstiness?port=0"])
+@pytest.mark.parametrize("name", ["from_ns", "to_ns"])
+def test_times_that_no_clock_shows(client: Client, path: str, name: str) -> None:
+    said = client.call("GET", f"/v1/switches/wan/{path}&{name}={2**63}")
+    assert [error["field"] for error in problem(said, 422)["errors"]] == [name]
 
 
 class Traffic:
