@@ -32,6 +32,10 @@ ports=1-4 (for switches that cannot list theirs; 1+3 for single ones), wire=1:2 
 bottleneck=500mbit (gtrcnet)"""
 
 
+MAX_CONNECTIONS = 512
+"""Connections at a time; further ones are answered 503. Files are for the switches, too."""
+
+
 class _Server(uvicorn.Server):
     """A server that ends cleanly on a signal: uvicorn's own handling dies of it again.
 
@@ -281,6 +285,7 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
                 log_config=None,
                 access_log=arguments.log_level == "debug",
                 server_header=False,
+                limit_concurrency=MAX_CONNECTIONS,
                 timeout_graceful_shutdown=3,
             ),
             service.closing,
