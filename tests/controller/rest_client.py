@@ -44,7 +44,7 @@ class Client:
         @asynccontextmanager
         async def client() -> AsyncIterator[httpx.AsyncClient]:
             transport = httpx.ASGITransport(self.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
                 yield http
 
         async def run() -> httpx.Response:

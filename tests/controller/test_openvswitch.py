@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from ovs_bridge import SCHEMA, Bridge
 from test_ryu import QUEUES
 
 from controller_harness import Controller, Network, eventually
+from pacer_controller.openvswitch import ovsdb
 
 Start = Callable[..., Controller]
 BRIDGE = "/v1/switches/br0"
@@ -149,6 +151,37 @@ def test_foreign_changes_are_mended_and_told(bridge: Bridge, ovs: Controller) ->
         "it is told",
     )
     assert told[:2] == ["drift", "mended"]
+
+
+def test_foreign_values_that_are_no_numbers_are_mended(bridge: Bridge, ovs: Controller) -> None:
+    put(ovs, "/classes/video", {"rate": "500Mbit"})
+    queue = bridge.vsctl("--bare", "--columns=_uuid", "list", "queue").strip()
+    bridge.vsctl(
+        *("set", "qos", _qos(bridge), "other_config:max-rate=10Mbit", "other_config:limit=all"),
+        *("--", "set", "queue", queue, "external_ids:pacer-queue=first"),
+    )
+
+    def mended() -> bool:
+        config = bridge.vsctl("get", "qos", _qos(bridge), "other_config").strip()
+        rows = bridge.vsctl("--bare", "--columns=_uuid", "list", "queue").split()
+        return config == "{}" and len(rows) == 1 and queue not in rows
+
+    eventually(mended, "QoS and queue are as they were")
+    assert bridge.queues("p1") == {"1": {"max-rate": "500000000"}}
+    ovs.wait_connected("br0")
+    assert ovs.get(BRIDGE)["last_error"] is None
+    put(ovs, "/classes/video", {"rate": "400Mbit"})
+
+
+def test_a_database_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ovsdb, "SILENCE_MS", 50)
+    path = tmp_path / "db.sock"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        database = ovsdb.Database(f"unix:{path}", "br0", "br0")
+        with pytest.raises(ovsdb.OvsdbError, match="no answer within"):
+            database.read()
 
 
 def test_ryus_examples_on_open_vswitch(bridge: Bridge, ovs: Controller) -> None:

@@ -1,5 +1,6 @@
 """Running the thing: events, streams, metrics, the token, TLS."""
 
+import contextlib
 import json
 import logging
 import ssl
@@ -18,10 +19,13 @@ from controller_harness import (
     Controller,
     Process,
     Switch,
+    eventually,
     free_port,
     make_certificate,
 )
 from pacer_controller import server
+from pacer_controller.api import operations
+from pacer_controller.api.streams import MAX_STREAMS
 from rest_client import Client, problem
 
 CLASS = "/v1/switches/s1/classes/video"
@@ -162,7 +166,40 @@ def test_metrics_of_a_switch_that_is_away(client: Client) -> None:
     assert "pacer_class_accepted_packets_total" not in found
 
 
-def test_readiness(client: Client) -> None:
+def test_streams_are_limited(start_controller: Start) -> None:
+    controller = start_controller(*nobody())
+    path = "/v1/events/stream"
+    limits = httpx.Limits(max_connections=None)
+    with (
+        httpx.Client(base_url=controller.url, limits=limits, trust_env=False) as http,
+        contextlib.ExitStack() as stack,
+    ):
+        opened = [stack.enter_context(http.stream("GET", path)) for _ in range(MAX_STREAMS)]
+        assert {stream.status_code for stream in opened} == {200}
+        said = problem(controller.http.get("/v1/stats/stream?switch=s1"), 503)
+        assert said["type"] == "urn:pacer:problem:too-many-streams"
+        assert controller.http.get("/healthz").status_code == 200
+        opened[0].close()
+
+        def again() -> bool:
+            with controller.http.stream("GET", path) as stream:
+                return bool(stream.status_code == 200)
+
+        eventually(again, "there is room again")
+
+
+def test_readiness_writes_at_most_once_a_second(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "PROBE_S", 3600.0)
+    probes: list[None] = []
+    monkeypatch.setattr(client.store, "probe", lambda: probes.append(None))
+    assert {client.call("GET", "/readyz").status_code for _ in range(5)} == {200}
+    assert len(probes) == 1
+
+
+def test_readiness(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "PROBE_S", 0.0)
     said = client.call("GET", "/readyz")
     assert said.json() == {"ready": True, "switches": {"s1": "pending", "wan": "pending"}}
     assert client.call("GET", "/readyz?connected=true").status_code == 503

@@ -88,6 +88,12 @@ def test_put_replaces_the_whole_class(client: Client) -> None:
         ({"rate": "1Mbit", "gap_bytes": 100}, "gap_bytes"),
         ({"mode": "unpaced", "gap_bytes": 100}, "gap_bytes"),
         ({"mode": "unpaced", "ecn_threshold_bytes": 9_000}, "ecn_threshold_bytes"),
+        ({"mode": "unpaced", "allowance_ns": 1_000}, "allowance_ns"),
+        ({"mode": "unpaced", "window_margin_bytes": 100_000}, "window_margin_bytes"),
+        (
+            {"rate": "1Mbit", "limit_bytes": 9_000, "ecn_threshold_bytes": 9_001},
+            "ecn_threshold_bytes",
+        ),
         ({"rate": "1Mbit", "ecn_threshold_bytes": 0}, "ecn_threshold_bytes"),
         ({"rate": "1Mbit", "headroom_percent": 120}, "headroom_percent"),
         ({"rate": "1Mbit", "threshold_ns": 1}, "threshold_ns"),
@@ -133,6 +139,12 @@ def test_numbers_that_are_none(client: Client, value: str) -> None:
 )
 def test_hostile_bodies(client: Client, content: bytes, status: int) -> None:
     problem(client.call("PUT", CLASS, content=content), status)
+
+
+def test_the_last_of_many_names_stands_twice(client: Client) -> None:
+    members = ",".join(f'"{n:x}":0' for n in range(100_000))
+    said = problem(client.call("PUT", CLASS, content=b'{%s,"1869f":1}' % members.encode()), 400)
+    assert "'1869f' stands twice" in said["detail"]
 
 
 def test_long_body_is_refused_unread(client: Client) -> None:
@@ -254,6 +266,31 @@ def test_rate_above_the_line_rate(client: Client) -> None:
     problem(client.put(FLOW, {"match": {"ingress_port": 9}, "rate": "1Mbit"}), 422)
 
 
+def test_a_line_rate_below_what_was_accepted(client: Client) -> None:
+    ports = [PortInfo(1, line_rate_bps=10**9), PortInfo(2, line_rate_bps=10**8)]
+    client.service.switches["s1"].driver.ports = ports
+    assert client.put(CLASS, {"rate": "500Mbit"}).status_code == 201
+    assert client.put(FLOW, {"match": {}, "rate": "300Mbit"}).status_code == 201
+    port = "/v1/switches/s1/ports/1"
+    errors = problem(client.put(port, {"line_rate": "200Mbit"}), 422)["errors"]
+    assert [error["field"] for error in errors] == ["line_rate"] * 2
+    assert [error["message"] for error in errors] == [
+        "class 'video' leaves by any port at 500Mbit",
+        "flow 'web' leaves by any port at 300Mbit",
+    ]
+    (error,) = problem(client.put(port, {"line_rate": "400Mbit"}), 422)["errors"]
+    assert error["message"].startswith("class 'video'")
+    assert client.put("/v1/switches/s1/ports/2", {"line_rate": "50Mbit"}).status_code < 300
+    assert client.put(port, {"line_rate": "500Mbit"}).status_code < 300
+
+
+@pytest.mark.parametrize("path", ["bandwidth?port=0", "burstiness?port=0"])
+@pytest.mark.parametrize("name", ["from_ns", "to_ns"])
+def test_times_that_no_clock_shows(client: Client, path: str, name: str) -> None:
+    said = client.call("GET", f"/v1/switches/wan/{path}&{name}={2**63}")
+    assert [error["field"] for error in problem(said, 422)["errors"]] == [name]
+
+
 class Traffic:
     """Stands for a switch's own service; says what it is told to."""
 
@@ -289,6 +326,32 @@ def test_ports_are_read_when_they_are_asked_for(
     assert said() == [None]
     monkeypatch.setattr(driver, "_state", State.PENDING)
     assert said() == [None]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "rebound.example"},
+        {"host": "rebound.example:8080"},
+        {"host": "192.0.2.1"},
+        {"host": "127.0.0.1.rebound.example"},
+        {"host": "[::1"},
+        {"host": "localhost", "origin": "https://rebound.example"},
+        {"host": "localhost:8080", "origin": "http://localhost:3000"},
+        {"host": "localhost", "origin": "null"},
+    ],
+)
+def test_pages_of_other_hosts_are_refused(client: Client, headers: dict[str, str]) -> None:
+    said = problem(client.call("PUT", CLASS, {"rate": "1Mbit"}, **headers), 403)
+    assert said["type"] == "urn:pacer:problem:other-host"
+    problem(client.call("GET", "/v1/state", **headers), 403)
+    problem(client.call("GET", CLASS), 404)
+
+
+@pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1", "127.1.2.3:80", "[::1]:8080"])
+def test_this_hosts_own_names(client: Client, host: str) -> None:
+    for headers in ({"host": host}, {"host": host, "origin": f"http://{host}"}):
+        assert client.call("PUT", CLASS, {"rate": "1Mbit"}, **headers).status_code < 300
 
 
 def test_unknown_switch(client: Client) -> None:

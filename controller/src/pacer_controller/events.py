@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,6 +16,9 @@ Kind = Literal[
     "change", "denied", "switch-state", "drift", "mended", "failed", "controller", "replication"
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
+
+GAP_S = 5.0
+"""Longest time that events wait for one with a lower number, which may have been given up."""
 
 Event = dict[str, Any]
 """Members `id`, `time`, `kind`, `switch`, `message`, `data`."""
@@ -30,6 +34,10 @@ def draft(kind: str, switch: str | None, message: str, data: Mapping[str, Any]) 
 class EventLog:
     """The newest events, in memory and in the state file.
 
+    An event has its number when it is on disk, and is told of later, when the switch has the
+    change: another may overtake it. Events are told of in the order of their numbers, each when
+    all lower ones were told of or dropped, so that who has seen a number has missed none below.
+
     Args:
         store: where they are kept; the caller closes it.
 
@@ -39,6 +47,11 @@ class EventLog:
         self._store = store
         self._events: deque[Event] = deque(store.events(), maxlen=EVENTS_KEPT)
         self._arrived = asyncio.Event()
+        self._next: int | None = None
+        """Lowest number neither told of nor dropped; None until there was an event."""
+        self._held: dict[int, Event | None] = {}
+        """What is to be told of from there on; None: dropped."""
+        self._gap_until_s: float | None = None
         self.counts: dict[str, int] = dict.fromkeys(KINDS, 0)
 
     @property
@@ -62,11 +75,50 @@ class EventLog:
     def publish(self, numbers: Sequence[int], drafts: Sequence[Event]) -> None:
         """Tell those who follow of events that are in the state file by these numbers."""
         for number, event in zip(numbers, drafts, strict=True):
-            self._events.append({"id": number, **event})
             self.counts[event["kind"]] = self.counts.get(event["kind"], 0) + 1
-        if numbers:
+            if self._next is None:
+                self._next = number
+            if number >= self._next:
+                self._held[number] = {"id": number, **event}
+            else:
+                # It was waited for in vain. Lists have it; streams went on.
+                known = [*self._events, {"id": number, **event}]
+                self._events = deque(sorted(known, key=lambda one: one["id"]), EVENTS_KEPT)
+        self._release()
+
+    def drop(self, numbers: Sequence[int]) -> None:
+        """Wait no longer for events of these numbers: what they tell was taken back."""
+        self._held |= {n: None for n in numbers if self._next is not None and n >= self._next}
+        self._release()
+
+    def _release(self) -> None:
+        """Tell of the events whose turn it is."""
+        told = False
+        while self._held and self._next is not None:
+            if self._next not in self._held:
+                if self._waits():
+                    break
+                self._next = min(self._held)
+            self._gap_until_s = None
+            event = self._held.pop(self._next)
+            self._next += 1
+            if event is not None:
+                self._events.append(event)
+                told = True
+        if told:
             self._arrived.set()
             self._arrived = asyncio.Event()
+
+    def _waits(self) -> bool:
+        """Return whether to wait for the next number, which others have overtaken."""
+        if len(self._held) >= EVENTS_KEPT:
+            return False
+        now_s = time.monotonic()
+        if self._gap_until_s is None:
+            self._gap_until_s = now_s + GAP_S
+            # A little later, so that it is not looked just before.
+            asyncio.get_running_loop().call_later(GAP_S + 0.01, self._release)
+        return now_s < self._gap_until_s
 
     def get(self, number: int) -> Event | None:
         """Return an event by its number."""

@@ -6,6 +6,7 @@ NaN and Infinity, which are no JSON, pass: the check of the field they stand in 
 can name it. What passes is handed on unchanged.
 """
 
+import asyncio
 import json
 from http import HTTPStatus
 from typing import Any
@@ -19,6 +20,9 @@ MAX_BODY_BYTES = 1024 * 1024
 
 MAX_STATE_BYTES = 32 * 1024 * 1024
 """For the whole desired state: all entries that a switch holds, with room."""
+
+_LONG_BYTES = 64 * 1024
+"""Bodies longer than this take milliseconds to read, and are read in a thread."""
 
 _WITH_BODY = {"PUT", "POST", "PATCH"}
 
@@ -41,7 +45,10 @@ class BodyLimits:
             return
         try:
             body = await _read(scope, receive, any_type=ryu)
-            if body or not ryu:
+            if len(body) > _LONG_BYTES:
+                # Others' requests go on while it is read.
+                await asyncio.to_thread(check_json, body)
+            elif body or not ryu:
                 check_json(body)
         except Problem as problem:
             path = scope.get("path", "")
@@ -117,9 +124,11 @@ def check_json(body: bytes) -> None:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _bad(f"the name {twice[:60]!r} stands twice in one object")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise _bad(f"the name {name[:60]!r} stands twice in one object")
+            seen.add(name)
     return result
 
 

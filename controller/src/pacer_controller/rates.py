@@ -25,10 +25,10 @@ FRACTION_BITS = 24
 """Times below a nanosecond are kept in units of 2^-24 ns."""
 
 MTU_FRAME_BYTES = 1518
+"""Largest untagged Ethernet frame with FCS; its time is a class's default burst allowance."""
 PREAMBLE_BYTES = 8
 SEGMENT_PAYLOAD_BYTES = 1448
 """TCP payload of a full frame, with the time stamp option."""
-"""Largest untagged Ethernet frame with FCS; its time is a class's default burst allowance."""
 
 EXPECTED = (
     'a rate from 8kbit to 100Gbit, such as "500Mbit", "62.5MB/s", "8kbit", or an integer in bit/s'

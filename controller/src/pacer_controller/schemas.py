@@ -87,7 +87,8 @@ class ClassSpec(Strict):
     ecn_threshold_bytes: LimitBytes | None = Field(
         default=None,
         description="Bytes in the class's queue above which packets that are ECN-capable are "
-        "marked CE; where the switch's program can mark. Not in mode `unpaced`.",
+        "marked CE; where the switch's program can mark. At most `limit_bytes`. Not in mode "
+        "`unpaced`.",
     )
     port: PortNumber | None = Field(
         default=None,
@@ -106,10 +107,16 @@ class ClassSpec(Strict):
         if self.mode == "ipg" and self.gap_bytes is None:
             message = "mode ipg needs the gap between packets"
             found.append(FieldError("gap_bytes", message, "8 to 65535"))
-        if self.window_margin_bytes is not None and self.rate is None:
+        not_in_mode = _NOT_IN_MODE[self.mode]
+        if self.window_margin_bytes is not None and self.rate is None and "rate" not in not_in_mode:
             message = "windows can be lowered to a rate only"
             found.append(FieldError("window_margin_bytes", message, "a rate beside it"))
-        for name in _NOT_IN_MODE[self.mode]:
+        threshold = self.ecn_threshold_bytes
+        if threshold is not None and threshold > self.limit_bytes:
+            message = f"the queue never has more than limit_bytes, {self.limit_bytes}"
+            expected = f"at most {self.limit_bytes}, or a higher limit_bytes"
+            found.append(FieldError("ecn_threshold_bytes", message, expected))
+        for name in not_in_mode:
             if getattr(self, name) is not None:
                 message = f"a class of mode {self.mode} has no {name}"
                 found.append(FieldError(name, message, f"no {name}, or another mode"))
@@ -118,7 +125,15 @@ class ClassSpec(Strict):
 
 _NOT_IN_MODE: Mapping[str, tuple[str, ...]] = {
     "static": ("gap_bytes", "headroom_percent", "threshold_ns"),
-    "unpaced": ("rate", "gap_bytes", "headroom_percent", "threshold_ns", "ecn_threshold_bytes"),
+    "unpaced": (
+        "rate",
+        "gap_bytes",
+        "headroom_percent",
+        "threshold_ns",
+        "allowance_ns",
+        "window_margin_bytes",
+        "ecn_threshold_bytes",
+    ),
     "ipg": ("headroom_percent", "threshold_ns", "window_margin_bytes"),
     "dynamic": ("gap_bytes", "threshold_ns"),
     "slow-start": ("gap_bytes",),

@@ -32,6 +32,10 @@ ports=1-4 (for switches that cannot list theirs; 1+3 for single ones), wire=1:2 
 bottleneck=500mbit (gtrcnet)"""
 
 
+MAX_CONNECTIONS = 512
+"""Connections at a time; further ones are answered 503. Files are for the switches, too."""
+
+
 class _Server(uvicorn.Server):
     """A server that ends cleanly on a signal: uvicorn's own handling dies of it again.
 
@@ -263,7 +267,8 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
     token = _token(arguments.token_file)
     tls = _tls(arguments.tls_cert, arguments.tls_key)
     peer = _peer(settings.peer, arguments.peer_ca, token)
-    listener = _listen(*config.parse_listen(settings.listen), token is not None)
+    name, number = config.parse_listen(settings.listen)
+    listener = _listen(name, number, token is not None)
     with listener, Store(settings.state) as store:
         service = Service(
             settings.switches,
@@ -274,12 +279,13 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
         )
         server = _Server(
             uvicorn.Config(
-                build(service, token),
+                build(service, token, [name]),
                 ssl_certfile=tls[0] if tls else None,
                 ssl_keyfile=tls[1] if tls else None,
                 log_config=None,
                 access_log=arguments.log_level == "debug",
                 server_header=False,
+                limit_concurrency=MAX_CONNECTIONS,
                 timeout_graceful_shutdown=3,
             ),
             service.closing,

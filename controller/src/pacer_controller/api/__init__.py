@@ -3,7 +3,7 @@
 OpenAPI is at `/openapi.json`, its page at `/docs`; the page needs no network.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from pacer_controller import __version__, dashboard
-from pacer_controller.api.auth import BearerToken
+from pacer_controller.api.auth import Access
 from pacer_controller.api.errors import add_error_handlers
 from pacer_controller.api.operations import add_operations
 from pacer_controller.api.replication import add_replication
@@ -27,12 +27,13 @@ from pacer_controller.service import Service
 __all__ = ["build"]
 
 
-def build(service: Service, token: str | None = None) -> FastAPI:
+def build(service: Service, token: str | None = None, names: Iterable[str] = ()) -> FastAPI:
     """Make the application around a service; the service runs while the application does.
 
     Args:
         service: what the paths are about.
         token: bearer token that requests must have; None: none.
+        names: what clients may call this host, beside loopback's names; with a token, anything.
 
     """
 
@@ -55,7 +56,7 @@ def build(service: Service, token: str | None = None) -> FastAPI:
     )
     app.add_middleware(BodyLimits)
     # Added last, so outermost: nothing of a request is read before it is allowed.
-    app.add_middleware(BearerToken, service=service, token=token)
+    app.add_middleware(Access, service=service, token=token, names=names)
 
     add_error_handlers(app)
     add_operations(app, service)

@@ -1,7 +1,16 @@
-"""The bearer token (RFC 6750): who has it may do everything, who has not may look at little."""
+"""Who may ask: who has the bearer token (RFC 6750), or without one, who is on this machine.
+
+A token lets do everything; without it little may be looked at. A server that has none listens on
+loopback, where the pages of any web site that somebody here looks at can send requests, too:
+those are told by the names that browsers give, Host and Origin, and refused.
+"""
 
 import hmac
+import ipaddress
 import time
+from collections.abc import Iterable
+from http import HTTPStatus
+from urllib.parse import urlsplit
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -16,48 +25,83 @@ DENIED_PAUSE_S = 1.0
 """Shortest time between two events of denied requests: guessing must not fill the disk."""
 
 
-class BearerToken:
-    """ASGI middleware that asks for a token.
+class Access:
+    """ASGI middleware that asks for a token, or where none is, refuses web pages of others.
 
     Args:
         app: what is behind it.
         service: told of requests that are denied.
         token: the token; None: none is asked for.
+        names: of this host, beside loopback's; only looked at without a token.
 
     """
 
-    def __init__(self, app: ASGIApp, service: Service, token: str | None) -> None:
+    def __init__(
+        self, app: ASGIApp, service: Service, token: str | None, names: Iterable[str] = ()
+    ) -> None:
         self._app = app
         self._service = service
         self._token = token.encode() if token is not None else None
+        self._names = {"localhost", *(name.lower() for name in names)}
         self._told_s: float | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 401."""
-        path = scope.get("path", "")
-        if (
-            scope["type"] != "http"
-            or self._token is None
-            or path in _OPEN
-            or path.startswith(_OPEN_BELOW)
-            or self._allowed(scope)
-        ):
+        """Pass the request on, or answer 401, or 403."""
+        problem = self._problem(scope) if scope["type"] == "http" else None
+        if problem is None:
             await self._app(scope, receive, send)
             return
-        self._tell(scope)
-        problem = Problem(
-            401,
+        path = scope.get("path", "")
+        self._tell(scope, problem)
+        unauthorized = problem.status == HTTPStatus.UNAUTHORIZED
+        response = JSONResponse(
+            problem.as_dict(path),
+            status_code=problem.status,
+            media_type=MEDIA_TYPE,
+            headers={"WWW-Authenticate": "Bearer"} if unauthorized else None,
+        )
+        await response(scope, receive, send)
+
+    def _problem(self, scope: Scope) -> Problem | None:
+        """Return why a request is denied."""
+        if self._token is None:
+            return self._foreign(scope)
+        path = scope.get("path", "")
+        if path in _OPEN or path.startswith(_OPEN_BELOW) or self._allowed(scope):
+            return None
+        return Problem(
+            HTTPStatus.UNAUTHORIZED,
             "unauthorized",
             "The request needs the controller's token",
             "send it as Authorization: Bearer TOKEN",
         )
-        response = JSONResponse(
-            problem.as_dict(path),
-            status_code=401,
-            media_type=MEDIA_TYPE,
-            headers={"WWW-Authenticate": "Bearer"},
-        )
-        await response(scope, receive, send)
+
+    def _foreign(self, scope: Scope) -> Problem | None:
+        """Return what shows that a page of another host sent the request."""
+        headers = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+        hosts = [value.lower() for name, value in headers if name == b"host"]
+        # A name of another host that leads here: its pages would count as ours (DNS rebinding).
+        for host in hosts:
+            if not self._ours(host, scope):
+                return _forbidden(f"Host {host[:100]!r} is no name of this host")
+        for name, value in headers:
+            origin = value.lower().partition("://")[2]
+            if name == b"origin" and origin not in hosts:
+                return _forbidden(f"it comes from a page of {value[:100]!r}")
+        return None
+
+    def _ours(self, authority: str, scope: Scope) -> bool:
+        try:
+            host = urlsplit(f"//{authority}").hostname or ""
+        except ValueError:
+            return False
+        server = scope.get("server")
+        if host in self._names or (server is not None and host == server[0]):
+            return True
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return False
 
     def _allowed(self, scope: Scope) -> bool:
         given = next((v for name, v in scope["headers"] if name.lower() == b"authorization"), b"")
@@ -66,7 +110,7 @@ class BearerToken:
         right = hmac.compare_digest(token.strip(), self._token or b"")
         return right and scheme.lower() == b"bearer"
 
-    def _tell(self, scope: Scope) -> None:
+    def _tell(self, scope: Scope, problem: Problem) -> None:
         self._service.denied += 1
         now_s = time.monotonic()
         if self._told_s is not None and now_s - self._told_s < DENIED_PAUSE_S:
@@ -74,4 +118,14 @@ class BearerToken:
         self._told_s = now_s
         client = scope["client"][0] if scope.get("client") else None
         data = {"client": client, "method": scope["method"], "path": scope["path"][:200]}
-        self._service.events.record("denied", None, f"a request of {client} had no token", data)
+        had = "had no token" if problem.status == HTTPStatus.UNAUTHORIZED else "was another host's"
+        self._service.events.record("denied", None, f"a request of {client} {had}", data)
+
+
+def _forbidden(detail: str) -> Problem:
+    return Problem(
+        HTTPStatus.FORBIDDEN,
+        "other-host",
+        "The request is a web page's of another host",
+        f"{detail}; without a token only requests to localhost are taken",
+    )

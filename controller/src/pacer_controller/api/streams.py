@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Path, Query, Request
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from pacer_controller.api import views
 from pacer_controller.api.common import MAX_PAGE, PageQuery, page, responses
@@ -19,6 +21,10 @@ from pacer_controller.service.managed import Samples
 
 KEEP_ALIVE_S = 10.0
 RETRY_MS = 1000
+
+MAX_STREAMS = 128
+"""Streams at a time, of events and of statistics together."""
+
 _DEFAULT_EVENTS = 100
 
 SwitchFilter = Annotated[
@@ -93,14 +99,40 @@ async def _statistics(
         await _until(service, asyncio.sleep(interval_s), interval_s + 1)
 
 
-def _stream(chunks: AsyncIterator[str]) -> StreamingResponse:
-    # A proxy that buffers would turn a live page into a slide show.
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(chunks, media_type="text/event-stream", headers=headers)
+class _Stream(StreamingResponse):
+    """A stream that is one of so many.
+
+    Args:
+        chunks: what it sends.
+        streams: those that are open; it is in there until it ends.
+
+    """
+
+    def __init__(self, chunks: AsyncIterator[str], streams: set["_Stream"]) -> None:
+        # A proxy that buffers would turn a live page into a slide show.
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(chunks, media_type="text/event-stream", headers=headers)
+        if len(streams) >= MAX_STREAMS:
+            raise Problem(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "too-many-streams",
+                "There are too many streams",
+                f"{MAX_STREAMS} are open, which is the most; end some",
+            )
+        self._streams = streams
+        streams.add(self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream until it ends, or the client does."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.discard(self)
 
 
 def add_streams(app: FastAPI, service: Service) -> None:
     """Add the paths of events and streams."""
+    streams: set[_Stream] = set()
 
     @app.get(
         "/v1/events",
@@ -131,7 +163,7 @@ def add_streams(app: FastAPI, service: Service) -> None:
         tags=["events"],
         summary="What happens, as it happens",
         response_class=StreamingResponse,
-        responses=responses(401, 422) | _STREAM,
+        responses=responses(401, 422, 503) | _STREAM,
     )
     async def event_stream(
         switch: SwitchFilter = [],  # noqa: B006
@@ -153,7 +185,7 @@ def add_streams(app: FastAPI, service: Service) -> None:
                 )
             after = int(last_event_id)
         start = service.events.last_id if after is None else after
-        return _stream(_events(service, start, kind, switch))
+        return _Stream(_events(service, start, kind, switch), streams)
 
     @app.get(
         "/v1/events/{id}",
@@ -175,7 +207,7 @@ def add_streams(app: FastAPI, service: Service) -> None:
         tags=["statistics"],
         summary="Counters and rates, again and again",
         response_class=StreamingResponse,
-        responses=responses(401, 404, 422) | _STREAM,
+        responses=responses(401, 404, 422, 503) | _STREAM,
     )
     async def statistics_stream(
         switch: SwitchFilter = [],  # noqa: B006
@@ -188,4 +220,4 @@ def add_streams(app: FastAPI, service: Service) -> None:
     ) -> StreamingResponse:
         for name in switch:
             service.switch(name)
-        return _stream(_statistics(service, switch, interval_ms / 1000, count))
+        return _Stream(_statistics(service, switch, interval_ms / 1000, count), streams)

@@ -28,6 +28,12 @@ from pacer_controller.state_schema import SwitchSpec
 
 _WITH_ETAG: dict[int | str, dict[str, Any]] = {200: {"headers": ETAG_HEADER}}
 
+_MOST_NS = 2**63 - 1
+"""What 292 years have, and 64 bits with a sign hold."""
+
+FromNs = Annotated[int | None, Query(ge=0, le=_MOST_NS, description="Switch's clock, from.")]
+ToNs = Annotated[int | None, Query(ge=0, le=_MOST_NS, description="Switch's clock, until.")]
+
 
 def add_switches(app: FastAPI, service: Service) -> None:
     """Add the paths of switches."""
@@ -73,8 +79,8 @@ def add_switches(app: FastAPI, service: Service) -> None:
     async def bandwidth(
         switch: SwitchName,
         port: Annotated[int, Query(ge=0, le=3, description="Port the packets came in by.")],
-        from_ns: Annotated[int | None, Query(ge=0, description="Switch's clock, from.")] = None,
-        to_ns: Annotated[int | None, Query(ge=0, description="Switch's clock, until.")] = None,
+        from_ns: FromNs = None,
+        to_ns: ToNs = None,
     ) -> dict[str, Any]:
         return await service.bandwidth(switch, port, from_ns, to_ns)
 
@@ -122,8 +128,8 @@ def add_switches(app: FastAPI, service: Service) -> None:
         flow: Annotated[
             str | None, Query(pattern=NAME_PATTERN, description="A flow of `measured`.")
         ] = None,
-        from_ns: Annotated[int | None, Query(ge=0, description="Switch's clock, from.")] = None,
-        to_ns: Annotated[int | None, Query(ge=0, description="Switch's clock, until.")] = None,
+        from_ns: FromNs = None,
+        to_ns: ToNs = None,
     ) -> dict[str, Any]:
         of = port if flow is None else flow
         if of is None or (port is not None and flow is not None):

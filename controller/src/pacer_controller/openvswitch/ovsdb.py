@@ -4,16 +4,22 @@ Calls block: `ovs` has no asyncio. They are made in a thread of the driver's.
 """
 
 import contextlib
+import errno
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import ovs.jsonrpc
+import ovs.poller
 import ovs.stream
+import ovs.timeval
 
 _DATABASE = "Open_vSwitch"
 _OWNER = "pacer-controller"
 _QUEUE = "pacer-queue"
+
+SILENCE_MS = 10_000
+"""Longest time without a byte of an answer; the connection is given up then."""
 
 
 class OvsdbError(Exception):
@@ -48,6 +54,8 @@ class Snapshot:
     ports: list[BridgePort]
     queues: dict[int, tuple[str, dict[str, str]]]
     """UUID and `other_config` by number."""
+    strays: list[str]
+    """UUIDs of rows that say they are ours, but not which queue, or one that another row is."""
     refused: dict[str, str]
     """What the switch refused of QoS and queues, by port name; only the patched one says."""
 
@@ -82,7 +90,8 @@ class Database:
 
     def _connect(self) -> None:
         if self._connection is None:
-            error, stream = ovs.stream.Stream.open_block(ovs.stream.Stream.open(self._remote))
+            opened = ovs.stream.Stream.open(self._remote)
+            error, stream = ovs.stream.Stream.open_block(opened, SILENCE_MS)
             if error:
                 raise OvsdbError(f"{self._remote}: {_errno(error)}")
             self._connection = ovs.jsonrpc.Connection(stream)
@@ -93,14 +102,15 @@ class Database:
     def _call(self, method: str, params: Sequence[Any]) -> Any:
         self._connect()
         request = ovs.jsonrpc.Message.create_request(method, list(params))
-        error = self._connection.send_block(request)
+        # What is not sent at once is sent while the answer is waited for.
+        error = self._connection.send(request)
         while not error:
-            error, reply = self._connection.recv_block()
+            error, reply = self._receive()
             if not error and reply.id == request.id:
                 break
             if not error and reply.type == ovs.jsonrpc.Message.T_REQUEST:
                 # The server's probe of whether we live (RFC 7047, 4.1.11).
-                error = self._connection.send_block(
+                error = self._connection.send(
                     ovs.jsonrpc.Message.create_reply(reply.params, reply.id)
                 )
         if error:
@@ -109,6 +119,28 @@ class Database:
         if reply.error is not None:
             raise _RefusedError(f"{method}: {reply.error}")
         return reply.result
+
+    def _receive(self) -> tuple[int, Any]:
+        """Return the next message; an error's number where there is none, or nothing comes."""
+        connection = self._connection
+        progress: tuple[int, int] | None = None
+        deadline_ms = 0
+        while True:
+            error, message = connection.recv()
+            if error != errno.EAGAIN:
+                return error, message
+            connection.run()
+            now_ms = ovs.timeval.msec()
+            moved = (connection.get_received_bytes(), connection.get_backlog())
+            if moved != progress:
+                progress, deadline_ms = moved, now_ms + SILENCE_MS
+            elif now_ms >= deadline_ms:
+                return errno.ETIMEDOUT, None
+            poller = ovs.poller.Poller()
+            connection.wait(poller)
+            connection.recv_wait(poller)
+            poller.timer_wait_until(deadline_ms)
+            poller.block()
 
     def _transact(self, operations: Sequence[Mapping[str, Any]]) -> list[Any]:
         results = self._call("transact", [_DATABASE, *operations])
@@ -213,12 +245,20 @@ class Database:
         refused: dict[str, str] = {}
         for one in qos:
             refused |= _map(one.get("status", ["map", []]))
-        numbers = {int(_map(q["external_ids"])[_QUEUE]): q for q in queues}
+        numbers: dict[int, Any] = {}
+        strays: list[str] = []
+        for one in queues:
+            index = number(_map(one["external_ids"]).get(_QUEUE))
+            if index is None or index in numbers:
+                strays.append(_uuid(one["_uuid"]))
+            else:
+                numbers[index] = one
         datapath = bridges[0]["datapath_id"]
         return Snapshot(
             datapath if isinstance(datapath, str) else None,
             sorted(found, key=lambda port: port.ofport),
             {n: (_uuid(q["_uuid"]), _map(q["other_config"])) for n, q in sorted(numbers.items())},
+            strays,
             {port.name: refused[port.name] for port in found if port.name in refused},
         )
 
@@ -260,24 +300,24 @@ class Database:
         operations: list[dict[str, Any]] = []
         said: list[str] = []
         references: dict[int, list[str]] = {}
-        for number, config in queues.items():
-            uuid, current = now.queues.get(number, ("", None))
-            references[number] = ["uuid", uuid] if uuid else ["named-uuid", f"queue{number}"]
+        for index, config in queues.items():
+            uuid, current = now.queues.get(index, ("", None))
+            references[index] = ["uuid", uuid] if uuid else ["named-uuid", f"queue{index}"]
             if current is None:
-                ids = {_OWNER: self._owner, _QUEUE: str(number)}
+                ids = {_OWNER: self._owner, _QUEUE: str(index)}
                 operations.append(
                     {
                         "op": "insert",
                         "table": "Queue",
-                        "uuid-name": f"queue{number}",
+                        "uuid-name": f"queue{index}",
                         "row": {"other_config": _to_map(config), "external_ids": _to_map(ids)},
                     }
                 )
-                said.append(f"queue {number}")
+                said.append(f"queue {index}")
             elif current != config:
                 operations.append(_update("Queue", uuid, {"other_config": _to_map(config)}))
-                said.append(f"queue {number}")
-        wanted = {number: reference[1] for number, reference in references.items()}
+                said.append(f"queue {index}")
+        wanted = {index: reference[1] for index, reference in references.items()}
         for port in now.ports:
             line = ports.get(port.ofport, {})
             row: dict[str, Any] = {
@@ -294,11 +334,11 @@ class Database:
             elif (port.qos_type, port.qos_config, port.queues) != (qos_type, line, wanted):
                 operations.append(_update("QoS", port.qos_uuid, row))
                 said.append(f"QoS of port {port.ofport}")
-        for number, (uuid, _) in now.queues.items():
-            if number not in queues:
-                where = [["_uuid", "==", ["uuid", uuid]]]
-                operations.append({"op": "delete", "table": "Queue", "where": where})
-                said.append(f"queue {number}")
+        gone = [(uuid, f"queue {n}") for n, (uuid, _) in now.queues.items() if n not in queues]
+        for uuid, what in (*gone, *((uuid, f"queue row {uuid}") for uuid in now.strays)):
+            where = [["_uuid", "==", ["uuid", uuid]]]
+            operations.append({"op": "delete", "table": "Queue", "where": where})
+            said.append(what)
         if operations:
             self._transact(operations)
         return said
@@ -310,7 +350,16 @@ def _update(table: str, uuid: str, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _errno(error: int) -> str:
+    if error == errno.ETIMEDOUT:
+        return f"no answer within {SILENCE_MS / 1000:g} s"
     return "connection closed" if error < 0 else f"error {error}"
+
+
+def number(value: str | None) -> int | None:
+    """Return a number of the database's maps; None where others wrote none, or what is none."""
+    if value is None or not (value.isascii() and value.isdigit()) or len(value) > 18:
+        return None
+    return int(value)
 
 
 def _uuid(value: Sequence[str]) -> str:

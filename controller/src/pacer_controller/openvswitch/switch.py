@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pacer_controller.config import OpenVSwitchConfig
 from pacer_controller.openvswitch import flows
 from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError
-from pacer_controller.openvswitch.ovsdb import Database, OvsdbError, Snapshot
+from pacer_controller.openvswitch.ovsdb import Database, OvsdbError, Snapshot, number
 from pacer_controller.records import Desired, Record
 from pacer_controller.rows import METERS, PORTS, QUEUES, Op, Row, Rows, by_key, changes
 from pacer_controller.southbound import (
@@ -139,6 +139,10 @@ class OpenVSwitch:
                     if text != self.last_error:
                         _LOG.warning("switch %s: %s", self.config.name, text)
                     self.last_error = text
+                except Exception as error:
+                    # Whatever happens to one connection, the next one is tried.
+                    self.last_error = str(error) or type(error).__name__
+                    _LOG.exception("switch %s: unexpected", self.config.name)
                 finally:
                     if self._openflow is not None:
                         self.counters.disconnects += 1
@@ -315,13 +319,11 @@ class OpenVSwitch:
                     port=port.ofport,
                     interface=port.name,
                     up=port.up,
-                    line_rate_bps=int(port.qos_config["max-rate"])
+                    line_rate_bps=number(port.qos_config["max-rate"])
                     if "max-rate" in port.qos_config
                     else port.link_bps,
                     counts=port.qos_config.get("counts"),
-                    fifo_bytes=int(port.qos_config["limit"])
-                    if "limit" in port.qos_config
-                    else None,
+                    fifo_bytes=number(port.qos_config.get("limit")),
                 )
                 for port in snapshot.ports
             ]

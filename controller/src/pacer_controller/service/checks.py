@@ -37,6 +37,7 @@ class Checker:
         meters: Iterable[str],
         ports: Mapping[str, PortSpec],
     ) -> None:
+        self._found = found
         self._capabilities = found.driver.capabilities
         self._classes = classes
         self._meters = meters
@@ -174,34 +175,44 @@ class Checker:
 
         What was asked for while the switch was away could not be checked against its ports.
         """
-        asked = [
-            (entries.class_owner(name), record.spec.rate, record.spec.port)
-            for name, record in desired.classes.items()
-        ]
-        asked += [
-            (entries.flow_owner(name), record.spec.rate, None)
-            for name, record in desired.flows.items()
-            if record.spec.rate is not None
-        ]
         found: dict[str, str] = {}
-        for owner, rate_bps, port in asked:
+        for owner, rate_bps, port in _rated(desired):
             errors = self._rate_problems(rate_bps, port)
             if errors:
                 found[owner] = f"{errors[0].message}; want {errors[0].expected}"
         return found
 
     def too_fast_for(self, port: int, desired: Desired) -> list[FieldError]:
-        """Return the classes of a port whose rates its new line rate cannot carry."""
-        return [
-            FieldError(
-                "line_rate",
-                f"class {record.name!r} leaves by port {port} at "
-                f"{rates.format_rate(record.spec.rate or 0)}",
-                "a line rate at least as high, or a lower rate of the class first",
-            )
-            for record in desired.classes.values()
-            if record.spec.port == port and self._rate_problems(record.spec.rate, port)
-        ]
+        """Return what was accepted and a port's new line rate could not carry any longer.
+
+        A class that names no port, and a flow's rate, are measured by the fastest port, which
+        this one may have been. What did not fit before is no reason to refuse.
+        """
+        found: list[FieldError] = []
+        before = Checker.of(self._found).unfit(desired)
+        for owner, rate_bps, leaves in _rated(desired):
+            if owner in before or not self._rate_problems(rate_bps, leaves):
+                continue
+            shown = rates.format_rate(rate_bps or 0)
+            where = f"leaves by port {port}" if leaves == port else "leaves by any port"
+            message = f"{owner} {where} at {shown}"
+            expected = "a line rate at least as high, or a lower rate there first"
+            found.append(FieldError("line_rate", message, expected))
+        return found
+
+
+def _rated(desired: Desired) -> list[tuple[str, int | None, int | None]]:
+    """Return owner of the entries, rate and port of everything that has a rate."""
+    asked: list[tuple[str, int | None, int | None]] = [
+        (entries.class_owner(name), record.spec.rate, record.spec.port)
+        for name, record in desired.classes.items()
+    ]
+    asked += [
+        (entries.flow_owner(name), record.spec.rate, None)
+        for name, record in desired.flows.items()
+        if record.spec.rate is not None
+    ]
+    return asked
 
 
 _Name = TypeVar("_Name", int, str)
