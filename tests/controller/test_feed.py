@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
+from controller_harness import COMPILED, free_port
+from pacer_controller.config import parse_switch
+from pacer_controller.problems import Problem
 from pacer_controller.records import ClassRecord, Entry, ResourceChange
+from pacer_controller.replication import PeerAddress, pair
 from pacer_controller.replication import feed as feeding
 from pacer_controller.replication.feed import Feed
 from pacer_controller.schemas import ClassSpec
+from pacer_controller.service import Service
+from pacer_controller.southbound import State
 from pacer_controller.store import Store
 
 FOLLOWER = "f"
@@ -107,3 +113,51 @@ def test_whoever_sees_a_writes_number_finds_the_write(store: Store) -> None:
     store.write([change(2)])
     assert seen == [(1, 0), (2, 1)]
     assert store.sequence == 2
+
+
+@pytest.mark.parametrize(
+    ("what", "goes_on"),
+    [
+        ("switch away", False),
+        ("switch hangs", False),
+        ("switch answers", True),
+        ("follower left", True),
+        ("no switches", True),
+    ],
+)
+def test_a_leader_goes_on_alone_only_where_it_knows_that_it_leads(
+    store: Store, monkeypatch: pytest.MonkeyPatch, what: str, goes_on: bool
+) -> None:
+    monkeypatch.setattr(feeding, "HOLD_S", 0)
+    monkeypatch.setattr(pair, "WITNESS_S", 0)
+    switches = [] if what == "no switches" else [parse_switch(f"s1=127.0.0.1:{free_port()}")]
+    peer = PeerAddress(f"http://127.0.0.1:{free_port()}")
+
+    async def hangs(_: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        service = Service(switches, COMPILED, store, peer=peer)
+        assert service.pair is not None
+        feed = service.pair.feed
+        feed.begin()
+        assert (await feed.read(FOLLOWER, store.epoch, store.sequence))["in_sync"]
+        if what in ("switch hangs", "switch answers"):
+            driver = service.switch("s1").driver
+            monkeypatch.setattr(driver, "_state", State.CONNECTED)
+            if what == "switch hangs":
+                monkeypatch.setattr(driver, "read", hangs)
+        if what == "follower left":
+            feed.leave(FOLLOWER)
+        store.write([change(1)])
+        if goes_on:
+            await feed.wait_for(1)
+        else:
+            with pytest.raises(Problem) as caught:
+                await feed.wait_for(1)
+            assert (caught.value.status, caught.value.kind) == (503, "not-leading")
+        assert feed.in_sync is not goes_on
+        assert store.alone is goes_on
+        await service.pair.stop()
+
+    asyncio.run(run())

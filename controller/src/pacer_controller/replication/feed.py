@@ -52,6 +52,8 @@ class Feed:
         """Whether this controller leads."""
         self.in_sync = False
         """Whether the follower has everything that was acknowledged, and may take over."""
+        self.left = False
+        """Whether the follower said that it stops, and so does not take over."""
         self.acknowledged = -1
         """Newest write that the follower has on disk."""
 
@@ -66,7 +68,7 @@ class Feed:
         self._entries.clear()
         self._changes = 0
         self._follower, self.acknowledged, self.in_sync = None, -1, False
-        self._heard_s = float("-inf")
+        self._heard_s, self.left = float("-inf"), False
         self.open = True
         self._store.on_write = self._written
 
@@ -119,7 +121,7 @@ class Feed:
         if follower != self._follower:
             # The former one has been silent for so long that it will not take over.
             self._follower, self.acknowledged, self.in_sync = follower, -1, False
-        self._heard_s = time.monotonic()
+        self._heard_s, self.left = time.monotonic(), False
         if epoch != self._store.epoch:
             # It has given up what it had, and says so itself.
             self.in_sync = False
@@ -154,7 +156,7 @@ class Feed:
     def leave(self, follower: str) -> None:
         """Note that the follower stops: writes need not wait for it."""
         if follower == self._follower:
-            self._heard_s = float("-inf")
+            self._heard_s, self.left = float("-inf"), True
             self._move()
 
     # ---- writes ----
@@ -193,6 +195,17 @@ def not_leading(leader: str | None) -> Problem:
         "not-leading",
         "This controller does not lead",
         f"another controller has the desired state: {where}; nothing was changed",
+    )
+
+
+def cut_off() -> Problem:
+    """Return the 503 for a change of a leader that nobody answers who could say that it is one."""
+    return Problem(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "not-leading",
+        "This controller cannot tell whether it leads",
+        "neither the other controller nor any switch answers, and the other may have taken over: "
+        "ask that one what became of the change, or try again",
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pacer_controller.problems import Problem
 from pacer_controller.records import Entry
 from pacer_controller.replication import wire
-from pacer_controller.replication.feed import Feed, ceased_to_lead, not_leading
+from pacer_controller.replication.feed import Feed, ceased_to_lead, cut_off, not_leading
 from pacer_controller.replication.peer import (
     ASK_S,
     COPY_S,
@@ -25,7 +25,7 @@ from pacer_controller.replication.peer import (
     PeerNotLeadingError,
     PeerRefusedError,
 )
-from pacer_controller.southbound import FIRST_ELECTION_ID, State
+from pacer_controller.southbound import FIRST_ELECTION_ID, Driver, State, SwitchUnreadableError
 from pacer_controller.store import StoreError
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ acknowledges writes without it. So one that was stopped for a while knows that i
 RETRY_S = 0.1
 WATCH_S = 1.0
 """How often a leader without a follower looks whether the other leads, too."""
+
+WITNESS_S = 2.0
+"""Longest wait for a switch to answer a leader whose follower is silent."""
 
 ELECTION_IDS = 1024
 """Election ids of an epoch: further controllers of the same switch bid below."""
@@ -123,10 +126,32 @@ class Pair:
         await self.feed.wait_for(sequence)
 
     async def _may_go_alone(self) -> None:
-        """Raise the 503 if the follower may have taken over."""
+        """Raise the 503 if the follower may have taken over.
+
+        A controller cut off from the switches, too, would not know: one of them must answer.
+        """
         others = [f.name for f in self._service.switches.values() if self._other_is_primary(f)]
         if others or await self._outranked():
             raise ceased_to_lead()
+        if self._service.switches and not self.feed.left and not await self._has_witness():
+            raise cut_off()
+
+    async def _has_witness(self) -> bool:
+        """Whether a switch answers for which this controller is primary."""
+        asked = [
+            asyncio.create_task(_answers(found.driver), name=f"witness {found.name}")
+            for found in self._service.switches.values()
+            if found.driver.state is State.CONNECTED
+        ]
+        try:
+            for answer in asyncio.as_completed(asked):
+                if await answer:
+                    return True
+            return False
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
 
     @staticmethod
     def _other_is_primary(found: Any) -> bool:
@@ -304,6 +329,16 @@ class Pair:
         if [entry.sequence for entry in entries] != list(expected):
             raise wire.WireError("the leader left out a write")
         await self._service.repeat(entries)
+
+
+async def _answers(driver: Driver) -> bool:
+    """Whether a switch answers, and still says that this controller is primary."""
+    try:
+        async with asyncio.timeout(WITNESS_S):
+            await driver.read(())
+    except (SwitchUnreadableError, TimeoutError):
+        return False
+    return driver.state is State.CONNECTED
 
 
 def _bid(epoch: int) -> int:
