@@ -342,16 +342,16 @@ def test_ports_are_read_when_they_are_asked_for(
     ],
 )
 def test_pages_of_other_hosts_are_refused(client: Client, headers: dict[str, str]) -> None:
-    said = problem(client.call("PUT", CLASS, {"rate": "1Mbit"}, **headers), 403)
+    said = problem(client.call("PUT", CLASS, {"rate": "1Mbit"}, None, **headers), 403)
     assert said["type"] == "urn:pacer:problem:other-host"
-    problem(client.call("GET", "/v1/state", **headers), 403)
+    problem(client.call("GET", "/v1/state", None, None, **headers), 403)
     problem(client.call("GET", CLASS), 404)
 
 
 @pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1", "127.1.2.3:80", "[::1]:8080"])
 def test_this_hosts_own_names(client: Client, host: str) -> None:
     for headers in ({"host": host}, {"host": host, "origin": f"http://{host}"}):
-        assert client.call("PUT", CLASS, {"rate": "1Mbit"}, **headers).status_code < 300
+        assert client.call("PUT", CLASS, {"rate": "1Mbit"}, None, **headers).status_code < 300
 
 
 def test_unknown_switch(client: Client) -> None:
