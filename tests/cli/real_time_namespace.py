@@ -144,7 +144,10 @@ def stalled(folder: Path) -> dict[str, Any]:
     with running(folder, entries=entries) as (process, _):
         for number in range(SLOW_FRAMES):
             wires.sender.send(frame_of(number, paced_type))
-        receiver.recv(2048)
+        # The first leaves at once, perhaps before the others are taken; when the third does, they
+        # have been waiting for their departure for long.
+        for _ in range(3):
+            receiver.recv(2048)
         process.send_signal(signal.SIGSTOP)
         time.sleep(STALL_S)  # what is measured
         process.send_signal(signal.SIGCONT)

@@ -17,7 +17,7 @@ Kind = Literal[
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 
-GAP_S = 5.0
+GAP_S = 30.0
 """Longest time that events wait for one with a lower number, which may have been given up."""
 
 Event = dict[str, Any]

@@ -249,6 +249,7 @@ class Committer:
     ) -> None:
         """Undo what is stored, here and at the follower."""
         await asyncio.to_thread(self._store.take_back, changes, numbers, switches)
+        self._events.drop(numbers)
         with contextlib.suppress(Problem):
             # Who leads no longer takes over the new leader's state anyway.
             await self.replication.replicated(self._store.sequence)
