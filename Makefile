@@ -64,7 +64,7 @@ test-packages:
 
 # Debian's own python3, with its site packages: Mininet is a Debian package.
 $(VENV)/.stamp: requirements.lock controller/pyproject.toml mininet/pyproject.toml | packages
-	@echo "installing the Python packages of requirements.lock into $(VENV)"
+	@echo "installing the Python packages of requirements.lock into $(VENV) (some minutes)"
 	@test -x $(PYTHON) || /usr/bin/python3 -m venv --system-site-packages $(VENV)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \

@@ -45,7 +45,8 @@ def _plain_exit() -> Iterator[None]:
         # Hosts go with us, and so do the processes; links between switches have to be taken away.
         for switch in list(PacingSwitch.live):
             with contextlib.suppress(NodeError, OSError):
-                switch.stop()
+                # Not the switch's own, which would come back here.
+                PacingSwitch.stop(switch)
         sys.exit(f"\n*** {error}")
 
 
@@ -69,6 +70,10 @@ class _Switch(PacingSwitch):
     def start(self, controllers: Sequence[Any]) -> None:
         with _plain_exit():
             super().start(controllers)
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 (Mininet's name)
+        with _plain_exit():
+            super().stop(deleteIntfs)
 
 
 class _Controller(PacerController):

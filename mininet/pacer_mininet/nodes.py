@@ -178,6 +178,27 @@ def limit_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
 
 
+def read_statistics(name: str, file: Path) -> dict[str, Any]:
+    """Return what a switch left at its end; of one that died there may be nothing: {}, and a line.
+
+    Args:
+        name: the switch's, for the line.
+        file: its statistics, JSON.
+
+    """
+    try:
+        text = file.read_text()
+        found = json.loads(text) if text.strip() else None
+    except (OSError, ValueError) as error:
+        warn(f"{name}: no statistics: {file} cannot be read ({error})\n")
+        return {}
+    if not isinstance(found, dict):
+        what = "is empty" if found is None else "holds something else"
+        warn(f"{name}: no statistics: {file} {what}; did the switch die?\n")
+        return {}
+    return found
+
+
 def state_directory() -> Path:
     """Return a private directory for logs and statistics of this process's nodes."""
     global _state_directory
@@ -324,7 +345,7 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
                 warn(f"{self.name}: pacing_switch ended with status {status}\n")
             self._process = None
             if self.stats_file.exists():
-                self.statistics = json.loads(self.stats_file.read_text())
+                self.statistics = read_statistics(self.name, self.stats_file)
         super().stop(deleteIntfs)
 
 

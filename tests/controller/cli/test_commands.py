@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,10 @@ class Pacer:
         self._capture = capture
         self.error = ""
 
-    def status(self, line: str) -> tuple[int, str]:
-        """Run it; return exit status and standard output."""
+    def status(self, line: str | Sequence[str]) -> tuple[int, str]:
+        """Run it, a line or its words; return exit status and standard output."""
         self._capture.readouterr()
-        status = main(line.split())
+        status = main(line.split() if isinstance(line, str) else line)
         found = self._capture.readouterr()
         self.error = found.err
         return status, found.out
@@ -41,7 +41,7 @@ class Pacer:
         """Run it with --json and return what it printed."""
         return json.loads(self(line + " --json"))
 
-    def refused(self, line: str, status: int = 1) -> str:
+    def refused(self, line: str | Sequence[str], status: int = 1) -> str:
         """Run it, which must fail with this status; return what it said."""
         found, output = self.status(line)
         assert found == status, (found, output, self.error)
@@ -157,6 +157,53 @@ def test_errors_say_what_would_be_right(pacer: Pacer) -> None:
     assert 'want "tcp"' in pacer.refused("flow add s1 match proto tpc class video")
 
 
+def test_an_empty_name_is_refused_before_anything_is_done(pacer: Pacer) -> None:
+    """As a shell's unset variable leaves it: `pacer class add s1 "$name" rate 3mbit`."""
+    pacer("class add s1 video rate 500mbit")
+    for typed in (
+        ("class", "add", "s1", "", "rate", "3mbit"),
+        ("class", "set", "s1", "", "rate", "3mbit"),
+        ("class", "del", "s1", "video", ""),
+        ("class", "show", ""),
+        ("class", "show", "s1", ""),
+        ("flow", "add", "s1", "", "match", "tcp", "dport", "80", "class", "video"),
+        ("flow", "add", "s1", "", "tcp", "dport", "80", "class", "video"),
+        ("flow", "add", "", "match", "tcp", "dport", "80", "class", "video"),
+        ("switch", "del", ""),
+        ("export", "--switch", ""),
+        ("top", "", "-n", "1"),
+        ("burst", ""),
+    ):
+        assert "the name is empty" in pacer.refused(typed, 2), typed
+    assert "class: what follows it is empty" in pacer.refused(
+        ("flow", "add", "s1", "match", "tcp", "class", ""), 2
+    )
+    assert [c["name"] for c in pacer.json("class show s1")["s1"]["classes"]] == ["video"]
+    assert pacer.json("flow show s1") == {"s1": {"flows": []}}
+
+
+def test_a_negative_value_is_a_wrong_value_and_no_option(pacer: Pacer) -> None:
+    pacer("class add s1 video rate 500mbit")
+    assert "'-3mbit' is not a rate" in pacer.refused("class set s1 video rate -3mbit", 2)
+    assert "'-5' is not a size" in pacer.refused("class set s1 video limit -5", 2)
+    assert "'-1ms' is not a time" in pacer.refused("port set s1 2 delay -1ms", 2)
+    assert "'-.5mbit' is not a rate" in pacer.refused("flow add s1 match tcp rate -.5mbit", 2)
+    problem = json.loads(pacer.refused("class add s1 new rate -3mbit --json", 2))
+    assert "'-3mbit' is not a rate" in problem["detail"]
+    assert "No such option" in pacer.refused("class set s1 video --rat 3mbit", 2)
+
+
+def test_a_port_is_named_by_its_number(pacer: Pacer) -> None:
+    told = "'s1-eth2' is no port's number; `pacer port show s1` has the numbers"
+    assert told in pacer.refused("port set s1 s1-eth2 rate 1gbit", 2)
+    assert told in pacer.refused("port show s1 s1-eth2", 2)
+    assert told in pacer.refused("port del s1 s1-eth2", 2)
+
+
+def test_burst_of_a_switch_that_does_not_measure_says_which_does(pacer: Pacer) -> None:
+    assert "want one with program gtrcnet and its wire" in pacer.refused("burst s1", 2)
+
+
 def test_errors_are_json_where_json_is_asked_for(pacer: Pacer) -> None:
     problem = json.loads(pacer.refused("class show s1 video --json"))
     assert problem["type"] == "urn:pacer:problem:unknown-class"
@@ -265,6 +312,8 @@ def test_apply_for_one_switch_and_what_is_wrong_in_a_file(pacer: Pacer, tmp_path
     assert "switches.s1.classes.video.rate" in said
     assert "'fast' is not a rate" in said
     assert pacer.json("class show s1 video")["rate"] == "5Mbit"
+    said = pacer.refused(f"apply {file} --switch s1", 2)
+    assert "the file names its switches; leave --switch away" in said
     assert "No such file" in pacer.refused(f"apply {tmp_path}/none.yaml", 2)
 
 
@@ -374,6 +423,30 @@ def test_on_a_switch_it_is_applied_measured_and_seen_in_top(
     assert "video" in live("top s1 -n 1")
 
 
+def test_top_counts_rounds_of_all_switches(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, network: Network
+) -> None:
+    # Two switch processes without ports: only what they are asked for counts.
+    switches = [Switch(Network(private=False)) for _ in range(2)]
+    for one in switches:
+        one.start()
+    controller = Controller(
+        *("--switch", f"s1={switches[0].address}"),
+        *("--switch", f"wan={switches[1].address},program=gtrcnet,bottleneck=500mbit,wire=1:2"),
+    )
+    try:
+        for name in ("s1", "wan"):
+            controller.wait_connected(name)
+        run = at(controller, capsys, monkeypatch)
+        lines = [json.loads(line) for line in run("top -n 2 -i 0.2 --json").splitlines()]
+        assert [line["switch"] for line in lines] == ["s1", "wan"] * 2
+        assert "gtrcnet: no classes; see `pacer burst wan`" in run("top -n 1")
+    finally:
+        controller.close()
+        for one in switches:
+            one.kill()
+
+
 def test_ports_are_set_and_shown(live: Pacer, controller: Controller, wires: Network) -> None:
     live("port set s1 2 rate 1gbit counts layer2 fifo 64KB delay 10ms")
     port = live.json("port show s1 2")
@@ -385,6 +458,13 @@ def test_ports_are_set_and_shown(live: Pacer, controller: Controller, wires: Net
     live("port set s1 2 rate none")
     assert live.json("port show s1 2")["line_rate_bps"] is None
     assert "port show" not in live("port show")
+    kept = "port 2 keeps its settings on the switch"
+    assert kept not in live.error
+    live("port set s1 2 fifo none")
+    assert kept in live.error
+    assert live.json("port show s1 2")["fifo_bytes"] == 65536
+    live("port del s1 2")
+    assert kept in live.error
 
 
 def test_a_rate_is_changed_while_somebody_else_changes_it(

@@ -87,6 +87,11 @@ def of_switch(
         query = {"port": port} if port is not None else {"flow": str(flow)}
         return [session.connection.get(target, query)]
     view = session.connection.get(path("switches", switch))
+    if not view.get("wire") and not view.get("measured"):
+        raise UsageError(
+            f"switch {switch!r} measures nothing: want one with program gtrcnet and its wire, as "
+            "in: pacer switch add wan address HOST:PORT program gtrcnet wire 1:2 bottleneck 40mbit"
+        )
     pairs = [str(pair).split(":") for pair in view.get("wire") or ()]
     ports = sorted(int(number) for pair in pairs for number in pair)
     answers = [session.connection.get(target, {"port": number}) for number in ports]

@@ -68,7 +68,14 @@ class UsageError(ClientError):
 
 
 def path(*parts: str) -> str:
-    """Return the path below /v1 of the given parts, each taken literally."""
+    """Return the path below /v1 of the given parts, each taken literally.
+
+    Raises:
+        UsageError: one is empty, as an unset variable of a shell is.
+
+    """
+    if not all(parts):
+        raise UsageError("the name is empty")
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 

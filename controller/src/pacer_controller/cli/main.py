@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -42,6 +43,15 @@ _ALIASES = {
     "classes": "class", "flows": "flow", "ports": "port", "meters": "meter",
     "switches": "switch",
 }  # fmt: skip
+
+
+class _WordsCommand(click.Command):
+    """A command with words, of which "-3mbit" is one: its grammar says what is wrong with that."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; no option begins with a digit."""
+        ctx.ignore_unknown_options = any(re.match(r"-[.0-9]", arg) for arg in args)
+        return super().parse_args(ctx, args)
 
 
 class _Group(click.Group):
@@ -125,12 +135,23 @@ def cli(context: click.Context) -> None:
     context.call_on_close(context.ensure_object(Session).close)
 
 
+def _named(context: click.Context, _: click.Parameter, value: Any) -> Any:
+    """Refuse an empty name, which is what an unset variable of a shell leaves."""
+    if not context.resilient_parsing and "" in (value if isinstance(value, tuple) else (value,)):
+        raise UsageError("the name is empty")
+    return value
+
+
 def _argument(name: str, completion: complete.Complete, **more: Any) -> Callable[..., Any]:
-    return click.argument(name, shell_complete=completion, **more)
+    return click.argument(name, shell_complete=completion, callback=_named, **more)
 
 
 _switch_option = click.option(
-    "--switch", metavar="SWITCH", shell_complete=complete.switches, help="Only that switch's state."
+    "--switch",
+    metavar="SWITCH",
+    shell_complete=complete.switches,
+    callback=_named,
+    help="Only that switch's state.",
 )
 
 
@@ -153,6 +174,12 @@ def _tell(session: Session, kind: Kind, switch: str, view: dict[str, Any]) -> No
         session.say(f"pacer: {switch} has not got it yet; it gets it as soon as it can")
 
 
+def _tell_kept(session: Session, port: str) -> None:
+    """Say what taking a setting away does not do."""
+    if not session.as_json:
+        session.say(f"pacer: port {port} keeps its settings on the switch")
+
+
 def _split_name(kind: Kind, words: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the name in front of the words of a flow, where there is one."""
     if len(words) > 1 and words[1] in kind.grammar.noise:
@@ -170,9 +197,12 @@ def _named_fields(kind: Kind, typed: Sequence[str]) -> tuple[str, dict[str, Any]
     """Return the name and the fields of a flow to add."""
     name, words = _split_name(kind, typed)
     fields = kind.grammar.parse(words)
-    name = fields.pop("name", name) or name
+    given = fields.pop("name", None)
+    name = name if given is None else given
     if not any(field.startswith("match.") for field in fields):
         raise UsageError("flow: which packets? as in: match tcp dport 80, or: match src 10.0.0.0/8")
+    if name == "":
+        raise UsageError("the name is empty")
     if name is None:
         match = {f.removeprefix("match."): v for f, v in fields.items() if f.startswith("match.")}
         name = flow_name(match, fields.get("priority"))
@@ -189,7 +219,7 @@ def _add_command(kind: Kind, replace: bool) -> click.Command:
             fields = kind.grammar.parse(words)
         body = body_of(kind, fields, {"match": {}} if kind.name == "flow" else {})
         write = session.replace if replace else session.create
-        view = write(kind, switch, name or switch, body)
+        view = write(kind, switch, switch if name is None else name, body)
         _tell(session, kind, switch, view)
 
     if kind.name in ("class", "meter"):
@@ -205,10 +235,12 @@ def _set_command(kind: Kind) -> click.Command:
             known = ", ".join(word.names[0] for word in kind.grammar.words)
             raise UsageError(f"{kind.name}: what is to be set? words: {known}")
         fields.pop("name", None)
-        name = name or switch
+        name = switch if name is None else name
         view, headers = session.read(kind, switch, name)
         body = body_of(kind, fields, kind.spec(view))
         _tell(session, kind, switch, session.write(kind, switch, name, body, headers))
+        if kind.name == "port" and None in fields.values():
+            _tell_kept(session, name)
 
     if kind.name != "switch":
         run = _argument("name", complete.names_of(kind))(run)
@@ -223,7 +255,7 @@ def _command(kind: Kind, name: str, doc: str, run: Callable[..., None]) -> click
     parameters = getattr(run, "__click_params__", [])
     words = click.Argument(["words"], nargs=-1, shell_complete=complete.words_of(kind))
     parameters.insert(0, words)
-    made = click.command(name, help=doc, epilog=_words_epilog(kind))(
+    made = click.command(name, cls=_WordsCommand, help=doc, epilog=_words_epilog(kind))(
         _common(click.make_pass_decorator(Session)(run))
     )
     if kind.name == "flow" and name != "set":
@@ -243,6 +275,8 @@ def _del_command(kind: Kind) -> click.Command:
     def delete(session: Session, switch: str, names: tuple[str, ...]) -> None:
         for name in names:
             session.delete(kind, switch, name)
+            if kind.name == "port":
+                _tell_kept(session, name)
         if session.as_json:
             session.print_json({"deleted": list(names)})
 
@@ -413,9 +447,9 @@ def show(session: Session, switch: str | None) -> None:
     type=click.FloatRange(0.2, 60),
     default=1.0,
     show_default=True,
-    help="Seconds between samples.",
+    help="Seconds between rounds of all switches.",
 )
-@click.option("-n", "--times", type=click.IntRange(1), help="End after so many samples.")
+@click.option("-n", "--times", type=click.IntRange(1), help="End after so many rounds.")
 @_common
 @click.pass_obj
 def top_(session: Session, switch: str | None, interval: float, times: int | None) -> None:
@@ -444,6 +478,8 @@ def apply(session: Session, file: str, dry_run: bool, switch: str | None, yes: b
     state = statefile.load(file)
     if switch is None and statefile.is_of_one_switch(state):
         raise UsageError(f"{file} is the state of one switch: say which with --switch")
+    if switch is not None and "switches" in state:
+        raise UsageError(f"{file}: the file names its switches; leave --switch away")
     target = "/v1/state" if switch is None else path("switches", switch, "state")
     asks = not (yes or dry_run or session.as_json) and sys.stdin.isatty() and file != "-"
     if dry_run or asks:

@@ -1,5 +1,6 @@
 """The resources as the command knows them: words, paths, and what of them can be written."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,8 @@ _RATE = ("RATE", "8kbit to 100Gbit: 500mbit, 62.5MB/s")
 
 
 def _text(text: str) -> str:
+    if not text:
+        raise ValueError("what follows it is empty")
     return text
 
 
@@ -250,9 +253,21 @@ class Kind:
         return KINDS[name]
 
     def path(self, switch: str, *rest: str) -> str:
-        """Return the path of one resource, or of the list of them on a switch."""
+        """Return the path of one resource, or of the list of them on a switch.
+
+        Raises:
+            UsageError: a name is empty, or a port's is not a number.
+
+        """
         if self.name == "switch":
             return path("switches", switch)
+        if self.name == "port":
+            for number in rest:
+                if number and not re.fullmatch(r"[0-9]+", number, re.ASCII):
+                    raise UsageError(
+                        f"{number!r} is no port's number; `pacer port show {switch}` has "
+                        "the numbers"
+                    )
         return path("switches", switch, self.plural, *rest)
 
 

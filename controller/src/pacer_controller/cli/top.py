@@ -1,12 +1,13 @@
 """`pacer top`: what every class does, live."""
 
+import itertools
 import os
 import select
 import sys
 import termios
 import time
 import tty
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -26,8 +27,16 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BAR_WIDTH = 12
 
 
-def samples(session: Session, switch: str | None, interval_ms: int) -> Iterator[dict[str, Any]]:
+def samples(
+    session: Session, switch: str | None, interval_ms: int, times: int | None
+) -> Iterator[dict[str, Any]]:
     """Give statistics as they come; from a server without streams, by asking again and again.
+
+    Args:
+        session: where the controller is.
+        switch: only this one's; None: of all switches.
+        interval_ms: time between two rounds of the switches.
+        times: end after so many rounds; None: never.
 
     Raises:
         RefusedError: no such switch, or another error of the controller.
@@ -37,19 +46,27 @@ def samples(session: Session, switch: str | None, interval_ms: int) -> Iterator[
     query: dict[str, str | int] = {"interval_ms": interval_ms}
     if switch is not None:
         query["switch"] = switch
+    if times is not None:
+        query["count"] = times
+    seen = Counter[str | None]()
     try:
         with session.connection.stream("/v1/stats/stream", query) as events:
             for kind, data in events:
+                seen[data.get("switch") or data.get("instance")] += 1
                 if kind == "stats":
                     yield data
+        if times is not None and max(seen.values(), default=times) >= times:
+            return
         raise UnreachableError("the controller ended the stream")
     except RefusedError as error:
         if error.status != 404 or "unknown-switch" in str(error.problem.get("type")):
             raise
-    while True:
+    for number in itertools.count(1):
         names = [switch] if switch else [view["name"] for view in session.switches()]
         for name in names:
             yield session.connection.get(path("switches", name, "stats"))
+        if number == times:
+            return
         time.sleep(interval_ms / 1000)
 
 
@@ -92,6 +109,8 @@ class Screen:
             parts += [Text(), self._switch_line(switch, measured)]
             if measured["classes"]:
                 parts.append(self._classes(switch, measured, console.width))
+            elif measured.get("virtual_bottleneck"):
+                parts.append(_no_classes(switch))
             for row in measured.get("virtual_bottleneck") or ():
                 parts.append(_bottleneck_line(row))
             parts.append(self._ports(measured))
@@ -143,6 +162,10 @@ class Screen:
         return made
 
 
+def _no_classes(switch: str) -> Text:
+    return Text(f"gtrcnet: no classes; see `pacer burst {switch}`")
+
+
 def _bottleneck_line(row: Mapping[str, Any]) -> Text:
     return Text(
         f"virtual bottleneck at port {row['port']}: {render.rate(row.get('achieved_bps'))} of "
@@ -185,7 +208,7 @@ def _keys() -> Iterator[Callable[[], bool]]:
 
 
 def run(session: Session, switch: str | None, interval_ms: int, times: int | None) -> None:
-    """Show statistics until "q", Ctrl-C or so many samples; without a terminal, as plain text.
+    """Show statistics until "q", Ctrl-C or so many rounds; without a terminal, as plain text.
 
     A controller that goes away is waited for; what is refused ends it.
     """
@@ -213,16 +236,15 @@ def _follow(
     console: Console,
     quits: Callable[[], bool],
 ) -> None:
-    taken = 0
     while True:
         try:
-            for measured in samples(session, switch, interval_ms):
+            for measured in samples(session, switch, interval_ms, times):
                 screen.trouble = None
                 screen.take(measured)
                 live.update(screen.draw(console), refresh=True)
-                taken += 1
-                if quits() or (times is not None and taken >= times):
+                if quits():
                     return
+            return
         except UnreachableError as error:
             if not screen.newest:
                 raise
@@ -237,13 +259,14 @@ def _follow(
 
 def _plain(session: Session, switch: str | None, interval_ms: int, times: int | None) -> None:
     """Print samples one after the other: a JSON object a line, or tables."""
-    for number, measured in enumerate(samples(session, switch, interval_ms), 1):
+    for measured in samples(session, switch, interval_ms, times):
         if session.as_json:
             session.print_line(measured)
         else:
             console = render.console()
             console.print(Text(f"{measured['switch']}  {time.strftime('%H:%M:%S')}"))
-            console.print(render.statistics("class", [(measured["switch"], measured)]))
+            if measured["classes"]:
+                console.print(render.statistics("class", [(measured["switch"], measured)]))
+            elif measured.get("virtual_bottleneck"):
+                console.print(_no_classes(measured["switch"]))
         sys.stdout.flush()
-        if times is not None and number >= times:
-            return
