@@ -39,7 +39,7 @@ class Connection:
     async def request(self, method: str, path: str, body: Any) -> int:
         """Make a request and return its status."""
         content = json.dumps(body).encode()
-        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         self._writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
         answer = await self._reader.readuntil(b"\r\n\r\n")
         for line in answer.lower().split(b"\r\n"):

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import ipaddress
 import json
 import logging
@@ -290,6 +291,10 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
             ),
             service.closing,
         )
+        # What is there now stays to the end. Left to the garbage collector, it would be looked
+        # through every few seconds, and every request in flight would wait for that: 40 to 80 ms.
+        gc.collect()
+        gc.freeze()
         scheme = "https" if tls else "http"
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
