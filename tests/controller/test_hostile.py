@@ -34,7 +34,8 @@ def pour(controller: Controller, path: str, *, chunked: bool) -> tuple[bytes, in
     """Send a body until there is an answer; return the answer's status line and bytes sent."""
     parts = urlsplit(controller.url)
     length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {GIGABYTE}"
-    head = f"PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{length}\r\n\r\n"
+    head = f"PUT {path} HTTP/1.1\r\nHost: localhost\r\n{length}\r\n"
+    head += "Content-Type: application/json\r\n\r\n"
     block = b"%x\r\n%s\r\n" % (len(BLOCK), BLOCK) if chunked else BLOCK
     sent = 0
     with socket.create_connection((parts.hostname, parts.port), DEADLINE_S) as connection:
