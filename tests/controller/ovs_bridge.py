@@ -1,14 +1,18 @@
-"""A private Open vSwitch with a dummy datapath, which needs no root."""
+"""A private Open vSwitch with a dummy datapath, which needs no root, and a controller of it."""
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from controller_harness import eventually
+from controller_harness import Controller, eventually
 
+Start = Callable[..., Controller]
+BRIDGE = "/v1/switches/br0"
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 
 
@@ -112,3 +116,32 @@ class Bridge:
             )
             for number, uuid in row["data"][0][0][1]
         }
+
+
+@contextlib.contextmanager
+def running(
+    directory: Path, programs: Path | None = None, schema: Path = SCHEMA
+) -> Iterator[Bridge]:
+    """Run a bridge; its arguments are those of `Bridge`."""
+    made = Bridge(directory, programs, schema)
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+def controlled(bridge: Bridge, start_controller: Start, qos_type: str) -> Controller:
+    """Start a controller of the bridge, which puts right soon what others change."""
+    which = f"br0={bridge.database},bridge=br0,qos-type={qos_type}"
+    made = start_controller("--switch", which, "--reconcile-interval", "0.3")
+    made.wait_connected("br0")
+    return made
+
+
+def put(controller: Controller, path: str, body: Any) -> dict[str, Any]:
+    """Make a resource, which the bridge must have taken."""
+    answer = controller.put(BRIDGE + path, body)
+    assert answer.status_code in (200, 201), answer.text
+    said = dict(answer.json())
+    assert said.get("state", "applied") == "applied"
+    return said

@@ -4,19 +4,15 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from ovs_bridge import SCHEMA, Bridge
+from ovs_bridge import BRIDGE, SCHEMA, Bridge, Start, controlled, put, running
 from test_ryu import QUEUES
 
 from controller_harness import Controller, Network, eventually
 from pacer_controller.openvswitch import ovsdb
-
-Start = Callable[..., Controller]
-BRIDGE = "/v1/switches/br0"
 
 
 @pytest.fixture
@@ -24,28 +20,14 @@ def bridge(network: Network, tmp_path: Path) -> Iterator[Bridge]:
     """Run an Open vSwitch."""
     if shutil.which("ovs-vswitchd", path=f"{os.environ['PATH']}:/usr/sbin") is None:
         pytest.skip("not run: no Open vSwitch (apt-get install openvswitch-switch)")
-    made = Bridge(tmp_path)
-    try:
+    with running(tmp_path) as made:
         yield made
-    finally:
-        made.kill()
 
 
 @pytest.fixture
 def ovs(bridge: Bridge, start_controller: Start) -> Controller:
     """Run a controller of the bridge."""
-    which = f"br0={bridge.database},bridge=br0,qos-type=linux-htb"
-    made = start_controller("--switch", which, "--reconcile-interval", "0.3")
-    made.wait_connected("br0")
-    return made
-
-
-def put(controller: Controller, path: str, body: Any) -> dict[str, Any]:
-    answer = controller.put(BRIDGE + path, body)
-    assert answer.status_code in (200, 201), answer.text
-    said = dict(answer.json())
-    assert said.get("state", "applied") == "applied"
-    return said
+    return controlled(bridge, start_controller, "linux-htb")
 
 
 def test_flows_and_queues(bridge: Bridge, ovs: Controller) -> None:

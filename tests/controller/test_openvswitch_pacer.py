@@ -3,17 +3,14 @@
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from ovs_bridge import Bridge
+from ovs_bridge import BRIDGE, Bridge, Start, controlled, put, running
 
 from controller_harness import ROOT, Controller, Network, eventually
 
-Start = Callable[..., Controller]
-BRIDGE = "/v1/switches/br0"
 PACKET = (
     "in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),"
     "ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=5001)"
@@ -37,29 +34,14 @@ def bridge(network: Network, tmp_path: Path) -> Iterator[Bridge]:
     ovs = installed()
     if ovs is None:
         pytest.skip("not run: Open vSwitch with the pacer is not built (make ovs)")
-    made = Bridge(tmp_path, ovs / "bin", ovs / "share" / "vswitch.ovsschema")
-    try:
+    with running(tmp_path, ovs / "bin", ovs / "share" / "vswitch.ovsschema") as made:
         yield made
-    finally:
-        made.kill()
 
 
 @pytest.fixture
 def ovs(bridge: Bridge, start_controller: Start) -> Controller:
     """Run a controller of the bridge."""
-    options = f"br0={bridge.database},bridge=br0,qos_type=pacer"
-    made = start_controller("--switch", options, "--reconcile-interval", "0.3")
-    made.wait_connected("br0")
-    return made
-
-
-def put(controller: Controller, path: str, body: Any) -> dict[str, Any]:
-    """Make a resource, which the bridge must have taken."""
-    answer = controller.put(BRIDGE + path, body)
-    assert answer.status_code in (200, 201), answer.text
-    said = dict(answer.json())
-    assert said.get("state", "applied") == "applied"
-    return said
+    return controlled(bridge, start_controller, "pacer")
 
 
 def shown(bridge: Bridge, port: str = "p2") -> str:
@@ -142,3 +124,43 @@ def test_bad_values_of_others_are_named_and_mended(bridge: Bridge, ovs: Controll
     assert ovs.put(BRIDGE + "/classes/video", {"rate": "0"}).status_code == 422
     put(ovs, "/ports/2", {"line_rate": "1Gbit"})
     assert ovs.put(BRIDGE + "/classes/x", {"rate": "2Gbit", "port": 2}).status_code == 422
+
+
+def reported(controller: Controller, path: str) -> str:
+    """Return the state of a resource, with its reason where it has one."""
+    said = controller.get(BRIDGE + path)
+    reason = said["state_reason"]
+    return said["state"] if reason is None else f"{said['state']}: {reason}"
+
+
+def wait_for_state(controller: Controller, path: str, expected: str) -> None:
+    """Wait until a resource is reported so."""
+    eventually(lambda: reported(controller, path) == expected, f"{path}: {expected}")
+
+
+def test_what_the_switch_refuses_has_failed(bridge: Bridge, ovs: Controller) -> None:
+    """One port's line is slower than a class: the switch keeps the class off it, and says so."""
+    put(ovs, "/ports/1", {"line_rate": "100Mbit"})
+    put(ovs, "/ports/2", {"line_rate": "1Gbit"})
+    put(ovs, "/classes/bound", {"rate": "400Mbit", "port": 2})
+    put(ovs, "/classes/slow", {"rate": "50Mbit"})
+    ovs.put(BRIDGE + "/classes/fast", {"rate": "500Mbit"})
+    match = {"ether_type": "ipv4", "protocol": "udp", "dst_port": 5001}
+    ovs.put(BRIDGE + "/flows/own", {"match": match, "rate": "300Mbit"})
+    refused = "failed: port p1 refuses it: rate {} is above max-rate 100000000"
+    wait_for_state(ovs, "/classes/fast", refused.format("500000000"))
+    wait_for_state(ovs, "/flows/own", refused.format("300000000"))
+    assert "queue 2: static, rate 50000000 bit/s" in shown(bridge, "p1")
+    assert "500000000" not in shown(bridge, "p1")
+    assert "rate 500000000 bit/s" in shown(bridge, "p2")
+    # What leaves by the other port only, and what is slow enough, have not failed.
+    assert reported(ovs, "/classes/bound") == "applied"
+    assert reported(ovs, "/classes/slow") == "applied"
+    events = ovs.get("/v1/events?kind=failed")["events"]
+    assert sorted(event["data"]["resource"] for event in events) == ["class 'fast'", "flow 'own'"]
+    # Told to leave by the faster port; or slow enough now.
+    ovs.put(BRIDGE + "/classes/fast", {"rate": "500Mbit", "port": 2})
+    ovs.put(BRIDGE + "/flows/own", {"match": match, "rate": "90Mbit"})
+    wait_for_state(ovs, "/classes/fast", "applied")
+    wait_for_state(ovs, "/flows/own", "applied")
+    assert ovs.get(BRIDGE)["failed"] == {}

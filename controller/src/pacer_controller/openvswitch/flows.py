@@ -99,6 +99,8 @@ def queue_row(index: int, spec: ClassSpec, owner: str) -> Row:
         params["allowance"] = (
             rates.default_allowance_ns(spec.rate) if allowance_ns is None else allowance_ns
         )
+    if spec.port is not None:
+        params["port"] = spec.port
     return row(QUEUES, {"queue": index}, "queue", params, owner=owner)
 
 
@@ -149,6 +151,7 @@ def queue_settings(entry: Row, qos_type: str) -> dict[str, str]:
     """Return a queue's `other_config` for a type of QoS."""
     values: dict[str, Any] = dict(entry.params)
     if qos_type == "pacer":
-        return {name: str(value) for name, value in values.items()}
+        # The queue is on every port, whichever the class leaves by.
+        return {name: str(value) for name, value in values.items() if name != "port"}
     # linux-htb: an unpaced queue may take what is there and is promised nothing.
     return {"max-rate": str(values["rate"])} if "rate" in values else {"min-rate": "8000"}

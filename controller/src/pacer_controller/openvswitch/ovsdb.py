@@ -18,6 +18,13 @@ _DATABASE = "Open_vSwitch"
 _OWNER = "pacer-controller"
 _QUEUE = "pacer-queue"
 
+_COUNT_UP = {
+    "op": "mutate",
+    "table": "Open_vSwitch",
+    "where": [],
+    "mutations": [["next_cfg", "+=", 1]],
+}
+
 SILENCE_MS = 10_000
 """Longest time without a byte of an answer; the connection is given up then."""
 
@@ -58,6 +65,8 @@ class Snapshot:
     """UUIDs of rows that say they are ours, but not which queue, or one that another row is."""
     refused: dict[str, str]
     """What the switch refused of QoS and queues, by port name; only the patched one says."""
+    settled: bool
+    """Whether the switch has seen all that was written; true of one that says nothing."""
 
 
 class Database:
@@ -215,6 +224,7 @@ class Database:
             "Interface": ([], ["_uuid", "ofport", "link_state", "link_speed"]),
             "QoS": ([], ["_uuid", "type", "other_config", "queues", "external_ids", *status]),
             "Queue": (owned, ["_uuid", "other_config", "external_ids"]),
+            "Open_vSwitch": ([], ["next_cfg", "cur_cfg"]),
         }
         answers = self._transact(
             [
@@ -222,7 +232,7 @@ class Database:
                 for table, (where, columns) in tables.items()
             ]
         )
-        bridges, ports, interfaces, qos, queues = (answer["rows"] for answer in answers)
+        bridges, ports, interfaces, qos, queues, root = (answer["rows"] for answer in answers)
         if not bridges:
             raise OvsdbError(f"there is no bridge {self._bridge!r}")
         members = set(_set(bridges[0]["ports"]))
@@ -260,6 +270,7 @@ class Database:
             {n: (_uuid(q["_uuid"]), _map(q["other_config"])) for n, q in sorted(numbers.items())},
             strays,
             {port.name: refused[port.name] for port in found if port.name in refused},
+            not self._paces or all(one["cur_cfg"] >= one["next_cfg"] for one in root),
         )
 
     def _add_qos(
@@ -340,6 +351,9 @@ class Database:
             operations.append({"op": "delete", "table": "Queue", "where": where})
             said.append(what)
         if operations:
+            if self._paces:
+                # The switch answers with `cur_cfg` once it has taken, or refused, all of it.
+                operations.append(_COUNT_UP)
             self._transact(operations)
         return said
 

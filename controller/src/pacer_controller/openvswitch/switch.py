@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from pacer_controller.config import OpenVSwitchConfig
-from pacer_controller.openvswitch import flows
+from pacer_controller.openvswitch import flows, refusals
 from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError
 from pacer_controller.openvswitch.ovsdb import Database, OvsdbError, Snapshot, number
 from pacer_controller.records import Desired, Record
@@ -43,6 +43,9 @@ _LINE_SETTINGS = {
 LOCK_POLL_S = 0.25
 PROBE_S = 2.0
 """Time between two signs of life for the database, which closes a connection silent for 5 s."""
+
+SETTLE_POLL_S = 0.05
+"""How often the database is asked whether the switch has taken what was written there."""
 
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 1.0
@@ -91,6 +94,8 @@ class OpenVSwitch:
         self._openflow: OpenFlow | None = None
         self._qos_type: str | None = None
         self._refused: dict[str, str] = {}
+        self._refused_entries: dict[str, str] = {}
+        self._unsettled = asyncio.Event()
         self._resync = asyncio.Event()
         self._held: Rows | None = None
 
@@ -180,9 +185,18 @@ class OpenVSwitch:
                 await self._in_thread(self._database.probe)
         connection.closed.set()
 
+    async def _settle(self) -> None:
+        """Learn what the switch makes of what was written to the database, when it has seen it."""
+        while True:
+            await self._unsettled.wait()
+            await asyncio.sleep(SETTLE_POLL_S)
+            await self.refresh_ports()
+            self._find_failed()
+
     async def _serve(self, connection: OpenFlow) -> None:
         closed = asyncio.create_task(connection.closed.wait())
         probe = asyncio.create_task(self._probe(connection))
+        settle = asyncio.create_task(self._settle())
         try:
             while not closed.done():
                 self._resync.clear()
@@ -202,6 +216,7 @@ class OpenVSwitch:
         finally:
             closed.cancel()
             probe.cancel()
+            settle.cancel()
 
     # ---- reconciling ----
 
@@ -218,13 +233,19 @@ class OpenVSwitch:
             held = _openflow_rows(self._held)
             foreign += [change.row.owner for change in changes(current, held)]
         pending = changes(current, _openflow_rows(wanted))
-        refusals = await connection.write(pending)
-        self.counters.refused_writes += len(refusals)
+        refused = await connection.write(pending)
+        self.counters.refused_writes += len(refused)
         self.counters.reconcile_writes += len(pending) + len(written)
         self._held = dict(wanted)
         if foreign:
-            self._report_drift(foreign, len(pending) + len(written), mended=not refusals)
-        failed = {refusal.row.owner: refusal.message for refusal in refusals}
+            self._report_drift(foreign, len(pending) + len(written), mended=not refused)
+        self._refused_entries = {refusal.row.owner: refusal.message for refusal in refused}
+        self._find_failed()
+
+    def _find_failed(self) -> None:
+        """Put together what the switch does not have, and tell what is new of it."""
+        failed = refusals.by_owner(self._refused, self.ports, self._context.wanted())
+        failed |= self._refused_entries
         failed |= self._context.unfit()
         for owner, reason in failed.items():
             if owner not in self.failed:
@@ -282,12 +303,12 @@ class OpenVSwitch:
                     row = next(iter((after or before).values()))
                     raise SwitchRefusedError([Refusal(row, str(error), table_full=False)]) from None
             pending = changes(_openflow_rows(before), _openflow_rows(after))
-            refusals = await connection.write(pending)
-            if refusals:
-                self.counters.refused_writes += len(refusals)
+            refused = await connection.write(pending)
+            if refused:
+                self.counters.refused_writes += len(refused)
                 # Read back and put right, once what was refused has been taken back.
                 self._resync.set()
-                raise SwitchRefusedError(refusals)
+                raise SwitchRefusedError(refused)
         except (OSError, OpenFlowError) as error:
             _LOG.warning("switch %s: write broken off: %s", self.config.name, error)
             self._held = None
@@ -328,6 +349,10 @@ class OpenVSwitch:
                 for port in snapshot.ports
             ]
             self._refused = snapshot.refused
+            if snapshot.settled:
+                self._unsettled.clear()
+            else:
+                self._unsettled.set()
 
     async def read(self, classes: Sequence[int]) -> Reading:
         """Read counters (`southbound.Driver.read`)."""

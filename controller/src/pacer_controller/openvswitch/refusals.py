@@ -1,0 +1,47 @@
+"""What the patched Open vSwitch refused of QoS and queues, as reasons by resource; all pure.
+
+It says so in the `status` column of a QoS row: by interface, reasons separated by "; ". One about a
+queue begins with "queue N: "; the others are about the port (`ovs-vswitchd.conf.db(5)`).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from pacer_controller.rows import PORTS, QUEUES, Rows
+from pacer_controller.southbound import PortInfo
+
+_QUEUE = re.compile(r"queue ([0-9]{1,10}): (.*)", re.DOTALL)
+
+
+def by_owner(refused: Mapping[str, str], ports: Iterable[PortInfo], wanted: Rows) -> dict[str, str]:
+    """Return why the switch does not have resources as they are wanted, by owner of their rows.
+
+    A class that leaves by one port is not concerned by what others refuse.
+
+    Args:
+        refused: the status by interface.
+        ports: the bridge's ports.
+        wanted: what is desired; what the switch says of anything else is not ours.
+
+    """
+    numbers = {port.interface: port.port for port in ports}
+    queues, settings = {}, {}
+    for row in wanted.values():
+        match = dict(row.match)
+        if row.table == QUEUES:
+            queues[match["queue"]] = (row.owner, dict(row.params).get("port"))
+        elif row.table == PORTS:
+            settings[match["port"]] = row.owner
+    reasons: dict[str, list[str]] = {}
+    for interface, status in refused.items():
+        port = numbers.get(interface)
+        for text in status.split("; "):
+            named = _QUEUE.fullmatch(text)
+            if named is None:
+                owner, reason = None if port is None else settings.get(port), text
+            else:
+                owner, only = queues.get(int(named[1]), (None, None))
+                owner, reason = owner if only in (None, port) else None, named[2]
+            if owner is not None:
+                reasons.setdefault(owner, []).append(f"port {interface} refuses it: {reason}")
+    return {owner: "; ".join(texts) for owner, texts in reasons.items()}
