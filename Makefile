@@ -234,7 +234,7 @@ test-ovs: test-packages venv switch lab bytecode ovs
 
 .PHONY: ovs-deb
 ovs-deb:
-	@tools/bootstrap ovs
+	@tools/bootstrap ovs-deb
 	@ovs-patches/deb
 
 .PHONY: lock
