@@ -244,8 +244,9 @@ class OpenVSwitch:
 
     def _find_failed(self) -> None:
         """Put together what the switch does not have, and tell what is new of it."""
-        failed = refusals.by_owner(self._refused, self.ports, self._context.wanted())
-        failed |= self._refused_entries
+        failed = dict(self._refused_entries)
+        if self._refused:
+            failed |= refusals.by_owner(self._refused, self.ports, self._context.wanted())
         failed |= self._context.unfit()
         for owner, reason in failed.items():
             if owner not in self.failed:
