@@ -21,6 +21,11 @@ const MAX_RING_BYTES: usize = 1 << 30;
 /// Memory the kernel allocates in one piece; larger pieces may not be found.
 const BLOCK_BYTES: usize = 1 << 16;
 
+/// Most of a frame that is asked for before its turn: an ordinary one whole.
+const LOOK_AHEAD_BYTES: usize = 1_536;
+
+const CACHE_LINE_BYTES: usize = 64;
+
 /// The sizes of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingSize {
@@ -165,22 +170,54 @@ impl RxRing {
     pub(crate) fn release(&mut self) {
         self.status()
             .store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.head += 1;
-        if self.head == self.size.slots {
-            self.head = 0;
+        self.head = self.following(self.head);
+    }
+
+    /// Brings what will be read next towards this processor while the head is being worked on: the
+    /// frame after it, and the header of the one after that. Another processor wrote them, and a
+    /// read that finds them there waits as long as some hundred operations take.
+    pub(crate) fn look_ahead(&self) {
+        let (next, after) = (
+            self.following(self.head),
+            self.following(self.following(self.head)),
+        );
+        prefetch(self.slot_at(after));
+        if self.status_at(next).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return;
+        }
+        let slot = self.slot_at(next);
+        // SAFETY: as in `head`: the kernel has handed this slot over, too.
+        let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
+        let start = usize::from(header.tp_mac).min(self.size.slot_bytes);
+        let bytes = (header.tp_snaplen as usize).min(self.size.slot_bytes - start);
+        for at in (0..bytes.min(LOOK_AHEAD_BYTES)).step_by(CACHE_LINE_BYTES) {
+            prefetch(slot.wrapping_add(start + at));
         }
     }
 
+    fn following(&self, at: usize) -> usize {
+        if at + 1 == self.size.slots { 0 } else { at + 1 }
+    }
+
     fn slot(&self) -> *mut u8 {
-        // SAFETY: head < slots, so this stays inside the mapping. Slots lie back to back, for a
+        self.slot_at(self.head)
+    }
+
+    fn slot_at(&self, at: usize) -> *mut u8 {
+        debug_assert!(at < self.size.slots);
+        // SAFETY: at < slots, so this stays inside the mapping. Slots lie back to back, for a
         // block is a whole number of slots.
-        unsafe { self.base.as_ptr().add(self.head * self.size.slot_bytes) }
+        unsafe { self.base.as_ptr().add(at * self.size.slot_bytes) }
     }
 
     fn status(&self) -> &AtomicU32 {
+        self.status_at(self.head)
+    }
+
+    fn status_at(&self, at: usize) -> &AtomicU32 {
         // SAFETY: tp_status is the first field of the slot's header, aligned, mapped as long as
         // self lives, and only touched as an atomic while the kernel may write it.
-        unsafe { AtomicU32::from_ptr(self.slot().cast()) }
+        unsafe { AtomicU32::from_ptr(self.slot_at(at).cast()) }
     }
 }
 
@@ -189,6 +226,19 @@ impl Drop for RxRing {
         // SAFETY: exactly the mapping made in `new`; no borrow of it outlives self.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.size.bytes()) };
     }
+}
+
+/// Asks for the line of memory at `at`; no more than a hint.
+#[inline]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect that a program could see, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 fn narrow(value: usize) -> io::Result<libc::c_uint> {

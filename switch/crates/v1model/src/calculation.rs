@@ -25,10 +25,72 @@ pub(crate) enum Input {
 /// A compiled calculation.
 #[derive(Debug, Clone)]
 pub(crate) struct Calculation {
-    pub algorithm: Algorithm,
-    pub inputs: Box<[Input]>,
+    algorithm: Algorithm,
+    inputs: Box<[Input]>,
     /// The unparsed rest of the packet follows the inputs.
-    pub payload: bool,
+    payload: bool,
+    /// An easier way to the same value.
+    sum: Option<Sum>,
+}
+
+/// An internet checksum over fields of one header: as 2^16 is 1 modulo 2^16 - 1, each field counts
+/// as its value times a power of two that depends on where it stands.
+#[derive(Debug, Clone)]
+struct Sum {
+    /// Validity slot of the header.
+    valid: u32,
+    /// Slot and power of each word.
+    terms: Box<[(u32, u32)]>,
+}
+
+/// Most terms of a sum: what they add up to, 2^48 each, fits in a word.
+const MAX_TERMS: usize = 1 << 15;
+
+impl Sum {
+    /// The sum that a calculation amounts to, if it is one.
+    fn of(algorithm: Algorithm, inputs: &[Input], payload: bool) -> Option<Self> {
+        if algorithm != Algorithm::Csum16 || payload {
+            return None;
+        }
+        let fields: Vec<(Field, u32)> = inputs
+            .iter()
+            .map(|input| match input {
+                Input::Field { field, valid } => Some((*field, *valid)),
+                _ => None,
+            })
+            .collect::<Option<_>>()?;
+        let &(_, valid) = fields.first()?;
+        if fields.iter().any(|(_, other)| *other != valid) {
+            return None;
+        }
+        let mut end = 0;
+        let mut terms = Vec::new();
+        for (field, _) in fields {
+            end += field.bits;
+            // What is to the right of it in its 16 bits; its upper words are 64 bits to the left.
+            let power = end.next_multiple_of(16) - end;
+            terms.extend((0..field.limbs()).map(|limb| (field.slot + limb, power)));
+        }
+        (terms.len() <= MAX_TERMS).then(|| Self {
+            valid,
+            terms: terms.into(),
+        })
+    }
+
+    #[inline]
+    fn compute(&self, words: &[u64]) -> u64 {
+        let mut sum = 0;
+        if words[self.valid as usize] != 0 {
+            for &(slot, power) in &self.terms {
+                let value = words[slot as usize];
+                sum += ((value & 0xffff_ffff) + (value >> 32)) << power;
+            }
+        }
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        u64::from(!(sum as u16))
+    }
 }
 
 /// Concatenates bit strings.
@@ -86,6 +148,15 @@ impl BitWriter<'_> {
 }
 
 impl Calculation {
+    pub fn new(algorithm: Algorithm, inputs: Vec<Input>, payload: bool) -> Self {
+        Self {
+            algorithm,
+            sum: Sum::of(algorithm, &inputs, payload),
+            inputs: inputs.into(),
+            payload,
+        }
+    }
+
     /// Bytes the inputs take at most, without the payload.
     pub fn max_bytes(&self, io: &[HeaderIo]) -> usize {
         let bits: usize = self
@@ -101,7 +172,15 @@ impl Calculation {
     }
 
     /// The calculation's value for this packet.
+    #[inline]
     pub fn compute(&self, ctx: &mut Context, io: &[HeaderIo]) -> u64 {
+        match &self.sum {
+            Some(sum) => sum.compute(&ctx.words),
+            None => self.compute_bytes(ctx, io),
+        }
+    }
+
+    fn compute_bytes(&self, ctx: &mut Context, io: &[HeaderIo]) -> u64 {
         let mut scratch = std::mem::take(&mut ctx.scratch);
         scratch.clear();
         let mut bits = BitWriter {

@@ -2,6 +2,7 @@
 
 use crate::api::CloneRequest;
 use crate::program::Program;
+use crate::unchanged::Unchanged;
 use dataplane::hold::Hold;
 
 /// Frames up to this long fit a new context; a longer one makes it grow, once. Memory for the
@@ -52,6 +53,8 @@ pub struct Context {
     pub(crate) kept: Kept,
     pub(crate) key: Vec<u64>,
     pub(crate) scratch: Vec<u8>,
+    /// Headers as they lie in the frame.
+    pub(crate) unchanged: Unchanged,
 }
 
 impl Context {
@@ -86,6 +89,7 @@ impl Context {
             },
             key: vec![0; program.key_words],
             scratch: Vec::with_capacity(program.scratch_bytes),
+            unchanged: Unchanged::new(program.deparse_order.len()),
         }
     }
 
@@ -157,6 +161,7 @@ impl Context {
         self.recirculate = source.recirculate;
         self.digest = source.digest;
         self.ingress_port = source.ingress_port;
+        self.unchanged.copy_from(&source.unchanged);
         self.kept.active = source.kept.active;
         self.kept.list = source.kept.list;
         self.kept.words.clear();
@@ -188,6 +193,12 @@ impl Context {
         let from = payload.checked_sub(header_bytes)?;
         self.output = (from, self.end);
         Some((&mut self.buffer[from..payload], &self.words))
+    }
+
+    /// Makes the frame the output; the frame, to write changed headers over, and the words.
+    pub(crate) fn output_in_place(&mut self) -> (&mut [u8], &[u64]) {
+        self.output = (self.start, self.end);
+        (&mut self.buffer[self.start..self.end], &self.words)
     }
 
     /// Cuts the output to `length` bytes; true if that made a difference.

@@ -7,9 +7,10 @@ use crate::layout::Field;
 use crate::meter::GREEN;
 use crate::ops::{Code, HeaderRef, Op, Slot};
 use crate::profile::Profile;
-use crate::program::{Node, Program, StackInfo};
+use crate::program::{HeaderInfo, Node, Program, StackInfo};
 use crate::state::State;
 use crate::table::{END, Table, Target};
+use crate::unchanged::{Changes, RESHAPED};
 use crate::value_set::ValueSets;
 use crate::wide::{self, limbs, mask64, sext64};
 use dataplane::control::MeterUnit;
@@ -46,9 +47,9 @@ pub(crate) struct Machine<'a, E> {
 /// Writes a switch-owned value to a field, truncated to its width.
 pub(crate) fn set_field(words: &mut [u64], field: Field, value: u64) {
     words[field.slot as usize] = value & mask64(field.bits);
-    let n = field.limbs() as usize;
-    if n > 1 {
-        words[field.slot as usize + 1..field.slot as usize + n].fill(0);
+    if field.bits > 64 {
+        let end = (field.slot + field.limbs()) as usize;
+        words[field.slot as usize + 1..end].fill(0);
     }
 }
 
@@ -58,12 +59,33 @@ pub(crate) fn get_field(words: &[u64], field: Field) -> u64 {
 }
 
 impl<E: Externs> Machine<'_, E> {
+    /// The drop port as `egress_spec` holds it.
+    pub fn drop_value(&self) -> u64 {
+        u64::from(self.drop_port) & mask64(self.program.intrinsics.egress_spec.bits)
+    }
+
     /// Runs a control from `node` to its end.
     pub fn control(&mut self, ctx: &mut Context, mut node: u32) -> Outcome {
-        let program = self.program;
-        while let Some(&current) = program.nodes.get(node as usize) {
+        let nodes = &self.program.nodes[..];
+        loop {
+            // Most nodes are comparisons, which need nothing but the words.
+            let words = &ctx.words[..];
+            let current = loop {
+                let Some(current) = nodes.get(node as usize) else {
+                    return Outcome::Done;
+                };
+                let (taken, yes, no) = match current {
+                    Node::If { test, yes, no } => (test.holds(words), yes, no),
+                    Node::IfBoth { tests, yes, no } => {
+                        let [first, second] = tests;
+                        (first.holds(words) & second.holds(words), yes, no)
+                    }
+                    other => break other,
+                };
+                node = if taken { *yes } else { *no };
+            };
             let outcome;
-            (outcome, node) = match current {
+            (outcome, node) = match *current {
                 Node::Table(table) => self.apply(ctx, table as usize),
                 Node::Action { code, next } => (self.run(ctx, code), next),
                 Node::Branch {
@@ -76,20 +98,13 @@ impl<E: Externs> Machine<'_, E> {
                     let taken = ctx.words[slot as usize] != 0;
                     (outcome, if taken { yes } else { no })
                 }
-                Node::If { test, yes, no } => {
-                    let taken = test.holds(&ctx.words);
-                    (Outcome::Done, if taken { yes } else { no })
-                }
-                Node::IfBoth { tests, yes, no } => {
-                    let taken = tests.iter().all(|test| test.holds(&ctx.words));
-                    (Outcome::Done, if taken { yes } else { no })
-                }
+                // Dealt with above.
+                Node::If { .. } | Node::IfBoth { .. } => return Outcome::Done,
             };
             if outcome != Outcome::Done {
                 return outcome;
             }
         }
-        Outcome::Done
     }
 
     /// Looks up, counts, meters, runs the action; gives the next node.
@@ -205,6 +220,7 @@ impl<E: Externs> Machine<'_, E> {
         for checksum in &program.update {
             if self.condition(ctx, checksum.condition) {
                 let value = program.calculations[checksum.calculation].compute(ctx, &program.kinds);
+                ctx.unchanged.note(checksum.change);
                 set_field(&mut ctx.words, checksum.target, value);
             }
         }
@@ -224,6 +240,10 @@ impl<E: Externs> Machine<'_, E> {
     pub fn deparse(&mut self, ctx: &mut Context) -> bool {
         let program = self.program;
         let outcome = self.run(ctx, program.deparser_code);
+        if let Some(changed) = ctx.unchanged.changed_in_place(ctx.parsed) {
+            self.rewrite(ctx, changed);
+            return outcome != Outcome::Asserted;
+        }
         let length = program
             .deparse_order
             .iter()
@@ -245,6 +265,38 @@ impl<E: Externs> Machine<'_, E> {
             }
         }
         outcome != Outcome::Asserted
+    }
+
+    /// Writes those headers again that changed; all lie in the frame as they are to leave.
+    fn rewrite(&self, ctx: &mut Context, changed: Changes) {
+        let program = self.program;
+        let unchanged = std::mem::take(&mut ctx.unchanged);
+        let (frame, words) = ctx.output_in_place();
+        if changed != 0 {
+            for (position, h) in program.deparse_order.iter().enumerate() {
+                if changed & h.change != 0 && words[h.base as usize] != 0 {
+                    let at = unchanged.place(position);
+                    if let Some(here) = frame.get_mut(at..) {
+                        program.kinds[h.kind].emit(words, h.base, here);
+                    }
+                }
+            }
+        }
+        debug_assert!(
+            program
+                .deparse_order
+                .iter()
+                .enumerate()
+                .filter(|(_, h)| words[h.base as usize] != 0)
+                .all(|(position, h)| {
+                    let io = &program.kinds[h.kind];
+                    let mut written = vec![0; io.length(words, h.base)];
+                    io.emit(words, h.base, &mut written);
+                    frame[unchanged.place(position)..].starts_with(&written)
+                }),
+            "a header in the frame is not the one to leave"
+        );
+        ctx.unchanged = unchanged;
     }
 
     /// The values of a header's fields, unchanged, and its validity: `to` becomes `from`.
@@ -273,6 +325,14 @@ impl<E: Externs> Machine<'_, E> {
     /// the registers and the stack that the others need.
     #[inline]
     pub fn run(&mut self, ctx: &mut Context, code: Code) -> Outcome {
+        if code.is_empty() {
+            return Outcome::Done;
+        }
+        ctx.unchanged.note(code.changes);
+        self.run_some(ctx, code)
+    }
+
+    fn run_some(&mut self, ctx: &mut Context, code: Code) -> Outcome {
         let program = self.program;
         let mut pc = code.start;
         while pc < code.end {
@@ -298,6 +358,16 @@ impl<E: Externs> Machine<'_, E> {
                     Op::CopyW { d, a, n } => {
                         let a = a as usize;
                         w.copy_within(a..a + n as usize, d as usize);
+                    }
+                    Op::ExtendW {
+                        d,
+                        a,
+                        from: 1,
+                        n: 2,
+                        signed: false,
+                    } => {
+                        let d = d as usize;
+                        (w[d], w[d + 1]) = (w[a as usize], 0);
                     }
                     Op::Add { d, a, b } => two!(d, a, b, u64::wrapping_add),
                     Op::Sub { d, a, b } => two!(d, a, b, u64::wrapping_sub),
@@ -345,6 +415,13 @@ impl<E: Externs> Machine<'_, E> {
                     _ => break op,
                 }
             };
+            if let Op::Extract { header } = *other {
+                let h = &program.headers[header as usize];
+                if !extract(ctx, program, h) {
+                    return Outcome::Error(program.errors.packet_too_short);
+                }
+                continue;
+            }
             let outcome = self.step(ctx, other, &mut pc);
             if outcome != Outcome::Done {
                 return outcome;
@@ -473,6 +550,7 @@ impl<E: Externs> Machine<'_, E> {
                     // length it had.
                     io.clear(&mut w[base..base + words as usize]);
                     w[base] = 1;
+                    ctx.unchanged.note(RESHAPED);
                     ctx.packet_length = ctx.packet_length.wrapping_add(length as u64);
                 }
             }
@@ -481,17 +559,25 @@ impl<E: Externs> Machine<'_, E> {
                     && w[base] != 0
                 {
                     w[base] = 0;
+                    ctx.unchanged.note(RESHAPED);
                     let length = program.kinds[kind as usize].length(w, base as u32);
                     ctx.packet_length = ctx.packet_length.wrapping_sub(length as u64);
                 }
             }
-            Op::Claim { union, base } => claim(program, w, union, base),
+            Op::Claim { union, base } => {
+                if claim(program, w, union, base) {
+                    ctx.unchanged.note(RESHAPED);
+                }
+            }
             Op::ClaimElement { stack, index } => {
                 let s = &program.stacks[stack as usize];
                 let index = word_to_usize(w[index as usize]);
-                claim_element(program, w, s, index);
+                if claim_element(program, w, s, index) {
+                    ctx.unchanged.note(RESHAPED);
+                }
             }
             Op::CopyHeader { d, a, words } => {
+                ctx.unchanged.note(RESHAPED);
                 if let (Some(d), Some(a)) = (self.header(w, d), self.header(w, a)) {
                     Self::copy_header(w, d, a, words as usize);
                 }
@@ -507,6 +593,7 @@ impl<E: Externs> Machine<'_, E> {
                 w[d as usize] = u64::from(equal);
             }
             Op::CopyStack { d, a, words } => {
+                ctx.unchanged.note(RESHAPED);
                 let (to, from) = (&program.stacks[d as usize], &program.stacks[a as usize]);
                 w[to.next as usize] = w[from.next as usize];
                 for (&d, &a) in to.bases.iter().zip(&from.bases) {
@@ -519,6 +606,7 @@ impl<E: Externs> Machine<'_, E> {
                 words,
                 first,
             } => {
+                ctx.unchanged.note(RESHAPED);
                 let s = &program.stacks[stack as usize];
                 let size = s.bases.len();
                 let count = word_to_usize(w[count as usize]).min(size);
@@ -544,6 +632,7 @@ impl<E: Externs> Machine<'_, E> {
                 words,
                 first,
             } => {
+                ctx.unchanged.note(RESHAPED);
                 let s = &program.stacks[stack as usize];
                 let size = s.bases.len();
                 let count = word_to_usize(w[count as usize]).min(size);
@@ -691,21 +780,15 @@ impl<E: Externs> Machine<'_, E> {
                 });
             }
 
-            Op::Extract { header } => {
-                let h = program.headers[header as usize];
-                if !extract(ctx, program, h.base, h.kind) {
-                    return Outcome::Error(program.errors.packet_too_short);
-                }
-            }
             Op::ExtractNext { stack } => {
                 if let Some(error) = extract_next(ctx, program, stack, None) {
                     return Outcome::Error(error);
                 }
             }
             Op::ExtractVariable { header, bits } => {
-                let h = program.headers[header as usize];
+                let h = &program.headers[header as usize];
                 let bits = w[bits as usize];
-                if let Some(error) = extract_variable(ctx, program, h.base, h.kind, bits) {
+                if let Some(error) = extract_variable(ctx, program, h, bits) {
                     return Outcome::Error(error);
                 }
             }
@@ -748,14 +831,16 @@ impl<E: Externs> Machine<'_, E> {
 }
 
 /// Extracts a header at the parser's position; false if the frame is too short.
-fn extract(ctx: &mut Context, program: &Program, base: Slot, kind: usize) -> bool {
-    let io = &program.kinds[kind];
+#[inline]
+fn extract(ctx: &mut Context, program: &Program, h: &HeaderInfo) -> bool {
+    let io = &program.kinds[h.kind];
     let (data, words) = ctx.unparsed();
     if data.len() < io.bytes {
         return false;
     }
-    io.extract(data, words, base);
-    words[base as usize] = 1;
+    io.extract(data, words, h.base);
+    words[h.base as usize] = 1;
+    ctx.unchanged.found(h.position, ctx.parsed, io.bytes);
     ctx.parsed += io.bytes;
     true
 }
@@ -765,15 +850,14 @@ fn extract(ctx: &mut Context, program: &Program, base: Slot, kind: usize) -> boo
 fn extract_variable(
     ctx: &mut Context,
     program: &Program,
-    base: Slot,
-    kind: usize,
+    h: &HeaderInfo,
     bits: u64,
 ) -> Option<u64> {
     let errors = &program.errors;
     if !bits.is_multiple_of(8) {
         return Some(errors.parser_invalid_argument);
     }
-    let io = &program.kinds[kind];
+    let io = &program.kinds[h.kind];
     let (data, words) = ctx.unparsed();
     let length = word_to_usize(bits / 8).saturating_add(io.bytes);
     if data.len() < length {
@@ -782,8 +866,9 @@ fn extract_variable(
     if length > io.max_bytes() {
         return Some(errors.header_too_short);
     }
-    io.extract_variable(data, words, base, bits as u32);
-    words[base as usize] = 1;
+    io.extract_variable(data, words, h.base, bits as u32);
+    words[h.base as usize] = 1;
+    ctx.unchanged.found(h.position, ctx.parsed, length);
     ctx.parsed += length;
     None
 }
@@ -797,52 +882,59 @@ fn extract_next(
 ) -> Option<u64> {
     let s = &program.stacks[stack as usize];
     let next = word_to_usize(ctx.words[s.next as usize]);
-    let Some(&base) = s.bases.get(next) else {
+    let Some(&element) = s.elements.get(next) else {
         return Some(program.errors.stack_out_of_bounds);
     };
+    let h = &program.headers[element as usize];
     match bits {
-        None if !extract(ctx, program, base, s.kind) => {
+        None if !extract(ctx, program, h) => {
             return Some(program.errors.packet_too_short);
         }
         None => {}
         Some(bits) => {
-            let error = extract_variable(ctx, program, base, s.kind, bits);
+            let error = extract_variable(ctx, program, h, bits);
             if error.is_some() {
                 return error;
             }
         }
     }
-    claim_element(program, &mut ctx.words, s, next);
+    if claim_element(program, &mut ctx.words, s, next) {
+        ctx.unchanged.note(RESHAPED);
+    }
     ctx.words[s.next as usize] += 1;
     None
 }
 
-/// If the member at `base` is valid, no other member of the union is.
-fn claim(program: &Program, w: &mut [u64], union: u16, base: Slot) {
+/// If the member at `base` is valid, no other member of the union is. True if one was.
+fn claim(program: &Program, w: &mut [u64], union: u16, base: Slot) -> bool {
+    let mut gone = false;
     if w[base as usize] != 0 {
         for &other in &program.unions[union as usize] {
             if other != base {
-                w[other as usize] = 0;
+                gone |= std::mem::take(&mut w[other as usize]) != 0;
             }
         }
     }
+    gone
 }
 
 /// The same for element `index` of a stack of members of unions; nothing for other stacks.
-fn claim_element(program: &Program, w: &mut [u64], stack: &StackInfo, index: usize) {
+fn claim_element(program: &Program, w: &mut [u64], stack: &StackInfo, index: usize) -> bool {
+    let mut gone = false;
     let Some(&base) = stack.bases.get(index) else {
-        return;
+        return gone;
     };
     if w[base as usize] == 0 {
-        return;
+        return gone;
     }
     for &sibling in &stack.siblings {
         if let Some(&other) = program.stacks[sibling as usize].bases.get(index)
             && other != base
         {
-            w[other as usize] = 0;
+            gone |= std::mem::take(&mut w[other as usize]) != 0;
         }
     }
+    gone
 }
 
 /// Swaps two headers.

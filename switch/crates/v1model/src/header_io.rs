@@ -5,21 +5,21 @@
 use crate::layout::{FieldType, HeaderType};
 use crate::wide::{limbs, mask64};
 
-/// One field inside a group.
+/// One field inside a group, of one word.
 #[derive(Debug, Clone, Copy)]
 struct Part {
-    /// Words after the header's base.
-    offset: u32,
     shift: u32,
     mask: u64,
 }
 
 #[derive(Debug, Clone)]
 enum Group {
-    /// `bytes` (1 to 8) bytes at `at` hold all the parts.
+    /// `bytes` (1 to 8) bytes at `at` hold all the parts, whose words follow each other from
+    /// `offset` after the header's base on.
     Packed {
         at: usize,
         bytes: usize,
+        offset: u32,
         parts: Box<[Part]>,
     },
     /// One field at any bit position, of any width.
@@ -153,7 +153,6 @@ fn groups_of(fields: &[FieldType], bit: &mut usize) -> Box<[Group]> {
                     .map(|f| {
                         left -= f.bits;
                         Part {
-                            offset: f.offset,
                             shift: left,
                             mask: mask64(f.bits),
                         }
@@ -162,6 +161,7 @@ fn groups_of(fields: &[FieldType], bit: &mut usize) -> Box<[Group]> {
                 groups.push(Group::Packed {
                     at: *bit / 8,
                     bytes: width as usize / 8,
+                    offset: fields[i].offset,
                     parts,
                 });
                 *bit += width as usize;
@@ -186,10 +186,16 @@ fn groups_of(fields: &[FieldType], bit: &mut usize) -> Box<[Group]> {
 fn read_groups(groups: &[Group], data: &[u8], words: &mut [u64], base: u32) {
     for group in groups {
         match group {
-            Group::Packed { at, bytes, parts } => {
+            Group::Packed {
+                at,
+                bytes,
+                offset,
+                parts,
+            } => {
                 let value = load(data, *at, *bytes);
-                for p in parts {
-                    words[(base + p.offset) as usize] = (value >> p.shift) & p.mask;
+                let words = &mut words[(base + offset) as usize..];
+                for (word, p) in words.iter_mut().zip(parts) {
+                    *word = (value >> p.shift) & p.mask;
                 }
             }
             Group::Loose { bit, bits, offset } => {
@@ -203,10 +209,16 @@ fn read_groups(groups: &[Group], data: &[u8], words: &mut [u64], base: u32) {
 fn write_groups(groups: &[Group], words: &[u64], base: u32, out: &mut [u8]) {
     for group in groups {
         match group {
-            Group::Packed { at, bytes, parts } => {
+            Group::Packed {
+                at,
+                bytes,
+                offset,
+                parts,
+            } => {
                 let mut value = 0;
-                for p in parts {
-                    value |= words[(base + p.offset) as usize] << p.shift;
+                let words = &words[(base + offset) as usize..];
+                for (word, p) in words.iter().zip(parts) {
+                    value |= word << p.shift;
                 }
                 store(out, *at, *bytes, value);
             }

@@ -8,6 +8,7 @@
 
 use crate::error::{At, LoadError, LoadResult, refuse};
 use crate::model;
+use crate::unchanged::{self, Changes};
 use crate::wide::limbs;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -124,6 +125,8 @@ pub(crate) struct Layout {
     pub union_stacks: Vec<UnionStack>,
     /// Words of headers, metadata and stack counters.
     pub words: u32,
+    /// What a change of each header is noted as.
+    pub masks: Vec<Changes>,
     header_names: HashMap<String, usize>,
     stack_names: HashMap<String, usize>,
     /// Names of the members of each union type.
@@ -151,6 +154,7 @@ impl Layout {
             unions: Vec::new(),
             union_stacks: Vec::new(),
             words: 0,
+            masks: Vec::new(),
             header_names: HashMap::new(),
             stack_names: HashMap::new(),
             union_types: Vec::new(),
@@ -200,6 +204,7 @@ impl Layout {
                 union: None,
             });
         }
+        layout.masks = unchanged::masks(&layout.headers, &layout.types);
         for s in &root.header_stacks {
             let stack = layout
                 .stack_of(s, &ids)
@@ -324,6 +329,18 @@ impl Layout {
             refuse!("headers and metadata need more than {MAX_PHV_WORDS} words");
         }
         Ok(base)
+    }
+
+    /// The index of the header at `base`.
+    pub fn header_at(&self, base: u32) -> u16 {
+        let index = self.headers.partition_point(|h| h.base < base);
+        // There are at most MAX_OBJECTS of them.
+        u16::try_from(index).unwrap_or(u16::MAX)
+    }
+
+    /// What writing `words` words from `slot` on changes of the headers.
+    pub fn changes(&self, slot: u32, words: u32) -> Changes {
+        unchanged::of_words(&self.headers, &self.types, &self.masks, slot, words)
     }
 
     pub fn header(&self, name: &str) -> LoadResult<usize> {

@@ -42,6 +42,7 @@ mod profile;
 mod program;
 mod state;
 mod table;
+mod unchanged;
 mod value_set;
 mod wide;
 

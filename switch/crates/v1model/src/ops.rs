@@ -5,6 +5,9 @@
 //! `a`/`b` are sources, `n` is a number of words. Code only ever runs forward: jumps go to
 //! higher addresses (checked at load), so every run ends.
 
+use crate::unchanged::Changes;
+use crate::wide::limbs;
+
 /// A slot of the word array.
 pub(crate) type Slot = u32;
 
@@ -13,6 +16,29 @@ pub(crate) type Slot = u32;
 pub(crate) struct Code {
     pub start: u32,
     pub end: u32,
+    /// Headers that it may change, but for those that come and go, which is noted as it happens.
+    pub changes: Changes,
+}
+
+impl Code {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+}
+
+/// What an operation writes, of what may be a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// Nothing, or headers that come and go.
+    Nothing,
+    Words(Slot, u32),
+    /// As many words as a cell of this register array has.
+    Cell(Slot, u16),
+    /// Fields of any element.
+    Elements(u16),
+    /// One word each.
+    Two(Slot, Slot),
 }
 
 /// A header named by the program: fixed, or an element of a stack chosen at run time.
@@ -469,6 +495,101 @@ pub(crate) enum Op {
 }
 
 impl Op {
+    /// What it writes.
+    pub fn written(&self) -> Written {
+        match *self {
+            Op::Copy { d, .. }
+            | Op::Add { d, .. }
+            | Op::Sub { d, .. }
+            | Op::Mul { d, .. }
+            | Op::And { d, .. }
+            | Op::Or { d, .. }
+            | Op::Xor { d, .. }
+            | Op::Not { d, .. }
+            | Op::Shl { d, .. }
+            | Op::Shr { d, .. }
+            | Op::Sar { d, .. }
+            | Op::Div { d, .. }
+            | Op::Rem { d, .. }
+            | Op::Sext { d, .. }
+            | Op::Eq { d, .. }
+            | Op::Ne { d, .. }
+            | Op::Lt { d, .. }
+            | Op::Le { d, .. }
+            | Op::LtS { d, .. }
+            | Op::LeS { d, .. }
+            | Op::IsZero { d, .. }
+            | Op::NonZero { d, .. }
+            | Op::Select { d, .. }
+            | Op::EqW { d, .. }
+            | Op::LtW { d, .. }
+            | Op::NonZeroW { d, .. }
+            | Op::Saturate { d, .. }
+            | Op::LastIndex { d, .. }
+            | Op::EqHeader { d, .. }
+            | Op::Meter { d, .. }
+            | Op::Hash { d, .. }
+            | Op::Random { d, .. }
+            | Op::Now { d }
+            | Op::Backlog { d, .. } => Written::Words(d, 1),
+            Op::CopyW { d, n, .. }
+            | Op::AddW { d, n, .. }
+            | Op::SubW { d, n, .. }
+            | Op::MulW { d, n, .. }
+            | Op::AndW { d, n, .. }
+            | Op::OrW { d, n, .. }
+            | Op::XorW { d, n, .. }
+            | Op::NotW { d, n, .. }
+            | Op::ShlW { d, n, .. }
+            | Op::ShrW { d, n, .. }
+            | Op::DivW { d, n, .. }
+            | Op::ExtendW { d, n, .. }
+            | Op::MaskW { d, n, .. }
+            | Op::SextW { d, n, .. }
+            | Op::ClampW { d, n, .. }
+            | Op::SelectW { d, n, .. }
+            | Op::LoadElement { d, n, .. } => Written::Words(d, n.into()),
+            Op::Lookahead { d, bits, .. } => Written::Words(d, limbs(bits.into())),
+            Op::StoreElement { stack, .. } => Written::Elements(stack),
+            Op::RegisterRead { d, array, .. } => Written::Cell(d, array),
+            Op::MarkCopyToDrop {
+                egress_spec,
+                mcast_grp,
+            } => Written::Two(egress_spec, mcast_grp),
+            // Noted as they happen.
+            Op::SetValid { .. }
+            | Op::SetInvalid { .. }
+            | Op::Claim { .. }
+            | Op::ClaimElement { .. }
+            | Op::CopyHeader { .. }
+            | Op::CopyStack { .. }
+            | Op::Push { .. }
+            | Op::Pop { .. }
+            | Op::Extract { .. }
+            | Op::ExtractNext { .. }
+            | Op::ExtractVariable { .. }
+            | Op::ExtractNextVariable { .. } => Written::Nothing,
+            // The program's `always_changed` has what the switch itself writes.
+            Op::MarkToDrop => Written::Nothing,
+            Op::Jump { .. }
+            | Op::JumpIfZero { .. }
+            | Op::Exit
+            | Op::Assert { .. }
+            | Op::RegisterWrite { .. }
+            | Op::Count { .. }
+            | Op::Truncate { .. }
+            | Op::Clone { .. }
+            | Op::Digest { .. }
+            | Op::Log { .. }
+            | Op::Resubmit { .. }
+            | Op::Recirculate { .. }
+            | Op::Hold { .. }
+            | Op::Advance { .. }
+            | Op::Verify { .. }
+            | Op::NeedLast { .. } => Written::Nothing,
+        }
+    }
+
     /// Redirects a one-word result from `from` to `to`; false if this operation's result is
     /// something else.
     pub fn retarget(&mut self, from: Slot, to: Slot) -> bool {

@@ -15,8 +15,8 @@ use crate::profile::Profile;
 use crate::program::Program;
 use crate::state::State;
 use crate::table::Table;
+use crate::unchanged::RESHAPED;
 use crate::value_set::ValueSets;
-use crate::wide::mask64;
 use dataplane::control::Bits;
 use dataplane::notify::DigestInfo;
 use std::collections::BTreeSet;
@@ -123,6 +123,7 @@ impl Pipeline {
             }
         }
         ctx.parsed = 0;
+        ctx.unchanged.begin(self.program.always_changed);
         ctx.hold = None;
         ctx.clone = None;
         ctx.resubmit = None;
@@ -142,7 +143,10 @@ impl Pipeline {
         self.begin(ctx);
         self.clock_ns = self.clock_ns.max(input.now_ns);
         ctx.ingress_port = input.port;
-        let i = self.program.intrinsics;
+        let max_states = self.options.max_parser_states;
+        let mut machine = self.machine(externs, input.now_ns);
+        let program = machine.program;
+        let i = &program.intrinsics;
         let w = &mut ctx.words;
         // A packet that comes round has, as in simple_switch, no port and time but those that
         // its field list kept.
@@ -156,21 +160,17 @@ impl Pipeline {
         set_field(w, i.packet_length, ctx.packet_length);
         set_field(w, i.instance_type, input.instance_type as u64);
 
-        let max_states = self.options.max_parser_states;
-        let none = self.program.errors.none;
-        let mut machine = self.machine(externs, input.now_ns);
         let error = machine.parse(ctx, max_states);
         let checksum_error = machine.verify(ctx);
         set_optional(&mut ctx.words, i.parser_error, error);
         set_optional(&mut ctx.words, i.checksum_error, u64::from(checksum_error));
-        let start = machine.program.ingress;
-        let outcome = machine.control(ctx, start);
+        let outcome = machine.control(ctx, program.ingress);
 
         let w = &ctx.words;
         let egress_spec = get_field(w, i.egress_spec);
         let mcast_group = i.mcast_grp.map_or(0, |f| get_field(w, f)) as u16;
         let assertion_failed = outcome == Outcome::Asserted;
-        let unicast_dropped = egress_spec == self.drop_value(i.egress_spec) && mcast_group == 0;
+        let unicast_dropped = egress_spec == machine.drop_value() && mcast_group == 0;
         IngressVerdict {
             drop: assertion_failed || (unicast_dropped && ctx.resubmit.is_none()),
             egress_port: egress_spec as u16,
@@ -178,9 +178,9 @@ impl Pipeline {
             hold: ctx.hold,
             resubmit: ctx.resubmit,
             clone: ctx.clone,
-            digest: ctx.digest.and_then(|id| self.program.digest(id)),
+            digest: ctx.digest.and_then(|id| program.digest(id)),
             priority: i.priority.map_or(0, |f| get_field(w, f)) as u8,
-            parser_error: error != none,
+            parser_error: error != program.errors.none,
             checksum_error,
             assertion_failed,
         }
@@ -193,8 +193,10 @@ impl Pipeline {
         input: &EgressInput,
         externs: &E,
     ) -> EgressVerdict {
-        let i = self.program.intrinsics;
-        let drop_value = self.drop_value(i.egress_spec);
+        let mut machine = self.machine(externs, input.now_ns);
+        let program = machine.program;
+        let i = &program.intrinsics;
+        let drop_value = machine.drop_value();
         ctx.clone = None;
         ctx.recirculate = None;
         let w = &mut ctx.words;
@@ -212,9 +214,7 @@ impl Pipeline {
         set_optional(w, i.deq_qdepth, u64::from(input.deq_qdepth));
         set_optional(w, i.qid, 0);
 
-        let mut machine = self.machine(externs, input.now_ns);
-        let start = machine.program.egress;
-        let outcome = machine.control(ctx, start);
+        let outcome = machine.control(ctx, program.egress);
         let assertion_failed = outcome == Outcome::Asserted;
         let mut verdict = EgressVerdict {
             drop: assertion_failed || get_field(&ctx.words, i.egress_spec) == drop_value,
@@ -341,6 +341,8 @@ impl Pipeline {
     }
 
     fn replace_metadata(&self, original: &Context, clone: &mut Context, field_list: u16) {
+        // Its headers may be of the list, and its frame is the original's, which was written to.
+        clone.unchanged.note(RESHAPED);
         for &(from, to) in &self.program.metadata_ranges {
             clone.words[from as usize..to as usize].fill(0);
         }
@@ -350,11 +352,6 @@ impl Pipeline {
                 clone.words[range.clone()].copy_from_slice(&original.words[range]);
             }
         }
-    }
-
-    /// The drop port as `egress_spec` holds it.
-    fn drop_value(&self, egress_spec: Field) -> u64 {
-        u64::from(self.options.drop_port) & mask64(egress_spec.bits)
     }
 }
 

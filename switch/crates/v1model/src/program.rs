@@ -5,20 +5,23 @@ use crate::header_io::HeaderIo;
 use crate::layout::Field;
 use crate::message::Message;
 use crate::ops::{Code, Op, Slot};
+use crate::unchanged::Changes;
 use dataplane::control::{ActionInfo, ArrayInfo, MeterUnit, TableInfo, ValueSetInfo};
 use dataplane::notify::DigestInfo;
 use dataplane::profile::ProfileInfo;
 
-/// How two words compare.
+/// How two words compare: which of less (1), equal (2) and greater (4) it accepts, and whether
+/// both are `i64` (8). Tested without a branch, which for a rule that packets follow in turns
+/// would be mispredicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Relation {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    /// Both are `i64`.
-    LtS,
-    LeS,
+    Eq = 0b0010,
+    Ne = 0b0101,
+    Lt = 0b0001,
+    Le = 0b0011,
+    LtS = 0b1001,
+    LeS = 0b1011,
 }
 
 /// A comparison of two words.
@@ -32,15 +35,11 @@ pub(crate) struct Comparison {
 impl Comparison {
     #[inline]
     pub fn holds(&self, words: &[u64]) -> bool {
-        let (a, b) = (words[self.a as usize], words[self.b as usize]);
-        match self.relation {
-            Relation::Eq => a == b,
-            Relation::Ne => a != b,
-            Relation::Lt => a < b,
-            Relation::Le => a <= b,
-            Relation::LtS => (a as i64) < b as i64,
-            Relation::LeS => a as i64 <= b as i64,
-        }
+        let accepted = self.relation as u8;
+        let sign = u64::from(accepted >> 3) << 63;
+        let (a, b) = (words[self.a as usize] ^ sign, words[self.b as usize] ^ sign);
+        let found = u8::from(a < b) | u8::from(a == b) << 1 | u8::from(a > b) << 2;
+        accepted & found != 0
     }
 }
 
@@ -106,14 +105,19 @@ pub(crate) struct State {
 pub(crate) struct HeaderInfo {
     pub base: Slot,
     pub kind: usize,
+    /// Its place in the deparser's order, or [`NOWHERE`](crate::unchanged::NOWHERE).
+    pub position: u32,
+    /// What a change of it is noted as.
+    pub change: Changes,
 }
 
 /// A header stack.
 #[derive(Debug, Clone)]
 pub(crate) struct StackInfo {
     pub bases: Box<[Slot]>,
+    /// The elements, as indices into [`Program::headers`].
+    pub elements: Box<[u16]>,
     pub next: Slot,
-    pub kind: usize,
     /// The stacks of the members of the same stack of unions, this one included; none for a
     /// stack of headers.
     pub siblings: Box<[u16]>,
@@ -126,6 +130,8 @@ pub(crate) struct Checksum {
     pub target: Field,
     /// Validity slot of the target's header.
     pub valid: Slot,
+    /// What an update is noted as.
+    pub change: Changes,
     /// Code that computes the condition, and the slot it leaves it in.
     pub condition: Option<(Code, Slot)>,
 }
@@ -202,6 +208,8 @@ pub(crate) struct Program {
     pub messages: Box<[Message]>,
     /// Externs called by the deparser.
     pub deparser_code: Code,
+    /// Headers that the switch itself may write to.
+    pub always_changed: Changes,
     pub errors: ErrorCodes,
     pub intrinsics: Intrinsics,
     /// Most bytes of headers the deparser can emit.

@@ -18,11 +18,12 @@ use crate::profile::Profile;
 use crate::program::{Checksum, ErrorCodes, FieldList, HeaderInfo, Intrinsics, Program, StackInfo};
 use crate::state::{MeterArray, Register, State};
 use crate::table::Table;
+use crate::unchanged::{Changes, NOWHERE};
 use crate::wide::{limbs, mask64};
 use action::Action;
 use dataplane::control::{ArrayInfo, MeterUnit};
 use dataplane::notify::DigestInfo;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Most arrays of one kind, calculations and the like.
 const MAX_OBJECTS: usize = 1 << 14;
@@ -163,16 +164,31 @@ fn compile_with(
         .at(place);
     }
     let deparser_code = action::primitives(&mut c, &names, &deparser.primitives).at(place)?;
-    let mut deparse_order = Vec::new();
-    for name in &deparser.order {
-        let h = &layout.headers[layout.header(name).at(place)?];
-        if h.metadata {
-            return Err(LoadError::new(format!("emits metadata '{name}'"))).at(place);
-        }
-        deparse_order.push(HeaderInfo {
+    let mut deparse_order: Vec<HeaderInfo> = Vec::new();
+    let mut headers: Vec<HeaderInfo> = layout
+        .headers
+        .iter()
+        .zip(&layout.masks)
+        .map(|(h, &change)| HeaderInfo {
             base: h.base,
             kind: h.kind,
-        });
+            position: NOWHERE,
+            change,
+        })
+        .collect();
+    let mut written = HashSet::new();
+    for name in &deparser.order {
+        let index = layout.header(name).at(place)?;
+        if layout.headers[index].metadata {
+            return Err(LoadError::new(format!("emits metadata '{name}'"))).at(place);
+        }
+        let header = &mut headers[index];
+        header.position = if written.insert(index) {
+            deparse_order.len() as u32
+        } else {
+            NOWHERE
+        };
+        deparse_order.push(*header);
     }
     if deparse_order.len() > 1 << 16 {
         refuse!("deparser emits more than {} headers", 1 << 16);
@@ -186,21 +202,14 @@ fn compile_with(
         constants: std::mem::take(&mut c.constants).into(),
         ops: std::mem::take(&mut c.ops).into(),
         phv_words: layout.words,
-        headers: layout
-            .headers
-            .iter()
-            .map(|h| HeaderInfo {
-                base: h.base,
-                kind: h.kind,
-            })
-            .collect(),
+        headers: headers.into(),
         stacks: layout
             .stacks
             .iter()
             .map(|s| StackInfo {
                 bases: s.bases.clone().into(),
+                elements: s.bases.iter().map(|&base| layout.header_at(base)).collect(),
                 next: s.next,
-                kind: s.kind,
                 siblings: s.union.map_or_else(Box::default, |u| {
                     let stacks = layout.union_stacks[u].stacks.iter();
                     stacks.map(|&stack| stack as u16).collect()
@@ -250,6 +259,8 @@ fn compile_with(
         digests: digests.into(),
         value_set_uses: value_sets.uses.into(),
         messages: std::mem::take(&mut c.messages).into(),
+        always_changed: always_changed(&layout, &intrinsics, &arrays.direct_meters)
+            | deparser_code.changes,
         deparser_code,
         errors,
         intrinsics,
@@ -480,11 +491,7 @@ fn calculation(
             }
         }
     }
-    Ok(Calculation {
-        algorithm,
-        inputs: inputs.into(),
-        payload,
-    })
+    Ok(Calculation::new(algorithm, inputs, payload))
 }
 
 fn checksums(
@@ -522,6 +529,7 @@ fn checksum(c: &mut Compiler<'_>, names: &Names, k: &model::Checksum) -> LoadRes
     };
     Ok(Checksum {
         calculation: names.calculation(&k.calculation)?,
+        change: c.layout.changes(target.slot, target.limbs()),
         target,
         valid: c.layout.headers[c.layout.header(&k.target.0)?].base,
         condition,
@@ -563,6 +571,39 @@ fn field_lists(
         });
     }
     Ok(lists)
+}
+
+/// Headers that the switch itself writes to: none, of a program that p4c made.
+fn always_changed(
+    layout: &Layout,
+    i: &Intrinsics,
+    direct_meters: &HashMap<String, DirectMeterInfo>,
+) -> Changes {
+    let required = [
+        i.ingress_port,
+        i.packet_length,
+        i.instance_type,
+        i.egress_spec,
+        i.egress_port,
+    ];
+    let optional = [
+        i.parser_error,
+        i.checksum_error,
+        i.ingress_global_timestamp,
+        i.egress_global_timestamp,
+        i.mcast_grp,
+        i.egress_rid,
+        i.enq_timestamp,
+        i.enq_qdepth,
+        i.deq_timedelta,
+        i.deq_qdepth,
+        i.qid,
+    ];
+    let meters = direct_meters.values().map(|meter| meter.target);
+    let all = required.into_iter().chain(optional.into_iter().flatten());
+    all.chain(meters).fold(0, |all, field| {
+        all | layout.changes(field.slot, field.limbs())
+    })
 }
 
 fn errors(root: &Root) -> ErrorCodes {

@@ -17,7 +17,9 @@ mod tree;
 use crate::error::{LoadResult, refuse};
 use crate::layout::{Field, Layout};
 use crate::message::Message;
-use crate::ops::{Code, Op, Slot};
+use crate::ops::{Code, Op, Slot, Written};
+use crate::unchanged::{Changes, RESHAPED};
+use crate::wide::limbs;
 use std::collections::HashMap;
 
 pub(crate) use literal::{hex_limbs, text, type_value};
@@ -231,9 +233,32 @@ impl<'a> Compiler<'a> {
 
     /// Code from `start` to here.
     pub fn since(&self, start: u32) -> Code {
+        let ops = self.ops.get(start as usize..).unwrap_or_default();
         Code {
             start,
             end: self.here(),
+            changes: ops.iter().fold(0, |all, op| all | self.changes(op)),
+        }
+    }
+
+    /// Headers that an operation may change.
+    fn changes(&self, op: &Op) -> Changes {
+        match op.written() {
+            Written::Nothing => 0,
+            Written::Words(slot, words) => self.layout.changes(slot, words),
+            Written::Two(a, b) => self.layout.changes(a, 1) | self.layout.changes(b, 1),
+            Written::Cell(slot, array) => {
+                let mut widths = self.registers.values();
+                let bits = widths.find(|(index, _)| *index == array).map(|r| r.1);
+                bits.map_or(RESHAPED, |bits| self.layout.changes(slot, limbs(bits)))
+            }
+            Written::Elements(stack) => {
+                let bases = self.layout.stacks.get(usize::from(stack));
+                let bases = bases.map_or(&[][..], |stack| &stack.bases);
+                // The field after the validity: any field of it stands for the header.
+                let change = |base: &Slot| self.layout.changes(base + 1, 1);
+                bases.iter().fold(0, |all, base| all | change(base))
+            }
         }
     }
 

@@ -19,6 +19,29 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use ternary::Ternary;
 
+/// A word of a key and where it is ORed to.
+#[derive(Debug, Clone, Copy)]
+struct KeyWord {
+    slot: Slot,
+    word: u32,
+    shift: u32,
+    mask: u64,
+}
+
+impl KeyWord {
+    fn of(part: &KeyPart) -> impl Iterator<Item = Self> {
+        (0..limbs(part.bits)).map(|limb| Self {
+            slot: part.slot + limb,
+            word: part.word as u32 + limb,
+            shift: part.shift,
+            mask: match &part.mask {
+                Some(mask) => mask.get(limb as usize).copied().unwrap_or(0),
+                None => u64::MAX,
+            },
+        })
+    }
+}
+
 /// No next node: the end of the control.
 pub(crate) const END: u32 = u32::MAX;
 
@@ -218,6 +241,8 @@ impl KeyIndex {
 #[derive(Debug)]
 pub(crate) struct Table {
     pub parts: Box<[KeyPart]>,
+    /// The parts once more, as `find` needs them.
+    gather: Box<[KeyWord]>,
     pub key_words: usize,
     pub actions: Box<[TableAction]>,
     pub counters: bool,
@@ -272,6 +297,7 @@ impl Table {
             Lookup::Ternary(Ternary::default())
         };
         Self {
+            gather: spec.parts.iter().flat_map(KeyWord::of).collect(),
             parts: spec.parts,
             key_words: spec.key_words,
             actions: spec.actions,
@@ -314,15 +340,8 @@ impl Table {
         }
         let (key, masked) = key.split_at_mut_checked(self.key_words)?;
         key.fill(0);
-        for part in &self.parts {
-            let n = limbs(part.bits) as usize;
-            for i in 0..n {
-                let mut limb = words[part.slot as usize + i];
-                if let Some(mask) = &part.mask {
-                    limb &= mask[i];
-                }
-                key[part.word + i] |= limb << part.shift;
-            }
+        for from in &self.gather {
+            key[from.word as usize] |= (words[from.slot as usize] & from.mask) << from.shift;
         }
         match &self.lookup {
             Lookup::Keyless => None,
