@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pacer_mininet.experiments import claims
 from pacer_mininet.experiments.cache import Cache
 from pacer_mininet.experiments.experiment import Cell, Experiment
 from pacer_mininet.experiments.shaping import missing_of
@@ -22,12 +23,14 @@ class Metric:
         title: of its column, with the unit.
         of: computes it; None where the run has none.
         digits: behind the point.
+        of_first: whether the first run alone has it.
 
     """
 
     title: str
     of: Callable[[Result], float | None]
     digits: int = 1
+    of_first: bool = False
 
 
 def jain(values: Sequence[float]) -> float:
@@ -52,6 +55,20 @@ def _completion(result: Result) -> float | None:
     return None if None in times else max(times) / 1e3
 
 
+def _rtt_steady(result: Result) -> float | None:
+    """Return the first connection's longest smoothed RTT in the second half, in ms."""
+    sender = result["series"]["sender"]
+    samples = list(zip(sender["at_ms"], sender["rtt_us"], strict=True))
+    late = [rtt_us for at_ms, rtt_us in samples if at_ms >= samples[-1][0] / 2]
+    return max(late) / 1e3 if late else None
+
+
+def _speeds(result: Result) -> list[float]:
+    """Return what each flow came to per ms until it was done: of those that were not, nothing."""
+    done = ((flow["payload_bytes"], flow["completion_ms"]) for flow in result["flows"])
+    return [payload / ms if ms else 0.0 for payload, ms in done]
+
+
 def _far(result: Result, key: str) -> float | None:
     return float(result["far"][key]) if "far" in result else None
 
@@ -67,7 +84,9 @@ METRICS: dict[str, Metric] = {
     "lost": Metric("lost at the bottleneck", lambda r: r["bottleneck_drops"], 0),
     "edge_lost": Metric("lost at the edge", lambda r: r["edge_drops"], 0),
     "queue_max": Metric("VB queue max, bytes", lambda r: r["wan"]["queue_max_bytes"], 0),
-    "bin_max": Metric("500 us bin max, Mbit/s", lambda r: (r["wan"]["bin_max_bps"] or 0) / 1e6),
+    "bin_max": Metric(
+        "500 us bin max, Mbit/s", lambda r: (r["wan"]["bin_max_bps"] or 0) / 1e6, of_first=True
+    ),
     "deviation": Metric("deviation / mean of 100 ms windows", lambda r: r["wan"]["deviation"], 3),
     "share": Metric(
         "smallest share / fair share, %",
@@ -75,8 +94,11 @@ METRICS: dict[str, Metric] = {
     ),
     "jain": Metric("Jain's index", lambda r: jain(_steady(r)), 4),
     "completion": Metric("last one done, s", _completion, 2),
+    "done": Metric("done in time", lambda r: sum(speed > 0 for speed in _speeds(r)), 0),
+    "jain_done": Metric("Jain's index of their speeds", lambda r: jain(_speeds(r)), 4),
     "rtt_mean": Metric("RTT mean, ms", lambda r: _rtt(r, "mean", statistics.fmean)),
     "rtt_max": Metric("RTT max, ms", lambda r: _rtt(r, "max", max)),
+    "rtt_steady": Metric("RTT max of the 2nd half, ms", _rtt_steady),
     "rtt_error": Metric(
         "switch's RTT off the kernel's, median %", lambda r: r["estimates"]["rtt_error_percent"]
     ),
@@ -137,8 +159,9 @@ def row_of(cell: Cell, metrics: Sequence[str], cache: Cache) -> dict[str, Any]:
 
 def _spread(name: str, results: Sequence[Result]) -> dict[str, float] | None:
     metric = METRICS[name]
-    values = [value for value in map(metric.of, results) if value is not None]
-    if len(values) < len(results):
+    having = results[:1] if metric.of_first else results
+    values = [value for value in map(metric.of, having) if value is not None]
+    if len(values) < len(having):
         return None
     shown = [round(float(value), metric.digits + 2) for value in values]
     return {"median": statistics.median(shown), "min": min(shown), "max": max(shown)}
@@ -156,6 +179,8 @@ def collect(experiment: Experiment, cache: Cache) -> dict[str, Any]:
         "metrics": {name: METRICS[name].title for name in experiment.metrics},
         "rows": rows,
         "sentences": sentences(experiment, rows),
+        # Scaled-down runs are no measure of what is promised.
+        "claims": [] if experiment.quick else claims.check(experiment.name, rows),
     }
 
 
@@ -187,6 +212,8 @@ def sentences(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[st
     else:
         said += _beside_published(made)
     said += _pacing(experiment, made)
+    if not experiment.reproduces:
+        said += _past_the_papers(experiment, made)
     first = made[0]
     clock = "in virtual time" if first["mode"] == "lab" else "in real time"
     said.append(f"Made {clock} on Linux {first['kernel']}.")
@@ -256,8 +283,9 @@ def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]
             if "paced" in values
         ]
         lost = sum(values["lost"]["median"] for values in paced)
+        rows_said = "the row" if len(paced) == 1 else f"all {len(paced)} rows"
         said.append(
-            f"Paced: {lost:,.0f} packets lost in all {len(paced)} rows, and at least "
+            f"Paced: {lost:,.0f} packets lost in {rows_said}, and at least "
             f"{100 * min(shares):.1f} % of what the bottleneck can carry in the second half."
         )
     for other in ("unpaced", "TBF", "fq", "dynamic"):
@@ -271,4 +299,26 @@ def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]
                 f"{len(both)} rows; {other} lost "
                 f"{sum(v[other]['lost']['median'] for v in both):,.0f} packets."
             )
+    return said
+
+
+_BEST = {"lost": min, "completion": min, "jain": max, "jain_done": max}
+"""By metric, whether the smallest or the largest is what one wants."""
+
+
+def _past_the_papers(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return which way of spacing does best and worst by loss, fairness and completion time."""
+    said = []
+    for name in experiment.metrics:
+        found = [(row["values"][name], row) for row in rows if name in _BEST]
+        known = [(value["median"], row) for value, row in found if value is not None]
+        if len({value for value, _ in known}) < 2:
+            continue
+        best = _BEST[name](known, key=_first)
+        worst = (max if _BEST[name] is min else min)(known, key=_first)
+        shown_of = [
+            f"{row['row']}, {row['column']} ({shown(name, row['values'][name], spread=False)})"
+            for _, row in (best, worst)
+        ]
+        said.append(f"{METRICS[name].title}: best {shown_of[0]}, worst {shown_of[1]}.")
     return said
