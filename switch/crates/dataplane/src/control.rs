@@ -142,9 +142,9 @@ pub enum MeterUnit {
     Bytes,
 }
 
-/// Rates and bursts of a two-rate three-colour marker (RFC 2698), in the meter's unit per
-/// second and units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Rates and bursts of a meter, in the meter's unit per second and units: a two-rate three-colour
+/// marker (RFC 2698), or, with an excess burst, a single-rate one (RFC 2697).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MeterConfig {
     /// Committed information rate, units per second.
     pub cir: u64,
@@ -154,6 +154,31 @@ pub struct MeterConfig {
     pub pir: u64,
     /// Peak burst size, units.
     pub pburst: u64,
+    /// Excess burst size, units; 0 for a two-rate marker. With another value `pir` and `pburst`
+    /// are `cir` and `cburst`. (A single-rate marker with no excess burst is the two-rate marker
+    /// whose rates and bursts are equal.)
+    pub eburst: u64,
+}
+
+/// What a meter has coloured: green, yellow, red.
+pub type ColourCounts = [CounterValue; 3];
+
+/// What a meter is set to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MeterWrite {
+    /// Configured so, with full buckets; `None`: not configured, every packet is green.
+    pub config: Option<MeterConfig>,
+    /// What it has counted becomes 0; otherwise it stays.
+    pub clear_counts: bool,
+}
+
+/// A meter as read back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MeterState {
+    /// `None`: not configured, every packet is green.
+    pub config: Option<MeterConfig>,
+    /// What it has coloured, configured or not.
+    pub counts: ColourCounts,
 }
 
 /// Packets and bytes counted.
@@ -177,10 +202,21 @@ pub struct TableEntry {
     pub indirect: Option<IndirectAction>,
     /// Direct counter, where the table has one.
     pub counter: Option<CounterValue>,
-    /// Direct meter configuration, where the table has one and it was set.
-    pub meter: Option<MeterConfig>,
+    /// Direct meter, where the table has one.
+    pub meter: Option<MeterState>,
     /// Idle timeout, where the table has them.
     pub idle: Option<IdleTimeout>,
+}
+
+/// A table's default entry: what happens to packets that no other entry matches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DefaultEntry {
+    /// `None`: no action, a miss does nothing.
+    pub action: Option<ActionCall>,
+    /// Direct counter, where the table has one.
+    pub counter: Option<CounterValue>,
+    /// Direct meter, where the table has one.
+    pub meter: Option<MeterState>,
 }
 
 /// A parser value set's static description.
@@ -233,10 +269,25 @@ impl<T> Page<T> {
 #[derive(Debug)]
 pub struct SavedEntry(pub Box<dyn Any + Send>);
 
-/// A meter's configuration with what its buckets hold; only the switch that it comes from
-/// understands it.
+/// A meter's configuration with what its buckets hold and what it has counted; only the switch that
+/// it comes from understands it.
 #[derive(Debug)]
 pub struct SavedMeter(pub Box<dyn Any + Send>);
+
+/// All cells of an array as they were; only the switch that it comes from understands it.
+#[derive(Debug)]
+pub struct SavedArray(pub Box<dyn Any + Send>);
+
+/// What a cell of an array is set to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CellValue {
+    /// Of an indirect counter.
+    Counter(CounterValue),
+    /// Of an indirect meter.
+    Meter(MeterWrite),
+    /// Of a register; as wide as the register.
+    Register(Bits),
+}
 
 /// A replica of a multicast group: one copy to `port`, with replication id `rid`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -338,8 +389,8 @@ pub trait DataPlane {
     ) -> ControlResult<()>;
     /// Removes an entry; returns it for [`Self::table_restore`].
     fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<SavedEntry>;
-    /// A copy of an entry as it is now, for [`Self::table_restore`].
-    fn table_save(&self, table: usize, key: &EntryKey) -> ControlResult<SavedEntry>;
+    /// A copy of an entry (`None`: the default entry) as it is now, for [`Self::table_restore`].
+    fn table_save(&self, table: usize, key: Option<&EntryKey>) -> ControlResult<SavedEntry>;
     /// Puts an entry back as it was when it was removed from this table or saved: its action,
     /// counter, idle timeout, and meter with what the meter had left, and its place in the order
     /// of insertion, which decides among entries of one priority. Takes the place of an entry of
@@ -351,24 +402,24 @@ pub trait DataPlane {
     /// is 0 for the first page, then the [`Page::next`] of the page before. An entry that is
     /// inserted or removed between two pages is in a later page or not. Other pages work alike.
     fn table_entries(&self, table: usize, from: u64, most: usize) -> Page<TableEntry>;
-    /// The default action (`None`: no action, a miss does nothing).
-    fn table_default(&self, table: usize) -> Option<ActionCall>;
+    /// The default entry.
+    fn table_default(&self, table: usize) -> ControlResult<DefaultEntry>;
     /// Sets the default action; `None` restores the program's own.
     fn table_set_default(&mut self, table: usize, action: Option<&ActionCall>)
     -> ControlResult<()>;
-    /// Sets an entry's direct counter.
+    /// Sets the direct counter of an entry (`None`: of the default entry).
     fn direct_counter_set(
         &mut self,
         table: usize,
-        key: &EntryKey,
+        key: Option<&EntryKey>,
         value: CounterValue,
     ) -> ControlResult<()>;
-    /// Sets (`Some`) or clears (`None`: every packet green) an entry's direct meter.
+    /// Sets the direct meter of an entry (`None`: of the default entry).
     fn direct_meter_set(
         &mut self,
         table: usize,
-        key: &EntryKey,
-        config: Option<MeterConfig>,
+        key: Option<&EntryKey>,
+        meter: MeterWrite,
     ) -> ControlResult<()>;
 
     /// Reads a cell of an indirect counter.
@@ -380,24 +431,24 @@ pub trait DataPlane {
         index: usize,
         value: CounterValue,
     ) -> ControlResult<()>;
-    /// Reads a cell of an indirect meter (`None`: not configured).
-    fn meter_read(&self, meter: usize, index: usize) -> ControlResult<Option<MeterConfig>>;
-    /// Configures or clears a cell of an indirect meter.
-    fn meter_write(
-        &mut self,
-        meter: usize,
-        index: usize,
-        config: Option<MeterConfig>,
-    ) -> ControlResult<()>;
+    /// Reads a cell of an indirect meter.
+    fn meter_read(&self, meter: usize, index: usize) -> ControlResult<MeterState>;
+    /// Sets a cell of an indirect meter.
+    fn meter_write(&mut self, meter: usize, index: usize, write: MeterWrite) -> ControlResult<()>;
     /// A copy of a cell of an indirect meter as it is now, for [`Self::meter_restore`].
     fn meter_save(&self, meter: usize, index: usize) -> ControlResult<SavedMeter>;
-    /// Puts a cell of an indirect meter back as it was, with what its buckets held.
+    /// Puts a cell of an indirect meter back as it was, with what its buckets held and what it
+    /// had counted.
     fn meter_restore(&mut self, meter: usize, index: usize, saved: SavedMeter)
     -> ControlResult<()>;
     /// Reads a register cell.
     fn register_read(&self, register: usize, index: usize) -> ControlResult<Bits>;
     /// Writes a register cell; the value is as wide as the register.
     fn register_write(&mut self, register: usize, index: usize, value: &[u8]) -> ControlResult<()>;
+    /// Sets all cells of an array of the value's kind; gives them as they were.
+    fn array_fill(&mut self, array: usize, value: &CellValue) -> ControlResult<SavedArray>;
+    /// Puts all cells of an array back as they were.
+    fn array_restore(&mut self, array: usize, saved: SavedArray) -> ControlResult<()>;
 
     /// Creates a multicast group (ids 1 to 65535). Errors: exists, no such port, too many
     /// replicas, duplicate replica.

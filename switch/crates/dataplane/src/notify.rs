@@ -9,6 +9,9 @@ pub struct DigestInfo {
     pub name: String,
     /// Widths of its fields in bits, in order.
     pub widths: Vec<u32>,
+    /// The headers that have fields in it: which fields. In a message, a bit for each of them
+    /// comes after the fields: whether the packet has it. (If not, its fields are 0.)
+    pub headers: Vec<std::ops::Range<usize>>,
 }
 
 /// How a digest's messages are collected into lists (P4Runtime specification, section
@@ -32,7 +35,7 @@ pub struct DigestList {
     pub digest: usize,
     /// Number of the list among those of its digest, from 1.
     pub list_id: u64,
-    /// Each message's fields, in order.
+    /// Each message's fields, in order, and the bits for its [`DigestInfo::headers`].
     pub messages: Vec<Vec<Bits>>,
 }
 

@@ -1,14 +1,17 @@
 //! Operations on the data plane: what an update comes to, how it is applied and taken back.
 
 use dataplane::control::{
-    ActionCall, Bits, CloneSession, ControlError, ControlResult, CounterValue, EntryKey,
-    MatchField, MeterConfig, Replica, SavedEntry, SavedMeter,
+    ActionCall, CellValue, CloneSession, ControlError, ControlResult, CounterValue, EntryKey,
+    MatchField, MeterWrite, Replica, SavedArray, SavedEntry, SavedMeter,
 };
 use dataplane::notify::DigestConfig;
 use dataplane::profile::{ProfileGroup, ProfileMember};
 
 use crate::executor::Switch;
 use crate::translate::EntryAction;
+
+/// Bytes that a configured meter takes, at most.
+const METER_BYTES: usize = 160;
 
 /// What an update does to an object with a key.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,10 +37,19 @@ impl<T> Change<T> {
 pub(crate) struct Direct {
     /// `None`: keep the counter.
     pub(crate) counter: Option<CounterValue>,
-    /// `None`: keep the meter (where there is one); `Some(None)`: the default configuration.
-    pub(crate) meter: Option<Option<MeterConfig>>,
+    /// `None`: keep the meter (where there is one).
+    pub(crate) meter: Option<MeterWrite>,
     /// `None`: keep the idle timeout (where there is one).
     pub(crate) idle_ns: Option<u64>,
+}
+
+/// What an update does to a default entry's action.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum DefaultAction {
+    Keep,
+    /// The program's own again.
+    Reset,
+    Set(ActionCall),
 }
 
 /// One operation on the data plane; objects of the program by the data plane's index.
@@ -60,16 +72,17 @@ pub(crate) enum Operation {
         table: usize,
         key: EntryKey,
     },
-    DefaultSet {
+    DefaultModify {
         table: usize,
-        action: Option<ActionCall>,
+        action: DefaultAction,
+        direct: Direct,
     },
     CellSet {
         array: usize,
         index: usize,
         value: CellValue,
     },
-    /// All cells; takes several visits.
+    /// All cells; takes several visits, unless it must be taken back.
     Fill {
         array: usize,
         size: usize,
@@ -105,13 +118,6 @@ pub(crate) enum Operation {
     Nothing,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum CellValue {
-    Counter(CounterValue),
-    Meter(Option<MeterConfig>),
-    Register(Bits),
-}
-
 impl Operation {
     /// Applies the operation; a refused one changes nothing.
     pub(crate) fn apply(&self, switch: &mut dyn Switch) -> ControlResult<()> {
@@ -128,7 +134,7 @@ impl Operation {
                         switch.table_insert_indirect(*table, key, action)?;
                     }
                 }
-                let set = direct.set(*table, key, switch);
+                let set = direct.set(*table, Some(key), switch);
                 if set.is_err() {
                     switch.table_delete(*table, key)?;
                 }
@@ -140,7 +146,7 @@ impl Operation {
                 action,
                 direct,
             } => {
-                let before = switch.table_save(*table, key)?;
+                let before = switch.table_save(*table, Some(key))?;
                 match action {
                     Some(EntryAction::Call(call)) => switch.table_modify(*table, key, call)?,
                     Some(EntryAction::Indirect(action)) => {
@@ -148,22 +154,36 @@ impl Operation {
                     }
                     None => {}
                 }
-                let set = direct.set(*table, key, switch);
+                let set = direct.set(*table, Some(key), switch);
                 if set.is_err() {
                     switch.table_restore(*table, before)?;
                 }
                 set
             }
             Self::TableDelete { table, key } => switch.table_delete(*table, key).map(drop),
-            Self::DefaultSet { table, action } => switch.table_set_default(*table, action.as_ref()),
+            Self::DefaultModify {
+                table,
+                action,
+                direct,
+            } => {
+                let before = switch.table_save(*table, None)?;
+                match action {
+                    DefaultAction::Keep => {}
+                    DefaultAction::Reset => switch.table_set_default(*table, None)?,
+                    DefaultAction::Set(call) => switch.table_set_default(*table, Some(call))?,
+                }
+                let set = direct.set(*table, None, switch);
+                if set.is_err() {
+                    switch.table_restore(*table, before)?;
+                }
+                set
+            }
             Self::CellSet {
                 array,
                 index,
                 value,
-            } => value.set(*array, *index, switch),
-            Self::Fill { array, size, value } => {
-                (0..*size).try_for_each(|index| value.set(*array, index, switch))
-            }
+            } => set_cell(value, *array, *index, switch),
+            Self::Fill { array, value, .. } => switch.array_fill(*array, value).map(drop),
             Self::Multicast { group, change } => match change {
                 Change::Insert(replicas) => switch.multicast_insert(*group, replicas),
                 Change::Modify(replicas) => switch.multicast_modify(*group, replicas),
@@ -204,6 +224,20 @@ impl Operation {
         }
     }
 
+    /// Bytes of memory that it takes to take back the write of a whole array; 0 for others.
+    pub(crate) fn array_bytes(&self) -> usize {
+        let Self::Fill { size, value, .. } = self else {
+            return 0;
+        };
+        let cell = match value {
+            CellValue::Counter(_) => 16,
+            // Index, count of green, and the meter, if it is configured.
+            CellValue::Meter(_) => 20 + METER_BYTES,
+            CellValue::Register(value) => 8 * value.len().div_ceil(8),
+        };
+        size.saturating_mul(cell)
+    }
+
     /// Applies the operation and tells how to take it back.
     pub(crate) fn apply_with_undo(&self, switch: &mut dyn Switch) -> ControlResult<Undo> {
         let undo = match self {
@@ -212,30 +246,18 @@ impl Operation {
                 return Ok(Undo::Entry(*table, removed));
             }
             Self::TableModify { table, key, .. } => {
-                Undo::Entry(*table, switch.table_save(*table, key)?)
+                Undo::Entry(*table, switch.table_save(*table, Some(key))?)
+            }
+            Self::DefaultModify { table, .. } => {
+                Undo::Entry(*table, switch.table_save(*table, None)?)
             }
             Self::CellSet {
                 array,
                 index,
                 value: CellValue::Meter(_),
             } => Undo::Meter(*array, *index, switch.meter_save(*array, *index)?),
-            Self::Fill { array, size, value } => {
-                let mut undos = Vec::with_capacity(*size);
-                for index in 0..*size {
-                    let cell = Self::CellSet {
-                        array: *array,
-                        index,
-                        value: value.clone(),
-                    };
-                    match cell.apply_with_undo(switch) {
-                        Ok(undo) => undos.push(undo),
-                        Err(error) => {
-                            Undo::All(undos).run(switch)?;
-                            return Err(error);
-                        }
-                    }
-                }
-                return Ok(Undo::All(undos));
+            Self::Fill { array, value, .. } => {
+                return Ok(Undo::Array(*array, switch.array_fill(*array, value)?));
             }
             _ => Undo::Apply(self.inverse(switch)?),
         };
@@ -250,10 +272,6 @@ impl Operation {
                 table: *table,
                 key: key.clone(),
             },
-            Self::DefaultSet { table, .. } => Self::DefaultSet {
-                table: *table,
-                action: switch.table_default(*table),
-            },
             Self::CellSet {
                 array,
                 index,
@@ -261,7 +279,7 @@ impl Operation {
             } => Self::CellSet {
                 array: *array,
                 index: *index,
-                value: value.now(*array, *index, switch)?,
+                value: cell_now(value, *array, *index, switch)?,
             },
             Self::Multicast { group, change } => Self::Multicast {
                 group: *group,
@@ -303,6 +321,7 @@ impl Operation {
             },
             Self::TableModify { .. }
             | Self::TableDelete { .. }
+            | Self::DefaultModify { .. }
             | Self::Fill { .. }
             | Self::Nothing => Self::Nothing,
         })
@@ -310,43 +329,56 @@ impl Operation {
 }
 
 impl Direct {
-    /// Sets an entry's direct resources; the meter first, because only its values can be refused.
-    fn set(&self, table: usize, key: &EntryKey, switch: &mut dyn Switch) -> ControlResult<()> {
-        if let Some(config) = self.meter {
-            switch.direct_meter_set(table, key, config)?;
+    /// Sets the direct resources of an entry (`None`: of the default entry); the meter first,
+    /// because only its values can be refused.
+    fn set(
+        &self,
+        table: usize,
+        key: Option<&EntryKey>,
+        switch: &mut dyn Switch,
+    ) -> ControlResult<()> {
+        if let Some(meter) = self.meter {
+            switch.direct_meter_set(table, key, meter)?;
         }
         if let Some(value) = self.counter {
             switch.direct_counter_set(table, key, value)?;
         }
-        if let Some(timeout_ns) = self.idle_ns {
+        if let (Some(timeout_ns), Some(key)) = (self.idle_ns, key) {
             switch.idle_timeout_set(table, key, timeout_ns)?;
         }
         Ok(())
     }
 }
 
-impl CellValue {
-    pub(crate) fn set(
-        &self,
-        array: usize,
-        index: usize,
-        switch: &mut dyn Switch,
-    ) -> ControlResult<()> {
-        match self {
-            Self::Counter(value) => switch.counter_write(array, index, *value),
-            Self::Meter(config) => switch.meter_write(array, index, *config),
-            Self::Register(value) => switch.register_write(array, index, value),
-        }
+/// Sets a cell of the array of the value's kind.
+pub(crate) fn set_cell(
+    value: &CellValue,
+    array: usize,
+    index: usize,
+    switch: &mut dyn Switch,
+) -> ControlResult<()> {
+    match value {
+        CellValue::Counter(value) => switch.counter_write(array, index, *value),
+        CellValue::Meter(write) => switch.meter_write(array, index, *write),
+        CellValue::Register(value) => switch.register_write(array, index, value),
     }
+}
 
-    /// What the cell holds now, of the same kind.
-    fn now(&self, array: usize, index: usize, switch: &mut dyn Switch) -> ControlResult<Self> {
-        Ok(match self {
-            Self::Counter(_) => Self::Counter(switch.counter_read(array, index)?),
-            Self::Meter(_) => Self::Meter(switch.meter_read(array, index)?),
-            Self::Register(_) => Self::Register(switch.register_read(array, index)?),
-        })
-    }
+/// What the cell holds now, of the kind of `value`.
+fn cell_now(
+    value: &CellValue,
+    array: usize,
+    index: usize,
+    switch: &mut dyn Switch,
+) -> ControlResult<CellValue> {
+    Ok(match value {
+        CellValue::Counter(_) => CellValue::Counter(switch.counter_read(array, index)?),
+        CellValue::Meter(_) => CellValue::Meter(MeterWrite {
+            config: switch.meter_read(array, index)?.config,
+            clear_counts: false,
+        }),
+        CellValue::Register(_) => CellValue::Register(switch.register_read(array, index)?),
+    })
 }
 
 fn digest_not_enabled() -> ControlError {
@@ -377,10 +409,12 @@ fn change_digest(
 pub(crate) enum Undo {
     /// By another operation.
     Apply(Operation),
-    /// By putting an entry of a table back as it was.
+    /// By putting an entry of a table, or its default entry, back as it was.
     Entry(usize, SavedEntry),
     /// By putting a cell of a meter back as it was.
     Meter(usize, usize, SavedMeter),
+    /// By putting an array back as it was.
+    Array(usize, SavedArray),
     /// By all of these, the last first.
     All(Vec<Undo>),
 }
@@ -391,6 +425,7 @@ impl Undo {
             Self::Apply(operation) => operation.apply(switch),
             Self::Entry(table, saved) => switch.table_restore(table, saved),
             Self::Meter(meter, index, saved) => switch.meter_restore(meter, index, saved),
+            Self::Array(array, saved) => switch.array_restore(array, saved),
             Self::All(undos) => undos
                 .into_iter()
                 .rev()

@@ -16,7 +16,7 @@ use tonic::Status;
 use crate::error::{UpdateError, write_status};
 use crate::executor;
 use crate::pipeline_config::{Cookie, PipelineState, Side};
-use crate::plan::{controller_metadata, direct_entry, refuse_colour_counters};
+use crate::plan::{check_default_key, controller_metadata, direct_entry};
 use crate::proto::p4::v1 as p4;
 use crate::roles::Scope;
 use crate::server::Shared;
@@ -198,6 +198,20 @@ async fn read_all(
     write_status(&results).map_err(Stop::All)
 }
 
+/// Direct counter and meter of an entry.
+type DirectState = (
+    Option<control::CounterValue>,
+    Option<control::MeterState>,
+);
+
+/// Whose direct resources are wanted.
+enum Place {
+    /// Those of all entries of a table.
+    Entries,
+    Entry(EntryKey),
+    Default,
+}
+
 struct Reader<'a> {
     shared: &'a Shared,
     side: &'a Side,
@@ -219,8 +233,8 @@ impl Reader<'_> {
                     .await
             }
             Entity::DirectMeterEntry(entry) => {
-                refuse_colour_counters(entry.counter_data.as_ref(), "direct_meter_entry")?;
-                self.direct_meters(entry.table_entry.as_ref(), emitter)
+                let counts = entry.counter_data.is_some();
+                self.direct_meters(entry.table_entry.as_ref(), counts, emitter)
                     .await
             }
             Entity::CounterEntry(entry) => {
@@ -234,15 +248,16 @@ impl Reader<'_> {
                 self.counters(array, entry.index.as_ref(), emitter).await
             }
             Entity::MeterEntry(entry) => {
-                refuse_colour_counters(entry.counter_data.as_ref(), "meter_entry")?;
+                let counts = entry.counter_data.is_some();
                 if entry.meter_id == 0 {
                     for array in &self.pipeline.meters {
-                        self.meters(array, None, emitter).await?;
+                        self.meters(array, None, counts, emitter).await?;
                     }
                     return Ok(());
                 }
                 let array = self.pipeline.meter(entry.meter_id)?;
-                self.meters(array, entry.index.as_ref(), emitter).await
+                self.meters(array, entry.index.as_ref(), counts, emitter)
+                    .await
             }
             Entity::RegisterEntry(entry) => {
                 if entry.register_id == 0 {
@@ -298,7 +313,6 @@ impl Reader<'_> {
         filter: &p4::TableEntry,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
-        refuse_colour_counters(filter.meter_counter_data.as_ref(), "table_entry")?;
         if filter.table_id != 0 {
             let table = self.pipeline.table(filter.table_id)?;
             return self.entries_of(table, filter, emitter).await;
@@ -359,14 +373,7 @@ impl Reader<'_> {
                 ))
                 .into());
             }
-            if fields.is_some() || filter.priority != 0 {
-                return Err(UpdateError::invalid(format!(
-                    "{}: is_default_action: true given with a match or a priority; the default \
-                     entry has neither",
-                    table.name
-                ))
-                .into());
-            }
+            check_default_key(table, filter)?;
             return self.default_of(table, filter, action, emitter).await;
         }
         let index = table.index;
@@ -453,16 +460,13 @@ impl Reader<'_> {
             }),
             controller_metadata: cookie.controller_metadata,
             metadata: cookie.metadata,
-            meter_config: filter
-                .meter_config
-                .and(entry.meter)
-                .filter(|_| table.direct_meter.is_some())
-                .map(translate::meter_message),
+            meter_config: filter.meter_config.and(meter_config(table, entry.meter)),
             counter_data: filter
                 .counter_data
-                .and(entry.counter)
-                .filter(|_| table.direct_counter)
-                .map(translate::counter_message),
+                .and(counter_data(table, entry.counter)),
+            meter_counter_data: filter
+                .meter_counter_data
+                .and(meter_counts(table, entry.meter)),
             is_const: table.const_entries,
             ..p4::TableEntry::default()
         };
@@ -479,10 +483,12 @@ impl Reader<'_> {
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
         let index = table.index;
-        let call = executor::with(&*self.shared.executor, move |switch| {
+        let default = executor::with(&*self.shared.executor, move |switch| {
             switch.table_default(index)
         })
-        .await?;
+        .await?
+        .map_err(|error| UpdateError::from_control(error, &table.name))?;
+        let call = default.action;
         let cookie = self
             .side
             .default_cookies
@@ -506,6 +512,15 @@ impl Reader<'_> {
             is_default_action: true,
             controller_metadata: cookie.controller_metadata,
             metadata: cookie.metadata,
+            meter_config: filter
+                .meter_config
+                .and(meter_config(table, default.meter)),
+            counter_data: filter
+                .counter_data
+                .and(counter_data(table, default.counter)),
+            meter_counter_data: filter
+                .meter_counter_data
+                .and(meter_counts(table, default.meter)),
             is_const: table.const_default || table.profile.is_some(),
             ..p4::TableEntry::default()
         };
@@ -520,10 +535,11 @@ impl Reader<'_> {
         filter: Option<&p4::TableEntry>,
         what: &str,
         has: impl Fn(&Table) -> bool,
-    ) -> Result<Vec<(&Table, Option<EntryKey>)>, Stop> {
+    ) -> Result<Vec<(&Table, Place)>, Stop> {
         let table_id = filter.map_or(0, |filter| filter.table_id);
-        let one = filter.filter(|filter| !filter.r#match.is_empty() || filter.is_default_action);
-        if table_id == 0 && one.is_some() {
+        let default = filter.is_some_and(|filter| filter.is_default_action);
+        let one = filter.filter(|filter| !filter.r#match.is_empty() || default);
+        if table_id == 0 && filter.is_some_and(|filter| !filter.r#match.is_empty()) {
             return Err(UpdateError::invalid(format!(
                 "{what}: match given without table_id; the ids in it belong to one table"
             ))
@@ -540,40 +556,69 @@ impl Reader<'_> {
             }
             if one.is_some() {
                 let (table, key) = direct_entry(self.pipeline, filter, what)?;
-                return Ok(vec![(table, Some(key))]);
+                return Ok(vec![(table, key.map_or(Place::Default, Place::Entry))]);
             }
         }
         let tables = self.pipeline.tables.iter();
         Ok(tables
             .filter(|table| has(table) && (table_id == 0 || table.id == table_id))
-            .map(|table| (table, None))
+            .map(|table| {
+                let place = if default {
+                    Place::Default
+                } else {
+                    Place::Entries
+                };
+                (table, place)
+            })
             .collect())
     }
 
-    /// Emits what `message` makes of each entry in these places.
+    /// Emits what `message` makes of each entry in these places: of the table, the entry's key as a
+    /// controller sees it, and its counter and meter.
     async fn direct_resources(
         &self,
-        places: Vec<(&Table, Option<EntryKey>)>,
-        message: impl Fn(&Table, &control::TableEntry) -> p4::entity::Entity,
+        places: Vec<(&Table, Place)>,
+        message: impl Fn(&Table, p4::TableEntry, DirectState) -> p4::entity::Entity,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
-        for (table, key) in places {
+        for (table, place) in places {
             let index = table.index;
-            if let Some(key) = key {
-                let entry = executor::with(&*self.shared.executor, move |switch| {
-                    switch.table_entry(index, &key)
-                })
-                .await?
-                .map_err(|error| UpdateError::from_control(error, &table.name))?;
-                emitter.entity(message(table, &entry)).await?;
-                continue;
-            }
-            let mut from = Some(0);
-            while let Some(at) = from {
-                let page = self.page(index, at).await?;
-                from = page.next;
-                for entry in &page.items {
-                    emitter.entity(message(table, entry)).await?;
+            let of = |entry: &control::TableEntry| {
+                let state = (entry.counter, entry.meter);
+                message(table, key_message(table, entry), state)
+            };
+            match place {
+                Place::Entry(key) => {
+                    let entry = executor::with(&*self.shared.executor, move |switch| {
+                        switch.table_entry(index, &key)
+                    })
+                    .await?
+                    .map_err(|error| UpdateError::from_control(error, &table.name))?;
+                    emitter.entity(of(&entry)).await?;
+                }
+                Place::Default => {
+                    let default = executor::with(&*self.shared.executor, move |switch| {
+                        switch.table_default(index)
+                    })
+                    .await?
+                    .map_err(|error| UpdateError::from_control(error, &table.name))?;
+                    let key = p4::TableEntry {
+                        table_id: table.id,
+                        is_default_action: true,
+                        ..p4::TableEntry::default()
+                    };
+                    let state = (default.counter, default.meter);
+                    emitter.entity(message(table, key, state)).await?;
+                }
+                Place::Entries => {
+                    let mut from = Some(0);
+                    while let Some(at) = from {
+                        let page = self.page(index, at).await?;
+                        from = page.next;
+                        for entry in &page.items {
+                            emitter.entity(of(entry)).await?;
+                        }
+                    }
                 }
             }
         }
@@ -587,10 +632,10 @@ impl Reader<'_> {
     ) -> Result<(), Stop> {
         let places =
             self.direct_places(filter, "direct_counter_entry", |table| table.direct_counter)?;
-        let message = |table: &Table, entry: &control::TableEntry| {
+        let message = |table: &Table, key, (counter, _): DirectState| {
             p4::entity::Entity::DirectCounterEntry(p4::DirectCounterEntry {
-                table_entry: Some(key_message(table, entry)),
-                data: entry.counter.map(translate::counter_message),
+                table_entry: Some(key),
+                data: counter_data(table, counter),
             })
         };
         self.direct_resources(places, message, emitter).await
@@ -599,16 +644,17 @@ impl Reader<'_> {
     async fn direct_meters(
         &self,
         filter: Option<&p4::TableEntry>,
+        counts: bool,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
         let places = self.direct_places(filter, "direct_meter_entry", |table| {
             table.direct_meter.is_some()
         })?;
-        let message = |table: &Table, entry: &control::TableEntry| {
+        let message = |table: &Table, key, (_, meter): DirectState| {
             p4::entity::Entity::DirectMeterEntry(p4::DirectMeterEntry {
-                table_entry: Some(key_message(table, entry)),
-                config: entry.meter.map(translate::meter_message),
-                counter_data: None,
+                table_entry: Some(key),
+                config: meter_config(table, meter),
+                counter_data: meter_counts(table, meter).filter(|_| counts),
             })
         };
         self.direct_resources(places, message, emitter).await
@@ -678,14 +724,15 @@ impl Reader<'_> {
         &self,
         array: &Array,
         index: Option<&p4::Index>,
+        counts: bool,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
-        let message = |index, value: Option<control::MeterConfig>| {
+        let message = |index, meter: control::MeterState| {
             p4::entity::Entity::MeterEntry(p4::MeterEntry {
                 meter_id: array.id,
                 index: Some(index),
-                config: value.map(translate::meter_message),
-                counter_data: None,
+                config: meter.config.map(translate::meter_message),
+                counter_data: counts.then(|| translate::meter_counts_message(meter.counts)),
             })
         };
         self.cells(
@@ -937,6 +984,25 @@ fn cookie_wanted(filter: &p4::TableEntry, cookie: &Cookie) -> bool {
     let wanted = controller_metadata(filter);
     (filter.metadata.is_empty() || filter.metadata == cookie.metadata)
         && (wanted == 0 || wanted == cookie.controller_metadata)
+}
+
+/// A direct counter as a controller sees it, if P4Info gives the table one.
+fn counter_data(table: &Table, counter: Option<control::CounterValue>) -> Option<p4::CounterData> {
+    let counter = counter.filter(|_| table.direct_counter)?;
+    Some(translate::counter_message(counter))
+}
+
+/// The configuration of a direct meter; "if the meter entry's configuration is the default
+/// configuration, meter_config is unset in the response".
+fn meter_config(table: &Table, meter: Option<control::MeterState>) -> Option<p4::MeterConfig> {
+    let meter = meter.filter(|_| table.direct_meter.is_some())?;
+    meter.config.map(translate::meter_message)
+}
+
+/// What a direct meter has coloured.
+fn meter_counts(table: &Table, meter: Option<control::MeterState>) -> Option<p4::MeterCounterData> {
+    let meter = meter.filter(|_| table.direct_meter.is_some())?;
+    Some(translate::meter_counts_message(meter.counts))
 }
 
 /// What identifies an entry, as a controller sees it.

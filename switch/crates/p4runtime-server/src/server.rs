@@ -54,6 +54,8 @@ pub struct Limits {
     pub metadata_bytes: usize,
     /// Longest payload of a packet-out, in bytes.
     pub packet_out_bytes: usize,
+    /// Most memory for what arrays held that an atomic batch writes whole, in bytes.
+    pub rollback_bytes: usize,
 }
 
 impl Default for Limits {
@@ -67,6 +69,7 @@ impl Default for Limits {
             messages_per_stream: 1_024,
             metadata_bytes: 1_024,
             packet_out_bytes: 16_384,
+            rollback_bytes: 64 << 20,
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use dataplane::control::CellValue;
 use tonic::{Code, Status};
 
 use crate::error::{UpdateError, write_status};
 use crate::executor;
-use crate::operation::{CellValue, Operation, Undo};
+use crate::operation::{Operation, Undo, set_cell};
 use crate::pipeline_config::PipelineState;
 use crate::plan::{self, Planned};
 use crate::proto::p4::v1 as p4;
@@ -139,17 +140,19 @@ async fn run_all_or_none(
         .filter_map(|planned| planned.as_ref().ok())
         .map(|planned| (planned.operation.clone(), planned.object.clone()))
         .collect();
-    let too_long = operations.iter().find(|(operation, _)| {
-        matches!(operation, Operation::Fill { size, .. } if *size > CELLS_PER_VISIT)
-    });
-    if let Some((_, object)) = too_long {
+    let room = shared.config.limits.rollback_bytes;
+    let needed = operations.iter().map(|(operation, _)| operation.array_bytes());
+    if needed.fold(0, usize::saturating_add) > room {
+        // "If a P4Runtime supports some batches in an atomic way but not others, an UNIMPLEMENTED
+        // error is returned when the batch cannot be executed in a data plane-atomic way."
         return Err(Status::unimplemented(format!(
-            "{object}: writing all of more than {CELLS_PER_VISIT} cells (index not given) is \
-             implemented for CONTINUE_ON_ERROR only"
+            "atomicity: the whole arrays that this batch writes (index not given) take more than \
+             {room} bytes, which is what is kept to take a batch back; write them with \
+             CONTINUE_ON_ERROR"
         )));
     }
     let count = operations.len();
-    let failure = executor::with(&*shared.executor, move |switch| {
+    let (failure, _kept) = executor::with(&*shared.executor, move |switch| {
         let mut undos: Vec<Undo> = Vec::with_capacity(count);
         for (position, (operation, object)) in operations.iter().enumerate() {
             match operation.apply_with_undo(switch) {
@@ -159,11 +162,13 @@ async fn run_all_or_none(
                     if let Err(error) = Undo::All(undos).run(switch) {
                         tracing::error!(%error, "rollback of a batch failed");
                     }
-                    return Some((position, UpdateError::from_control(error, object)));
+                    let error = UpdateError::from_control(error, object);
+                    return (Some((position, error)), Vec::new());
                 }
             }
         }
-        None
+        // What large arrays held is freed on this side.
+        (None, undos)
     })
     .await?;
     Ok(match failure {
@@ -193,7 +198,7 @@ async fn fill(
         let end = size.min(start + CELLS_PER_VISIT);
         let value = value.clone();
         let done = executor::with(&*shared.executor, move |switch| {
-            (start..end).try_for_each(|index| value.set(array, index, switch))
+            (start..end).try_for_each(|index| set_cell(&value, array, index, switch))
         })
         .await?;
         if let Err(error) = done {

@@ -2,9 +2,9 @@
 //! engine, groups and packet-out are the switch's own.
 
 use dataplane::control::{
-    ActionCall, ActionInfo, ArrayInfo, Bits, CloneSession, ControlError, ControlResult,
-    CounterValue, DataPlane, EntryKey, MatchField, MeterConfig, MeterUnit, Page, Replica,
-    SavedEntry, SavedMeter, TableEntry, TableInfo, ValueSetInfo,
+    ActionCall, ActionInfo, ArrayInfo, Bits, CellValue, CloneSession, ControlError, ControlResult,
+    CounterValue, DataPlane, DefaultEntry, EntryKey, MatchField, MeterState, MeterUnit, MeterWrite,
+    Page, Replica, SavedArray, SavedEntry, SavedMeter, TableEntry, TableInfo, ValueSetInfo,
 };
 use dataplane::notify::{DigestConfig, DigestInfo};
 use dataplane::profile::{
@@ -161,7 +161,7 @@ impl DataPlane for Switch {
         self.pipeline_mut()?.table_delete(table, key)
     }
 
-    fn table_save(&self, table: usize, key: &EntryKey) -> ControlResult<SavedEntry> {
+    fn table_save(&self, table: usize, key: Option<&EntryKey>) -> ControlResult<SavedEntry> {
         self.pipeline()?.table_save(table, key)
     }
 
@@ -181,8 +181,8 @@ impl DataPlane for Switch {
             .unwrap_or_default()
     }
 
-    fn table_default(&self, table: usize) -> Option<ActionCall> {
-        self.pipeline().ok()?.table_default(table)
+    fn table_default(&self, table: usize) -> ControlResult<DefaultEntry> {
+        self.pipeline()?.table_default(table)
     }
 
     fn table_set_default(
@@ -196,7 +196,7 @@ impl DataPlane for Switch {
     fn direct_counter_set(
         &mut self,
         table: usize,
-        key: &EntryKey,
+        key: Option<&EntryKey>,
         value: CounterValue,
     ) -> ControlResult<()> {
         self.pipeline_mut()?.direct_counter_set(table, key, value)
@@ -205,10 +205,10 @@ impl DataPlane for Switch {
     fn direct_meter_set(
         &mut self,
         table: usize,
-        key: &EntryKey,
-        config: Option<MeterConfig>,
+        key: Option<&EntryKey>,
+        meter: MeterWrite,
     ) -> ControlResult<()> {
-        self.pipeline_mut()?.direct_meter_set(table, key, config)
+        self.pipeline_mut()?.direct_meter_set(table, key, meter)
     }
 
     fn counter_read(&self, counter: usize, index: usize) -> ControlResult<CounterValue> {
@@ -224,17 +224,12 @@ impl DataPlane for Switch {
         self.pipeline_mut()?.counter_write(counter, index, value)
     }
 
-    fn meter_read(&self, meter: usize, index: usize) -> ControlResult<Option<MeterConfig>> {
+    fn meter_read(&self, meter: usize, index: usize) -> ControlResult<MeterState> {
         self.pipeline()?.meter_read(meter, index)
     }
 
-    fn meter_write(
-        &mut self,
-        meter: usize,
-        index: usize,
-        config: Option<MeterConfig>,
-    ) -> ControlResult<()> {
-        self.pipeline_mut()?.meter_write(meter, index, config)
+    fn meter_write(&mut self, meter: usize, index: usize, write: MeterWrite) -> ControlResult<()> {
+        self.pipeline_mut()?.meter_write(meter, index, write)
     }
 
     fn meter_save(&self, meter: usize, index: usize) -> ControlResult<SavedMeter> {
@@ -256,6 +251,14 @@ impl DataPlane for Switch {
 
     fn register_write(&mut self, register: usize, index: usize, value: &[u8]) -> ControlResult<()> {
         self.pipeline_mut()?.register_write(register, index, value)
+    }
+
+    fn array_fill(&mut self, array: usize, value: &CellValue) -> ControlResult<SavedArray> {
+        self.pipeline_mut()?.array_fill(array, value)
+    }
+
+    fn array_restore(&mut self, array: usize, saved: SavedArray) -> ControlResult<()> {
+        self.pipeline_mut()?.array_restore(array, saved)
     }
 
     fn multicast_insert(&mut self, group: u32, replicas: &[Replica]) -> ControlResult<()> {

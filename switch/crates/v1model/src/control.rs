@@ -8,15 +8,15 @@
 //! numbers BMv2 JSON gives them, where the lowest wins. Among equal priorities the entry that
 //! was inserted first wins.
 
-use crate::meter::Meter;
 use crate::pipeline::Pipeline;
+use crate::state::{MeterArray, MeterCell, counter_value};
 use crate::table::range::Bounds;
-use crate::table::{Call, Entry, KeyPart, Packed, Table, Target};
+use crate::table::{Call, DefaultTarget, Direct, Entry, KeyPart, Packed, Table, Target};
 use crate::wide::{limbs, mask64};
 use dataplane::control::{
-    ActionCall, ActionInfo, ArrayInfo, Bits, ControlError, ControlResult, CounterValue, EntryKey,
-    KeyField, MatchField, MatchKind, MeterConfig, MeterUnit, Page, SavedEntry, SavedMeter,
-    TableEntry, TableInfo,
+    ActionCall, ActionInfo, ArrayInfo, Bits, CellValue, ControlError, ControlResult, CounterValue,
+    DefaultEntry, EntryKey, KeyField, MatchField, MatchKind, MeterConfig, MeterState, MeterUnit,
+    MeterWrite, Page, SavedArray, SavedEntry, SavedMeter, TableEntry, TableInfo,
 };
 use dataplane::notify::{IdleEntry, IdleTimeout};
 use dataplane::profile::IndirectAction;
@@ -218,10 +218,18 @@ pub(crate) fn insert_checked(
     Ok(())
 }
 
-/// An entry as a table had it, with what it named in the table's action profile.
-struct Saved {
-    entry: Entry,
-    indirect: Option<IndirectAction>,
+/// An entry as a table had it.
+enum Saved {
+    /// With what it named in the table's action profile.
+    Entry(Box<Entry>, Option<IndirectAction>),
+    Default(DefaultTarget),
+}
+
+/// All cells of an array as they were.
+enum SavedCells {
+    Counters(Vec<[u64; 2]>),
+    Meters(Box<MeterArray>),
+    Register(Vec<u64>),
 }
 
 fn check_meter(config: Option<MeterConfig>) -> ControlResult<()> {
@@ -230,8 +238,20 @@ fn check_meter(config: Option<MeterConfig>) -> ControlResult<()> {
             "peak rate {} is below committed rate {} (RFC 2698)",
             c.pir, c.cir
         )),
+        Some(c) if c.eburst > 0 && (c.pir, c.pburst) != (c.cir, c.cburst) => invalid(format!(
+            "excess burst {} with a peak rate or burst of its own (RFC 2697 has none)",
+            c.eburst
+        )),
         _ => Ok(()),
     }
+}
+
+fn direct_counter(info: &TableInfo, direct: &Direct) -> Option<CounterValue> {
+    info.direct_counter.then(|| counter_value(direct.counter))
+}
+
+fn direct_meter(info: &TableInfo, direct: &Direct) -> Option<MeterState> {
+    info.direct_meter.map(|_| direct.meter_state())
 }
 
 fn cell<'i>(
@@ -355,8 +375,8 @@ impl Pipeline {
             key: e.key.clone(),
             action,
             indirect,
-            counter: info.direct_counter.then_some(e.counter),
-            meter: e.meter.as_ref().map(|m| m.config),
+            counter: direct_counter(info, &e.direct),
+            meter: direct_meter(info, &e.direct),
             idle: info.idle_timeout.then(|| IdleTimeout {
                 timeout_ns: e.idle.timeout_ns,
                 since_hit_ns: self
@@ -486,21 +506,25 @@ impl Pipeline {
     pub fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<SavedEntry> {
         self.writable(table)?;
         let (packed, id) = self.existing(table, key)?;
-        let saved = self.table_save(table, key)?;
+        let saved = self.table_save(table, Some(key))?;
         self.take_out(table, id, &packed);
         Ok(saved)
     }
 
-    /// A copy of an entry as it is now, for [`Self::table_restore`].
-    pub fn table_save(&self, table: usize, key: &EntryKey) -> ControlResult<SavedEntry> {
+    /// A copy of an entry (`None`: the default entry) as it is now, for [`Self::table_restore`].
+    pub fn table_save(&self, table: usize, key: Option<&EntryKey>) -> ControlResult<SavedEntry> {
+        let Some(key) = key else {
+            let (_, t) = self.info(table)?;
+            return Ok(SavedEntry(Box::new(Saved::Default(t.default.clone()))));
+        };
         let (_, id) = self.existing(table, key)?;
         let (info, t) = self.info(table)?;
         let Some(entry) = t.entry(id) else {
             return not_found(format!("table '{}' has no such entry", info.name));
         };
         let (_, indirect) = self.public_target(t, &entry.target);
-        let entry = entry.clone();
-        Ok(SavedEntry(Box::new(Saved { entry, indirect })))
+        let entry = Box::new(entry.clone());
+        Ok(SavedEntry(Box::new(Saved::Entry(entry, indirect))))
     }
 
     /// Removes an entry that exists.
@@ -521,7 +545,14 @@ impl Pipeline {
         let Ok(saved) = saved.0.downcast::<Saved>() else {
             return invalid(format!("table '{}' never had this entry", info.name));
         };
-        let (key, packed) = pack(t, info, &saved.entry.key)?;
+        let (mut entry, indirect) = match *saved {
+            Saved::Entry(entry, indirect) => (*entry, indirect),
+            Saved::Default(default) => {
+                self.info_mut(table)?.1.default = default;
+                return Ok(());
+            }
+        };
+        let (key, packed) = pack(t, info, &entry.key)?;
         let there = t.id_of(&key);
         if there.is_none() && t.len() >= info.size {
             return Err(ControlError::ResourceExhausted(format!(
@@ -529,8 +560,7 @@ impl Pipeline {
                 info.name, info.size
             )));
         }
-        let mut entry = saved.entry;
-        if let Some(indirect) = saved.indirect {
+        if let Some(indirect) = indirect {
             // Members may stand at other places by now.
             let before = there.and_then(|id| t.entry(id)).map(|e| &e.target);
             entry.target = self.target(table, &indirect, before)?;
@@ -566,10 +596,15 @@ impl Pipeline {
         )
     }
 
-    /// The default action (`None`: no action, a miss does nothing).
-    pub fn table_default(&self, table: usize) -> Option<ActionCall> {
-        let (_, t) = self.info(table).ok()?;
-        t.default.as_ref().map(|call| Self::public_call(t, call))
+    /// The default entry.
+    pub fn table_default(&self, table: usize) -> ControlResult<DefaultEntry> {
+        let (info, t) = self.info(table)?;
+        let call = t.default.call.as_ref();
+        Ok(DefaultEntry {
+            action: call.map(|call| Self::public_call(t, call)),
+            counter: direct_counter(info, &t.default.direct),
+            meter: direct_meter(info, &t.default.direct),
+        })
     }
 
     /// Sets the default action; `None` restores the program's own.
@@ -583,51 +618,65 @@ impl Pipeline {
             Some(action) => Some(self.call(table, action)?),
             None => t.program_default.clone(),
         };
-        if info.const_default && call != t.default {
+        if info.const_default && call != t.default.call {
             return Err(ControlError::PermissionDenied(format!(
                 "the default action of table '{}' is constant",
                 info.name
             )));
         }
-        self.info_mut(table)?.1.default = call;
+        self.info_mut(table)?.1.default.call = call;
         Ok(())
     }
 
-    /// Sets an entry's direct counter.
+    /// The direct resources of an entry (`None`: of the default entry).
+    fn direct_mut(
+        &mut self,
+        table: usize,
+        key: Option<&EntryKey>,
+    ) -> ControlResult<(&TableInfo, &mut Direct)> {
+        let id = match key {
+            Some(key) => Some(self.existing(table, key)?.1),
+            None => None,
+        };
+        let (info, t) = self.info_mut(table)?;
+        let direct = match id {
+            None => Some(&mut t.default.direct),
+            Some(id) => t.entry_mut(id).map(|entry| &mut entry.direct),
+        };
+        match direct {
+            Some(direct) => Ok((info, direct)),
+            None => not_found(format!("table '{}' has no such entry", info.name)),
+        }
+    }
+
+    /// Sets the direct counter of an entry (`None`: of the default entry).
     pub fn direct_counter_set(
         &mut self,
         table: usize,
-        key: &EntryKey,
+        key: Option<&EntryKey>,
         value: CounterValue,
     ) -> ControlResult<()> {
-        let (_, id) = self.existing(table, key)?;
-        let (info, t) = self.info_mut(table)?;
+        let (info, direct) = self.direct_mut(table, key)?;
         if !info.direct_counter {
             return invalid(format!("table '{}' has no direct counter", info.name));
         }
-        if let Some(e) = t.entry_mut(id) {
-            e.counter = value;
-        }
+        direct.counter = [value.packets, value.bytes];
         Ok(())
     }
 
-    /// Sets (`Some`) or clears (`None`: every packet green) an entry's direct meter. Its
-    /// buckets start full.
+    /// Sets the direct meter of an entry (`None`: of the default entry). Its buckets start full.
     pub fn direct_meter_set(
         &mut self,
         table: usize,
-        key: &EntryKey,
-        config: Option<MeterConfig>,
+        key: Option<&EntryKey>,
+        write: MeterWrite,
     ) -> ControlResult<()> {
-        check_meter(config)?;
-        let (_, id) = self.existing(table, key)?;
-        let (info, t) = self.info_mut(table)?;
+        check_meter(write.config)?;
+        let (info, direct) = self.direct_mut(table, key)?;
         if info.direct_meter.is_none() {
             return invalid(format!("table '{}' has no direct meter", info.name));
         }
-        if let Some(e) = t.entry_mut(id) {
-            e.meter = config.map(|c| Box::new(Meter::new(c)));
-        }
+        direct.write_meter(write);
         Ok(())
     }
 
@@ -635,8 +684,7 @@ impl Pipeline {
     pub fn counter_read(&self, counter: usize, index: usize) -> ControlResult<CounterValue> {
         cell(self.counters(), "counter", counter, index)?;
         let value = self.state.counters.get(counter).and_then(|c| c.get(index));
-        let [packets, bytes] = value.copied().unwrap_or_default();
-        Ok(CounterValue { packets, bytes })
+        Ok(counter_value(value.copied().unwrap_or_default()))
     }
 
     /// Sets a cell of an indirect counter.
@@ -661,24 +709,24 @@ impl Pipeline {
         cell(std::slice::from_ref(info), "meter", 0, index).map(|_| ())
     }
 
-    /// Reads a cell of an indirect meter (`None`: not configured).
-    pub fn meter_read(&self, meter: usize, index: usize) -> ControlResult<Option<MeterConfig>> {
+    /// Reads a cell of an indirect meter.
+    pub fn meter_read(&self, meter: usize, index: usize) -> ControlResult<MeterState> {
         self.meter_cell(meter, index)?;
         let array = self.state.meters.get(meter);
-        Ok(array.and_then(|m| m.get(index)).map(|m| m.config))
+        Ok(array.map(|m| m.state(index)).unwrap_or_default())
     }
 
-    /// Configures (with full buckets) or clears a cell of an indirect meter.
+    /// Sets a cell of an indirect meter; its buckets start full.
     pub fn meter_write(
         &mut self,
         meter: usize,
         index: usize,
-        config: Option<MeterConfig>,
+        write: MeterWrite,
     ) -> ControlResult<()> {
-        check_meter(config)?;
+        check_meter(write.config)?;
         self.meter_cell(meter, index)?;
         if let Some(array) = self.state.meters.get_mut(meter) {
-            array.set(index, config);
+            array.write(index, write);
         }
         Ok(())
     }
@@ -687,11 +735,12 @@ impl Pipeline {
     pub fn meter_save(&self, meter: usize, index: usize) -> ControlResult<SavedMeter> {
         self.meter_cell(meter, index)?;
         let array = self.state.meters.get(meter);
-        let state: Option<Meter> = array.and_then(|m| m.get(index)).cloned();
-        Ok(SavedMeter(Box::new(state)))
+        let cell: Option<MeterCell> = array.map(|m| m.cell(index));
+        Ok(SavedMeter(Box::new(cell)))
     }
 
-    /// Puts a cell of an indirect meter back as it was, with what its buckets held.
+    /// Puts a cell of an indirect meter back as it was, with what its buckets held and what it
+    /// had counted.
     pub fn meter_restore(
         &mut self,
         meter: usize,
@@ -699,13 +748,86 @@ impl Pipeline {
         saved: SavedMeter,
     ) -> ControlResult<()> {
         self.meter_cell(meter, index)?;
-        let Ok(state) = saved.0.downcast::<Option<Meter>>() else {
+        let Ok(cell) = saved.0.downcast::<Option<MeterCell>>() else {
             return invalid("this meter is not of this switch");
         };
-        if let Some(array) = self.state.meters.get_mut(meter) {
-            array.put(index, *state);
+        if let (Some(array), Some(cell)) = (self.state.meters.get_mut(meter), *cell) {
+            array.put(index, cell);
         }
         Ok(())
+    }
+
+    /// Sets all cells of an array of the value's kind; gives them as they were.
+    pub fn array_fill(&mut self, array: usize, value: &CellValue) -> ControlResult<SavedArray> {
+        let before = match value {
+            CellValue::Counter(value) => {
+                let Some(cells) = self.state.counters.get_mut(array) else {
+                    return not_found(format!("no counter number {array}"));
+                };
+                // A vector of zeros costs nothing until it is touched.
+                let new = match [value.packets, value.bytes] {
+                    [0, 0] => vec![[0; 2]; cells.len()],
+                    value => vec![value; cells.len()],
+                };
+                SavedCells::Counters(std::mem::replace(cells, new))
+            }
+            CellValue::Meter(write) => {
+                check_meter(write.config)?;
+                let Some(array) = self.state.meters.get_mut(array) else {
+                    return not_found(format!("no meter number {array}"));
+                };
+                SavedCells::Meters(Box::new(array.fill(*write)))
+            }
+            CellValue::Register(value) => {
+                let Some(info) = self.program.register_infos.get(array) else {
+                    return not_found(format!("no register number {array}"));
+                };
+                let value = from_bits(value, info.bits, &format!("register '{}'", info.name))?;
+                let Some(register) = self.state.registers.get_mut(array) else {
+                    return not_found(format!("no register number {array}"));
+                };
+                let mut new = vec![0; register.cells.len()];
+                if value.iter().any(|&limb| limb != 0) {
+                    for cell in new.chunks_exact_mut(value.len().max(1)) {
+                        cell.copy_from_slice(&value);
+                    }
+                }
+                SavedCells::Register(std::mem::replace(&mut register.cells, new))
+            }
+        };
+        Ok(SavedArray(Box::new(before)))
+    }
+
+    /// Puts all cells of an array back as they were.
+    pub fn array_restore(&mut self, array: usize, saved: SavedArray) -> ControlResult<()> {
+        let Ok(saved) = saved.0.downcast::<SavedCells>() else {
+            return invalid("this array is not of this switch");
+        };
+        let state = &mut self.state;
+        match *saved {
+            SavedCells::Counters(before) => {
+                let cells = state.counters.get_mut(array);
+                if let Some(cells) = cells.filter(|cells| cells.len() == before.len()) {
+                    *cells = before;
+                    return Ok(());
+                }
+            }
+            SavedCells::Meters(before) => {
+                let meters = state.meters.get_mut(array);
+                if let Some(meters) = meters.filter(|meters| meters.len() == before.len()) {
+                    meters.restore(*before);
+                    return Ok(());
+                }
+            }
+            SavedCells::Register(before) => {
+                let register = state.registers.get_mut(array);
+                if let Some(register) = register.filter(|r| r.cells.len() == before.len()) {
+                    register.cells = before;
+                    return Ok(());
+                }
+            }
+        }
+        not_found(format!("no array number {array} of this kind and size"))
     }
 
     /// Reads a register cell.

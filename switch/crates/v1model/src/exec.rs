@@ -4,7 +4,7 @@ use crate::api::{CloneRequest, Externs};
 use crate::context::Context;
 use crate::header_io::read_bits;
 use crate::layout::Field;
-use crate::meter::GREEN;
+use crate::meter::{Metered, count};
 use crate::ops::{Code, HeaderRef, Op, Slot};
 use crate::profile::Profile;
 use crate::program::{HeaderInfo, Node, Program, StackInfo};
@@ -13,7 +13,6 @@ use crate::table::{END, Table, Target};
 use crate::unchanged::{Changes, RESHAPED};
 use crate::value_set::ValueSets;
 use crate::wide::{self, limbs, mask64, sext64};
-use dataplane::control::MeterUnit;
 use dataplane::hold::Hold;
 
 /// simple_switch keeps 15 bits of a clone session's number.
@@ -118,24 +117,22 @@ impl<E: Externs> Machine<'_, E> {
             if let Some(entry) = table.entry_mut(id) {
                 // BMv2's order: counter, then meter, then the action.
                 if counters {
-                    entry.counter.packets = entry.counter.packets.wrapping_add(1);
-                    entry.counter.bytes = entry.counter.bytes.wrapping_add(ctx.ingress_length);
+                    count(&mut entry.direct.counter, ctx.ingress_length);
                 }
                 if let Some(m) = meter {
-                    let units = match m.unit {
-                        MeterUnit::Bytes => ctx.ingress_length,
-                        MeterUnit::Packets => 1,
+                    let packet = Metered {
+                        bytes: ctx.ingress_length,
+                        now_ns: self.now_ns,
                     };
-                    let colour = entry
-                        .meter
-                        .as_mut()
-                        .map_or(GREEN, |state| state.mark(units, self.now_ns));
+                    let colour = entry.direct.colour(m.unit, packet);
                     ctx.words[m.slot as usize] = colour & m.mask;
                 }
                 if ageing {
                     entry.idle.last_hit_ns = self.now_ns;
                 }
             }
+        } else if table.counters || table.meter.is_some() {
+            Self::count_miss(table, ctx, self.now_ns);
         }
         let (call, chosen) = match hit.and_then(|id| table.entry(id)) {
             Some(entry) => {
@@ -146,7 +143,7 @@ impl<E: Externs> Machine<'_, E> {
                 (call, table.next_hit)
             }
             None => {
-                let call = table.default.as_ref();
+                let call = table.default.call.as_ref();
                 (call.map(|call| (call.local, &*call.args)), table.next_miss)
             }
         };
@@ -167,6 +164,27 @@ impl<E: Externs> Machine<'_, E> {
         let next = chosen.unwrap_or(action.next);
         let code = action.code;
         (self.run(ctx, code), next)
+    }
+
+    /// Counts and meters a packet that no entry matched. (P4Runtime, section "Default Entry": it
+    /// "is treated like a regular entry, including with regards to direct resources". BMv2 does
+    /// neither; so that programs that never configure this meter do what they do there, the
+    /// colour goes nowhere until then.)
+    fn count_miss(table: &mut Table, ctx: &mut Context, now_ns: u64) {
+        let direct = &mut table.default.direct;
+        if table.counters {
+            count(&mut direct.counter, ctx.ingress_length);
+        }
+        if let Some(m) = table.meter {
+            let packet = Metered {
+                bytes: ctx.ingress_length,
+                now_ns,
+            };
+            let colour = direct.colour(m.unit, packet);
+            if direct.is_configured() {
+                ctx.words[m.slot as usize] = colour & m.mask;
+            }
+        }
     }
 
     /// Runs the parser over the context's frame; gives the parser error code.
@@ -682,8 +700,7 @@ impl<E: Externs> Machine<'_, E> {
             Op::Count { array, index } => {
                 let index = word_to_usize(w[index as usize]);
                 if let Some(cell) = self.state.counters[array as usize].get_mut(index) {
-                    cell[0] = cell[0].wrapping_add(1);
-                    cell[1] = cell[1].wrapping_add(ctx.ingress_length);
+                    count(cell, ctx.ingress_length);
                 }
             }
             Op::Meter {
@@ -696,12 +713,11 @@ impl<E: Externs> Machine<'_, E> {
                 let m = &mut self.state.meters[array as usize];
                 let index = word_to_usize(w[index as usize]);
                 if index < m.len() {
-                    let units = match m.unit {
-                        MeterUnit::Bytes => ctx.ingress_length,
-                        MeterUnit::Packets => 1,
+                    let packet = Metered {
+                        bytes: ctx.ingress_length,
+                        now_ns: self.now_ns,
                     };
-                    let now_ns = self.now_ns;
-                    let colour = m.get_mut(index).map_or(GREEN, |m| m.mark(units, now_ns));
+                    let colour = m.run(index, packet);
                     w[d as usize] = colour & u64::from(mask);
                 } else {
                     *pc += u32::from(skip);

@@ -17,6 +17,7 @@ use crate::state::State;
 use crate::table::Table;
 use crate::unchanged::RESHAPED;
 use crate::value_set::ValueSets;
+use crate::wide::{limbs, mask64};
 use dataplane::control::Bits;
 use dataplane::notify::DigestInfo;
 use std::collections::BTreeSet;
@@ -244,27 +245,39 @@ impl Pipeline {
         &self.program.digest_infos
     }
 
-    /// The words of a digest's fields in a packet that has been through `ingress`
+    /// The words of a digest's message in a packet that has been through `ingress`
     /// ([`IngressVerdict::digest`]), for [`Self::digest_fields`] to make values of.
     pub fn digest<'a>(&'a self, ctx: &'a Context, digest: usize) -> impl Iterator<Item = u64> + 'a {
-        let list = self.program.digests.get(digest);
-        let fields = list.map_or(&[][..], |list| &list.fields).iter();
-        fields.flat_map(|f| {
+        let digest = self.program.digests.get(digest);
+        let validities = digest.map_or(&[][..], |digest| &digest.validities);
+        let valid = move |at: usize| {
+            let slot = validities.get(at);
+            slot.is_some_and(|&slot| ctx.words[slot as usize] != 0)
+        };
+        let fields = digest.map_or(&[][..], |digest| &digest.fields).iter();
+        let values = fields.flat_map(move |(f, header)| {
             let slot = f.slot as usize;
-            ctx.words[slot..slot + f.limbs() as usize].iter().copied()
-        })
+            let shown = header.is_none_or(valid);
+            let words = ctx.words[slot..slot + f.limbs() as usize].iter();
+            words.map(move |&word| if shown { word } else { 0 })
+        });
+        values.chain((0..validities.len()).map(move |at| u64::from(valid(at))))
     }
 
-    /// The values of a digest's fields, of the words that [`Self::digest`] gave.
+    /// The values of a digest's message, of the words that [`Self::digest`] gave: its fields, then
+    /// a bit for each of [`DigestInfo::headers`].
     pub fn digest_fields(&self, digest: usize, words: &[u64]) -> Vec<Bits> {
-        let list = self.program.digests.get(digest);
-        let fields = list.map_or(&[][..], |list| &list.fields).iter();
+        let digest = self.program.digests.get(digest);
+        let fields = digest.map_or(&[][..], |digest| &digest.fields).iter();
+        let validities = digest.map_or(0, |digest| digest.validities.len());
+        let widths = fields.map(|(f, _)| f.bits);
         let mut rest = words;
-        fields
-            .map(|f| {
-                let (now, later) = rest.split_at(rest.len().min(f.limbs() as usize));
+        widths
+            .chain(std::iter::repeat_n(1, validities))
+            .map(|bits| {
+                let (now, later) = rest.split_at(rest.len().min(limbs(bits) as usize));
                 rest = later;
-                to_bits(now, f.bits)
+                to_bits(now, bits)
             })
             .collect()
     }

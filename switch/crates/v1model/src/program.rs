@@ -143,6 +143,18 @@ pub(crate) struct FieldList {
     pub fields: Box<[Field]>,
 }
 
+/// What a digest's message is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct DigestFields {
+    pub id: u16,
+    /// The fields, each with its header's place in `validities`, where it is of a header: what an
+    /// invalid header holds is not told.
+    pub fields: Box<[(Field, Option<usize>)]>,
+    /// Slots that say whether the headers that have fields here are valid; they come after the
+    /// fields in a message.
+    pub validities: Box<[Slot]>,
+}
+
 /// Parser error codes of this program.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ErrorCodes {
@@ -203,7 +215,7 @@ pub(crate) struct Program {
     pub verify: Box<[Checksum]>,
     pub update: Box<[Checksum]>,
     pub field_lists: Box<[FieldList]>,
-    pub digests: Box<[FieldList]>,
+    pub digests: Box<[DigestFields]>,
     pub value_set_uses: Box<[ValueSetUse]>,
     pub messages: Box<[Message]>,
     /// Externs called by the deparser.

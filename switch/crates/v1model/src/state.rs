@@ -1,8 +1,8 @@
 //! What a program keeps from packet to packet besides table entries: registers, indirect
 //! counters and meters, and the random number generator.
 
-use crate::meter::Meter;
-use dataplane::control::{MeterConfig, MeterUnit};
+use crate::meter::{Count, GREEN, Meter, Metered, count};
+use dataplane::control::{CounterValue, MeterState, MeterUnit, MeterWrite};
 
 /// A register array: `limbs` words per cell, zeroed, paged in by the system as it is touched.
 #[derive(Debug)]
@@ -11,14 +11,23 @@ pub(crate) struct Register {
     pub cells: Vec<u64>,
 }
 
+/// A cell of a meter array, whole.
+#[derive(Debug, Clone)]
+pub(crate) struct MeterCell {
+    green: Count,
+    meter: Option<Meter>,
+}
+
 /// An array of meters; most cells of a large one are never configured.
 #[derive(Debug)]
 pub(crate) struct MeterArray {
-    pub unit: MeterUnit,
+    unit: MeterUnit,
     /// 0: not configured; otherwise 1 + index into `meters`.
     index: Vec<u32>,
     meters: Vec<Option<Meter>>,
     free: Vec<u32>,
+    /// What was green, of each cell. In an array that was replaced empty where it stayed.
+    green: Vec<Count>,
 }
 
 impl MeterArray {
@@ -28,6 +37,7 @@ impl MeterArray {
             index: vec![0; size],
             meters: Vec::new(),
             free: Vec::new(),
+            green: vec![[0; 2]; size],
         }
     }
 
@@ -35,24 +45,91 @@ impl MeterArray {
         self.index.len()
     }
 
-    pub fn get(&self, cell: usize) -> Option<&Meter> {
+    fn get(&self, cell: usize) -> Option<&Meter> {
         let at = self.index.get(cell)?.checked_sub(1)?;
         self.meters.get(at as usize)?.as_ref()
     }
 
+    /// Runs a packet through a cell, which must be in range, and gives its colour.
     #[inline]
-    pub fn get_mut(&mut self, cell: usize) -> Option<&mut Meter> {
-        let at = self.index.get(cell)?.checked_sub(1)?;
-        self.meters.get_mut(at as usize)?.as_mut()
+    pub fn run(&mut self, cell: usize, packet: Metered) -> u64 {
+        let at = self.index.get(cell).and_then(|at| at.checked_sub(1));
+        let meter = at.and_then(|at| self.meters.get_mut(at as usize)?.as_mut());
+        let colour = meter.map_or(GREEN, |meter| meter.mark(self.unit, packet));
+        if colour == GREEN
+            && let Some(green) = self.green.get_mut(cell)
+        {
+            count(green, packet.bytes);
+        }
+        colour
     }
 
-    /// Configures a cell with full buckets, or clears it. A cell out of range is ignored.
-    pub fn set(&mut self, cell: usize, config: Option<MeterConfig>) {
-        self.put(cell, config.map(Meter::new));
+    /// A cell's configuration and counts; those of a new one, if it is out of range.
+    pub fn state(&self, cell: usize) -> MeterState {
+        meter_state(
+            self.green.get(cell).copied().unwrap_or_default(),
+            self.get(cell),
+        )
+    }
+
+    /// Sets a cell. One out of range is ignored.
+    pub fn write(&mut self, cell: usize, write: MeterWrite) {
+        let meter = Meter::written(self.get(cell), write);
+        self.put_meter(cell, meter);
+        if write.clear_counts
+            && let Some(green) = self.green.get_mut(cell)
+        {
+            *green = [0; 2];
+        }
+    }
+
+    /// A copy of a cell.
+    pub fn cell(&self, cell: usize) -> MeterCell {
+        MeterCell {
+            green: self.green.get(cell).copied().unwrap_or_default(),
+            meter: self.get(cell).cloned(),
+        }
+    }
+
+    /// Puts a cell back as it was. One out of range is ignored.
+    pub fn put(&mut self, cell: usize, saved: MeterCell) {
+        self.put_meter(cell, saved.meter);
+        if let Some(green) = self.green.get_mut(cell) {
+            *green = saved.green;
+        }
+    }
+
+    /// Sets all cells; gives them as they were.
+    pub fn fill(&mut self, write: MeterWrite) -> Self {
+        let mut new = Self::new(0, self.unit);
+        new.index = vec![0; self.len()];
+        if write.clear_counts {
+            new.green = vec![[0; 2]; self.len()];
+        } else {
+            std::mem::swap(&mut new.green, &mut self.green);
+        }
+        let before = std::mem::replace(self, new);
+        if write.config.is_some() || !write.clear_counts {
+            for cell in 0..self.len() {
+                let meter = Meter::written(before.get(cell), write);
+                if meter.is_some() {
+                    self.put_meter(cell, meter);
+                }
+            }
+        }
+        before
+    }
+
+    /// Takes back what [`Self::fill`] did.
+    pub fn restore(&mut self, mut before: Self) {
+        if before.green.len() != before.index.len() {
+            std::mem::swap(&mut before.green, &mut self.green);
+        }
+        *self = before;
     }
 
     /// Puts a meter into a cell, or clears it. A cell out of range is ignored.
-    pub fn put(&mut self, cell: usize, meter: Option<Meter>) {
+    fn put_meter(&mut self, cell: usize, meter: Option<Meter>) {
         let Some(index) = self.index.get_mut(cell) else {
             return;
         };
@@ -73,6 +150,20 @@ impl MeterArray {
             }
             (None, None) => {}
         }
+    }
+}
+
+/// A count as the control plane sees it.
+pub(crate) fn counter_value([packets, bytes]: Count) -> CounterValue {
+    CounterValue { packets, bytes }
+}
+
+/// A meter as the control plane sees it: what was green, and the rest.
+pub(crate) fn meter_state(green: Count, meter: Option<&Meter>) -> MeterState {
+    let of = |count: fn(&Meter) -> Count| counter_value(meter.map_or([0; 2], count));
+    MeterState {
+        config: meter.and_then(|meter| meter.config),
+        counts: [counter_value(green), of(|m| m.yellow), of(|m| m.red)],
     }
 }
 

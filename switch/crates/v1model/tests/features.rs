@@ -234,7 +234,7 @@ fn one_shot_sets_are_chosen_among_and_not_beside_members() {
     let saved = p.table_delete(t, &key(5)).unwrap();
     p.table_restore(t, saved).unwrap();
     assert_eq!(p.table_entry(t, &key(5)).unwrap().indirect, Some(large));
-    let saved = p.table_save(t, &key(5)).unwrap();
+    let saved = p.table_save(t, Some(&key(5))).unwrap();
     let small = set(&p, &[(1, 1)]);
     p.table_modify_indirect(t, &key(5), &small).unwrap();
     p.table_restore(t, saved).unwrap();

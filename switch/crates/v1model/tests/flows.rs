@@ -4,7 +4,9 @@
 mod common;
 
 use common::{Backlog, bits, frame, ipv4_checksum_ok, load, table, v4, v6};
-use dataplane::control::{ActionCall, CounterValue, EntryKey, MatchField, MeterConfig};
+use dataplane::control::{
+    ActionCall, CounterValue, EntryKey, MatchField, MeterConfig, MeterState, MeterWrite,
+};
 use dataplane::hold::Hold;
 use v1model::{EgressInput, IngressInput, InstanceType, NoTrafficManager, Pipeline};
 
@@ -280,23 +282,51 @@ fn meters_colour_and_drop() {
         cburst: 256,
         pir: 128_000,
         pburst: 256,
+        eburst: 0,
     };
-    p.direct_meter_set(flows, &key, Some(config)).unwrap();
-    assert_eq!(p.table_entry(flows, &key).unwrap().meter, Some(config));
+    let meter = |p: &Pipeline| p.table_entry(flows, &key).unwrap().meter.unwrap();
+    let green = |packets| CounterValue {
+        packets,
+        bytes: 128 * packets,
+    };
+    assert_eq!(meter(&p).counts[0], green(100));
+    p.direct_meter_set(flows, Some(&key), set_to(config))
+        .unwrap();
+    assert_eq!(meter(&p).config, Some(config));
     let dropped: Vec<bool> = [0, 0, 0, 999_999, 1_000_000, 1_000_000]
         .iter()
         .map(|&now| send(&mut p, &f, 1, now).drop)
         .collect();
     assert_eq!(dropped, [false, false, true, true, false, true]);
-    p.direct_meter_set(flows, &key, None).unwrap();
+    p.direct_meter_set(flows, Some(&key), MeterWrite::default())
+        .unwrap();
     assert!(!send(&mut p, &f, 1, 1_000_000).drop);
+    // What was counted stays.
+    assert_eq!(
+        (meter(&p).config, meter(&p).counts),
+        (None, [green(104), green(0), green(3)])
+    );
     // The indirect meter, by class.
-    p.meter_write(0, 2, Some(config)).unwrap();
+    p.meter_write(0, 2, set_to(config)).unwrap();
+    let before = p.meter_read(0, 2).unwrap().counts[0].packets;
     let dropped: Vec<bool> = (0..3).map(|_| send(&mut p, &f, 1, 5).drop).collect();
     assert_eq!(dropped, [false, false, true]);
-    assert_eq!(p.meter_read(0, 2).unwrap(), Some(config));
-    p.meter_write(0, 2, None).unwrap();
-    assert_eq!(p.meter_read(0, 2).unwrap(), None);
+    let state = p.meter_read(0, 2).unwrap();
+    assert_eq!(state.config, Some(config));
+    assert_eq!(state.counts.map(|c| c.packets), [before + 2, 0, 1]);
+    let clear = MeterWrite {
+        config: None,
+        clear_counts: true,
+    };
+    p.meter_write(0, 2, clear).unwrap();
+    assert_eq!(p.meter_read(0, 2).unwrap(), MeterState::default());
+}
+
+fn set_to(config: MeterConfig) -> MeterWrite {
+    MeterWrite {
+        config: Some(config),
+        clear_counts: false,
+    }
 }
 
 /// Among equal priorities the first wins: one that is taken out and put back is still the first,
@@ -316,8 +346,10 @@ fn a_restored_entry_is_as_it_was() {
         cburst: 256,
         pir: 1,
         pburst: 256,
+        eburst: 0,
     };
-    p.direct_meter_set(flows, &keys[0], Some(config)).unwrap();
+    p.direct_meter_set(flows, Some(&keys[0]), set_to(config))
+        .unwrap();
     let f = v4(17, 86);
     let dropped: Vec<bool> = (0..3).map(|_| send(&mut p, &f, 1, 0).drop).collect();
     assert_eq!(dropped, [false, false, true]);

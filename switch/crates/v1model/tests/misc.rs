@@ -4,7 +4,9 @@
 mod common;
 
 use common::{bits, frame, load, program, table};
-use dataplane::control::{ActionCall, ControlError, EntryKey, MatchField};
+use dataplane::control::{
+    ActionCall, ControlError, EntryKey, MatchField, MeterConfig, MeterWrite,
+};
 use v1model::{
     CloneRequest, Context, EgressInput, EgressVerdict, IngressInput, IngressVerdict, InstanceType,
     LoadOptions, NoTrafficManager, Pipeline,
@@ -315,11 +317,12 @@ fn control_requests_are_checked() {
     }
     assert_eq!(p.table_entries(t, 0, usize::MAX).items.len(), 1);
     // Default action: changed and restored.
-    let before = p.table_default(t);
+    let default = |p: &Pipeline| p.table_default(t).unwrap().action;
+    let before = default(&p);
     p.table_set_default(t, Some(&go)).unwrap();
-    assert_eq!(p.table_default(t), Some(go));
+    assert_eq!(default(&p), Some(go));
     p.table_set_default(t, None).unwrap();
-    assert_eq!(p.table_default(t), before);
+    assert_eq!(default(&p), before);
     // Registers.
     assert!(p.register_write(0, 1_048_576, &[0; 8]).is_err());
     assert!(p.register_write(0, 0, &[0; 7]).is_err());
@@ -330,13 +333,21 @@ fn control_requests_are_checked() {
         [1, 2, 3, 4, 5, 6, 7, 8]
     );
     assert!(p.counter_read(0, 64).is_err());
-    let meter = dataplane::control::MeterConfig {
+    let meter = MeterConfig {
         cir: 2,
         cburst: 1,
         pir: 1,
         pburst: 1,
+        eburst: 0,
     };
-    assert!(p.meter_write(0, 0, Some(meter)).is_err());
+    // A peak rate below the committed one; an excess burst beside a peak rate of its own.
+    for meter in [meter, MeterConfig { pir: 3, eburst: 1, ..meter }] {
+        let write = MeterWrite {
+            config: Some(meter),
+            clear_counts: false,
+        };
+        assert!(p.meter_write(0, 0, write).is_err());
+    }
 }
 
 #[test]

@@ -6,18 +6,18 @@ mod table;
 
 use std::collections::HashSet;
 
-use dataplane::control::EntryKey;
+use dataplane::control::{CellValue, EntryKey, MeterWrite};
 use tonic::Code;
 
 use crate::error::UpdateError;
-use crate::operation::{CellValue, Change, Operation};
+use crate::operation::{Change, Operation};
 use crate::pipeline_config::{Cookie, GroupCookie, Side};
 use crate::proto::p4::v1 as p4;
 use crate::roles::Scope;
 use crate::server::Limits;
 use crate::translate::{self, Array, Cell, Pipeline};
 
-pub(crate) use table::{controller_metadata, direct_entry};
+pub(crate) use table::{check_default_key, controller_metadata, direct_entry};
 
 type Result<T> = std::result::Result<T, UpdateError>;
 
@@ -167,7 +167,6 @@ pub(crate) fn plan(
         Entity::MeterEntry(entry) => {
             let array = pipeline.meter(entry.meter_id)?;
             only_modify(kind, &array.name, "a meter")?;
-            refuse_colour_counters(entry.counter_data.as_ref(), &array.name)?;
             let Cell::Meter(meter) = array.cell else {
                 return Err(UpdateError::invalid(format!("{}: not a meter", array.name)));
             };
@@ -176,7 +175,11 @@ pub(crate) fn plan(
                 .as_ref()
                 .map(|config| translate::meter_config(config, meter, &array.name))
                 .transpose()?;
-            plan_cell(array, entry.index.as_ref(), Some(CellValue::Meter(config)))
+            let write = MeterWrite {
+                config,
+                clear_counts: clears_counts(entry.counter_data.as_ref(), &array.name)?,
+            };
+            plan_cell(array, entry.index.as_ref(), Some(CellValue::Meter(write)))
         }
         Entity::RegisterEntry(entry) => {
             let array = pipeline.register(entry.register_id)?;
@@ -243,17 +246,21 @@ fn only_modify(kind: Kind, object: &str, what: &str) -> Result<()> {
     )))
 }
 
-/// Counts per colour are not kept (section "MeterCounterData": `UNIMPLEMENTED` then).
-pub(crate) fn refuse_colour_counters(
-    data: Option<&p4::MeterCounterData>,
-    object: &str,
-) -> Result<()> {
-    if data.is_none() {
-        return Ok(());
+/// Whether a write clears the counts of a meter's colours (section "DirectMeterEntry"): "If the field
+/// is set, targets supporting these counters should reset all the color counters to (0), if any of
+/// the sub-fields are set to a non-zero value, then an INVALID_ARGUMENT error should be returned."
+fn clears_counts(data: Option<&p4::MeterCounterData>, object: &str) -> Result<bool> {
+    let Some(data) = data else {
+        return Ok(false);
+    };
+    let given = [&data.green, &data.yellow, &data.red];
+    let counted = |count: &&p4::CounterData| **count != p4::CounterData::default();
+    if given.into_iter().flatten().any(|count| counted(&count)) {
+        return Err(UpdateError::invalid(format!(
+            "{object}: counts of a meter's colours: other than 0 given; a write can only reset them"
+        )));
     }
-    Err(UpdateError::unimplemented(format!(
-        "{object}: counts per meter colour are not implemented"
-    )))
+    Ok(true)
 }
 
 fn plan_cell(

@@ -1,10 +1,10 @@
 //! Table entries and their direct resources.
 
-use dataplane::control::{CounterValue, EntryKey, MeterConfig};
+use dataplane::control::{CounterValue, EntryKey, MeterConfig, MeterWrite};
 
-use super::{Kind, Planned, Result, SideChange, cookie, only_modify, refuse_colour_counters};
+use super::{Kind, Planned, Result, SideChange, clears_counts, cookie, only_modify};
 use crate::error::UpdateError;
-use crate::operation::{Direct, Operation};
+use crate::operation::{DefaultAction, Direct, Operation};
 use crate::proto::p4::v1 as p4;
 use crate::server::Limits;
 use crate::translate::{self, Pipeline, Table};
@@ -52,8 +52,11 @@ pub(super) fn entry(
     }
     let idle_ns = idle_timeout(table, entry)?;
     let counter = direct_counter(table, entry.counter_data.as_ref())?;
-    let meter = direct_meter(table, entry.meter_config.as_ref())?;
-    refuse_colour_counters(entry.meter_counter_data.as_ref(), &object)?;
+    let meter = direct_meter(
+        table,
+        entry.meter_config.as_ref(),
+        entry.meter_counter_data.as_ref(),
+    )?;
     let key = table.entry_key(entry)?;
     let action = entry
         .action
@@ -74,7 +77,8 @@ pub(super) fn entry(
             action,
             direct: Direct {
                 counter,
-                meter: meter.map(Some),
+                // A new entry's meter has no configuration and counted nothing.
+                meter: meter.filter(|meter| meter.config.is_some()),
                 idle_ns,
             },
         },
@@ -89,8 +93,7 @@ pub(super) fn entry(
             action,
             direct: Direct {
                 counter,
-                // "If unset: the meter entry's configuration is reset to the default."
-                meter: table.direct_meter.map(|_| meter),
+                meter,
                 idle_ns,
             },
         },
@@ -148,17 +151,34 @@ fn direct_counter(table: &Table, data: Option<&p4::CounterData>) -> Result<Optio
     translate::counter_value(data, &table.name).map(Some)
 }
 
-fn direct_meter(table: &Table, config: Option<&p4::MeterConfig>) -> Result<Option<MeterConfig>> {
-    let Some(config) = config else {
+/// What an update sets a table's direct meter to; `None` for a table without. "If unset: the meter
+/// entry's configuration is reset to the default (meter returns GREEN for all packets)."
+fn direct_meter(
+    table: &Table,
+    config: Option<&p4::MeterConfig>,
+    counts: Option<&p4::MeterCounterData>,
+) -> Result<Option<MeterWrite>> {
+    let Some(kind) = table.direct_meter else {
+        if config.is_some() || counts.is_some() {
+            return Err(UpdateError::invalid(format!(
+                "{}: {}: given, but the table has no direct meter",
+                table.name,
+                if config.is_some() {
+                    "meter_config"
+                } else {
+                    "meter_counter_data"
+                }
+            )));
+        }
         return Ok(None);
     };
-    let Some(kind) = table.direct_meter else {
-        return Err(UpdateError::invalid(format!(
-            "{}: meter_config: given, but the table has no direct meter",
-            table.name
-        )));
-    };
-    translate::meter_config(config, kind, &table.name).map(Some)
+    let config: Option<MeterConfig> = config
+        .map(|config| translate::meter_config(config, kind, &table.name))
+        .transpose()?;
+    Ok(Some(MeterWrite {
+        config,
+        clear_counts: clears_counts(counts, &table.name)?,
+    }))
 }
 
 /// Specification, section "Default Entry".
@@ -174,12 +194,7 @@ fn default_entry(
             "{object}: type: {kind:?} given, the default entry can only be modified (MODIFY)"
         )));
     }
-    if !entry.r#match.is_empty() || entry.priority != 0 {
-        return Err(UpdateError::invalid(format!(
-            "{object}: is_default_action: true given with a match or a priority; the default \
-             entry has neither"
-        )));
-    }
+    check_default_key(table, entry)?;
     if entry.is_const {
         return Err(UpdateError::invalid(format!(
             "{object}: is_const: true given, false expected in a write"
@@ -203,14 +218,12 @@ fn default_entry(
             "{object}: its default action is constant (const default_action)"
         )));
     }
-    if entry.counter_data.is_some()
-        || entry.meter_config.is_some()
-        || entry.meter_counter_data.is_some()
-    {
-        return Err(UpdateError::unimplemented(format!(
-            "{object}: direct counters and meters of the default entry are not implemented"
-        )));
-    }
+    let counter = direct_counter(table, entry.counter_data.as_ref())?;
+    let meter = direct_meter(
+        table,
+        entry.meter_config.as_ref(),
+        entry.meter_counter_data.as_ref(),
+    )?;
     use p4::table_action::Type;
     let action = match entry.action.as_ref().map(|action| action.r#type.as_ref()) {
         None => None,
@@ -226,22 +239,46 @@ fn default_entry(
         .as_ref()
         .map(|_| cookie(limits, &object, controller_metadata(entry), &entry.metadata))
         .transpose()?;
+    let (action, direct) = match action {
+        Some(call) => {
+            let direct = Direct {
+                counter,
+                meter,
+                idle_ns: None,
+            };
+            (DefaultAction::Set(call), direct)
+        }
+        // "When resetting the default entry, its ... value as well as the configurations for its
+        // direct resources will be reset to their defaults"; what the update gives comes after.
+        None => {
+            let direct = Direct {
+                counter: table.direct_counter.then(|| counter.unwrap_or_default()),
+                meter: meter.map(|meter| MeterWrite {
+                    clear_counts: true,
+                    ..meter
+                }),
+                idle_ns: None,
+            };
+            (DefaultAction::Reset, direct)
+        }
+    };
     Ok(Planned {
-        operation: Operation::DefaultSet {
+        operation: Operation::DefaultModify {
             table: table.index,
             action,
+            direct,
         },
         side: SideChange::Default(table.index, cookie),
         object,
     })
 }
 
-/// The table and key that a direct counter's or meter's entry names.
+/// The table and key (`None`: the default entry) that a direct counter's or meter's entry names.
 pub(crate) fn direct_entry<'a>(
     pipeline: &'a Pipeline,
     entry: Option<&p4::TableEntry>,
     what: &str,
-) -> Result<(&'a Table, EntryKey)> {
+) -> Result<(&'a Table, Option<EntryKey>)> {
     let Some(entry) = entry else {
         return Err(UpdateError::invalid(format!(
             "{what}: table_entry: not given, the entry it belongs to expected"
@@ -249,13 +286,41 @@ pub(crate) fn direct_entry<'a>(
     };
     let table = pipeline.table(entry.table_id)?;
     if entry.is_default_action {
-        return Err(UpdateError::unimplemented(format!(
-            "{}: direct counters and meters of the default entry are not implemented",
-            table.name
-        )));
+        check_default_key(table, entry)?;
+        return Ok((table, None));
     }
     let key = table.entry_key(entry)?;
-    Ok((table, key))
+    Ok((table, Some(key)))
+}
+
+/// "When this flag is set to true, the repeated match field must be empty and the priority field must
+/// be set to zero."
+pub(crate) fn check_default_key(table: &Table, entry: &p4::TableEntry) -> Result<()> {
+    if entry.r#match.is_empty() && entry.priority == 0 {
+        return Ok(());
+    }
+    Err(UpdateError::invalid(format!(
+        "{}: is_default_action: true given with a match or a priority; the default entry has neither",
+        table.name
+    )))
+}
+
+/// A change of an entry's direct resources and nothing else.
+fn direct_only(table: &Table, key: Option<EntryKey>, direct: Direct) -> Planned {
+    let operation = match key {
+        Some(key) => Operation::TableModify {
+            table: table.index,
+            key,
+            action: None,
+            direct,
+        },
+        None => Operation::DefaultModify {
+            table: table.index,
+            action: DefaultAction::Keep,
+            direct,
+        },
+    };
+    Planned::only(operation, &table.name)
 }
 
 /// Specification, section "DirectCounterEntry".
@@ -272,20 +337,11 @@ pub(super) fn direct_counter_entry(
             table.name
         )));
     }
-    let counter = direct_counter(table, entry.data.as_ref())?;
-    Ok(Planned {
-        operation: Operation::TableModify {
-            table: table.index,
-            key,
-            action: None,
-            direct: Direct {
-                counter,
-                ..Direct::default()
-            },
-        },
-        side: SideChange::None,
-        object: table.name.clone(),
-    })
+    let direct = Direct {
+        counter: direct_counter(table, entry.data.as_ref())?,
+        ..Direct::default()
+    };
+    Ok(direct_only(table, key, direct))
 }
 
 /// Specification, section "DirectMeterEntry".
@@ -302,19 +358,9 @@ pub(super) fn direct_meter_entry(
             table.name
         )));
     }
-    refuse_colour_counters(entry.counter_data.as_ref(), &table.name)?;
-    let config = direct_meter(table, entry.config.as_ref())?;
-    Ok(Planned {
-        operation: Operation::TableModify {
-            table: table.index,
-            key,
-            action: None,
-            direct: Direct {
-                meter: Some(config),
-                ..Direct::default()
-            },
-        },
-        side: SideChange::None,
-        object: table.name.clone(),
-    })
+    let direct = Direct {
+        meter: direct_meter(table, entry.config.as_ref(), entry.counter_data.as_ref())?,
+        ..Direct::default()
+    };
+    Ok(direct_only(table, key, direct))
 }

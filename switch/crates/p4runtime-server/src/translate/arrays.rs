@@ -1,6 +1,6 @@
 //! Counters, meters and registers.
 
-use dataplane::control::{Bits, CounterValue, MeterConfig};
+use dataplane::control::{Bits, ColourCounts, CounterValue, MeterConfig};
 
 use super::{Array, Cell, MeterKind, RegisterType, Result};
 use crate::bytestring;
@@ -127,13 +127,7 @@ pub(crate) fn meter_config(
             ))
         })
     };
-    if kind.0 == Type::SingleRateThreeColor {
-        return Err(UpdateError::unimplemented(format!(
-            "{object}: single-rate three-colour meters (RFC 2697) are not implemented; two-rate \
-             ones (RFC 2698) are"
-        )));
-    }
-    if config.eburst != 0 {
+    if kind.0 != Type::SingleRateThreeColor && config.eburst != 0 {
         return Err(UpdateError::invalid(format!(
             "{object}: eburst: {} given, 0 expected (it belongs to single-rate three-colour \
              meters)",
@@ -145,13 +139,14 @@ pub(crate) fn meter_config(
         cburst: rate(config.cburst, "cburst")?,
         pir: rate(config.pir, "pir")?,
         pburst: rate(config.pburst, "pburst")?,
+        eburst: rate(config.eburst, "eburst")?,
     };
-    if kind.0 == Type::SingleRateTwoColor
+    if kind.0 != Type::TwoRateThreeColor
         && (result.pir != result.cir || result.pburst != result.cburst)
     {
         return Err(UpdateError::invalid(format!(
             "{object}: pir {} and pburst {} given, cir {} and cburst {} expected (a single-rate \
-             two-colour meter)",
+             meter)",
             result.pir, result.pburst, result.cir, result.cburst
         )));
     }
@@ -172,6 +167,16 @@ pub(crate) fn meter_message(config: MeterConfig) -> p4::MeterConfig {
         cburst: rate(config.cburst),
         pir: rate(config.pir),
         pburst: rate(config.pburst),
-        eburst: 0,
+        eburst: rate(config.eburst),
+    }
+}
+
+/// What a meter has coloured as a controller sees it.
+pub(crate) fn meter_counts_message([green, yellow, red]: ColourCounts) -> p4::MeterCounterData {
+    let count = |value| Some(counter_message(value));
+    p4::MeterCounterData {
+        green: count(green),
+        yellow: count(yellow),
+        red: count(red),
     }
 }

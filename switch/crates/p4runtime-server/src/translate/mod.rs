@@ -21,7 +21,9 @@ use crate::packet_io::ControllerHeader;
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
 
-pub(crate) use arrays::{counter_message, counter_value, meter_config, meter_message};
+pub(crate) use arrays::{
+    counter_message, counter_value, meter_config, meter_counts_message, meter_message,
+};
 pub(crate) use digest::Digest;
 pub(crate) use keys::Keys;
 pub(crate) use profile::Profile;

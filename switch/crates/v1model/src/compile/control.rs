@@ -301,9 +301,11 @@ impl Builder<'_, '_> {
             profile,
             idle_timeout: t.support_timeout,
         };
-        // A table that can only ever run one action without arguments needs no look-up.
+        // A table that can only ever run one action without arguments needs no look-up, if it
+        // has nothing to count.
+        let plain = parts.is_empty() && !t.with_counters && meter.is_none();
         let shortcut = match &default {
-            Some(call) if parts.is_empty() && const_default && call.args.is_empty() => {
+            Some(call) if plain && const_default && call.args.is_empty() => {
                 actions.get(call.local).map(|a| Node::Action {
                     code: a.code,
                     next: next_miss.unwrap_or(a.next),

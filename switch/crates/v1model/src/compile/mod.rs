@@ -3,6 +3,7 @@
 mod action;
 mod condition;
 mod control;
+mod digest;
 mod parser;
 
 use crate::api::LoadOptions;
@@ -22,7 +23,6 @@ use crate::unchanged::{Changes, NOWHERE};
 use crate::wide::{limbs, mask64};
 use action::Action;
 use dataplane::control::{ArrayInfo, MeterUnit};
-use dataplane::notify::DigestInfo;
 use std::collections::{HashMap, HashSet};
 
 /// Most arrays of one kind, calculations and the like.
@@ -141,15 +141,7 @@ fn compile_with(
     )?;
     let (verify, update) = checksums(&mut c, root, &names)?;
     let lists = field_lists(&root.field_lists, "field list", &layout)?;
-    let digests = field_lists(&root.learn_lists, "learn list", &layout)?;
-    let digest_infos = root.learn_lists.iter().zip(&digests).map(|(list, built)| {
-        let widths = built.fields.iter().map(|f| f.bits).collect();
-        DigestInfo {
-            name: list.name.clone(),
-            widths,
-        }
-    });
-    let digest_infos = digest_infos.collect();
+    let (digests, digest_infos) = digest::digests(&root.learn_lists, &layout)?;
 
     let deparser = by_name(&root.deparsers, "deparser", |d| &d.name)?;
     let place = || "deparser 'deparser'";
@@ -399,7 +391,7 @@ fn arrays(
             continue;
         }
         let size = m.size.unwrap_or(0);
-        reserve(size, 4).at(place)?;
+        reserve(size, 20).at(place)?;
         if names.meters.insert(m.name.clone(), meters.len()).is_some() {
             return Err(LoadError::new("is defined twice")).at(place);
         }

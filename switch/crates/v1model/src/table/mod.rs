@@ -6,11 +6,12 @@ pub(crate) mod exact;
 pub(crate) mod range;
 pub(crate) mod ternary;
 
-use crate::meter::Meter;
+use crate::meter::{Count, GREEN, Meter, Metered, count};
+use crate::state::meter_state;
 use crate::ops::{Code, Slot};
 use crate::wide::{limbs, mask64};
 use args::Args;
-use dataplane::control::{CounterValue, EntryKey, MatchKind, MeterUnit};
+use dataplane::control::{EntryKey, MatchKind, MeterState, MeterUnit, MeterWrite};
 use dataplane::profile::WatchPort;
 use exact::WordMap;
 use foldhash::quality::RandomState;
@@ -134,13 +135,60 @@ pub(crate) struct Idle {
     due_ns: u64,
 }
 
+/// An entry's direct counter and meter.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Direct {
+    pub counter: Count,
+    /// What the meter found green.
+    green: Count,
+    meter: Option<Box<Meter>>,
+}
+
+impl Direct {
+    /// Whether the meter is configured.
+    pub fn is_configured(&self) -> bool {
+        self.meter.as_ref().is_some_and(|m| m.config.is_some())
+    }
+
+    /// Runs a packet through the meter, and gives its colour.
+    #[inline]
+    pub fn colour(&mut self, unit: MeterUnit, packet: Metered) -> u64 {
+        let meter = self.meter.as_mut();
+        let colour = meter.map_or(GREEN, |meter| meter.mark(unit, packet));
+        if colour == GREEN {
+            count(&mut self.green, packet.bytes);
+        }
+        colour
+    }
+
+    /// The meter's configuration and counts.
+    pub fn meter_state(&self) -> MeterState {
+        meter_state(self.green, self.meter.as_deref())
+    }
+
+    /// Sets the meter.
+    pub fn write_meter(&mut self, write: MeterWrite) {
+        if write.clear_counts {
+            self.green = Count::default();
+        }
+        self.meter = Meter::written(self.meter.as_deref(), write).map(Box::new);
+    }
+}
+
+/// The default entry.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DefaultTarget {
+    /// `None`: a miss does nothing.
+    pub call: Option<Call>,
+    pub direct: Direct,
+}
+
 /// An entry. What packets need comes first.
 #[derive(Debug, Clone)]
 #[repr(C)]
 pub(crate) struct Entry {
     pub target: Target,
-    pub counter: CounterValue,
-    pub meter: Option<Box<Meter>>,
+    pub direct: Direct,
     pub idle: Idle,
     pub order: u64,
     pub key: EntryKey,
@@ -255,7 +303,7 @@ pub(crate) struct Table {
     pub next_miss: Option<u32>,
     /// Next node after a miss without a default action.
     pub base_next: u32,
-    pub default: Option<Call>,
+    pub default: DefaultTarget,
     /// The default the program starts with.
     pub program_default: Option<Call>,
     lookup: Lookup,
@@ -309,7 +357,10 @@ impl Table {
             next_miss: spec.next_miss,
             base_next: spec.base_next,
             program_default: spec.default.clone(),
-            default: spec.default,
+            default: DefaultTarget {
+                call: spec.default,
+                direct: Direct::default(),
+            },
             lookup,
             slots: Vec::new(),
             free: Vec::new(),
@@ -385,8 +436,7 @@ impl Table {
         self.next_order += 1;
         let entry = Entry {
             target,
-            counter: CounterValue::default(),
-            meter: None,
+            direct: Direct::default(),
             idle: Idle {
                 last_hit_ns: now_ns,
                 ..Idle::default()
