@@ -583,7 +583,8 @@ impl<E: Externs> Machine<'_, E> {
                 }
             }
             Op::Claim { union, base } => {
-                if claim(program, w, union, base) {
+                let claimed = claim(program, w, union, base);
+                if claimed {
                     ctx.unchanged.note(RESHAPED);
                 }
             }

@@ -17,7 +17,7 @@ use crate::state::State;
 use crate::table::Table;
 use crate::unchanged::RESHAPED;
 use crate::value_set::ValueSets;
-use crate::wide::{limbs, mask64};
+use crate::wide::limbs;
 use dataplane::control::Bits;
 use dataplane::notify::DigestInfo;
 use std::collections::BTreeSet;
