@@ -12,7 +12,8 @@
 #   make accuracy          Tables 2, 3 and 4 in virtual time, beside the published ones
 #   make ovs               Open vSwitch with the pacer, from Debian's source, under build/ovs
 #   make test-ovs          its tests: the pacer's, and Open vSwitch's own of what it touches
-#   make ovs-deb           Debian packages of it
+#   make test-ovs-all      Open vSwitch's own tests before and after the patches, and what differs
+#   make ovs-deb           Debian packages of it; CHECK=1: try them in a chroot, too
 #   make bench             packets per second and gap errors, in real time, as ratios
 #   make bench-engine      cost per packet against classes, entries and frame size, with a plot
 #   make p4                recompile the P4 programs (needs p4c)
@@ -238,6 +239,12 @@ test-ovs: test-packages venv switch lab bytecode ovs
 ovs-deb:
 	@tools/bootstrap ovs-deb
 	@ovs-patches/deb
+	@$(if $(filter-out 0,$(CHECK)),ovs-patches/deb --check)
+
+.PHONY: test-ovs-all
+test-ovs-all:
+	@tools/bootstrap ovs
+	@ovs-patches/compare.py
 
 .PHONY: lock
 lock:

@@ -71,7 +71,8 @@ def main() -> int:
     print(f"{'all':24}" + "".join(f"{sum(count.values()):>8}" for count in counts))
     for row in rows:
         if row["before"] != row["after"]:
-            print(f"differs: {row['test']}: before {row['before']}, after {row['after']}")
+            what = "DIFFERS" if row in differing else "passes both times"
+            print(f"{what}: {row['test']}: before {row['before']}, after {row['after']}")
     for name in failed:
         print(f"new, failed: {name}")
     print(f"{len(differing)} of the {len(before)} tests have another result after the patches")
