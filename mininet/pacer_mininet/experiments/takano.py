@@ -24,6 +24,9 @@ FAR_SECONDS = 12
 LONG_DELAYS_MS = (25, 50, 100, 150)
 """One way: those of the IPG sweep at which dynamic spacing is to win."""
 
+SSTHRESH_OF_THEN = 100
+"""Packets: where the first slow start ended by default in the BIC of Linux 2.6 then."""
+
 TODAYS = ("cubic", "reno", "bbr")
 """Congestion controls that stand beside the papers'."""
 
@@ -128,11 +131,22 @@ def slides() -> Experiment:
         "paced": {"goodput": 447.7, "lost": 0},
     }
     cells = beside(
-        *("1MB", (UNPACED, DYNAMIC, PACED, FQ, TBF), one_flow, published),
+        *("1MB", (UNPACED, DYNAMIC, PACED, FQ), one_flow, published),
         seconds=LONG_SECONDS,
         rtt_ns=100 * MS,
         fifo_bytes=MIB,
         bins=True,
+    )
+    cells += beside(
+        *("1MB", (TBF,), one_flow), seconds=LONG_SECONDS, rtt_ns=100 * MS, fifo_bytes=MIB
+    )
+    cells += beside(
+        *("1MB, slow start as then", (UNPACED, DYNAMIC), one_flow, published),
+        seconds=SECONDS,
+        rtt_ns=100 * MS,
+        fifo_bytes=MIB,
+        first_ssthresh_packets=SSTHRESH_OF_THEN,
+        extra=True,
     )
     for control in TODAYS:
         cells += beside(
@@ -172,7 +186,7 @@ def delays() -> Experiment:
     return Experiment(
         name="delays",
         title="Dynamic spacing over long delays, FIFO 1 MB, no loss on the wire",
-        metrics=("goodput", "steady", "lost", "rtt_error", "in_flight_error"),
+        metrics=("goodput", "steady", "lost", "loss_share", "rtt_error", "in_flight_error"),
         cells=cells,
         plots=("sweep",),
     )
@@ -350,5 +364,11 @@ def backlog() -> Experiment:
         title="64 MB socket buffers: the pacer's queue without and with ECN or a window clamp",
         metrics=("goodput", "steady", "lost", "edge_lost", "rtt_mean", "rtt_max", "rtt_steady"),
         cells=cells,
-        plots=("rtt",),
+        plots=("rtt", "window"),
+        differs=(
+            "Marks alone cannot give both: BIC takes back a fifth of its window at a mark, so the "
+            "bottleneck stays busy only if a quarter of what the path holds was queued (RTT 250 "
+            "ms), and a burst of slow start, which the pacer holds on purpose, is marked like a "
+            "queue that stays.",
+        ),
     )
