@@ -57,6 +57,52 @@ pub fn parse(value: &[u8], bits: u32, object: &str, field: &str) -> Result<Bits,
     Ok(wide.into_boxed_slice())
 }
 
+/// Reads a received byte string as an `int<bits>` value.
+///
+/// `object` and `field` go into the error text. Any number of leading bytes that repeat the sign is
+/// accepted.
+///
+/// # Errors
+/// `OUT_OF_RANGE` when the string is empty or its value needs more than `bits` bits.
+pub fn parse_signed(
+    value: &[u8],
+    bits: u32,
+    object: &str,
+    field: &str,
+) -> Result<Bits, UpdateError> {
+    let length = byte_length(bits);
+    let Some(top) = value.first() else {
+        return Err(UpdateError::out_of_range(format!(
+            "{object}: field {field}: empty value given, {bits} bits (1 to {length} bytes) expected"
+        )));
+    };
+    let filler = if top & 0x80 != 0 { 0xff } else { 0 };
+    let mut wide = vec![filler; length.saturating_sub(value.len())];
+    wide.extend(
+        value
+            .get(value.len().saturating_sub(length)..)
+            .unwrap_or(&[]),
+    );
+    // Bits beyond the width, and the bit of the sign, must all be the sign.
+    let unused_bits = (length * 8).saturating_sub(bits as usize);
+    let signs = !(0x7f_u8 >> unused_bits);
+    let above = value.len().saturating_sub(length);
+    let extended = value.iter().take(above).all(|byte| *byte == filler);
+    let fits = wide
+        .first()
+        .is_some_and(|top| top & signs == filler & signs);
+    if !extended || !fits {
+        return Err(UpdateError::out_of_range(format!(
+            "{object}: field {field}: value 0x{} given, which does not fit in int<{bits}>",
+            hex(value)
+        )));
+    }
+    if let Some(top) = wide.first_mut() {
+        *top &= 0xff_u8 >> unused_bits;
+    }
+    Ok(wide.into_boxed_slice())
+}
+
 /// The canonical form of a value: no leading zero bytes, at least one byte.
 pub fn canonical(value: &[u8]) -> Vec<u8> {
     let start = value
@@ -169,6 +215,38 @@ mod tests {
         ] {
             let error = parse(wire, bits, "t", "f").expect_err("invalid");
             assert_eq!(error.code, Code::OutOfRange, "bit<{bits}> {wire:?}");
+        }
+    }
+
+    #[test]
+    fn signed_values_are_read_with_their_sign() {
+        // The signed rows of both tables, and the ends of the range.
+        for (bits, wire, value) in [
+            (8, &[0x63][..], &[0x63][..]),
+            (8, &[0x9d], &[0x9d]),
+            (8, &[0xff, 0x9d], &[0x9d]),
+            (12, &[0xfd, 0x1d], &[0x0d, 0x1d]),
+            (12, &[0xff], &[0x0f, 0xff]),
+            (12, &[0xf8, 0x00], &[0x08, 0x00]),
+            (12, &[0x07, 0xff], &[0x07, 0xff]),
+            (16, &[0x00, 0x00], &[0x00, 0x00]),
+            (16, &[0x00, 0x00, 0x9d], &[0x00, 0x9d]),
+            (1, &[0xff], &[0x01]),
+        ] {
+            let parsed = parse_signed(wire, bits, "t", "f").expect("valid");
+            assert_eq!(&parsed[..], value, "int<{bits}> {wire:?}");
+        }
+        for (bits, wire) in [
+            (8, &[0x00, 0x9d][..]),
+            (12, &[0x8d, 0x1d]),
+            (12, &[0x08, 0x00]),
+            (12, &[0xf7, 0xff]),
+            (16, &[]),
+            (16, &[0xfe, 0xff, 0xff]),
+            (1, &[0x01]),
+        ] {
+            let error = parse_signed(wire, bits, "t", "f").expect_err("invalid");
+            assert_eq!(error.code, Code::OutOfRange, "int<{bits}> {wire:?}");
         }
     }
 

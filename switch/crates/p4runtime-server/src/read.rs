@@ -199,10 +199,7 @@ async fn read_all(
 }
 
 /// Direct counter and meter of an entry.
-type DirectState = (
-    Option<control::CounterValue>,
-    Option<control::MeterState>,
-);
+type DirectState = (Option<control::CounterValue>, Option<control::MeterState>);
 
 /// Whose direct resources are wanted.
 enum Place {
@@ -461,9 +458,7 @@ impl Reader<'_> {
             controller_metadata: cookie.controller_metadata,
             metadata: cookie.metadata,
             meter_config: filter.meter_config.and(meter_config(table, entry.meter)),
-            counter_data: filter
-                .counter_data
-                .and(counter_data(table, entry.counter)),
+            counter_data: filter.counter_data.and(counter_data(table, entry.counter)),
             meter_counter_data: filter
                 .meter_counter_data
                 .and(meter_counts(table, entry.meter)),
@@ -512,9 +507,7 @@ impl Reader<'_> {
             is_default_action: true,
             controller_metadata: cookie.controller_metadata,
             metadata: cookie.metadata,
-            meter_config: filter
-                .meter_config
-                .and(meter_config(table, default.meter)),
+            meter_config: filter.meter_config.and(meter_config(table, default.meter)),
             counter_data: filter
                 .counter_data
                 .and(counter_data(table, default.counter)),
@@ -751,14 +744,12 @@ impl Reader<'_> {
         index: Option<&p4::Index>,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
-        if array.cell == translate::Cell::Register(translate::RegisterType::Other) {
-            return Err(array.not_implemented().into());
-        }
+        let shape = array.register_shape()?;
         let message = |index, value: control::Bits| {
             p4::entity::Entity::RegisterEntry(p4::RegisterEntry {
                 register_id: array.id,
                 index: Some(index),
-                data: Some(array.register_message(&value)),
+                data: Some(shape.one(&value)),
             })
         };
         self.cells(

@@ -61,6 +61,19 @@ pub(crate) async fn state_of(
     // A program may have registers that cannot be read as values; they cannot be kept either.
     requests.push(Entity::RegisterEntry(p4::RegisterEntry::default()));
     requests.extend(defaults);
+    // What counts misses, also where the default action is the program's own.
+    let default_entry = p4::TableEntry {
+        is_default_action: true,
+        ..Default::default()
+    };
+    requests.push(Entity::DirectCounterEntry(p4::DirectCounterEntry {
+        table_entry: Some(default_entry.clone()),
+        data: None,
+    }));
+    requests.push(Entity::DirectMeterEntry(p4::DirectMeterEntry {
+        table_entry: Some(default_entry),
+        ..Default::default()
+    }));
     read::collect(shared, state, requests, is_worth_keeping).await
 }
 
@@ -70,12 +83,17 @@ fn is_worth_keeping(entity: &Entity) -> bool {
     match entity {
         Entity::TableEntry(entry) => !entry.is_const,
         Entity::ValueSetEntry(entry) => !entry.members.is_empty(),
-        Entity::CounterEntry(entry) => entry
-            .data
-            .is_some_and(|data| data != p4::CounterData::default()),
+        Entity::CounterEntry(p4::CounterEntry { data, .. })
+        | Entity::DirectCounterEntry(p4::DirectCounterEntry { data, .. }) => {
+            data.is_some_and(|data| data != p4::CounterData::default())
+        }
         Entity::MeterEntry(entry) => entry.config.is_some(),
+        Entity::DirectMeterEntry(entry) => entry.config.is_some(),
         Entity::RegisterEntry(entry) => match entry.data.as_ref().and_then(|d| d.data.as_ref()) {
             Some(Data::Bitstring(value) | Data::EnumValue(value)) => !bytestring::is_zero(value),
+            Some(Data::Bool(value)) => *value,
+            // A cell may hold a number that has no name.
+            Some(Data::Enum(name)) => !name.is_empty(),
             _ => false,
         },
         _ => true,
@@ -96,6 +114,11 @@ pub(crate) async fn write_to(
     updates.retain(
         |update| match update.entity.as_ref().and_then(|e| e.entity.as_ref()) {
             Some(Entity::CounterEntry(entry)) => active.pipeline.counter(entry.counter_id).is_ok(),
+            Some(Entity::DirectCounterEntry(entry)) => {
+                let id = entry.table_entry.as_ref().map_or(0, |entry| entry.table_id);
+                let table = active.pipeline.table(id);
+                table.is_ok_and(|table| table.direct_counter)
+            }
             _ => true,
         },
     );
@@ -152,6 +175,8 @@ fn update(entity: Entity) -> p4::Update {
         Entity::ValueSetEntry(_)
         | Entity::CounterEntry(_)
         | Entity::MeterEntry(_)
+        | Entity::DirectCounterEntry(_)
+        | Entity::DirectMeterEntry(_)
         | Entity::RegisterEntry(_) => Type::Modify,
         _ => Type::Insert,
     };

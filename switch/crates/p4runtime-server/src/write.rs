@@ -141,7 +141,9 @@ async fn run_all_or_none(
         .map(|planned| (planned.operation.clone(), planned.object.clone()))
         .collect();
     let room = shared.config.limits.rollback_bytes;
-    let needed = operations.iter().map(|(operation, _)| operation.array_bytes());
+    let needed = operations
+        .iter()
+        .map(|(operation, _)| operation.array_bytes());
     if needed.fold(0, usize::saturating_add) > room {
         // "If a P4Runtime supports some batches in an atomic way but not others, an UNIMPLEMENTED
         // error is returned when the batch cannot be executed in a data plane-atomic way."

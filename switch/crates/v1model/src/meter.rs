@@ -226,12 +226,19 @@ mod tests {
         let mut m = Marker::new(config);
         let mut single = Marker(Meter {
             // The single-rate way, with an excess bucket too small for any packet.
-            config: Some(MeterConfig { eburst: 1, ..config }),
+            config: Some(MeterConfig {
+                eburst: 1,
+                ..config
+            }),
             second: 0,
             ..m.0.clone()
         });
         for (bytes, now_ns) in [(999, 0), (2, 0), (1, 0), (2, 1_999_999), (2, 2_000_000)] {
-            assert_eq!(m.mark(bytes, now_ns), single.mark(bytes, now_ns), "{now_ns}");
+            assert_eq!(
+                m.mark(bytes, now_ns),
+                single.mark(bytes, now_ns),
+                "{now_ns}"
+            );
         }
         assert_eq!((m.0.yellow, m.0.red), ([0, 0], [2, 4]));
     }

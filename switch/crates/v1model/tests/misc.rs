@@ -4,9 +4,7 @@
 mod common;
 
 use common::{bits, frame, load, program, table};
-use dataplane::control::{
-    ActionCall, ControlError, EntryKey, MatchField, MeterConfig, MeterWrite,
-};
+use dataplane::control::{ActionCall, ControlError, EntryKey, MatchField, MeterConfig, MeterWrite};
 use v1model::{
     CloneRequest, Context, EgressInput, EgressVerdict, IngressInput, IngressVerdict, InstanceType,
     LoadOptions, NoTrafficManager, Pipeline,
@@ -341,7 +339,14 @@ fn control_requests_are_checked() {
         eburst: 0,
     };
     // A peak rate below the committed one; an excess burst beside a peak rate of its own.
-    for meter in [meter, MeterConfig { pir: 3, eburst: 1, ..meter }] {
+    for meter in [
+        meter,
+        MeterConfig {
+            pir: 3,
+            eburst: 1,
+            ..meter
+        },
+    ] {
         let write = MeterWrite {
             config: Some(meter),
             clear_counts: false,

@@ -2,8 +2,8 @@
 
 use dataplane::control::{Bits, ColourCounts, CounterValue, MeterConfig};
 
-use super::{Array, Cell, MeterKind, RegisterType, Result};
-use crate::bytestring;
+use super::shape::Shape;
+use super::{Array, Cell, MeterKind, Result};
 use crate::error::UpdateError;
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
@@ -35,58 +35,28 @@ impl Array {
         Ok(Some(value))
     }
 
-    /// Reads a register's value.
-    pub(crate) fn register_value(&self, data: Option<&p4::P4Data>) -> Result<Bits> {
-        use p4::p4_data::Data;
-        let Cell::Register(register) = self.cell else {
-            return Err(UpdateError::invalid(format!(
+    /// How a register's cells are shown.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`: not a register; `UNIMPLEMENTED`: a type that this switch does not have.
+    pub(crate) fn register_shape(&self) -> Result<&Shape> {
+        match &self.cell {
+            Cell::Register(Some(shape)) => Ok(shape),
+            Cell::Register(None) => Err(UpdateError::unimplemented(format!(
+                "{}: registers of this type are not implemented",
+                self.name
+            ))),
+            _ => Err(UpdateError::invalid(format!(
                 "{}: not a register",
                 self.name
-            )));
-        };
-        let expected = match register {
-            RegisterType::Bits => "a bitstring",
-            RegisterType::SerializableEnum => "an enum_value",
-            RegisterType::Other => return Err(self.not_implemented()),
-        };
-        match (register, data.and_then(|data| data.data.as_ref())) {
-            (RegisterType::Bits, Some(Data::Bitstring(value)))
-            | (RegisterType::SerializableEnum, Some(Data::EnumValue(value))) => {
-                bytestring::parse(value, self.bits, &self.name, "data")
-            }
-            (_, given) => Err(UpdateError::invalid(format!(
-                "{}: data: {} given, {expected} of {} bits expected",
-                self.name,
-                if given.is_some() {
-                    "another kind of value"
-                } else {
-                    "nothing"
-                },
-                self.bits
             ))),
         }
     }
 
-    /// A register's value as a controller sees it.
-    pub(crate) fn register_message(&self, value: &[u8]) -> p4::P4Data {
-        use p4::p4_data::Data;
-        p4::P4Data {
-            data: Some(match self.cell {
-                Cell::Register(RegisterType::SerializableEnum) => {
-                    Data::EnumValue(bytestring::canonical(value))
-                }
-                _ => Data::Bitstring(bytestring::canonical(value)),
-            }),
-        }
-    }
-
-    /// The refusal of a register whose cells are not plain values.
-    pub(crate) fn not_implemented(&self) -> UpdateError {
-        UpdateError::unimplemented(format!(
-            "{}: registers of this type are not implemented; bit<W> and serializable enums \
-             are",
-            self.name
-        ))
+    /// Reads a register's value.
+    pub(crate) fn register_value(&self, data: Option<&p4::P4Data>) -> Result<Bits> {
+        let shape = self.register_shape()?;
+        shape.parse_one(data, self.bits, &self.name)
     }
 }
 

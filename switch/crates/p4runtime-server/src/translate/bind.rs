@@ -9,9 +9,8 @@ use dataplane::profile::{ProfileRules, SizeSemantics};
 use super::digest::Digest;
 use super::keys::{Key, Keys};
 use super::profile::Profile;
-use super::{
-    Array, Cell, MeterKind, Param, Pipeline, RegisterType, Result, Table, TableAction, ValueSet,
-};
+use super::shape::{Shape, Widths};
+use super::{Array, Cell, MeterKind, Param, Pipeline, Result, Table, TableAction, ValueSet};
 use crate::error::UpdateError;
 use crate::executor::ProgramInfo;
 use crate::packet_io::ControllerHeader;
@@ -41,7 +40,6 @@ impl Pipeline {
                     (id, name),
                     "counter",
                     counter.size,
-                    None,
                     Cell::Counter,
                     program.counters.iter(),
                 )
@@ -56,7 +54,6 @@ impl Pipeline {
                     (id, name),
                     "meter",
                     meter.size,
-                    None,
                     Cell::Meter(meter_kind(meter.spec.as_ref())),
                     program.meters.iter().map(|(array, _)| array),
                 )?;
@@ -71,16 +68,23 @@ impl Pipeline {
             .iter()
             .map(|register| {
                 let (id, name) = ids.take(register.preamble.as_ref(), "register")?;
-                let (cell, bits) =
-                    register_type(register.type_spec.as_ref(), info.type_info.as_ref());
-                bind_array(
+                let shape = Shape::new(register.type_spec.as_ref(), info.type_info.as_ref());
+                let array = bind_array(
                     (id, name),
                     "register",
                     i64::from(register.size),
-                    bits,
-                    Cell::Register(cell),
+                    Cell::Register(shape.clone()),
                     program.registers.iter(),
-                )
+                )?;
+                // A type that is not implemented has no width to compare.
+                if shape.is_some_and(|shape| !shape.is_made_of(Widths::one(&array.bits))) {
+                    return Err(UpdateError::invalid(format!(
+                        "P4Info: register {}: its type in P4Info is not of the {} bits that it has \
+                         in the program",
+                        array.name, array.bits
+                    )));
+                }
+                Ok(array)
             })
             .collect::<Result<Vec<_>>>()?;
         let profiles = bind_profiles(info, &mut tables, program, &mut ids)?;
@@ -391,7 +395,6 @@ fn bind_array<'a>(
     (id, name): (u32, String),
     what: &str,
     size: i64,
-    bits: Option<u32>,
     cell: Cell,
     mut known: impl Iterator<Item = &'a ArrayInfo>,
 ) -> Result<Array> {
@@ -409,13 +412,6 @@ fn bind_array<'a>(
             "P4Info: {what} {name}: {size} cells in P4Info, {} in the program",
             array.size
         )));
-    }
-    if let Some(bits) = bits.filter(|bits| *bits != array.bits) {
-        return Err(widths_differ(
-            &format!("{what} {name}"),
-            bits.into(),
-            array.bits,
-        ));
     }
     Ok(Array {
         id,
@@ -570,7 +566,7 @@ fn bind_digests(
             index,
             given.type_spec.as_ref(),
             info.type_info.as_ref(),
-            &known.widths,
+            known,
         )?);
     }
     Ok(digests)
@@ -636,43 +632,5 @@ fn check_meter_unit(
             "P4Info: meter {name}: unit {} in P4Info, {program:?} in the program",
             info.as_str_name()
         ))),
-    }
-}
-
-/// How a register's cell is shown, and its width where it has one of its own.
-fn register_type(
-    spec: Option<&p4info::P4DataTypeSpec>,
-    types: Option<&p4info::P4TypeInfo>,
-) -> (RegisterType, Option<u32>) {
-    use p4info::p4_bitstring_like_type_spec::TypeSpec as BitstringType;
-    use p4info::p4_data_type_spec::TypeSpec;
-    use p4info::p4_new_type_spec::Representation;
-    let width = |bits: i32| u32::try_from(bits).ok();
-    match spec.and_then(|spec| spec.type_spec.as_ref()) {
-        Some(TypeSpec::Bitstring(bitstring)) => match &bitstring.type_spec {
-            Some(BitstringType::Bit(bit)) => (RegisterType::Bits, width(bit.bitwidth)),
-            _ => (RegisterType::Other, None),
-        },
-        Some(TypeSpec::SerializableEnum(named)) => {
-            let bits = types
-                .and_then(|types| types.serializable_enums.get(&named.name))
-                .and_then(|spec| spec.underlying_type.as_ref())
-                .and_then(|bit| width(bit.bitwidth));
-            (RegisterType::SerializableEnum, bits)
-        }
-        Some(TypeSpec::NewType(named)) => {
-            let original = types
-                .and_then(|types| types.new_types.get(&named.name))
-                .and_then(|spec| spec.representation.as_ref());
-            match original {
-                // One level: p4c resolves chains of new types to the last one's original.
-                Some(Representation::OriginalType(original)) => match &original.type_spec {
-                    Some(TypeSpec::Bitstring(_)) => register_type(Some(original), None),
-                    _ => (RegisterType::Other, None),
-                },
-                _ => (RegisterType::Other, None),
-            }
-        }
-        _ => (RegisterType::Other, None),
     }
 }

@@ -9,6 +9,7 @@ mod digest;
 mod keys;
 mod profile;
 mod replication;
+mod shape;
 mod table;
 
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use crate::error::UpdateError;
 use crate::packet_io::ControllerHeader;
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
+use shape::Shape;
 
 pub(crate) use arrays::{
     counter_message, counter_value, meter_config, meter_counts_message, meter_message,
@@ -91,20 +93,12 @@ pub(crate) struct ValueSet {
 pub(crate) struct MeterKind(p4info::meter_spec::Type);
 
 /// What the cells of an array are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cell {
     Counter,
     Meter(MeterKind),
-    Register(RegisterType),
-}
-
-/// How a register's cell appears in `P4Data`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RegisterType {
-    Bits,
-    SerializableEnum,
-    /// Signed, a struct, a header, ... (p4c gives v1model none of them).
-    Other,
+    /// `None`: of a type that is not implemented (p4c gives v1model none).
+    Register(Option<Shape>),
 }
 
 /// An indirect counter, meter or register.

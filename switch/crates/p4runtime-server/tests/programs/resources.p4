@@ -1,5 +1,5 @@
-// What tables, meters, registers and digests have beside the plain cases of kinds.p4. Its compiled form
-// lies beside it; made by
+// What tables, meters, registers and digests have beside the plain cases of kinds.p4. Its compiled
+// form lies beside it; made by
 //   p4c-bm2-ss -o resources.json --p4runtime-files resources.p4info.txtpb resources.p4
 #include <core.p4>
 #include <v1model.p4>
@@ -20,6 +20,10 @@ struct headers_t {
     ethernet_t ethernet;
     tag_t tag;
 }
+
+enum Kind { PLAIN, TAGGED }
+
+type int<12> Offset_t;
 
 struct metadata_t {
     bit<2> colour;
@@ -59,6 +63,8 @@ control ResourcesIngress(inout headers_t hdr, inout metadata_t meta, inout stand
     @single_rate_two_color meter(4, MeterType.packets) two;
     meter(4, MeterType.packets) double;
     register<int<12>>(4) offsets;
+    register<Offset_t>(4) named_offsets;
+    register<Kind>(4) kinds;
     register<bit<32>>(100000) marks;
     counter(100000, CounterType.packets) frames;
     meter(100000, MeterType.packets) rates;
@@ -107,6 +113,8 @@ control ResourcesIngress(inout headers_t hdr, inout metadata_t meta, inout stand
         if (hdr.tag.isValid()) {
             int<12> offset = (int<12>) hdr.tag.offset;
             offsets.write(1, offset);
+            named_offsets.write(1, (Offset_t) offset);
+            kinds.write(1, Kind.TAGGED);
         }
         marks.write(1, 7);
         frames.count(1);

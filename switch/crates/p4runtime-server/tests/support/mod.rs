@@ -570,11 +570,11 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// A compiled program with its P4Info: `pacer`, `gtrcnet` (p4src/compiled) or `kinds`
+/// A compiled program with its P4Info: `pacer`, `gtrcnet` (p4src/compiled), `kinds` or `resources`
 /// (tests/programs).
 pub fn config(program: &str) -> p4::ForwardingPipelineConfig {
     let folder = match program {
-        "kinds" => Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs"),
+        "kinds" | "resources" => Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs"),
         _ => repository().join("p4src/compiled/pacing_switch"),
     };
     let json = std::fs::read(folder.join(format!("{program}.json"))).expect("compiled program");

@@ -66,6 +66,7 @@ fn whole_header(names: &[(&str, &str)], layout: &Layout) -> LoadResult<Option<(u
     };
     let length = kind.fields.len();
     let wanted = kind.fields.iter().map(|field| (*name, field.name.as_str()));
-    let whole = length > 0 && names.len() >= length && wanted.eq(names.iter().copied().take(length));
+    let whole =
+        length > 0 && names.len() >= length && wanted.eq(names.iter().copied().take(length));
     Ok(whole.then_some((header.base, length)))
 }

@@ -7,8 +7,8 @@ pub(crate) mod range;
 pub(crate) mod ternary;
 
 use crate::meter::{Count, GREEN, Meter, Metered, count};
-use crate::state::meter_state;
 use crate::ops::{Code, Slot};
+use crate::state::meter_state;
 use crate::wide::{limbs, mask64};
 use args::Args;
 use dataplane::control::{EntryKey, MatchKind, MeterState, MeterUnit, MeterWrite};
