@@ -76,6 +76,16 @@ impl Driver {
         of!(self, driver => driver.head())
     }
 
+    /// Asks for the memory of the frame after the head, where another processor wrote it and
+    /// nothing has looked at it since.
+    pub(crate) fn look_ahead(&self) {
+        match self {
+            Driver::Packet(driver) => driver.look_ahead(),
+            // Where the next frame lies is known only once it is at the head.
+            Driver::Xdp(_) => {}
+        }
+    }
+
     /// The slot of the frame at the head.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         of!(self, driver => driver.bytes())

@@ -7,6 +7,7 @@
 //! * [`Waiter`], [`Waker`]: wait for frames, other threads, signals and deadlines, in one system
 //!   call.
 //! * [`clock`]: the only place that reads a clock.
+//! * [`HugePages`]: an allocator that backs large allocations with huge pages.
 //! * [`checksum`]: completes checksums that senders left to their hardware.
 //!
 //! A loop that forwards single frames makes two system calls for each, wait and send, plus the
@@ -79,6 +80,7 @@ pub mod checksum;
 pub mod clock;
 mod driver;
 mod mapping;
+mod memory;
 mod opening;
 mod packet;
 mod port;
@@ -91,6 +93,7 @@ mod xdp;
 mod xdp_program;
 mod xdp_ring;
 
+pub use memory::HugePages;
 pub use port::{
     Frame, LinkState, MIN_FRAME_BYTES, Port, PortDriver, PortError, PortMode, PortOptions,
     PortStatistics, SendRefused,

@@ -54,6 +54,13 @@ impl PacketDriver {
         self.ring.as_ref()?.head()
     }
 
+    /// Asks for the memory of the frame after the head.
+    pub(crate) fn look_ahead(&self) {
+        if let Some(ring) = &self.ring {
+            ring.look_ahead();
+        }
+    }
+
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         self.ring.as_ref()?.bytes()
     }

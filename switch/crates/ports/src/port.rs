@@ -460,9 +460,7 @@ impl Port {
             self.release_head(); // the last frame was forgotten, not dropped
         }
         let ready = self.make_ready(now_ns)?;
-        if let Some(ring) = &self.ring {
-            ring.look_ahead();
-        }
+        self.driver.look_ahead();
         self.delivered = true;
         self.statistics.rx_frames += 1;
         self.statistics.rx_bytes += ready.length as u64;

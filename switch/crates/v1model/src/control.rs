@@ -227,7 +227,7 @@ enum Saved {
 
 /// All cells of an array as they were.
 enum SavedCells {
-    Counters(Vec<[u64; 2]>),
+    Counters(Vec<u64>),
     Meters(Box<MeterArray>),
     Register(Vec<u64>),
 }
@@ -340,20 +340,17 @@ impl Pipeline {
         for ((name, bits), value) in public.params.iter().zip(&action.args) {
             args.extend(from_bits(value, *bits, &format!("argument '{name}'"))?);
         }
-        Ok(Call {
-            local,
-            args: args.into(),
-        })
+        Ok(Call::new(local, &args))
     }
 
     pub(crate) fn public_call(table: &Table, call: &Call) -> ActionCall {
-        let Some(action) = table.actions.get(call.local) else {
+        let Some(action) = table.actions.get(call.local()) else {
             return ActionCall {
                 action: 0,
                 args: Vec::new(),
             };
         };
-        let mut rest = &*call.args;
+        let mut rest = call.args();
         let args = action
             .params
             .iter()
@@ -372,7 +369,7 @@ impl Pipeline {
     fn public_entry(&self, info: &TableInfo, table: &Table, e: &Entry) -> TableEntry {
         let (action, indirect) = self.public_target(table, &e.target);
         TableEntry {
-            key: e.key.clone(),
+            key: (*e.key).clone(),
             action,
             indirect,
             counter: direct_counter(info, &e.direct),
@@ -683,7 +680,7 @@ impl Pipeline {
     /// Reads a cell of an indirect counter.
     pub fn counter_read(&self, counter: usize, index: usize) -> ControlResult<CounterValue> {
         cell(self.counters(), "counter", counter, index)?;
-        let value = self.state.counters.get(counter).and_then(|c| c.get(index));
+        let value = self.state.counter(counter, index);
         Ok(counter_value(value.copied().unwrap_or_default()))
     }
 
@@ -695,8 +692,7 @@ impl Pipeline {
         value: CounterValue,
     ) -> ControlResult<()> {
         cell(self.counters(), "counter", counter, index)?;
-        let cells = self.state.counters.get_mut(counter);
-        if let Some(cell) = cells.and_then(|c| c.get_mut(index)) {
+        if let Some(cell) = self.state.counter_mut(counter, index) {
             *cell = [value.packets, value.bytes];
         }
         Ok(())
@@ -761,15 +757,11 @@ impl Pipeline {
     pub fn array_fill(&mut self, array: usize, value: &CellValue) -> ControlResult<SavedArray> {
         let before = match value {
             CellValue::Counter(value) => {
-                let Some(cells) = self.state.counters.get_mut(array) else {
+                let value = [value.packets, value.bytes];
+                let Some(before) = self.state.counter_fill(array, value) else {
                     return not_found(format!("no counter number {array}"));
                 };
-                // A vector of zeros costs nothing until it is touched.
-                let new = match [value.packets, value.bytes] {
-                    [0, 0] => vec![[0; 2]; cells.len()],
-                    value => vec![value; cells.len()],
-                };
-                SavedCells::Counters(std::mem::replace(cells, new))
+                SavedCells::Counters(before)
             }
             CellValue::Meter(write) => {
                 check_meter(write.config)?;
@@ -783,16 +775,10 @@ impl Pipeline {
                     return not_found(format!("no register number {array}"));
                 };
                 let value = from_bits(value, info.bits, &format!("register '{}'", info.name))?;
-                let Some(register) = self.state.registers.get_mut(array) else {
+                let Some(before) = self.state.register_fill(array, &value) else {
                     return not_found(format!("no register number {array}"));
                 };
-                let mut new = vec![0; register.cells.len()];
-                if value.iter().any(|&limb| limb != 0) {
-                    for cell in new.chunks_exact_mut(value.len().max(1)) {
-                        cell.copy_from_slice(&value);
-                    }
-                }
-                SavedCells::Register(std::mem::replace(&mut register.cells, new))
+                SavedCells::Register(before)
             }
         };
         Ok(SavedArray(Box::new(before)))
@@ -806,9 +792,7 @@ impl Pipeline {
         let state = &mut self.state;
         match *saved {
             SavedCells::Counters(before) => {
-                let cells = state.counters.get_mut(array);
-                if let Some(cells) = cells.filter(|cells| cells.len() == before.len()) {
-                    *cells = before;
+                if state.counter_restore(array, &before) {
                     return Ok(());
                 }
             }
@@ -820,9 +804,7 @@ impl Pipeline {
                 }
             }
             SavedCells::Register(before) => {
-                let register = state.registers.get_mut(array);
-                if let Some(register) = register.filter(|r| r.cells.len() == before.len()) {
-                    register.cells = before;
+                if state.register_restore(array, &before) {
                     return Ok(());
                 }
             }
@@ -833,10 +815,7 @@ impl Pipeline {
     /// Reads a register cell.
     pub fn register_read(&self, register: usize, index: usize) -> ControlResult<Bits> {
         let info = cell(self.registers(), "register", register, index)?;
-        let cells = self.state.registers.get(register).and_then(|r| {
-            let at = index * r.limbs;
-            r.cells.get(at..at + r.limbs)
-        });
+        let cells = self.state.register(register, index);
         Ok(to_bits(cells.unwrap_or_default(), info.bits))
     }
 
@@ -849,11 +828,8 @@ impl Pipeline {
     ) -> ControlResult<()> {
         let info = cell(self.registers(), "register", register, index)?;
         let value = from_bits(value, info.bits, &format!("register '{}'", info.name))?;
-        if let Some(r) = self.state.registers.get_mut(register) {
-            let at = index * r.limbs;
-            if let Some(cells) = r.cells.get_mut(at..at + r.limbs) {
-                cells.copy_from_slice(&value);
-            }
+        if let Some(cells) = self.state.register_mut(register, index) {
+            cells.copy_from_slice(&value);
         }
         Ok(())
     }

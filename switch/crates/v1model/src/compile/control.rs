@@ -268,6 +268,7 @@ impl Builder<'_, '_> {
                 code: action.code,
                 next,
                 params: action.params.iter().map(|p| p.1).collect(),
+                foreseen: Box::default(),
             });
         }
         let default = match &t.default_entry {
@@ -305,8 +306,8 @@ impl Builder<'_, '_> {
         // has nothing to count.
         let plain = parts.is_empty() && !t.with_counters && meter.is_none();
         let shortcut = match &default {
-            Some(call) if plain && const_default && call.args.is_empty() => {
-                actions.get(call.local).map(|a| Node::Action {
+            Some(call) if plain && const_default && call.args().is_empty() => {
+                actions.get(call.local()).map(|a| Node::Action {
                     code: a.code,
                     next: next_miss.unwrap_or(a.next),
                 })
@@ -329,6 +330,7 @@ impl Builder<'_, '_> {
             next_miss,
             base_next,
             default,
+            size: info.size,
         });
         // BMv2 JSON: the lowest number wins. P4Runtime: the greatest. Mirrored, so that the
         // program's last entry has priority 1.
@@ -438,10 +440,7 @@ impl Builder<'_, '_> {
             }
             args.extend(value);
         }
-        Ok(Call {
-            local,
-            args: args.into(),
-        })
+        Ok(Call::new(local, &args))
     }
 
     fn const_entry(
