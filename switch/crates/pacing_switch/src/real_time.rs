@@ -217,20 +217,11 @@ impl RealTime {
                     .rest_until(event_ns.saturating_sub(self.spin_ns));
                 event_ns.min(next_link_check_ns)
             };
-            // A sleep is as long as from this reading to the deadline: without spinning, what has
-            // passed since the last look would be slept too long.
-            let asleep_from_ns = if self.spin_ns == 0 {
-                clock::now_ns()
-            } else {
-                now_ns
-            };
             let (links, attention) = (&self.links.links, &mut self.attention);
-            let woken = self
-                .waiter
-                .wait(asleep_from_ns, Some(deadline_ns), |now_ns| {
-                    attention.look(now_ns);
-                    links.iter().any(|link| link.port.has_frame())
-                })?;
+            let woken = self.waiter.wait(now_ns, Some(deadline_ns), |now_ns| {
+                attention.look(now_ns);
+                links.iter().any(|link| link.port.has_frame())
+            })?;
             called |= woken.called;
             if let Some(signal) = woken.signal {
                 tracing::info!(signal, "asked to end");

@@ -243,10 +243,7 @@ pub(crate) fn clock_step_fd() -> io::Result<OwnedFd> {
         libc::timerfd_create(libc::CLOCK_REALTIME, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK)
     })?;
     let never = libc::itimerspec {
-        it_interval: libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        },
+        it_interval: timespec(0),
         it_value: libc::timespec {
             tv_sec: libc::time_t::from(i32::MAX) * 4, // the year 2242
             tv_nsec: 0,
@@ -264,13 +261,45 @@ pub(crate) fn clock_step_fd() -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// A timer on the clock of the switch (CLOCK_MONOTONIC); readable once it has gone off.
+pub(crate) fn alarm_fd() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers involved.
+    owned(unsafe {
+        libc::timerfd_create(
+            libc::CLOCK_MONOTONIC,
+            libc::TFD_CLOEXEC | libc::TFD_NONBLOCK,
+        )
+    })
+}
+
+/// Sets it to go off once at `at_ns` (above 0), without slack.
+pub(crate) fn set_alarm(fd: BorrowedFd<'_>, at_ns: u64) -> io::Result<()> {
+    let at = libc::itimerspec {
+        it_interval: timespec(0),
+        it_value: timespec(at_ns),
+    };
+    // SAFETY: `at` is a valid itimerspec; no old value is asked for.
+    check(unsafe {
+        libc::timerfd_settime(
+            fd.as_raw_fd(),
+            libc::TFD_TIMER_ABSTIME,
+            &raw const at,
+            std::ptr::null_mut(),
+        )
+    })
+}
+
+fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(ns / 1_000_000_000).unwrap_or(libc::time_t::MAX),
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    }
+}
+
 /// ppoll(2) with a timeout in ns (`None`: none) and the signal mask as it is. Returns how many
 /// descriptors are ready, 0 after the timeout; `None`: a signal came.
 pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Result<Option<usize>> {
-    let timeout = timeout_ns.map(|ns| libc::timespec {
-        tv_sec: libc::time_t::try_from(ns / 1_000_000_000).unwrap_or(libc::time_t::MAX),
-        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-    });
+    let timeout = timeout_ns.map(timespec);
     let timeout_pointer = timeout
         .as_ref()
         .map_or(std::ptr::null(), std::ptr::from_ref);

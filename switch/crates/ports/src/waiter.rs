@@ -7,8 +7,12 @@
 //! frame at 8 kbit/s, would end 1.5 ms late. The timer ends the wait at the end of that margin, or
 //! within it if the processor is awake anyway. So the waiter asks for the timeout that ends, margin
 //! included, at the deadline. It may therefore end early, by up to a thousandth; the caller looks
-//! at the clock, finds the deadline not reached, and waits again. (A timerfd has no margin, but
-//! costs a second system call per deadline.)
+//! at the clock, finds the deadline not reached, and waits again.
+//!
+//! One deadline no timeout ends at: with the margin, the shortest takes 2 ns, and 1 ns may be left.
+//! (In virtual time it is, again and again: the frames of a steady stream come one nanosecond before
+//! those before them are due.) A timerfd has no margin, but costs a second system call, so it serves
+//! that one.
 //!
 //! # Waking costs nothing while the waiter is awake
 //! A [`Waker`] sets an atomic; it writes to the eventfd only if the waiter sleeps.
@@ -115,15 +119,21 @@ pub struct Waiter {
     bell: Arc<Bell>,
     /// Readable after a step of CLOCK_REALTIME; absent where the kernel cannot tell.
     clock_step: Option<OwnedFd>,
-    /// Eventfd, clock step (-1: ignored by poll), then the ports.
+    /// For the deadline that no timeout ends at.
+    alarm: OwnedFd,
+    /// Eventfd, clock step, alarm (-1: ignored by poll), then the ports.
     fds: Vec<libc::pollfd>,
     thread: Option<(std::thread::ThreadId, TimeoutSlack)>,
     skipped: u32,
 }
 
+/// A descriptor that poll passes over.
+const NOT_POLLED: libc::c_int = -1;
+
 const BELL_SLOT: usize = 0;
 const STEP_SLOT: usize = 1;
-const FIRST_PORT_SLOT: usize = 2;
+const ALARM_SLOT: usize = 2;
+const FIRST_PORT_SLOT: usize = 3;
 
 impl Waiter {
     /// A waiter without ports.
@@ -137,12 +147,17 @@ impl Waiter {
             event: sys::event_fd()?,
         });
         let clock_step = sys::clock_step_fd().ok();
-        let step_fd = clock_step.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let fds = vec![pollfd(bell.event.as_raw_fd()), pollfd(step_fd)];
+        let step_fd = clock_step.as_ref().map_or(NOT_POLLED, AsRawFd::as_raw_fd);
+        let fds = vec![
+            pollfd(bell.event.as_raw_fd()),
+            pollfd(step_fd),
+            pollfd(NOT_POLLED),
+        ];
         Ok(Waiter {
             options,
             bell,
             clock_step,
+            alarm: sys::alarm_fd()?,
             fds,
             thread: None,
             skipped: 0,
@@ -159,7 +174,7 @@ impl Waiter {
     /// No longer wait for this port. Its token stays unused; others keep theirs.
     pub fn remove(&mut self, token: Token) {
         if let Some(entry) = self.fds.get_mut(token.0) {
-            *entry = pollfd(-1);
+            *entry = pollfd(NOT_POLLED);
         }
     }
 
@@ -190,7 +205,7 @@ impl Waiter {
     /// (`|_| ports.iter().any(Port::has_frame)`); it is asked only while spinning, once per
     /// reading of the clock, which it is told.
     ///
-    /// Makes one system call; none when a waker was used since the last wait, or the deadline has
+    /// Makes one system call, two when 1 ns is left; none when a waker was used since the last wait, or the deadline has
     /// passed already, or is within `spin_ns` (then every 256th wait asks the kernel all the same,
     /// without blocking).
     ///
@@ -215,9 +230,8 @@ impl Waiter {
             woken.called = self.bell.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
         } else {
             self.skipped = 0;
-            let sleep_ns = left_ns
-                .map(|left_ns| timeout_for(left_ns.saturating_sub(self.options.spin_ns), slack));
-            let slept_to_spin = self.sleep(sleep_ns, &mut woken)?;
+            let sleep_ns = left_ns.map(|left_ns| left_ns.saturating_sub(self.options.spin_ns));
+            let slept_to_spin = self.sleep(now_ns, sleep_ns, slack, &mut woken)?;
             if slept_to_spin && deadline_ns.is_some() {
                 self.after_sleep(deadline_ns.unwrap_or(0), has_frame, &mut woken);
             }
@@ -243,8 +257,14 @@ impl Waiter {
         self.fds.get(token.0).map_or(0, |entry| entry.revents)
     }
 
-    /// One ppoll. True when its timeout ended it.
-    fn sleep(&mut self, timeout_ns: Option<u64>, woken: &mut Woken) -> io::Result<bool> {
+    /// One ppoll. True when the end of `sleep_ns`, counted from `now_ns`, ended it.
+    fn sleep(
+        &mut self,
+        now_ns: u64,
+        sleep_ns: Option<u64>,
+        slack: TimeoutSlack,
+        woken: &mut Woken,
+    ) -> io::Result<bool> {
         let asleep =
             self.bell
                 .state
@@ -255,6 +275,16 @@ impl Waiter {
             woken.called = true;
             return Ok(false);
         }
+        let alarmed = sleep_ns == Some(1) && slack != TimeoutSlack::None;
+        let timeout_ns = if alarmed {
+            // Setting it also takes back that it went off before.
+            sys::set_alarm(self.alarm.as_fd(), now_ns + 1)?;
+            self.fds[ALARM_SLOT].fd = self.alarm.as_raw_fd();
+            None
+        } else {
+            self.fds[ALARM_SLOT].fd = NOT_POLLED;
+            sleep_ns.map(|sleep_ns| timeout_for(sleep_ns, slack))
+        };
         let polled = sys::poll(&mut self.fds, timeout_ns);
         woken.called = self.bell.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
         match polled? {
@@ -274,7 +304,7 @@ impl Waiter {
             woken.readable |= entry.revents & libc::POLLIN != 0;
             woken.error |= entry.revents & !libc::POLLIN != 0;
         }
-        Ok(false)
+        Ok(self.fds[ALARM_SLOT].revents != 0 && !woken.called)
     }
 
     /// The timeout has ended: either this is the deadline or the place to start spinning.
@@ -343,7 +373,8 @@ fn pollfd(fd: libc::c_int) -> libc::pollfd {
 
 /// The timeout to ask for so that it ends, with the kernel's slack, after `left_ns`; for one value
 /// in a thousand there is none, and it ends 2 ns early, for a second wait to end on time. At least
-/// 1 ns if any is left (a timeout of 0 does not wait), which with slack makes 2.
+/// 1 ns if any is left (a timeout of 0 does not wait), which with slack makes 2 (see the module's
+/// documentation for 1).
 fn timeout_for(left_ns: u64, slack: TimeoutSlack) -> u64 {
     let left_ns = left_ns.min(MAX_TIMEOUT_NS);
     let TimeoutSlack::OnePartIn(parts) = slack else {
@@ -448,6 +479,22 @@ mod tests {
             }
             assert!((1..1000).contains(&waits), "{waits}");
         }
+    }
+
+    #[test]
+    fn a_deadline_too_close_for_a_timeout_is_reached() {
+        let mut waiter = Waiter::new(WaiterOptions::default()).unwrap();
+        let now_ns = clock::now_ns();
+        let woken = waiter.wait(now_ns, Some(now_ns + 1), |_| false).unwrap();
+        assert!(woken.deadline && !woken.called);
+        // The alarm that went off ends no later wait.
+        let deadline_ns = clock::now_ns() + 2_000_000;
+        while !waiter
+            .wait(clock::now_ns(), Some(deadline_ns), |_| false)
+            .unwrap()
+            .deadline
+        {}
+        assert!(clock::now_ns() + 2_100 > deadline_ns);
     }
 
     #[test]
