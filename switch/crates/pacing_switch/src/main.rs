@@ -22,7 +22,7 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use options::Options;
 use p4runtime_server::{ControllerLosses, ServerConfig, controller_queues};
-use ports::PortOptions;
+use ports::{Port, PortDriver, PortOptions};
 use real_time::RealTime;
 use runtime_file::RuntimeFile;
 use switch_core::{Switch, SwitchConfig};
@@ -155,8 +155,21 @@ fn run(options: &Options) -> anyhow::Result<()> {
 fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, ControllerLosses)> {
     let mut opened = Vec::new();
     for option in &options.ports {
-        let port = ports::Port::open(&option.interface, &PortOptions::default())
+        let port_options = PortOptions {
+            driver: option.driver.unwrap_or(options.port_driver),
+            ..PortOptions::default()
+        };
+        let port = Port::open(&option.interface, &port_options)
             .with_context(|| format!("port {}", option.port))?;
+        if port_options.driver != PortDriver::AfPacket {
+            // Which way it goes depends on the interface's driver.
+            eprintln!(
+                "pacing_switch: port {}: {}: {}",
+                option.port,
+                option.interface,
+                port.mode()
+            );
+        }
         opened.push((option.port, port));
     }
 

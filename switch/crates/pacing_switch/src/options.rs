@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser};
+use ports::PortDriver;
 use traffic_manager::{PortConfig, RateCounts};
 
 use crate::units;
@@ -26,12 +27,20 @@ pub struct Options {
     #[arg(value_name = "PROGRAM.json")]
     pub program: Option<PathBuf>,
 
-    /// Port: PORT@INTERFACE[,rate=RATE][,counts=wire|layer2][,fifo=SIZE][,delay=TIME].
+    /// Port: PORT@INTERFACE[,rate=RATE][,counts=wire|layer2][,fifo=SIZE][,delay=TIME]
+    /// [,driver=DRIVER].
     /// rate: line rate (500mbit); counts: whether it counts the whole frame on the wire or
     /// layer-2 bytes with FCS (default wire); fifo: drop-tail queue for unpaced packets
-    /// (64KB, KB = 1024); delay: propagation delay (100ms).
+    /// (64KB, KB = 1024); delay: propagation delay (100ms); driver: as --port-driver, for this
+    /// port.
     #[arg(short = 'i', long = "interface", value_name = "PORT@INTERFACE[,...]")]
     pub ports: Vec<PortOption>,
+
+    /// How ports that do not say get their frames: af_packet (any interface) or af_xdp (an
+    /// AF_XDP socket and an XDP program; interfaces with one receive queue). The machine's own
+    /// network stack does not see what an af_xdp port receives.
+    #[arg(long, default_value = "af_packet", value_name = "DRIVER")]
+    pub port_driver: PortDriver,
 
     /// P4Runtime device id.
     #[arg(long, default_value_t = 0)]
@@ -224,6 +233,8 @@ pub struct PortOption {
     pub interface: String,
     /// How the port behaves.
     pub config: PortConfig,
+    /// How it gets its frames; `None`: as the switch's ports do.
+    pub driver: Option<PortDriver>,
 }
 
 impl FromStr for PortOption {
@@ -249,6 +260,7 @@ impl FromStr for PortOption {
             fifo_bytes: FIFO_BYTES,
             delay_ns: 0,
         };
+        let mut driver = None;
         for part in parts {
             let (key, value) = part
                 .split_once('=')
@@ -275,10 +287,11 @@ impl FromStr for PortOption {
                         return Err(named("a FIFO of 0 bytes takes no packet".to_owned()));
                     }
                 }
+                "driver" => driver = Some(value.parse().map_err(named)?),
                 "delay" => config.delay_ns = units::duration_ns(value).map_err(named)?,
                 _ => {
                     return Err(format!(
-                        "port {port}: unknown '{key}'; known: rate, counts, fifo, delay"
+                        "port {port}: unknown '{key}'; known: rate, counts, fifo, delay, driver"
                     ));
                 }
             }
@@ -290,6 +303,7 @@ impl FromStr for PortOption {
             port,
             interface: interface.to_owned(),
             config,
+            driver,
         })
     }
 }
@@ -344,11 +358,11 @@ mod tests {
 
     #[test]
     fn a_port_with_everything() {
-        let option: PortOption = "2@s1-eth2,rate=500mbit,counts=layer2,fifo=64KB,delay=100ms"
-            .parse()
-            .expect("valid");
+        let text = "2@s1-eth2,rate=500mbit,counts=layer2,fifo=64KB,delay=100ms,driver=af_xdp";
+        let option: PortOption = text.parse().expect("valid");
         assert_eq!(option.port, 2);
         assert_eq!(option.interface, "s1-eth2");
+        assert_eq!(option.driver, Some(PortDriver::AfXdp));
         assert_eq!(
             option.config,
             PortConfig {
@@ -372,6 +386,7 @@ mod tests {
             ("1@x,fifo=0", "0 bytes"),
             ("1@x,delay=11s", "more than 10 s"),
             ("1@x,counts=frames", "not wire or layer2"),
+            ("1@x,driver=dpdk", "not af_packet or af_xdp"),
         ] {
             let error = text.parse::<PortOption>().expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");

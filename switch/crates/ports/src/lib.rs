@@ -2,7 +2,8 @@
 //! machine: waiting and the clock. The only crate of the switch with `unsafe` code, and the only
 //! one that talks to the kernel about frames and time.
 //!
-//! * [`Port`]: an interface, by AF_PACKET: receive ring, send batches, counters per cause.
+//! * [`Port`]: an interface, by AF_PACKET or AF_XDP ([`PortDriver`]): receive ring, send batches,
+//!   counters per cause.
 //! * [`Waiter`], [`Waker`]: wait for frames, other threads, signals and deadlines, in one system
 //!   call.
 //! * [`clock`]: the only place that reads a clock.
@@ -76,15 +77,23 @@
 
 pub mod checksum;
 pub mod clock;
+mod driver;
+mod mapping;
+mod opening;
+mod packet;
 mod port;
 mod ring;
 mod signals;
 mod sys;
 mod tx;
 mod waiter;
+mod xdp;
+mod xdp_program;
+mod xdp_ring;
 
 pub use port::{
-    Frame, LinkState, MIN_FRAME_BYTES, Port, PortError, PortOptions, PortStatistics, SendRefused,
+    Frame, LinkState, MIN_FRAME_BYTES, Port, PortDriver, PortError, PortMode, PortOptions,
+    PortStatistics, SendRefused,
 };
 pub use tx::Flushed;
 pub use waiter::{Token, Waiter, WaiterOptions, Waker, Woken};

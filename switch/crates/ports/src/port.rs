@@ -1,16 +1,20 @@
 //! A port: an interface of the machine as the switch sees it.
 
 use std::ffi::CString;
+use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use tracing::warn;
 
 use crate::checksum;
 use crate::clock;
-use crate::ring::{Head, RingSize, RxRing};
+use crate::driver::{ChecksumState, Driver, Head};
+use crate::opening::Opening;
+use crate::packet::PacketDriver;
 use crate::sys;
-use crate::tx::{Flushed, TxBatch};
+use crate::tx::Flushed;
+use crate::xdp::XdpDriver;
 
 /// An Ethernet header: two addresses and a type. Shorter frames are refused.
 pub const MIN_FRAME_BYTES: usize = 14;
@@ -18,7 +22,6 @@ pub const MIN_FRAME_BYTES: usize = 14;
 const VLAN_TAG_BYTES: usize = 4;
 /// Both addresses; a tag goes behind them.
 const ADDRESSES_BYTES: usize = 12;
-const TYPE_VLAN: u16 = 0x8100;
 /// Larger than any frame an interface can have: an IP packet and its headers.
 const MAX_FRAME_BYTES: usize = 65_535 + MIN_FRAME_BYTES + 2 * VLAN_TAG_BYTES;
 const MAX_RX_FRAMES: usize = 1 << 19;
@@ -28,9 +31,69 @@ const MAX_TX_BATCH: usize = 1024; // UIO_MAXIOV: the most that sendmmsg takes
 /// came. Further ahead means that CLOCK_REALTIME was stepped and the step is not yet known.
 const MAX_AHEAD_NS: u64 = 100_000_000;
 
+/// How a port talks to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PortDriver {
+    /// Packet sockets (packet(7)): any interface, with the kernel's receive stamps. Needs
+    /// CAP_NET_RAW in the interface's network namespace.
+    #[default]
+    AfPacket,
+    /// An AF_XDP socket and an XDP program. Cheaper per frame on interfaces whose driver has
+    /// support for it. The machine's own network stack no longer sees what the interface receives.
+    /// Needs CAP_NET_ADMIN and CAP_BPF outside of user namespaces, and Linux 5.9.
+    AfXdp,
+}
+
+impl std::str::FromStr for PortDriver {
+    type Err = String;
+
+    /// `af_packet` or `af_xdp`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "af_packet" => Ok(PortDriver::AfPacket),
+            "af_xdp" => Ok(PortDriver::AfXdp),
+            _ => Err(format!("'{text}' is not af_packet or af_xdp")),
+        }
+    }
+}
+
+/// How an open port gets its frames. Displayed in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortMode {
+    /// By packet sockets.
+    AfPacket,
+    /// By AF_XDP.
+    AfXdp {
+        /// The XDP program runs in the interface's driver (native), or behind it (generic), which
+        /// every interface can and which is slower.
+        in_driver: bool,
+        /// The hardware reads and writes the port's memory; else the kernel copies frames.
+        zero_copy: bool,
+    },
+}
+
+impl fmt::Display for PortMode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PortMode::AfPacket => formatter.write_str("AF_PACKET"),
+            PortMode::AfXdp {
+                in_driver,
+                zero_copy,
+            } => write!(
+                formatter,
+                "AF_XDP, {} program, {}",
+                if *in_driver { "native" } else { "generic" },
+                if *zero_copy { "zero-copy" } else { "copying" }
+            ),
+        }
+    }
+}
+
 /// How to open a port. The defaults suit a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortOptions {
+    /// How the port talks to the kernel.
+    pub driver: PortDriver,
     /// Frames the receive ring holds, at least; 2 to 524288. Default 4096: 99 ms of 1518-byte
     /// frames at 500 Mbit/s. What comes when it is full is lost and counted (`rx_ring_full`).
     pub rx_frames: usize,
@@ -45,11 +108,11 @@ pub struct PortOptions {
     /// Receive frames for any destination address. Default true: a switch must.
     pub promiscuous: bool,
     /// Do not receive what this machine sends out of the interface. Default true: a switch must not
-    /// hear itself.
+    /// hear itself. (By AF_XDP a port never does.)
     pub ignore_outgoing: bool,
     /// Hand sent frames to the driver past the interface's queueing discipline. A little faster
     /// where there is one; captures on the interface (tcpdump) do not see the frames. Default
-    /// false.
+    /// false. (By AF_XDP a port always does.)
     pub qdisc_bypass: bool,
     /// Receive at all. Default true. False leaves out the ring: a port that only sends.
     pub receive: bool,
@@ -58,6 +121,7 @@ pub struct PortOptions {
 impl Default for PortOptions {
     fn default() -> PortOptions {
         PortOptions {
+            driver: PortDriver::AfPacket,
             rx_frames: 4096,
             max_frame_bytes: None,
             tx_batch_frames: 64,
@@ -121,6 +185,58 @@ pub enum PortError {
         frames: usize,
         /// Longest frame.
         frame_bytes: usize,
+    },
+    /// The kernel has no AF_XDP.
+    #[error(
+        "interface '{name}': this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS; sandboxes such \
+         as gVisor have none): use the port driver af_packet"
+    )]
+    NoXdp {
+        /// The interface.
+        name: String,
+    },
+    /// XDP programs are not allowed to this process.
+    #[error(
+        "interface '{name}': an AF_XDP port needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and not \
+         only in a user namespace (run as root), or use the port driver af_packet"
+    )]
+    XdpNotPermitted {
+        /// The interface.
+        name: String,
+    },
+    /// Somebody else's XDP program is on the interface, or an AF_XDP socket has its queue.
+    #[error(
+        "interface '{name}': has an XDP program or an AF_XDP socket already: end the process that \
+         it belongs to; a program left behind is removed by: ip link set dev {name} xdp off; \
+         ip link set dev {name} xdpgeneric off"
+    )]
+    XdpOccupied {
+        /// The interface.
+        name: String,
+    },
+    /// The interface spreads what it receives over queues, and the port would see one.
+    #[error(
+        "interface '{name}': has {queues} receive queues, an AF_XDP port receives from one: \
+         ethtool -L {name} combined 1 (or: rx 1), or use the port driver af_packet"
+    )]
+    ManyQueues {
+        /// The interface.
+        name: String,
+        /// Its receive queues.
+        queues: u32,
+    },
+    /// Frames may be longer than AF_XDP's places for them.
+    #[error(
+        "interface '{name}': frames of up to {frame_bytes} bytes, AF_XDP takes up to {most}: lower \
+         its MTU, or use the port driver af_packet"
+    )]
+    TooLongForXdp {
+        /// The interface.
+        name: String,
+        /// Longest frame, without FCS.
+        frame_bytes: usize,
+        /// Longest that AF_XDP takes.
+        most: usize,
     },
     /// The kernel refused a step.
     #[error("interface '{name}': cannot {step}: {source}")]
@@ -223,9 +339,8 @@ impl Frame<'_> {
     pub fn bytes(&self) -> &[u8] {
         let (at, end) = (self.at, self.at + self.length);
         self.port
-            .ring
-            .as_ref()
-            .and_then(RxRing::bytes)
+            .driver
+            .bytes()
             .and_then(|slot| slot.get(at..end))
             .unwrap_or(&[])
     }
@@ -245,7 +360,7 @@ struct Ready {
     arrival_ns: u64,
 }
 
-/// An interface opened for raw frames: a receive ring and a send batch. No call blocks.
+/// An interface opened for raw frames, by AF_PACKET or by AF_XDP. No call blocks.
 ///
 /// Receiving makes no system call. Sending makes one per [`flush`](Port::flush).
 pub struct Port {
@@ -254,20 +369,18 @@ pub struct Port {
     index: i32,
     mac: [u8; 6],
     max_frame_bytes: usize,
-    rx_fd: OwnedFd,
-    ring: Option<RxRing>,
+    driver: Driver,
     ready: Option<Ready>,
     /// The head has been given out as a [`Frame`].
     delivered: bool,
     last_arrival_ns: u64,
-    tx: TxBatch,
     statistics: PortStatistics,
     warned_oversize: bool,
     warned_send: bool,
 }
 
 impl Port {
-    /// Opens `interface` in the network namespace of the calling thread. Needs CAP_NET_RAW there.
+    /// Opens `interface` in the network namespace of the calling thread. Rights: see [`PortDriver`].
     ///
     /// An interface that is down is opened all the same, with a warning in the log: it works from
     /// the moment it is brought up (see [`link_state`](Port::link_state)). It is never brought up
@@ -276,20 +389,21 @@ impl Port {
     /// # Errors
     /// See [`PortError`].
     pub fn open(interface: &str, options: &PortOptions) -> Result<Port, PortError> {
-        let opening = Opening { name: interface };
-        opening.check_options(options)?;
+        check_options(interface, options)?;
         let no_such = || PortError::NoSuchInterface {
             name: interface.to_owned(),
             existing: sys::interface_names(),
         };
         let c_name = sys::c_name(interface).map_err(|_| no_such())?;
-        let index = sys::interface_index(&c_name).ok_or_else(no_such)?;
+        let opening = Opening {
+            name: interface,
+            index: sys::interface_index(&c_name).ok_or_else(no_such)?,
+        };
 
-        let rx_fd = opening.step("open a packet socket", sys::packet_socket())?;
-        let tx_fd = opening.step("open a packet socket", sys::packet_socket())?;
+        let fd = opening.step("open a packet socket", sys::packet_socket())?;
         let (hardware_type, mac) = opening.step(
             "read the hardware address",
-            sys::interface_hardware(rx_fd.as_fd(), &c_name),
+            sys::interface_hardware(fd.as_fd(), &c_name),
         )?;
         if hardware_type != libc::ARPHRD_ETHER && hardware_type != libc::ARPHRD_LOOPBACK {
             return Err(PortError::NotEthernet {
@@ -297,32 +411,33 @@ impl Port {
                 hardware_type,
             });
         }
-        let mtu = opening.step("read the MTU", sys::interface_mtu(rx_fd.as_fd(), &c_name))?;
+        let mtu = opening.step("read the MTU", sys::interface_mtu(fd.as_fd(), &c_name))?;
         let max_frame_bytes = options
             .max_frame_bytes
             .unwrap_or(mtu + MIN_FRAME_BYTES + 2 * VLAN_TAG_BYTES)
             .min(MAX_FRAME_BYTES);
 
-        let ring = if options.receive {
-            Some(opening.receive_side(rx_fd.as_fd(), index, options, max_frame_bytes)?)
-        } else {
-            None
+        let driver = match options.driver {
+            PortDriver::AfPacket => {
+                Driver::Packet(PacketDriver::open(&opening, fd, options, max_frame_bytes)?)
+            }
+            PortDriver::AfXdp => {
+                let driver = XdpDriver::open(&opening, fd, options, max_frame_bytes)?;
+                Driver::Xdp(Box::new(driver))
+            }
         };
-        opening.send_side(tx_fd.as_fd(), index, options)?;
         let _ = clock::realtime_offset_ns(); // measured now and not at the first frame
 
         let port = Port {
             name: interface.to_owned(),
             c_name,
-            index,
+            index: opening.index,
             mac,
             max_frame_bytes,
-            rx_fd,
-            ring,
+            driver,
             ready: None,
             delivered: false,
             last_arrival_ns: 0,
-            tx: TxBatch::new(tx_fd, options.tx_batch_frames, max_frame_bytes),
             statistics: PortStatistics::default(),
             warned_oversize: false,
             warned_send: false,
@@ -368,7 +483,7 @@ impl Port {
     /// Whether the ring holds anything, at the cost of one memory read.
     #[must_use]
     pub fn has_frame(&self) -> bool {
-        self.ring.as_ref().is_some_and(RxRing::has_frame)
+        self.driver.has_frame()
     }
 
     /// Takes a frame (without FCS) for sending. It is copied; it leaves at the next
@@ -390,10 +505,10 @@ impl Port {
             self.statistics.tx_runt += 1;
             return Err(SendRefused::Runt { bytes });
         }
-        if self.tx.is_full() {
+        if self.driver.is_full() {
             self.flush();
         }
-        self.tx.push(frame);
+        self.driver.push(frame);
         Ok(())
     }
 
@@ -401,11 +516,11 @@ impl Port {
     /// when there are none. A frame the kernel refuses is offered again twice, then it is dropped
     /// and counted.
     pub fn flush(&mut self) -> Flushed {
-        if self.tx.len() == 0 {
+        if self.driver.collected() == 0 {
             return Flushed::default();
         }
-        self.statistics.tx_bytes += self.tx.bytes() as u64;
-        let flushed = self.tx.flush();
+        self.statistics.tx_bytes += self.driver.collected_bytes() as u64;
+        let flushed = self.driver.flush();
         self.statistics.tx_frames += flushed.sent as u64;
         self.statistics.tx_failed += flushed.failed as u64;
         self.statistics.tx_retries += flushed.retries as u64;
@@ -419,26 +534,14 @@ impl Port {
     /// Frames collected and not yet handed to the kernel.
     #[must_use]
     pub fn unflushed(&self) -> usize {
-        self.tx.len()
+        self.driver.collected()
     }
 
     /// The counters. Asks the kernel for lost frames (one system call).
     pub fn statistics(&mut self) -> PortStatistics {
-        if self.ring.is_some() {
-            let zero = libc::tpacket_stats {
-                tp_packets: 0,
-                tp_drops: 0,
-            };
-            // The kernel's counters start again from zero with every reading.
-            if let Ok(kernel) = sys::get_option(
-                self.rx_fd.as_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                zero,
-            ) {
-                self.statistics.rx_ring_full += u64::from(kernel.tp_drops);
-            }
-        }
+        let lost = self.driver.lost();
+        self.statistics.rx_ring_full += lost.ring_full;
+        self.statistics.rx_oversize += lost.oversize;
         self.statistics
     }
 
@@ -448,7 +551,7 @@ impl Port {
         if sys::interface_index(&self.c_name) != Some(self.index) {
             return LinkState::Gone;
         }
-        match sys::interface_state(self.rx_fd.as_fd(), &self.c_name) {
+        match sys::interface_state(self.driver.control(), &self.c_name) {
             Ok(state) if !state.up => LinkState::Down,
             Ok(state) if !state.running => LinkState::NoCarrier,
             Ok(_) => LinkState::Up,
@@ -460,7 +563,7 @@ impl Port {
     /// reported one: "network is down" when the interface went down or away.
     #[must_use]
     pub fn take_error(&self) -> Option<io::Error> {
-        match sys::get_option(self.rx_fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR, 0) {
+        match sys::get_option(self.driver.socket(), libc::SOL_SOCKET, libc::SO_ERROR, 0) {
             Ok(0) => None,
             Ok(errno) => Some(io::Error::from_raw_os_error(errno)),
             Err(error) => Some(error),
@@ -479,6 +582,15 @@ impl Port {
         self.mac
     }
 
+    /// How the port gets its frames.
+    #[must_use]
+    pub fn mode(&self) -> PortMode {
+        match &self.driver {
+            Driver::Packet(_) => PortMode::AfPacket,
+            Driver::Xdp(driver) => driver.mode(),
+        }
+    }
+
     /// Longest frame received and sent, bytes without FCS.
     #[must_use]
     pub fn max_frame_bytes(&self) -> usize {
@@ -492,12 +604,10 @@ impl Port {
             return self.ready;
         }
         loop {
-            let ring = self.ring.as_mut()?;
-            let head = ring.head()?;
+            let head = self.driver.head()?;
             if let Some((at, length)) = self.prepare(&head) {
-                let stamp_ns = clock::from_realtime_ns(head.realtime_ns);
-                let arrival_ns = believable(stamp_ns, self.last_arrival_ns, now_ns);
-                self.statistics.rx_stamps_repaired += u64::from(arrival_ns != stamp_ns);
+                let arrival_ns = believable(head.stamp_ns, self.last_arrival_ns, now_ns);
+                self.statistics.rx_stamps_repaired += u64::from(arrival_ns != head.stamp_ns);
                 self.last_arrival_ns = arrival_ns;
                 let ready = Ready {
                     at,
@@ -514,8 +624,7 @@ impl Port {
     /// Checks the frame, completes its checksum, puts its tag back. Where it then lies in its slot;
     /// `None`: dropped.
     fn prepare(&mut self, head: &Head) -> Option<(usize, usize)> {
-        let tagged = head.status & libc::TP_STATUS_VLAN_VALID != 0;
-        let tag_bytes = if tagged { VLAN_TAG_BYTES } else { 0 };
+        let tag_bytes = head.vlan_tag.map_or(0, |tag| tag.len());
         if head.wire_bytes + tag_bytes > self.max_frame_bytes
             || head.captured_bytes < head.wire_bytes
         {
@@ -523,35 +632,32 @@ impl Port {
             self.warn_oversize(head.wire_bytes);
             return None;
         }
-        let slot = self.ring.as_mut()?.bytes_mut()?;
+        let slot = self.driver.bytes_mut()?;
         let frame = slot.get_mut(head.start..head.start + head.wire_bytes)?;
         if frame.len() < MIN_FRAME_BYTES {
             self.statistics.rx_runt += 1;
             return None;
         }
-        if head.status & libc::TP_STATUS_CSUMNOTREADY != 0 {
-            if checksum::complete(frame) {
+        match head.checksum {
+            ChecksumState::Complete => {}
+            ChecksumState::Incomplete if checksum::complete(frame) => {
                 self.statistics.rx_checksums_completed += 1;
-            } else {
-                self.statistics.rx_checksums_unfinished += 1;
+            }
+            ChecksumState::Incomplete => self.statistics.rx_checksums_unfinished += 1,
+            ChecksumState::Unmarked => {
+                let completed = checksum::complete_if_partial(frame);
+                self.statistics.rx_checksums_completed += u64::from(completed);
             }
         }
-        if !tagged {
+        let Some(tag) = head.vlan_tag else {
             return Some((head.start, head.wire_bytes));
-        }
+        };
         // The tag goes behind the addresses, which move down into the headroom between the kernel's
         // header (whose last field was read before) and the frame.
         let at = head.start.checked_sub(VLAN_TAG_BYTES)?;
         slot.copy_within(head.start..head.start + ADDRESSES_BYTES, at);
-        let tpid = if head.status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
-            head.vlan_tpid
-        } else {
-            TYPE_VLAN
-        };
-        let [tpid_high, tpid_low] = tpid.to_be_bytes();
-        let [tci_high, tci_low] = head.vlan_tci.to_be_bytes();
         slot.get_mut(at + ADDRESSES_BYTES..head.start + ADDRESSES_BYTES)?
-            .copy_from_slice(&[tpid_high, tpid_low, tci_high, tci_low]);
+            .copy_from_slice(&tag);
         self.statistics.rx_vlan_tags_restored += 1;
         Some((at, head.wire_bytes + VLAN_TAG_BYTES))
     }
@@ -559,9 +665,7 @@ impl Port {
     fn release_head(&mut self) {
         self.delivered = false;
         self.ready = None;
-        if let Some(ring) = self.ring.as_mut() {
-            ring.release();
-        }
+        self.driver.release();
     }
 
     fn warn_oversize(&mut self, bytes: usize) {
@@ -601,137 +705,36 @@ fn believable(stamp_ns: u64, last_ns: u64, now_ns: u64) -> u64 {
 impl AsFd for Port {
     /// The receiving socket: readable when the ring holds a frame.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.rx_fd.as_fd()
+        self.driver.socket()
     }
 }
 
 impl AsRawFd for Port {
     fn as_raw_fd(&self) -> RawFd {
-        self.rx_fd.as_raw_fd()
+        self.driver.socket().as_raw_fd()
     }
 }
 
-/// A port being opened: turns refusals into errors that name the interface and the step.
-struct Opening<'a> {
-    name: &'a str,
-}
-
-impl Opening<'_> {
-    fn check_options(&self, options: &PortOptions) -> Result<(), PortError> {
-        self.check_range("rx_frames", options.rx_frames, 2, MAX_RX_FRAMES)?;
-        self.check_range("tx_batch_frames", options.tx_batch_frames, 1, MAX_TX_BATCH)?;
-        if let Some(bytes) = options.max_frame_bytes {
-            self.check_range("max_frame_bytes", bytes, 60, MAX_FRAME_BYTES)?;
-        }
-        let most = i32::MAX as usize / 2; // the kernel doubles it
-        self.check_range("tx_buffer_bytes", options.tx_buffer_bytes, 4096, most)
-    }
-
-    fn check_range(
-        &self,
-        option: &'static str,
-        value: usize,
-        least: usize,
-        most: usize,
-    ) -> Result<(), PortError> {
+fn check_options(interface: &str, options: &PortOptions) -> Result<(), PortError> {
+    let check_range = |option, value: usize, least, most| {
         if (least..=most).contains(&value) {
             return Ok(());
         }
         Err(PortError::OutOfRange {
-            name: self.name.to_owned(),
+            name: interface.to_owned(),
             option,
             value,
             least,
             most,
         })
+    };
+    check_range("rx_frames", options.rx_frames, 2, MAX_RX_FRAMES)?;
+    check_range("tx_batch_frames", options.tx_batch_frames, 1, MAX_TX_BATCH)?;
+    if let Some(bytes) = options.max_frame_bytes {
+        check_range("max_frame_bytes", bytes, 60, MAX_FRAME_BYTES)?;
     }
-
-    fn receive_side(
-        &self,
-        fd: BorrowedFd<'_>,
-        index: i32,
-        options: &PortOptions,
-        max_frame_bytes: usize,
-    ) -> Result<RxRing, PortError> {
-        // Stamps are taken where the frame enters the network stack, before it waits for its turn.
-        self.step(
-            "turn on receive stamps",
-            sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1),
-        )?;
-        self.step(
-            "leave out outgoing frames (needs Linux 4.20)",
-            sys::set_option(
-                fd,
-                libc::SOL_PACKET,
-                libc::PACKET_IGNORE_OUTGOING,
-                libc::c_int::from(options.ignore_outgoing),
-            ),
-        )?;
-        let size = RingSize::new(options.rx_frames, max_frame_bytes).ok_or_else(|| {
-            PortError::RingTooLarge {
-                name: self.name.to_owned(),
-                frames: options.rx_frames,
-                frame_bytes: max_frame_bytes,
-            }
-        })?;
-        let ring = self.step("set up the receive ring", RxRing::new(fd, size))?;
-        if options.promiscuous {
-            let membership = libc::packet_mreq {
-                mr_ifindex: index,
-                mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
-                mr_alen: 0,
-                mr_address: [0; 8],
-            };
-            self.step(
-                "receive frames for all addresses",
-                sys::set_option(
-                    fd,
-                    libc::SOL_PACKET,
-                    libc::PACKET_ADD_MEMBERSHIP,
-                    membership,
-                ),
-            )?;
-        }
-        // Last: from here on frames come in.
-        self.step(
-            "bind the receiving socket",
-            sys::bind_packet(fd, index, libc::ETH_P_ALL as u16),
-        )?;
-        Ok(ring)
-    }
-
-    fn send_side(
-        &self,
-        fd: BorrowedFd<'_>,
-        index: i32,
-        options: &PortOptions,
-    ) -> Result<(), PortError> {
-        let buffer_bytes = i32::try_from(options.tx_buffer_bytes).unwrap_or(i32::MAX / 2);
-        // The first needs CAP_NET_ADMIN; without it the system's limit holds.
-        if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, buffer_bytes).is_err() {
-            self.step(
-                "set the send buffer",
-                sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, buffer_bytes),
-            )?;
-        }
-        if options.qdisc_bypass {
-            self.step(
-                "bypass the queueing discipline",
-                sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1),
-            )?;
-        }
-        self.step("bind the sending socket", sys::bind_packet(fd, index, 0))
-    }
-
-    fn step<T>(&self, step: &'static str, result: io::Result<T>) -> Result<T, PortError> {
-        result.map_err(|source| {
-            let name = self.name.to_owned();
-            match source.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => PortError::NotPermitted { name },
-                _ => PortError::Refused { name, step, source },
-            }
-        })
-    }
+    let most = i32::MAX as usize / 2; // the kernel doubles it
+    check_range("tx_buffer_bytes", options.tx_buffer_bytes, 4096, most)
 }
 
 #[cfg(test)]

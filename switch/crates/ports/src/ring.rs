@@ -5,11 +5,15 @@
 //! handed over when a timer of at least 1 ms fires. Version 2 hands over every frame as it comes.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::clock;
+use crate::driver::{ChecksumState, Head};
+use crate::mapping::Mapping;
 use crate::sys;
+
+const TYPE_VLAN: u16 = 0x8100;
 
 /// `TPACKET2_HDRLEN` rounded up as the kernel does it: where it puts the frame at the earliest.
 /// Also the room it needs for Ethernet headers before the 16-byte aligned network header.
@@ -52,31 +56,12 @@ impl RingSize {
     }
 }
 
-/// What the kernel wrote about the frame at the head of the ring.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
-    /// TP_STATUS_* bits.
-    pub(crate) status: u32,
-    /// Bytes the frame had.
-    pub(crate) wire_bytes: usize,
-    /// Bytes of it in the slot, from `start` of the slot.
-    pub(crate) captured_bytes: usize,
-    pub(crate) start: usize,
-    /// CLOCK_REALTIME, ns.
-    pub(crate) realtime_ns: u64,
-    pub(crate) vlan_tci: u16,
-    pub(crate) vlan_tpid: u16,
-}
-
 /// The ring. Slots are handed to us in order; [`release`](RxRing::release) hands the head back.
 pub(crate) struct RxRing {
-    base: NonNull<u8>,
+    mapping: Mapping,
     size: RingSize,
     head: usize,
 }
-
-// SAFETY: the mapping belongs to this value alone and is not tied to a thread.
-unsafe impl Send for RxRing {}
 
 impl RxRing {
     /// Sets up a ring on an unbound packet socket. The mapping keeps the kernel's side alive.
@@ -94,23 +79,9 @@ impl RxRing {
             tp_frame_nr: narrow(size.slots)?,
         };
         sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, request)?;
-        // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else is touched.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size.bytes(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mapping = Mapping::shared(fd, size.bytes(), 0)?;
         Ok(RxRing {
-            base,
+            mapping,
             size,
             head: 0,
         })
@@ -131,14 +102,26 @@ impl RxRing {
         // writes to it; it starts with a tpacket2_hdr and slots are 16-byte aligned.
         let header = unsafe { self.slot().cast::<libc::tpacket2_hdr>().read() };
         let start = usize::from(header.tp_mac).min(self.size.slot_bytes);
+        let realtime_ns = u64::from(header.tp_sec) * clock::NS_PER_S + u64::from(header.tp_nsec);
+        let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
+            header.tp_vlan_tpid
+        } else {
+            TYPE_VLAN
+        };
+        let [tpid_high, tpid_low] = tpid.to_be_bytes();
+        let [tci_high, tci_low] = header.tp_vlan_tci.to_be_bytes();
         Some(Head {
-            status,
             wire_bytes: header.tp_len as usize,
             captured_bytes: (header.tp_snaplen as usize).min(self.size.slot_bytes - start),
             start,
-            realtime_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
-            vlan_tci: header.tp_vlan_tci,
-            vlan_tpid: header.tp_vlan_tpid,
+            stamp_ns: clock::from_realtime_ns(realtime_ns),
+            checksum: if status & libc::TP_STATUS_CSUMNOTREADY != 0 {
+                ChecksumState::Incomplete
+            } else {
+                ChecksumState::Complete
+            },
+            vlan_tag: (status & libc::TP_STATUS_VLAN_VALID != 0)
+                .then_some([tpid_high, tpid_low, tci_high, tci_low]),
         })
     }
 
@@ -174,20 +157,18 @@ impl RxRing {
     fn slot(&self) -> *mut u8 {
         // SAFETY: head < slots, so this stays inside the mapping. Slots lie back to back, for a
         // block is a whole number of slots.
-        unsafe { self.base.as_ptr().add(self.head * self.size.slot_bytes) }
+        unsafe {
+            self.mapping
+                .base()
+                .as_ptr()
+                .add(self.head * self.size.slot_bytes)
+        }
     }
 
     fn status(&self) -> &AtomicU32 {
         // SAFETY: tp_status is the first field of the slot's header, aligned, mapped as long as
         // self lives, and only touched as an atomic while the kernel may write it.
         unsafe { AtomicU32::from_ptr(self.slot().cast()) }
-    }
-}
-
-impl Drop for RxRing {
-    fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`; no borrow of it outlives self.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.size.bytes()) };
     }
 }
 

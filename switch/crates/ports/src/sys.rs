@@ -48,6 +48,21 @@ unsafe impl Plain for libc::tpacket_stats {}
 // SAFETY: integers and a byte array without padding.
 unsafe impl Plain for libc::packet_mreq {}
 
+// SAFETY: an integer.
+unsafe impl Plain for u32 {}
+// SAFETY: an integer.
+unsafe impl Plain for u64 {}
+// SAFETY: integers without padding.
+unsafe impl Plain for libc::xdp_desc {}
+// SAFETY: integers; two pairs of 32 bits, no padding that is read.
+unsafe impl Plain for libc::xdp_umem_reg {}
+// SAFETY: integers without padding.
+unsafe impl Plain for libc::xdp_mmap_offsets {}
+// SAFETY: integers without padding.
+unsafe impl Plain for libc::xdp_statistics {}
+// SAFETY: an integer.
+unsafe impl Plain for libc::xdp_options {}
+
 pub(crate) fn set_option<T: Plain>(
     fd: BorrowedFd<'_>,
     level: libc::c_int,
@@ -86,6 +101,50 @@ pub(crate) fn get_option<T: Plain>(
     Ok(value)
 }
 
+/// The option's value as the kernel has it, for a structure that may be zero.
+fn get_zeroed_option<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> io::Result<T> {
+    // SAFETY: any bits are a value of plain data.
+    get_option(fd, level, name, unsafe { mem::zeroed::<T>() })
+}
+
+/// An AF_XDP socket without memory and rings.
+pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers involved.
+    owned(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })
+}
+
+/// Binds an AF_XDP socket to a queue of an interface.
+pub(crate) fn bind_xdp(fd: BorrowedFd<'_>, index: i32, queue: u32, flags: u16) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: u32::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: 0,
+    };
+    bind(fd, &address)
+}
+
+/// Where the rings of an AF_XDP socket lie in their mappings.
+pub(crate) fn xdp_ring_offsets(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
+    get_zeroed_option(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
+}
+
+/// Counters of an AF_XDP socket.
+pub(crate) fn xdp_statistics(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_statistics> {
+    get_zeroed_option(fd, libc::SOL_XDP, libc::XDP_STATISTICS)
+}
+
+/// Whether the hardware reads and writes the memory of a bound AF_XDP socket itself.
+pub(crate) fn is_xdp_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let options: libc::xdp_options = get_zeroed_option(fd, libc::SOL_XDP, libc::XDP_OPTIONS)?;
+    Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+}
+
 /// Binds a packet socket to an interface; `protocol` 0 receives nothing.
 pub(crate) fn bind_packet(fd: BorrowedFd<'_>, index: i32, protocol: u16) -> io::Result<()> {
     // SAFETY: all-zero is a valid sockaddr_ll.
@@ -93,12 +152,17 @@ pub(crate) fn bind_packet(fd: BorrowedFd<'_>, index: i32, protocol: u16) -> io::
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index;
-    // SAFETY: `address` is a valid sockaddr_ll of the length given, alive across the call.
+    bind(fd, &address)
+}
+
+/// bind(2) to an address of the socket's family.
+fn bind<T>(fd: BorrowedFd<'_>, address: &T) -> io::Result<()> {
+    // SAFETY: `address` is as long as we say and lives across the call, which only reads it.
     check(unsafe {
         libc::bind(
             fd.as_raw_fd(),
-            (&raw const address).cast(),
-            length_of::<libc::sockaddr_ll>(),
+            std::ptr::from_ref(address).cast(),
+            length_of::<T>(),
         )
     })
 }
@@ -154,7 +218,7 @@ fn interface_ioctl(
     request: &mut libc::ifreq,
 ) -> io::Result<()> {
     // SAFETY: `request` is a valid ifreq; the SIOC[GS]IF* operations used here read and write no
-    // more than that.
+    // more than that, and SIOCETHTOOL what it points to, of the length that its command says.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), operation as _, std::ptr::from_mut(request)) })
 }
 
@@ -188,6 +252,35 @@ pub(crate) fn interface_hardware(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<
         *to = from as u8;
     }
     Ok((address.sa_family, bytes))
+}
+
+/// How many receive queues an interface uses (ethtool's channels).
+///
+/// # Errors
+/// EOPNOTSUPP: its driver does not say.
+pub(crate) fn receive_queues(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<u32> {
+    // linux/sockios.h, linux/ethtool.h.
+    const SIOCETHTOOL: libc::c_ulong = 0x8946;
+    const ETHTOOL_GCHANNELS: u32 = 0x3c;
+    /// struct ethtool_channels.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Channels {
+        command: u32,
+        max: [u32; 4],
+        receive: u32,
+        transmit: u32,
+        other: u32,
+        combined: u32,
+    }
+    let mut channels = Channels {
+        command: ETHTOOL_GCHANNELS,
+        ..Channels::default()
+    };
+    let mut request = interface_request(name)?;
+    request.ifr_ifru.ifru_data = (&raw mut channels).cast();
+    interface_ioctl(fd, SIOCETHTOOL, &mut request)?;
+    Ok(channels.receive + channels.combined)
 }
 
 /// Sends one datagram without blocking.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use crate::sys;
 
 /// Times a refused frame is offered again at once before it is given up.
-const MAX_RETRIES: u32 = 2;
+pub(crate) const MAX_RETRIES: u32 = 2;
 
 /// Frames on their way to the kernel.
 pub(crate) struct TxBatch {

@@ -1,0 +1,124 @@
+//! What a port asks of the way it talks to the kernel: one of two, chosen when it is opened.
+
+use std::os::fd::BorrowedFd;
+
+use crate::packet::PacketDriver;
+use crate::tx::Flushed;
+use crate::xdp::XdpDriver;
+
+/// What is known of the checksum of a received frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChecksumState {
+    Complete,
+    /// The sender left it to its hardware.
+    Incomplete,
+    /// The kernel's mark did not come along.
+    Unmarked,
+}
+
+/// The frame at the head of what was received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    /// Bytes the frame had.
+    pub(crate) wire_bytes: usize,
+    /// Bytes of it in the slot, from `start` of the slot.
+    pub(crate) captured_bytes: usize,
+    pub(crate) start: usize,
+    /// When the kernel received it, on the clock of the switch.
+    pub(crate) stamp_ns: u64,
+    pub(crate) checksum: ChecksumState,
+    /// The VLAN tag that the kernel took out, as it was in the frame.
+    pub(crate) vlan_tag: Option<[u8; 4]>,
+}
+
+/// Frames the kernel lost since it was asked last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub(crate) ring_full: u64,
+    pub(crate) oversize: u64,
+}
+
+/// The ways to the kernel. No call blocks.
+pub(crate) enum Driver {
+    Packet(PacketDriver),
+    /// Boxed: it is much larger.
+    Xdp(Box<XdpDriver>),
+}
+
+/// Hands a call on to the driver that there is.
+macro_rules! of {
+    ($driver:expr, $each:ident => $call:expr) => {
+        match $driver {
+            Driver::Packet($each) => $call,
+            Driver::Xdp($each) => $call,
+        }
+    };
+}
+
+impl Driver {
+    /// The socket that is readable when a frame is there.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        of!(self, driver => driver.socket())
+    }
+
+    /// A socket that answers questions about interfaces.
+    pub(crate) fn control(&self) -> BorrowedFd<'_> {
+        of!(self, driver => driver.control())
+    }
+
+    /// Whether a frame is there, at the cost of one memory read.
+    pub(crate) fn has_frame(&self) -> bool {
+        of!(self, driver => driver.has_frame())
+    }
+
+    /// The frame at the head, if there is one.
+    pub(crate) fn head(&self) -> Option<Head> {
+        of!(self, driver => driver.head())
+    }
+
+    /// The slot of the frame at the head.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        of!(self, driver => driver.bytes())
+    }
+
+    /// The slot of the frame at the head, to change.
+    pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        of!(self, driver => driver.bytes_mut())
+    }
+
+    /// Hands the slot at the head back to the kernel and moves on.
+    pub(crate) fn release(&mut self) {
+        of!(self, driver => driver.release());
+    }
+
+    /// Frames the kernel lost since the last call (one system call).
+    pub(crate) fn lost(&mut self) -> Lost {
+        of!(self, driver => driver.lost())
+    }
+
+    /// Frames collected for sending.
+    pub(crate) fn collected(&self) -> usize {
+        of!(self, driver => driver.collected())
+    }
+
+    /// Their bytes.
+    pub(crate) fn collected_bytes(&self) -> usize {
+        of!(self, driver => driver.collected_bytes())
+    }
+
+    /// Whether they must be flushed before another is collected.
+    pub(crate) fn is_full(&self) -> bool {
+        of!(self, driver => driver.is_full())
+    }
+
+    /// Copies a frame, no longer than the port's longest, to those collected. One for which there is
+    /// no room is lost, and told of by the next [`flush`](Driver::flush).
+    pub(crate) fn push(&mut self, frame: &[u8]) {
+        of!(self, driver => driver.push(frame));
+    }
+
+    /// Hands the collected frames to the kernel, in order.
+    pub(crate) fn flush(&mut self) -> Flushed {
+        of!(self, driver => driver.flush())
+    }
+}

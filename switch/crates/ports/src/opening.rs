@@ -1,0 +1,49 @@
+//! What opening a port of either kind takes: refusals become errors that name the interface and
+//! the step.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::port::PortError;
+use crate::sys;
+
+/// An interface whose port is being opened.
+pub(crate) struct Opening<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) index: i32,
+}
+
+impl Opening<'_> {
+    pub(crate) fn step<T>(
+        &self,
+        step: &'static str,
+        result: io::Result<T>,
+    ) -> Result<T, PortError> {
+        result.map_err(|source| {
+            let name = self.name.to_owned();
+            match source.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => PortError::NotPermitted { name },
+                _ => PortError::Refused { name, step, source },
+            }
+        })
+    }
+
+    /// The interface takes frames for all addresses while the packet socket `fd` is open.
+    pub(crate) fn receive_all_addresses(&self, fd: BorrowedFd<'_>) -> Result<(), PortError> {
+        let membership = libc::packet_mreq {
+            mr_ifindex: self.index,
+            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        self.step(
+            "receive frames for all addresses",
+            sys::set_option(
+                fd,
+                libc::SOL_PACKET,
+                libc::PACKET_ADD_MEMBERSHIP,
+                membership,
+            ),
+        )
+    }
+}

@@ -1,0 +1,175 @@
+//! Frames by AF_PACKET (see packet(7)): a receive ring, sending by sendmmsg(2).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::driver::{Head, Lost};
+use crate::opening::Opening;
+use crate::port::{PortError, PortOptions};
+use crate::ring::{RingSize, RxRing};
+use crate::sys;
+use crate::tx::{Flushed, TxBatch};
+
+/// Two packet sockets of an interface, one each way.
+pub(crate) struct PacketDriver {
+    fd: OwnedFd,
+    ring: Option<RxRing>,
+    tx: TxBatch,
+}
+
+impl PacketDriver {
+    /// `fd`: a packet socket that is not bound.
+    pub(crate) fn open(
+        opening: &Opening<'_>,
+        fd: OwnedFd,
+        options: &PortOptions,
+        max_frame_bytes: usize,
+    ) -> Result<PacketDriver, PortError> {
+        let tx_fd = opening.step("open a packet socket", sys::packet_socket())?;
+        let ring = if options.receive {
+            Some(receive_side(opening, fd.as_fd(), options, max_frame_bytes)?)
+        } else {
+            None
+        };
+        send_side(opening, tx_fd.as_fd(), options)?;
+        Ok(PacketDriver {
+            fd,
+            ring,
+            tx: TxBatch::new(tx_fd, options.tx_batch_frames, max_frame_bytes),
+        })
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) fn control(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) fn has_frame(&self) -> bool {
+        self.ring.as_ref().is_some_and(RxRing::has_frame)
+    }
+
+    pub(crate) fn head(&self) -> Option<Head> {
+        self.ring.as_ref()?.head()
+    }
+
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        self.ring.as_ref()?.bytes()
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        self.ring.as_mut()?.bytes_mut()
+    }
+
+    pub(crate) fn release(&mut self) {
+        if let Some(ring) = self.ring.as_mut() {
+            ring.release();
+        }
+    }
+
+    pub(crate) fn lost(&mut self) -> Lost {
+        let zero = libc::tpacket_stats {
+            tp_packets: 0,
+            tp_drops: 0,
+        };
+        if self.ring.is_none() {
+            return Lost::default();
+        }
+        // The kernel's counters start again from zero with every reading.
+        let asked = sys::get_option(
+            self.fd.as_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            zero,
+        );
+        Lost {
+            ring_full: asked.map_or(0, |kernel| u64::from(kernel.tp_drops)),
+            oversize: 0,
+        }
+    }
+
+    pub(crate) fn collected(&self) -> usize {
+        self.tx.len()
+    }
+
+    pub(crate) fn collected_bytes(&self) -> usize {
+        self.tx.bytes()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.tx.is_full()
+    }
+
+    pub(crate) fn push(&mut self, frame: &[u8]) {
+        self.tx.push(frame);
+    }
+
+    pub(crate) fn flush(&mut self) -> Flushed {
+        self.tx.flush()
+    }
+}
+
+fn receive_side(
+    opening: &Opening<'_>,
+    fd: BorrowedFd<'_>,
+    options: &PortOptions,
+    max_frame_bytes: usize,
+) -> Result<RxRing, PortError> {
+    // Stamps are taken where the frame enters the network stack, before it waits for its turn.
+    opening.step(
+        "turn on receive stamps",
+        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1),
+    )?;
+    opening.step(
+        "leave out outgoing frames (needs Linux 4.20)",
+        sys::set_option(
+            fd,
+            libc::SOL_PACKET,
+            libc::PACKET_IGNORE_OUTGOING,
+            libc::c_int::from(options.ignore_outgoing),
+        ),
+    )?;
+    let size = RingSize::new(options.rx_frames, max_frame_bytes).ok_or_else(|| {
+        PortError::RingTooLarge {
+            name: opening.name.to_owned(),
+            frames: options.rx_frames,
+            frame_bytes: max_frame_bytes,
+        }
+    })?;
+    let ring = opening.step("set up the receive ring", RxRing::new(fd, size))?;
+    if options.promiscuous {
+        opening.receive_all_addresses(fd)?;
+    }
+    // Last: from here on frames come in.
+    opening.step(
+        "bind the receiving socket",
+        sys::bind_packet(fd, opening.index, libc::ETH_P_ALL as u16),
+    )?;
+    Ok(ring)
+}
+
+fn send_side(
+    opening: &Opening<'_>,
+    fd: BorrowedFd<'_>,
+    options: &PortOptions,
+) -> Result<(), PortError> {
+    let buffer_bytes = i32::try_from(options.tx_buffer_bytes).unwrap_or(i32::MAX / 2);
+    // The first needs CAP_NET_ADMIN; without it the system's limit holds.
+    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, buffer_bytes).is_err() {
+        opening.step(
+            "set the send buffer",
+            sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, buffer_bytes),
+        )?;
+    }
+    if options.qdisc_bypass {
+        opening.step(
+            "bypass the queueing discipline",
+            sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1),
+        )?;
+    }
+    opening.step(
+        "bind the sending socket",
+        sys::bind_packet(fd, opening.index, 0),
+    )
+}

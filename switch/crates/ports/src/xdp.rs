@@ -1,0 +1,429 @@
+//! Frames by AF_XDP (see the kernel's Documentation/networking/af_xdp.rst): rings both ways over
+//! one piece of memory, which the kernel copies frames into and out of, or, where the interface's
+//! driver can, has the hardware read and write.
+//!
+//! # Arrival times
+//! AF_XDP has no receive stamps. The port's XDP program reads the clock when it sees the frame and
+//! puts the reading in front of it; AF_XDP carries that along as metadata.
+//!
+//! # What the kernel has not taken
+//! Frames handed over to the kernel cannot be taken back: those that it does not take (the interface
+//! is down) leave when it does. So that it is one batch at most, everything after that is refused
+//! until it has.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::clock;
+use crate::driver::{ChecksumState, Head, Lost};
+use crate::mapping::Mapping;
+use crate::opening::Opening;
+use crate::port::{PortError, PortMode, PortOptions};
+use crate::sys;
+use crate::tx::{Flushed, MAX_RETRIES};
+use crate::xdp_program::{self, Place, Program, STAMP_BYTES};
+use crate::xdp_ring::{Consumer, Producer};
+
+/// What the kernel keeps free in front of each received frame (XDP_PACKET_HEADROOM).
+const HEADROOM_BYTES: usize = 256;
+/// Places of frames are this large, or that.
+const SLOT_BYTES: [usize; 2] = [2048, 4096];
+/// Most places for frames being sent.
+const MAX_TX_SLOTS: usize = 1 << 16;
+/// The queue whose frames are received, and that frames are sent to.
+const QUEUE: u32 = 0;
+/// Socket option (Linux 6.17): frames the kernel sends in one call; 32 without it.
+const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
+
+/// An AF_XDP socket with its memory, its rings and its program.
+pub(crate) struct XdpDriver {
+    rx: Consumer<libc::xdp_desc>,
+    fill: Producer<u64>,
+    tx: Producer<libc::xdp_desc>,
+    completion: Consumer<u64>,
+    memory: Mapping,
+    slot_bytes: usize,
+    /// Places for frames to be sent.
+    free: Vec<u64>,
+    tx_batch_frames: usize,
+    collected_bytes: usize,
+    /// Frames there was no room for since the last flush.
+    refused: usize,
+    /// The kernel's index in `tx` up to which frames have been counted.
+    counted: u32,
+    /// Why the kernel did not take all frames at the last flush; 0: it did.
+    blocked_errno: i32,
+    zero_copy: bool,
+    told: Lost,
+    /// Closed first: then nothing more comes to the socket. None for a port that only sends.
+    program: Option<Program>,
+    socket: OwnedFd,
+    /// A packet socket that receives nothing; it keeps the interface promiscuous.
+    control: OwnedFd,
+}
+
+impl XdpDriver {
+    /// `control`: a packet socket that is not bound.
+    pub(crate) fn open(
+        opening: &Opening<'_>,
+        control: OwnedFd,
+        options: &PortOptions,
+        max_frame_bytes: usize,
+    ) -> Result<XdpDriver, PortError> {
+        let name = || opening.name.to_owned();
+        let slot_bytes = SLOT_BYTES
+            .into_iter()
+            .find(|slot_bytes| max_frame_bytes <= slot_bytes - HEADROOM_BYTES)
+            .ok_or_else(|| PortError::TooLongForXdp {
+                name: name(),
+                frame_bytes: max_frame_bytes,
+                most: SLOT_BYTES[1] - HEADROOM_BYTES,
+            })?;
+        let c_name = opening.step("read its name", sys::c_name(opening.name))?;
+        // A driver that cannot say has one, or binding says the rest.
+        let queues = sys::receive_queues(control.as_fd(), &c_name).unwrap_or(1);
+        if queues > 1 && options.receive {
+            return Err(PortError::ManyQueues {
+                name: name(),
+                queues,
+            });
+        }
+        let socket = sys::xdp_socket().map_err(|source| match source.raw_os_error() {
+            Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT) => PortError::NoXdp { name: name() },
+            Some(libc::EPERM | libc::EACCES) => PortError::XdpNotPermitted { name: name() },
+            _ => PortError::Refused {
+                name: name(),
+                step: "open an AF_XDP socket",
+                source,
+            },
+        })?;
+
+        let rx_slots = ring_size(options.rx_frames);
+        let tx_slots = ring_size(
+            (options.tx_buffer_bytes / slot_bytes).clamp(options.tx_batch_frames, MAX_TX_SLOTS),
+        );
+        let bytes = (rx_slots as usize + tx_slots as usize) * slot_bytes;
+        let memory = opening.step("get memory for frames", Mapping::anonymous(bytes))?;
+        let fd = socket.as_fd();
+        let region = libc::xdp_umem_reg {
+            addr: memory.base().as_ptr().expose_provenance() as u64,
+            len: bytes as u64,
+            chunk_size: slot_bytes as u32,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        opening.step(
+            "register memory for frames (is 'ulimit -l' too low?)",
+            sys::set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, region),
+        )?;
+        for (option, slots) in [
+            (libc::XDP_UMEM_FILL_RING, rx_slots),
+            (libc::XDP_RX_RING, rx_slots),
+            (libc::XDP_UMEM_COMPLETION_RING, tx_slots),
+            (libc::XDP_TX_RING, tx_slots),
+        ] {
+            opening.step(
+                "set up the rings",
+                sys::set_option(fd, libc::SOL_XDP, option, slots),
+            )?;
+        }
+        let at = opening.step("find the rings", sys::xdp_ring_offsets(fd))?;
+        let rings = (|| {
+            io::Result::Ok((
+                Consumer::new(fd, libc::XDP_PGOFF_RX_RING, &at.rx, rx_slots)?,
+                Producer::new(fd, fill_page(), &at.fr, rx_slots)?,
+                Producer::new(fd, libc::XDP_PGOFF_TX_RING, &at.tx, tx_slots)?,
+                Consumer::new(fd, completion_page(), &at.cr, tx_slots)?,
+            ))
+        })();
+        let (rx, mut fill, tx, completion) = opening.step("map the rings", rings)?;
+        let slot = |i: u32| u64::from(i) * slot_bytes as u64;
+        for i in 0..rx_slots {
+            fill.push(slot(i));
+        }
+        fill.publish();
+        let batch = libc::c_int::try_from(options.tx_batch_frames).unwrap_or(libc::c_int::MAX);
+        // An older kernel sends 32 in one call: then it takes two for a full batch.
+        let _ = sys::set_option(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, batch);
+        // The kernel itself falls back to copying where the driver cannot do without.
+        sys::bind_xdp(fd, opening.index, QUEUE, libc::XDP_USE_NEED_WAKEUP).map_err(|source| {
+            match source.raw_os_error() {
+                Some(libc::EBUSY) => PortError::XdpOccupied { name: name() },
+                _ => PortError::Refused {
+                    name: name(),
+                    step: "bind the AF_XDP socket",
+                    source,
+                },
+            }
+        })?;
+        let zero_copy = opening.step("ask how frames get there", sys::is_xdp_zero_copy(fd))?;
+        if options.promiscuous {
+            opening.receive_all_addresses(control.as_fd())?;
+        }
+        // Last: from here on frames come in.
+        let program = if options.receive {
+            Some(attach(opening, fd)?)
+        } else {
+            None
+        };
+        Ok(XdpDriver {
+            rx,
+            fill,
+            tx,
+            completion,
+            memory,
+            slot_bytes,
+            free: (rx_slots..rx_slots + tx_slots).rev().map(slot).collect(),
+            tx_batch_frames: options.tx_batch_frames,
+            collected_bytes: 0,
+            refused: 0,
+            counted: 0,
+            blocked_errno: 0,
+            zero_copy,
+            told: Lost::default(),
+            program,
+            socket,
+            control,
+        })
+    }
+
+    pub(crate) fn mode(&self) -> PortMode {
+        PortMode::AfXdp {
+            in_driver: self
+                .program
+                .as_ref()
+                .is_none_or(|program| program.place == Place::Driver),
+            zero_copy: self.zero_copy,
+        }
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub(crate) fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    pub(crate) fn has_frame(&self) -> bool {
+        !self.rx.is_empty()
+    }
+
+    pub(crate) fn head(&self) -> Option<Head> {
+        let received = self.rx.peek()?;
+        let (slot, start) = self.place(received.addr)?;
+        let wire_bytes = received.len as usize;
+        let stamp = start
+            .checked_sub(STAMP_BYTES)
+            .and_then(|at| self.slot(slot)?.get(at..start)?.try_into().ok());
+        Some(Head {
+            wire_bytes,
+            captured_bytes: wire_bytes.min(self.slot_bytes - start),
+            start,
+            stamp_ns: stamp.map_or_else(clock::now_ns, u64::from_ne_bytes),
+            checksum: ChecksumState::Unmarked,
+            vlan_tag: None,
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        let (slot, _) = self.place(self.rx.peek()?.addr)?;
+        self.slot(slot)
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let (slot, _) = self.place(self.rx.peek()?.addr)?;
+        self.slot_mut(slot)
+    }
+
+    pub(crate) fn release(&mut self) {
+        let Some(received) = self.rx.peek() else {
+            return;
+        };
+        self.rx.advance();
+        // There is room: the ring has an entry for each of these places.
+        self.fill
+            .push(received.addr - received.addr % self.slot_bytes as u64);
+        self.fill.publish();
+    }
+
+    pub(crate) fn lost(&mut self) -> Lost {
+        let Ok(kernel) = sys::xdp_statistics(self.socket.as_fd()) else {
+            return Lost::default();
+        };
+        // A frame for which no place was free counts as dropped, too; what else is dropped was too
+        // long for its place.
+        let now = Lost {
+            ring_full: kernel.rx_ring_full + kernel.rx_fill_ring_empty_descs,
+            oversize: kernel
+                .rx_dropped
+                .saturating_sub(kernel.rx_fill_ring_empty_descs),
+        };
+        let told = std::mem::replace(&mut self.told, now);
+        Lost {
+            ring_full: now.ring_full.saturating_sub(told.ring_full),
+            oversize: now.oversize.saturating_sub(told.oversize),
+        }
+    }
+
+    pub(crate) fn collected(&self) -> usize {
+        self.tx.unpublished() as usize + self.refused
+    }
+
+    pub(crate) fn collected_bytes(&self) -> usize {
+        self.collected_bytes
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.collected() >= self.tx_batch_frames
+    }
+
+    pub(crate) fn push(&mut self, frame: &[u8]) {
+        self.collected_bytes += frame.len();
+        if self.free.is_empty() {
+            self.take_back_sent();
+        }
+        if self.blocked_errno != 0 || !self.put(frame) {
+            self.refused += 1;
+        }
+    }
+
+    /// Copies a frame to a free place and into the ring. False: there is none.
+    fn put(&mut self, frame: &[u8]) -> bool {
+        let Some(slot) = self.free.pop() else {
+            return false;
+        };
+        let to = self
+            .slot_mut(slot)
+            .and_then(|bytes| bytes.get_mut(..frame.len()));
+        if let Some(to) = to {
+            to.copy_from_slice(frame);
+            let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+            let pushed = self.tx.push(libc::xdp_desc {
+                addr: slot,
+                len: length,
+                options: 0,
+            });
+            if pushed {
+                return true;
+            }
+        }
+        self.free.push(slot);
+        false
+    }
+
+    pub(crate) fn flush(&mut self) -> Flushed {
+        let mut flushed = Flushed {
+            failed: std::mem::take(&mut self.refused),
+            ..Flushed::default()
+        };
+        if flushed.failed > 0 {
+            flushed.last_errno = match self.blocked_errno {
+                0 => libc::ENOBUFS,
+                errno => errno,
+            };
+        }
+        self.collected_bytes = 0;
+        self.tx.publish();
+        self.blocked_errno = 0;
+        let mut lost = 0;
+        let mut stuck = 0;
+        // While it copies, the kernel takes frames within the call only, up to a limit; else it goes
+        // on by itself once woken.
+        while self.tx.pending() > 0 && (!self.zero_copy || self.tx.needs_wakeup()) {
+            let before = self.tx.pending();
+            let error = sys::send(self.socket.as_fd(), &[])
+                .err()
+                .and_then(|error| error.raw_os_error());
+            if self.tx.pending() < before {
+                stuck = 0;
+                if error == Some(libc::EBUSY) {
+                    lost += 1; // the last one taken: the interface did not want it
+                    flushed.last_errno = libc::EBUSY;
+                }
+            } else if stuck < MAX_RETRIES && !self.zero_copy {
+                stuck += 1;
+                flushed.retries += 1;
+            } else {
+                self.blocked_errno = error.unwrap_or(0);
+                break;
+            }
+        }
+        let taken = self.tx.consumed().wrapping_sub(self.counted) as usize;
+        self.counted = self.tx.consumed();
+        flushed.sent = taken.saturating_sub(lost);
+        flushed.failed += lost;
+        self.take_back_sent();
+        flushed
+    }
+
+    /// Places of frames that have been sent are free again.
+    fn take_back_sent(&mut self) {
+        while let Some(slot) = self.completion.peek() {
+            self.completion.advance();
+            self.free.push(slot);
+        }
+    }
+
+    /// Where the place that holds `address` begins, and where `address` is in it.
+    fn place(&self, address: u64) -> Option<(u64, usize)> {
+        let start = address % self.slot_bytes as u64;
+        Some((address - start, usize::try_from(start).ok()?))
+    }
+
+    /// The offset of a place that lies in the memory whole.
+    fn offset(&self, slot: u64) -> Option<usize> {
+        let at = usize::try_from(slot).ok()?;
+        (at.checked_add(self.slot_bytes)? <= self.memory.bytes()).then_some(at)
+    }
+
+    fn slot(&self, slot: u64) -> Option<&[u8]> {
+        let at = self.offset(slot)?;
+        // SAFETY: the place lies in the memory, which lives as long as self. It is the head of the
+        // receive ring, so that the kernel leaves it alone until it is released, which takes
+        // `&mut self` and so ends this borrow.
+        Some(unsafe {
+            std::slice::from_raw_parts(self.memory.base().add(at).as_ptr(), self.slot_bytes)
+        })
+    }
+
+    fn slot_mut(&mut self, slot: u64) -> Option<&mut [u8]> {
+        let at = self.offset(slot)?;
+        // SAFETY: as for `slot`; or the place is one of the free ones, of which the kernel knows
+        // nothing until it is in the ring of frames to be sent.
+        Some(unsafe {
+            std::slice::from_raw_parts_mut(self.memory.base().add(at).as_ptr(), self.slot_bytes)
+        })
+    }
+}
+
+fn attach(opening: &Opening<'_>, socket: BorrowedFd<'_>) -> Result<Program, PortError> {
+    Program::attach(socket, opening.index).map_err(|source| {
+        let name = opening.name.to_owned();
+        match source.raw_os_error() {
+            _ if xdp_program::is_occupied(&source) => PortError::XdpOccupied { name },
+            Some(libc::EPERM | libc::EACCES) => PortError::XdpNotPermitted { name },
+            _ => PortError::Refused {
+                name,
+                step: "put an XDP program on it (needs Linux 5.9)",
+                source,
+            },
+        }
+    })
+}
+
+fn ring_size(entries: usize) -> u32 {
+    // Options are checked: far below the greatest.
+    u32::try_from(entries.next_power_of_two()).unwrap_or(1 << 31)
+}
+
+/// Where the ring of places to be filled is mapped.
+fn fill_page() -> libc::off_t {
+    libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t
+}
+
+/// Where the ring of frames sent is mapped.
+fn completion_page() -> libc::off_t {
+    libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t
+}

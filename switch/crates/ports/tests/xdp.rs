@@ -1,0 +1,282 @@
+//! AF_XDP ports on real veth pairs.
+
+mod common;
+
+use std::net::UdpSocket;
+use std::process::Command;
+use std::time::Instant;
+
+use common::{
+    PATIENCE, await_carrier, frame, in_namespace, ip, not_run, receive_where, run, succeeds,
+    waiter_for,
+};
+use ports::{
+    LinkState, Port, PortDriver, PortError, PortMode, PortOptions, Waiter, checksum, clock,
+};
+
+fn options() -> PortOptions {
+    PortOptions {
+        driver: PortDriver::AfXdp,
+        ..PortOptions::default()
+    }
+}
+
+/// A port, or `None`, loudly, where there is no AF_XDP for us.
+fn open_xdp(interface: &str, options: &PortOptions) -> Option<Port> {
+    match Port::open(interface, options) {
+        Ok(port) => Some(port),
+        Err(error @ (PortError::NoXdp { .. } | PortError::XdpNotPermitted { .. })) => {
+            not_run("AF_XDP", &error.to_string());
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn open_packet(interface: &str) -> Port {
+    Port::open(interface, &PortOptions::default()).expect("port opens")
+}
+
+/// What `ip link` shows of an interface.
+fn shown(interface: &str) -> String {
+    let output = Command::new("ip")
+        .args(["-details", "link", "show", "dev", interface])
+        .output()
+        .expect("ip runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What keeps a port from opening.
+fn refusal(interface: &str) -> PortError {
+    match Port::open(interface, &options()) {
+        Ok(port) => panic!("{interface} opens: {}", port.mode()),
+        Err(error) => error,
+    }
+}
+
+/// Sends `rounds` batches from one port to the other; all come, whole, in order, stamped in
+/// between.
+fn exchange(from: &mut Port, to: &mut Port, waiter: &mut Waiter, rounds: usize) {
+    let mut last_ns = 0;
+    for round in 0..rounds {
+        let count = 1 + round;
+        let length = |i: usize| 60 + (i * 31) % 1455;
+        let before_ns = clock::now_ns();
+        for i in 0..count {
+            from.send(&frame(length(i), i as u8)).expect("fits");
+        }
+        from.flush();
+        for i in 0..count {
+            let (bytes, arrival_ns) = receive_where(to, waiter, |_| true);
+            assert_eq!(bytes, frame(length(i), i as u8));
+            assert!(arrival_ns >= last_ns, "stamps run backwards");
+            assert!(arrival_ns + 1_000 >= before_ns, "stamped before sent");
+            assert!(
+                arrival_ns <= clock::now_ns() + 1_000,
+                "stamped in the future"
+            );
+            last_ns = arrival_ns;
+        }
+    }
+    let sent = (rounds * (rounds + 1) / 2) as u64;
+    let (there, here) = (from.statistics(), to.statistics());
+    assert_eq!(there.tx_frames, sent, "{there:?}");
+    assert_eq!((there.tx_failed, here.rx_frames), (0, sent), "{here:?}");
+    assert_eq!((here.rx_ring_full, here.rx_oversize), (0, 0), "{here:?}");
+    assert_eq!(here.rx_stamps_repaired, 0, "{here:?}");
+}
+
+#[test]
+fn frames_cross_to_and_from_a_packet_socket() {
+    in_namespace("frames_cross_to_and_from_a_packet_socket", || {
+        // So few that the rings wrap around many times.
+        let few = PortOptions {
+            rx_frames: 128,
+            tx_buffer_bytes: 128 * 2048,
+            ..options()
+        };
+        let Some(mut b) = open_xdp("vb", &few) else {
+            return;
+        };
+        let mut a = open_packet("va");
+        let native = PortMode::AfXdp {
+            in_driver: true,
+            zero_copy: false,
+        };
+        assert_eq!(b.mode(), native, "a veth has a native mode, and copies");
+        assert!(!b.has_frame());
+        let mut waiter = waiter_for(&[&a, &b]);
+        exchange(&mut a, &mut b, &mut waiter, 100);
+        exchange(&mut b, &mut a, &mut waiter, 100);
+    });
+}
+
+#[test]
+fn frames_cross_between_two() {
+    in_namespace("frames_cross_between_two", || {
+        let Some(mut a) = open_xdp("va", &options()) else {
+            return;
+        };
+        let mut b = open_xdp("vb", &options()).expect("as the first");
+        let mut waiter = waiter_for(&[&a, &b]);
+        exchange(&mut a, &mut b, &mut waiter, 64);
+        exchange(&mut b, &mut a, &mut waiter, 64);
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_counted() {
+    in_namespace("what_does_not_fit_is_counted", || {
+        let small = PortOptions {
+            rx_frames: 64,
+            max_frame_bytes: Some(100),
+            ..options()
+        };
+        let Some(mut b) = open_xdp("vb", &small) else {
+            return;
+        };
+        let mut a = open_packet("va");
+        let mut waiter = waiter_for(&[&b]);
+        // Longer than the port takes: that the next one comes says that it is through.
+        a.send(&frame(101, 0)).expect("fits");
+        a.send(&frame(100, 1)).expect("fits");
+        a.flush();
+        receive_where(&mut b, &mut waiter, |_| true);
+        assert_eq!(b.statistics().rx_oversize, 1);
+        // More than the ring holds.
+        for i in 0..200 {
+            a.send(&frame(100, i)).expect("fits");
+        }
+        a.flush();
+        let start = Instant::now();
+        while b.statistics().rx_frames + b.statistics().rx_ring_full < 201 {
+            while b.receive(clock::now_ns()).is_some() {}
+            assert!(start.elapsed() < PATIENCE, "{:?}", b.statistics());
+        }
+        let statistics = b.statistics();
+        assert!(statistics.rx_ring_full > 0, "{statistics:?}");
+        assert_eq!(statistics.rx_oversize, 1, "{statistics:?}");
+    });
+}
+
+#[test]
+fn checksums_that_the_sender_left_out_are_completed() {
+    in_namespace("checksums_that_the_sender_left_out_are_completed", || {
+        ip("address add 10.0.0.1/24 dev va");
+        ip("neighbour add 10.0.0.2 lladdr 02:00:00:00:00:02 dev va");
+        let Some(mut b) = open_xdp("vb", &options()) else {
+            return;
+        };
+        let mut waiter = waiter_for(&[&b]);
+        let socket = UdpSocket::bind("10.0.0.1:1234").expect("binds");
+        for bytes in [0usize, 1, 101, 1472] {
+            let payload = vec![0x5a; bytes];
+            socket.send_to(&payload, "10.0.0.2:5001").expect("sends");
+            let (frame, _) = receive_where(&mut b, &mut waiter, |frame| {
+                frame.len() == 42 + bytes && frame[23] == 17
+            });
+            assert_eq!(checksum::verify(&frame), Some(true), "{bytes} bytes");
+        }
+        assert_eq!(b.statistics().rx_checksums_completed, 4);
+    });
+}
+
+#[test]
+fn the_program_goes_with_the_port() {
+    in_namespace("the_program_goes_with_the_port", || {
+        let Some(port) = open_xdp("vb", &options()) else {
+            return;
+        };
+        assert!(shown("vb").contains("prog/xdp"), "{}", shown("vb"));
+        let error = refusal("vb");
+        assert!(matches!(error, PortError::XdpOccupied { .. }), "{error}");
+        let says = error.to_string();
+        assert!(says.contains("ip link set dev vb xdp off"), "{says}");
+        drop(port);
+        assert!(!shown("vb").contains("prog/xdp"), "{}", shown("vb"));
+        assert!(Port::open("vb", &options()).is_ok());
+    });
+}
+
+#[test]
+fn interfaces_it_cannot_serve_are_refused() {
+    in_namespace("interfaces_it_cannot_serve_are_refused", || {
+        if open_xdp("vb", &options()).is_none() {
+            return;
+        }
+        ip("link add vm mtu 9000 type veth peer name vn");
+        let error = refusal("vm");
+        assert!(matches!(error, PortError::TooLongForXdp { .. }), "{error}");
+        ip("link add vq numrxqueues 4 type veth peer name vr");
+        let error = refusal("vq");
+        let expected = matches!(error, PortError::ManyQueues { queues: 4, .. });
+        assert!(expected, "{error}");
+        run("ethtool", &["-L", "vq", "rx", "1"]);
+        assert!(Port::open("vq", &options()).is_ok());
+        // No native mode there.
+        if !succeeds("ip", "link add vu type dummy") {
+            not_run("generic mode", "this kernel has no dummy interface");
+            return;
+        }
+        let generic = Port::open("vu", &options()).expect("opens").mode();
+        let expected = PortMode::AfXdp {
+            in_driver: false,
+            zero_copy: false,
+        };
+        assert_eq!(generic, expected);
+    });
+}
+
+#[test]
+fn an_interface_that_was_down_works_again() {
+    in_namespace("an_interface_that_was_down_works_again", || {
+        let Some(mut b) = open_xdp("vb", &options()) else {
+            return;
+        };
+        ip("link set vb down");
+        assert_eq!(b.link_state(), LinkState::Down);
+        let batches = 20;
+        for i in 0..batches {
+            b.send(&frame(100, i)).expect("fits");
+            b.flush();
+        }
+        // What the kernel has not taken is one batch; the rest is lost and counted.
+        let down = b.statistics();
+        assert_eq!(down.tx_frames, 0, "{down:?}");
+        assert_eq!(down.tx_failed, u64::from(batches) - 1, "{down:?}");
+        assert_eq!(down.tx_last_errno, libc::ENETDOWN, "{down:?}");
+        ip("link set vb up");
+        await_carrier("vb");
+        let mut a = open_packet("va");
+        let mut waiter = waiter_for(&[&a, &b]);
+        let start = Instant::now();
+        let mut seed = 100;
+        while b.statistics().tx_frames < 3 {
+            b.send(&frame(100, seed)).expect("fits");
+            b.flush();
+            seed = seed.wrapping_add(1);
+            assert!(start.elapsed() < PATIENCE, "{:?}", b.statistics());
+        }
+        receive_where(&mut a, &mut waiter, |bytes| bytes[14] >= 100);
+        exchange_one(&mut a, &mut b, &mut waiter);
+    });
+}
+
+/// Sends until one frame has come: a link that just came up takes frames a while later.
+fn exchange_one(from: &mut Port, to: &mut Port, waiter: &mut Waiter) {
+    let start = Instant::now();
+    loop {
+        from.send(&frame(77, 7)).expect("fits");
+        from.flush();
+        let now_ns = clock::now_ns();
+        waiter
+            .wait(now_ns, Some(now_ns + 10_000_000), |_| false)
+            .expect("waits");
+        while let Some(received) = to.receive(clock::now_ns()) {
+            if received.bytes() == frame(77, 7) {
+                return;
+            }
+        }
+        assert!(start.elapsed() < PATIENCE, "no frame came");
+    }
+}
