@@ -2,14 +2,17 @@
 
     bench.py [--out FILE.json] [--seconds S] [--only PART,...]
 
-forwarding: frames of 64 and 1500 bytes, one way, through the project's bare AF_PACKET forwarder,
-through pacing_switch with pacer.p4 and with a plain IPv4 router, and through simple_switch_grpc
-with the same programs where it is installed; the far end's interface counter counts. Beside frames
+forwarding: frames of 64 and 1500 bytes, one way, through the project's bare forwarder, through
+pacing_switch with pacer.p4 and with a plain IPv4 router, each with AF_PACKET and with AF_XDP ports,
+and through simple_switch_grpc with the same programs where it is installed; the far end's interface
+counter counts. Beside frames
 per second: frames per second of processor time, which other load changes less. gaps: UDP offered at
 1.2 times the rate into a class of pacing_switch, Linux TBF and HTB; an independent receiver at the
 far veth takes kernel time stamps. spin: gaps and processor time for several values of --spin.
 latency: single unpaced frames, from interface to interface. idle: processor time with four ports up
 and no traffic. Everything happens in a network namespace of its own. Needs root.
+
+The tables go beside FILE.json, as Markdown.
 
 Absolute figures belong to the machine and to what else it is doing; compare rows of one run.
 """
@@ -20,6 +23,7 @@ import argparse
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -29,6 +33,7 @@ from statistics import median
 from typing import Any
 
 import measures
+from tables import markdown
 from targets import (
     PACER,
     ROOT,
@@ -51,6 +56,9 @@ RATES_BPS = (10_000_000, 100_000_000, 500_000_000)
 SPINS_US = (0, 10, 25, 50, 100, 200)
 SPIN_RATES_BPS = (100_000_000, 500_000_000)
 ROUNDS = 3
+XDP = ("--port-driver", "af_xdp")
+AF_XDP = 44
+"""Not exported by Python's socket module."""
 IDLE_SECONDS = 20.0
 IDLE_PORTS = tuple((port, f"idle{port}") for port in range(1, 5))
 LATENCY_SECONDS_PER_SECOND = 2
@@ -91,6 +99,31 @@ def targets() -> Targets:
     return found
 
 
+def has_xdp() -> bool:
+    """Whether there are AF_XDP sockets here; says so if not."""
+    try:
+        socket.socket(AF_XDP, socket.SOCK_RAW).close()
+    except OSError as error:
+        print(f"not run: AF_XDP ports ({error})")
+        return False
+    return True
+
+
+def xdp_targets() -> Targets:
+    """What forwards from AF_XDP port to AF_XDP port."""
+    if not has_xdp():
+        return {}
+    return {
+        ("bare forwarder, AF_XDP", "-"): lambda: bare_forwarder(*XDP),
+        ("pacing_switch, AF_XDP", "pacer.p4"): lambda: p4_switch(
+            "pacing_switch", PACER / "pacing_switch", "pacer", forward_by_pacer, options=XDP
+        ),
+        ("pacing_switch, AF_XDP", "router.p4"): lambda: p4_switch(
+            "pacing_switch", ROUTER, "router", forward_by_router, options=XDP
+        ),
+    }
+
+
 def paced_switch(rate_bps: int, *options: str) -> AbstractContextManager[Started]:
     """pacing_switch with pacer.p4 that has the sender's frames in a class with a rate."""
     return p4_switch(
@@ -106,8 +139,9 @@ def paced_switch(rate_bps: int, *options: str) -> AbstractContextManager[Started
 def forwarding(seconds: float) -> Rows:
     """All targets, interleaved over several rounds, so that noise meets each alike."""
     readings: dict[tuple[str, str, int], list[tuple[float, float]]] = {}
+    forwarders = {**targets(), **xdp_targets()}
     for _ in range(ROUNDS):
-        for (name, program), target in targets().items():
+        for (name, program), target in forwarders.items():
             with target() as started:
                 for frame_bytes in FRAME_BYTES:
                     reading = measures.forwarding(started, frame_bytes, seconds)
@@ -155,7 +189,9 @@ def gap_row(shaper: str, rate_bps: int, report: dict[str, Any]) -> dict[str, Any
     }
 
 
-def paced_row(rate_bps: int, seconds: float, *options: str) -> dict[str, Any]:
+def paced_row(
+    rate_bps: int, seconds: float, *options: str, shaper: str = "pacing_switch"
+) -> dict[str, Any]:
     """Gaps behind pacing_switch, its processor time and its own account of its stalls."""
     with paced_switch(rate_bps, *options) as started:
         used_s = -started.cpu_seconds()
@@ -163,7 +199,7 @@ def paced_row(rate_bps: int, seconds: float, *options: str) -> dict[str, Any]:
         used_s += started.cpu_seconds()
     # The sender starts before and ends after what is measured: a share of that, nearly.
     return {
-        **gap_row("pacing_switch", rate_bps, report),
+        **gap_row(shaper, rate_bps, report),
         "cpu_share": used_s / report["seconds"],
         "attention": started.statistics["attention"],
     }
@@ -192,8 +228,11 @@ def kernel_shaper(kind: str, rate_bps: int) -> Iterator[None]:
 def gaps(seconds: float) -> Rows:
     """Each shaper at each rate."""
     rows = []
+    xdp = has_xdp()
     for rate_bps in RATES_BPS:
         rows.append(paced_row(rate_bps, seconds))
+        if xdp:
+            rows.append(paced_row(rate_bps, seconds, *XDP, shaper="pacing_switch, AF_XDP"))
         for kind in ("tbf", "htb"):
             with kernel_shaper(kind, rate_bps):
                 # No device between: the far end of the sender's own pair receives. The shaper
@@ -258,69 +297,6 @@ PARTS: dict[str, Callable[[float], Rows]] = {
 }
 
 
-def print_forwarding(rows: Rows) -> None:
-    """For people."""
-    print(f"\n{'target':<19} {'program':<9} {'bytes':>5} {'kpps':>7} {'of bare':>8}", end="")
-    print(f" {'per CPU s':>10} {'of bare':>8}")
-    for row in rows:
-        print(
-            f"{row['target']:<19} {row['program']:<9} {row['frame_bytes']:>5} "
-            f"{row['pps'] / 1000:>7.0f} {row['of_bare']:>8.2f} "
-            f"{row['packets_per_cpu_second'] / 1000:>9.0f}k {row['of_bare_per_cpu_second']:>8.2f}"
-        )
-
-
-def print_gaps(rows: Rows) -> None:
-    """For people. Columns of pacing_switch only stay empty for the others."""
-    print(
-        f"\n{'shaper':<14} {'spin':>6} {'Mbit/s':>6} {'mean':>7}  error us: {'p50':>5} {'p99':>7} "
-        f"{'p99.9':>7} {'max':>8}  in a row (stalls) {'CPU':>5}  between looks, stalls"
-    )
-    for row in rows:
-        spin_us = f"{row['spin_us']}us" if "spin_us" in row else ""
-        line = (
-            f"{row['shaper']:<14} {spin_us:>6} {row['rate_bps'] / 1e6:>6.0f} "
-            f"{row['mean_rate_bps'] / 1e6:>7.2f} {'':<10} {row['p50_us']:>5.1f} "
-            f"{row['p99_us']:>7.1f} {row['p999_us']:>7.1f} {row['max_us']:>8.1f}  "
-            f"{row['back_to_back_max_unstalled']:>6} ({row['back_to_back_max']:>2}) {'':<5}"
-        )
-        if "attention" in row:
-            seen = row["attention"]
-            line += (
-                f" {row['cpu_share']:>5.0%}  {seen['gap_max_ns'] / 1e3:.0f} us, {seen['stalls']} "
-                f"of at most {seen['stall_max_ns'] / 1e3:.0f} us"
-            )
-        print(line)
-
-
-def print_latency(rows: Rows) -> None:
-    """For people."""
-    print(f"\n{'target':<19} {'program':<9} latency, us: {'p50':>6} {'p99':>7} {'max':>8}")
-    for row in rows:
-        print(
-            f"{row['target']:<19} {row['program']:<9} {'':<12} {row['p50_us']:>6.1f} "
-            f"{row['p99_us']:>7.1f} {row['max_us']:>8.1f}"
-        )
-
-
-def print_idle(rows: Rows) -> None:
-    """For people."""
-    for row in rows:
-        print(
-            f"\nidle, {row['ports']} ports: {row['cpu_share']:.2%} of a core over "
-            f"{row['seconds']:.0f} s"
-        )
-
-
-PRINTERS: dict[str, Callable[[Rows], None]] = {
-    "forwarding": print_forwarding,
-    "gaps": print_gaps,
-    "spin": print_gaps,
-    "latency": print_latency,
-    "idle": print_idle,
-}
-
-
 def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description="Real-time figures, as ratios within one run")
@@ -345,12 +321,17 @@ def main() -> int:
         make_wires([(WIRE.sender, WIRE.device_in), (WIRE.device_out, WIRE.receiver)])
     except WireError as error:
         raise SystemExit(f"cannot run: {error}") from error
+    loads = os.getloadavg()
     document = {part: PARTS[part](options.seconds) for part in parts}
-    for part in parts:
-        PRINTERS[part](document[part])
+    load = f"Load of the machine's {os.cpu_count()} cores: {loads[0]:.1f} before"
+    load += f", {os.getloadavg()[0]:.1f} after.\n"
+    tables = "\n".join([load, *(f"{part}:\n\n{markdown(part, document[part])}" for part in parts)])
+    print(tables)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(document, indent=2) + "\n")
-    print(f"\nwritten to {options.out}")
+    beside = options.out.with_suffix(".md")
+    beside.write_text(tables)
+    print(f"written to {options.out} and {beside}")
     return 0
 
 

@@ -194,9 +194,9 @@ def p4_switch(
 
 
 @contextmanager
-def bare_forwarder() -> Iterator[Started]:
-    """The project's AF_PACKET forwarder without P4."""
-    command = [str(RELEASE / "forwarder"), WIRE.device_in, WIRE.device_out]
+def bare_forwarder(*options: str) -> Iterator[Started]:
+    """The project's forwarder without P4."""
+    command = [str(RELEASE / "forwarder"), WIRE.device_in, WIRE.device_out, *options]
     with running(command) as process:
         time.sleep(0.5)  # it opens two interfaces; too short a wait shows as a lower figure
         yield Started(process.pid)

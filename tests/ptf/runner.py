@@ -1,9 +1,10 @@
 """Runs the PTF tests against a switch in a network namespace of its own.
 
-    tests/ptf/run [TARGET] [TEST ...]
+    tests/ptf/run [--port-driver DRIVER] [TARGET] [TEST ...]
 
 TARGET is `pacing_switch` (default, or $TARGET) or `bmv2`. A TEST is `module`, `module.Class` or
-a PTF group; without any, all are run. Exit status: 0 nothing failed, 1 a test failed or the
+a PTF group; without any, all are run. DRIVER is how pacing_switch opens its ports: `af_packet`
+(default) or `af_xdp`. Exit status: 0 nothing failed, 1 a test failed or the
 switch did not live and die well, 2 something needed is missing, 77 the target is not installed
 (everything counts as not run).
 """
@@ -33,6 +34,7 @@ from wires import WireError, make_wires  # noqa: E402
 
 COMPILED = ROOT / "p4src" / "compiled"
 TARGETS = ("pacing_switch", "bmv2")
+PORT_DRIVERS = ("af_packet", "af_xdp")
 PORTS = (1, 2, 3)
 GRPC_ADDRESS = ("127.0.0.1", 9559)
 CPU_PORT = 510
@@ -58,14 +60,14 @@ def pacing_switch() -> Path:
     return binary
 
 
-def switch_command(target: str) -> list[str]:
+def switch_command(target: str, port_driver: str) -> list[str]:
     """Command line of the switch with its ports, waiting for a program by P4Runtime."""
     address = f"{GRPC_ADDRESS[0]}:{GRPC_ADDRESS[1]}"
     ports = [word for port in PORTS for word in ("-i", f"{port}@s{port}")]
     own = ["--grpc-server-addr", address, "--cpu-port", str(CPU_PORT)]
     if target == "bmv2":
         return ["simple_switch_grpc", "--no-p4", "--log-level", "warn", *ports, "--", *own]
-    return [str(pacing_switch()), "--no-p4", *own, *ports]
+    return [str(pacing_switch()), "--no-p4", "--port-driver", port_driver, *own, *ports]
 
 
 def end_with_parent() -> None:
@@ -170,7 +172,7 @@ def write_junit(results: list[dict[str, str | float]], target: str, path: Path) 
     ElementTree.ElementTree(suite).write(path, encoding="unicode", xml_declaration=True)
 
 
-def run_inside(target: str, tests: list[str], logs: Path) -> int:
+def run_inside(target: str, port_driver: str, tests: list[str], logs: Path) -> int:
     """The run itself, in a namespace that holds nothing else."""
     names = selected(tests)
     try:
@@ -183,7 +185,7 @@ def run_inside(target: str, tests: list[str], logs: Path) -> int:
     results_file.write_text("")
     with switch_log.open("wb") as output:
         switch = subprocess.Popen(
-            switch_command(target),
+            switch_command(target, port_driver),
             stdout=output,
             stderr=subprocess.STDOUT,
             preexec_fn=end_with_parent,
@@ -225,6 +227,12 @@ def main() -> int:
         type=Path,
         help="where logs, junit.xml and results.json go (default build/ptf/<target>)",
     )
+    parser.add_argument(
+        "--port-driver",
+        choices=PORT_DRIVERS,
+        default=PORT_DRIVERS[0],
+        help="how pacing_switch opens its ports (default %(default)s)",
+    )
     parser.add_argument("words", nargs="*", metavar="[TARGET] [TEST ...]")
     arguments = parser.parse_args()
     words: list[str] = arguments.words
@@ -248,9 +256,9 @@ def main() -> int:
                 f"{len(selected(words))} not run"
             )
             return EXIT_NOT_RUN
-        switch_command(target)
+        switch_command(target, arguments.port_driver)
         if arguments.inside:
-            return run_inside(target, words, logs)
+            return run_inside(target, arguments.port_driver, words, logs)
     except MissingError as missing:
         print(f"cannot run: {missing}", file=sys.stderr)
         return EXIT_MISSING
@@ -259,7 +267,8 @@ def main() -> int:
     flags = ["--net", "--pid", "--fork", "--kill-child"]
     if os.geteuid() != 0:
         flags.append("--map-root-user")
-    inside = [sys.executable, __file__, "--inside", "--logs", str(logs), target, *words]
+    inside = [sys.executable, __file__, "--inside", "--logs", str(logs)]
+    inside += ["--port-driver", arguments.port_driver, target, *words]
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(["unshare", *flags, *inside], env=environment).returncode
 

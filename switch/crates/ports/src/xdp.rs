@@ -90,13 +90,11 @@ impl XdpDriver {
         }
         let socket = sys::xdp_socket().map_err(|source| match source.raw_os_error() {
             Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT) => PortError::NoXdp { name: name() },
-            Some(libc::EPERM | libc::EACCES) => PortError::XdpNotPermitted { name: name() },
-            _ => PortError::Refused {
-                name: name(),
-                step: "open an AF_XDP socket",
-                source,
-            },
+            _ => refused(opening, "open an AF_XDP socket", source),
         })?;
+        // Before memory is asked for, which without rights is refused for another reason.
+        let map = xdp_program::create_map()
+            .map_err(|source| refused(opening, "make a map for its XDP program", source))?;
 
         let rx_slots = ring_size(options.rx_frames);
         let tx_slots = ring_size(
@@ -147,23 +145,17 @@ impl XdpDriver {
         // An older kernel sends 32 in one call: then it takes two for a full batch.
         let _ = sys::set_option(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, batch);
         // The kernel itself falls back to copying where the driver cannot do without.
-        sys::bind_xdp(fd, opening.index, QUEUE, libc::XDP_USE_NEED_WAKEUP).map_err(|source| {
-            match source.raw_os_error() {
-                Some(libc::EBUSY) => PortError::XdpOccupied { name: name() },
-                _ => PortError::Refused {
-                    name: name(),
-                    step: "bind the AF_XDP socket",
-                    source,
-                },
-            }
-        })?;
+        sys::bind_xdp(fd, opening.index, QUEUE, libc::XDP_USE_NEED_WAKEUP)
+            .map_err(|source| refused(opening, "bind the AF_XDP socket", source))?;
         let zero_copy = opening.step("ask how frames get there", sys::is_xdp_zero_copy(fd))?;
         if options.promiscuous {
             opening.receive_all_addresses(control.as_fd())?;
         }
         // Last: from here on frames come in.
         let program = if options.receive {
-            Some(attach(opening, fd)?)
+            let attached = Program::attach(map.as_fd(), fd, opening.index);
+            let step = "put an XDP program on it (needs Linux 5.9)";
+            Some(attached.map_err(|source| refused(opening, step, source))?)
         } else {
             None
         };
@@ -398,19 +390,14 @@ impl XdpDriver {
     }
 }
 
-fn attach(opening: &Opening<'_>, socket: BorrowedFd<'_>) -> Result<Program, PortError> {
-    Program::attach(socket, opening.index).map_err(|source| {
-        let name = opening.name.to_owned();
-        match source.raw_os_error() {
-            _ if xdp_program::is_occupied(&source) => PortError::XdpOccupied { name },
-            Some(libc::EPERM | libc::EACCES) => PortError::XdpNotPermitted { name },
-            _ => PortError::Refused {
-                name,
-                step: "put an XDP program on it (needs Linux 5.9)",
-                source,
-            },
-        }
-    })
+/// An error of a step that takes the rights of XDP, or the interface to itself.
+fn refused(opening: &Opening<'_>, step: &'static str, source: io::Error) -> PortError {
+    let name = opening.name.to_owned();
+    match source.raw_os_error() {
+        _ if xdp_program::is_occupied(&source) => PortError::XdpOccupied { name },
+        Some(libc::EPERM | libc::EACCES) => PortError::XdpNotPermitted { name },
+        _ => PortError::Refused { name, step, source },
+    }
 }
 
 fn ring_size(entries: usize) -> u32 {

@@ -63,9 +63,12 @@ impl Program {
     ///
     /// # Errors
     /// The kernel's: EPERM without the rights, EBUSY or EEXIST if there is a program already.
-    pub(crate) fn attach(socket: BorrowedFd<'_>, index: i32) -> io::Result<Program> {
-        let map = create_map()?;
-        update_map(map.as_fd(), 0, socket)?;
+    pub(crate) fn attach(
+        map: BorrowedFd<'_>,
+        socket: BorrowedFd<'_>,
+        index: i32,
+    ) -> io::Result<Program> {
+        update_map(map, 0, socket)?;
         let program = load(&instructions(map.as_raw_fd()))?;
         let index = u32::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?;
         let in_driver = link(program.as_fd(), index, Place::Driver);
@@ -137,7 +140,11 @@ fn instructions(map: libc::c_int) -> [Instruction; 16] {
     ]
 }
 
-fn create_map() -> io::Result<OwnedFd> {
+/// What tells the program which socket a queue's frames go to.
+///
+/// # Errors
+/// EPERM: this process may not load XDP programs.
+pub(crate) fn create_map() -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attributes {
         map_type: u32,

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
-use ports::{Port, PortOptions, PortStatistics, Waiter, WaiterOptions, clock};
+use ports::{Port, PortDriver, PortOptions, PortStatistics, Waiter, WaiterOptions, clock};
 use serde::Serialize;
 
 /// Frames moved one way before the other way gets its turn.
@@ -14,7 +14,7 @@ const TURN_FRAMES: usize = 256;
 /// Turns before the waiter is asked whether to end.
 const TURNS: usize = 16;
 
-/// Bare AF_PACKET forwarder between two interfaces.
+/// Bare forwarder between two interfaces.
 #[derive(Parser, Debug)]
 #[command(version)]
 struct Options {
@@ -25,6 +25,9 @@ struct Options {
     /// End after this many seconds (default: on SIGTERM or SIGINT).
     #[arg(long)]
     seconds: Option<f64>,
+    /// How the interfaces are opened: af_packet or af_xdp.
+    #[arg(long, default_value = "af_packet", value_name = "DRIVER")]
+    port_driver: PortDriver,
     /// Frames each receive ring holds.
     #[arg(long, default_value_t = 4096)]
     ring_frames: usize,
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let port_options = PortOptions {
+        driver: options.port_driver,
         rx_frames: options.ring_frames,
         qdisc_bypass: options.qdisc_bypass,
         ..PortOptions::default()

@@ -1,0 +1,96 @@
+"""The benchmark's results as Markdown tables, for people and for docs/performance.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Row = dict[str, Any]
+Column = tuple[str, Callable[[Row], str]]
+
+
+def thousands(name: str) -> Callable[[Row], str]:
+    """A number in thousands."""
+    return lambda row: f"{row[name] / 1000:.0f}"
+
+
+def ratio(name: str) -> Callable[[Row], str]:
+    """A number of order one."""
+    return lambda row: f"{row[name]:.2f}"
+
+
+def us(name: str) -> Callable[[Row], str]:
+    """A time in us."""
+    return lambda row: f"{row[name]:,.1f}"
+
+
+def text(name: str) -> Callable[[Row], str]:
+    """What stands there; nothing if nothing does."""
+    return lambda row: str(row.get(name, ""))
+
+
+def attention(row: Row) -> str:
+    """The switch's own account of how closely it watched."""
+    if "attention" not in row:
+        return ""
+    seen = row["attention"]
+    return (
+        f"{seen['gap_max_ns'] / 1e3:.0f} us; {seen['stalls']}, at most "
+        f"{seen['stall_max_ns'] / 1e3:.0f} us"
+    )
+
+
+FORWARDING: Sequence[Column] = (
+    ("target", text("target")),
+    ("program", text("program")),
+    ("bytes", text("frame_bytes")),
+    ("kpps", thousands("pps")),
+    ("of bare", ratio("of_bare")),
+    ("k per CPU s", thousands("packets_per_cpu_second")),
+    ("of bare", ratio("of_bare_per_cpu_second")),
+)
+
+GAPS: Sequence[Column] = (
+    ("shaper", text("shaper")),
+    ("rate, Mbit/s", lambda row: f"{row['rate_bps'] / 1e6:.0f}"),
+    ("mean", lambda row: f"{row['mean_rate_bps'] / 1e6:.2f}"),
+    ("error p50, us", us("p50_us")),
+    ("p99", us("p99_us")),
+    ("p99.9", us("p999_us")),
+    ("max", us("max_us")),
+    ("in a row", text("back_to_back_max_unstalled")),
+    ("behind stalls, too", text("back_to_back_max")),
+    ("CPU", lambda row: f"{row['cpu_share']:.0%}" if "cpu_share" in row else ""),
+    ("between looks; stalls", attention),
+)
+
+LATENCY: Sequence[Column] = (
+    ("target", text("target")),
+    ("program", text("program")),
+    ("latency p50, us", us("p50_us")),
+    ("p99", us("p99_us")),
+    ("max", us("max_us")),
+)
+
+IDLE: Sequence[Column] = (
+    ("target", text("target")),
+    ("ports, no traffic", text("ports")),
+    ("CPU", lambda row: f"{row['cpu_share']:.2%}"),
+    ("over, s", lambda row: f"{row['seconds']:.0f}"),
+)
+
+COLUMNS: dict[str, Sequence[Column]] = {
+    "forwarding": FORWARDING,
+    "gaps": GAPS,
+    "spin": (("spin, us", text("spin_us")), *GAPS),
+    "latency": LATENCY,
+    "idle": IDLE,
+}
+
+
+def markdown(part: str, rows: Sequence[Row]) -> str:
+    """The rows of a part of the benchmark as a table, a line each."""
+    columns = COLUMNS[part]
+    lines = [[title for title, _ in columns], ["---"] * len(columns)]
+    lines += [[show(row) for _, show in columns] for row in rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
