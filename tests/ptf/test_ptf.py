@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 HERE = Path(__file__).resolve().parent
 TARGET = os.environ.get("TARGET") or "pacing_switch"
 EXIT_NOT_RUN = 77
+# Not exported by Python's socket module.
+AF_XDP = 44
 RUN_SECONDS = 1800
 
 
@@ -46,9 +49,9 @@ def ptf_tests() -> list[str]:
 class Run:
     """What `tests/ptf/run` left behind."""
 
-    def __init__(self, logs: Path) -> None:
-        """Runs all tests."""
-        command = [sys.executable, str(HERE / "runner.py"), "--logs", str(logs), TARGET]
+    def __init__(self, logs: Path, *words: str) -> None:
+        """Runs the tests that the words name (without any: all), with the options among them."""
+        command = [sys.executable, str(HERE / "runner.py"), "--logs", str(logs), *words]
         finished = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=RUN_SECONDS
         )
@@ -62,7 +65,7 @@ class Run:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One run for all cases of this file."""
-    return Run(tmp_path_factory.mktemp("ptf"))
+    return Run(tmp_path_factory.mktemp("ptf"), TARGET)
 
 
 @pytest.mark.parametrize("name", ptf_tests())
@@ -83,3 +86,15 @@ def test_switch_lived_and_ended_well(run: Run) -> None:
     # Status 1 with every test passed: it is the switch that failed.
     failed = [name for name, (outcome, _) in run.outcomes.items() if outcome in ("failed", "error")]
     assert run.status == 0 or failed, run.output
+
+
+@pytest.mark.skipif(TARGET != "pacing_switch", reason=f"{TARGET} has no AF_XDP ports")
+def test_af_xdp_ports(tmp_path: Path) -> None:
+    """Frames cross AF_XDP ports as they do AF_PACKET ports, and paced ones on time."""
+    try:
+        socket.socket(AF_XDP, socket.SOCK_RAW).close()
+    except OSError as error:
+        pytest.skip(f"no AF_XDP sockets here: {error}")
+    run = Run(tmp_path, "--port-driver", "af_xdp", TARGET, "forwarding", "pacing")
+    assert run.outcomes, run.output
+    assert run.status == 0, run.output

@@ -33,11 +33,15 @@
 //! * **Waiting by ppoll(2) with the kernel's slack taken off the timeout** (see [`Waiter`]): exact
 //!   to the nanosecond in virtual time, in one system call. Without that a wait of 0.5 s ends
 //!   0.5 ms late, in virtual as in real time (measured in real time: 569 us; with it: 52 us).
+//! * **AF_XDP's rings and program by system calls of our own.** Of the crates, `xsk-rs` and aya need C
+//!   or an object file made by a BPF compiler, `xdpilone` is under the EUPL, and `xdp` neither shows
+//!   a received frame without taking it nor the flag that says whether the kernel wants a wake-up.
+//!   What is left is two kinds of ring and a program of fifteen instructions.
 //! * **Stamps where the frame enters the network stack** (SO_TIMESTAMPNS), not where it reaches the
 //!   ring.
 //!
 //! # Limits
-//! Linux 4.20 or later. Ethernet and loopback interfaces. One queue per port. The checksums
+//! Linux 4.20 or later, 5.9 for AF_XDP. Ethernet and loopback interfaces. One queue per port. The checksums
 //! completed are the outermost ones of TCP, UDP and ICMPv6; SCTP's is not (turn its offload off),
 //! nor those inside tunnels. Frames longer than a port takes (segmentation offload) are counted and
 //! dropped, not segmented. A port opened while its interface is down works once it is up; one whose
