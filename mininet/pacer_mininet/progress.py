@@ -5,7 +5,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 LINE_EVERY_S = 5
 PHASES = {
@@ -16,28 +23,14 @@ PHASES = {
 }
 
 
-class ProgressDisplay:
-    """Shows the events of all runs; to be used as a context."""
+class OptionalBars:
+    """Bars where standard output is a terminal, None elsewhere; to be used as a context."""
 
-    def __init__(self, names: tuple[str, ...], seconds: int, clock: str) -> None:
-        """Show `names`; `clock` is what the seconds are called (`virtual s`, `s`)."""
-        self._clock = clock
-        self._seconds = seconds
+    def __init__(self, *columns: ProgressColumn) -> None:
+        """Prepare bars of these columns; they are shown from the beginning of the block on."""
         self._bars: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
         if sys.stdout.isatty():
-            self._bars = Progress(
-                TextColumn("{task.description:8}"),
-                BarColumn(),
-                TextColumn("{task.completed:>3.0f}/{task.total:.0f} " + clock),
-                TextColumn("{task.fields[note]}"),
-                TimeElapsedColumn(),
-                console=Console(file=sys.stdout),
-            )
-            for name in names:
-                self._tasks[name] = self._bars.add_task(
-                    name, total=seconds, note="waiting", start=False
-                )
+            self._bars = Progress(*columns, console=Console(file=sys.stdout))
 
     def __enter__(self) -> Self:
         if self._bars is not None:
@@ -52,6 +45,28 @@ class ProgressDisplay:
     ) -> None:
         if self._bars is not None:
             self._bars.stop()
+
+
+class ProgressDisplay(OptionalBars):
+    """Shows the events of all runs; to be used as a context."""
+
+    def __init__(self, names: tuple[str, ...], seconds: int, clock: str) -> None:
+        """Show `names`; `clock` is what the seconds are called (`virtual s`, `s`)."""
+        super().__init__(
+            TextColumn("{task.description:8}"),
+            BarColumn(),
+            TextColumn("{task.completed:>3.0f}/{task.total:.0f} " + clock),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+        )
+        self._clock = clock
+        self._seconds = seconds
+        self._tasks: dict[str, TaskID] = {}
+        if self._bars is not None:
+            for name in names:
+                self._tasks[name] = self._bars.add_task(
+                    name, total=seconds, note="waiting", start=False
+                )
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Show one event of a run."""

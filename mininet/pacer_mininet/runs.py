@@ -8,6 +8,7 @@ each other's results; in real time it has the machine to itself, one run after t
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -128,7 +129,7 @@ class Running:
         self.name = name
         self.result: dict[str, Any] | None = None
         self.error: str | None = None
-        self.wall_s = 0.0
+        self.wall_s = self.cpu_s = 0.0
         self._listener = listener
         self._began = time.monotonic()
         self._stderr: list[str] = []
@@ -251,9 +252,17 @@ def side_by_side(
 
 
 def _first_to_end(running: Sequence[Running]) -> Running:
-    """Wait until one of the runs ends."""
+    """Wait until one of the runs ends; note what processor time it took."""
     while True:
         for run in running:
+            before_s = _ended_children_s()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 run.process.wait(0.1)
+                run.cpu_s = _ended_children_s() - before_s
                 return run
+
+
+def _ended_children_s() -> float:
+    """Return the processor time of all children that have ended, and of what they waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

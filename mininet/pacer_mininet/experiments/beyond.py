@@ -72,12 +72,14 @@ def mixed_rtts() -> Experiment:
 def one_percent() -> Experiment:
     """Return a few flows that are not paced, among many that are."""
     cells = []
-    for unpaced in (0, 1):
-        flows = list(many_flows(PACED, 100))
-        for number in range(unpaced):
-            flows[number] = dataclasses.replace(flows[number], shaper=UNPACED)
-        scenario = Scenario(tuple(flows), seconds=8)
-        cells.append(Cell("100 senders", f"{unpaced} % unpaced", scenario))
+    for shaper in (PACED, FQ):
+        for unpaced in (0, 1):
+            flows = list(many_flows(shaper, 100))
+            for number in range(unpaced):
+                flows[number] = dataclasses.replace(flows[number], shaper=UNPACED)
+            scenario = Scenario(tuple(flows), seconds=8)
+            title = f"{shaper.name}, {unpaced} % unpaced"
+            cells.append(Cell("100 senders", title, scenario, extra=shaper is FQ))
     return Experiment(
         name="onepercent",
         title="1 % of the flows unpaced: what they do to the others",
@@ -89,17 +91,23 @@ def one_percent() -> Experiment:
 def one_of_two_edges() -> Experiment:
     """Half of the senders are behind an edge that paces."""
     cells = []
-    for title, pacing in (("none", ()), ("one of two", (0,)), ("both", (0, 1))):
+    for title, shaper, where in (
+        ("edges that pace: none", UNPACED, ()),
+        ("edges that pace: one of two", PACED, (0,)),
+        ("edges that pace: both", PACED, (0, 1)),
+        ("fq behind one of two", FQ, (0,)),
+        ("fq behind both", FQ, (0, 1)),
+    ):
         flows = tuple(
             Flow(
-                shaper=(PACED if number % 2 in pacing else UNPACED).at(1, FLOWS),
+                shaper=(shaper if number % 2 in where else UNPACED).at(1, FLOWS),
                 sender=number + 1,
                 payload_bytes=TRANSFER_BYTES,
             )
             for number in range(FLOWS)
         )
         scenario = Scenario(flows, seconds=FAR_SECONDS, edges=2)
-        cells.append(Cell("10 transfers of 10 MB", f"edges that pace: {title}", scenario))
+        cells.append(Cell("10 transfers of 10 MB", title, scenario, extra=shaper is FQ))
     return Experiment(
         name="twoedges",
         title="Pacing at none, one and both of two edges",

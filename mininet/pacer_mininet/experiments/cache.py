@@ -65,10 +65,20 @@ class Cache:
     def load(self, scenario: Scenario) -> dict[str, Any] | None:
         """Return a run's result, None if it has not been made."""
         try:
-            found = json.loads(self._file(scenario).read_text())
-        except (OSError, ValueError):
+            found = json.loads(self.content(scenario))
+        except ValueError:
             return None
         return found if isinstance(found, dict) else None
+
+    def content(self, scenario: Scenario) -> bytes:
+        """Return a run's result as it is kept, empty if it has not been made.
+
+        Equal results are equal to the byte.
+        """
+        try:
+            return self._file(scenario).read_bytes()
+        except OSError:
+            return b""
 
     def save(self, scenario: Scenario, result: dict[str, Any]) -> None:
         """Keep a run's result; a file is there as a whole or not at all."""

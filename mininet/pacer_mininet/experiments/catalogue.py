@@ -30,6 +30,7 @@ _MAKERS: tuple[Callable[[], Experiment], ...] = (
     takano.tables_2_to_4,
     takano.table_5,
     takano.slides,
+    takano.delays,
     takano.figure_2,
     takano.figure_3,
     takano.figure_8,

@@ -29,6 +29,7 @@ class Cell:
         column: title of the column.
         scenario: the run, with seed 1.
         published: the published figures by metric, in the metric's unit.
+        extra: whether it only stands by, for orientation: one seed is enough then.
 
     """
 
@@ -36,11 +37,12 @@ class Cell:
     column: str
     scenario: Scenario
     published: Mapping[str, float] = field(default_factory=dict)
+    extra: bool = False
 
     def runs(self) -> list[Scenario]:
         """Return the runs: one for each seed."""
         spaced = all(flow.shaper.kind != UNPACED.kind for flow in self.scenario.flows)
-        seeds = PACED_SEEDS if spaced else UNPACED_SEEDS
+        seeds = PACED_SEEDS if spaced or self.extra else UNPACED_SEEDS
         return [dataclasses.replace(self.scenario, seed=seed) for seed in seeds]
 
 
@@ -83,18 +85,10 @@ class Experiment:
         kept = [cell for cell in self.cells if cell.row == row][:QUICK_CELLS]
         cells = tuple(
             # Nothing of the papers beside what cannot be compared with it.
-            QuickCell(cell.row, cell.column, _smaller(cell.scenario))
+            Cell(cell.row, cell.column, _smaller(cell.scenario), extra=True)
             for cell in kept
         )
         return dataclasses.replace(self, cells=cells, quick=True)
-
-
-class QuickCell(Cell):
-    """A cell of one run."""
-
-    def runs(self) -> list[Scenario]:
-        """Return the run."""
-        return [self.scenario]
 
 
 def _smaller(scenario: Scenario) -> Scenario:
@@ -138,6 +132,8 @@ def beside(
     shapers: Sequence[Shaper],
     flows_of: Callable[[Shaper], tuple[Flow, ...]],
     published: Mapping[str, Mapping[str, float]] | None = None,
+    *,
+    extra: bool = False,
     **path: Any,
 ) -> tuple[Cell, ...]:
     """Return a row of cells, one for each shaper, all over the same path.
@@ -147,12 +143,15 @@ def beside(
         shapers: their names are the columns' titles.
         flows_of: the flows that a shaper spaces.
         published: figures by the shaper's name.
+        extra: see Cell.
         path: all else that a Scenario takes.
 
     """
     known = published or {}
     return tuple(
-        Cell(row, shaper.name, Scenario(flows_of(shaper), **path), known.get(shaper.name, {}))
+        Cell(
+            row, shaper.name, Scenario(flows_of(shaper), **path), known.get(shaper.name, {}), extra
+        )
         for shaper in shapers
     )
 

@@ -6,13 +6,25 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pacer_mininet import congestion, paths
 from pacer_mininet.demo import BusyError, results_directory
+from pacer_mininet.experiments import (
+    again,
+    catalogue,
+    claims,
+    estimate,
+    page,
+    plots,
+    schedule,
+    tables,
+    virtual,
+)
 from pacer_mininet.experiments import cache as caching
-from pacer_mininet.experiments import catalogue, estimate, page, plots, schedule, tables, virtual
+from pacer_mininet.experiments.costs import Costs
 from pacer_mininet.experiments.experiment import Experiment
 from pacer_mininet.experiments.progress import RunsDisplay
 from pacer_mininet.runs import LabUnavailableError, RunError, check_lab, need_root
@@ -45,6 +57,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         action="store_true",
         default=chosen("REALTIME"),
         help="on this machine's kernel instead of in the lab",
+    )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        default=chosen("AGAIN"),
+        help="then make all of it a second time, and compare the two to the byte",
     )
     parser.add_argument("--results", type=Path, default=RESULTS)
     return parser.parse_args(arguments)
@@ -89,8 +107,10 @@ def show_list(experiments: Sequence[Experiment]) -> None:
         print(f"{one.name:12} {count:3} runs {cost_s / 60:5.1f} min  {of}: {one.title}")
 
 
-def report_on(experiments: Sequence[Experiment], cache: caching.Cache, directory: Path) -> None:
-    """Write each experiment's JSON and plots, and the report of all."""
+def report_on(
+    experiments: Sequence[Experiment], cache: caching.Cache, directory: Path
+) -> list[dict[str, Any]]:
+    """Write each experiment's JSON and plots, and the report of all; return the tables."""
     below = directory / "experiments"
     below.mkdir(parents=True, exist_ok=True)
     collected: list[dict[str, Any]] = []
@@ -107,8 +127,33 @@ def report_on(experiments: Sequence[Experiment], cache: caching.Cache, directory
         (below / f"{one.name}.json").write_text(json.dumps(found, indent=1) + "\n")
         plots.save(drawn, below, one.name)
     page.write(collected, pictures, directory / "report.html")
-    for found in collected:
-        show(found)
+    return collected
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over experiments: its tables, its results, what failed, what it took in words."""
+
+    collected: list[dict[str, Any]]
+    cache: caching.Cache
+    failed: dict[str, str]
+    took: str
+
+
+def make_pass(
+    experiments: Sequence[Experiment], versions: dict[str, str], results: Path, *, realtime: bool
+) -> Pass:
+    """Make all runs that have no result below `results` yet, and write everything there."""
+    directory = results / "experiments"
+    cache = caching.Cache(directory / "runs", versions)
+    costs = Costs(directory)
+    jobs = schedule.jobs_of(experiments, cache)
+    show_plan(experiments, jobs)
+    with RunsDisplay(jobs, "s" if realtime else "virtual s") as display:
+        failed = schedule.make(jobs, cache, costs, realtime=realtime, listener=display)
+    collected = report_on(experiments, cache, results)
+    wanted = (run for one in experiments for cell in one.cells for run in cell.runs())
+    return Pass(collected, cache, failed, costs.summary(map(cache.key, wanted)))
 
 
 def results_of(experiment: Experiment, cache: caching.Cache) -> list[tuple[Any, dict[str, Any]]]:
@@ -135,6 +180,8 @@ def show(collected: dict[str, Any]) -> None:
         print("  " + "; ".join(f"{name} {page.text_of(value)}" for name, value in known))
     for text in collected["sentences"]:
         print(f"  {text}")
+    for one in collected["claims"]:
+        print(f"  {claims.told(one)}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -152,23 +199,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
             experiments = [for_this_kernel(one) for one in experiments]
         elif any(one.cells for one in experiments):
             check_lab()
-        kernel = kernel_name(realtime=options.realtime)
-        cache = caching.Cache(options.results / "experiments" / "runs", caching.versions(kernel))
+        versions = caching.versions(kernel_name(realtime=options.realtime))
         began = time.monotonic()
         with results_directory(options.results):
-            jobs = schedule.jobs_of(experiments, cache)
-            show_plan(experiments, jobs)
-            clock = "s" if options.realtime else "virtual s"
-            with RunsDisplay(jobs, clock) as display:
-                failed = schedule.make(jobs, cache, realtime=options.realtime, listener=display)
-            report_on(experiments, cache, options.results)
+            first = make_pass(experiments, versions, options.results, realtime=options.realtime)
+            for found in first.collected:
+                show(found)
+            comparison = None
+            if options.again:
+                directory = options.results / "again"
+                second = make_pass(experiments, versions, directory, realtime=options.realtime)
+                first.failed.update(second.failed)
+                comparison = again.compare(
+                    experiments, (first.collected, first.cache), (second.collected, second.cache)
+                )
+                again.write(comparison, options.results / "experiments")
     except FAILURES as error:
         print(f"experiments: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("experiments: interrupted; what is done is kept", file=sys.stderr)
         return 130
-    print(f"\n{(time.monotonic() - began) / 60:.1f} min; {options.results / 'report.html'}")
-    for name, why in failed.items():
+    print(f"\n{first.took}")
+    print(f"all tables: sha256 {again.digest_of(first.collected)}")
+    if comparison is not None:
+        print(again.told(comparison))
+    print(f"{(time.monotonic() - began) / 60:.1f} min; {options.results / 'report.html'}")
+    for name, why in first.failed.items():
         print(f"experiments: failed: {name}: {why}", file=sys.stderr)
-    return 1 if failed else 0
+    differ = comparison is not None and not again.equal(comparison)
+    return 1 if first.failed or differ else 0

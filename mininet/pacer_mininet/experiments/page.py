@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pacer_mininet.experiments.claims import ANSWERS
 from pacer_mininet.experiments.tables import METRICS, shown
 from pacer_mininet.report import STYLE
 
@@ -47,11 +48,30 @@ def write(
 <p class="soft">Each figure is the median over its seeds, with the smallest and the largest in
 brackets where they differ; the published one stands below it. docs/experiments.md says how the runs
 are made.</p>
-{warning}<nav><ul>{contents}</ul></nav>
+{warning}{_claims(collected)}<nav><ul>{contents}</ul></nav>
 {sections}
 </html>
 """,
         encoding="utf-8",
+    )
+
+
+def _claims(collected: Sequence[dict[str, Any]]) -> str:
+    """Return what was promised, with the worst figure found: empty where nothing was."""
+    lines = "".join(
+        f'<tr><th scope="row"><a href="#{one["name"]}">{html.escape(one["name"])}</a></th>'
+        f'<td class="group">{html.escape(claim["claim"])}</td>'
+        f"<td>{'-' if claim['worst'] is None else format(claim['worst'], ',')}</td>"
+        f"<td>{ANSWERS[claim['holds']]}</td></tr>"
+        for one in collected
+        for claim in one["claims"]
+    )
+    if not lines:
+        return ""
+    head = "".join(f'<th scope="col">{title}</th>' for title in ("claim", "worst", "holds"))
+    return (
+        f'<h2>What is claimed</h2><div class="wide"><table><thead><tr><td></td>{head}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
     )
 
 

@@ -1,52 +1,33 @@
 """Tells how the runs go: a bar over all of them by their estimated time, and what runs now."""
 
-import sys
 import time
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from pacer_mininet.experiments.schedule import Job
-from pacer_mininet.progress import PHASES
+from pacer_mininet.progress import PHASES, OptionalBars
 
 
-class RunsDisplay:
+class RunsDisplay(OptionalBars):
     """Shows the events of runs; to be used as a context. Plain lines where there is no terminal."""
 
     def __init__(self, jobs: list[Job], clock: str) -> None:
         """Show `jobs`; `clock` is what a run's seconds are called (`virtual s`, `s`)."""
+        super().__init__(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %  {task.fields[note]}"),
+            TimeElapsedColumn(),
+        )
         self._jobs = {job.name: job for job in jobs}
         self._clock = clock
         self._done = 0
         self._began = time.monotonic()
-        self._bars: Progress | None = None
         self._running: dict[str, TaskID] = {}
-        if sys.stdout.isatty():
-            self._bars = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:>3.0f} %  {task.fields[note]}"),
-                TimeElapsedColumn(),
-                console=Console(file=sys.stdout),
-            )
+        if self._bars is not None:
             cost_s = sum(job.cost_s for job in jobs) or 1.0
             self._all = self._bars.add_task("all runs", total=cost_s, note=f"0/{len(jobs)}")
-
-    def __enter__(self) -> Self:
-        if self._bars is not None:
-            self._bars.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bars is not None:
-            self._bars.stop()
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Show one event of a run."""
@@ -73,7 +54,7 @@ class RunsDisplay:
 
     def _end(self, name: str, event: dict[str, Any]) -> None:
         self._done += 1
-        how = f"{event['wall_s']:.0f} s" if event["event"] == "done" else event["message"]
+        how = event.get("message") or f"{event['wall_s']:.0f} s ({event['cpu_s']:.0f} s processor)"
         if self._bars is None:
             minutes = (time.monotonic() - self._began) / 60
             count = f"{self._done}/{len(self._jobs)}"

@@ -14,6 +14,7 @@ from typing import Any
 from pacer_mininet import paths, runs
 from pacer_mininet.experiments import estimate, inside
 from pacer_mininet.experiments.cache import Cache
+from pacer_mininet.experiments.costs import Costs
 from pacer_mininet.experiments.experiment import Experiment
 from pacer_mininet.experiments.scenario import Scenario
 from pacer_mininet.experiments.shaping import missing_of
@@ -65,8 +66,10 @@ def command_of(job: Job, *, realtime: bool) -> list[str]:
     return runs.in_lab_command(words, *options)
 
 
-def make(jobs: list[Job], cache: Cache, *, realtime: bool, listener: Listener) -> dict[str, str]:
-    """Make all runs; return what failed, by name, with the reason.
+def make(
+    jobs: list[Job], cache: Cache, costs: Costs, *, realtime: bool, listener: Listener
+) -> dict[str, str]:
+    """Make all runs, note what each took; return what failed, by name, with the reason.
 
     One that fails does not keep the others from being made.
     """
@@ -84,5 +87,7 @@ def make(jobs: list[Job], cache: Cache, *, realtime: bool, listener: Listener) -
                 listener({"event": "failed", "run": ended.name, "message": str(error)})
                 continue
             cache.save(job.scenario, {**result["run"], "series": result["series"]})
-            listener({"event": "done", "run": ended.name, "wall_s": ended.wall_s})
+            took = {"wall_s": ended.wall_s, "cpu_s": ended.cpu_s}
+            costs.note(cache.key(job.scenario), job.name, estimated_s=job.cost_s, **took)
+            listener({"event": "done", "run": ended.name, **took})
     return failed

@@ -4,6 +4,8 @@ Takano et al., IPSJ Transactions on Advanced Computing Systems, Vol. 47, SIG 7 (
 2005; "realtime burstiness". iperf over 500 Mbit/s, drop-tail.
 """
 
+import functools
+
 from pacer_mininet.experiments.experiment import Cell, Experiment, beside, one_flow
 from pacer_mininet.experiments.scenario import FQ, PACED, TBF, UNPACED, Flow, Scenario, Shaper
 from pacer_mininet.published import TABLE_5
@@ -18,6 +20,12 @@ IPSJ = "Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14)"
 SECONDS = 16
 LONG_SECONDS = 24
 FAR_SECONDS = 12
+
+DELAYS_MS = (2, 10, 25, 50, 100, 150)
+"""One way: the six of the IPG sweep."""
+
+TODAYS = ("cubic", "reno", "bbr")
+"""Congestion controls that stand beside the papers'."""
 
 DYNAMIC = Shaper("dynamic", "class", (("mode", "dynamic"), ("rate", None)))
 
@@ -90,12 +98,13 @@ def table_5() -> Experiment:
     cells = [
         _table_5_cell(fifo_bytes, shaper, run) for fifo_bytes in TABLE_5 for shaper, run in shapers
     ]
-    for control in ("cubic", "reno", "bbr", "scalable"):
+    for control in (*TODAYS, "scalable"):
         cells += [
             Cell(
                 f"64KB, {control}",
                 shaper.name,
                 Scenario(one_flow(shaper, control), seconds=SECONDS, fifo_bytes=64 * KIB),
+                extra=True,
             )
             for shaper in (UNPACED, PACED, FQ)
         ]
@@ -119,12 +128,22 @@ def slides() -> Experiment:
         "paced": {"goodput": 447.7, "lost": 0},
     }
     cells = beside(
-        *("1MB", (UNPACED, DYNAMIC, PACED, FQ), one_flow, published),
+        *("1MB", (UNPACED, DYNAMIC, PACED, FQ, TBF), one_flow, published),
         seconds=LONG_SECONDS,
         rtt_ns=100 * MS,
         fifo_bytes=MIB,
         bins=True,
     )
+    for control in TODAYS:
+        cells += beside(
+            f"1MB, {control}",
+            (UNPACED, DYNAMIC),
+            functools.partial(one_flow, congestion_control=control),
+            extra=True,
+            seconds=FAR_SECONDS,
+            rtt_ns=100 * MS,
+            fifo_bytes=MIB,
+        )
     return Experiment(
         name="slides",
         title="No pacing, PSPD (dynamic) and PSPS (static), 100 ms, FIFO 1 MB",
@@ -134,6 +153,29 @@ def slides() -> Experiment:
         cells=cells,
         plots=("bandwidth", "window", "comparison"),
         differs=(SENDERS_OF_THEN, SHORTER),
+    )
+
+
+def delays() -> Experiment:
+    """Return dynamic spacing over the delays of the IPG sweep, nothing lost but in the FIFO."""
+    cells = tuple(
+        cell
+        for delay_ms in reversed(DELAYS_MS)
+        for cell in beside(
+            *(f"{delay_ms} ms one way", (UNPACED, DYNAMIC, FQ), one_flow),
+            seconds=FAR_SECONDS,
+            rtt_ns=2 * delay_ms * MS,
+            fifo_bytes=MIB,
+            # Below, nothing is claimed.
+            extra=delay_ms < 25,
+        )
+    )
+    return Experiment(
+        name="delays",
+        title="Dynamic spacing over six delays, the talk's path and FIFO of 1 MB",
+        metrics=("goodput", "steady", "lost", "rtt_error", "in_flight_error"),
+        cells=cells,
+        plots=("sweep",),
     )
 
 
@@ -180,7 +222,7 @@ def figure_8() -> Experiment:
 def figure_9() -> Experiment:
     """Two senders, two receivers."""
     cells = []
-    for shaper in (UNPACED, PACED, FQ):
+    for shaper in (UNPACED, PACED, FQ, TBF):
         flows = tuple(
             Flow(shaper=shaper.at(1, 2), sender=number, receiver=number) for number in (1, 2)
         )
@@ -227,7 +269,9 @@ def pfldnet() -> Experiment:
             scenario = Scenario(
                 one_flow(shaper, control), seconds=FAR_SECONDS, fifo_bytes=fifo_kib * KIB
             )
-            cells.append(Cell(f"{fifo_kib}KB", f"{title}, {shaper.name}", scenario, published))
+            place_of_cell = (f"{fifo_kib}KB", f"{title}, {shaper.name}")
+            # Stand-ins are for orientation.
+            cells.append(Cell(*place_of_cell, scenario, published, extra=control != "scalable"))
     return Experiment(
         name="pfldnet",
         title="Scalable TCP, and Vegas and BBR in FAST's place, by FIFO size",
@@ -300,7 +344,7 @@ def backlog() -> Experiment:
                 ecn=shaper is ecn,
             ),
         )
-        for shaper in (UNPACED, PACED, ecn, clamp, FQ)
+        for shaper in (UNPACED, ecn, clamp, PACED, FQ)
     )
     return Experiment(
         name="backlog",

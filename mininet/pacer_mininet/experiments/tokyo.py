@@ -8,14 +8,21 @@ from pacer_mininet.experiments.experiment import (
     one_flow,
 )
 from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Flow, Scenario, Shaper
-from pacer_mininet.experiments.takano import DYNAMIC, FAR_SECONDS, KIB, MS, SECONDS, SHORTER
+from pacer_mininet.experiments.takano import (
+    DELAYS_MS,
+    DYNAMIC,
+    FAR_SECONDS,
+    KIB,
+    MS,
+    SECONDS,
+    SHORTER,
+)
 
 SOURCE = "Data Reservoir, University of Tokyo"
-DELAYS_MS = (2, 10, 25, 50, 100, 150)
-"""One way."""
-
 GAPS_BYTES = (8, 512, 4096, 16384)
 EDGE_BPS = 1_000_000_000
+FULL_FRAME_BYTES = 1518
+PREAMBLE_BYTES = 8
 LOSS_PPM = 1000
 SPACING_BPS = 596_000_000
 
@@ -65,28 +72,22 @@ def ipg_sweep() -> Experiment:
 
 def ipg_rates() -> Experiment:
     """Two gaps that were measured: 941 and 567 Mbit/s."""
-    cells = tuple(
-        Cell(
-            f"{gap_bytes} bytes",
-            "IPG",
-            Scenario(
-                one_flow(ipg(gap_bytes)),
-                seconds=4,
-                rate_bps=EDGE_BPS,
-                rtt_ns=2 * MS,
-                fifo_bytes=256 * KIB,
-            ),
-            {"steady": published},
-        )
-        for gap_bytes, published in ((12, 941.0), (1023, 567.0))
-    )
+    cells = []
+    for gap_bytes, published in ((12, 941.0), (1023, 567.0)):
+        # What a full frame's share of the line is with this gap behind it.
+        fq = FQ.at(FULL_FRAME_BYTES, PREAMBLE_BYTES + FULL_FRAME_BYTES + gap_bytes)
+        for title, shaper in (("IPG", ipg(gap_bytes)), ("fq at that rate", fq)):
+            scenario = Scenario(
+                one_flow(shaper), seconds=4, rate_bps=EDGE_BPS, rtt_ns=2 * MS, fifo_bytes=256 * KIB
+            )
+            cells.append(Cell(f"{gap_bytes} bytes", title, scenario, {"steady": published}))
     return Experiment(
         name="ipg-rates",
         title="What a fixed gap makes of a TCP stream on a 1 Gbit/s line",
         reproduces=("Tokyo IPG tuning",),
         source=SOURCE,
         metrics=("steady", "lost"),
-        cells=cells,
+        cells=tuple(cells),
     )
 
 

@@ -73,5 +73,6 @@ def collect(experiment: Experiment) -> tuple[dict[str, Any], dict[str, Any] | No
         "metrics": {},
         "rows": [],
         "virtual": rows,
+        "claims": [],
         "sentences": [*said, *experiment.differs],
     }, clocks

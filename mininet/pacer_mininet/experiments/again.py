@@ -1,0 +1,79 @@
+"""A second pass over the same experiments, and whether it gave the same to the byte."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pacer_mininet.experiments.cache import Cache
+from pacer_mininet.experiments.experiment import Experiment
+
+FILE = "again.json"
+
+
+def digest_of(collected: Sequence[dict[str, Any]]) -> str:
+    """Return one digest of all tables: equal tables, equal digest."""
+    text = json.dumps(list(collected), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def compare(
+    experiments: Sequence[Experiment],
+    first: tuple[Sequence[dict[str, Any]], Cache],
+    second: tuple[Sequence[dict[str, Any]], Cache],
+) -> dict[str, Any]:
+    """Compare two passes.
+
+    Args:
+        experiments: what was made.
+        first: the tables of the one pass, and its results.
+        second: of the other.
+
+    Returns:
+        Of experiments and of runs (with their whole series, which tables do not show): how many
+        were compared, and the names of those that differ. Runs that one of the two has not made
+        are not compared.
+
+    """
+    different_tables = [
+        one["name"] for one, other in zip(first[0], second[0], strict=True) if one != other
+    ]
+    compared, different_runs = set(), set()
+    for experiment in experiments:
+        for cell in experiment.cells:
+            for run in cell.runs():
+                contents = first[1].content(run), second[1].content(run)
+                if all(contents):
+                    compared.add(run)
+                    if contents[0] != contents[1]:
+                        name = f"{experiment.name} {cell.row}, {cell.column} #{run.seed}"
+                        different_runs.add(name)
+    return {
+        "digests": [digest_of(first[0]), digest_of(second[0])],
+        "tables": len(first[0]),
+        "different_tables": different_tables,
+        "runs": len(compared),
+        "different_runs": sorted(different_runs),
+    }
+
+
+def equal(comparison: dict[str, Any]) -> bool:
+    """Return whether nothing differed."""
+    return not (comparison["different_tables"] or comparison["different_runs"])
+
+
+def told(comparison: dict[str, Any]) -> str:
+    """Return a comparison in a few words."""
+    kinds = (
+        f"{comparison[kind] - len(comparison[f'different_{kind}'])} of {comparison[kind]} {kind}"
+        for kind in ("tables", "runs")
+    )
+    names = [*comparison["different_tables"], *comparison["different_runs"]]
+    differ = f"; they differ in {', '.join(names)}" if names else ""
+    return f"a second pass gave the same to the byte for {' and '.join(kinds)}{differ}"
+
+
+def write(comparison: dict[str, Any], directory: Path) -> None:
+    """Write a comparison beside the tables."""
+    (directory / FILE).write_text(json.dumps(comparison, indent=1) + "\n")

@@ -1,0 +1,252 @@
+"""What the project promises of its experiments, each promise checked against the tables' figures.
+
+A claim is about one experiment. Its value is the worst that any of the cells it speaks of has,
+over all seeds, so that a good median hides nothing.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pacer_mininet.experiments.scenario import Scenario, from_json
+from pacer_mininet.table import ideal_goodput_bps
+
+Row = dict[str, Any]
+"""A row of a table, as `tables.row_of` makes it."""
+
+MTU_FRAME_BYTES = 1518
+
+
+Values = Callable[[Sequence[Row]], list[float | None]]
+"""Takes figures of rows; None where a run did not give the figure."""
+
+_HOLDS: dict[str, Callable[[float, float], bool]] = {
+    "at most": operator.le,
+    "at least": operator.ge,
+    "more than": operator.gt,
+    "less than": operator.lt,
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A promise.
+
+    Attributes:
+        experiment: the name of the one that shows it.
+        text: what is promised of, in words, with the unit.
+        values: of the rows that it speaks of.
+        bound: one of "at most", "at least", "more than", "less than".
+        limit: of each value.
+        digits: of the value, behind the point.
+
+    """
+
+    experiment: str
+    text: str
+    values: Values
+    bound: str
+    limit: float
+    digits: int = 0
+
+    def worst(self, values: Sequence[float]) -> float:
+        """Return the value that comes nearest to breaking the claim, or breaks it most."""
+        return max(values) if self.bound in ("at most", "less than") else min(values)
+
+    def holds(self, value: float) -> bool:
+        """Return whether a value keeps it."""
+        return _HOLDS[self.bound](value, self.limit)
+
+
+def _scenario(row: Row) -> Scenario:
+    return from_json(row["scenario"])
+
+
+def _figure(row: Row, metric: str, which: str) -> float | None:
+    value = row["values"].get(metric)
+    return None if value is None else float(value[which])
+
+
+def _of(metric: str, which: str, *columns: str) -> Values:
+    """Return what takes a metric's smallest or largest value of all rows in some columns."""
+
+    def values(rows: Sequence[Row]) -> list[float | None]:
+        return [_figure(row, metric, which) for row in rows if row["column"] in columns]
+
+    return values
+
+
+def _share_of_limit(*columns: str) -> Values:
+    """Return what takes the goodput in the second half, in % of what the bottleneck carries."""
+
+    def values(rows: Sequence[Row]) -> list[float | None]:
+        found: list[float | None] = []
+        for row in rows:
+            if row["column"] in columns:
+                steady = _figure(row, "steady", "min")
+                ideal = ideal_goodput_bps(_scenario(row).rate_bps) / 1e6
+                found.append(None if steady is None else 100 * steady / ideal)
+        return found
+
+    return values
+
+
+def _rtt_over_path(*columns: str) -> Values:
+    """Return what takes the longest RTT over the empty path's."""
+
+    def values(rows: Sequence[Row]) -> list[float | None]:
+        found: list[float | None] = []
+        for row in rows:
+            if row["column"] in columns:
+                longest_ms = _figure(row, "rtt_max", "max")
+                path_ms = _scenario(row).rtt_ns / 1e6
+                found.append(None if longest_ms is None else longest_ms / path_ms)
+        return found
+
+    return values
+
+
+LONG_RTT_NS = 50_000_000
+"""25 ms one way: from there on dynamic spacing is to win."""
+
+
+def _dynamic_against_unpaced(metric: str) -> Values:
+    """Return what takes dynamic less unpaced, median by median, row by row of long paths."""
+
+    def values(rows: Sequence[Row]) -> list[float | None]:
+        by_place = {(row["row"], row["column"]): row for row in rows}
+        found: list[float | None] = []
+        for (title, column), row in by_place.items():
+            other = by_place.get((title, "unpaced"))
+            if column == "dynamic" and other and _scenario(row).rtt_ns >= LONG_RTT_NS:
+                pair = _figure(row, metric, "median"), _figure(other, metric, "median")
+                found.append(None if None in pair else (pair[0] or 0.0) - (pair[1] or 0.0))
+        return found
+
+    return values
+
+
+KEPT_SHORT = ("paced, ECN", "paced, clamp")
+"""Columns of what keeps a sender with large buffers from filling the pacer's queue."""
+
+CLAIMS = (
+    Claim("table5", "paced: packets lost", _of("lost", "max", "paced"), "at most", 0),
+    Claim(
+        "table5",
+        "paced: second half, % of the limit",
+        _share_of_limit("paced"),
+        "at least",
+        99,
+        digits=2,
+    ),
+    Claim(
+        "table5",
+        "paced: queue of the virtual bottleneck, bytes",
+        _of("queue_max", "max", "paced"),
+        "at most",
+        MTU_FRAME_BYTES,
+    ),
+    Claim(
+        "fig9",
+        "paced: the smaller of two flows, % of a fair share (97.5: within 5 % of each other)",
+        _of("share", "min", "paced"),
+        "at least",
+        97.5,
+        digits=2,
+    ),
+    Claim(
+        "burstiness",
+        "paced, at the sender: max(Q), KB (one frame)",
+        _of("near_queue_max", "max", "paced"),
+        "at most",
+        round(MTU_FRAME_BYTES / 1024, 3),
+        digits=3,
+    ),
+    Claim("backlog", "ECN, clamp: packets lost", _of("lost", "max", *KEPT_SHORT), "at most", 0),
+    Claim(
+        "backlog",
+        "ECN, clamp: packets lost at the edge",
+        _of("edge_lost", "max", *KEPT_SHORT),
+        "at most",
+        0,
+    ),
+    Claim(
+        "backlog",
+        "ECN, clamp: second half, % of the limit",
+        _share_of_limit(*KEPT_SHORT),
+        "at least",
+        98,
+        digits=2,
+    ),
+    Claim(
+        "backlog",
+        "ECN, clamp: longest RTT over the path's",
+        _rtt_over_path(*KEPT_SHORT),
+        "at most",
+        1.1,
+        digits=3,
+    ),
+    Claim(
+        "delays",
+        "dynamic, 25 ms one way and more: goodput less unpaced's, Mbit/s",
+        _dynamic_against_unpaced("goodput"),
+        "more than",
+        0,
+        digits=1,
+    ),
+    Claim(
+        "delays",
+        "dynamic, 25 ms one way and more: packets lost less unpaced's",
+        _dynamic_against_unpaced("lost"),
+        "less than",
+        0,
+    ),
+    Claim(
+        "delays",
+        "dynamic: the switch's RTT off the kernel's, median, %",
+        _of("rtt_error", "max", "dynamic"),
+        "at most",
+        5,
+        digits=2,
+    ),
+    Claim(
+        "delays",
+        "dynamic: bytes in flight off the kernel's, median, %",
+        _of("in_flight_error", "max", "dynamic"),
+        "at most",
+        5,
+        digits=2,
+    ),
+)
+
+
+def check(experiment: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return each claim about an experiment, with its worst value and whether that keeps it.
+
+    Where figures are missing both are None: what was not made might have been the worst.
+    """
+    whole = all(row["skipped"] is None for row in rows)
+    return [
+        _checked(claim, rows if whole else ()) for claim in CLAIMS if claim.experiment == experiment
+    ]
+
+
+ANSWERS = {True: "yes", False: "NO", None: "not known"}
+
+
+def told(checked: dict[str, Any]) -> str:
+    """Return a claim as `check` has it, in a line."""
+    worst = "" if checked["worst"] is None else f" (worst: {checked['worst']:,})"
+    return f"{checked['claim']}: {ANSWERS[checked['holds']]}{worst}"
+
+
+def _checked(claim: Claim, rows: Sequence[Row]) -> dict[str, Any]:
+    values = claim.values(rows)
+    known = [value for value in values if value is not None]
+    worst = claim.worst(known) if known and len(known) == len(values) else None
+    return {
+        "claim": f"{claim.text}: {claim.bound} {claim.limit:g}",
+        "worst": None if worst is None else round(worst, claim.digits),
+        "holds": None if worst is None else claim.holds(worst),
+    }
