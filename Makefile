@@ -26,7 +26,8 @@
 #   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1 on this
 #                          machine's kernel instead of in the lab; EDGE=ovs: with Open vSwitch
 #                          at the edge, too
-#   make experiments       QUICK=1 scaled down; REALTIME=1 on this machine's kernel
+#   make experiments       QUICK=1 scaled down; REALTIME=1 on this machine's kernel; AGAIN=1 twice,
+#                          and compare the two to the byte
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -126,7 +127,8 @@ may-run:
 demo: may-run packages venv switch bytecode $(if $(filter ovs,$(EDGE)),ovs)
 	@$(PYTHON) mininet/demo.py $(DEMO_OPTIONS)
 
-EXPERIMENT_OPTIONS = $(if $(filter-out 0,$(QUICK)),--quick) $(if $(filter-out 0,$(REALTIME)),--realtime)
+EXPERIMENT_OPTIONS = $(if $(filter-out 0,$(QUICK)),--quick) $(if $(filter-out 0,$(REALTIME)),--realtime) \
+    $(if $(filter-out 0,$(AGAIN)),--again)
 .PHONY: experiments experiment-list
 experiments: may-run packages venv switch bytecode
 	@$(PYTHON) mininet/experiments.py $(EXPERIMENT_OPTIONS)

@@ -282,6 +282,10 @@ def test_the_sentences_come_from_the_data(filled: Cache) -> None:
     assert "2 of 2 goodputs are within 10 % of the published." in said
     assert "Of 1 cells published without a loss, 1 have none here." in said
     assert "Against unpaced, paced has the higher goodput in the second half in 1 of 1" in said
+    # Nothing is published: the ways of spacing are set against each other.
+    alone = dataclasses.replace(BOTH, reproduces=())
+    said = " ".join(tables.collect(alone, filled)["sentences"])
+    assert "lost at the bottleneck: best 64KB, paced (0), worst 64KB, unpaced (200)." in said
     filled.save(SHORT, result_of(100_000_000, 7))
     said = " ".join(tables.collect(BOTH, filled)["sentences"])
     assert "Furthest below: 64KB, paced, 100.0 Mbit/s here and 474.0 there." in said
@@ -293,6 +297,17 @@ def test_a_run_that_was_refused_says_why(filled: Cache) -> None:
     row = tables.collect(BOTH, filled)["rows"][1]
     assert row["skipped"] == "the controller refuses it: no ECN"
     assert row["values"] == {}
+
+
+def test_transfers_are_measured_by_when_they_were_done() -> None:
+    """What is fair among them is their speeds: in the second half all of them may be over."""
+    transfers = [
+        {"payload_bytes": 10_000_000, "completion_ms": done_ms} for done_ms in (2000, 4000, None)
+    ]
+    value = {name: tables.METRICS[name].of({"flows": transfers}) for name in ("completion", "done")}
+    assert value == {"completion": None, "done": 2}
+    fairness = tables.METRICS["jain_done"].of({"flows": transfers[:2]})
+    assert fairness == pytest.approx(tables.jain([2.0, 1.0]))
 
 
 def test_fairness_is_jain_s() -> None:
@@ -321,7 +336,8 @@ class _Page(html.parser.HTMLParser):
 def test_the_report_needs_nothing_else(
     filled: Cache, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main.report_on([BOTH], filled, tmp_path / "results")
+    for collected in main.report_on([BOTH], filled, tmp_path / "results"):
+        main.show(collected)
     page = _Page()
     content = (tmp_path / "results" / "report.html").read_text()
     page.feed(content)

@@ -152,13 +152,19 @@ def _flows(runs: Runs) -> Figure:
     panels = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, (cell, result) in zip(panels, shown, strict=True):
         for number, counts in enumerate(result["series"]["flows"]):
-            rates = [(b - a) * 8 / 0.5 / 1e6 for a, b in itertools.pairwise(counts)]
+            # What comes after the run's seconds is only the beginning of a step.
+            steps = itertools.pairwise(counts[: 2 * cell.scenario.seconds + 1])
+            rates = [(b - a) * 8 / 0.5 / 1e6 for a, b in steps]
             times = [(n + 0.5) * 0.5 for n in range(len(rates))]
             axes.plot(times, rates, color=COLOURS[number], linewidth=1.3, label=f"{number + 1}")
-        axes.set_title(f"{cell.row}, {cell.column}: goodput of each flow", loc="left")
+        axes.set_title(f"{cell.row}, {cell.column}", loc="left")
         axes.set_ylabel("Mbit/s")
-        axes.set_ylim(bottom=0)
+    # All panels share the axis: a limit set earlier would be that of the panels drawn by then.
+    panels[-1].set_ylim(bottom=0)
     panels[-1].set_xlabel("time (s)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    titles = [f"flow {label}" for label in labels]
+    figure.legend(handles, titles, loc="outside upper center", ncols=len(titles), fontsize=9)
     return figure
 
 

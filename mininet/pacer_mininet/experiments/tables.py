@@ -53,6 +53,12 @@ def _completion(result: Result) -> float | None:
     return None if None in times else max(times) / 1e3
 
 
+def _speeds(result: Result) -> list[float]:
+    """Return what each flow came to per ms until it was done: of those that were not, nothing."""
+    done = ((flow["payload_bytes"], flow["completion_ms"]) for flow in result["flows"])
+    return [payload / ms if ms else 0.0 for payload, ms in done]
+
+
 def _far(result: Result, key: str) -> float | None:
     return float(result["far"][key]) if "far" in result else None
 
@@ -76,6 +82,8 @@ METRICS: dict[str, Metric] = {
     ),
     "jain": Metric("Jain's index", lambda r: jain(_steady(r)), 4),
     "completion": Metric("last one done, s", _completion, 2),
+    "done": Metric("done in time", lambda r: sum(speed > 0 for speed in _speeds(r)), 0),
+    "jain_done": Metric("Jain's index of their speeds", lambda r: jain(_speeds(r)), 4),
     "rtt_mean": Metric("RTT mean, ms", lambda r: _rtt(r, "mean", statistics.fmean)),
     "rtt_max": Metric("RTT max, ms", lambda r: _rtt(r, "max", max)),
     "rtt_error": Metric(
@@ -190,6 +198,8 @@ def sentences(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[st
     else:
         said += _beside_published(made)
     said += _pacing(experiment, made)
+    if not experiment.reproduces:
+        said += _past_the_papers(experiment, made)
     first = made[0]
     clock = "in virtual time" if first["mode"] == "lab" else "in real time"
     said.append(f"Made {clock} on Linux {first['kernel']}.")
@@ -259,8 +269,9 @@ def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]
             if "paced" in values
         ]
         lost = sum(values["lost"]["median"] for values in paced)
+        rows_said = "the row" if len(paced) == 1 else f"all {len(paced)} rows"
         said.append(
-            f"Paced: {lost:,.0f} packets lost in all {len(paced)} rows, and at least "
+            f"Paced: {lost:,.0f} packets lost in {rows_said}, and at least "
             f"{100 * min(shares):.1f} % of what the bottleneck can carry in the second half."
         )
     for other in ("unpaced", "TBF", "fq", "dynamic"):
@@ -274,4 +285,26 @@ def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]
                 f"{len(both)} rows; {other} lost "
                 f"{sum(v[other]['lost']['median'] for v in both):,.0f} packets."
             )
+    return said
+
+
+_BEST = {"lost": min, "completion": min, "jain": max, "jain_done": max}
+"""By metric, whether the smallest or the largest is what one wants."""
+
+
+def _past_the_papers(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return which way of spacing does best and worst by loss, fairness and completion time."""
+    said = []
+    for name in experiment.metrics:
+        found = [(row["values"][name], row) for row in rows if name in _BEST]
+        known = [(value["median"], row) for value, row in found if value is not None]
+        if len({value for value, _ in known}) < 2:
+            continue
+        best = _BEST[name](known, key=_first)
+        worst = (max if _BEST[name] is min else min)(known, key=_first)
+        shown_of = [
+            f"{row['row']}, {row['column']} ({shown(name, row['values'][name], spread=False)})"
+            for _, row in (best, worst)
+        ]
+        said.append(f"{METRICS[name].title}: best {shown_of[0]}, worst {shown_of[1]}.")
     return said
