@@ -410,7 +410,7 @@ def test_dynamic_is_measured_against_unpaced_of_the_same_long_path() -> None:
             "row": "a short one",
         },
     ]
-    found = [(one["worst"], one["holds"]) for one in claims.check("delays", rows)]
+    found = [(one["worst"], one["holds"]) for one in claims.check("ipg", rows)]
     assert found == [(200.0, True), (-41.0, True), (4.0, True), (9.0, False)]
 
 

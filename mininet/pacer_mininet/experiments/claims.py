@@ -93,13 +93,13 @@ def _share_of_limit(*columns: str) -> Values:
 
 
 def _rtt_over_path(*columns: str) -> Values:
-    """Return what takes the longest RTT over the empty path's."""
+    """Return what takes the longest RTT of the second half over the empty path's."""
 
     def values(rows: Sequence[Row]) -> list[float | None]:
         found: list[float | None] = []
         for row in rows:
             if row["column"] in columns:
-                longest_ms = _figure(row, "rtt_max", "max")
+                longest_ms = _figure(row, "rtt_steady", "max")
                 path_ms = _scenario(row).rtt_ns / 1e6
                 found.append(None if longest_ms is None else longest_ms / path_ms)
         return found
@@ -127,8 +127,57 @@ def _dynamic_against_unpaced(metric: str) -> Values:
     return values
 
 
-KEPT_SHORT = ("paced, ECN", "paced, clamp")
-"""Columns of what keeps a sender with large buffers from filling the pacer's queue."""
+def _kept_short(column: str) -> tuple[Claim, ...]:
+    """Return what is claimed of a way to keep large buffers from filling the pacer's queue."""
+    return (
+        Claim("backlog", f"{column}: packets lost", _of("lost", "max", column), "at most", 0),
+        Claim(
+            "backlog",
+            f"{column}: packets lost at the edge",
+            _of("edge_lost", "max", column),
+            "at most",
+            0,
+        ),
+        Claim(
+            "backlog",
+            f"{column}: second half, % of the limit",
+            _share_of_limit(column),
+            "at least",
+            98,
+            digits=2,
+        ),
+        Claim(
+            "backlog",
+            f"{column}: longest RTT of the second half over the path's",
+            _rtt_over_path(column),
+            "at most",
+            1.1,
+            digits=3,
+        ),
+    )
+
+
+def _estimates(experiment: str) -> tuple[Claim, ...]:
+    """Return what is claimed of what the switch sees of a flow that it follows."""
+    return (
+        Claim(
+            experiment,
+            "dynamic: the switch's RTT off the kernel's, median, %",
+            _of("rtt_error", "max", "dynamic"),
+            "at most",
+            5,
+            digits=2,
+        ),
+        Claim(
+            experiment,
+            "dynamic: bytes in flight off the kernel's, median, %",
+            _of("in_flight_error", "max", "dynamic"),
+            "at most",
+            5,
+            digits=2,
+        ),
+    )
+
 
 CLAIMS = (
     Claim("table5", "paced: packets lost", _of("lost", "max", "paced"), "at most", 0),
@@ -163,32 +212,10 @@ CLAIMS = (
         round(MTU_FRAME_BYTES / 1024, 3),
         digits=3,
     ),
-    Claim("backlog", "ECN, clamp: packets lost", _of("lost", "max", *KEPT_SHORT), "at most", 0),
+    *_kept_short("paced, clamp"),
+    *_kept_short("paced, ECN"),
     Claim(
-        "backlog",
-        "ECN, clamp: packets lost at the edge",
-        _of("edge_lost", "max", *KEPT_SHORT),
-        "at most",
-        0,
-    ),
-    Claim(
-        "backlog",
-        "ECN, clamp: second half, % of the limit",
-        _share_of_limit(*KEPT_SHORT),
-        "at least",
-        98,
-        digits=2,
-    ),
-    Claim(
-        "backlog",
-        "ECN, clamp: longest RTT over the path's",
-        _rtt_over_path(*KEPT_SHORT),
-        "at most",
-        1.1,
-        digits=3,
-    ),
-    Claim(
-        "delays",
+        "ipg",
         "dynamic, 25 ms one way and more: goodput less unpaced's, Mbit/s",
         _dynamic_against_unpaced("goodput"),
         "more than",
@@ -196,28 +223,14 @@ CLAIMS = (
         digits=1,
     ),
     Claim(
-        "delays",
+        "ipg",
         "dynamic, 25 ms one way and more: packets lost less unpaced's",
         _dynamic_against_unpaced("lost"),
         "less than",
         0,
     ),
-    Claim(
-        "delays",
-        "dynamic: the switch's RTT off the kernel's, median, %",
-        _of("rtt_error", "max", "dynamic"),
-        "at most",
-        5,
-        digits=2,
-    ),
-    Claim(
-        "delays",
-        "dynamic: bytes in flight off the kernel's, median, %",
-        _of("in_flight_error", "max", "dynamic"),
-        "at most",
-        5,
-        digits=2,
-    ),
+    *_estimates("ipg"),
+    *_estimates("delays"),
 )
 
 

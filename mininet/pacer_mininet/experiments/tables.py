@@ -53,6 +53,14 @@ def _completion(result: Result) -> float | None:
     return None if None in times else max(times) / 1e3
 
 
+def _rtt_steady(result: Result) -> float | None:
+    """Return the first connection's longest smoothed RTT in the second half, in ms."""
+    sender = result["series"]["sender"]
+    samples = list(zip(sender["at_ms"], sender["rtt_us"], strict=True))
+    late = [rtt_us for at_ms, rtt_us in samples if at_ms >= samples[-1][0] / 2]
+    return max(late) / 1e3 if late else None
+
+
 def _speeds(result: Result) -> list[float]:
     """Return what each flow came to per ms until it was done: of those that were not, nothing."""
     done = ((flow["payload_bytes"], flow["completion_ms"]) for flow in result["flows"])
@@ -86,6 +94,7 @@ METRICS: dict[str, Metric] = {
     "jain_done": Metric("Jain's index of their speeds", lambda r: jain(_speeds(r)), 4),
     "rtt_mean": Metric("RTT mean, ms", lambda r: _rtt(r, "mean", statistics.fmean)),
     "rtt_max": Metric("RTT max, ms", lambda r: _rtt(r, "max", max)),
+    "rtt_steady": Metric("RTT max of the 2nd half, ms", _rtt_steady),
     "rtt_error": Metric(
         "switch's RTT off the kernel's, median %", lambda r: r["estimates"]["rtt_error_percent"]
     ),

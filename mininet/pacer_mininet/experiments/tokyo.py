@@ -9,7 +9,6 @@ from pacer_mininet.experiments.experiment import (
 )
 from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Flow, Scenario, Shaper
 from pacer_mininet.experiments.takano import (
-    DELAYS_MS,
     DYNAMIC,
     FAR_SECONDS,
     KIB,
@@ -19,6 +18,9 @@ from pacer_mininet.experiments.takano import (
 )
 
 SOURCE = "Data Reservoir, University of Tokyo"
+DELAYS_MS = (2, 10, 25, 50, 100, 150)
+"""One way."""
+
 GAPS_BYTES = (8, 512, 4096, 16384)
 EDGE_BPS = 1_000_000_000
 FULL_FRAME_BYTES = 1518
