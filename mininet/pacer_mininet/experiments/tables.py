@@ -23,12 +23,14 @@ class Metric:
         title: of its column, with the unit.
         of: computes it; None where the run has none.
         digits: behind the point.
+        of_first: whether the first run alone has it.
 
     """
 
     title: str
     of: Callable[[Result], float | None]
     digits: int = 1
+    of_first: bool = False
 
 
 def jain(values: Sequence[float]) -> float:
@@ -82,7 +84,9 @@ METRICS: dict[str, Metric] = {
     "lost": Metric("lost at the bottleneck", lambda r: r["bottleneck_drops"], 0),
     "edge_lost": Metric("lost at the edge", lambda r: r["edge_drops"], 0),
     "queue_max": Metric("VB queue max, bytes", lambda r: r["wan"]["queue_max_bytes"], 0),
-    "bin_max": Metric("500 us bin max, Mbit/s", lambda r: (r["wan"]["bin_max_bps"] or 0) / 1e6),
+    "bin_max": Metric(
+        "500 us bin max, Mbit/s", lambda r: (r["wan"]["bin_max_bps"] or 0) / 1e6, of_first=True
+    ),
     "deviation": Metric("deviation / mean of 100 ms windows", lambda r: r["wan"]["deviation"], 3),
     "share": Metric(
         "smallest share / fair share, %",
@@ -155,8 +159,9 @@ def row_of(cell: Cell, metrics: Sequence[str], cache: Cache) -> dict[str, Any]:
 
 def _spread(name: str, results: Sequence[Result]) -> dict[str, float] | None:
     metric = METRICS[name]
-    values = [value for value in map(metric.of, results) if value is not None]
-    if len(values) < len(results):
+    having = results[:1] if metric.of_first else results
+    values = [value for value in map(metric.of, having) if value is not None]
+    if len(values) < len(having):
         return None
     shown = [round(float(value), metric.digits + 2) for value in values]
     return {"median": statistics.median(shown), "min": min(shown), "max": max(shown)}
