@@ -29,6 +29,7 @@ from pacer_mininet.nodes import (
     run_in,
     started,
 )
+from pacer_mininet.rest import RestClient
 from pacer_mininet.tcp_state import TcpMonitor, TcpSample
 from pacer_mininet.topology import (
     EDGE_RATE,
@@ -498,10 +499,7 @@ class Run:
         node = self.net.get(switch)
         if isinstance(node, ovs_switch.PacingOVSSwitch):
             return node.statistics()
-        statistics = self.rest.get("switches", switch, "stats")
-        if not isinstance(statistics, dict) or statistics.get("now_ns") is None:
-            raise ExperimentError(f"switch {switch} gives no statistics")
-        return statistics
+        return statistics_of(self.rest, switch)
 
     def drops(self, switch: str) -> dict[str, int]:
         """Return the packets that a switch has lost so far, by cause."""
@@ -516,6 +514,14 @@ class Run:
             "switches", "wan", "bandwidth", port=WAN_PORT_TO_SENDER, from_ns=from_ns
         )
         self.bandwidth.add(bandwidth_of(answer))
+
+
+def statistics_of(rest: RestClient, switch: str) -> dict[str, Any]:
+    """Return all that a pacing_switch counts, from the controller; ExperimentError without it."""
+    statistics = rest.get("switches", switch, "stats")
+    if not isinstance(statistics, dict) or statistics.get("now_ns") is None:
+        raise ExperimentError(f"switch {switch} gives no statistics")
+    return statistics
 
 
 def drops_by_cause(statistics: dict[str, Any]) -> dict[str, int]:

@@ -24,6 +24,8 @@ from pacer_mininet.experiment import (
     bandwidth_of,
     difference,
     drops_by_cause,
+    lateness_between,
+    statistics_of,
 )
 from pacer_mininet.experiments.network import WIRE_IN, edge_of, network_of
 from pacer_mininet.experiments.scenario import Flow, Scenario
@@ -207,7 +209,8 @@ class ScenarioRun:
         number = due_ns // SAMPLE_NS
         if number % DROPS_EVERY == DROPS_EVERY - 1:
             self._compare_estimates()
-            self.drops.append((now_ns, sum(self._drops_of("wan").values()) - self.drops_before))
+            drops = drops_by_cause(statistics_of(self.rest, "wan"))
+            self.drops.append((now_ns, sum(drops.values()) - self.drops_before))
         if number % 10 == 9:
             self._tell(number // 10 + 1)
         if number % (10 * READ_BINS_EVERY_S) == 10 * READ_BINS_EVERY_S - 1:
@@ -255,8 +258,8 @@ class ScenarioRun:
         self._phase("ping")
         try:
             self.prepare()
-            before = {name: self._drops_of(name) for name in self.switches}
-            self.drops_before = sum(before["wan"].values())
+            before = {name: statistics_of(self.rest, name) for name in self.switches}
+            self.drops_before = sum(drops_by_cause(before["wan"]).values())
             counters_before = [tcp_state.counters(host.pid) for host in self.senders]
             self._phase("iperf")
             self.send()
@@ -267,8 +270,11 @@ class ScenarioRun:
         self._phase("reading")
         # First the counters: reading tens of thousands of registers keeps the lab busy for so
         # long that its clock moves on.
-        after = {name: self._drops_of(name) for name in self.switches}
-        lost = {name: difference(after[name], before[name]) for name in self.switches}
+        after = {name: statistics_of(self.rest, name) for name in self.switches}
+        lost = {
+            name: difference(drops_by_cause(after[name]), drops_by_cause(before[name]))
+            for name in self.switches
+        }
         counters = [
             difference(tcp_state.counters(host.pid), earlier)
             for host, earlier in zip(self.senders, counters_before, strict=True)
@@ -288,6 +294,9 @@ class ScenarioRun:
             "bottleneck_drops": sum(lost["wan"].values()),
             "edge_drops": sum(sum(lost[s].values()) for s in self.switches if s != "wan"),
             "drops_by_cause": {name: causes for name, causes in lost.items() if causes},
+            "lateness_max_ns": {
+                name: lateness_between(before[name], after[name]) for name in self.switches
+            },
             "retransmits": sum(c.get("TcpRetransSegs", 0) for c in counters),
             "estimates": {
                 "rtt_error_percent": _median_error([rtt for rtt, _ in self.estimates]),
@@ -303,12 +312,6 @@ class ScenarioRun:
 
     def _phase(self, phase: str) -> None:
         self.report({"event": "phase", "run": self.name, "phase": phase})
-
-    def _drops_of(self, switch: str) -> dict[str, int]:
-        statistics = self.rest.get("switches", switch, "stats")
-        if not isinstance(statistics, dict) or statistics.get("now_ns") is None:
-            raise ExperimentError(f"switch {switch} gives no statistics")
-        return drops_by_cause(statistics)
 
     def _read_bandwidth(self) -> None:
         now_ns = time.monotonic_ns()
@@ -409,6 +412,7 @@ class ScenarioRun:
         first = next(iter(self.sent.values()), [])
         return {
             **self._finest(seconds),
+            "estimates": [[round(rtt, 4), round(there, 4)] for rtt, there in self.estimates],
             "window_vb_max_bytes": series(seen.window_vb_max_bytes, window, length),
             "bottleneck_drops": {
                 "at_ms": [at_ns // 1_000_000 for at_ns, _ in self.drops],
