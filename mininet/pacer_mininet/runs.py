@@ -23,6 +23,10 @@ from pacer_mininet import paths
 LINE_BYTES = 64 << 20
 STDERR_LINES = 20
 STOP_TIMEOUT_S = 15.0
+LAB_ENVIRONMENT = ("SETUPTOOLS_USE_DISTUTILS=stdlib",)
+"""Inside every import counts: Mininet takes a version class from distutils, for which setuptools
+would load 120 modules of its own."""
+
 Listener = Callable[[dict[str, Any]], None]
 
 
@@ -98,7 +102,8 @@ def in_lab_command(command: Sequence[str], *options: str) -> list[str]:
         if variable in os.environ
         for word in ("--env", variable)
     ]
-    return [str(paths.LAB_RUN), *passed, *options, "--", *command]
+    settings = [word for setting in LAB_ENVIRONMENT for word in ("--env", setting)]
+    return [str(paths.LAB_RUN), *passed, *settings, *options, "--", *command]
 
 
 def realtime_command(plan: Plan, name: str) -> list[str]:
