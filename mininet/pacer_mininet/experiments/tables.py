@@ -123,7 +123,7 @@ METRICS: dict[str, Metric] = {
     "far_queue_max": Metric(
         "receiver: max(Q) max, KB", lambda r: (_far(r, "queue_max_bytes") or 0) / KIB, 2
     ),
-    "loss_share": Metric("lost, %", _loss_share),
+    "loss_share": Metric("lost, %", _loss_share, 2),
 }
 
 NOT_MADE = "not made yet"

@@ -172,7 +172,7 @@ def delays() -> Experiment:
     return Experiment(
         name="delays",
         title="Dynamic spacing over long delays, FIFO 1 MB, no loss on the wire",
-        metrics=("goodput", "steady", "lost", "rtt_error", "in_flight_error"),
+        metrics=("goodput", "steady", "lost", "loss_share", "rtt_error", "in_flight_error"),
         cells=cells,
         plots=("sweep",),
     )

@@ -62,7 +62,7 @@ def ipg_sweep() -> Experiment:
         title="Static and dynamic IPG over six delays, loss 0.001 on the wire",
         reproduces=("Tokyo IPG sweep",),
         source=SOURCE,
-        metrics=("goodput", "lost", "deviation", "rtt_error", "in_flight_error"),
+        metrics=("goodput", "lost", "loss_share", "deviation", "rtt_error", "in_flight_error"),
         cells=cells,
         plots=("sweep",),
         differs=(
