@@ -29,7 +29,12 @@ from pacer_mininet.experiment import (
 )
 from pacer_mininet.experiments.network import WIRE_IN, edge_of, network_of
 from pacer_mininet.experiments.scenario import Flow, Scenario
-from pacer_mininet.experiments.shaping import kernel_rate_bps, port_of, shape
+from pacer_mininet.experiments.shaping import (
+    end_slow_start,
+    kernel_rate_bps,
+    port_of,
+    shape,
+)
 from pacer_mininet.nodes import PacerController, in_lab, run_in
 from pacer_mininet.tcp_state import TcpMonitor, TcpSample
 from pacer_mininet.traffic import (
@@ -111,6 +116,9 @@ class ScenarioRun:
 
     def prepare(self) -> None:
         """Let the network learn where the hosts are, set up shapers, start servers."""
+        if self.scenario.first_ssthresh_packets:
+            for control in sorted({flow.congestion_control for flow in self.scenario.flows}):
+                end_slow_start(control, self.scenario.first_ssthresh_packets)
         for host in (*self.senders, *self.receivers):
             # What is left of a connection to the same host would set the next one's start.
             run_in(host, "sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1")

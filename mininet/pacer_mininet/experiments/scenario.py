@@ -110,6 +110,8 @@ class Scenario:
         far: whether what leaves the bottleneck is measured, too.
         bins: whether bandwidth is measured in 500 us: reading them back takes longer than the run.
         ecn: whether hosts use ECN.
+        first_ssthresh_packets: where a connection's first slow start ends at the latest; 0:
+            nowhere, today's default.
         seed: of everything random; also shifts the start of each flow by a few us.
 
     Raises ValueError for a value out of range.
@@ -130,6 +132,7 @@ class Scenario:
     far: bool = False
     bins: bool = False
     ecn: bool = False
+    first_ssthresh_packets: int = 0
     seed: int = 1
 
     def __post_init__(self) -> None:

@@ -1,6 +1,7 @@
 """Has the packets of a scenario's flows spaced as it says; and what cannot be done, and why."""
 
 import functools
+from pathlib import Path
 from typing import Any
 
 from mininet.net import Mininet
@@ -13,7 +14,7 @@ from pacer_mininet.experiment import (
 )
 from pacer_mininet.experiments.network import edge_of, port_to_bottleneck
 from pacer_mininet.experiments.scenario import Flow, Scenario, Shaper
-from pacer_mininet.nodes import run_in
+from pacer_mininet.nodes import in_lab, run_in
 from pacer_mininet.rest import RestClient
 
 FIRST_PORT = 5001
@@ -68,6 +69,22 @@ def missing_of(scenario: Scenario) -> str | None:
     """Return why a scenario cannot be run with this controller, or None."""
     reasons = (missing(flow.shaper) for flow in scenario.flows)
     return next((reason for reason in reasons if reason is not None), None)
+
+
+def end_slow_start(control: str, packets: int) -> None:
+    """Have connections of a congestion control end their first slow start at so many packets.
+
+    Raises:
+        NotOfferedError: it has no such setting, or it would be the whole machine's.
+
+    """
+    if not in_lab():
+        raise NotOfferedError("the end of slow start is a setting of the whole machine")
+    setting = Path("/sys/module") / f"tcp_{control}" / "parameters" / "initial_ssthresh"
+    try:
+        setting.write_text(f"{packets}\n")
+    except OSError as error:
+        raise NotOfferedError(f"{control} has no initial_ssthresh: {error.strerror}") from None
 
 
 def shape(scenario: Scenario, net: Mininet, rest: RestClient) -> None:

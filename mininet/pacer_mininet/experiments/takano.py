@@ -24,6 +24,9 @@ FAR_SECONDS = 12
 LONG_DELAYS_MS = (25, 50, 100, 150)
 """One way: those of the IPG sweep at which dynamic spacing is to win."""
 
+SSTHRESH_OF_THEN = 100
+"""Packets: where the first slow start ended by default in the BIC of Linux 2.6 then."""
+
 TODAYS = ("cubic", "reno", "bbr")
 """Congestion controls that stand beside the papers'."""
 
@@ -128,11 +131,22 @@ def slides() -> Experiment:
         "paced": {"goodput": 447.7, "lost": 0},
     }
     cells = beside(
-        *("1MB", (UNPACED, DYNAMIC, PACED, FQ, TBF), one_flow, published),
+        *("1MB", (UNPACED, DYNAMIC, PACED, FQ), one_flow, published),
         seconds=LONG_SECONDS,
         rtt_ns=100 * MS,
         fifo_bytes=MIB,
         bins=True,
+    )
+    cells += beside(
+        *("1MB", (TBF,), one_flow), seconds=LONG_SECONDS, rtt_ns=100 * MS, fifo_bytes=MIB
+    )
+    cells += beside(
+        *("1MB, slow start as then", (UNPACED, DYNAMIC), one_flow, published),
+        seconds=SECONDS,
+        rtt_ns=100 * MS,
+        fifo_bytes=MIB,
+        first_ssthresh_packets=SSTHRESH_OF_THEN,
+        extra=True,
     )
     for control in TODAYS:
         cells += beside(
