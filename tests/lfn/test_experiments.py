@@ -192,6 +192,14 @@ def test_what_the_controller_lacks_is_said_by_its_schema_alone() -> None:
     assert shaping.missing(PACED) is None
 
 
+def test_a_setting_of_the_whole_machine_is_left_alone_outside_the_lab(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("LAB", raising=False)
+    with pytest.raises(shaping.NotOfferedError, match="whole machine"):
+        shaping.end_slow_start("bic", 100)
+
+
 # ---- what is made, and what is remembered ----------------------------------------------------
 
 
