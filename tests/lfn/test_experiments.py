@@ -20,6 +20,7 @@ from pacer_mininet.experiments import (
     claims,
     estimate,
     main,
+    page,
     schedule,
     shaping,
     tables,
@@ -346,14 +347,14 @@ def test_the_report_needs_nothing_else(
 ) -> None:
     for collected in main.report_on([BOTH], filled, tmp_path / "results"):
         main.show(collected)
-    page = _Page()
+    shown = _Page()
     content = (tmp_path / "results" / "report.html").read_text()
-    page.feed(content)
-    assert all(one.startswith(("data:image/png", "#")) for one in page.refers_to)
-    assert page.pictures == len(BOTH.plots)
+    shown.feed(content)
+    assert all(one.startswith(("data:image/png", "#")) for one in shown.refers_to)
+    assert shown.pictures == len(BOTH.plots)
     assert "prefers-color-scheme: dark" in content
     for text in ("200.0 (150.0 to 220.0)", "474", "257", "somebody <b>", "iperf -c 10.0.0.2"):
-        assert text in page.text, text
+        assert text in shown.text, text
     found = json.loads((tmp_path / "results" / "experiments" / "try.json").read_text())
     assert found["name"] == "try"
     assert "[474]" in capsys.readouterr().out
@@ -420,6 +421,17 @@ def test_dynamic_is_measured_against_unpaced_of_the_same_long_path() -> None:
     ]
     found = [(one["worst"], one["holds"]) for one in claims.check("ipg", rows)]
     assert found == [(200.0, True), (-41.0, True), (4.0, True), (9.0, False)]
+
+
+def test_the_report_says_which_claims_do_not_hold(filled: Cache, tmp_path: Path) -> None:
+    found = tables.collect(BOTH, filled)
+    rows = [row_with("paced", share=96.0)]
+    found["claims"] = [*claims.check("fig9", rows), *claims.check("fig9", [])]
+    page.write([found], {}, tmp_path / "report.html")
+    shown = _Page()
+    shown.feed((tmp_path / "report.html").read_text())
+    for text in ("What is claimed", "% of a fair share", "96.0", "NO", "not known"):
+        assert text in shown.text, text
 
 
 # ---- a second pass ---------------------------------------------------------------------------
