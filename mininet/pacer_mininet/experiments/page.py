@@ -11,11 +11,11 @@ from pacer_mininet.experiments.tables import METRICS, shown
 from pacer_mininet.report import STYLE
 
 MORE_STYLE = """
-nav { columns: 2 18rem; font-size: .9rem }
+nav { columns: 2 18rem; font-size: .9rem; margin-top: 2rem }
 section { margin-top: 3rem; border-top: 1px solid var(--line) }
 .published { color: var(--soft) }
 td.skipped { color: var(--soft); text-align: left; font-style: italic }
-td.group { text-align: left }
+td.group { text-align: left; white-space: nowrap }
 details { font-size: .8rem; color: var(--soft) }
 pre { overflow-x: auto }
 """
@@ -68,10 +68,10 @@ def _claims(collected: Sequence[dict[str, Any]]) -> str:
     )
     if not lines:
         return ""
-    head = "".join(f'<th scope="col">{title}</th>' for title in ("claim", "worst", "holds"))
+    head = "".join(f'<th scope="col">{title}</th>' for title in ("worst", "holds"))
     return (
-        f'<h2>What is claimed</h2><div class="wide"><table><thead><tr><td></td>{head}</tr></thead>'
-        f"<tbody>{lines}</tbody></table></div>"
+        '<h2>What is claimed</h2><div class="wide"><table>'
+        f"<thead><tr><td></td><td></td>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
 
 
