@@ -22,7 +22,7 @@ use crate::port::{PortError, PortMode, PortOptions};
 use crate::sys;
 use crate::tx::{Flushed, MAX_RETRIES};
 use crate::xdp_program::{self, Place, Program, STAMP_BYTES};
-use crate::xdp_ring::{Consumer, Producer};
+use crate::xdp_ring::{Consumer, Producer, Ring};
 
 /// What the kernel keeps free in front of each received frame (XDP_PACKET_HEADROOM).
 const HEADROOM_BYTES: usize = 256;
@@ -129,10 +129,10 @@ impl XdpDriver {
         let at = opening.step("find the rings", sys::xdp_ring_offsets(fd))?;
         let rings = (|| {
             io::Result::Ok((
-                Consumer::new(fd, libc::XDP_PGOFF_RX_RING, &at.rx, rx_slots)?,
-                Producer::new(fd, fill_page(), &at.fr, rx_slots)?,
-                Producer::new(fd, libc::XDP_PGOFF_TX_RING, &at.tx, tx_slots)?,
-                Consumer::new(fd, completion_page(), &at.cr, tx_slots)?,
+                Consumer::new(Ring::map(fd, libc::XDP_PGOFF_RX_RING, &at.rx, rx_slots)?),
+                Producer::new(Ring::map(fd, fill_page(), &at.fr, rx_slots)?),
+                Producer::new(Ring::map(fd, libc::XDP_PGOFF_TX_RING, &at.tx, tx_slots)?),
+                Consumer::new(Ring::map(fd, completion_page(), &at.cr, tx_slots)?),
             ))
         })();
         let (rx, mut fill, tx, completion) = opening.step("map the rings", rings)?;

@@ -13,7 +13,7 @@ use crate::mapping::Mapping;
 use crate::sys::Plain;
 
 /// A ring as mapped. `size` entries.
-struct Ring<T> {
+pub(crate) struct Ring<T> {
     mapping: Mapping,
     producer_at: usize,
     consumer_at: usize,
@@ -26,7 +26,8 @@ struct Ring<T> {
 unsafe impl<T: Plain> Send for Ring<T> {}
 
 impl<T: Plain> Ring<T> {
-    fn new(
+    /// Maps a ring of `fd` that has so many entries.
+    pub(crate) fn map(
         fd: BorrowedFd<'_>,
         page_offset: libc::off_t,
         offsets: &libc::xdp_ring_offset,
@@ -55,7 +56,7 @@ impl<T: Plain> Ring<T> {
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: `new` made sure that the word lies in the mapping, aligned; both sides touch it as
+        // SAFETY: `map` made sure that the word lies in the mapping, aligned; both sides touch it as
         // an atomic only, and it lives as long as self.
         unsafe { AtomicU32::from_ptr(self.mapping.base().add(at).as_ptr().cast()) }
     }
@@ -73,14 +74,8 @@ pub(crate) struct Consumer<T> {
 }
 
 impl<T: Plain> Consumer<T> {
-    pub(crate) fn new(
-        fd: BorrowedFd<'_>,
-        page_offset: libc::off_t,
-        offsets: &libc::xdp_ring_offset,
-        size: u32,
-    ) -> io::Result<Self> {
-        let ring = Ring::new(fd, page_offset, offsets, size)?;
-        Ok(Consumer { ring, next: 0 })
+    pub(crate) fn new(ring: Ring<T>) -> Self {
+        Consumer { ring, next: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -117,18 +112,12 @@ pub(crate) struct Producer<T> {
 }
 
 impl<T: Plain> Producer<T> {
-    pub(crate) fn new(
-        fd: BorrowedFd<'_>,
-        page_offset: libc::off_t,
-        offsets: &libc::xdp_ring_offset,
-        size: u32,
-    ) -> io::Result<Self> {
-        let ring = Ring::new(fd, page_offset, offsets, size)?;
-        Ok(Producer {
+    pub(crate) fn new(ring: Ring<T>) -> Self {
+        Producer {
             ring,
             next: 0,
             published: 0,
-        })
+        }
     }
 
     /// Puts an entry in, unseen until [`publish`](Producer::publish). False: the ring is full.
