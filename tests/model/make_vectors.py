@@ -1,7 +1,8 @@
 """Writes the files in ``tests/vectors``: cases, and what the reference scheduler does with them.
 
     python3 make_vectors.py [--out DIR]                       the committed files, and those of
-                                                              the further modes in DIR/modes
+                                                              the further modes in DIR/modes,
+                                                              of gap frames in DIR/pause-frames
     python3 make_vectors.py --random COUNT --seed N --out DIR as many random cases, elsewhere
 
 The same call writes the same bytes, on every machine and Python version: random cases come
@@ -19,10 +20,12 @@ from typing import Literal, TypeVar
 
 from pacing_model import (
     FCS_BYTES,
+    MIN_GAP_FRAME_BYTES,
     PREAMBLE_BYTES,
     Arrive,
     ClassConfig,
     Event,
+    GapFrame,
     Packet,
     PortConfig,
     SetClass,
@@ -35,6 +38,8 @@ T = TypeVar("T")
 VECTORS_DIR = Path(__file__).resolve().parent.parent / "vectors"
 MODES = "modes"
 """Subdirectory of the cases that ask for more than every data plane has."""
+PAUSE_FRAMES = "pause-frames"
+"""Subdirectory of the cases in which PAUSE frames fill the gaps."""
 
 GIGABIT = 1_000_000_000
 MTU_BYTES = 1514
@@ -670,6 +675,123 @@ def ecn_cases() -> Iterator[Case]:
     )
 
 
+def filled(config: PortConfig, longest_bytes: int = MTU_BYTES) -> PortConfig:
+    """The port, but PAUSE frames of up to so many bytes fill its gaps."""
+    return replace(config, gap_frame_max_bytes=longest_bytes)
+
+
+def pause_frame_cases() -> Iterator[Case]:
+    """PAUSE frames in the gaps: the files in ``tests/vectors/pause-frames``."""
+    for rate_bps, longest_bytes, text in (
+        (500_000_000, MTU_BYTES, "a gap is one frame of the packets' size"),
+        (700_000_000, MTU_BYTES, "a gap is one frame, rounded up to a byte"),
+        (120_000_000, MTU_BYTES, "a gap is several frames of equal size"),
+        (500_000_000, MIN_GAP_FRAME_BYTES, "a gap is as many of the shortest frames as fit in"),
+        (930_000_000, MTU_BYTES, "gaps are hardly longer than the shortest frame"),
+        (960_000_000, MTU_BYTES, "gaps are shorter than any frame: what is too long comes off"),
+    ):
+        trace = Trace()
+        trace.burst(1_000, 1, 30)
+        yield Case(
+            f"single-{rate_bps // 1_000_000}m-{longest_bytes}",
+            f"One class of {rate_bps} bit/s, frames of up to {longest_bytes} bytes: {text}.",
+            filled(port(), longest_bytes),
+            [static(1, rate_bps)],
+            trace.events(),
+        )
+    trace = Trace()
+    trace.burst(0, 1, 20)
+    yield Case(
+        "no-allowance",
+        "A class of 960 Mbit/s without allowance: what a gap frame makes it wait is no stall, and "
+        "it keeps its rate.",
+        filled(port()),
+        [static(1, 960_000_000, allowance_ns=0)],
+        trace.events(),
+    )
+    trace = Trace()
+    trace.burst(0, 1, 10)
+    trace.burst(0, 2, 5)
+    yield Case(
+        "fig3",
+        "Fig. 3: classes of 500 and 250 Mbit/s; gap frames where neither may send.",
+        filled(port()),
+        [static(1, 500_000_000), static(2, 250_000_000)],
+        trace.events(),
+    )
+    trace = Trace()
+    trace.burst(0, 1, 40, 1000)
+    trace.burst(0, 2, 20)
+    trace.burst(0, 3, 10, 200)
+    trace.burst(300_000, 3, 10, 1500)
+    yield Case(
+        "layer2",
+        "A line that counts layer-2 bytes with FCS: so do its gap frames, of up to 600 bytes.",
+        filled(port(500_000_000, "layer2"), 600),
+        [static(1, 200_000_000), static(2, 123_456_789), static(3, 7_777_777)],
+        trace.events(),
+    )
+    trace = Trace()
+    trace.burst(0, 1, 10)
+    trace.burst(0, UNPACED, 3, 700)
+    trace.packet(50_001, UNPACED, 60)
+    trace.packet(120_000, UNPACED)
+    trace.burst(140_000, UNPACED, 2, 100)
+    yield Case(
+        "unpaced",
+        "Unpaced packets take the place of gap frames; one that comes during a gap frame waits.",
+        filled(port()),
+        [unpaced(), static(1, 200_000_000)],
+        trace.events(),
+    )
+    trace = Trace()
+    trace.burst(0, 1, 10)
+    trace.packet(30_000, 2)
+    trace.packet(30_001, 3, 60)
+    trace.packet(55_000, 2)
+    trace.packet(500_000, 2)
+    trace.packet(2_000_000, 2)
+    trace.packet(2_000_001, 1)
+    trace.packet(2_000_500, 1)
+    yield Case(
+        "arrivals",
+        "Packets of other classes come during a gap frame and wait for its end, whether they have "
+        "an allowance or not. Nothing is sent while nothing waits.",
+        filled(port()),
+        [static(1, 100_000_000), static(2, 300_000_000, allowance_ns=0), static(3, 1_000_000)],
+        trace.events(),
+    )
+    trace = Trace()
+    trace.burst(0, 1, 30)
+    trace.burst(0, 2, 10)
+    trace.set_class(60_000, static(1, 900_000_000))
+    trace.burst(60_000, 1, 10)
+    trace.stall(100_000, 180_500)
+    trace.stall(330_000, 340_001)
+    yield Case(
+        "stalls",
+        "The machine stalls: no gap frames, then the rest of the gap is filled.",
+        filled(port(), 300),
+        [static(1, 400_000_000), static(2, 100_000_000, allowance_ns=0)],
+        trace.events(),
+    )
+    for seed in range(1, 7):
+        case = random_case(f"random-{seed}", 100 + seed)
+        line_rate_bps = case.port.line_rate_bps or 100_000_000
+        classes = [replace(c, rate_bps=max(c.rate_bps, line_rate_bps // 50)) for c in case.classes]
+        events = [
+            replace(
+                e, config=replace(e.config, rate_bps=max(e.config.rate_bps, line_rate_bps // 50))
+            )
+            if isinstance(e, SetClass)
+            else e
+            for e in case.events
+        ]
+        base = replace(case.port, line_rate_bps=line_rate_bps)
+        longest_bytes = (MTU_BYTES, MIN_GAP_FRAME_BYTES, 100)[seed % 3]
+        yield replace(case, port=filled(base, longest_bytes), classes=classes, events=events)
+
+
 def mode_cases() -> list[Case]:
     """What only the P4 program has to do: the files in ``tests/vectors/modes``."""
     return [*ipg_cases(), *ecn_cases()]
@@ -746,6 +868,10 @@ def vector_text(case: Case, modes: bool = False) -> str:
         "line_time_per_byte_q24": case.port.line_time_per_byte_q24,
         "fifo_bytes": case.port.fifo_bytes,
     }
+    gap_frames = ""
+    if case.port.gap_frame_max_bytes is not None:
+        port_json["gap_frame_max_bytes"] = case.port.gap_frame_max_bytes
+        gap_frames = f',\n"gap_frames": {json.dumps(gap_frame_rows(result.gap_frames))}'
 
     def lines(items: list[Json]) -> str:
         return "[\n" + ",\n".join(json.dumps(item) for item in items) + "\n]"
@@ -757,9 +883,14 @@ def vector_text(case: Case, modes: bool = False) -> str:
         f'"port": {json.dumps(port_json)},\n'
         f'"classes": {lines([class_json(config, modes) for config in case.classes])},\n'
         f'"events": {lines([event_json(event, modes) for event in case.events])},\n'
-        f'"expected": {lines(expected)}\n'
+        f'"expected": {lines(expected)}{gap_frames}\n'
         "}\n"
     )
+
+
+def gap_frame_rows(frames: list[GapFrame]) -> list[list[int]]:
+    """Gap frames as [start in ns, length in bytes], in order of transmission."""
+    return [[frame.start_ns, frame.length_bytes] for frame in frames]
 
 
 def write(out: Path, cases: list[Case], modes: bool) -> None:
@@ -789,6 +920,7 @@ def main() -> None:
     write(args.out, cases, modes=False)
     if args.random is None:
         write(args.out / MODES, mode_cases(), modes=True)
+        write(args.out / PAUSE_FRAMES, list(pause_frame_cases()), modes=False)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,9 @@ PREAMBLE_BYTES = 8
 WIRE_OVERHEAD_BYTES = PREAMBLE_BYTES + FCS_BYTES + 12
 """Preamble and start-of-frame delimiter, FCS, inter-frame gap (IEEE 802.3)."""
 
+MIN_GAP_FRAME_BYTES = 60
+"""Shortest frame of Ethernet, without FCS (IEEE 802.3)."""
+
 MIN_RATE_BPS = 8_000
 MAX_RATE_BPS = 100_000_000_000
 
@@ -54,21 +57,38 @@ def ceil_ns(instant_q24: int) -> int:
 
 @dataclass(frozen=True)
 class PortConfig:
-    """A port. ``line_rate_bps`` None: frames take no time on the line."""
+    """A port. ``line_rate_bps`` None: frames take no time on the line.
+
+    ``gap_frame_max_bytes`` None: gaps are accounted for, and empty. Else PAUSE frames of up to so
+    many bytes fill them (at least ``MIN_GAP_FRAME_BYTES``; only with a line rate).
+    """
 
     line_rate_bps: int | None
     counts: Literal["layer2", "wire"]
     fifo_bytes: int
+    gap_frame_max_bytes: int | None = None
 
     @property
     def line_time_per_byte_q24(self) -> int:
         """Time of one byte on the line; 0 without a line rate."""
         return 0 if self.line_rate_bps is None else time_per_byte_q24(self.line_rate_bps)
 
+    @property
+    def overhead_bytes(self) -> int:
+        """What a frame takes of the line beside its length, in bytes."""
+        return FCS_BYTES if self.counts == "layer2" else WIRE_OVERHEAD_BYTES
+
     def line_time_q24(self, length_bytes: int) -> int:
         """How long a frame takes the line."""
-        extra = FCS_BYTES if self.counts == "layer2" else WIRE_OVERHEAD_BYTES
-        return (length_bytes + extra) * self.line_time_per_byte_q24
+        return (length_bytes + self.overhead_bytes) * self.line_time_per_byte_q24
+
+    def gap_frame_bytes(self, gap_q24: int, longest_bytes: int) -> int:
+        """The next PAUSE frame in a gap of that time: the whole gap if one frame can be it, else
+        one of the fewest frames of equal size; never shorter than a frame can be."""
+        gap_bytes = -(-gap_q24 // self.line_time_per_byte_q24)
+        frames = -(-gap_bytes // (longest_bytes + self.overhead_bytes))
+        share_bytes = -(-gap_bytes // frames) - self.overhead_bytes
+        return max(share_bytes, MIN_GAP_FRAME_BYTES)
 
 
 @dataclass(frozen=True)
@@ -129,6 +149,19 @@ class Departure:
     cost_q24: int
     allowance_ns: int
     ecn: int
+
+    @property
+    def start_ns(self) -> int:
+        """Start of transmission, rounded up."""
+        return ceil_ns(self.start_q24)
+
+
+@dataclass(frozen=True)
+class GapFrame:
+    """A PAUSE frame that filled a gap, or a part of one; ``length_bytes`` without FCS."""
+
+    start_q24: int
+    length_bytes: int
 
     @property
     def start_ns(self) -> int:
@@ -216,10 +249,12 @@ class Scheduler:
         self.classes = {config.class_id: _Class(config) for config in classes}
         self.fifo: list[_Waiting] = []
         self.free_q24 = 0
+        self.gap_wait_q24 = 0
         self.stalled_until_ns = 0
         self.sequence = 0
         self.departures: list[Departure] = []
         self.drops: list[Drop] = []
+        self.gap_frames: list[GapFrame] = []
 
     # ----- events -----
 
@@ -262,6 +297,11 @@ class Scheduler:
         if 0 < config.ecn_threshold_bytes < waiting_bytes and ecn != ECN_NOT_ECT:
             ecn = ECN_CE
         state.clock_q24 = departure_q24 + cost_q24
+        if self.port.gap_frame_max_bytes is not None and not any(
+            other.queue for other in self.classes.values()
+        ):
+            # Gap frames flow while a paced packet waits: from here on, not from before.
+            self.free_q24 = max(self.free_q24, q24(now_ns))
         state.queue.append(
             _Waiting(
                 packet,
@@ -287,6 +327,22 @@ class Scheduler:
         paced_q24 = max(min(s.eligible_q24() for s in heads), self.free_q24) if heads else None
         unpaced_q24 = max(q24(self.fifo[0].arrival_ns), self.free_q24) if self.fifo else None
 
+        longest_bytes = self.port.gap_frame_max_bytes
+        if (
+            longest_bytes is not None
+            and paced_q24 is not None
+            and unpaced_q24 is None
+            and self.free_q24 < paced_q24
+        ):
+            gap_start_q24 = self.free_q24
+            if ceil_ns(gap_start_q24) < self.stalled_until_ns:
+                gap_start_q24 = q24(self.stalled_until_ns)
+            if limit_ns is not None and ceil_ns(gap_start_q24) > limit_ns:
+                return False
+            if gap_start_q24 < paced_q24:
+                self._fill_gap(gap_start_q24, paced_q24, longest_bytes)
+                return True
+
         # Strict priority: where both could start at the same instant, the paced one does.
         if paced_q24 is not None and (unpaced_q24 is None or paced_q24 <= unpaced_q24):
             start_q24 = paced_q24
@@ -311,14 +367,29 @@ class Scheduler:
         eligible_q24 = state.eligible_q24()
         waiting = state.queue.pop(0)
         # Stall rule. A time before 0 counts as 0; as R >= 0, max() sees to that.
-        state.release_q24 = (
-            max(state.release_q24, start_q24 - q24(waiting.allowance_ns)) + waiting.cost_q24
-        )
+        # What a gap frame made it wait is no stall.
+        waited_for_gap_q24 = self._waited_for_gap(start_q24, eligible_q24)
+        punctual_q24 = start_q24 - waited_for_gap_q24 - q24(waiting.allowance_ns)
+        state.release_q24 = max(state.release_q24, punctual_q24) + waiting.cost_q24
         self._leave(waiting, True, eligible_q24, start_q24)
 
     def _start_unpaced(self, start_q24: int) -> None:
         waiting = self.fifo.pop(0)
+        self._waited_for_gap(start_q24, q24(waiting.arrival_ns))
         self._leave(waiting, False, q24(waiting.arrival_ns), start_q24)
+
+    def _fill_gap(self, start_q24: int, until_q24: int, longest_bytes: int) -> None:
+        length_bytes = self.port.gap_frame_bytes(until_q24 - start_q24, longest_bytes)
+        self.gap_wait_q24 = self.port.line_time_q24(length_bytes)
+        self.free_q24 = start_q24 + self.gap_wait_q24
+        self.gap_frames.append(GapFrame(start_q24, length_bytes))
+
+    def _waited_for_gap(self, start_q24: int, eligible_q24: int) -> int:
+        """How much earlier the packet would have started without the last gap frame: that is at
+        most what the frame took, and what the packet, and those between them, waited in all."""
+        waited_q24 = start_q24 - eligible_q24 if start_q24 == self.free_q24 else 0
+        self.gap_wait_q24 = min(self.gap_wait_q24, waited_q24)
+        return self.gap_wait_q24
 
     def _leave(self, waiting: _Waiting, paced: bool, eligible_q24: int, start_q24: int) -> None:
         self.free_q24 = start_q24 + self.port.line_time_q24(waiting.packet.length_bytes)

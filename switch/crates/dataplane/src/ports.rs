@@ -30,6 +30,19 @@ pub enum LineRate {
     BitsPerSecond(u64),
 }
 
+/// What fills the gaps between a port's paced packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GapMode {
+    /// Nothing but time.
+    Accounted,
+    /// PAUSE frames of IEEE 802.3x with pause time 0. Needs a line rate.
+    PauseFrames {
+        /// The longest, layer 2 without FCS. In a change, `None` keeps the value, or takes the
+        /// switch's own.
+        longest_bytes: Option<u32>,
+    },
+}
+
 /// A port and its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortSettings {
@@ -47,6 +60,8 @@ pub struct PortSettings {
     pub fifo_bytes: u64,
     /// Propagation delay, in ns; at most [`DELAY_MAX_NS`].
     pub delay_ns: u64,
+    /// What fills the gaps.
+    pub gap_mode: GapMode,
 }
 
 /// What to change about a port; `None` keeps the value. Values are within their ranges: the
@@ -61,6 +76,8 @@ pub struct PortChange {
     pub fifo_bytes: Option<u64>,
     /// New propagation delay, in ns.
     pub delay_ns: Option<u64>,
+    /// What shall fill the gaps.
+    pub gap_mode: Option<GapMode>,
 }
 
 /// Packets lost for one reason.
@@ -151,7 +168,11 @@ pub struct PortStatistics {
     pub drops: Vec<DropCount>,
     /// Lateness of starts of transmission.
     pub lateness: Lateness,
-    /// Times for which the line was idle before each frame but the first: `[0]`: back to back;
+    /// PAUSE frames sent in gaps; not among `tx_packets`.
+    pub gap_frames: u64,
+    /// Their bytes, layer 2 without FCS.
+    pub gap_bytes: u64,
+    /// Times for which the line had no packet before each but the first: `[0]`: back to back;
     /// `[i]`: 2^(i-1) ns or more and less than 2^i ns.
     pub gap_buckets: Vec<u64>,
 }
@@ -204,7 +225,7 @@ pub trait TrafficManagerControl {
     /// Changes a port's settings and returns them. All or nothing.
     ///
     /// # Errors
-    /// `NotFound`: no such port.
+    /// `NotFound`: no such port. `InvalidArgument`: values that do not go together.
     fn set_port(&mut self, port: u32, change: &PortChange) -> ControlResult<PortSettings>;
 
     /// Statistics of the switch, its ports and the given classes (at most

@@ -5,7 +5,7 @@ use dataplane::control::{
 };
 use dataplane::notify::Notification;
 use switch_core::{Sink, Switch, SwitchConfig};
-use traffic_manager::{Limits, PortConfig, RateCounts};
+use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
 
 /// Programs by the first byte of the input: new ones at the end, or the corpus changes its
 /// meaning.
@@ -81,6 +81,13 @@ pub fn packets(bytes: &[u8]) {
             counts: RateCounts::Wire,
             fifo_bytes: 10_000,
             delay_ns: u64::from(port) * 1_000,
+            // Port 0 has a line rate.
+            gaps: match port {
+                0 => Gaps::PauseFrames {
+                    longest_bytes: 1_514,
+                },
+                _ => Gaps::Accounted,
+            },
         };
         switch.add_port(port, "port", config).expect("a new port");
     }

@@ -117,12 +117,39 @@ fn checked_change(request: &pacer::SetPortRequest) -> Result<PortChange, Status>
             "port {port}: delay_ns: {delay_ns} given, at most {DELAY_MAX_NS} ns expected"
         )));
     }
+    let gap_mode = checked_gap_mode(request)?;
     Ok(PortChange {
         line_rate,
         counts,
         fifo_bytes: request.fifo_bytes,
         delay_ns: request.delay_ns,
+        gap_mode,
     })
+}
+
+/// Checks what a `SetPort` request says of gaps.
+fn checked_gap_mode(request: &pacer::SetPortRequest) -> Result<Option<GapMode>, Status> {
+    let port = request.port;
+    let longest_bytes = request.gap_frame_max_bytes;
+    let gap_mode = match request.gap_mode {
+        None => None,
+        Some(value) => match pacer::GapMode::try_from(value) {
+            Ok(pacer::GapMode::Accounted) => Some(GapMode::Accounted),
+            Ok(pacer::GapMode::PauseFrames) => Some(GapMode::PauseFrames { longest_bytes }),
+            Ok(pacer::GapMode::Unspecified) | Err(_) => {
+                return Err(Status::invalid_argument(format!(
+                    "port {port}: gap_mode: {value} given, GAP_MODE_ACCOUNTED (1) or \
+                     GAP_MODE_PAUSE_FRAMES (2) expected"
+                )));
+            }
+        },
+    };
+    match (longest_bytes, gap_mode) {
+        (Some(_), None | Some(GapMode::Accounted)) => Err(Status::invalid_argument(format!(
+            "port {port}: gap_frame_max_bytes given, which needs GAP_MODE_PAUSE_FRAMES"
+        ))),
+        _ => Ok(gap_mode),
+    }
 }
 
 fn port_message(settings: PortSettings) -> pacer::Port {
@@ -141,6 +168,15 @@ fn port_message(settings: PortSettings) -> pacer::Port {
         .into(),
         fifo_bytes: settings.fifo_bytes,
         delay_ns: settings.delay_ns,
+        gap_mode: match settings.gap_mode {
+            GapMode::Accounted => pacer::GapMode::Accounted,
+            GapMode::PauseFrames { .. } => pacer::GapMode::PauseFrames,
+        }
+        .into(),
+        gap_frame_max_bytes: match settings.gap_mode {
+            GapMode::Accounted => 0,
+            GapMode::PauseFrames { longest_bytes } => longest_bytes.unwrap_or(0),
+        },
     }
 }
 
@@ -210,6 +246,8 @@ fn statistics_message(
                 gaps: Some(pacer::Gaps {
                     buckets: port.gap_buckets,
                 }),
+                gap_frames: port.gap_frames,
+                gap_bytes: port.gap_bytes,
             })
             .collect(),
         classes: statistics
@@ -290,6 +328,23 @@ mod tests {
             })
             .contains("only one")
         );
+        assert!(
+            refusal(pacer::SetPortRequest {
+                gap_mode: Some(3),
+                ..base
+            })
+            .contains("gap_mode: 3 given")
+        );
+        for gap_mode in [None, Some(pacer::GapMode::Accounted.into())] {
+            assert!(
+                refusal(pacer::SetPortRequest {
+                    gap_mode,
+                    gap_frame_max_bytes: Some(60),
+                    ..base
+                })
+                .contains("needs GAP_MODE_PAUSE_FRAMES")
+            );
+        }
     }
 
     #[test]

@@ -57,6 +57,54 @@ async fn ports_are_listed_changed_and_counted() {
         .into_inner();
     assert_eq!(unlimited.port.and_then(|port| port.line_rate_bps), None);
 
+    // PAUSE frames in the gaps need a line rate; out of range or without one nothing changes.
+    let pause = pacer::SetPortRequest {
+        port: 1,
+        gap_mode: Some(pacer::GapMode::PauseFrames.into()),
+        ..Default::default()
+    };
+    let with_rate = pacer::SetPortRequest {
+        line_rate_bps: Some(500_000_000),
+        ..pause
+    };
+    for wrong in [
+        pause,
+        pacer::SetPortRequest {
+            gap_frame_max_bytes: Some(59),
+            ..with_rate
+        },
+        pacer::SetPortRequest {
+            gap_frame_max_bytes: Some(9_217),
+            ..with_rate
+        },
+    ] {
+        let refused = client.set_port(wrong).await.expect_err("refused");
+        assert_eq!(refused.code(), Code::InvalidArgument);
+    }
+    for (longest, expected) in [(None, 1_514), (Some(60), 60), (None, 60)] {
+        let changed = client
+            .set_port(pacer::SetPortRequest {
+                gap_frame_max_bytes: longest,
+                ..with_rate
+            })
+            .await
+            .expect("changed")
+            .into_inner()
+            .port
+            .expect("port");
+        assert_eq!(changed.gap_mode(), pacer::GapMode::PauseFrames);
+        assert_eq!(changed.gap_frame_max_bytes, expected);
+    }
+    let refused = client
+        .set_port(pacer::SetPortRequest {
+            port: 1,
+            remove_line_rate: true,
+            ..Default::default()
+        })
+        .await
+        .expect_err("the gaps need it");
+    assert_eq!(refused.code(), Code::InvalidArgument);
+
     let refused = client
         .set_port(pacer::SetPortRequest {
             port: 9,

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser};
-use traffic_manager::{PortConfig, RateCounts};
+use traffic_manager::{
+    GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps, PortConfig, RateCounts,
+};
 
 use crate::units;
 
@@ -26,10 +28,12 @@ pub struct Options {
     #[arg(value_name = "PROGRAM.json")]
     pub program: Option<PathBuf>,
 
-    /// Port: PORT@INTERFACE[,rate=RATE][,counts=wire|layer2][,fifo=SIZE][,delay=TIME].
+    /// Port: PORT@INTERFACE[,rate=RATE][,counts=wire|layer2][,fifo=SIZE][,delay=TIME][,gaps=MODE].
     /// rate: line rate (500mbit); counts: whether it counts the whole frame on the wire or
     /// layer-2 bytes with FCS (default wire); fifo: drop-tail queue for unpaced packets
-    /// (64KB, KB = 1024); delay: propagation delay (100ms).
+    /// (64KB, KB = 1024); delay: propagation delay (100ms); gaps: what fills those between paced
+    /// packets: nothing (accounted, the default) or PAUSE frames (pause-frames, with a line rate;
+    /// pause-frames:60 for frames of at most 60 bytes without FCS, 60 to 9216, default 1514).
     #[arg(short = 'i', long = "interface", value_name = "PORT@INTERFACE[,...]")]
     pub ports: Vec<PortOption>,
 
@@ -248,6 +252,7 @@ impl FromStr for PortOption {
             counts: RateCounts::Wire,
             fifo_bytes: FIFO_BYTES,
             delay_ns: 0,
+            gaps: Gaps::Accounted,
         };
         for part in parts {
             let (key, value) = part
@@ -276,12 +281,16 @@ impl FromStr for PortOption {
                     }
                 }
                 "delay" => config.delay_ns = units::duration_ns(value).map_err(named)?,
+                "gaps" => config.gaps = gaps(value).map_err(named)?,
                 _ => {
                     return Err(format!(
-                        "port {port}: unknown '{key}'; known: rate, counts, fifo, delay"
+                        "port {port}: unknown '{key}'; known: rate, counts, fifo, delay, gaps"
                     ));
                 }
             }
+        }
+        if config.gaps != Gaps::Accounted && config.line_rate_bps.is_none() {
+            return Err(format!("port {port}: gaps: pause-frames needs a rate"));
         }
         if config.delay_ns > dataplane::ports::DELAY_MAX_NS {
             return Err(format!("port {port}: delay: more than 10 s"));
@@ -291,6 +300,31 @@ impl FromStr for PortOption {
             interface: interface.to_owned(),
             config,
         })
+    }
+}
+
+/// What `gaps=` says.
+fn gaps(value: &str) -> Result<Gaps, String> {
+    let longest = |bytes: &str| {
+        bytes
+            .parse()
+            .ok()
+            .filter(|bytes| (GAP_FRAME_MIN_BYTES..=GAP_FRAME_MAX_BYTES).contains(bytes))
+            .ok_or_else(|| {
+                format!("'{bytes}' is not {GAP_FRAME_MIN_BYTES} to {GAP_FRAME_MAX_BYTES} bytes")
+            })
+    };
+    match value.split_once(':') {
+        None if value == "accounted" => Ok(Gaps::Accounted),
+        None if value == "pause-frames" => Ok(Gaps::PauseFrames {
+            longest_bytes: GAP_FRAME_DEFAULT_BYTES,
+        }),
+        Some(("pause-frames", bytes)) => Ok(Gaps::PauseFrames {
+            longest_bytes: longest(bytes)?,
+        }),
+        _ => Err(format!(
+            "'{value}' is not accounted, pause-frames or pause-frames:BYTES"
+        )),
     }
 }
 
@@ -344,9 +378,10 @@ mod tests {
 
     #[test]
     fn a_port_with_everything() {
-        let option: PortOption = "2@s1-eth2,rate=500mbit,counts=layer2,fifo=64KB,delay=100ms"
-            .parse()
-            .expect("valid");
+        let option: PortOption =
+            "2@s1-eth2,rate=500mbit,counts=layer2,fifo=64KB,delay=100ms,gaps=pause-frames:60"
+                .parse()
+                .expect("valid");
         assert_eq!(option.port, 2);
         assert_eq!(option.interface, "s1-eth2");
         assert_eq!(
@@ -356,6 +391,7 @@ mod tests {
                 counts: RateCounts::Layer2,
                 fifo_bytes: 65_536,
                 delay_ns: 100_000_000,
+                gaps: Gaps::PauseFrames { longest_bytes: 60 },
             }
         );
     }
@@ -372,6 +408,12 @@ mod tests {
             ("1@x,fifo=0", "0 bytes"),
             ("1@x,delay=11s", "more than 10 s"),
             ("1@x,counts=frames", "not wire or layer2"),
+            ("1@x,gaps=pause-frames", "pause-frames needs a rate"),
+            (
+                "1@x,rate=1gbit,gaps=pause-frames:59",
+                "'59' is not 60 to 9216",
+            ),
+            ("1@x,rate=1gbit,gaps=empty", "'empty' is not accounted"),
         ] {
             let error = text.parse::<PortOption>().expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");

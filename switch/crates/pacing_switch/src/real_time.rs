@@ -177,6 +177,7 @@ impl RealTime {
                 .map(|folder| CaptureWriter::create(&path(&folder.join(port.name()), direction)))
                 .transpose()
         };
+        self.switch.set_port_address(number, port.mac());
         let (received, sent) = (create(Direction::In)?, create(Direction::Out)?);
         let token = self.waiter.add(&port);
         if let Some(slot) = self.links.by_number.get_mut(usize::from(number)) {

@@ -54,6 +54,8 @@ fn port_json(switch: &Switch, port: &PortStatistics) -> Value {
         "tx_packets": port.tx_packets,
         "tx_bytes": port.tx_bytes,
         "drops": drops(&port.drops),
+        "gap_frames": port.gap_frames,
+        "gap_bytes": port.gap_bytes,
         "fifo_backlog_max_bytes": port.fifo_backlog_max_bytes,
         "lateness_max_ns": port.lateness.max_ns,
         "lateness_buckets": port.lateness.buckets,
@@ -105,7 +107,7 @@ pub fn as_text(switch: &Switch, losses: &ControllerLosses) -> String {
         let _ = writeln!(
             text,
             "  port {:>3} {:<16} in {:>10} packets {:>14} bytes, out {:>10} packets {:>14} bytes, \
-             FIFO at most {} bytes{}{}",
+             FIFO at most {} bytes{}{}{}",
             port.port,
             interface(switch, port),
             port.rx_packets,
@@ -113,6 +115,7 @@ pub fn as_text(switch: &Switch, losses: &ControllerLosses) -> String {
             port.tx_packets,
             port.tx_bytes,
             port.fifo_backlog_max_bytes,
+            gap_text(port),
             drop_text(&port.drops),
             lateness_text(&port.lateness),
         );
@@ -153,6 +156,17 @@ pub fn as_text(switch: &Switch, losses: &ControllerLosses) -> String {
         );
     }
     text
+}
+
+/// PAUSE frames in the gaps, if there were any.
+fn gap_text(port: &PortStatistics) -> String {
+    if port.gap_frames == 0 {
+        return String::new();
+    }
+    format!(
+        ", {} PAUSE frames of {} bytes in all",
+        port.gap_frames, port.gap_bytes
+    )
 }
 
 fn drop_text(counts: &[DropCount]) -> String {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use dataplane::control::{ActionCall, Bits, DataPlane, EntryKey, MatchField};
 use dataplane::notify::Notification;
 use switch_core::{Sink, Switch, SwitchConfig};
-use traffic_manager::{Limits, PortConfig, RateCounts};
+use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
 
 /// Operations that are timed together.
 const BATCH: u64 = 1_000;
@@ -140,6 +140,7 @@ fn switch(program_path: &str, ports: u16) -> Switch {
             counts: RateCounts::Wire,
             fifo_bytes: 1 << 20,
             delay_ns: 0,
+            gaps: Gaps::Accounted,
         };
         switch.add_port(port, "port", config).expect("a new port");
     }

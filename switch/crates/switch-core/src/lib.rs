@@ -24,6 +24,7 @@ mod clones;
 mod control;
 mod learning;
 mod multicast;
+mod pause_frame;
 mod pool;
 mod ports_control;
 mod switch;

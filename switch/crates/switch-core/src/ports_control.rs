@@ -2,10 +2,12 @@
 
 use dataplane::control::{ControlError, ControlResult};
 use dataplane::ports::{
-    ClassQueue, ClassState, DropCount, Lateness, LineCounting, LineRate, PortChange, PortSettings,
-    PortStatistics, Statistics, SwitchStatistics, TrafficManagerControl,
+    ClassQueue, ClassState, DropCount, GapMode, Lateness, LineCounting, LineRate, PortChange,
+    PortSettings, PortStatistics, Statistics, SwitchStatistics, TrafficManagerControl,
 };
-use traffic_manager::{DropCounters, PortConfig, RateCounts, TimeHistogram};
+use traffic_manager::{
+    DropCounters, GAP_FRAME_DEFAULT_BYTES, Gaps, PortConfig, RateCounts, TimeHistogram,
+};
 
 use crate::switch::Switch;
 
@@ -50,6 +52,12 @@ impl Switch {
             },
             fifo_bytes: config.fifo_bytes,
             delay_ns: config.delay_ns,
+            gap_mode: match config.gaps {
+                Gaps::Accounted => GapMode::Accounted,
+                Gaps::PauseFrames { longest_bytes } => GapMode::PauseFrames {
+                    longest_bytes: Some(longest_bytes),
+                },
+            },
         }
     }
 
@@ -108,6 +116,16 @@ impl TrafficManagerControl for Switch {
         }
         config.fifo_bytes = change.fifo_bytes.unwrap_or(config.fifo_bytes);
         config.delay_ns = change.delay_ns.unwrap_or(config.delay_ns);
+        config.gaps = match (change.gap_mode, config.gaps) {
+            (None, before) => before,
+            (Some(GapMode::Accounted), _) => Gaps::Accounted,
+            (Some(GapMode::PauseFrames { longest_bytes }), before) => Gaps::PauseFrames {
+                longest_bytes: longest_bytes.unwrap_or(match before {
+                    Gaps::PauseFrames { longest_bytes } => longest_bytes,
+                    Gaps::Accounted => GAP_FRAME_DEFAULT_BYTES,
+                }),
+            },
+        };
         self.change_port(number, config)
             .map_err(|error| ControlError::InvalidArgument(error.to_string()))?;
         Ok(self.settings(number, &config))
@@ -137,6 +155,10 @@ impl TrafficManagerControl for Switch {
                     in_flight_packets: statistics.delay_line_packets,
                     drops: drop_counts(&statistics.drops),
                     lateness: lateness(&statistics.paced_lateness, &statistics.unpaced_lateness),
+                    gap_frames: statistics.gap_frames,
+                    gap_bytes: statistics
+                        .gap_bytes
+                        .saturating_sub(FCS_BYTES * statistics.gap_frames),
                     gap_buckets: statistics.gaps.buckets().to_vec(),
                 })
             })

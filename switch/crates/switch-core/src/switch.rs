@@ -6,7 +6,7 @@ use dataplane::hold::Hold;
 use dataplane::notify::{DigestList, Notification, Told};
 use dataplane::ports::Attention;
 use traffic_manager::{
-    DropCause, Limits, PortConfig, PortError, Queued, RateCounts, TrafficManager,
+    DropCause, Frame, Gaps, Limits, PortConfig, PortError, Queued, RateCounts, TrafficManager,
 };
 use v1model::{
     CloneRequest, EgressInput, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions,
@@ -16,6 +16,7 @@ use v1model::{
 use crate::clones::Sessions;
 use crate::learning::Learning;
 use crate::multicast::{GroupLimits, Groups};
+use crate::pause_frame::{PauseFrame, is_pause};
 use crate::pool::{PacketId, Pool};
 
 /// A packet that the program sends round again (resubmitted, recirculated) re-enters ingress
@@ -71,7 +72,8 @@ impl Default for SwitchConfig {
 pub trait Sink {
     /// A frame for the interface of `port`; its first bit leaves at `delivery_ns`, which is
     /// at most the `now_ns` of the call that led here. `held`: the program gave it a departure
-    /// time, so the instant at which it leaves matters.
+    /// time, so the instant at which it leaves matters. PAUSE frames that fill gaps come this way,
+    /// too.
     fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, held: bool);
     /// A frame for the controller, with the program's packet-in header in front.
     fn to_controller(&mut self, frame: &[u8]);
@@ -108,6 +110,8 @@ pub struct Received {
 #[derive(Debug, Clone, Default)]
 struct Face {
     interface: String,
+    /// Source of the PAUSE frames that the port sends.
+    address: [u8; 6],
     received: Received,
 }
 
@@ -201,6 +205,7 @@ pub struct Switch {
     now_ns: u64,
     /// What the driver told last.
     attention: Attention,
+    pause_frame: PauseFrame,
 }
 
 impl Switch {
@@ -216,6 +221,7 @@ impl Switch {
                     counts: RateCounts::Layer2,
                     fifo_bytes: CPU_FIFO_BYTES,
                     delay_ns: 0,
+                    gaps: Gaps::Accounted,
                 },
             );
         }
@@ -233,6 +239,7 @@ impl Switch {
             faces: vec![Face::default(); PORT_NUMBERS],
             now_ns: 0,
             attention: Attention::default(),
+            pause_frame: PauseFrame::new(),
         }
     }
 
@@ -264,8 +271,18 @@ impl Switch {
         self.manager.add_port(port, config)?;
         if let Some(face) = self.faces.get_mut(usize::from(port)) {
             interface.clone_into(&mut face.interface);
+            let [high, low] = port.to_be_bytes();
+            face.address = [0x02, 0, 0, 0, high, low];
         }
         Ok(())
+    }
+
+    /// Tells the address of a port's interface: the source of the PAUSE frames that fill gaps. Until
+    /// then it is a locally administered one, 02-00-00-00 and the port's number.
+    pub fn set_port_address(&mut self, port: u16, address: [u8; 6]) {
+        if let Some(face) = self.faces.get_mut(usize::from(port)) {
+            face.address = address;
+        }
     }
 
     /// Name of a port's interface.
@@ -362,8 +379,11 @@ impl Switch {
             }
         }
         while let Some(delivery) = self.manager.poll_delivery(u64::MAX) {
-            self.manager
-                .count_drop(delivery.port, DropCause::PipelineSwap);
+            let cause = match delivery.frame {
+                Frame::Packet(_) => DropCause::PipelineSwap,
+                Frame::Gap { .. } => DropCause::GapFrame,
+            };
+            self.manager.count_drop(delivery.port, cause);
         }
         self.engines = staged.engines;
         let before = self.running.replace(Running {
@@ -410,6 +430,10 @@ impl Switch {
         if let Some(face) = self.faces.get_mut(usize::from(port)) {
             face.received.packets += 1;
             face.received.bytes += frame.len() as u64;
+        }
+        if is_pause(frame) {
+            self.manager.count_drop(port, DropCause::PauseFrame);
+            return;
         }
         // What the FIFOs had sent by then makes room for this one.
         self.start_unpaced(arrival_ns);
@@ -689,7 +713,18 @@ impl Switch {
                 self.egress(start);
             }
             while let Some(delivery) = self.manager.poll_delivery(now_ns) {
-                self.deliver(delivery.port, delivery.payload, delivery.delivery_ns, sink);
+                let (port, delivery_ns) = (delivery.port, delivery.delivery_ns);
+                match delivery.frame {
+                    Frame::Packet(id) => self.deliver(port, id, delivery_ns, sink),
+                    Frame::Gap { length_bytes } => {
+                        let address = self
+                            .faces
+                            .get(usize::from(port))
+                            .map_or([0; 6], |face| face.address);
+                        let frame = self.pause_frame.bytes(address, length_bytes);
+                        sink.transmit(port, frame, delivery_ns, false);
+                    }
+                }
             }
         }
     }

@@ -11,7 +11,7 @@ use dataplane::notify::{DigestConfig, DigestList, IdleEntry, Notification, Told}
 use dataplane::ports::TrafficManagerControl;
 use dataplane::switch::{Compiler as _, Switch as _};
 use switch_core::{Sink, Switch, SwitchConfig};
-use traffic_manager::{DropCause, Limits, PortConfig, RateCounts};
+use traffic_manager::{DropCause, Gaps, Limits, PortConfig, RateCounts};
 
 const CPU_PORT: u16 = 510;
 const FRAME_BYTES: usize = 100;
@@ -59,6 +59,7 @@ fn switch(target: &str, config: SwitchConfig) -> Switch {
             counts: RateCounts::Wire,
             fifo_bytes: 1 << 20,
             delay_ns: 1_000,
+            gaps: Gaps::Accounted,
         };
         switch
             .add_port(port, &format!("p{port}"), config)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use dataplane::hold::Hold;
-use traffic_manager::{Limits, PortConfig, Queued, RateCounts, TrafficManager};
+use traffic_manager::{Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
 
 /// 1 Gbit/s at 1514 + 4 bytes, in nanoseconds.
 const FRAME_NS: u64 = 12_144;
@@ -20,6 +20,7 @@ const CONFIG: PortConfig = PortConfig {
     counts: RateCounts::Wire,
     fifo_bytes: 1 << 16,
     delay_ns: 0,
+    gaps: Gaps::Accounted,
 };
 
 fn manager() -> TrafficManager<u32> {
@@ -51,7 +52,7 @@ fn release(tm: &mut TrafficManager<u32>) -> u64 {
     let start = tm.poll_start(now_ns).expect("it is due");
     tm.transmitted(start.token, start.length_bytes, start.payload)
         .expect("there is room");
-    black_box(tm.poll_delivery(now_ns).map(|d| d.payload));
+    black_box(tm.poll_delivery(now_ns).map(|d| d.frame));
     start.departure_ns
 }
 

@@ -48,11 +48,16 @@ pub enum DropCause {
     Pruned,
     /// As many frames propagate towards the interface as the port may have on their way.
     DelayLineFull,
+    /// A PAUSE frame (IEEE 802.3x) came in: the port consumes it, as a real one does. No loss.
+    PauseFrame,
+    /// The delay line had no room for a PAUSE frame of the port's own; the time it would have
+    /// taken passes all the same. No loss.
+    GapFrame,
 }
 
 impl DropCause {
     /// Every cause, in the order of the counters.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::ParserError,
         Self::NoRoute,
         Self::ClassLimit,
@@ -72,6 +77,8 @@ impl DropCause {
         Self::IngressDrop,
         Self::Pruned,
         Self::DelayLineFull,
+        Self::PauseFrame,
+        Self::GapFrame,
     ];
 
     /// The stable name.
@@ -96,6 +103,8 @@ impl DropCause {
             Self::IngressDrop => "ingress-drop",
             Self::Pruned => "pruned",
             Self::DelayLineFull => "delay-line-full",
+            Self::PauseFrame => "pause-frame",
+            Self::GapFrame => "gap-frame",
         }
     }
 }

@@ -38,6 +38,11 @@
 //! * **Line.** `port_free' = start + line_bytes * time per byte`, by the frame's length after
 //!   egress; without a line rate, or if egress drops the frame, `port_free' = start`.
 //!   So the decisions of one port never go back in time.
+//! * **Gap frames** ([`Gaps::PauseFrames`]): while a paced packet waits and none can start, PAUSE
+//!   frames take the line like packets do, from `port_free` (or the packet's arrival, or a late
+//!   poll's `now`, whichever is last) up to the next `E`, rounded up to a byte; see the rules in
+//!   [`Gaps`]. An arrival they did not foresee waits for the end of the one on the line, and the
+//!   stall rule does not count such a wait: `R' = max(R, start - wait - allowance) + cost`.
 //! * **Delivery** to the interface is at `ceil(start) + delay_ns`, in order.
 //! * **Order.** Over several ports, starts come by `ceil` of the decision's instant, then by
 //!   port number; deliveries by delivery time, then by port number.
@@ -50,7 +55,7 @@
 //!
 //! ```
 //! use dataplane::hold::{Hold, time_per_byte_q24};
-//! use traffic_manager::{Limits, PortConfig, Queued, RateCounts, TrafficManager};
+//! use traffic_manager::{Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
 //!
 //! fn start_all(tm: &mut TrafficManager<&'static str>, now_ns: u64) {
 //!     while let Some(start) = tm.poll_start(now_ns) {
@@ -67,6 +72,7 @@
 //!     counts: RateCounts::Wire,
 //!     fifo_bytes: 65_536,
 //!     delay_ns: 5_000,
+//!     gaps: Gaps::Accounted,
 //! };
 //! tm.add_port(1, config)?;
 //!
@@ -89,7 +95,7 @@
 //! assert_eq!(tm.next_start_ns(), Some(12_304));
 //! start_all(&mut tm, 12_304);
 //! let delivered: Vec<_> = std::iter::from_fn(|| tm.poll_delivery(20_000))
-//!     .map(|d| (d.payload, d.delivery_ns))
+//!     .filter_map(|d| Some((d.frame.packet()?, d.delivery_ns)))
 //!     .collect();
 //! assert_eq!(delivered, [("unpaced", 5_000), ("paced", 17_304)]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -108,6 +114,7 @@
 
 mod calendar;
 mod cause;
+mod gaps;
 mod heap;
 mod manager;
 mod paged;
@@ -118,8 +125,10 @@ mod statistics;
 mod time;
 
 pub use cause::{DropCause, DropCounters};
+pub use gaps::{GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps};
 pub use manager::{
     Delivery, Limits, PortConfig, PortError, Queued, RateCounts, Refused, Start, StartToken,
     TrafficManager,
 };
+pub use port::Frame;
 pub use statistics::{PortStatistics, QueueState, Statistics, TIME_BUCKETS, TimeHistogram};

@@ -3,7 +3,8 @@
 use dataplane::hold::Hold;
 
 use crate::cause::DropCause;
-use crate::port::{Decision, NEVER_NS, Port, frame_bytes};
+use crate::gaps::{GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps};
+use crate::port::{Decision, Frame, Kind, NEVER_NS, Port, frame_bytes};
 use crate::queues::{ClassQueues, Queue};
 use crate::slab::{Meta, Slab};
 use crate::statistics::{PortStatistics, QueueState, Statistics};
@@ -30,6 +31,8 @@ pub struct PortConfig {
     pub fifo_bytes: u64,
     /// Propagation delay, in nanoseconds.
     pub delay_ns: u64,
+    /// What fills the gaps between paced packets.
+    pub gaps: Gaps,
 }
 
 /// Upper bounds of everything the traffic manager keeps.
@@ -77,6 +80,10 @@ pub enum PortError {
     TooManyPorts(usize),
     /// Line rate out of range, in bit/s.
     LineRate(u64),
+    /// Longest PAUSE frame out of range, in bytes.
+    GapFrame(u32),
+    /// PAUSE frames fill a line's time, and the port has no line rate.
+    GapsWithoutRate,
 }
 
 impl std::fmt::Display for PortError {
@@ -89,6 +96,17 @@ impl std::fmt::Display for PortError {
                 f,
                 "line rate {rate} bit/s is not between 8 kbit/s and 100 Gbit/s"
             ),
+            Self::GapFrame(bytes) => write!(
+                f,
+                "longest PAUSE frame of {bytes} bytes is not between {GAP_FRAME_MIN_BYTES} and \
+                 {GAP_FRAME_MAX_BYTES}"
+            ),
+            Self::GapsWithoutRate => {
+                write!(
+                    f,
+                    "PAUSE frames in the gaps need a line rate, which the port has not"
+                )
+            }
         }
     }
 }
@@ -167,8 +185,8 @@ pub struct Delivery<P> {
     pub port: u16,
     /// When its first bit leaves, in nanoseconds.
     pub delivery_ns: u64,
-    /// What [`TrafficManager::transmitted`] got.
-    pub payload: P,
+    /// Which frame.
+    pub frame: Frame<P>,
 }
 
 /// Index of "no such port" in the table of port numbers.
@@ -295,11 +313,16 @@ impl<P> TrafficManager<P> {
 
     /// Changes a port while it runs. The line rate applies to the next frame, the FIFO's size
     /// to the next arrival (nothing that waits is dropped), the delay to the next frame (none
-    /// overtakes those on their way).
+    /// overtakes those on their way), what fills the gaps from the next frame on.
     pub fn set_port(&mut self, port: u16, config: PortConfig) -> Result<(), PortError> {
-        self.port_mut(port)
+        let at = self.position(port).ok_or(PortError::NoSuchPort(port))?;
+        self.ports
+            .get_mut(at)
             .ok_or(PortError::NoSuchPort(port))?
-            .configure(config)
+            .configure(config)?;
+        // Gap frames may begin or end.
+        self.refresh_start(at);
+        Ok(())
     }
 
     /// Takes a port down (packets for it are refused as `port-down`; those that wait leave in
@@ -324,7 +347,12 @@ impl<P> TrafficManager<P> {
         let mut removed = self.ports.remove(at);
         self.reindex();
         let mut payloads = self.take_waiting(&mut removed);
-        payloads.extend(removed.delay_line.drain(..).map(|frame| frame.payload));
+        payloads.extend(
+            removed
+                .delay_line
+                .drain(..)
+                .filter_map(|sent| sent.frame.packet()),
+        );
         let drops = &mut self.statistics.drops;
         for (cause, packets) in removed.statistics.drops.iter() {
             drops.add(cause, packets);
@@ -532,16 +560,54 @@ impl<P> TrafficManager<P> {
         self.starts.upcoming()
     }
 
-    /// Starts at most one transmission that is due at `now_ns`: on the port with the earliest
-    /// one, then the lowest number. Call until `None`.
+    /// Starts at most one packet that is due at `now_ns`, and what gap frames are due before it:
+    /// on the port with the earliest one, then the lowest number. Call until `None`.
     pub fn poll_start(&mut self, now_ns: u64) -> Option<Start<P>> {
         self.latest_ns = self.latest_ns.max(now_ns);
-        if self.starts.upcoming()? > now_ns {
-            return None;
+        loop {
+            if self.starts.upcoming()? > now_ns {
+                return None;
+            }
+            let at = self.starts.earliest;
+            let mut decision = self.ports.get(at)?.decide(&self.slab)?;
+            if let Kind::Gap { until } = decision.kind {
+                let start = decision.start(now_ns);
+                if start < until {
+                    self.fill_gap(at, start, until);
+                    continue;
+                }
+                // So late that the gap is over.
+                decision = Decision {
+                    at: until,
+                    kind: Kind::Paced,
+                };
+            }
+            return self.start(at, decision, now_ns);
         }
-        let at = self.starts.earliest;
-        let decision = self.ports.get(at)?.decide(&self.slab)?;
-        self.start(at, decision, now_ns)
+    }
+
+    /// Starts a gap frame.
+    fn fill_gap(&mut self, at: usize, start: Q24, until: Q24) {
+        let free = self.delay_line_free();
+        let Some(port) = self.ports.get_mut(at) else {
+            return;
+        };
+        let (length_bytes, delivery_ns) = port.fill_gap(start, until);
+        // Packets have four times the room: they never wait for want of what gaps hold.
+        if (port.delay_line.len() as u64) < free {
+            port.propagate(delivery_ns, Frame::Gap { length_bytes });
+            self.statistics.delay_line_packets += 1;
+            self.deliveries.set(at, port.next_delivery_ns());
+        } else {
+            port.statistics.drops.add(DropCause::GapFrame, 1);
+        }
+        self.refresh_start(at);
+    }
+
+    /// Frames for which the delay lines still have room.
+    fn delay_line_free(&self) -> u64 {
+        let on_the_way = self.statistics.delay_line_packets;
+        (self.limits.max_delay_line_packets as u64).saturating_sub(on_the_way)
     }
 
     /// Starts at most one unpaced packet whose scheduled instant is at most `until_ns` and that
@@ -557,7 +623,9 @@ impl<P> TrafficManager<P> {
             .iter()
             .enumerate()
             .filter_map(|(at, port)| Some((at, port.decide(slab)?)))
-            .filter(|(_, decision)| !decision.paced && decision.at.ceil_ns() <= until_ns)
+            .filter(|(_, decision)| {
+                decision.kind == Kind::Unpaced && decision.at.ceil_ns() <= until_ns
+            })
             .min_by_key(|(_, decision)| decision.at.ceil_ns())?;
         self.start(at, decision, now_ns)
     }
@@ -617,8 +685,7 @@ impl<P> TrafficManager<P> {
             self.statistics.drops.add(cause, 1);
             return Err(Refused { cause, payload });
         };
-        let on_the_way = self.statistics.delay_line_packets;
-        let free = (self.limits.max_delay_line_packets as u64).saturating_sub(on_the_way);
+        let free = self.delay_line_free();
         let Some(port) = self.ports.get_mut(at) else {
             let cause = DropCause::PortDown;
             return Err(Refused { cause, payload });
@@ -627,7 +694,7 @@ impl<P> TrafficManager<P> {
         // A dynamic threshold, too; larger, since a long fat path may need most of it.
         let share = free.saturating_mul(DELAY_LINE_ALPHA);
         let result = if (port.delay_line.len() as u64) < share {
-            port.propagate(delivery_ns, payload);
+            port.propagate(delivery_ns, Frame::Packet(payload));
             self.statistics.delay_line_packets += 1;
             self.deliveries.set(at, port.next_delivery_ns());
             Ok(())
@@ -671,7 +738,7 @@ impl<P> TrafficManager<P> {
         Some(Delivery {
             port: port.number,
             delivery_ns: frame.delivery_ns,
-            payload: frame.payload,
+            frame: frame.frame,
         })
     }
 

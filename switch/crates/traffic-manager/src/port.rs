@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use dataplane::hold::time_per_byte_q24;
 
 use crate::calendar::Calendar;
+use crate::gaps::{self, Gaps};
 use crate::heap::Key;
 use crate::queues::ClassQueues;
 use crate::slab::{List, Meta, NONE, Slab};
@@ -15,14 +16,36 @@ use crate::{PortConfig, PortError, RateCounts};
 /// "Nothing to do": later than every instant the traffic manager acts on.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
 
+/// What a port starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A packet of a class queue.
+    Paced,
+    /// The FIFO's head.
+    Unpaced,
+    /// A PAUSE frame; a paced packet waits until the instant.
+    Gap { until: Q24 },
+}
+
 /// What a port does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Decision {
     /// When: for a paced packet `max(E, port_free)`, for an unpaced one
-    /// `max(arrival, port_free)`.
+    /// `max(arrival, port_free)`, for a gap frame `port_free`.
     pub(crate) at: Q24,
     /// Which kind.
-    pub(crate) paced: bool,
+    pub(crate) kind: Kind,
+}
+
+impl Decision {
+    /// The instant that a poll at `now_ns` acts at: a late one starts now, not then.
+    pub(crate) fn start(&self, now_ns: u64) -> Q24 {
+        if self.at.ceil_ns() < now_ns {
+            Q24::from_ns(now_ns)
+        } else {
+            self.at
+        }
+    }
 }
 
 /// A packet that was chosen.
@@ -63,11 +86,33 @@ impl Key for Ready {
     }
 }
 
+/// What reaches an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame<P> {
+    /// What [`crate::TrafficManager::transmitted`] got.
+    Packet(P),
+    /// A PAUSE frame that fills a gap ([`Gaps::PauseFrames`]).
+    Gap {
+        /// Layer 2 without FCS, in bytes.
+        length_bytes: u32,
+    },
+}
+
+impl<P> Frame<P> {
+    /// The packet, if it is one.
+    pub fn packet(self) -> Option<P> {
+        match self {
+            Self::Packet(payload) => Some(payload),
+            Self::Gap { .. } => None,
+        }
+    }
+}
+
 /// A frame on its way to the interface.
 #[derive(Debug)]
 pub(crate) struct InFlight<P> {
     pub(crate) delivery_ns: u64,
-    pub(crate) payload: P,
+    pub(crate) frame: Frame<P>,
 }
 
 /// A port.
@@ -81,8 +126,10 @@ pub(crate) struct Port<P> {
     pub(crate) pending: Option<u64>,
     /// The line is free from here on.
     free_at: Q24,
-    /// The last frame left the line; `None` before the first.
+    /// The last packet left the line; `None` before the first.
     line_end: Option<Q24>,
+    /// How much of what packets wait for now the last gap frame is to blame for, at most.
+    gap_wait: Q24,
     pub(crate) fifo: List,
     /// Packets in it.
     pub(crate) fifo_packets: u32,
@@ -106,6 +153,14 @@ pub(crate) const fn frame_bytes(length_bytes: u32) -> u64 {
 
 /// Checks a configuration and computes the line's time per byte (0: no line rate).
 fn line_time_per_byte_q24(config: &PortConfig) -> Result<u64, PortError> {
+    if let Gaps::PauseFrames { longest_bytes } = config.gaps {
+        if !(gaps::GAP_FRAME_MIN_BYTES..=gaps::GAP_FRAME_MAX_BYTES).contains(&longest_bytes) {
+            return Err(PortError::GapFrame(longest_bytes));
+        }
+        if config.line_rate_bps.is_none() {
+            return Err(PortError::GapsWithoutRate);
+        }
+    }
     match config.line_rate_bps {
         None => Ok(0),
         Some(rate) => time_per_byte_q24(rate).ok_or(PortError::LineRate(rate)),
@@ -122,6 +177,7 @@ impl<P> Port<P> {
             pending: None,
             free_at: Q24::default(),
             line_end: None,
+            gap_wait: Q24::default(),
             fifo: List::default(),
             fifo_packets: 0,
             waiting: Calendar::new(),
@@ -160,11 +216,64 @@ impl<P> Port<P> {
         match (paced, unpaced) {
             // Strict priority: at the instant the unpaced packet could start, an eligible paced
             // one goes first.
-            (Some(at), Some(other)) if at <= other => Some(Decision { at, paced: true }),
-            (Some(at), None) => Some(Decision { at, paced: true }),
-            (_, Some(at)) => Some(Decision { at, paced: false }),
+            (Some(at), Some(other)) if at <= other => Some(Decision {
+                at,
+                kind: Kind::Paced,
+            }),
+            // A packet that is never to leave has no gap before it.
+            (Some(until), None)
+                if self.config.gaps != Gaps::Accounted
+                    && self.free_at < until
+                    && until.ceil_ns() < NEVER_NS =>
+            {
+                Some(Decision {
+                    at: self.free_at,
+                    kind: Kind::Gap { until },
+                })
+            }
+            (Some(at), None) => Some(Decision {
+                at,
+                kind: Kind::Paced,
+            }),
+            (_, Some(at)) => Some(Decision {
+                at,
+                kind: Kind::Unpaced,
+            }),
             (None, None) => None,
         }
+    }
+
+    /// Puts a PAUSE frame on the line at `start`, the longest that the gap until `until` needs.
+    /// Returns its length and when it reaches the interface.
+    pub(crate) fn fill_gap(&mut self, start: Q24, until: Q24) -> (u32, u64) {
+        let longest_bytes = match self.config.gaps {
+            Gaps::PauseFrames { longest_bytes } => longest_bytes,
+            Gaps::Accounted => gaps::GAP_FRAME_MIN_BYTES,
+        };
+        let gap_q24 = until.raw().saturating_sub(start.raw());
+        let gap_line_bytes = gap_q24.div_ceil(u128::from(self.line_time_per_byte_q24.max(1)));
+        let length_bytes =
+            gaps::frame_length_bytes(gap_line_bytes, longest_bytes, self.overhead_bytes());
+        let (_, delivery_ns) = self.take_line(start, length_bytes);
+        self.gap_wait = self.free_at.since(start);
+        self.statistics.gap_frames += 1;
+        self.statistics.gap_bytes += frame_bytes(length_bytes);
+        (length_bytes, delivery_ns)
+    }
+
+    /// A packet starts that was eligible from `eligible` on: how much earlier it would have
+    /// started without the last gap frame. That is at most what the frame took, and what this
+    /// packet and those between them waited in all. Such a wait is no stall.
+    fn waited_for_gap(&mut self, start: Q24, eligible: Q24) -> Q24 {
+        if self.gap_wait != Q24::default() {
+            let waited = if start == self.free_at {
+                start.since(eligible)
+            } else {
+                Q24::default()
+            };
+            self.gap_wait = self.gap_wait.min(waited);
+        }
+        self.gap_wait
     }
 
     /// Takes the packet that `decision` stands for. A paced packet looked at later than its
@@ -176,15 +285,11 @@ impl<P> Port<P> {
         queues: &mut ClassQueues,
         slab: &mut Slab<P>,
     ) -> Option<Chosen<P>> {
-        let chosen = if decision.paced {
-            let start = if decision.at.ceil_ns() < now_ns {
-                Q24::from_ns(now_ns)
-            } else {
-                decision.at
-            };
-            self.choose_paced(start, queues, slab)
+        let chosen = if decision.kind == Kind::Paced {
+            self.choose_paced(decision.start(now_ns), queues, slab)
         } else {
             let (payload, meta) = slab.pop(&mut self.fifo)?;
+            self.waited_for_gap(decision.at, Q24::from_ns(meta.arrival_ns));
             self.fifo_packets -= 1;
             self.statistics.fifo_bytes -= frame_bytes(meta.length_bytes);
             Some(Chosen {
@@ -209,13 +314,16 @@ impl<P> Port<P> {
         // Keys up to this one have E <= start, whatever the class.
         let last = start.raw() << CLASS_BITS | u128::from(u32::MAX);
         let (class, in_waiting) = self.eligible(last, queues, slab)?;
-        // Stall rule: R' = max(R, t - allowance) + cost.
+        let number = self.number;
+        // Stall rule: R' = max(R, t - allowance) + cost, t without what a gap frame took.
         let release = |meta: &Meta, release: Q24| {
+            let eligible = Q24::from_ns(meta.departure_ns).max(release);
+            let punctual = start.since(self.waited_for_gap(start, eligible));
             release
-                .max(start.minus_ns(meta.allowance_ns))
+                .max(punctual.minus_ns(meta.allowance_ns))
                 .plus(u128::from(meta.cost_q24))
         };
-        let (payload, meta, queue) = queues.pop((self.number, class), slab, release)?;
+        let (payload, meta, queue) = queues.pop((number, class), slab, release)?;
         self.statistics.paced_bytes -= frame_bytes(meta.length_bytes);
         let next = slab
             .meta(queue.list.head)
@@ -297,6 +405,10 @@ impl<P> Port<P> {
             let key = waiting_key(meta.departure_ns, before.release(), class);
             self.waiting.push(key);
         }
+        if self.config.gaps != Gaps::Accounted && self.statistics.paced_bytes == 0 {
+            // Gap frames flow while a paced packet waits: from here on, not from before.
+            self.free_at = self.free_at.max(Q24::from_ns(meta.arrival_ns));
+        }
         let bytes = frame_bytes(meta.length_bytes);
         let statistics = &mut self.statistics;
         statistics.paced_bytes += bytes;
@@ -330,38 +442,46 @@ impl<P> Port<P> {
             statistics.queued_packets_max.max(statistics.queued_packets);
     }
 
-    /// The frame takes the line; returns when it reaches the interface.
+    /// The packet takes the line; returns when it reaches the interface.
     pub(crate) fn occupy(&mut self, start: Q24, final_length_bytes: u32) -> u64 {
-        let line_bytes = match self.config.counts {
-            RateCounts::Layer2 => frame_bytes(final_length_bytes),
-            // Preamble and SFD 8, FCS 4, inter-frame gap 12 (IEEE 802.3).
-            RateCounts::Wire => u64::from(final_length_bytes) + 24,
-        };
         if let Some(end) = self.line_end {
-            let gap_ns = start.raw().saturating_sub(end.raw()) >> 24;
-            self.statistics
-                .gaps
-                .record(u64::try_from(gap_ns).unwrap_or(u64::MAX));
+            let gap_ns = start.since(end).whole_ns();
+            self.statistics.gaps.record(gap_ns);
         }
-        self.free_at = start.plus(u128::from(line_bytes) * u128::from(self.line_time_per_byte_q24));
+        let (line_bytes, delivery_ns) = self.take_line(start, final_length_bytes);
         self.line_end = Some(self.free_at);
         self.statistics.tx_packets += 1;
         self.statistics.tx_bytes += frame_bytes(final_length_bytes);
         self.statistics.tx_line_bytes += line_bytes;
+        delivery_ns
+    }
+
+    /// What a frame takes of the line beside its length.
+    fn overhead_bytes(&self) -> u32 {
+        match self.config.counts {
+            RateCounts::Layer2 => 4,
+            // Preamble and SFD 8, FCS 4, inter-frame gap 12 (IEEE 802.3).
+            RateCounts::Wire => 24,
+        }
+    }
+
+    /// A frame takes the line from `start` on; returns its bytes there, and when it reaches the
+    /// interface.
+    fn take_line(&mut self, start: Q24, length_bytes: u32) -> (u64, u64) {
+        let line_bytes = u64::from(length_bytes) + u64::from(self.overhead_bytes());
+        self.free_at = start.plus(u128::from(line_bytes) * u128::from(self.line_time_per_byte_q24));
         // A wire does not reorder, not even while its delay is being shortened.
-        start
+        let delivery_ns = start
             .ceil_ns()
             .saturating_add(self.config.delay_ns)
-            .clamp(self.last_delivery_ns, NEVER_NS - 1)
+            .clamp(self.last_delivery_ns, NEVER_NS - 1);
+        (line_bytes, delivery_ns)
     }
 
     /// Puts a frame into the delay line.
-    pub(crate) fn propagate(&mut self, delivery_ns: u64, payload: P) {
+    pub(crate) fn propagate(&mut self, delivery_ns: u64, frame: Frame<P>) {
         self.last_delivery_ns = delivery_ns;
-        self.delay_line.push_back(InFlight {
-            delivery_ns,
-            payload,
-        });
+        self.delay_line.push_back(InFlight { delivery_ns, frame });
         let packets = self.delay_line.len() as u64;
         let statistics = &mut self.statistics;
         statistics.delay_line_packets = packets;

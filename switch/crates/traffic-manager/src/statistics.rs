@@ -64,6 +64,10 @@ pub struct PortStatistics {
     /// Their bytes as the line counts them ([`crate::RateCounts`]): divided by time and by
     /// the line rate, this is the utilisation.
     pub tx_line_bytes: u64,
+    /// PAUSE frames sent in gaps.
+    pub gap_frames: u64,
+    /// Their bytes.
+    pub gap_bytes: u64,
     /// Packets dropped here, by cause.
     pub drops: DropCounters,
     /// Packets that wait: unpaced FIFO and class queues.
@@ -87,8 +91,8 @@ pub struct PortStatistics {
     /// How long after their scheduled instant unpaced packets were looked at. Their start is
     /// recorded at the scheduled instant all the same.
     pub unpaced_lateness: TimeHistogram,
-    /// How long the line was idle before each frame but the first; 0: back to back. Whole
-    /// nanoseconds, rounded down.
+    /// How long the line was without a packet before each packet but the first, PAUSE frames or
+    /// not; 0: back to back. Whole nanoseconds, rounded down.
     pub gaps: TimeHistogram,
 }
 

@@ -55,6 +55,12 @@ impl Q24 {
         Self(self.0.saturating_add(q24).min(Self::MAX))
     }
 
+    /// The time from `earlier` to this instant, or the instant that is `earlier` before it; 0 if
+    /// that is later.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
     /// Earlier by `ns`; not before 0.
     pub(crate) fn minus_ns(self, ns: u64) -> Self {
         Self(self.0.saturating_sub(Self::from_ns(ns).0))

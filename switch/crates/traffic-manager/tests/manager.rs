@@ -2,7 +2,8 @@
 
 use dataplane::hold::Hold;
 use traffic_manager::{
-    DropCause, Limits, PortConfig, PortError, Queued, RateCounts, Refused, Start, TrafficManager,
+    DropCause, Frame, Gaps, Limits, PortConfig, PortError, Queued, RateCounts, Refused, Start,
+    TrafficManager,
 };
 
 const CONFIG: PortConfig = PortConfig {
@@ -10,6 +11,7 @@ const CONFIG: PortConfig = PortConfig {
     counts: RateCounts::Wire,
     fifo_bytes: 65_536,
     delay_ns: 0,
+    gaps: Gaps::Accounted,
 };
 
 const SMALL: Limits = Limits {
@@ -184,9 +186,12 @@ fn the_delay_line_is_bounded_and_keeps_its_order() {
     assert_eq!(tm.next_delivery_ns(), Some(1_000_000));
     assert!(tm.poll_delivery(999_999).is_none());
     let delivered: Vec<_> = std::iter::from_fn(|| tm.poll_delivery(1_000_000))
-        .map(|d| (d.payload, d.delivery_ns))
+        .map(|d| (d.frame, d.delivery_ns))
         .collect();
-    assert_eq!(delivered, [(0, 1_000_000), (1, 1_000_000)]);
+    assert_eq!(
+        delivered,
+        [(Frame::Packet(0), 1_000_000), (Frame::Packet(1), 1_000_000)]
+    );
     let port = tm.port_statistics(1).expect("the port");
     assert_eq!(
         (port.delay_line_packets, port.delay_line_packets_max),
@@ -335,7 +340,7 @@ fn drained_packets_are_counted_and_frames_on_their_way_stay() {
     );
     assert_eq!(tm.class_backlog_bytes(5), 0);
     assert_eq!(tm.next_start_ns(), None);
-    assert_eq!(tm.poll_delivery(0).map(|d| d.payload), Some(2));
+    assert_eq!(tm.poll_delivery(0).map(|d| d.frame), Some(Frame::Packet(2)));
     // R is forgotten, the line is not.
     tm.enqueue(1, paced(9, 5, 0)).expect("room");
     assert_eq!(tm.next_start_ns(), Some(12_304));

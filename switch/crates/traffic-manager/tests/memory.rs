@@ -1,7 +1,7 @@
 //! What a million idle classes take: a test of its own, so that nothing else allocates meanwhile.
 
 use dataplane::hold::Hold;
-use traffic_manager::{Limits, PortConfig, Queued, RateCounts, TrafficManager};
+use traffic_manager::{Frame, Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
 
 const CLASSES: u32 = 1 << 20;
 const PORTS: u16 = 64;
@@ -29,6 +29,7 @@ fn an_idle_class_takes_at_most_64_bytes() {
             counts: RateCounts::Wire,
             fifo_bytes: 1 << 16,
             delay_ns: 0,
+            gaps: Gaps::Accounted,
         };
         tm.add_port(port, config).expect("a new port");
     }
@@ -50,7 +51,10 @@ fn an_idle_class_takes_at_most_64_bytes() {
         let start = tm.poll_start(0).expect("due");
         let result = tm.transmitted(start.token, start.length_bytes, start.payload);
         result.expect("room");
-        assert_eq!(tm.poll_delivery(0).map(|frame| frame.payload), Some(class));
+        assert_eq!(
+            tm.poll_delivery(0).map(|sent| sent.frame),
+            Some(Frame::Packet(class))
+        );
     }
     assert_eq!(tm.statistics().queues, u64::from(CLASSES));
     let bytes = data_bytes() - before;

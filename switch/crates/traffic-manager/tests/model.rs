@@ -4,7 +4,9 @@
 
 use dataplane::hold::{FRACTION_BITS, Hold, time_per_byte_q24};
 use proptest::prelude::*;
-use traffic_manager::{DropCause, Limits, PortConfig, Queued, RateCounts, TrafficManager};
+use traffic_manager::{
+    DropCause, Frame, Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager,
+};
 
 const PORTS: [u16; 3] = [1, 4, 511];
 const LIMITS: Limits = Limits {
@@ -167,6 +169,7 @@ fn configs() -> Vec<PortConfig> {
         counts,
         fifo_bytes,
         delay_ns,
+        gaps: Gaps::Accounted,
     };
     vec![
         config(Some(1_000_000_000), RateCounts::Wire, 65_536, 0),
@@ -363,8 +366,8 @@ impl Pair {
             let (delivery_ns, payload) = port.on_the_way.remove(0);
             let got = got.expect("a delivery is due");
             assert_eq!(
-                (got.port, got.delivery_ns, got.payload),
-                (port.number, delivery_ns, payload)
+                (got.port, got.delivery_ns, got.frame),
+                (port.number, delivery_ns, Frame::Packet(payload))
             );
         }
     }

@@ -1,4 +1,5 @@
-//! Every file in `tests/vectors`, bit for bit: packet order, start times, departure times, drops.
+//! Every file in `tests/vectors`, bit for bit: packet order, start times, departure times, drops,
+//! and the PAUSE frames where those fill the gaps; and how far such frames move packets.
 //!
 //! The classes' clocks and limits are the P4 program's work; here a few lines stand in for it.
 //! More files (from `make_vectors.py --random`) are read from the directory that the environment
@@ -9,7 +10,10 @@ use std::path::{Path, PathBuf};
 
 use dataplane::hold::{FRACTION_BITS, Hold, time_per_byte_q24};
 use serde::Deserialize;
-use traffic_manager::{DropCause, Limits, PortConfig, Queued, RateCounts, TrafficManager};
+use traffic_manager::{
+    DropCause, Frame, GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MIN_BYTES, Gaps, Limits, PortConfig,
+    Queued, RateCounts, TrafficManager,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,6 +25,9 @@ struct Vector {
     classes: Vec<Class>,
     events: Vec<Event>,
     expected: Vec<Outcome>,
+    /// Start in nanoseconds and length in bytes.
+    #[serde(default)]
+    gap_frames: Vec<(u64, u32)>,
 }
 
 #[derive(Deserialize)]
@@ -30,6 +37,7 @@ struct VectorPort {
     counts: String,
     line_time_per_byte_q24: u64,
     fifo_bytes: u64,
+    gap_frame_max_bytes: Option<u32>,
 }
 
 #[derive(Deserialize, Clone)]
@@ -77,10 +85,11 @@ struct Harness {
     stalled_until_ns: u64,
     departures: Vec<Outcome>,
     drops: Vec<Outcome>,
+    gap_frames: Vec<(u64, u32)>,
 }
 
 impl Harness {
-    fn new(vector: &Vector) -> Self {
+    fn new(vector: &Vector, gap_frame_max_bytes: Option<u32>) -> Self {
         let mut tm = TrafficManager::new(Limits::default());
         let line_rate_bps = Some(vector.port.line_rate_bps).filter(|rate| *rate != 0);
         assert_eq!(
@@ -99,6 +108,9 @@ impl Harness {
                 counts,
                 fifo_bytes: vector.port.fifo_bytes,
                 delay_ns: 0,
+                gaps: gap_frame_max_bytes.map_or(Gaps::Accounted, |longest_bytes| {
+                    Gaps::PauseFrames { longest_bytes }
+                }),
             },
         )
         .expect("a new port");
@@ -109,6 +121,7 @@ impl Harness {
             stalled_until_ns: 0,
             departures: Vec::new(),
             drops: Vec::new(),
+            gap_frames: Vec::new(),
         }
     }
 
@@ -123,8 +136,11 @@ impl Harness {
         }
         while let Some(next_ns) = self.tm.next_start_ns().filter(|ns| *ns <= limit_ns) {
             let now_ns = next_ns.max(self.stalled_until_ns);
-            let start = self.tm.poll_start(now_ns).expect("it is due");
-            self.transmit(start);
+            if let Some(start) = self.tm.poll_start(now_ns) {
+                self.transmit(start);
+            } else {
+                self.deliver();
+            }
         }
     }
 
@@ -138,11 +154,21 @@ impl Harness {
         self.tm
             .transmitted(start.token, start.length_bytes, start.payload)
             .expect("room in the delay line");
-        let delivery = self.tm.poll_delivery(u64::MAX).expect("it was just sent");
-        assert_eq!(
-            (delivery.delivery_ns, delivery.payload),
-            (start.start_ns, start.payload)
-        );
+        let sent = self.deliver();
+        assert_eq!(sent, Some((start.start_ns, start.payload)));
+    }
+
+    /// What has reached the interface: gap frames, then a packet if one was just sent.
+    fn deliver(&mut self) -> Option<(u64, u32)> {
+        while let Some(delivery) = self.tm.poll_delivery(u64::MAX) {
+            match delivery.frame {
+                Frame::Packet(id) => return Some((delivery.delivery_ns, id)),
+                Frame::Gap { length_bytes } => {
+                    self.gap_frames.push((delivery.delivery_ns, length_bytes));
+                }
+            }
+        }
+        None
     }
 
     fn arrive(&mut self, now_ns: u64, packet: &Packet) {
@@ -193,11 +219,14 @@ impl Harness {
     }
 }
 
-fn check(path: &Path) {
+fn read(path: &Path) -> Vector {
     let text = std::fs::read_to_string(path).expect("a readable file");
-    let vector: Vector =
-        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let mut harness = Harness::new(&vector);
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The whole case: all events, then everything that waits.
+fn run(vector: &Vector, gap_frame_max_bytes: Option<u32>) -> Harness {
+    let mut harness = Harness::new(vector, gap_frame_max_bytes);
     for event in &vector.events {
         harness.advance(event.at_ns);
         if let Some(packet) = &event.packet {
@@ -214,13 +243,27 @@ fn check(path: &Path) {
         }
     }
     harness.advance(u64::MAX - 1);
+    assert_eq!(harness.tm.statistics().held_packets, 0, "{}", vector.name);
+    harness
+}
+
+fn check(path: &Path) {
+    let vector = read(path);
+    let harness = run(&vector, vector.port.gap_frame_max_bytes);
+    let statistics = harness.tm.port_statistics(PORT).expect("the port");
+    assert_eq!(
+        statistics.gap_frames,
+        harness.gap_frames.len() as u64,
+        "{}",
+        vector.name
+    );
+    assert_eq!(harness.gap_frames, vector.gap_frames, "{}", vector.name);
     let mut got = harness.departures;
     got.extend(harness.drops);
     for (at, (got, expected)) in got.iter().zip(&vector.expected).enumerate() {
         assert_eq!(got, expected, "{}: result {at}", vector.name);
     }
     assert_eq!(got.len(), vector.expected.len(), "{}", vector.name);
-    assert_eq!(harness.tm.statistics().held_packets, 0, "{}", vector.name);
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
@@ -233,14 +276,93 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
+fn committed() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/vectors")
+}
+
 #[test]
 fn committed_vectors() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/vectors");
-    let files = files(&dir);
+    let files = files(&committed());
     assert!(files.len() > 40, "only {} vectors", files.len());
     for path in files {
         check(&path);
     }
+}
+
+#[test]
+fn committed_vectors_of_gap_frames() {
+    let files = files(&committed().join("pause-frames"));
+    assert!(files.len() > 10, "only {} vectors", files.len());
+    for path in files {
+        check(&path);
+    }
+}
+
+/// The nanoseconds that a whole case's gap frames may take in this test: some hundred thousand of
+/// the shortest.
+const GAPS_MAX_NS: u64 = 200_000_000;
+
+/// PAUSE frames, the published size and the shortest, do what accounted gaps do, to within the time
+/// of a shortest frame: never earlier, in the same order, with the same drops. What comes unforeseen
+/// while one is on the line waits for its end, so unpaced packets and stalls have tests of their own.
+#[test]
+fn gap_frames_move_no_packet_by_more_than_a_shortest_frame() {
+    let mut compared = 0;
+    for path in files(&committed()) {
+        let vector = read(&path);
+        let unpaced_or_late = vector.events.iter().any(|event| {
+            event.stall_until_ns.is_some()
+                || event.packet.as_ref().is_some_and(|packet| {
+                    let class = vector.classes.iter().find(|c| c.class == packet.class);
+                    class.is_none_or(|class| class.mode == "unpaced")
+                })
+                || event
+                    .set_class
+                    .as_ref()
+                    .is_some_and(|class| class.mode == "unpaced")
+        });
+        let first_ns = vector.events.first().map_or(0, |event| event.at_ns);
+        let last_ns = vector
+            .expected
+            .iter()
+            .filter_map(|outcome| outcome.start_ns)
+            .max();
+        if unpaced_or_late
+            || vector.port.line_rate_bps == 0
+            || last_ns.is_none_or(|last_ns| last_ns - first_ns > GAPS_MAX_NS)
+        {
+            continue;
+        }
+        let accounted = run(&vector, None);
+        assert!(accounted.gap_frames.is_empty());
+        let overhead_bytes = if vector.port.counts == "wire" { 24 } else { 4 };
+        let shortest_ns = (u64::from(GAP_FRAME_MIN_BYTES + overhead_bytes)
+            * vector.port.line_time_per_byte_q24)
+            .div_ceil(1 << FRACTION_BITS);
+        for longest_bytes in [GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MIN_BYTES] {
+            let filled = run(&vector, Some(longest_bytes));
+            assert_eq!(filled.drops, accounted.drops, "{}", vector.name);
+            assert_eq!(filled.departures.len(), accounted.departures.len());
+            for (filled, accounted) in filled.departures.iter().zip(&accounted.departures) {
+                assert_eq!(
+                    (filled.id, filled.departure_ns),
+                    (accounted.id, accounted.departure_ns),
+                    "{}",
+                    vector.name
+                );
+                let later_ns = filled.start_ns.zip(accounted.start_ns);
+                let later_ns = later_ns.and_then(|(filled, other)| filled.checked_sub(other));
+                assert!(
+                    later_ns.is_some_and(|later_ns| later_ns <= shortest_ns),
+                    "{}: packet {}, frames of up to {longest_bytes} bytes: {later_ns:?} ns later",
+                    vector.name,
+                    filled.id
+                );
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared >= 30, "only {compared} comparisons");
 }
 
 #[test]

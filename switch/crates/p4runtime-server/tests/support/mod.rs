@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
-use traffic_manager::{Limits, PortConfig, RateCounts};
+use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
 
 /// Device id of the switch under test.
 pub const DEVICE: u64 = 3;
@@ -75,6 +75,7 @@ fn new_switch() -> Switch {
             counts: RateCounts::Wire,
             fifo_bytes: 65_536,
             delay_ns: 0,
+            gaps: Gaps::Accounted,
         };
         switch
             .add_port(port, &format!("veth{port}"), config)
