@@ -83,8 +83,11 @@ class PortConfig:
         return (length_bytes + self.overhead_bytes) * self.line_time_per_byte_q24
 
     def gap_frame_bytes(self, gap_q24: int, longest_bytes: int) -> int:
-        """The next PAUSE frame in a gap of that time: the whole gap if one frame can be it, else
-        one of the fewest frames of equal size; never shorter than a frame can be."""
+        """How long the next PAUSE frame in a gap of that time is.
+
+        The whole gap if one frame can be it, else one of the fewest frames of equal size; never
+        shorter than a frame can be.
+        """
         gap_bytes = -(-gap_q24 // self.line_time_per_byte_q24)
         frames = -(-gap_bytes // (longest_bytes + self.overhead_bytes))
         share_bytes = -(-gap_bytes // frames) - self.overhead_bytes
@@ -385,8 +388,11 @@ class Scheduler:
         self.gap_frames.append(GapFrame(start_q24, length_bytes))
 
     def _waited_for_gap(self, start_q24: int, eligible_q24: int) -> int:
-        """How much earlier the packet would have started without the last gap frame: that is at
-        most what the frame took, and what the packet, and those between them, waited in all."""
+        """How much earlier the packet would have started without the last gap frame.
+
+        That is at most what the frame took, and what the packet, and those between them, waited
+        in all.
+        """
         waited_q24 = start_q24 - eligible_q24 if start_q24 == self.free_q24 else 0
         self.gap_wait_q24 = min(self.gap_wait_q24, waited_q24)
         return self.gap_wait_q24

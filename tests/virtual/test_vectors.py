@@ -4,7 +4,8 @@ Parser, P4 program, traffic manager and capture files take part; start times mus
 the reference model to the nanosecond, drops packet by packet. A stall is something that
 happens to a driver in real time; in virtual time there is none, so vectors with stalls run
 without them, against what the model says of the same events without stalls. (With their stalls
-they are tests of the traffic-manager crate.)
+they are tests of the traffic-manager crate.) Where PAUSE frames fill the gaps, each must be there
+at its nanosecond, in its length.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pacer_entries import (
     ip_frame,
     packet_id,
 )
-from virtual_switch import REPOSITORY, Port, TimedFrame, VirtualRun, run, statistics
+from virtual_switch import REPOSITORY, Port, TimedFrame, VirtualRun, gap_frames_of, run, statistics
 
 VECTORS = sorted((REPOSITORY / "tests" / "vectors").rglob("*.json"))
 # Class 0 of a vector is "unpaced": the port's FIFO, and the program's default class.
@@ -94,10 +95,12 @@ def _run_of(vector: dict[str, Any]) -> VirtualRun:
     entries += [flow_by_dscp(class_id) for class_id in sorted(classes) if 0 < class_id < 64]
     port = vector["port"]
     rate = f"rate={port['line_rate_bps']}," if port["line_rate_bps"] else ""
+    longest_bytes = port.get("gap_frame_max_bytes")
+    gaps = f",gaps=pause-frames:{longest_bytes}" if longest_bytes else ""
     return VirtualRun(
         ports=[
             Port(FIRST_PORT),
-            Port(SECOND_PORT, f"{rate}counts={port['counts']},fifo={port['fifo_bytes']}"),
+            Port(SECOND_PORT, f"{rate}counts={port['counts']},fifo={port['fifo_bytes']}{gaps}"),
         ],
         arrivals={FIRST_PORT: arrivals},
         runtime={"table_entries": entries, "multicast_group_entries": all_to(SECOND_PORT)},
@@ -111,7 +114,12 @@ def _without_stalls(vector: dict[str, Any]) -> dict[str, Any]:
         return vector
     port = vector["port"]
     result = model.run(
-        model.PortConfig(port["line_rate_bps"] or None, port["counts"], port["fifo_bytes"]),
+        model.PortConfig(
+            port["line_rate_bps"] or None,
+            port["counts"],
+            port["fifo_bytes"],
+            port.get("gap_frame_max_bytes"),
+        ),
         [_model_class(settings) for settings in vector["classes"]],
         [_model_event(event) for event in events],
     )
@@ -120,7 +128,8 @@ def _without_stalls(vector: dict[str, Any]) -> dict[str, Any]:
         for departure in result.departures
     ]
     expected += [{"id": drop.packet.id, "drop": drop.cause} for drop in result.drops]
-    return vector | {"events": events, "expected": expected}
+    gap_frames = [[frame.start_ns, frame.length_bytes] for frame in result.gap_frames]
+    return vector | {"events": events, "expected": expected, "gap_frames": gap_frames}
 
 
 def _model_class(settings: dict[str, Any]) -> model.ClassConfig:
@@ -145,8 +154,10 @@ def _model_event(event: dict[str, Any]) -> model.Event:
 @pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
 def test_vector_through_the_switch(path: Path, tmp_path: Path) -> None:
     vector = _without_stalls(json.loads(path.read_text()))
-    sent = run(_run_of(vector), tmp_path)[SECOND_PORT]
+    gap_frames, sent = gap_frames_of(run(_run_of(vector), tmp_path)[SECOND_PORT])
 
+    rows = [[timed.at_ns, len(timed.frame)] for timed in gap_frames]
+    assert rows == vector.get("gap_frames", [])
     expected = {row["id"]: row["start_ns"] for row in vector["expected"] if "start_ns" in row}
     assert {packet_id(timed.frame): timed.at_ns for timed in sent} == expected
     # Order, too: packets that start at the same nanosecond leave in the vector's order.
@@ -164,3 +175,5 @@ def test_vector_through_the_switch(path: Path, tmp_path: Path) -> None:
     seen: dict[str, Any] = statistics(tmp_path)
     port = next(port for port in seen["ports"] if port["port"] == SECOND_PORT)
     assert port["drops"].get("fifo-full", 0) == drops.count("fifo-full")
+    assert port["gap_frames"] == len(gap_frames)
+    assert port["gap_bytes"] == sum(len(timed.frame) for timed in gap_frames)

@@ -29,6 +29,26 @@ class TimedFrame:
     frame: bytes
 
 
+PAUSE = bytes.fromhex("0180c2000001")
+"""Where PAUSE frames go (IEEE 802.3, Annex 31B)."""
+
+
+def gap_frames_of(sent: Iterable[TimedFrame]) -> tuple[list[TimedFrame], list[TimedFrame]]:
+    """Returns the PAUSE frames among what a port sent, and the packets.
+
+    Raises ValueError if what looks like a PAUSE frame is not one of pause time 0.
+    """
+    gap_frames, packets = [], []
+    for timed in sent:
+        if timed.frame.startswith(PAUSE):
+            if timed.frame[12:18] != b"\x88\x08\x00\x01\x00\x00" or any(timed.frame[18:]):
+                raise ValueError(f"no PAUSE frame of pause time 0: {timed.frame.hex()}")
+            gap_frames.append(timed)
+        else:
+            packets.append(timed)
+    return gap_frames, packets
+
+
 @dataclass(frozen=True)
 class Port:
     """A port of the switch; `settings` as on its command line (`rate=1gbit,counts=wire`)."""
