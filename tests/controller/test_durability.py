@@ -150,7 +150,13 @@ def test_port_settings_are_brought_back(
     controller = start_controller(*options(switch))
     controller.wait_connected()
     path = "/v1/switches/s1/ports/2"
-    asked = {"line_rate": "1Gbit", "counts": "layer2", "fifo_bytes": 65536, "delay_ns": 1000}
+    asked = {
+        "line_rate": "1Gbit",
+        "counts": "layer2",
+        "fifo_bytes": 65536,
+        "delay_ns": 1000,
+        "gap_mode": "pause-frames",
+    }
     made = controller.put(path, asked)
     assert made.status_code == 201, made.text
     assert {name: made.json()[name] for name in asked} == asked
@@ -160,7 +166,10 @@ def test_port_settings_are_brought_back(
     switch.start()
     controller.wait_connected()
     assert {name: controller.get(path)[name] for name in asked} == asked
-    gone = controller.put(path, {"line_rate": "none"}).json()
+    refused = controller.put(path, {"line_rate": "none"})
+    assert refused.status_code == 422, "gap frames need the line rate"
+    gone = controller.put(path, {"line_rate": "none", "gap_mode": "accounted"}).json()
+    assert gone["gap_mode"] == "accounted"
     assert gone["line_rate"] is None
     assert gone["delay_ns"] == 1000
     refused = controller.put("/v1/switches/s1/ports/9", {"delay_ns": 1})

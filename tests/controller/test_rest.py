@@ -284,6 +284,20 @@ def test_a_line_rate_below_what_was_accepted(client: Client) -> None:
     assert client.put(port, {"line_rate": "500Mbit"}).status_code < 300
 
 
+def test_gap_frames_need_a_line_rate(client: Client) -> None:
+    ports = [PortInfo(1), PortInfo(2, line_rate_bps=10**9, gap_mode="pause-frames")]
+    client.service.switches["s1"].driver.ports = ports
+    one, two = "/v1/switches/s1/ports/1", "/v1/switches/s1/ports/2"
+    for path, body in [(one, {"gap_mode": "pause-frames"}), (two, {"line_rate": "none"})]:
+        (error,) = problem(client.put(path, body), 422)["errors"]
+        assert (error["field"], error["expected"]) == (
+            "line_rate",
+            "a line_rate, or gap_mode accounted",
+        )
+    assert client.put(one, {"gap_mode": "pause-frames", "line_rate": "1Gbit"}).status_code == 201
+    assert client.put(two, {"gap_mode": "accounted", "line_rate": "none"}).status_code == 201
+
+
 @pytest.mark.parametrize("path", ["bandwidth?port=0", "burstiness?port=0"])
 @pytest.mark.parametrize("name", ["from_ns", "to_ns"])
 def test_times_that_no_clock_shows(client: Client, path: str, name: str) -> None:
@@ -588,7 +602,11 @@ def test_ports_of_a_switch(client: Client) -> None:
     assert "class 'video'" in said["errors"][0]["message"]
     listed = client.call("GET", "/v1/switches/s1/ports").json()
     assert [entry["port"] for entry in listed["ports"]] == [2]
-    problem(client.put(port, {"gap_mode": "pause-frames"}), 422)
+    problem(client.put(port, {"gap_mode": "empty"}), 422)
+    without = {"line_rate": "none", "gap_mode": "pause-frames"}
+    assert problem(client.put(port, without), 422)["errors"][0]["field"] == "line_rate"
+    filled = {"line_rate": "1Gbit", "gap_mode": "pause-frames"}
+    assert client.put(port, filled).json()["desired"] == filled
     problem(client.put(port, {"line_rate": "fast"}), 422)
     problem(client.put("/v1/switches/s1/ports/0", {}), 422)
     assert client.put(port, {"line_rate": "none"}).status_code == 200

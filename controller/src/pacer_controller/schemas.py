@@ -23,6 +23,7 @@ from pacer_controller.fields import (
     MAX_PRIORITY,
     MIN_BURST_BYTES,
     NAME_PATTERN,
+    NO_LINE_RATE,
     PORT_PROTOCOLS,
     AllowanceNs,
     Dscp,
@@ -141,6 +142,16 @@ _NOT_IN_MODE: Mapping[str, tuple[str, ...]] = {
 """Fields that mean nothing in a mode; refused, since whoever gives them expects something."""
 
 
+PAUSE_FRAMES = "pause-frames"
+"""The gap mode that needs a line rate."""
+
+GAPS_WITHOUT_RATE = FieldError(
+    "line_rate",
+    "PAUSE frames fill the time of a line, and the port has no line rate",
+    "a line_rate, or gap_mode accounted",
+)
+
+
 class PortSpec(Strict):
     """What a port of the switch shall be like; what is left out stays as it is."""
 
@@ -172,8 +183,8 @@ class PortSpec(Strict):
     )
     gap_mode: Literal["accounted", "pause-frames"] | None = Field(
         default=None,
-        description="What fills the gaps: nothing but time, or real 802.3x PAUSE frames, where "
-        "the switch can send them.",
+        description="What fills the gaps between paced packets: nothing but time, or real 802.3x "
+        "PAUSE frames, where the switch can send them; those need a line rate.",
     )
 
     @property
@@ -183,6 +194,8 @@ class PortSpec(Strict):
 
     def problems(self) -> list[FieldError]:
         """Return what is wrong across fields."""
+        if self.gap_mode == PAUSE_FRAMES and self.line_rate == NO_LINE_RATE:
+            return [GAPS_WITHOUT_RATE]
         return []
 
 

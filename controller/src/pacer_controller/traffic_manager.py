@@ -140,7 +140,9 @@ class TrafficManager:
         return [_port_info(port) for port in response.ports]
 
     async def set_port(self, port: int, settings: Mapping[str, int | str]) -> PortInfo:
-        """Change settings of a port: `line_rate_bps` (0: none), `counts`, `fifo_bytes`, `delay_ns`.
+        """Change settings of a port.
+
+        Those are `line_rate_bps` (0: none), `counts`, `fifo_bytes`, `delay_ns`, `gap_mode`.
 
         Returns:
             The port after the change.
@@ -152,6 +154,8 @@ class TrafficManager:
         fields: dict[str, Any] = {"port": port, **settings}
         if "counts" in fields:
             fields["counts"] = _COUNTS[fields["counts"]]
+        if "gap_mode" in fields:
+            fields["gap_mode"] = _GAP_MODES[fields["gap_mode"]]
         if fields.get("line_rate_bps") == NO_LINE_RATE:
             del fields["line_rate_bps"]
             fields["remove_line_rate"] = True
@@ -185,6 +189,7 @@ class TrafficManager:
 
 
 _COUNTS = {"layer2": 1, "wire": 2}
+_GAP_MODES = {"accounted": 1, "pause-frames": 2}
 
 
 def _port_info(port: Any) -> PortInfo:
@@ -193,11 +198,16 @@ def _port_info(port: Any) -> PortInfo:
         interface=port.interface,
         up=port.up,
         line_rate_bps=port.line_rate_bps if port.HasField("line_rate_bps") else None,
-        counts={number: name for name, number in _COUNTS.items()}.get(port.counts),
+        counts=_name_of(port.counts, _COUNTS),
         fifo_bytes=port.fifo_bytes,
         delay_ns=port.delay_ns,
-        gap_mode="accounted",
+        gap_mode=_name_of(port.gap_mode, _GAP_MODES),
     )
+
+
+def _name_of(number: int, numbers: Mapping[str, int]) -> str | None:
+    """Return the name of an enumeration's value; None when there is none."""
+    return next((name for name, known in numbers.items() if known == number), None)
 
 
 def _plain(message: Any) -> dict[str, Any]:

@@ -452,6 +452,9 @@ def test_ports_are_set_and_shown(live: Pacer, controller: Controller, wires: Net
     port = live.json("port show s1 2")
     assert (port["line_rate"], port["counts"]) == ("1Gbit", "layer2")
     assert (port["fifo_bytes"], port["delay_ns"]) == (65536, 10_000_000)
+    live("port set s1 2 gaps pause-frames")
+    assert live.json("port show s1 2")["gap_mode"] == "pause-frames"
+    live("port set s1 2 gaps accounted")
     live("port set s1 2 delay 0")
     assert live.json("port show s1 2")["line_rate"] == "1Gbit"
     assert "above the line rate" in live.refused("class add s1 fast rate 2gbit port 2")

@@ -44,6 +44,7 @@ RECONCILE_PASSES = 3
 EVENT_ENTRIES = 20
 """Most entries that a drift event lists."""
 
+GAP_MODES = ("accounted", "pause-frames")
 LINE_SETTINGS = frozenset({"line_rate", "counts", "fifo_bytes", "delay_ns"})
 
 
@@ -93,6 +94,7 @@ class P4Switch(Connection):
             # Class 0 is what matches no flow.
             classes = min(self._tables[CLASSES], cells) - 1
         actions = {action.name for action in self.schema.actions}
+        own = self.config.target == "pacing_switch"
         return Capabilities(
             paces=paces,
             modes=frozenset(
@@ -103,7 +105,8 @@ class P4Switch(Connection):
             measures=entries.MONITOR in self._tables,
             classes=classes,
             flow_entries=self._tables.get(entries.FLOWS, 0),
-            line_settings=LINE_SETTINGS if self.config.target == "pacing_switch" else frozenset(),
+            line_settings=LINE_SETTINGS if own else frozenset(),
+            gap_modes=GAP_MODES if own else GAP_MODES[:1],
         )
 
     def describe(self) -> dict[str, Any]:
@@ -391,9 +394,8 @@ class P4Switch(Connection):
             # What nobody asks for any longer stays as it is.
             return None
         port = next(int(v) for n, v in change.row.match if n == "port" and isinstance(v, int))
-        settings = {name: v for name, v in change.row.params if name != "gap_mode"}
         try:
-            info = await self._traffic.set_port(port, settings)
+            info = await self._traffic.set_port(port, dict(change.row.params))
         except TrafficManagerUnavailableError as error:
             if error.refused:
                 return Refusal(change.row, str(error), table_full=False)

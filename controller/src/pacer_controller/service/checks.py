@@ -7,7 +7,14 @@ from typing import TypeVar
 from pacer_controller import entries, rates
 from pacer_controller.problems import FieldError, Problem, did_you_mean
 from pacer_controller.records import Desired, Record
-from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
+from pacer_controller.schemas import (
+    GAPS_WITHOUT_RATE,
+    PAUSE_FRAMES,
+    ClassSpec,
+    FlowSpec,
+    MeterSpec,
+    PortSpec,
+)
 from pacer_controller.service.managed import ManagedSwitch
 
 Spec = ClassSpec | FlowSpec | MeterSpec | PortSpec
@@ -64,7 +71,7 @@ class Checker:
         if isinstance(spec, FlowSpec):
             return spec.problems() or self._flow_problems(spec)
         if isinstance(spec, PortSpec):
-            return self._port_problems(int(name), spec)
+            return spec.problems() or self._port_problems(int(name), spec)
         return spec.problems() + self._meter_problems(spec)
 
     def _meter_problems(self, spec: MeterSpec) -> list[FieldError]:
@@ -166,6 +173,11 @@ class Checker:
         if spec.gap_mode is not None and spec.gap_mode not in can.gap_modes:
             message = f"the switch cannot do {spec.gap_mode!r}"
             errors.append(FieldError("gap_mode", message, one_of(can.gap_modes)))
+        known = next((info for info in self._found.driver.ports if info.port == port), None)
+        if known is not None and port not in self._lines:
+            gap_mode = spec.gap_mode or known.gap_mode
+            if gap_mode == PAUSE_FRAMES and PAUSE_FRAMES in can.gap_modes:
+                errors.append(GAPS_WITHOUT_RATE)
         if self._ports and port not in self._ports:
             errors.append(FieldError("port", f"the switch has no port {port}", one_of(self._ports)))
         return errors
