@@ -487,3 +487,120 @@ fn extreme_values_neither_panic_nor_wrap() {
     assert_eq!(delivery.delivery_ns, u64::MAX - 1);
     assert_eq!(tm.drain().count(), 2);
 }
+
+const FILLED: PortConfig = PortConfig {
+    gaps: Gaps::PauseFrames {
+        longest_bytes: 1_514,
+    },
+    ..CONFIG
+};
+
+/// The gap frames that reach the interface by `now_ns`: when, and of which length.
+fn gap_frames(tm: &mut TrafficManager<u32>, now_ns: u64) -> Vec<(u64, u32)> {
+    assert!(tm.poll_start(now_ns).is_none());
+    std::iter::from_fn(|| tm.poll_delivery(now_ns))
+        .map(|sent| match sent.frame {
+            Frame::Gap { length_bytes } => (sent.delivery_ns, length_bytes),
+            Frame::Packet(payload) => panic!("packet {payload} left"),
+        })
+        .collect()
+}
+
+#[test]
+fn gap_frames_are_checked_before_anything_changes() {
+    let mut tm = manager(SMALL);
+    for (longest_bytes, line_rate_bps, refused) in [
+        (59, CONFIG.line_rate_bps, PortError::GapFrame(59)),
+        (9_217, CONFIG.line_rate_bps, PortError::GapFrame(9_217)),
+        (60, None, PortError::GapsWithoutRate),
+    ] {
+        let wrong = PortConfig {
+            line_rate_bps,
+            gaps: Gaps::PauseFrames { longest_bytes },
+            ..CONFIG
+        };
+        assert_eq!(tm.set_port(1, wrong), Err(refused));
+        assert_eq!(tm.add_port(2, wrong), Err(refused));
+    }
+    assert_eq!(tm.port_config(1), Some(&CONFIG));
+    assert_eq!(tm.set_port(1, FILLED), Ok(()));
+}
+
+#[test]
+fn gap_frames_begin_and_end_with_the_setting() {
+    let mut tm = manager(Limits::default());
+    // Due after three times 1,538 bytes of the wire.
+    tm.enqueue(1, paced(0, 5, 3 * 12_304)).expect("room");
+    assert_eq!(tm.next_start_ns(), Some(3 * 12_304));
+    assert_eq!(gap_frames(&mut tm, 10_000), []);
+    tm.set_port(1, FILLED).expect("the port");
+    // What is left of the gap from now on: 26,912 ns are 3,364 bytes of the wire.
+    assert_eq!(gap_frames(&mut tm, 10_000), [(10_000, 1_122 - 24)]);
+    assert_eq!(gap_frames(&mut tm, 10_000 + 8_976), [(18_976, 1_121 - 24)]);
+    tm.set_port(1, CONFIG).expect("the port");
+    assert_eq!(gap_frames(&mut tm, 30_000), []);
+    let start = tm.poll_start(3 * 12_304).expect("due");
+    assert_eq!(start.start_ns, 3 * 12_304);
+    transmit(&mut tm, start).expect("room");
+    let port = tm.port_statistics(1).expect("the port");
+    assert_eq!((port.gap_frames, port.gap_bytes), (2, 1_102 + 1_101));
+    assert_eq!((port.tx_packets, port.tx_line_bytes), (1, 1_538));
+}
+
+#[test]
+fn a_late_poll_fills_what_is_left_of_a_gap_and_no_more() {
+    let mut tm = manager(Limits::default());
+    tm.set_port(1, FILLED).expect("the port");
+    tm.enqueue(1, paced(0, 5, 20_000)).expect("room");
+    assert_eq!(gap_frames(&mut tm, 19_500), [(19_500, 60)]);
+    // The shortest frame is too long by 172 ns, which the packet waits.
+    let start = tm.poll_start(20_172).expect("due");
+    assert_eq!((start.start_ns, start.scheduled_ns), (20_172, 20_172));
+    transmit(&mut tm, start).expect("room");
+    // ... and which its class is not charged for, though it has no allowance.
+    assert_eq!(
+        tm.queue(1, 5).map(|queue| queue.release_ns),
+        Some(20_000 + 24_288)
+    );
+    tm.enqueue(1, paced(1, 6, 60_000)).expect("room");
+    let start = tm.poll_start(70_000).expect("due, and the gap over");
+    assert_eq!((start.start_ns, start.scheduled_ns), (70_000, 60_000));
+    transmit(&mut tm, start).expect("room");
+    assert_eq!(tm.port_statistics(1).expect("the port").gap_frames, 1);
+}
+
+/// A packet that is never to leave has no gap: nothing is sent for ever.
+#[test]
+fn no_gap_frames_towards_the_end_of_time() {
+    let mut tm = manager(Limits::default());
+    tm.set_port(1, FILLED).expect("the port");
+    tm.enqueue(1, paced(0, 5, u64::MAX)).expect("room");
+    assert_eq!(tm.next_start_ns(), None);
+}
+
+/// Gap frames give way to packets where delay lines have little room, and no packet is lost for
+/// them; nor are they among what a removed port gives back.
+#[test]
+fn gap_frames_leave_the_delay_line_to_packets() {
+    let mut tm = manager(Limits {
+        max_delay_line_packets: 10,
+        ..Limits::default()
+    });
+    let far = PortConfig {
+        delay_ns: 1_000_000_000,
+        ..FILLED
+    };
+    tm.set_port(1, far).expect("the port");
+    tm.enqueue(1, paced(7, 5, 20 * 12_304)).expect("room");
+    while let Some(next_ns) = tm.next_start_ns().filter(|ns| *ns < 20 * 12_304) {
+        assert!(tm.poll_start(next_ns).is_none());
+    }
+    let start = tm.poll_start(20 * 12_304).expect("due");
+    transmit(&mut tm, start).expect("room");
+    let port = tm.port_statistics(1).expect("the port");
+    assert_eq!((port.gap_frames, port.delay_line_packets), (20, 6));
+    assert_eq!(port.drops.get(DropCause::GapFrame), 15);
+    assert_eq!(port.drops.total(), 15);
+    assert_eq!(tm.remove_port(1), Ok(vec![7]));
+    assert_eq!(tm.statistics().delay_line_packets, 0);
+}
