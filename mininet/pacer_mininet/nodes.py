@@ -18,7 +18,7 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -38,6 +38,7 @@ PROGRAMS = ("pacer", "gtrcnet")
 """P4 programs that the controller can push to a switch."""
 
 COUNTS = ("layer2", "wire")
+GAPS = ("accounted", "pause-frames")
 
 OFFLOADS = ("tso", "gso", "gro", "rx", "tx")
 """Off behind a userspace switch: it sees packets as on the wire, of at most one MTU, and with
@@ -210,6 +211,16 @@ def state_directory() -> Path:
 _state_directory: Path | None = None
 
 
+def _one_of(names: tuple[str, ...]) -> Callable[[object], None]:
+    """Return what raises ValueError for anything but these names."""
+
+    def check(value: object) -> None:
+        if value not in names:
+            raise ValueError(f"{value!r} is not one of {', '.join(names)}")
+
+    return check
+
+
 class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
     """A pacing_switch process with one port per link, in the namespace that Mininet runs in.
 
@@ -217,8 +228,8 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
     gtrcnet `wire` (pairs of ports that are connected) and `bottleneck` (rate of the virtual
     bottleneck that measures); `spin` (how long before a departure the process stops sleeping);
     `log_dir`. Parameters of each of its interfaces (`params1`/`params2` of `addLink`): `rate`,
-    `counts` (`layer2` or `wire`), `fifo`, `delay`. All as on pacing_switch's command line, and
-    with its defaults.
+    `counts` (`layer2` or `wire`), `fifo`, `delay`, `gaps` (`accounted` or `pause-frames`). All as
+    on pacing_switch's command line, and with its defaults.
 
     Errors: MissingError when the binary or a tool is not there, ValueError for a parameter out of
     range, NodeError when the process does not start.
@@ -229,9 +240,10 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
 
     port_keys: ClassVar[dict[str, Any]] = {
         "rate": parse_rate,
-        "counts": None,
+        "counts": _one_of(COUNTS),
         "fifo": parse_size,
         "delay": parse_duration,
+        "gaps": _one_of(GAPS),
     }
 
     def __init__(
@@ -284,10 +296,10 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
             value = interface.params.get(key)
             if value is None:
                 continue
-            if parse is not None:
+            try:
                 parse(value)
-            elif value not in COUNTS:
-                raise ValueError(f"{interface.name}: {key}={value!r} is not one of {COUNTS}")
+            except ValueError as error:
+                raise ValueError(f"{interface.name}: {key}: {error}") from None
             words.append(f"{key}={value}")
         return ",".join(words)
 
