@@ -11,8 +11,8 @@ burst is the largest queue in front of a virtual bottleneck of the class's targe
 
 Exit status 1 if a figure is out of its bound: mean error under 10 ppm where the port is not
 contended (all but Table 4), burst of 1 MTU for a single class and at most 2 MTU in Table 4. Where
-PAUSE frames fill the gaps, a packet may leave a shortest frame's time late and the next one on time:
-2 MTU then, as published, for every class.
+PAUSE frames fill the gaps, a packet may leave a shortest frame's time late and the next one on
+time: 2 MTU then, as published, for every class.
 """
 
 from __future__ import annotations
