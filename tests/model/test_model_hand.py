@@ -292,3 +292,68 @@ def test_fractions_a_year_later_and_the_stall_rule(begin_ns: int) -> None:
         result = run(NO_LINE, [config], burst(1, range(3), begin_ns, length_bytes=60))
         assert [d.departure_ns - begin_ns for d in result.departures] == [0, 732, 1_463]
         assert [d.start_ns - begin_ns for d in result.departures] == [0, 732, third_ns]
+
+
+def gap_frames(result: Scheduler) -> list[tuple[int, int]]:
+    """(start, length) of gap frames in order of transmission."""
+    return [(frame.start_ns, frame.length_bytes) for frame in result.gap_frames]
+
+
+def filled(longest_bytes: int) -> PortConfig:
+    """A gigabit port with PAUSE frames in its gaps: a byte takes 8 ns."""
+    return PortConfig(1_000_000_000, "wire", 65_536, longest_bytes)
+
+
+def test_a_gap_is_one_frame() -> None:
+    # 24,288 ns from start to start, 12,304 ns of them the packet: 1,498 bytes are left.
+    classes = [ClassConfig(1, "static", 500_000_000, 1 << 20)]
+    result = run(filled(1514), classes, burst(1, range(3), at_ns=100))
+    assert starts(result) == [(0, 100), (1, 24_388), (2, 48_676)]
+    assert gap_frames(result) == [(12_404, 1_474), (36_692, 1_474)]
+
+
+def test_a_gap_is_several_frames_of_equal_size() -> None:
+    # 1,498 bytes in frames of at most 500 + 24: 500, then 499 and 499.
+    classes = [ClassConfig(1, "static", 500_000_000, 1 << 20)]
+    result = run(filled(500), classes, burst(1, range(2)))
+    assert starts(result) == [(0, 0), (1, 24_288)]
+    assert gap_frames(result) == [(12_304, 476), (16_304, 475), (20_296, 475)]
+
+
+def test_what_a_frame_is_too_long_comes_off_the_next_gap() -> None:
+    # 960 Mbit/s: 12,650 ns, so a gap of 346 ns, where the shortest frame takes 672: 326 late. The
+    # next gap is 20 ns, and a frame makes the third packet 652 late; the fourth can leave at once.
+    classes = [ClassConfig(1, "static", 960_000_000, 1 << 20)]
+    result = run(filled(1514), classes, burst(1, range(4)))
+    assert starts(result) == [(0, 0), (1, 12_976), (2, 25_952), (3, 38_256)]
+    assert gap_frames(result) == [(12_304, 60), (25_280, 60)]
+
+
+def test_a_packet_that_comes_during_a_gap_frame_waits_for_its_end() -> None:
+    # Class 2 has no allowance, and its second packet leaves as if its first had not waited.
+    classes = [
+        ClassConfig(1, "static", 500_000_000, 1 << 20),
+        ClassConfig(2, "static", 100_000_000, 1 << 20),
+    ]
+    events = [*burst(1, range(2)), *burst(2, range(2, 4), at_ns=13_000, length_bytes=60)]
+    result = run(filled(1514), classes, events)
+    # The second of class 2 is due at 13,000 + 5,120 ns, during the same gap frame, too.
+    assert starts(result) == [(0, 0), (2, 24_288), (3, 24_960), (1, 25_632)]
+    assert gap_frames(result) == [(12_304, 1_474)]
+
+
+def test_unpaced_packets_take_the_place_of_gap_frames() -> None:
+    classes = [UNPACED, ClassConfig(1, "static", 500_000_000, 1 << 20)]
+    events = [*burst(1, range(2)), *burst(0, range(2, 3), length_bytes=676)]
+    result = run(filled(1514), classes, events)
+    assert starts(result) == [(0, 0), (2, 12_304), (1, 24_288)]
+    assert gap_frames(result) == [(17_904, 774)]
+
+
+def test_nothing_is_sent_while_nothing_waits() -> None:
+    classes = [ClassConfig(1, "static", 500_000_000, 1 << 20)]
+    events = [*burst(1, range(1)), *burst(1, range(1, 2), at_ns=20_000)]
+    result = run(filled(1514), classes, events)
+    # From the arrival of the packet that waits to its departure: 536 bytes.
+    assert starts(result) == [(0, 0), (1, 24_288)]
+    assert gap_frames(result) == [(20_000, 512)]

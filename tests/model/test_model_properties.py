@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import HealthCheck, given, settings
@@ -239,3 +240,62 @@ def test_limits_hold_and_drops_are_needed(
             assert backlog + event.packet.length_bytes + FCS_BYTES > limit
         else:
             assert backlog <= limit
+
+
+FILLED_PORTS = st.builds(
+    PortConfig,
+    st.sampled_from([100_000_000, 333_333_333]),
+    st.sampled_from(["layer2", "wire"]),
+    st.sampled_from([5_000, 1 << 20]),
+    st.sampled_from([60, 100, 1514, 9_216]),
+)
+FAST_CLASSES = st.tuples(
+    *(
+        st.builds(
+            ClassConfig,
+            st.just(class_id),
+            st.sampled_from(["static", "static", "unpaced"]),
+            st.integers(20_000_000, 400_000_000),
+            st.just(1 << 20),
+            st.sampled_from([0, 1, 24_288, 10**6]),
+        )
+        for class_id in CLASSES
+    )
+)
+
+
+@repeatable
+@given(FILLED_PORTS, FAST_CLASSES, event_lists(changes=False, stalls=False))
+def test_gap_frames_fill_the_line_while_a_paced_packet_waits(
+    port: PortConfig, classes: tuple[ClassConfig, ...], events: list[Event]
+) -> None:
+    result = run(port, classes, events)
+    paced = [d for d in result.departures if d.paced]
+    taken = [(d.start_q24, d.packet.length_bytes) for d in result.departures]
+    taken += [(frame.start_q24, frame.length_bytes) for frame in result.gap_frames]
+    taken.sort()
+    for (start_q24, length_bytes), (next_q24, _) in pairwise(taken):
+        end_q24 = start_q24 + port.line_time_q24(length_bytes)
+        assert end_q24 <= next_q24
+        if end_q24 < next_q24:  # idle: then nothing waited
+            assert not any(q24(d.arrival_ns) < next_q24 <= d.start_q24 for d in paced)
+    for frame in result.gap_frames:
+        assert 60 <= frame.length_bytes <= (port.gap_frame_max_bytes or 0)
+        assert any(q24(d.arrival_ns) <= frame.start_q24 < d.start_q24 for d in paced)
+    for departure in paced:
+        assert departure.start_q24 >= departure.eligible_q24 >= q24(departure.departure_ns)
+
+
+@repeatable
+@given(FILLED_PORTS, FAST_CLASSES, event_lists(changes=False, stalls=False))
+def test_gap_frames_make_no_packet_later_than_the_longest_of_them(
+    port: PortConfig, classes: tuple[ClassConfig, ...], events: list[Event]
+) -> None:
+    """Of ports without unpaced packets and classes whose allowance never binds."""
+    never_late = [replace(one, mode="static", allowance_ns=10**12) for one in classes]
+    filled = run(port, never_late, events)
+    accounted = run(replace(port, gap_frame_max_bytes=None), never_late, events)
+    assert [d.packet.id for d in filled.departures] == [d.packet.id for d in accounted.departures]
+    longest = max((frame.length_bytes for frame in filled.gap_frames), default=0)
+    for one, other in zip(filled.departures, accounted.departures, strict=True):
+        assert 0 <= one.start_q24 - other.start_q24 <= port.line_time_q24(longest)

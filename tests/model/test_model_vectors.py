@@ -9,16 +9,19 @@ import pytest
 
 from make_vectors import (
     MODES,
+    PAUSE_FRAMES,
     VECTORS_DIR,
     Case,
     all_cases,
     mode_cases,
+    pause_frame_cases,
     random_case,
     vector_text,
 )
 
 CASES = all_cases()
 MODE_CASES = mode_cases()
+PAUSE_CASES = list(pause_frame_cases())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -33,8 +36,19 @@ def test_file_of_the_modes_is_fresh(case: Case) -> None:
     assert committed == vector_text(case, modes=True), "run tests/model/make_vectors.py"
 
 
+@pytest.mark.parametrize("case", PAUSE_CASES, ids=[case.name for case in PAUSE_CASES])
+def test_file_of_gap_frames_is_fresh(case: Case) -> None:
+    committed = (VECTORS_DIR / PAUSE_FRAMES / f"{case.name}.json").read_text(encoding="utf-8")
+    assert committed == vector_text(case), "run tests/model/make_vectors.py"
+
+
 @pytest.mark.parametrize(
-    ("directory", "cases"), [(VECTORS_DIR, CASES), (VECTORS_DIR / MODES, MODE_CASES)]
+    ("directory", "cases"),
+    [
+        (VECTORS_DIR, CASES),
+        (VECTORS_DIR / MODES, MODE_CASES),
+        (VECTORS_DIR / PAUSE_FRAMES, PAUSE_CASES),
+    ],
 )
 def test_no_file_too_many(directory: Path, cases: list[Case]) -> None:
     committed = {path.stem for path in directory.glob("*.json")}
