@@ -13,6 +13,9 @@ from controller_harness import Controller, eventually
 
 Start = Callable[..., Controller]
 BRIDGE = "/v1/switches/br0"
+LIMIT_S = 120
+"""What hangs is given up then; far beyond what a busy machine takes."""
+
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 
 
@@ -35,8 +38,13 @@ class Bridge:
         self._env = {**os.environ, **dict.fromkeys(names, str(directory))}
         if programs is not None:
             self._env["PATH"] = f"{programs}:{os.environ['PATH']}"
+        self._schema = schema
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.run("ovsdb-tool", "create", f"{directory}/conf.db", str(schema))
+
+    def start(self) -> None:
+        """Start database and switch, with a bridge of two ports."""
+        directory = self.directory
+        self.run("ovsdb-tool", "create", f"{directory}/conf.db", str(self._schema))
         self._start("ovsdb-server", f"{directory}/conf.db", f"--remote=p{self.database}")
         eventually((directory / "db.sock").exists, "the database listens")
         self.vsctl("--no-wait", "init")
@@ -54,7 +62,7 @@ class Bridge:
             env=self._env,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=2 * LIMIT_S,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -83,7 +91,7 @@ class Bridge:
 
     def vsctl(self, *arguments: str) -> str:
         """Run ovs-vsctl."""
-        return self.run("ovs-vsctl", f"--db={self.database}", "--timeout=20", *arguments)
+        return self.run("ovs-vsctl", f"--db={self.database}", f"--timeout={LIMIT_S}", *arguments)
 
     def ofctl(self, command: str, *arguments: str) -> str:
         """Run ovs-ofctl."""
@@ -125,6 +133,7 @@ def running(
     """Run a bridge; its arguments are those of `Bridge`."""
     made = Bridge(directory, programs, schema)
     try:
+        made.start()
         yield made
     finally:
         made.kill()
