@@ -30,7 +30,8 @@ def results(*options: str, run: bool) -> dict[str, str]:
         subprocess.run(command, check=False)
     where = subprocess.run([*command, "--results"], check=True, capture_output=True, text=True)
     numbered: dict[str, tuple[str, str]] = {}
-    for number, name, result in LINE.findall(Path(where.stdout.strip()).read_text()):
+    log = Path(where.stdout.strip())
+    for number, name, result in LINE.findall(log.read_text() if log.exists() else ""):
         again = result == "ok" and number in numbered
         numbered[number] = (name, "ok when repeated" if again else result)
     found: dict[str, str] = {}
