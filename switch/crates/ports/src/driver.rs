@@ -1,5 +1,6 @@
 //! What a port asks of the way it talks to the kernel: one of two, chosen when it is opened.
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use crate::packet::PacketDriver;
@@ -125,6 +126,16 @@ impl Driver {
     /// no room is lost, and told of by the next [`flush`](Driver::flush).
     pub(crate) fn push(&mut self, frame: &[u8]) {
         of!(self, driver => driver.push(frame));
+    }
+
+    /// As `push`, of the frame at `frame` of `buffer`, which may become another buffer with anything
+    /// in it.
+    pub(crate) fn push_buffer(&mut self, buffer: &mut Vec<u8>, frame: Range<usize>) {
+        match self {
+            Driver::Packet(driver) => driver.push_buffer(buffer, frame),
+            // Frames leave from memory that is shared with the kernel.
+            Driver::Xdp(driver) => driver.push(buffer.get(frame).unwrap_or_default()),
+        }
     }
 
     /// Hands the collected frames to the kernel, in order.

@@ -1,5 +1,6 @@
 //! Frames by AF_PACKET (see packet(7)): a receive ring, sending by sendmmsg(2).
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::driver::{Head, Lost};
@@ -34,7 +35,7 @@ impl PacketDriver {
         Ok(PacketDriver {
             fd,
             ring,
-            tx: TxBatch::new(tx_fd, options.tx_batch_frames, max_frame_bytes),
+            tx: TxBatch::new(tx_fd, options.tx_batch_frames),
         })
     }
 
@@ -110,6 +111,10 @@ impl PacketDriver {
 
     pub(crate) fn push(&mut self, frame: &[u8]) {
         self.tx.push(frame);
+    }
+
+    pub(crate) fn push_buffer(&mut self, buffer: &mut Vec<u8>, frame: Range<usize>) {
+        self.tx.push_buffer(buffer, frame);
     }
 
     pub(crate) fn flush(&mut self) -> Flushed {

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use tracing::warn;
@@ -494,7 +495,28 @@ impl Port {
     /// # Errors
     /// See [`SendRefused`]; nothing is sent.
     pub fn send(&mut self, frame: &[u8]) -> Result<(), SendRefused> {
-        let bytes = frame.len();
+        self.make_room_for(frame.len())?;
+        self.driver.push(frame);
+        Ok(())
+    }
+
+    /// As [`send`](Port::send), of the frame at `frame` of `buffer`, without copying it: `buffer`
+    /// is exchanged for another one, of any length and with anything in it.
+    ///
+    /// # Errors
+    /// See [`SendRefused`]; nothing is sent.
+    pub fn send_buffer(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        frame: Range<usize>,
+    ) -> Result<(), SendRefused> {
+        self.make_room_for(frame.len())?;
+        self.driver.push_buffer(buffer, frame);
+        Ok(())
+    }
+
+    /// Refuses a frame of this length, or makes sure that there is room for it.
+    fn make_room_for(&mut self, bytes: usize) -> Result<(), SendRefused> {
         if bytes > self.max_frame_bytes {
             self.statistics.tx_oversize += 1;
             return Err(SendRefused::Oversize {
@@ -509,7 +531,6 @@ impl Port {
         if self.driver.is_full() {
             self.flush();
         }
-        self.driver.push(frame);
         Ok(())
     }
 

@@ -1,0 +1,192 @@
+//! Direct counters and meters: what belongs to entries of tables.
+
+use dataplane::control::{self, EntryKey};
+
+use super::{Emitter, Reader, Stop};
+use crate::error::UpdateError;
+use crate::executor;
+use crate::plan::direct_entry;
+use crate::proto::p4::v1 as p4;
+use crate::translate::{self, Table};
+
+/// Direct counter and meter of an entry.
+type DirectState = (Option<control::CounterValue>, Option<control::MeterState>);
+
+/// Whose direct resources are wanted.
+enum Place {
+    /// Those of all entries of a table.
+    Entries,
+    Entry(EntryKey),
+    Default,
+}
+
+impl Reader<'_> {
+    /// Where the wanted direct resources are: at one entry (its key), in a table, or in all.
+    fn direct_places(
+        &self,
+        filter: Option<&p4::TableEntry>,
+        what: &str,
+        has: impl Fn(&Table) -> bool,
+    ) -> Result<Vec<(&Table, Place)>, Stop> {
+        let table_id = filter.map_or(0, |filter| filter.table_id);
+        let default = filter.is_some_and(|filter| filter.is_default_action);
+        let one = filter.filter(|filter| !filter.r#match.is_empty() || default);
+        if table_id == 0 && filter.is_some_and(|filter| !filter.r#match.is_empty()) {
+            return Err(UpdateError::invalid(format!(
+                "{what}: match given without table_id; the ids in it belong to one table"
+            ))
+            .into());
+        }
+        if table_id != 0 {
+            let table = self.pipeline.table(table_id)?;
+            if !has(table) {
+                return Err(UpdateError::invalid(format!(
+                    "{}: {what}: the table has no such direct resource",
+                    table.name
+                ))
+                .into());
+            }
+            if one.is_some() {
+                let (table, key) = direct_entry(self.pipeline, filter, what)?;
+                return Ok(vec![(table, key.map_or(Place::Default, Place::Entry))]);
+            }
+        }
+        let tables = self.pipeline.tables.iter();
+        Ok(tables
+            .filter(|table| has(table) && (table_id == 0 || table.id == table_id))
+            .map(|table| {
+                let place = if default {
+                    Place::Default
+                } else {
+                    Place::Entries
+                };
+                (table, place)
+            })
+            .collect())
+    }
+
+    /// Emits what `message` makes of each entry in these places: of the table, the entry's key as a
+    /// controller sees it, and its counter and meter.
+    async fn direct_resources(
+        &self,
+        places: Vec<(&Table, Place)>,
+        message: impl Fn(&Table, p4::TableEntry, DirectState) -> p4::entity::Entity,
+        emitter: &mut Emitter,
+    ) -> Result<(), Stop> {
+        for (table, place) in places {
+            let index = table.index;
+            let of = |entry: &control::TableEntry| {
+                let state = (entry.counter, entry.meter);
+                message(table, key_message(table, entry), state)
+            };
+            match place {
+                Place::Entry(key) => {
+                    let entry = executor::with(&*self.shared.executor, move |switch| {
+                        switch.table_entry(index, &key)
+                    })
+                    .await?
+                    .map_err(|error| UpdateError::from_control(error, &table.name))?;
+                    emitter.entity(of(&entry)).await?;
+                }
+                Place::Default => {
+                    let default = executor::with(&*self.shared.executor, move |switch| {
+                        switch.table_default(index)
+                    })
+                    .await?
+                    .map_err(|error| UpdateError::from_control(error, &table.name))?;
+                    let key = p4::TableEntry {
+                        table_id: table.id,
+                        is_default_action: true,
+                        ..p4::TableEntry::default()
+                    };
+                    let state = (default.counter, default.meter);
+                    emitter.entity(message(table, key, state)).await?;
+                }
+                Place::Entries => {
+                    let mut from = Some(0);
+                    while let Some(at) = from {
+                        let page = self.page(index, at).await?;
+                        from = page.next;
+                        for entry in &page.items {
+                            emitter.entity(of(entry)).await?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn direct_counters(
+        &self,
+        filter: Option<&p4::TableEntry>,
+        emitter: &mut Emitter,
+    ) -> Result<(), Stop> {
+        let places =
+            self.direct_places(filter, "direct_counter_entry", |table| table.direct_counter)?;
+        let message = |table: &Table, key, (counter, _): DirectState| {
+            p4::entity::Entity::DirectCounterEntry(p4::DirectCounterEntry {
+                table_entry: Some(key),
+                data: counter_data(table, counter),
+            })
+        };
+        self.direct_resources(places, message, emitter).await
+    }
+
+    pub(super) async fn direct_meters(
+        &self,
+        filter: Option<&p4::TableEntry>,
+        counts: bool,
+        emitter: &mut Emitter,
+    ) -> Result<(), Stop> {
+        let places = self.direct_places(filter, "direct_meter_entry", |table| {
+            table.direct_meter.is_some()
+        })?;
+        let message = |table: &Table, key, (_, meter): DirectState| {
+            p4::entity::Entity::DirectMeterEntry(p4::DirectMeterEntry {
+                table_entry: Some(key),
+                config: meter_config(table, meter),
+                counter_data: meter_counts(table, meter).filter(|_| counts),
+            })
+        };
+        self.direct_resources(places, message, emitter).await
+    }
+}
+
+/// A direct counter as a controller sees it, if P4Info gives the table one.
+pub(super) fn counter_data(
+    table: &Table,
+    counter: Option<control::CounterValue>,
+) -> Option<p4::CounterData> {
+    let counter = counter.filter(|_| table.direct_counter)?;
+    Some(translate::counter_message(counter))
+}
+
+/// The configuration of a direct meter; "if the meter entry's configuration is the default
+/// configuration, meter_config is unset in the response".
+pub(super) fn meter_config(
+    table: &Table,
+    meter: Option<control::MeterState>,
+) -> Option<p4::MeterConfig> {
+    let meter = meter.filter(|_| table.direct_meter.is_some())?;
+    meter.config.map(translate::meter_message)
+}
+
+/// What a direct meter has coloured.
+pub(super) fn meter_counts(
+    table: &Table,
+    meter: Option<control::MeterState>,
+) -> Option<p4::MeterCounterData> {
+    let meter = meter.filter(|_| table.direct_meter.is_some())?;
+    Some(translate::meter_counts_message(meter.counts))
+}
+
+/// What identifies an entry, as a controller sees it.
+fn key_message(table: &Table, entry: &control::TableEntry) -> p4::TableEntry {
+    p4::TableEntry {
+        table_id: table.id,
+        r#match: table.keys.match_messages(&entry.key.fields),
+        priority: entry.key.priority,
+        ..p4::TableEntry::default()
+    }
+}
