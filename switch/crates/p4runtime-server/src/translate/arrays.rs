@@ -14,9 +14,11 @@ impl Array {
     /// # Errors
     /// `INVALID_ARGUMENT`: negative; `OUT_OF_RANGE`: beyond the array.
     pub(crate) fn index(&self, index: Option<&p4::Index>) -> Result<Option<usize>> {
-        let Some(index) = index else {
-            return Ok(None);
-        };
+        index.map(|index| self.cell_at(index)).transpose()
+    }
+
+    /// The cell at an index.
+    pub(crate) fn cell_at(&self, index: &p4::Index) -> Result<usize> {
         let value = usize::try_from(index.index).map_err(|_| {
             UpdateError::invalid(format!(
                 "{}: index: {} given, 0 to {} expected",
@@ -32,7 +34,7 @@ impl Array {
                 self.size.saturating_sub(1)
             )));
         }
-        Ok(Some(value))
+        Ok(value)
     }
 
     /// Reads a register's value.

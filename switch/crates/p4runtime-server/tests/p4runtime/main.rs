@@ -1379,6 +1379,60 @@ async fn a_register_of_a_million_cells_comes_in_bounded_messages() {
 }
 
 #[tokio::test]
+async fn single_cells_of_one_read_come_in_the_order_asked_for() {
+    let server = Server::start().await;
+    let mut controller = server.controller("pacer").await;
+    let cell = |register_id, index, value: u8| {
+        Entity::RegisterEntry(p4::RegisterEntry {
+            register_id,
+            index: Some(p4::Index { index }),
+            data: Some(p4::P4Data {
+                data: Some(p4::p4_data::Data::Bitstring(vec![value])),
+            }),
+        })
+    };
+    let clock = controller.register("PacerIngress.clock_frac");
+    let followed = controller.register("PacerIngress.flows_followed");
+    let cells = i64::from(controller.register_size("PacerIngress.clock_frac"));
+    let ours = [(clock, 5_000, 1), (clock, 7, 2), (followed, 0, 1)];
+    for (register, index, value) in ours {
+        let written = controller.modify(cell(register, index, value)).await;
+        written.expect("written");
+    }
+    // As many as take two visits to the data plane.
+    let asked = (0..6_000).map(|index| cell(clock, index, 0)).collect();
+    let (read, _, status) = controller.read_all(asked).await;
+    status.expect("read");
+    let mut expected: Vec<Entity> = (0..6_000).map(|index| cell(clock, index, 0)).collect();
+    expected[7] = cell(clock, 7, 2);
+    expected[5_000] = cell(clock, 5_000, 1);
+    assert!(read == expected, "{} cells", read.len());
+    // One of another register, and two that do not exist.
+    let asked = vec![
+        cell(clock, cells, 0),
+        cell(clock, 7, 0),
+        cell(followed, 0, 0),
+        cell(1, 0, 0),
+        cell(clock, 5_000, 0),
+    ];
+    let (read, _, status) = controller.read_all(asked).await;
+    let ours = [(clock, 7, 2), (followed, 0, 1), (clock, 5_000, 1)];
+    assert_eq!(read, ours.map(|(id, index, value)| cell(id, index, value)));
+    let codes = details(&status.expect_err("two are wrong")).into_iter();
+    assert_eq!(
+        codes.map(|(code, _)| code).collect::<Vec<_>>(),
+        [
+            Code::OutOfRange,
+            Code::Ok,
+            Code::Ok,
+            Code::NotFound,
+            Code::Ok
+        ]
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_read_with_bad_requests_answers_the_good_ones() {
     let server = Server::start().await;
     let mut controller = server.controller("kinds").await;

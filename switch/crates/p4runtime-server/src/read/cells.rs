@@ -1,0 +1,208 @@
+//! Cells of counters, meters and registers.
+
+use dataplane::control;
+
+use super::{Emitter, Reader, Stop};
+use crate::error::UpdateError;
+use crate::executor;
+use crate::proto::p4::v1 as p4;
+use crate::translate::{self, Array};
+use crate::write::CELLS_PER_VISIT;
+
+/// The cells of an array that are wanted; `None`: all.
+type Wanted<'a> = Option<&'a [&'a p4::Index]>;
+
+/// A kind of array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Meter,
+    Register,
+}
+
+/// Array and index of an entity that is one cell.
+fn address(entity: &p4::Entity) -> Option<(Kind, u32, &p4::Index)> {
+    use p4::entity::Entity;
+    let (kind, id, index) = match entity.entity.as_ref()? {
+        Entity::CounterEntry(cell) => (Kind::Counter, cell.counter_id, &cell.index),
+        Entity::MeterEntry(cell) if cell.counter_data.is_none() => {
+            (Kind::Meter, cell.meter_id, &cell.index)
+        }
+        Entity::RegisterEntry(cell) => (Kind::Register, cell.register_id, &cell.index),
+        _ => return None,
+    };
+    Some((kind, id, index.as_ref()?)).filter(|_| id != 0)
+}
+
+/// How many of the first of these entities are single cells of one array, which are read together:
+/// each visit to the data plane's thread costs as much as some thousand cells.
+pub(super) fn run_length(entities: &[p4::Entity]) -> usize {
+    let array = |entity| address(entity).map(|(kind, id, _)| (kind, id));
+    let Some(first) = entities.first().and_then(array) else {
+        return 0;
+    };
+    let same = entities
+        .iter()
+        .take_while(|entity| array(entity) == Some(first));
+    same.count()
+}
+
+impl Reader<'_> {
+    /// Emits what `message` makes of the wanted cells, or of all, in bounded visits. What became of
+    /// each index given.
+    async fn cells<V: Send + 'static>(
+        &self,
+        array: &Array,
+        wanted: Wanted<'_>,
+        read: impl Fn(&mut dyn executor::Switch, usize, usize) -> control::ControlResult<V>
+        + Send
+        + Copy
+        + 'static,
+        message: impl Fn(p4::Index, V) -> p4::entity::Entity,
+        emitter: &mut Emitter,
+    ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
+        let mut results = Vec::new();
+        let mut all = 0..array.size;
+        let mut some = wanted.unwrap_or_default().iter();
+        loop {
+            let visited: Vec<Result<usize, UpdateError>> = match wanted {
+                None => all.by_ref().take(CELLS_PER_VISIT).map(Ok).collect(),
+                Some(_) => some
+                    .by_ref()
+                    .take(CELLS_PER_VISIT)
+                    .map(|index| array.cell_at(index))
+                    .collect(),
+            };
+            if visited.is_empty() {
+                return Ok(results);
+            }
+            let number = array.index;
+            let cells: Vec<usize> = visited.iter().flatten().copied().collect();
+            let values = executor::with(&*self.shared.executor, move |switch| {
+                let values = cells.into_iter().map(|cell| read(switch, number, cell));
+                values.collect::<control::ControlResult<Vec<V>>>()
+            })
+            .await?
+            .map_err(|error| UpdateError::from_control(error, &array.name))?;
+            let mut values = values.into_iter();
+            for cell in visited {
+                let result = match cell {
+                    Ok(cell) => {
+                        let index = p4::Index {
+                            index: i64::try_from(cell).unwrap_or(i64::MAX),
+                        };
+                        if let Some(value) = values.next() {
+                            emitter.entity(message(index, value)).await?;
+                        }
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                };
+                if wanted.is_some() {
+                    results.push(result);
+                }
+            }
+        }
+    }
+
+    /// Reads the cells that a run of a request's entities asks for, one array's all: see
+    /// [`run_length`]. What became of each entity.
+    pub(super) async fn single_cells(
+        &self,
+        entities: &[p4::Entity],
+        emitter: &mut Emitter,
+    ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
+        let indices: Vec<&p4::Index> = entities
+            .iter()
+            .filter_map(|entity| address(entity).map(|(_, _, index)| index))
+            .collect();
+        match entities.first().and_then(address) {
+            Some((Kind::Counter, id, _)) => {
+                let array = self.pipeline.counter(id)?;
+                self.counters(array, Some(&indices), emitter).await
+            }
+            Some((Kind::Meter, id, _)) => {
+                let array = self.pipeline.meter(id)?;
+                self.meters(array, Some(&indices), emitter).await
+            }
+            Some((Kind::Register, id, _)) => {
+                let array = self.pipeline.register(id)?;
+                self.registers(array, Some(&indices), emitter).await
+            }
+            None => Ok(Vec::new()),
+        }
+    }
+
+    pub(super) async fn counters(
+        &self,
+        array: &Array,
+        wanted: Wanted<'_>,
+        emitter: &mut Emitter,
+    ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
+        let message = |index, value| {
+            p4::entity::Entity::CounterEntry(p4::CounterEntry {
+                counter_id: array.id,
+                index: Some(index),
+                data: Some(translate::counter_message(value)),
+            })
+        };
+        self.cells(
+            array,
+            wanted,
+            |switch, counter, cell| switch.counter_read(counter, cell),
+            message,
+            emitter,
+        )
+        .await
+    }
+
+    pub(super) async fn meters(
+        &self,
+        array: &Array,
+        wanted: Wanted<'_>,
+        emitter: &mut Emitter,
+    ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
+        let message = |index, value: Option<control::MeterConfig>| {
+            p4::entity::Entity::MeterEntry(p4::MeterEntry {
+                meter_id: array.id,
+                index: Some(index),
+                config: value.map(translate::meter_message),
+                counter_data: None,
+            })
+        };
+        self.cells(
+            array,
+            wanted,
+            |switch, meter, cell| switch.meter_read(meter, cell),
+            message,
+            emitter,
+        )
+        .await
+    }
+
+    pub(super) async fn registers(
+        &self,
+        array: &Array,
+        wanted: Wanted<'_>,
+        emitter: &mut Emitter,
+    ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
+        if array.cell == translate::Cell::Register(translate::RegisterType::Other) {
+            return Err(array.not_implemented().into());
+        }
+        let message = |index, value: control::Bits| {
+            p4::entity::Entity::RegisterEntry(p4::RegisterEntry {
+                register_id: array.id,
+                index: Some(index),
+                data: Some(array.register_message(&value)),
+            })
+        };
+        self.cells(
+            array,
+            wanted,
+            |switch, register, cell| switch.register_read(register, cell),
+            message,
+            emitter,
+        )
+        .await
+    }
+}

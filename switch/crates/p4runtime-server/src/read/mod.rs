@@ -1,0 +1,305 @@
+//! The `Read` RPC (specification, section "Read RPC"): entities in a stream of bounded
+//! messages, tables and arrays in bounded visits to the data plane.
+//!
+//! Packets pass between two visits, so counters that count them may be from different instants.
+//! What controllers write is not torn: writes wait until a read has ended.
+
+mod cells;
+mod direct;
+mod objects;
+mod tables;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tonic::Status;
+
+use crate::error::{UpdateError, write_status};
+use crate::executor;
+use crate::pipeline_config::{PipelineState, Side};
+use crate::plan::refuse_colour_counters;
+use crate::proto::p4::v1 as p4;
+use crate::roles::Scope;
+use crate::server::Shared;
+use crate::translate::{self, Pipeline};
+
+/// Most entities in one response; a table entry with its metadata stays under 4 KiB, so a
+/// response stays under the 4 MiB that clients take.
+const ENTITIES_PER_RESPONSE: usize = 512;
+/// How long a client may leave a response unread. A read excludes writes while it lasts, so a
+/// client that stops reading must not last for ever.
+const STALL_LIMIT: Duration = Duration::from_secs(10);
+/// How long a whole read may take, for the same reason; generous, because a client in
+/// interpreted Python takes its time over a million register cells.
+const READ_LIMIT: Duration = Duration::from_secs(300);
+
+type Responses = mpsc::Sender<Result<p4::ReadResponse, Status>>;
+
+/// Why reading stopped.
+enum Stop {
+    /// This request of the batch is wrong; the others go on.
+    Request(UpdateError),
+    /// The whole read ends with this status.
+    All(Status),
+    /// The client has gone.
+    Gone,
+}
+
+impl From<UpdateError> for Stop {
+    fn from(error: UpdateError) -> Self {
+        Self::Request(error)
+    }
+}
+
+impl From<executor::ExecuteError> for Stop {
+    fn from(error: executor::ExecuteError) -> Self {
+        Self::All(error.into())
+    }
+}
+
+/// Collects entities into responses.
+struct Emitter {
+    responses: Responses,
+    waiting: Vec<p4::Entity>,
+    /// Of the role whose entities are asked for; others are left out.
+    scope: Arc<Scope>,
+    /// When the read must have ended.
+    deadline: Instant,
+}
+
+impl Emitter {
+    async fn entity(&mut self, entity: p4::entity::Entity) -> Result<(), Stop> {
+        if !self.scope.has_entity(&entity) {
+            return Ok(());
+        }
+        self.waiting.push(p4::Entity {
+            entity: Some(entity),
+        });
+        if self.waiting.len() >= ENTITIES_PER_RESPONSE {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), Stop> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let entities = std::mem::take(&mut self.waiting);
+        let send = self.responses.send(Ok(p4::ReadResponse { entities }));
+        let until = self.deadline.min(Instant::now() + STALL_LIMIT);
+        match tokio::time::timeout_at(until, send).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Stop::Gone),
+            Err(_) => Err(Stop::All(Status::aborted(format!(
+                "the client left a response unread for {} s, or took more than {} s for the whole \
+                 read; read less at once",
+                STALL_LIMIT.as_secs(),
+                READ_LIMIT.as_secs()
+            )))),
+        }
+    }
+}
+
+/// Serves a `Read` after the check of the device: sends responses, and last the status if it is
+/// not OK.
+pub(crate) async fn run(shared: Arc<Shared>, request: p4::ReadRequest, responses: Responses) {
+    let status = {
+        let state = shared.pipeline.read().await;
+        let mut emitter = Emitter {
+            responses: responses.clone(),
+            waiting: Vec::new(),
+            scope: shared.scope(&request.role),
+            deadline: Instant::now() + READ_LIMIT,
+        };
+        match read_all(&shared, &state, &request, &mut emitter).await {
+            Ok(()) | Err(Stop::Gone) => return,
+            Err(Stop::All(status)) => status,
+            Err(Stop::Request(error)) => error.into(),
+        }
+    };
+    // Without the lock, and as long as the client takes: an end without status would look like
+    // success.
+    let _ = responses.send(Err(status)).await;
+}
+
+/// Reads entities for the server itself: those that are `wanted`.
+///
+/// # Errors
+/// The status that a client would get.
+pub(crate) async fn collect(
+    shared: &Shared,
+    state: &PipelineState,
+    entities: Vec<p4::entity::Entity>,
+    wanted: impl Fn(&p4::entity::Entity) -> bool,
+) -> Result<Vec<p4::entity::Entity>, Status> {
+    let (responses, mut receiver) = mpsc::channel(2);
+    let request = p4::ReadRequest {
+        entities: entities
+            .into_iter()
+            .map(|entity| p4::Entity {
+                entity: Some(entity),
+            })
+            .collect(),
+        ..p4::ReadRequest::default()
+    };
+    let reading = async {
+        // Dropped at the end, which ends the collection.
+        let mut emitter = Emitter {
+            responses,
+            waiting: Vec::new(),
+            scope: Arc::default(),
+            deadline: Instant::now() + READ_LIMIT,
+        };
+        read_all(shared, state, &request, &mut emitter).await
+    };
+    let collecting = async {
+        let mut all = Vec::new();
+        while let Some(Ok(response)) = receiver.recv().await {
+            let entities = response.entities.into_iter();
+            all.extend(entities.filter_map(|entity| entity.entity).filter(&wanted));
+        }
+        all
+    };
+    match tokio::join!(reading, collecting) {
+        (Ok(()), all) => Ok(all),
+        (Err(Stop::All(status)), _) => Err(status),
+        (Err(Stop::Request(error)), _) => Err(error.into()),
+        (Err(Stop::Gone), _) => Err(Status::internal("the collection ended early")),
+    }
+}
+
+async fn read_all(
+    shared: &Shared,
+    state: &PipelineState,
+    request: &p4::ReadRequest,
+    emitter: &mut Emitter,
+) -> Result<(), Stop> {
+    let active = state.usable().map_err(Stop::All)?;
+    let reader = Reader {
+        shared,
+        side: &active.side,
+        pipeline: &active.pipeline,
+    };
+    let mut results = Vec::with_capacity(request.entities.len());
+    let mut rest = &request.entities[..];
+    while let Some(entity) = rest.first() {
+        let cells = cells::run_length(rest);
+        let (now, later) = rest.split_at(cells.max(1));
+        rest = later;
+        let read = if cells > 0 {
+            reader.single_cells(now, emitter).await
+        } else {
+            let read = reader.read(entity, emitter).await;
+            read.map(|()| vec![Ok(())])
+        };
+        match read {
+            Ok(read) => results.extend(read),
+            // What is wrong with the array is wrong with each of them.
+            Err(Stop::Request(error)) => results.extend(now.iter().map(|_| Err(error.clone()))),
+            Err(stop) => return Err(stop),
+        }
+    }
+    emitter.flush().await?;
+    write_status(&results).map_err(Stop::All)
+}
+
+struct Reader<'a> {
+    shared: &'a Shared,
+    side: &'a Side,
+    pipeline: &'a Pipeline,
+}
+
+impl Reader<'_> {
+    async fn read(&self, entity: &p4::Entity, emitter: &mut Emitter) -> Result<(), Stop> {
+        use p4::entity::Entity;
+        let Some(entity) = &entity.entity else {
+            return Err(
+                UpdateError::invalid("entity: not given, the kind to read expected").into(),
+            );
+        };
+        match entity {
+            Entity::TableEntry(entry) => self.table_entries(entry, emitter).await,
+            Entity::DirectCounterEntry(entry) => {
+                self.direct_counters(entry.table_entry.as_ref(), emitter)
+                    .await
+            }
+            Entity::DirectMeterEntry(entry) => {
+                refuse_colour_counters(entry.counter_data.as_ref(), "direct_meter_entry")?;
+                self.direct_meters(entry.table_entry.as_ref(), emitter)
+                    .await
+            }
+            Entity::CounterEntry(entry) => {
+                if entry.counter_id == 0 {
+                    for array in &self.pipeline.counters {
+                        self.counters(array, None, emitter).await?;
+                    }
+                    return Ok(());
+                }
+                let array = self.pipeline.counter(entry.counter_id)?;
+                // Single cells are read together with others.
+                self.counters(array, None, emitter).await.map(|_| ())
+            }
+            Entity::MeterEntry(entry) => {
+                refuse_colour_counters(entry.counter_data.as_ref(), "meter_entry")?;
+                if entry.meter_id == 0 {
+                    for array in &self.pipeline.meters {
+                        self.meters(array, None, emitter).await?;
+                    }
+                    return Ok(());
+                }
+                let array = self.pipeline.meter(entry.meter_id)?;
+                // Single cells are read together with others.
+                self.meters(array, None, emitter).await.map(|_| ())
+            }
+            Entity::RegisterEntry(entry) => {
+                if entry.register_id == 0 {
+                    for array in &self.pipeline.registers {
+                        self.registers(array, None, emitter).await?;
+                    }
+                    return Ok(());
+                }
+                let array = self.pipeline.register(entry.register_id)?;
+                // Single cells are read together with others.
+                self.registers(array, None, emitter).await.map(|_| ())
+            }
+            Entity::PacketReplicationEngineEntry(entry) => {
+                use p4::packet_replication_engine_entry::Type;
+                match &entry.r#type {
+                    Some(Type::MulticastGroupEntry(group)) => {
+                        self.groups(group.multicast_group_id, emitter).await
+                    }
+                    Some(Type::CloneSessionEntry(session)) => {
+                        self.sessions(session.session_id, emitter).await
+                    }
+                    None => Err(UpdateError::invalid(
+                        "packet_replication_engine_entry: empty, a multicast_group_entry or \
+                         clone_session_entry expected",
+                    )
+                    .into()),
+                }
+            }
+            Entity::ActionProfileMember(filter) => {
+                let (id, member) = (filter.action_profile_id, filter.member_id);
+                for profile in self.profiles(id, member, "member_id")? {
+                    self.members(profile, member, emitter).await?;
+                }
+                Ok(())
+            }
+            Entity::ActionProfileGroup(filter) => {
+                let (id, group) = (filter.action_profile_id, filter.group_id);
+                for profile in self.profiles(id, group, "group_id")? {
+                    self.profile_groups(profile, group, emitter).await?;
+                }
+                Ok(())
+            }
+            Entity::ValueSetEntry(filter) => self.value_sets(filter.value_set_id, emitter).await,
+            Entity::DigestEntry(filter) => self.digests(filter.digest_id, emitter).await,
+            // "Read all extern instances for all supported extern types": there are none.
+            Entity::ExternEntry(filter) if filter.extern_type_id == 0 => Ok(()),
+            Entity::ExternEntry(_) => Err(translate::unimplemented_entity("extern_entry").into()),
+        }
+    }
+}
