@@ -18,6 +18,7 @@
 //! per wake-up.
 
 use std::io;
+use std::ops::Range;
 
 use dataplane::notify::Notification;
 use p4runtime_server::{ControllerSender, JobQueue};
@@ -80,20 +81,47 @@ impl Links {
     }
 }
 
-impl Sink for Links {
-    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, held: bool) {
-        let at = self.by_number.get(usize::from(port)).copied().flatten();
-        let Some((at, link)) = at.and_then(|at| Some((at, self.links.get_mut(at)?))) else {
-            return;
-        };
+impl Links {
+    /// The link of a port that gets a frame; notes that it has one to send.
+    fn sending(
+        &mut self,
+        port: u16,
+        frame: &[u8],
+        delivery_ns: u64,
+        held: bool,
+    ) -> Option<&mut Link> {
+        let at = (*self.by_number.get(usize::from(port))?)?;
+        let link = self.links.get_mut(at)?;
         capture(&mut link.sent, port, frame, delivery_ns);
         if link.port.unflushed() == 0 {
             self.unsent.push(at);
         }
         self.collected += 1;
         self.held |= held;
-        // A refusal is counted by the port and told with its other losses.
-        let _ = link.port.send(frame);
+        Some(link)
+    }
+}
+
+impl Sink for Links {
+    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, held: bool) {
+        if let Some(link) = self.sending(port, frame, delivery_ns, held) {
+            // A refusal is counted by the port and told with its other losses.
+            let _ = link.port.send(frame);
+        }
+    }
+
+    fn transmit_buffer(
+        &mut self,
+        port: u16,
+        buffer: &mut Vec<u8>,
+        frame: Range<usize>,
+        delivery_ns: u64,
+        held: bool,
+    ) {
+        let bytes = buffer.get(frame.clone()).unwrap_or_default();
+        if let Some(link) = self.sending(port, bytes, delivery_ns, held) {
+            let _ = link.port.send_buffer(buffer, frame);
+        }
     }
 
     fn to_controller(&mut self, frame: &[u8]) {

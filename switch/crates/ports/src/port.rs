@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use tracing::warn;
@@ -322,7 +323,7 @@ impl Port {
             ready: None,
             delivered: false,
             last_arrival_ns: 0,
-            tx: TxBatch::new(tx_fd, options.tx_batch_frames, max_frame_bytes),
+            tx: TxBatch::new(tx_fd, options.tx_batch_frames),
             statistics: PortStatistics::default(),
             warned_oversize: false,
             warned_send: false,
@@ -381,7 +382,28 @@ impl Port {
     /// # Errors
     /// See [`SendRefused`]; nothing is sent.
     pub fn send(&mut self, frame: &[u8]) -> Result<(), SendRefused> {
-        let bytes = frame.len();
+        self.make_room_for(frame.len())?;
+        self.tx.push(frame);
+        Ok(())
+    }
+
+    /// As [`send`](Port::send), of the frame at `frame` of `buffer`, without copying it: `buffer`
+    /// is exchanged for another one, of any length and with anything in it.
+    ///
+    /// # Errors
+    /// See [`SendRefused`]; nothing is sent.
+    pub fn send_buffer(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        frame: Range<usize>,
+    ) -> Result<(), SendRefused> {
+        self.make_room_for(frame.len())?;
+        self.tx.push_buffer(buffer, frame);
+        Ok(())
+    }
+
+    /// Refuses a frame of this length, or makes sure that there is room for it.
+    fn make_room_for(&mut self, bytes: usize) -> Result<(), SendRefused> {
         if bytes > self.max_frame_bytes {
             self.statistics.tx_oversize += 1;
             return Err(SendRefused::Oversize {
@@ -396,7 +418,6 @@ impl Port {
         if self.tx.is_full() {
             self.flush();
         }
-        self.tx.push(frame);
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::mem;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::sys;
@@ -15,11 +16,9 @@ const MAX_RETRIES: u32 = 2;
 /// Frames on their way to the kernel.
 pub(crate) struct TxBatch {
     fd: OwnedFd,
-    /// Frame `i` is at `i * frame_bytes`, `lengths[i]` long.
-    arena: Box<[u8]>,
-    frame_bytes: usize,
-    lengths: Vec<usize>,
-    capacity: usize,
+    /// The first `collected` hold a frame each.
+    slots: Box<[Slot]>,
+    collected: usize,
     /// Kept to save allocations; filled anew for every call, meaningless between calls.
     vectors: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
@@ -27,6 +26,20 @@ pub(crate) struct TxBatch {
 
 // SAFETY: the raw pointers in `vectors` and `messages` are set and used within `send_many` only.
 unsafe impl Send for TxBatch {}
+
+/// A frame, or room for one.
+#[derive(Default)]
+struct Slot {
+    buffer: Vec<u8>,
+    /// Where in the buffer the frame is.
+    frame: Range<usize>,
+}
+
+impl Slot {
+    fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.frame.clone()).unwrap_or_default()
+    }
+}
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +56,7 @@ pub struct Flushed {
 }
 
 impl TxBatch {
-    pub(crate) fn new(fd: OwnedFd, capacity: usize, frame_bytes: usize) -> TxBatch {
+    pub(crate) fn new(fd: OwnedFd, capacity: usize) -> TxBatch {
         // SAFETY: all-zero is a valid mmsghdr: no name, no vectors, no control data.
         let message: libc::mmsghdr = unsafe { mem::zeroed() };
         let vector = libc::iovec {
@@ -52,35 +65,47 @@ impl TxBatch {
         };
         TxBatch {
             fd,
-            arena: vec![0; capacity * frame_bytes].into_boxed_slice(),
-            frame_bytes,
-            lengths: Vec::with_capacity(capacity),
-            capacity,
+            slots: std::iter::repeat_with(Slot::default)
+                .take(capacity)
+                .collect(),
+            collected: 0,
             vectors: vec![vector; capacity],
             messages: vec![message; capacity],
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lengths.len()
+        self.collected
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.lengths.len() == self.capacity
+        self.collected == self.slots.len()
     }
 
     /// Copies a frame into the batch. The caller has checked that it fits and that there is room.
     pub(crate) fn push(&mut self, frame: &[u8]) {
-        let at = self.lengths.len() * self.frame_bytes;
-        if let Some(slot) = self.arena.get_mut(at..at + frame.len()) {
-            slot.copy_from_slice(frame);
-            self.lengths.push(frame.len());
+        if let Some(slot) = self.slots.get_mut(self.collected) {
+            slot.buffer.clear();
+            slot.buffer.extend_from_slice(frame);
+            slot.frame = 0..frame.len();
+            self.collected += 1;
+        }
+    }
+
+    /// Takes the frame in `buffer` without copying it: `buffer` becomes another one, with anything
+    /// in it. The caller has checked as for [`push`](TxBatch::push).
+    pub(crate) fn push_buffer(&mut self, buffer: &mut Vec<u8>, frame: Range<usize>) {
+        if let Some(slot) = self.slots.get_mut(self.collected) {
+            mem::swap(&mut slot.buffer, buffer);
+            slot.frame = frame;
+            self.collected += 1;
         }
     }
 
     /// Bytes of the frames collected.
     pub(crate) fn bytes(&self) -> usize {
-        self.lengths.iter().sum()
+        let frames = self.slots.iter().take(self.collected);
+        frames.map(|slot| slot.frame.len()).sum()
     }
 
     /// Hands all frames to the kernel, in order, without blocking; the batch is empty afterwards.
@@ -88,7 +113,7 @@ impl TxBatch {
         let mut flushed = Flushed::default();
         let mut next = 0;
         let mut retries = 0;
-        while next < self.lengths.len() {
+        while next < self.collected {
             match self.send_from(next) {
                 Ok(0) | Err(0) => {
                     // Cannot happen; counted as lost rather than tried for ever.
@@ -112,17 +137,15 @@ impl TxBatch {
                 }
             }
         }
-        self.lengths.clear();
+        self.collected = 0;
         flushed
     }
 
     /// One system call for the frames from `first` on. How many were taken, or the error number for
     /// `first`.
     fn send_from(&mut self, first: usize) -> Result<usize, i32> {
-        if first + 1 == self.lengths.len() {
-            let at = first * self.frame_bytes;
-            let frame = &self.arena[at..at + self.lengths[first]];
-            return match sys::send(self.fd.as_fd(), frame) {
+        if first + 1 == self.collected {
+            return match sys::send(self.fd.as_fd(), self.slots[first].bytes()) {
                 Ok(_) => Ok(1),
                 Err(error) => Err(errno(&error)),
             };
@@ -131,11 +154,11 @@ impl TxBatch {
     }
 
     fn send_many(&mut self, first: usize) -> Result<usize, i32> {
-        let count = self.lengths.len() - first;
-        for (i, length) in self.lengths[first..].iter().enumerate() {
-            let at = (first + i) * self.frame_bytes;
-            self.vectors[i].iov_base = self.arena[at..at + length].as_mut_ptr().cast();
-            self.vectors[i].iov_len = *length;
+        let count = self.collected - first;
+        for (i, slot) in self.slots[first..self.collected].iter().enumerate() {
+            let frame = slot.bytes();
+            self.vectors[i].iov_base = frame.as_ptr().cast_mut().cast();
+            self.vectors[i].iov_len = frame.len();
             let header = &mut self.messages[i].msg_hdr;
             header.msg_iov = &raw mut self.vectors[i];
             header.msg_iovlen = 1;

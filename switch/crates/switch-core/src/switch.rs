@@ -1,6 +1,7 @@
 //! A packet's way through the switch.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 
 use dataplane::hold::Hold;
 use dataplane::notify::{DigestList, Notification, Told};
@@ -73,6 +74,19 @@ pub trait Sink {
     /// at most the `now_ns` of the call that led here. `held`: the program gave it a departure
     /// time, so the instant at which it leaves matters.
     fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, held: bool);
+    /// The same for the frame at `frame` of `buffer`, which may be exchanged for any other buffer
+    /// instead of being copied from.
+    fn transmit_buffer(
+        &mut self,
+        port: u16,
+        buffer: &mut Vec<u8>,
+        frame: Range<usize>,
+        delivery_ns: u64,
+        held: bool,
+    ) {
+        let frame = buffer.get(frame).unwrap_or_default();
+        self.transmit(port, frame, delivery_ns, held);
+    }
     /// A frame for the controller, with the program's packet-in header in front.
     fn to_controller(&mut self, frame: &[u8]);
     /// Something to tell the controllers.
@@ -865,12 +879,12 @@ impl Switch {
             .as_mut()
             .and_then(|running| running.pool.get_mut(id))
         {
-            let frame = packet.context.output();
             if self.config.cpu_port == Some(port) {
                 self.counters.packets_to_controller += 1;
-                sink.to_controller(frame);
+                sink.to_controller(packet.context.output());
             } else {
-                sink.transmit(port, frame, delivery_ns, packet.held);
+                let (buffer, frame) = packet.context.lend_output();
+                sink.transmit_buffer(port, buffer, frame, delivery_ns, packet.held);
             }
         }
         self.release(id);

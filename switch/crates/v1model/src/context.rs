@@ -4,6 +4,7 @@ use crate::api::CloneRequest;
 use crate::program::Program;
 use crate::unchanged::Unchanged;
 use dataplane::hold::Hold;
+use std::ops::Range;
 
 /// Frames up to this long fit a new context; a longer one makes it grow, once. Memory for the
 /// longest frame in every context would make holding a million packets cost ten times as much.
@@ -137,6 +138,14 @@ impl Context {
     /// The packet as `egress` left it; empty if it was dropped.
     pub fn output(&self) -> &[u8] {
         &self.buffer[self.output.0..self.output.1]
+    }
+
+    /// The packet as `egress` left it, in a buffer that the caller may keep in exchange for any
+    /// other. This context then holds nothing until [`Self::set_frame`] is called.
+    pub fn lend_output(&mut self) -> (&mut Vec<u8>, Range<usize>) {
+        let output = self.output.0..self.output.1;
+        (self.start, self.end, self.output) = (0, 0, (0, 0));
+        (&mut self.buffer, output)
     }
 
     /// Makes this context a copy of `source` (which must come from the same pipeline): frame,
