@@ -239,3 +239,47 @@ impl Calculation {
         value
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::csum16;
+    use crate::header_io::write_bits;
+
+    /// The sum must be the checksum of the bytes, wherever the fields lie and end.
+    #[test]
+    fn a_sum_of_fields_is_the_checksum_of_their_bytes() {
+        let mut seed = 5u64;
+        let mut next = |n: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(99);
+            (seed >> 33) % n
+        };
+        let widths = [1, 3, 4, 7, 8, 13, 16, 20, 32, 48, 63, 64, 65, 100, 128, 200];
+        for round in 0..2_000 {
+            let (mut words, mut inputs, mut bytes) = (vec![1], Vec::new(), vec![0; 400]);
+            let mut bit = 0;
+            for _ in 0..1 + next(12) {
+                let bits = widths[next(widths.len() as u64) as usize];
+                let slot = words.len();
+                for limb in 0..crate::wide::limbs(bits) {
+                    let mask = crate::wide::mask64(bits - 64 * limb);
+                    // All zeros and all ones are where the two sums could differ.
+                    words.push([0, u64::MAX, next(u64::MAX)][round % 3] & mask);
+                }
+                write_bits(&mut bytes, bit, bits, &words, slot);
+                bit += bits as usize;
+                let field = Field {
+                    slot: slot as u32,
+                    bits,
+                    signed: false,
+                };
+                inputs.push(Input::Field { field, valid: 0 });
+            }
+            bytes.truncate(bit.div_ceil(8));
+            let sum = Sum::of(Algorithm::Csum16, &inputs, false).expect("a sum");
+            assert_eq!(sum.compute(&words), u64::from(csum16(&bytes)));
+            words[0] = 0;
+            assert_eq!(sum.compute(&words), u64::from(csum16(&[])));
+        }
+    }
+}

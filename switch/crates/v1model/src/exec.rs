@@ -75,10 +75,12 @@ impl<E: Externs> Machine<'_, E> {
                     return Outcome::Done;
                 };
                 let (taken, yes, no) = match current {
+                    Node::IfEqual { a, b, yes, no } => {
+                        (words[*a as usize] == words[*b as usize], yes, no)
+                    }
                     Node::If { test, yes, no } => (test.holds(words), yes, no),
                     Node::IfBoth { tests, yes, no } => {
-                        let [first, second] = tests;
-                        (first.holds(words) & second.holds(words), yes, no)
+                        (tests.iter().all(|test| test.holds(words)), yes, no)
                     }
                     other => break other,
                 };
@@ -99,7 +101,9 @@ impl<E: Externs> Machine<'_, E> {
                     (outcome, if taken { yes } else { no })
                 }
                 // Dealt with above.
-                Node::If { .. } | Node::IfBoth { .. } => return Outcome::Done,
+                Node::IfEqual { .. } | Node::If { .. } | Node::IfBoth { .. } => {
+                    return Outcome::Done;
+                }
             };
             if outcome != Outcome::Done {
                 return outcome;
@@ -334,14 +338,15 @@ impl<E: Externs> Machine<'_, E> {
 
     fn run_some(&mut self, ctx: &mut Context, code: Code) -> Outcome {
         let program = self.program;
+        // Jumps go forward and, within the program, to the end at most.
+        let ops = &program.ops[..code.end as usize];
         let mut pc = code.start;
-        while pc < code.end {
+        loop {
             let w = &mut ctx.words[..];
             let other = loop {
-                if pc >= code.end {
+                let Some(op) = ops.get(pc as usize) else {
                     return Outcome::Done;
-                }
-                let op = &program.ops[pc as usize];
+                };
                 pc += 1;
                 macro_rules! two {
                     ($d:expr, $a:expr, $b:expr, $f:expr) => {
@@ -427,7 +432,6 @@ impl<E: Externs> Machine<'_, E> {
                 return outcome;
             }
         }
-        Outcome::Done
     }
 
     /// Runs an operation that `run` has no quick way for. [`Outcome::Done`]: go on at `pc`.

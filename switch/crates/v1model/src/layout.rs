@@ -11,7 +11,8 @@ use crate::model;
 use crate::unchanged::{self, Changes};
 use crate::wide::limbs;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 
 /// Widest field, in bits.
 pub(crate) const MAX_FIELD_BITS: u32 = 2_048;
@@ -115,6 +116,12 @@ impl Field {
     }
 }
 
+#[derive(Debug, Default)]
+struct Named {
+    slots: HashSet<u32>,
+    headers: HashSet<usize>,
+}
+
 /// All headers, stacks and fields of a program.
 #[derive(Debug)]
 pub(crate) struct Layout {
@@ -127,6 +134,8 @@ pub(crate) struct Layout {
     pub words: u32,
     /// What a change of each header is noted as.
     pub masks: Vec<Changes>,
+    /// What the program names: slots of fields, and headers as a whole.
+    named: RefCell<Named>,
     header_names: HashMap<String, usize>,
     stack_names: HashMap<String, usize>,
     /// Names of the members of each union type.
@@ -155,6 +164,7 @@ impl Layout {
             union_stacks: Vec::new(),
             words: 0,
             masks: Vec::new(),
+            named: RefCell::default(),
             header_names: HashMap::new(),
             stack_names: HashMap::new(),
             union_types: Vec::new(),
@@ -344,10 +354,25 @@ impl Layout {
     }
 
     pub fn header(&self, name: &str) -> LoadResult<usize> {
+        let index = self.header_called(name)?;
+        self.named.borrow_mut().headers.insert(index);
+        Ok(index)
+    }
+
+    /// The same, for the switch's own use.
+    fn header_called(&self, name: &str) -> LoadResult<usize> {
         match self.header_names.get(name) {
             Some(&index) => Ok(index),
             None => refuse!("unknown header '{name}'"),
         }
+    }
+
+    /// Has the program named this field, or its header?
+    pub fn is_named(&self, field: Field) -> bool {
+        let named = self.named.borrow();
+        let index = usize::from(self.header_at(field.slot + 1)).checked_sub(1);
+        named.slots.contains(&field.slot)
+            || index.is_none_or(|index| named.headers.contains(&index))
     }
 
     pub fn stack(&self, name: &str) -> LoadResult<usize> {
@@ -384,7 +409,7 @@ impl Layout {
     /// The variable-length field `[header, field]` and the slot of its length; `None` for any
     /// other field.
     pub fn variable(&self, header: &str, field: &str) -> LoadResult<Option<(Field, u32)>> {
-        let h = &self.headers[self.header(header)?];
+        let h = &self.headers[self.header_called(header)?];
         let kind = &self.types[h.kind];
         Ok(kind.variable.and_then(|v| {
             let found = kind.fields.get(v.field).filter(|f| f.name == field)?;
@@ -398,7 +423,14 @@ impl Layout {
     }
 
     pub fn field(&self, header: &str, field: &str) -> LoadResult<Field> {
-        let h = &self.headers[self.header(header)?];
+        let found = self.field_called(header, field)?;
+        self.named.borrow_mut().slots.insert(found.slot);
+        Ok(found)
+    }
+
+    /// The same, for the switch's own use.
+    fn field_called(&self, header: &str, field: &str) -> LoadResult<Field> {
+        let h = &self.headers[self.header_called(header)?];
         self.field_of(h.kind, h.base, field)
             .ok_or_else(|| LoadError::new(format!("header '{header}' has no field '{field}'")))
     }
@@ -430,11 +462,11 @@ impl Layout {
     pub fn intrinsic(&self, header: &str, field: &str) -> LoadResult<Option<Field>> {
         if let Some((h, f)) = self.aliases.get(&format!("{header}.{field}")) {
             return self
-                .field(h, f)
+                .field_called(h, f)
                 .map(Some)
                 .at(|| format!("field alias '{header}.{field}'"));
         }
-        Ok(self.field(header, field).ok())
+        Ok(self.field_called(header, field).ok())
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) enum HeaderRef {
 /// One operation. Arithmetic without suffix is on one word, modulo 2^64; `W` works on `n`
 /// limbs, two's complement.
 #[derive(Debug, Clone, Copy)]
+// A plain tag: `run` looks at one for each operation.
+#[repr(u8)]
 pub(crate) enum Op {
     Copy {
         d: Slot,

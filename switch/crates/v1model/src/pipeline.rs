@@ -116,14 +116,16 @@ impl Pipeline {
         for &slot in &self.program.metadata {
             ctx.words[slot as usize] = 1;
         }
+        ctx.unchanged.begin(self.program.always_changed);
         if ctx.kept.active {
             ctx.kept.active = false;
+            // What is put back may be a header that the frame does not have.
+            ctx.unchanged.note(RESHAPED);
             if let Some(list) = self.program.field_list(ctx.kept.list) {
                 restore(&list.fields, &ctx.kept.words, &mut ctx.words);
             }
         }
         ctx.parsed = 0;
-        ctx.unchanged.begin(self.program.always_changed);
         ctx.hold = None;
         ctx.clone = None;
         ctx.resubmit = None;

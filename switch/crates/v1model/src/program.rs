@@ -10,18 +10,16 @@ use dataplane::control::{ActionInfo, ArrayInfo, MeterUnit, TableInfo, ValueSetIn
 use dataplane::notify::DigestInfo;
 use dataplane::profile::ProfileInfo;
 
-/// How two words compare: which of less (1), equal (2) and greater (4) it accepts, and whether
-/// both are `i64` (8). Tested without a branch, which for a rule that packets follow in turns
-/// would be mispredicted.
+/// How two words compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Relation {
-    Eq = 0b0010,
-    Ne = 0b0101,
-    Lt = 0b0001,
-    Le = 0b0011,
-    LtS = 0b1001,
-    LeS = 0b1011,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    /// Both are `i64`.
+    LtS,
+    LeS,
 }
 
 /// A comparison of two words.
@@ -35,11 +33,15 @@ pub(crate) struct Comparison {
 impl Comparison {
     #[inline]
     pub fn holds(&self, words: &[u64]) -> bool {
-        let accepted = self.relation as u8;
-        let sign = u64::from(accepted >> 3) << 63;
-        let (a, b) = (words[self.a as usize] ^ sign, words[self.b as usize] ^ sign);
-        let found = u8::from(a < b) | u8::from(a == b) << 1 | u8::from(a > b) << 2;
-        accepted & found != 0
+        let (a, b) = (words[self.a as usize], words[self.b as usize]);
+        match self.relation {
+            Relation::Eq => a == b,
+            Relation::Ne => a != b,
+            Relation::Lt => a < b,
+            Relation::Le => a <= b,
+            Relation::LtS => (a as i64) < b as i64,
+            Relation::LeS => a as i64 <= b as i64,
+        }
     }
 }
 
@@ -57,6 +59,8 @@ pub(crate) enum Node {
         yes: u32,
         no: u32,
     },
+    /// Branches on whether two words are equal, as most do: no code to run.
+    IfEqual { a: Slot, b: Slot, yes: u32, no: u32 },
     /// Branches on a comparison: no code to run.
     If { test: Comparison, yes: u32, no: u32 },
     /// Branches on whether both hold.
@@ -174,6 +178,26 @@ pub(crate) struct Intrinsics {
     pub deq_qdepth: Option<Field>,
     pub qid: Option<Field>,
     pub priority: Option<Field>,
+}
+
+impl Intrinsics {
+    /// Forgets those that only the program would read, and does not.
+    pub fn forget_unread(&mut self, is_read: impl Fn(Field) -> bool) {
+        for field in [
+            &mut self.parser_error,
+            &mut self.checksum_error,
+            &mut self.ingress_global_timestamp,
+            &mut self.egress_global_timestamp,
+            &mut self.egress_rid,
+            &mut self.enq_timestamp,
+            &mut self.enq_qdepth,
+            &mut self.deq_timedelta,
+            &mut self.deq_qdepth,
+            &mut self.qid,
+        ] {
+            *field = field.filter(|field| is_read(*field));
+        }
+    }
 }
 
 /// A compiled program.

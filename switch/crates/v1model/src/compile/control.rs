@@ -10,7 +10,7 @@ use crate::expr::{Compiler, hex_limbs, text};
 use crate::layout::Field;
 use crate::model::{self, Root};
 use crate::profile::Profile;
-use crate::program::Node;
+use crate::program::{Node, Relation};
 use crate::table::{Call, DirectMeter, END, KeyPart, Table, TableAction, TableSpec, Target};
 use crate::wide::{limbs, mask64};
 use dataplane::control::{ActionInfo, Bits, EntryKey, KeyField, MatchField, MatchKind, TableInfo};
@@ -222,7 +222,16 @@ impl Builder<'_, '_> {
         let yes = find(&k.true_next).at(|| "true_next")?;
         let no = find(&k.false_next).at(|| "false_next")?;
         Ok(match comparisons(self.c, start, slot)?.as_deref() {
-            Some(&[test]) => Node::If { test, yes, no },
+            Some(&[test]) => match (test.relation, test.a, test.b) {
+                (Relation::Eq, a, b) => Node::IfEqual { a, b, yes, no },
+                (Relation::Ne, a, b) => Node::IfEqual {
+                    a,
+                    b,
+                    yes: no,
+                    no: yes,
+                },
+                _ => Node::If { test, yes, no },
+            },
             Some(&[first, second]) => Node::IfBoth {
                 tests: [first, second],
                 yes,
@@ -511,6 +520,7 @@ impl Builder<'_, '_> {
         match *node {
             Node::Action { next, .. } => vec![next],
             Node::Branch { yes, no, .. }
+            | Node::IfEqual { yes, no, .. }
             | Node::If { yes, no, .. }
             | Node::IfBoth { yes, no, .. } => vec![yes, no],
             Node::Table(index) => {

@@ -105,7 +105,7 @@ fn compile_with(
     }
     let arrays = arrays(root, &layout, &mut names, options)?;
     let mut calculations = calculations(root, &layout, &mut names)?;
-    let intrinsics = intrinsics(&layout)?;
+    let mut intrinsics = intrinsics(&layout)?;
     let errors = errors(root);
 
     let param_words = root.actions.iter().map(action::param_words).max();
@@ -194,6 +194,7 @@ fn compile_with(
         refuse!("deparser emits more than {} headers", 1 << 16);
     }
 
+    intrinsics.forget_unread(|field| layout.is_named(field));
     let kinds: Box<[HeaderIo]> = layout.types.iter().map(HeaderIo::new).collect();
     let metadata: Vec<_> = layout.headers.iter().filter(|h| h.metadata).collect();
     let program = Program {
