@@ -30,6 +30,9 @@ use tokio::sync::oneshot;
 use traffic_manager::Limits;
 use virtual_time::Ended;
 
+#[global_allocator]
+static ALLOCATOR: ports::HugePages = ports::HugePages;
+
 /// Control requests that may wait for the switch.
 const JOB_QUEUE: usize = 1_024;
 /// Packets that may wait for the controller.

@@ -6,6 +6,7 @@
 //! * [`Waiter`], [`Waker`]: wait for frames, other threads, signals and deadlines, in one system
 //!   call.
 //! * [`clock`]: the only place that reads a clock.
+//! * [`HugePages`]: an allocator that backs large allocations with huge pages.
 //! * [`checksum`]: completes checksums that senders left to their hardware.
 //!
 //! A loop that forwards single frames makes two system calls for each, wait and send, plus the
@@ -76,6 +77,7 @@
 
 pub mod checksum;
 pub mod clock;
+mod memory;
 mod port;
 mod ring;
 mod signals;
@@ -83,6 +85,7 @@ mod sys;
 mod tx;
 mod waiter;
 
+pub use memory::HugePages;
 pub use port::{
     Frame, LinkState, MIN_FRAME_BYTES, Port, PortError, PortOptions, PortStatistics, SendRefused,
 };

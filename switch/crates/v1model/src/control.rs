@@ -320,20 +320,17 @@ impl Pipeline {
         for ((name, bits), value) in public.params.iter().zip(&action.args) {
             args.extend(from_bits(value, *bits, &format!("argument '{name}'"))?);
         }
-        Ok(Call {
-            local,
-            args: args.into(),
-        })
+        Ok(Call::new(local, &args))
     }
 
     pub(crate) fn public_call(table: &Table, call: &Call) -> ActionCall {
-        let Some(action) = table.actions.get(call.local) else {
+        let Some(action) = table.actions.get(call.local()) else {
             return ActionCall {
                 action: 0,
                 args: Vec::new(),
             };
         };
-        let mut rest = &*call.args;
+        let mut rest = call.args();
         let args = action
             .params
             .iter()
@@ -352,7 +349,7 @@ impl Pipeline {
     fn public_entry(&self, info: &TableInfo, table: &Table, e: &Entry) -> TableEntry {
         let (action, indirect) = self.public_target(table, &e.target);
         TableEntry {
-            key: e.key.clone(),
+            key: (*e.key).clone(),
             action,
             indirect,
             counter: info.direct_counter.then_some(e.counter),
@@ -625,16 +622,14 @@ impl Pipeline {
         if info.direct_meter.is_none() {
             return invalid(format!("table '{}' has no direct meter", info.name));
         }
-        if let Some(e) = t.entry_mut(id) {
-            e.meter = config.map(|c| Box::new(Meter::new(c)));
-        }
+        t.set_meter(id, config.map(Meter::new));
         Ok(())
     }
 
     /// Reads a cell of an indirect counter.
     pub fn counter_read(&self, counter: usize, index: usize) -> ControlResult<CounterValue> {
         cell(self.counters(), "counter", counter, index)?;
-        let value = self.state.counters.get(counter).and_then(|c| c.get(index));
+        let value = self.state.counter(counter, index);
         let [packets, bytes] = value.copied().unwrap_or_default();
         Ok(CounterValue { packets, bytes })
     }
@@ -647,8 +642,7 @@ impl Pipeline {
         value: CounterValue,
     ) -> ControlResult<()> {
         cell(self.counters(), "counter", counter, index)?;
-        let cells = self.state.counters.get_mut(counter);
-        if let Some(cell) = cells.and_then(|c| c.get_mut(index)) {
+        if let Some(cell) = self.state.counter_mut(counter, index) {
             *cell = [value.packets, value.bytes];
         }
         Ok(())
@@ -711,10 +705,7 @@ impl Pipeline {
     /// Reads a register cell.
     pub fn register_read(&self, register: usize, index: usize) -> ControlResult<Bits> {
         let info = cell(self.registers(), "register", register, index)?;
-        let cells = self.state.registers.get(register).and_then(|r| {
-            let at = index * r.limbs;
-            r.cells.get(at..at + r.limbs)
-        });
+        let cells = self.state.register(register, index);
         Ok(to_bits(cells.unwrap_or_default(), info.bits))
     }
 
@@ -727,11 +718,8 @@ impl Pipeline {
     ) -> ControlResult<()> {
         let info = cell(self.registers(), "register", register, index)?;
         let value = from_bits(value, info.bits, &format!("register '{}'", info.name))?;
-        if let Some(r) = self.state.registers.get_mut(register) {
-            let at = index * r.limbs;
-            if let Some(cells) = r.cells.get_mut(at..at + r.limbs) {
-                cells.copy_from_slice(&value);
-            }
+        if let Some(cells) = self.state.register_mut(register, index) {
+            cells.copy_from_slice(&value);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Runs compiled code over a packet.
 
 use crate::api::{CloneRequest, Externs};
+use crate::compile::foresight::Indexed;
 use crate::context::Context;
 use crate::header_io::read_bits;
 use crate::layout::Field;
@@ -9,7 +10,7 @@ use crate::ops::{Code, HeaderRef, Op, Slot};
 use crate::profile::Profile;
 use crate::program::{Node, Program, StackInfo};
 use crate::state::State;
-use crate::table::{END, Table, Target};
+use crate::table::{END, Foreseen, Table, Target};
 use crate::value_set::ValueSets;
 use crate::wide::{self, limbs, mask64, sext64};
 use dataplane::control::MeterUnit;
@@ -100,6 +101,7 @@ impl<E: Externs> Machine<'_, E> {
         let hit = table.find(&ctx.words, &mut ctx.key);
         if let Some(id) = hit {
             let (counters, meter, ageing) = (table.counters, table.meter, table.ageing);
+            let has_meters = table.has_meters();
             if let Some(entry) = table.entry_mut(id) {
                 // BMv2's order: counter, then meter, then the action.
                 if counters {
@@ -111,10 +113,12 @@ impl<E: Externs> Machine<'_, E> {
                         MeterUnit::Bytes => ctx.ingress_length,
                         MeterUnit::Packets => 1,
                     };
-                    let colour = entry
-                        .meter
-                        .as_mut()
-                        .map_or(GREEN, |state| state.mark(units, self.now_ns));
+                    let state = if has_meters {
+                        entry.meter.as_mut()
+                    } else {
+                        None
+                    };
+                    let colour = state.map_or(GREEN, |state| state.mark(units, self.now_ns));
                     ctx.words[m.slot as usize] = colour & m.mask;
                 }
                 if ageing {
@@ -122,17 +126,23 @@ impl<E: Externs> Machine<'_, E> {
                 }
             }
         }
+        let Some(table) = self.tables.get(index) else {
+            return (Outcome::Done, END);
+        };
         let (call, chosen) = match hit.and_then(|id| table.entry(id)) {
             Some(entry) => {
                 let call = match &entry.target {
-                    Target::Call(call) => Some((call.local, &*call.args)),
+                    Target::Call(call) => Some((call.local(), call.args())),
                     other => choose(self.program, self.profiles, table, other, ctx),
                 };
                 (call, table.next_hit)
             }
             None => {
                 let call = table.default.as_ref();
-                (call.map(|call| (call.local, &*call.args)), table.next_miss)
+                (
+                    call.map(|call| (call.local(), call.args())),
+                    table.next_miss,
+                )
             }
         };
         // No default action, or an empty group.
@@ -151,7 +161,27 @@ impl<E: Externs> Machine<'_, E> {
         };
         let next = chosen.unwrap_or(action.next);
         let code = action.code;
+        if !action.foreseen.is_empty() {
+            self.look_ahead(&action.foreseen, args);
+        }
         (self.run(ctx, code), next)
+    }
+
+    /// Brings into the caches what will be asked for because of an action's arguments. Loads that
+    /// wait for memory together take little longer than one.
+    fn look_ahead(&self, foreseen: &[Foreseen], args: &[u64]) {
+        let words = foreseen.iter().map(|foreseen| {
+            let index = args.get(foreseen.argument).copied().unwrap_or(u64::MAX);
+            match foreseen.indexed {
+                Indexed::Rows(rows) => self.state.look_at(rows, index),
+                Indexed::Table(table) => self.tables.get(table).map_or(0, |t| t.look_at(index)),
+                Indexed::Queue => {
+                    let class = u32::try_from(index).unwrap_or(u32::MAX);
+                    self.externs.backlog_bytes(class)
+                }
+            }
+        });
+        std::hint::black_box(words.fold(0, u64::wrapping_add));
     }
 
     /// Runs the parser over the context's frame; gives the parser error code.
@@ -571,28 +601,25 @@ impl<E: Externs> Machine<'_, E> {
                 index,
                 skip,
             } => {
-                let r = &self.state.registers[array as usize];
-                let at = word_to_usize(w[index as usize]).saturating_mul(r.limbs);
-                match r.cells.get(at..at.saturating_add(r.limbs)) {
+                let index = word_to_usize(w[index as usize]);
+                match self.state.register(array as usize, index) {
                     // v1model: out of range leaves the result unspecified; BMv2 leaves it
                     // as it was.
                     None => *pc += u32::from(skip),
                     Some(&[cell]) => w[d as usize] = cell,
-                    Some(cell) => {
-                        w[d as usize..d as usize + r.limbs].copy_from_slice(cell);
-                    }
+                    Some(cell) => w[d as usize..d as usize + cell.len()].copy_from_slice(cell),
                 }
             }
             Op::RegisterWrite { array, index, a } => {
-                let r = &mut self.state.registers[array as usize];
-                let at = word_to_usize(w[index as usize]).saturating_mul(r.limbs);
-                if let Some(cell) = r.cells.get_mut(at..at.saturating_add(r.limbs)) {
-                    cell.copy_from_slice(&w[a as usize..a as usize + r.limbs]);
+                let index = word_to_usize(w[index as usize]);
+                if let Some(cell) = self.state.register_mut(array as usize, index) {
+                    let a = a as usize;
+                    cell.copy_from_slice(&w[a..a + cell.len()]);
                 }
             }
             Op::Count { array, index } => {
                 let index = word_to_usize(w[index as usize]);
-                if let Some(cell) = self.state.counters[array as usize].get_mut(index) {
+                if let Some(cell) = self.state.counter_mut(array as usize, index) {
                     cell[0] = cell[0].wrapping_add(1);
                     cell[1] = cell[1].wrapping_add(ctx.ingress_length);
                 }
@@ -872,10 +899,10 @@ fn choose<'t>(
         from.get((hash as u32 % size) as usize).copied()
     };
     let member = match target {
-        Target::Call(call) => return Some((call.local, &call.args)),
+        Target::Call(call) => return Some((call.local(), call.args())),
         Target::OneShot(set) => {
             let call = set.calls.get(pick(&set.spread)? as usize)?;
-            return Some((call.local, &call.args));
+            return Some((call.local(), call.args()));
         }
         Target::Member(at) => profile.member(*at)?,
         Target::Group(at) => profile.member(pick(profile.group(*at))?)?,

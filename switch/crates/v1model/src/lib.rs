@@ -40,6 +40,7 @@ mod ops;
 mod pipeline;
 mod profile;
 mod program;
+mod rows;
 mod state;
 mod table;
 mod value_set;

@@ -3,7 +3,6 @@
 
 use crate::control::{invalid, not_found, to_bits};
 use crate::pipeline::Pipeline;
-use crate::table::args::Args;
 use crate::table::{OneShot, Table, Target};
 use dataplane::control::{ActionCall, ControlError, ControlResult, EntryKey, Page};
 use dataplane::profile::{
@@ -20,7 +19,7 @@ const MAX_WEIGHT: u64 = 1 << 16;
 pub(crate) struct Member {
     /// Public action.
     pub action: usize,
-    pub args: Args,
+    pub args: Box<[u64]>,
     id: u32,
     /// Entries and groups that name it.
     uses: u32,
@@ -377,11 +376,11 @@ impl Pipeline {
     }
 
     /// A checked member: its action must be one of every table that uses the profile.
-    fn member_of(&self, profile: usize, member: &ProfileMember) -> ControlResult<Args> {
+    fn member_of(&self, profile: usize, member: &ProfileMember) -> ControlResult<Box<[u64]>> {
         let (info, _) = self.profile(profile)?;
         let mut args = None;
         for &table in &info.tables {
-            args = Some(self.call(table, &member.call)?.args);
+            args = Some(self.call(table, &member.call)?.args().into());
         }
         args.ok_or_else(|| {
             ControlError::InvalidArgument(format!("no table uses action profile '{}'", info.name))

@@ -2,14 +2,8 @@
 //! counters and meters, and the random number generator.
 
 use crate::meter::Meter;
+use crate::rows::Rows;
 use dataplane::control::{MeterConfig, MeterUnit};
-
-/// A register array: `limbs` words per cell, zeroed, paged in by the system as it is touched.
-#[derive(Debug)]
-pub(crate) struct Register {
-    pub limbs: usize,
-    pub cells: Vec<u64>,
-}
 
 /// An array of meters; most cells of a large one are never configured.
 #[derive(Debug)]
@@ -79,9 +73,9 @@ impl MeterArray {
 /// Registers, counters, meters, random numbers.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub registers: Vec<Register>,
-    /// Packets and bytes.
-    pub counters: Vec<Vec<[u64; 2]>>,
+    /// Registers, then counters.
+    cells: Rows,
+    registers: usize,
     pub meters: Vec<MeterArray>,
     random: u64,
     /// The message being written.
@@ -89,19 +83,69 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Registers of (cells, words of a cell) each, counters of so many cells.
     pub fn new(
-        registers: Vec<Register>,
-        counters: Vec<Vec<[u64; 2]>>,
+        registers: &[(usize, usize)],
+        counters: &[usize],
         meters: Vec<MeterArray>,
         seed: u64,
     ) -> Self {
+        let mut shapes = registers.to_vec();
+        // Packets and bytes.
+        shapes.extend(counters.iter().map(|&cells| (cells, 2)));
         Self {
-            registers,
-            counters,
+            cells: Rows::new(&shapes),
+            registers: registers.len(),
             meters,
             random: seed,
             message: String::new(),
         }
+    }
+
+    /// The words of a register cell; `None` if it is out of range.
+    #[inline]
+    pub fn register(&self, array: usize, cell: usize) -> Option<&[u64]> {
+        self.cells.get(array, cell)
+    }
+
+    #[inline]
+    pub fn register_mut(&mut self, array: usize, cell: usize) -> Option<&mut [u64]> {
+        self.cells.get_mut(array, cell)
+    }
+
+    /// Packets and bytes of a counter cell; `None` if it is out of range.
+    #[inline]
+    pub fn counter(&self, array: usize, cell: usize) -> Option<&[u64; 2]> {
+        self.cells
+            .get(self.registers + array, cell)?
+            .try_into()
+            .ok()
+    }
+
+    #[inline]
+    pub fn counter_mut(&mut self, array: usize, cell: usize) -> Option<&mut [u64; 2]> {
+        self.cells
+            .get_mut(self.registers + array, cell)?
+            .try_into()
+            .ok()
+    }
+
+    /// The rows, by one of their arrays, that cells of a large register array are in.
+    pub fn register_rows(&self, array: usize) -> Option<usize> {
+        self.cells.neighbours(array)
+    }
+
+    /// The same of a counter.
+    pub fn counter_rows(&self, array: usize) -> Option<usize> {
+        self.cells.neighbours(self.registers + array)
+    }
+
+    /// Brings the cells of an index into the caches; returns a word of them.
+    #[inline]
+    pub fn look_at(&self, rows: usize, index: u64) -> u64 {
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        let cell = self.cells.get(rows, index);
+        cell.and_then(|words| words.first()).copied().unwrap_or(0)
     }
 
     /// The next number of a SplitMix64 sequence (Steele, Lea, Flood 2014).

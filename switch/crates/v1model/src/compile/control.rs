@@ -268,6 +268,7 @@ impl Builder<'_, '_> {
                 code: action.code,
                 next,
                 params: action.params.iter().map(|p| p.1).collect(),
+                foreseen: Box::default(),
             });
         }
         let default = match &t.default_entry {
@@ -303,8 +304,8 @@ impl Builder<'_, '_> {
         };
         // A table that can only ever run one action without arguments needs no look-up.
         let shortcut = match &default {
-            Some(call) if parts.is_empty() && const_default && call.args.is_empty() => {
-                actions.get(call.local).map(|a| Node::Action {
+            Some(call) if parts.is_empty() && const_default && call.args().is_empty() => {
+                actions.get(call.local()).map(|a| Node::Action {
                     code: a.code,
                     next: next_miss.unwrap_or(a.next),
                 })
@@ -327,6 +328,7 @@ impl Builder<'_, '_> {
             next_miss,
             base_next,
             default,
+            size: info.size,
         });
         // BMv2 JSON: the lowest number wins. P4Runtime: the greatest. Mirrored, so that the
         // program's last entry has priority 1.
@@ -436,10 +438,7 @@ impl Builder<'_, '_> {
             }
             args.extend(value);
         }
-        Ok(Call {
-            local,
-            args: args.into(),
-        })
+        Ok(Call::new(local, &args))
     }
 
     fn const_entry(

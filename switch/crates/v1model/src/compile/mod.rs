@@ -3,6 +3,7 @@
 mod action;
 mod condition;
 mod control;
+pub(crate) mod foresight;
 mod parser;
 
 use crate::api::LoadOptions;
@@ -16,7 +17,7 @@ use crate::layout::{Field, Layout, pair};
 use crate::model::{self, Root};
 use crate::profile::Profile;
 use crate::program::{Checksum, ErrorCodes, FieldList, HeaderInfo, Intrinsics, Program, StackInfo};
-use crate::state::{MeterArray, Register, State};
+use crate::state::{MeterArray, State};
 use crate::table::Table;
 use crate::wide::{limbs, mask64};
 use action::Action;
@@ -131,7 +132,7 @@ fn compile_with(
     let mut value_sets = parser::ValueSets::new(&root.parse_vsets)?;
     let (states, start_state) =
         parser::parser(&mut c, &names, json_parser, &mut value_sets).at(|| "parser 'parser'")?;
-    let controls = control::controls(
+    let mut controls = control::controls(
         &mut c,
         root,
         &actions,
@@ -177,6 +178,15 @@ fn compile_with(
     if deparse_order.len() > 1 << 16 {
         refuse!("deparser emits more than {} headers", 1 << 16);
     }
+
+    let param_base = c.param_base();
+    foresight::foresee(
+        &mut controls.tables,
+        &c.ops,
+        &arrays.state,
+        0..layout.words,
+        param_base..param_base + param_words,
+    );
 
     let kinds: Box<[HeaderIo]> = layout.types.iter().map(HeaderIo::new).collect();
     let metadata: Vec<_> = layout.headers.iter().filter(|h| h.metadata).collect();
@@ -333,10 +343,7 @@ fn arrays(
             return Err(LoadError::new("is defined twice")).at(place);
         }
         names.register_bits.push(r.bitwidth);
-        registers.push(Register {
-            limbs: n,
-            cells: vec![0; r.size * n],
-        });
+        registers.push((r.size, n));
         register_infos.push(ArrayInfo {
             name: r.name.clone(),
             size: r.size,
@@ -356,7 +363,7 @@ fn arrays(
         {
             return Err(LoadError::new("is defined twice")).at(place);
         }
-        counters.push(vec![[0, 0]; size]);
+        counters.push(size);
         counter_infos.push(ArrayInfo {
             name: k.name.clone(),
             size,
@@ -401,7 +408,7 @@ fn arrays(
         meter_infos.push((info, unit));
     }
     Ok(Arrays {
-        state: State::new(registers, counters, meters, options.random_seed),
+        state: State::new(&registers, &counters, meters, options.random_seed),
         register_infos,
         counter_infos,
         meter_infos,

@@ -1,20 +1,24 @@
 //! Match-action tables: packed keys, look-up structures, entries with their direct counters
 //! and meters.
 
-pub(crate) mod args;
+mod call;
 pub(crate) mod exact;
+mod keyed;
 pub(crate) mod range;
+mod slots;
 pub(crate) mod ternary;
 
+use crate::compile::foresight::Indexed;
 use crate::meter::Meter;
 use crate::ops::{Code, Slot};
 use crate::wide::{limbs, mask64};
-use args::Args;
+pub(crate) use call::Call;
 use dataplane::control::{CounterValue, EntryKey, MatchKind, MeterUnit};
 use dataplane::profile::WatchPort;
-use exact::WordMap;
 use foldhash::quality::RandomState;
+use keyed::Keyed;
 use range::Bounds;
+use slots::Slots;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use ternary::Ternary;
@@ -70,14 +74,6 @@ impl KeyPart {
     }
 }
 
-/// An action with its arguments.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Call {
-    /// Index into the table's own list of actions.
-    pub local: usize,
-    pub args: Args,
-}
-
 /// What an entry does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -111,16 +107,17 @@ pub(crate) struct Idle {
     due_ns: u64,
 }
 
-/// An entry. What packets need comes first.
+/// An entry. What packets need comes first: of an action with few arguments and no meter, one cache
+/// line, and the processor brings its neighbour, too.
 #[derive(Debug, Clone)]
-#[repr(C)]
+#[repr(C, align(128))]
 pub(crate) struct Entry {
     pub target: Target,
     pub counter: CounterValue,
     pub meter: Option<Box<Meter>>,
     pub idle: Idle,
     pub order: u64,
-    pub key: EntryKey,
+    pub key: Box<EntryKey>,
 }
 
 /// One action a table may run.
@@ -133,13 +130,23 @@ pub(crate) struct TableAction {
     pub next: u32,
     /// Widths of the parameters.
     pub params: Box<[u32]>,
+    /// What its arguments will be used for.
+    pub foreseen: Box<[Foreseen]>,
+}
+
+/// What the packet will need of memory for an argument of an action.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Foreseen {
+    /// Position of its word.
+    pub argument: usize,
+    pub indexed: Indexed,
 }
 
 #[derive(Debug)]
 enum Lookup {
     /// No key: always a miss.
     Keyless,
-    Exact(WordMap<u32>),
+    Exact(Keyed),
     Ternary(Ternary),
 }
 
@@ -234,8 +241,9 @@ pub(crate) struct Table {
     /// The default the program starts with.
     pub program_default: Option<Call>,
     lookup: Lookup,
-    slots: Vec<Option<Entry>>,
-    free: Vec<u32>,
+    slots: Slots,
+    /// Entries with a direct meter.
+    metered: usize,
     by_key: KeyIndex,
     /// In order of insertion.
     by_order: BTreeMap<u64, u32>,
@@ -260,6 +268,8 @@ pub(crate) struct TableSpec {
     pub next_miss: Option<u32>,
     pub base_next: u32,
     pub default: Option<Call>,
+    /// Most entries.
+    pub size: usize,
 }
 
 impl Table {
@@ -267,7 +277,7 @@ impl Table {
         let lookup = if spec.parts.is_empty() {
             Lookup::Keyless
         } else if spec.parts.iter().all(|p| p.kind == MatchKind::Exact) {
-            Lookup::Exact(WordMap::new(spec.key_words))
+            Lookup::Exact(Keyed::new(spec.key_words, spec.size))
         } else {
             Lookup::Ternary(Ternary::default())
         };
@@ -285,8 +295,8 @@ impl Table {
             program_default: spec.default.clone(),
             default: spec.default,
             lookup,
-            slots: Vec::new(),
-            free: Vec::new(),
+            slots: Slots::default(),
+            metered: 0,
             by_key: KeyIndex::default(),
             by_order: BTreeMap::new(),
             next_order: 0,
@@ -326,29 +336,49 @@ impl Table {
         }
         match &self.lookup {
             Lookup::Keyless => None,
-            Lookup::Exact(map) => map.get(key).copied(),
+            Lookup::Exact(map) => map.get(key),
             Lookup::Ternary(t) => t.find(key, masked.get_mut(..self.key_words)?),
         }
     }
 
+    /// The field that is its key, where entries are found by an array.
+    pub fn small_key(&self) -> Option<Slot> {
+        match (&self.lookup, &*self.parts) {
+            (Lookup::Exact(map), [part]) if map.has_array() => Some(part.slot),
+            _ => None,
+        }
+    }
+
+    /// Brings the entry of a small key into the caches; returns a word of it.
+    #[inline]
+    pub fn look_at(&self, key: u64) -> u64 {
+        match &self.lookup {
+            Lookup::Exact(map) => {
+                let entry = map.get(&[key]).and_then(|id| self.entry(id));
+                entry.map_or(0, |entry| entry.counter.packets)
+            }
+            _ => 0,
+        }
+    }
+
     pub fn entry(&self, id: u32) -> Option<&Entry> {
-        self.slots.get(id as usize)?.as_ref()
+        self.slots.get(id)
     }
 
     pub fn entry_mut(&mut self, id: u32) -> Option<&mut Entry> {
-        self.slots.get_mut(id as usize)?.as_mut()
+        self.slots.get_mut(id)
     }
 
     /// Changes every entry's target that `change` wants to.
     pub fn change_targets(&mut self, change: impl FnMut(&mut Target)) {
-        let entries = self.slots.iter_mut().flatten();
+        let entries = self.slots.iter_mut();
         entries.map(|entry| &mut entry.target).for_each(change);
     }
 
     /// The entry with exactly this match key.
     pub fn id_of(&self, key: &EntryKey) -> Option<u32> {
         self.by_key
-            .find(key, |id| self.entry(id).is_some_and(|e| e.key == *key))
+            .find(key, |id| self.entry(id).is_some_and(|e| *e.key == *key))
     }
 
     pub fn len(&self) -> usize {
@@ -373,7 +403,7 @@ impl Table {
                 ..Idle::default()
             },
             order,
-            key,
+            key: Box::new(key),
         };
         self.put(entry, packed);
     }
@@ -385,7 +415,8 @@ impl Table {
             entry.idle.due_ns = entry.idle.last_hit_ns.saturating_add(entry.idle.timeout_ns);
             self.idle_due.insert((entry.idle.due_ns, order));
         }
-        let id = self.free.pop().unwrap_or(self.slots.len() as u32);
+        self.metered += usize::from(entry.meter.is_some());
+        let id = self.slots.put(entry);
         match &mut self.lookup {
             Lookup::Keyless => {}
             Lookup::Exact(map) => map.insert(&packed.value, id),
@@ -394,18 +425,16 @@ impl Table {
                 t.insert(&packed.value, &packed.mask, &packed.bounds, rank, id);
             }
         }
-        self.by_key.insert(&entry.key, id);
-        self.by_order.insert(order, id);
-        let entry = Some(entry);
-        match self.slots.get_mut(id as usize) {
-            Some(slot) => *slot = entry,
-            None => self.slots.push(entry),
+        if let Some(entry) = self.slots.get(id) {
+            self.by_key.insert(&entry.key, id);
         }
+        self.by_order.insert(order, id);
     }
 
     /// Removes an entry that exists, and gives it to the caller.
     pub fn remove(&mut self, id: u32, packed: &Packed) -> Option<Entry> {
-        let entry = self.slots.get_mut(id as usize).and_then(Option::take)?;
+        let entry = self.slots.take(id)?;
+        self.metered -= usize::from(entry.meter.is_some());
         match &mut self.lookup {
             Lookup::Keyless => {}
             Lookup::Exact(map) => map.remove(&packed.value),
@@ -417,13 +446,26 @@ impl Table {
         self.by_key.remove(&entry.key, id);
         self.by_order.remove(&entry.order);
         self.idle_due.remove(&(entry.idle.due_ns, entry.order));
-        self.free.push(id);
         Some(entry)
+    }
+
+    /// Configures an entry's direct meter, or clears it.
+    pub fn set_meter(&mut self, id: u32, meter: Option<Meter>) {
+        if let Some(entry) = self.slots.get_mut(id) {
+            self.metered -= usize::from(entry.meter.is_some());
+            self.metered += usize::from(meter.is_some());
+            entry.meter = meter.map(Box::new);
+        }
+    }
+
+    /// Whether any entry has a direct meter: where none has, packets need not look.
+    pub fn has_meters(&self) -> bool {
+        self.metered > 0
     }
 
     /// Sets an entry's idle timeout; 0 for none.
     pub fn set_idle_timeout(&mut self, id: u32, timeout_ns: u64) {
-        let Some(entry) = self.slots.get_mut(id as usize).and_then(Option::as_mut) else {
+        let Some(entry) = self.slots.get_mut(id) else {
             return;
         };
         self.idle_due.remove(&(entry.idle.due_ns, entry.order));
@@ -455,7 +497,7 @@ impl Table {
             let Some(id) = self.by_order.get(&order) else {
                 continue;
             };
-            let Some(entry) = self.slots.get_mut(*id as usize).and_then(Option::as_mut) else {
+            let Some(entry) = self.slots.get_mut(*id) else {
                 continue;
             };
             debug_assert_eq!(entry.idle.due_ns, due_ns);
@@ -483,5 +525,16 @@ impl Table {
         (0..n)
             .map(|i| mask64(part.bits.saturating_sub(64 * i)))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_packet_needs_of_an_entry_is_one_cache_line() {
+        assert_eq!(size_of::<Target>() + size_of::<CounterValue>(), 64);
+        assert_eq!(size_of::<Option<Entry>>(), 128);
     }
 }

@@ -1,0 +1,190 @@
+//! Cells of registers and counters, laid out so that what one index names lies together.
+//!
+//! A program that keeps several things per class keeps each in an array of its own, and a packet of
+//! one of a million classes would find each in a cache line of its own. So large arrays of about
+//! the same size are columns of one table of cells, whose rows are in one cache line where they fit.
+
+/// Arrays of at least so many cells: smaller ones stay in the caches anyway.
+const ROWS_MIN: usize = 4_096;
+
+/// Words of a cache line.
+const LINE: usize = 8;
+
+/// Where an array's cells are: cell `i` begins at word `first + i * stride`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Column {
+    first: usize,
+    stride: usize,
+    /// Words of a cell.
+    words: usize,
+    cells: usize,
+}
+
+/// Arrays of cells, zeroed, paged in by the system as they are touched.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    columns: Vec<Column>,
+    words: Vec<u64>,
+    /// Words before the first cache line's begin.
+    skipped: usize,
+}
+
+impl Rows {
+    /// Arrays of (cells, words of a cell) each.
+    pub fn new(shapes: &[(usize, usize)]) -> Self {
+        let (columns, total) = lay_out(shapes);
+        let words = vec![0u64; total + LINE];
+        // Words that are not where lines begin only cost speed.
+        let skipped = words.as_ptr().align_offset(LINE * size_of::<u64>());
+        Self {
+            columns,
+            words,
+            skipped: skipped.min(LINE),
+        }
+    }
+
+    #[inline]
+    fn range(&self, array: usize, cell: usize) -> Option<std::ops::Range<usize>> {
+        let column = self.columns.get(array)?;
+        if cell >= column.cells {
+            return None;
+        }
+        let begin = self.skipped + column.first + cell * column.stride;
+        Some(begin..begin + column.words)
+    }
+
+    /// The words of a cell; `None` if it is out of range.
+    #[inline]
+    pub fn get(&self, array: usize, cell: usize) -> Option<&[u64]> {
+        self.words.get(self.range(array, cell)?)
+    }
+
+    /// The words of a cell; `None` if it is out of range.
+    #[inline]
+    pub fn get_mut(&mut self, array: usize, cell: usize) -> Option<&mut [u64]> {
+        let range = self.range(array, cell)?;
+        self.words.get_mut(range)
+    }
+
+    /// The arrays whose cells of the same index lie beside this one's, named by one of them;
+    /// `None` if the array is small.
+    pub fn neighbours(&self, array: usize) -> Option<usize> {
+        let column = self.columns.get(array).filter(|c| c.cells >= ROWS_MIN)?;
+        let mut columns = self.columns.iter();
+        columns.position(|other| {
+            other.stride == column.stride && other.first.abs_diff(column.first) < column.stride
+        })
+    }
+}
+
+/// Places for arrays of (cells, words of a cell), and the words they take.
+fn lay_out(shapes: &[(usize, usize)]) -> (Vec<Column>, usize) {
+    let mut order: Vec<usize> = (0..shapes.len()).collect();
+    order.sort_by_key(|&at| std::cmp::Reverse(shapes[at].0));
+    let mut columns = vec![
+        Column {
+            first: 0,
+            stride: 0,
+            words: 0,
+            cells: 0,
+        };
+        shapes.len()
+    ];
+    let mut total = 0;
+    let mut rest = &order[..];
+    while let Some(&largest) = rest.first() {
+        let rows = shapes[largest].0;
+        // What the shorter ones leave empty is at most an eighth.
+        let least = if rows < ROWS_MIN {
+            rows
+        } else {
+            rows - rows / 8
+        };
+        let together = if rows < ROWS_MIN {
+            1
+        } else {
+            rest.partition_point(|&at| shapes[at].0 >= least)
+        };
+        let (group, others) = rest.split_at(together);
+        rest = others;
+        let used: usize = group.iter().map(|&at| shapes[at].1).sum();
+        let stride = match group {
+            [_] => used,
+            _ if used <= LINE => used.next_power_of_two(),
+            _ => used,
+        };
+        let mut first = total;
+        for &at in group {
+            let (cells, words) = shapes[at];
+            columns[at] = Column {
+                first,
+                stride,
+                words,
+                cells,
+            };
+            first += words;
+        }
+        total = (total + rows * stride).next_multiple_of(LINE);
+    }
+    (columns, total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_a_class_has_is_one_cache_line() {
+        let rows = Rows::new(&[
+            (1_114_112, 1),
+            (16, 2),
+            (1 << 20, 2),
+            (1_114_112, 1),
+            (1 << 20, 2),
+        ]);
+        let line = |array| {
+            rows.get(array, 777_777)
+                .map(|cell| cell.as_ptr().addr() / 64)
+        };
+        assert!(line(0).is_some());
+        assert_eq!([line(2), line(3), line(4)], [line(0); 3]);
+        assert_eq!(
+            [0, 2, 3, 4].map(|array| rows.neighbours(array)),
+            [Some(0); 4]
+        );
+        assert_eq!(rows.neighbours(1), None);
+    }
+
+    proptest! {
+        #[test]
+        fn cells_are_apart_and_keep_what_is_written(
+            shapes in proptest::collection::vec(
+                (prop_oneof![0..40usize, 4_000..4_800usize], 1..12usize),
+                0..8,
+            ),
+        ) {
+            let mut rows = Rows::new(&shapes);
+            let cells = |shapes: &[(usize, usize)]| -> Vec<(usize, usize, usize)> {
+                let arrays = shapes.iter().enumerate();
+                arrays
+                    .flat_map(|(array, &(cells, words))| (0..cells).map(move |c| (array, c, words)))
+                    .collect()
+            };
+            for (array, cell, words) in cells(&shapes) {
+                let place = rows.get_mut(array, cell).expect("in range");
+                prop_assert_eq!(&*place, &vec![0; words]);
+                place.fill((array * 10_000 + cell + 1) as u64);
+            }
+            for (array, cell, words) in cells(&shapes) {
+                let value = (array * 10_000 + cell + 1) as u64;
+                prop_assert_eq!(rows.get(array, cell), Some(&*vec![value; words]));
+            }
+            for (array, &(cells, _)) in shapes.iter().enumerate() {
+                prop_assert_eq!(rows.get(array, cells), None);
+                prop_assert_eq!(rows.get(array, usize::MAX), None);
+            }
+            prop_assert_eq!(rows.get(shapes.len(), 0), None);
+        }
+    }
+}
