@@ -14,6 +14,7 @@
 #   make test-ovs          its tests: the pacer's, and Open vSwitch's own of what it touches
 #   make ovs-deb           Debian packages of it
 #   make bench             packets per second and gap errors, in real time, as ratios
+#   make bench-install     a million classes through P4Runtime: time and memory (CLASSES=...)
 #   make bench-engine      cost per packet against classes, entries and frame size, with a plot
 #   make p4                recompile the P4 programs (needs p4c)
 #   make lock              renew requirements.lock from requirements.in
@@ -167,6 +168,11 @@ bench-engine: venv $(DESCRIPTORS)
 	@cd switch && cargo bench --locked -p switch-core --bench engine -- $(abspath results/engine.json)
 	@$(PYTHON) tests/bench/engine_plot.py results/engine.json results/engine.svg
 	@echo "figures in results/engine.json, plot in results/engine.svg"
+
+CLASSES ?= 1000000
+.PHONY: bench-install
+bench-install: venv switch
+	@$(PYTHON) tests/bench/install.py --classes $(CLASSES) --flows --out results/install.json
 
 # ---- what proves it ------------------------------------------------------------------------
 

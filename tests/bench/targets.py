@@ -60,6 +60,7 @@ class Started:
     """A running target; `statistics` is what pacing_switch leaves behind when it has ended."""
 
     pid: int
+    client: Client | None = None
     statistics: dict[str, Any] = field(default_factory=dict)
 
     def cpu_seconds(self) -> float:
@@ -186,7 +187,7 @@ def p4_switch(
             client.push()
             for install in entries:
                 install(client)
-            started = Started(process.pid)
+            started = Started(process.pid, client)
             yield started
             client.close()
         if statistics.exists():

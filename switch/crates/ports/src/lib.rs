@@ -1,6 +1,6 @@
 //! Ethernet ports of `pacing_switch` on Linux, and what the loop that drives them needs of the
 //! machine: waiting and the clock. The only crate of the switch with `unsafe` code, and the only
-//! one that talks to the kernel about frames and time.
+//! one that talks to the kernel about frames, time and memory.
 //!
 //! * [`Port`]: an interface, by AF_PACKET: receive ring, send batches, counters per cause.
 //! * [`Waiter`], [`Waker`]: wait for frames, other threads, signals and deadlines, in one system

@@ -98,3 +98,26 @@ fn copies(ops: &[Op]) -> impl Iterator<Item = (Slot, Slot)> {
         _ => None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LoadOptions, Pipeline};
+
+    #[test]
+    fn a_flow_tells_all_that_its_class_has() {
+        let path = "../../../p4src/compiled/pacing_switch/pacer.json";
+        let json = std::fs::read(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).expect("pacer");
+        let pipeline = Pipeline::load(&json, &LoadOptions::default()).expect("it loads");
+        let table = |name: &str| pipeline.tables().iter().position(|t| t.name == name);
+        let flows = table("PacerIngress.flows").expect("flows");
+        let classes = table("PacerIngress.classes").expect("classes");
+        let foreseen = &pipeline.tables[flows].actions[0].foreseen;
+        let kinds: Vec<Indexed> = foreseen.iter().map(|foreseen| foreseen.indexed).collect();
+        assert!(foreseen.iter().all(|foreseen| foreseen.argument == 0));
+        assert!(
+            matches!(kinds[..], [Indexed::Rows(_), Indexed::Table(at), Indexed::Queue] if at == classes),
+            "{kinds:?}"
+        );
+    }
+}

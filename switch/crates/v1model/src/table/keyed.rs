@@ -3,44 +3,47 @@
 use super::exact::WordMap;
 
 /// Most keys that an array covers: 4 bytes each, where they are used.
-const ARRAY_KEYS_MAX: usize = 1 << 24;
+const ARRAY_KEYS_MAX: usize = 1 << 22;
 
 /// Numbers of entries by key: numbers below the table's size in an array, where a million
 /// neighbours share cache lines and there is nothing to hash; other keys in a hash map.
 #[derive(Debug)]
 pub(crate) struct Keyed {
-    /// By key: 0 for none, otherwise 1 + the entry. Zeroed, paged in by the system as it is
-    /// touched.
+    /// By key: 0 for none, otherwise 1 + the entry. As long as the greatest key asked for; paged in
+    /// by the system as it is touched.
     small: Vec<u32>,
+    /// Keys below this are in the array.
+    end: u64,
     others: WordMap<u32>,
 }
 
 impl Keyed {
     /// For keys of `words` words of a table of `size` entries.
     pub fn new(words: usize, size: usize) -> Self {
-        let small = if words == 1 {
-            size.min(ARRAY_KEYS_MAX)
+        let end = if words == 1 {
+            size.min(ARRAY_KEYS_MAX) as u64
         } else {
             0
         };
         Self {
-            small: vec![0; small],
+            small: Vec::new(),
+            end,
             others: WordMap::new(words),
         }
     }
 
     /// Whether some keys are found by the array.
     pub fn has_array(&self) -> bool {
-        !self.small.is_empty()
+        self.end > 0
     }
 
-    /// The key's place in the array, if it has one.
+    /// The key's place in the array, if that is where it belongs.
     #[inline]
     fn place(&self, key: &[u64]) -> Option<usize> {
-        let [key] = key else { return None };
-        usize::try_from(*key)
-            .ok()
-            .filter(|key| *key < self.small.len())
+        match key {
+            [key] if *key < self.end => Some(*key as usize),
+            _ => None,
+        }
     }
 
     #[inline]
@@ -54,15 +57,66 @@ impl Keyed {
     /// Of an entry's number, which is below 2^32 - 1.
     pub fn insert(&mut self, key: &[u64], id: u32) {
         match self.place(key) {
-            Some(place) => self.small[place] = id + 1,
+            Some(place) => {
+                if place >= self.small.len() {
+                    self.grow(place + 1);
+                }
+                if let Some(known) = self.small.get_mut(place) {
+                    *known = id + 1;
+                }
+            }
             None => self.others.insert(key, id),
         }
     }
 
     pub fn remove(&mut self, key: &[u64]) {
         match self.place(key) {
-            Some(place) => self.small[place] = 0,
+            Some(place) => {
+                if let Some(known) = self.small.get_mut(place) {
+                    *known = 0;
+                }
+            }
             None => self.others.remove(key),
+        }
+    }
+
+    /// Makes the array hold so many keys, without touching what is not used yet.
+    fn grow(&mut self, keys: usize) {
+        let mut grown = vec![0; keys.next_power_of_two()];
+        if let Some(known) = grown.get_mut(..self.small.len()) {
+            known.copy_from_slice(&self.small);
+        }
+        self.small = grown;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #[test]
+        fn is_a_map(
+            size in 0..100usize,
+            operations in proptest::collection::vec((0..3u8, 0..200u64), 0..400),
+        ) {
+            let mut keyed = Keyed::new(1, size);
+            let mut map = HashMap::new();
+            for (number, (operation, key)) in (0..).zip(operations) {
+                match operation {
+                    0 => {
+                        keyed.remove(&[key]);
+                        map.remove(&key);
+                    }
+                    1 => {
+                        keyed.insert(&[key], number);
+                        map.insert(key, number);
+                    }
+                    _ => prop_assert_eq!(keyed.get(&[key]), map.get(&key).copied()),
+                }
+            }
         }
     }
 }
