@@ -26,7 +26,7 @@ const SPILL_KEYS: usize = 1_024;
 const GATHER_KEYS: usize = 256;
 /// An empty heap takes at least these from the wheel, so that what they stand for can be looked
 /// at together.
-const REFILL_KEYS: usize = 32;
+const REFILL_KEYS: usize = 16;
 /// Keys that share a link: 16-byte keys fill two cache lines.
 const CHUNK_KEYS: usize = 7;
 /// No chunk.
