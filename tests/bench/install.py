@@ -22,7 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from finsy.proto import p4r
-from targets import PACER, ROOT, Client, Started, p4_switch, paced_class
+from targets import PACER, ROOT, Started, p4_switch
+
+from p4runtime_client import Client  # isort: skip
+from pacer_entries import paced_class  # isort: skip
 
 CLASSES_MAX = (1 << 20) - 1
 """Class 0 is for what no flow matches."""
