@@ -135,7 +135,7 @@ def bursts() -> list[tuple[int, int]]:
 
 
 def test_queues_are_those_of_exact_arithmetic() -> None:
-    rate_q24 = rates.bytes_per_ns_q24(RATE_BPS)
+    rate_q24 = rates.draining_bytes_per_ns_q24(RATE_BPS)
     meter = Meter(rate_q24, T_NS)
     for at_ns, length in bursts():
         meter.add(at_ns, length)
@@ -176,7 +176,7 @@ def test_queues_are_those_of_exact_arithmetic() -> None:
 
 
 def test_summary_counts_empty_windows() -> None:
-    meter = Meter(rates.bytes_per_ns_q24(RATE_BPS), T_NS)
+    meter = Meter(rates.draining_bytes_per_ns_q24(RATE_BPS), T_NS)
     meter.add(0, 1000)
     meter.add(4 * T_NS, 3000)
     assert meter.measured().summary() == {

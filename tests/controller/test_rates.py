@@ -1,5 +1,6 @@
 """Rates: reading, refusing, printing, converting."""
 
+import itertools
 import re
 from fractions import Fraction
 from typing import Any
@@ -97,4 +98,17 @@ def test_conversions() -> None:
     assert rates.time_per_byte_q24(8_000) == 1_000_000 << 24
     assert rates.default_allowance_ns(500_000_000) == 1518 * 16
     assert rates.bytes_per_ns_q24(500_000_000) == 1 << 20
+
+
+@pytest.mark.parametrize("rate_bps", [8_000, 40_000_000, 100_000_000, 500_000_000, 596_000_000])
+def test_a_virtual_bottleneck_keeps_up_with_packets_spaced_at_its_rate(rate_bps: int) -> None:
+    """However many come: the queue is never longer than the one that has just arrived."""
+    frame_bytes = rates.MTU_FRAME_BYTES
+    times_ns = [n * frame_bytes * 8 * 10**9 // rate_bps for n in range(20_000)]
+    queue_q24 = longest_q24 = 0
+    for before_ns, now_ns in itertools.pairwise(times_ns):
+        drained_q24 = (now_ns - before_ns) * rates.draining_bytes_per_ns_q24(rate_bps)
+        queue_q24 = max(0, queue_q24 - drained_q24) + (frame_bytes << 24)
+        longest_q24 = max(longest_q24, queue_q24)
+    assert longest_q24 >> 24 == frame_bytes
     assert rates.bytes_per_second(500_000_000) == 62_500_000

@@ -141,6 +141,10 @@ def test_quick_runs_are_small_but_otherwise_the_same() -> None:
             assert cell.scenario.seconds <= 3, name
             assert cell.scenario.rate_bps <= 100_000_000, name
             assert len(cell.runs()) == 1
+            for flow in cell.scenario.flows:
+                # More than the line's the controller refuses.
+                rate = dict(flow.shaper.settings).get("rate") or 0
+                assert rate <= cell.scenario.edge_rate_bps, (name, cell.column)
     hundred = catalogue.all_experiments(quick=True)["senders100"].cells[1].scenario
     shares = sum(flow.shaper.rate_bps(hundred.rate_bps) for flow in hundred.flows)
     assert shares == hundred.rate_bps

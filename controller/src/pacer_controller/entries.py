@@ -221,7 +221,7 @@ def measured_flow_rows(
     spec: MeasuredFlowSpec, slot: int, priority: int, bottleneck_bps: int, owner: str
 ) -> list[Row]:
     """Return the entries that make gtrcnet measure a flow in a slot."""
-    params = {"slot": slot, "bytes_per_ns_q24": rates.bytes_per_ns_q24(bottleneck_bps)}
+    params = {"slot": slot, "bytes_per_ns_q24": rates.draining_bytes_per_ns_q24(bottleneck_bps)}
     return [
         row(MEASURED_FLOWS, keys, "measure_flow", params, priority=priority, owner=owner)
         for keys in match_keys(spec.match)

@@ -171,6 +171,15 @@ def bytes_per_ns_q24(rate_bps: int) -> int:
     return ((rate_bps << FRACTION_BITS) + 4_000_000_000) // 8_000_000_000
 
 
+def draining_bytes_per_ns_q24(rate_bps: int) -> int:
+    """Rate at which a virtual bottleneck drains, in 2^-24 bytes per nanosecond, rounded up.
+
+    One that drained a little too slowly would show a queue, growing for as long as the flow
+    lasts, of packets that are spaced at just its rate.
+    """
+    return -(-(rate_bps << FRACTION_BITS) // 8_000_000_000)
+
+
 def payload_bytes_per_ns_q24(rate_bps: int) -> int:
     """Return what full segments carry at a rate, in 2^-24 bytes of TCP payload per ns."""
     return bytes_per_ns_q24(rate_bps) * SEGMENT_PAYLOAD_BYTES // MTU_FRAME_BYTES

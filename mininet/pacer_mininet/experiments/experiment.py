@@ -98,13 +98,24 @@ class Experiment:
         return dataclasses.replace(self, cells=cells, quick=True)
 
 
+def _on_line(shaper: Shaper, line_bps: int) -> Shaper:
+    """Return a shaper whose class has no rate of its own above the line's: it would be refused."""
+    settings = tuple(
+        (name, min(value, line_bps) if name == "rate" and value is not None else value)
+        for name, value in shaper.settings
+    )
+    return dataclasses.replace(shaper, settings=settings)
+
+
 def _smaller(scenario: Scenario) -> Scenario:
     kept = scenario.flows[:QUICK_FLOWS]
+    rate_bps = min(scenario.rate_bps // 5, 100_000_000)
+    edge_rate_bps = min(scenario.edge_rate_bps // 5, 2 * rate_bps)
     flows = tuple(
         dataclasses.replace(
             flow,
             # Those that are left have the shares of those that are not.
-            shaper=flow.shaper.at(
+            shaper=_on_line(flow.shaper, edge_rate_bps).at(
                 flow.shaper.share[0] * len(scenario.flows), flow.shaper.share[1] * len(kept)
             ),
             udp_bps=flow.udp_bps // 5,
@@ -114,14 +125,13 @@ def _smaller(scenario: Scenario) -> Scenario:
         for flow in kept
     )
     senders = max(flow.sender for flow in flows)
-    rate_bps = min(scenario.rate_bps // 5, 100_000_000)
     return dataclasses.replace(
         scenario,
         flows=flows,
         seconds=min(QUICK_SECONDS, scenario.seconds),
         rate_bps=rate_bps,
         vb_rate_bps=scenario.vb_rate_bps // 5,
-        edge_rate_bps=min(scenario.edge_rate_bps // 5, 2 * rate_bps),
+        edge_rate_bps=edge_rate_bps,
         rtt_ns=scenario.rtt_ns // 2,
         extra_rtt_ns=tuple(ns // 2 for ns in scenario.extra_rtt_ns[:senders]),
         fifo_bytes=max(QUICK_FIFO_FRAMES * MTU_FRAME_BYTES, scenario.fifo_bytes // 10),

@@ -66,6 +66,9 @@ UDP_OVERHEAD_BYTES = 14 + 20 + 8 + 4
 
 TAIL_NS = 250_000_000
 
+REACHABLE_MS = 86_400_000
+"""How long a host takes a neighbour's address for known: longer than any run."""
+
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -121,7 +124,11 @@ class ScenarioRun:
                 end_slow_start(control, self.scenario.first_ssthresh_packets)
         for host in (*self.senders, *self.receivers):
             # What is left of a connection to the same host would set the next one's start.
-            run_in(host, "sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1")
+            settings = ["net.ipv4.tcp_no_metrics_save=1"]
+            # Nor does it ask again who has an address: that packet is in no class.
+            device = host.defaultIntf().name
+            settings.append(f"net.ipv4.neigh.{device}.base_reachable_time_ms={REACHABLE_MS}")
+            run_in(host, "sysctl", "-qw", *settings)
             if self.scenario.ecn:
                 run_in(host, "sysctl", "-qw", "net.ipv4.tcp_ecn=1")
         for sender, receiver in sorted({(f.sender, f.receiver) for f in self.scenario.flows}):

@@ -99,7 +99,7 @@ class Meter:
 
     Args:
         bytes_per_ns_q24: rate of the virtual bottleneck, in 2^-24 bytes per ns
-            (`rates.bytes_per_ns_q24`).
+            (`rates.draining_bytes_per_ns_q24`).
         window_ns: T; gtrcnet.p4 has 100 ms.
 
     """

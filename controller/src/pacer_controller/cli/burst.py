@@ -49,7 +49,7 @@ def of_file(source: str, bottleneck: str | None, window: str, per_flow: bool) ->
         raise UsageError(str(error)) from None
     if not MIN_WINDOW_NS <= window_ns <= MAX_WINDOW_NS:
         raise UsageError(f"--window {window}: want 1ms to 10s")
-    rate_q24 = rates.bytes_per_ns_q24(rate_bps)
+    rate_q24 = rates.draining_bytes_per_ns_q24(rate_bps)
     meters: dict[str, Meter] = {}
     try:
         for flow, packet in _packets(source, per_flow):

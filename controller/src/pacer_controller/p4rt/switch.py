@@ -357,7 +357,7 @@ class P4Switch(Connection):
                 owner = f"wire {pair[0]}:{pair[1]}"
                 rows.append(make_row(entries.WIRE, key, "send_to", {"port": other}, owner=owner))
                 if rate_bps is not None:
-                    params = {"bytes_per_ns_q24": rates.bytes_per_ns_q24(rate_bps)}
+                    params = {"bytes_per_ns_q24": rates.draining_bytes_per_ns_q24(rate_bps)}
                     rows.append(make_row(entries.MONITOR, key, "measure", params, owner=owner))
         measured = self.config.measured
         for place, (name, spec) in enumerate(measured.items()):
