@@ -614,8 +614,7 @@ impl<E: Externs> Machine<'_, E> {
                 }
             }
             Op::Claim { union, base } => {
-                let claimed = claim(program, w, union, base);
-                if claimed {
+                if claim(program, w, union, base) {
                     ctx.unchanged.note(RESHAPED);
                 }
             }
