@@ -89,6 +89,7 @@ pub trait Sink {
         let frame = buffer.get(frame).unwrap_or_default();
         self.transmit(port, frame, delivery_ns, held);
     }
+
     /// A frame for the controller, with the program's packet-in header in front.
     fn to_controller(&mut self, frame: &[u8]);
     /// Something to tell the controllers.

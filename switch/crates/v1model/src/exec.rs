@@ -614,16 +614,14 @@ impl<E: Externs> Machine<'_, E> {
                 }
             }
             Op::Claim { union, base } => {
-                if claim(program, w, union, base) {
-                    ctx.unchanged.note(RESHAPED);
-                }
+                let changes = claim(program, w, union, base);
+                ctx.unchanged.note(changes);
             }
             Op::ClaimElement { stack, index } => {
                 let s = &program.stacks[stack as usize];
                 let index = word_to_usize(w[index as usize]);
-                if claim_element(program, w, s, index) {
-                    ctx.unchanged.note(RESHAPED);
-                }
+                let changes = claim_element(program, w, s, index);
+                ctx.unchanged.note(changes);
             }
             Op::CopyHeader { d, a, words } => {
                 ctx.unchanged.note(RESHAPED);
@@ -942,15 +940,14 @@ fn extract_next(
             }
         }
     }
-    if claim_element(program, &mut ctx.words, s, next) {
-        ctx.unchanged.note(RESHAPED);
-    }
+    let changes = claim_element(program, &mut ctx.words, s, next);
+    ctx.unchanged.note(changes);
     ctx.words[s.next as usize] += 1;
     None
 }
 
-/// If the member at `base` is valid, no other member of the union is. True if one was.
-fn claim(program: &Program, w: &mut [u64], union: u16, base: Slot) -> bool {
+/// If the member at `base` is valid, no other member of the union is.
+fn claim(program: &Program, w: &mut [u64], union: u16, base: Slot) -> Changes {
     let mut gone = false;
     if w[base as usize] != 0 {
         for &other in &program.unions[union as usize] {
@@ -959,17 +956,17 @@ fn claim(program: &Program, w: &mut [u64], union: u16, base: Slot) -> bool {
             }
         }
     }
-    gone
+    if gone { RESHAPED } else { 0 }
 }
 
 /// The same for element `index` of a stack of members of unions; nothing for other stacks.
-fn claim_element(program: &Program, w: &mut [u64], stack: &StackInfo, index: usize) -> bool {
+fn claim_element(program: &Program, w: &mut [u64], stack: &StackInfo, index: usize) -> Changes {
     let mut gone = false;
     let Some(&base) = stack.bases.get(index) else {
-        return gone;
+        return 0;
     };
     if w[base as usize] == 0 {
-        return gone;
+        return 0;
     }
     for &sibling in &stack.siblings {
         if let Some(&other) = program.stacks[sibling as usize].bases.get(index)
@@ -978,7 +975,7 @@ fn claim_element(program: &Program, w: &mut [u64], stack: &StackInfo, index: usi
             gone |= std::mem::take(&mut w[other as usize]) != 0;
         }
     }
-    gone
+    if gone { RESHAPED } else { 0 }
 }
 
 /// Swaps two headers.
