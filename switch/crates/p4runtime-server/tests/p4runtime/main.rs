@@ -1390,7 +1390,7 @@ async fn single_cells_of_one_read_come_in_the_order_asked_for() {
         })
     };
     let clock = controller.register("PacerIngress.clock_frac");
-    let followed = controller.register("PacerIngress.flows_followed");
+    let followed = controller.register("flows_followed");
     let cells = i64::from(controller.register_size("PacerIngress.clock_frac"));
     let ours = [(clock, 5_000, 1), (clock, 7, 2), (followed, 0, 1)];
     for (register, index, value) in ours {
