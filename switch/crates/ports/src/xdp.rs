@@ -9,8 +9,8 @@
 //!
 //! # What the kernel has not taken
 //! Frames handed over to the kernel cannot be taken back: those that it does not take (the interface
-//! is down) leave when it does. So that it is one batch at most, everything after that is refused
-//! until it has.
+//! is down) leave when it does, for which it must be asked again. So that it is one batch at most,
+//! everything after that is refused until it has.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -104,6 +104,7 @@ impl XdpDriver {
         let bytes = (rx_slots as usize + tx_slots as usize) * slot_bytes;
         let memory = opening.step("get memory for frames", Mapping::anonymous(bytes))?;
         let fd = socket.as_fd();
+        opening.allow_on_the_way(fd, options.tx_buffer_bytes)?;
         let region = libc::xdp_umem_reg {
             addr: memory.base().as_ptr().expose_provenance() as u64,
             len: bytes as u64,
@@ -270,6 +271,11 @@ impl XdpDriver {
         self.collected() >= self.tx_batch_frames
     }
 
+    /// Whether the kernel holds frames back that another flush may make it take.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.tx.pending() > 0 && (!self.zero_copy || self.tx.needs_wakeup())
+    }
+
     pub(crate) fn push(&mut self, frame: &[u8]) {
         self.collected_bytes += frame.len();
         if self.free.is_empty() {
@@ -322,7 +328,7 @@ impl XdpDriver {
         let mut stuck = 0;
         // While it copies, the kernel takes frames within the call only, up to a limit; else it goes
         // on by itself once woken.
-        while self.tx.pending() > 0 && (!self.zero_copy || self.tx.needs_wakeup()) {
+        while self.is_stuck() {
             let before = self.tx.pending();
             let error = sys::send(self.socket.as_fd(), &[])
                 .err()
