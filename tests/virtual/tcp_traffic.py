@@ -6,6 +6,7 @@ program makes of them can be worked out.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -43,6 +44,41 @@ def frame_of(segment: Segment, from_port: int, window: int = 5000, scale: int | 
         frame /= Dot1Q(vlan=int(vlan))
     frame /= internet(src=sender, dst=receiver) / tcp
     return bytes(frame / Raw(bytes(segment.payload_bytes)))
+
+
+SYN, ACK = 0x02, 0x10
+"""Bits of TCP's flags."""
+
+_HEADERS = struct.Struct(">6s6sHBBHHHBBHII HHIIBBHHH")
+
+
+def raw_frame(
+    from_port: int,
+    host: int,
+    port: int,
+    flags: int,
+    seq: int,
+    ack: int,
+    *,
+    payload_bytes: int = 0,
+) -> bytes:
+    """A segment of the client's at this IPv4 address and port, or of 10.0.0.2:5001 to it.
+
+    Without TCP options, its checksum 0; made by hand, for Scapy takes a second for some thousand.
+    """
+    macs = [bytes.fromhex(mac.replace(":", "")) for mac in (CLIENT_MAC, SERVER_MAC)]
+    addresses, ports = [host, 0x0A000002], [port, 5001]
+    if from_port == 2:
+        for pair in (macs, addresses, ports):
+            pair.reverse()
+    total = 40 + payload_bytes
+    words = (0x4500, total, 0x4006, *(half for a in addresses for half in divmod(a, 1 << 16)))
+    checksum = sum(words)
+    while checksum >> 16:
+        checksum = (checksum & 0xFFFF) + (checksum >> 16)
+    network = (0x0800, 0x45, 0, total, 0, 0, 0x40, 6, ~checksum & 0xFFFF, *addresses)
+    headers = _HEADERS.pack(macs[1], macs[0], *network, *ports, seq, ack, 0x50, flags, 500, 0, 0)
+    return headers + bytes(payload_bytes)
 
 
 _NOPS = [("NOP", None), ("NOP", None)]

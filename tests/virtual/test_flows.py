@@ -2,75 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
-import zlib
-from heapq import merge
 from pathlib import Path
 
 import pytest
-from flow_model import FlowClass, FlowPacer, Segment
-from pacer_entries import class_entry, flow, station
+from flow_model import FlowClass
+from flow_runs import GROWTH, V4, V6, cell_of, departures, interleaved
 from pacing_model import time_per_byte_q24
-from tcp_traffic import STATIONS, Sender, frame_of
-from virtual_switch import Port, TimedFrame, VirtualRun, run
+from tcp_traffic import Sender, frame_of
 
-CLASS = 5
 SLOW_START = FlowClass(release_below_ns=1_000_000)
-GROWTH = [(10, -1), (20, -1), (40, -1), (80, -1), (80, -1), (80, -1)]
-
-
-def entry_of(config: FlowClass, limit_bytes: int = 1 << 30) -> dict[str, object]:
-    """The class in the program's table."""
-    params = {
-        "inverse_headroom_q16": config.inverse_headroom_q16,
-        "time_per_byte_q24": config.fastest_time_per_byte_q24,
-        "limit_bytes": limit_bytes,
-        "allowance_ns": 1_000_000,
-        "ecn_threshold_bytes": 0,
-        "bytes_per_ns_q24": 0,
-        "window_margin_bytes": 0,
-    }
-    if not config.release_below_ns:
-        return class_entry(CLASS, "paced_dynamic", params)
-    params["release_below_ns"] = config.release_below_ns
-    return class_entry(CLASS, "paced_slow_start", params)
-
-
-def departures(
-    config: FlowClass, traffic: list[tuple[int, Segment]], folder: Path
-) -> tuple[list[tuple[int, bytes]], list[tuple[int, bytes]]]:
-    """What left by port 2, and what the model says should have."""
-    arrivals: dict[int, list[TimedFrame]] = {1: [], 2: []}
-    pacer = FlowPacer(config)
-    expected = []
-    for port, segment in traffic:
-        frame = frame_of(segment, port)
-        arrivals[port].append(TimedFrame(segment.at_ns, frame))
-        if port == 1:
-            expected.append((pacer.send(segment), frame))
-        else:
-            pacer.acknowledge(segment)
-    stations = [entry for mac, port in STATIONS.items() for entry in station(mac, port)]
-    entries = [*stations, entry_of(config), flow({"ingress_port": [1, 0x1FF]}, CLASS)]
-    sent = run(
-        VirtualRun(
-            ports=[Port(1), Port(2, "fifo=1gb")],
-            arrivals=arrivals,
-            runtime={"table_entries": entries},
-        ),
-        folder,
-    )
-    assert [timed.frame for timed in sent[1]] == [timed.frame for timed in arrivals[2]]
-    return [(timed.at_ns, timed.frame) for timed in sent[2]], expected
-
-
-def interleaved(*senders: Sender) -> list[tuple[int, Segment]]:
-    """Several flows at once, by time."""
-    return list(merge(*(s.segments() for s in senders), key=lambda pair: pair[1].at_ns))
-
-
-V4 = (("10.0.0.1", 40_000), ("10.0.0.2", 5001))
-V6 = (("2001:db8::1", 40_000), ("2001:db8::2", 5001))
 WRAP = (1 << 32) - 50_000
 
 CASES = {
@@ -107,19 +47,6 @@ CONFIGS = {
     "at-most-50-mbit": FlowClass(fastest_time_per_byte_q24=time_per_byte_q24(50_000_000)),
     "slow-start": SLOW_START,
 }
-
-
-def cell_of(sender: tuple[str, int], receiver: tuple[str, int]) -> int:
-    """The flow's cell: CRC-16 (ARC) of ports and the CRC-32 of no VLAN and the addresses."""
-    addresses = [ipaddress.ip_address(f"::ffff:{host}").packed for host, _ in (sender, receiver)]
-    ports = [port.to_bytes(2, "big") for _, port in (sender, receiver)]
-    identity = b"".join(ports) + zlib.crc32(b"\0\0" + b"".join(addresses)).to_bytes(4, "big")
-    remainder = 0
-    for byte in identity:
-        remainder ^= byte
-        for _ in range(8):
-            remainder = remainder >> 1 ^ (0xA001 if remainder & 1 else 0)
-    return remainder
 
 
 def test_a_flow_whose_cell_is_taken_is_not_paced(tmp_path: Path) -> None:

@@ -39,6 +39,9 @@ const LINK_CHECK_DOWN_NS: u64 = 100_000_000;
 /// How often they are looked at when all are up: that an interface itself goes down ends a wait,
 /// but nothing tells when its carrier goes (a veth's peer is taken down).
 const LINK_CHECK_NS: u64 = 1_000_000_000;
+/// How soon a port is flushed again whose frames the kernel did not take, if nothing else is sent
+/// there before.
+const FLUSH_AGAIN_NS: u64 = 10_000_000;
 /// Jobs run between two turns.
 const JOB_BATCH: usize = 64;
 
@@ -62,6 +65,10 @@ struct Links {
     controllers: ControllerSender,
     /// Positions in `links` of the ports that have collected frames.
     unsent: Vec<usize>,
+    /// Of those that have frames which the kernel did not take.
+    stuck: Vec<usize>,
+    /// When to flush these again.
+    again_ns: u64,
     /// Frames collected.
     collected: usize,
     /// One of them had a departure time: it must not wait for more.
@@ -74,10 +81,33 @@ impl Links {
         for at in self.unsent.drain(..) {
             if let Some(link) = self.links.get_mut(at) {
                 link.port.flush();
+                if link.port.is_stuck() && !self.stuck.contains(&at) {
+                    self.stuck.push(at);
+                }
             }
         }
         self.collected = 0;
         self.held = false;
+    }
+
+    /// Offers the kernel again what it did not take, if it is time; says when to come back.
+    fn flush_again(&mut self, now_ns: u64) -> u64 {
+        let links = &mut self.links;
+        if self.again_ns <= now_ns {
+            self.stuck.retain(|&at| {
+                links.get_mut(at).is_some_and(|link| {
+                    link.port.flush();
+                    link.port.is_stuck()
+                })
+            });
+            self.again_ns = u64::MAX;
+        }
+        // Those that are down wait for the look that finds them up.
+        let is_up = |at: &usize| links.get(*at).is_some_and(|l| l.state == LinkState::Up);
+        if self.stuck.iter().any(is_up) {
+            self.again_ns = self.again_ns.min(now_ns.saturating_add(FLUSH_AGAIN_NS));
+        }
+        self.again_ns
     }
 }
 
@@ -181,6 +211,8 @@ impl RealTime {
                 by_number: vec![None; 512],
                 controllers,
                 unsent: Vec::new(),
+                stuck: Vec::new(),
+                again_ns: u64::MAX,
                 collected: 0,
                 held: false,
             },
@@ -244,7 +276,8 @@ impl RealTime {
             } else {
                 self.attention
                     .rest_until(event_ns.saturating_sub(self.spin_ns));
-                event_ns.min(next_link_check_ns)
+                let again_ns = self.links.flush_again(now_ns);
+                event_ns.min(next_link_check_ns).min(again_ns)
             };
             let (links, attention) = (&self.links.links, &mut self.attention);
             let woken = self.waiter.wait(now_ns, Some(deadline_ns), |now_ns| {

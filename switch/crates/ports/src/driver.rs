@@ -117,6 +117,16 @@ impl Driver {
         of!(self, driver => driver.collected_bytes())
     }
 
+    /// Whether frames of an earlier flush are still to be taken by the kernel, and another flush may
+    /// make it take them.
+    pub(crate) fn is_stuck(&self) -> bool {
+        match self {
+            // What the kernel refuses is lost.
+            Driver::Packet(_) => false,
+            Driver::Xdp(driver) => driver.is_stuck(),
+        }
+    }
+
     /// Whether they must be flushed before another is collected.
     pub(crate) fn is_full(&self) -> bool {
         of!(self, driver => driver.is_full())

@@ -28,6 +28,23 @@ impl Opening<'_> {
         })
     }
 
+    /// As many bytes of frames may be on their way from the socket `fd`.
+    pub(crate) fn allow_on_the_way(
+        &self,
+        fd: BorrowedFd<'_>,
+        bytes: usize,
+    ) -> Result<(), PortError> {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
+        // The first needs CAP_NET_ADMIN; without it the system's limit holds.
+        if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes).is_ok() {
+            return Ok(());
+        }
+        self.step(
+            "set the send buffer",
+            sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes),
+        )
+    }
+
     /// The interface takes frames for all addresses while the packet socket `fd` is open.
     pub(crate) fn receive_all_addresses(&self, fd: BorrowedFd<'_>) -> Result<(), PortError> {
         let membership = libc::packet_mreq {

@@ -166,14 +166,7 @@ fn send_side(
     fd: BorrowedFd<'_>,
     options: &PortOptions,
 ) -> Result<(), PortError> {
-    let buffer_bytes = i32::try_from(options.tx_buffer_bytes).unwrap_or(i32::MAX / 2);
-    // The first needs CAP_NET_ADMIN; without it the system's limit holds.
-    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, buffer_bytes).is_err() {
-        opening.step(
-            "set the send buffer",
-            sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, buffer_bytes),
-        )?;
-    }
+    opening.allow_on_the_way(fd, options.tx_buffer_bytes)?;
     if options.qdisc_bypass {
         opening.step(
             "bypass the queueing discipline",

@@ -536,9 +536,9 @@ impl Port {
 
     /// Hands the collected frames to the kernel, in one system call unless it refuses some; none
     /// when there are none. A frame the kernel refuses is offered again twice, then it is dropped
-    /// and counted.
+    /// and counted; by AF_XDP it waits for another flush ([`is_stuck`](Port::is_stuck)).
     pub fn flush(&mut self) -> Flushed {
-        if self.driver.collected() == 0 {
+        if self.driver.collected() == 0 && !self.driver.is_stuck() {
             return Flushed::default();
         }
         self.statistics.tx_bytes += self.driver.collected_bytes() as u64;
@@ -551,6 +551,13 @@ impl Port {
             self.warn_send(flushed.last_errno);
         }
         flushed
+    }
+
+    /// Whether frames wait that the kernel did not take at the last [`flush`](Port::flush): they
+    /// leave with the next one that it lets them, which somebody must ask for.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.driver.is_stuck()
     }
 
     /// Frames collected and not yet handed to the kernel.

@@ -205,9 +205,9 @@ impl Waiter {
     /// (`|_| ports.iter().any(Port::has_frame)`); it is asked only while spinning, once per
     /// reading of the clock, which it is told.
     ///
-    /// Makes one system call, two when 1 ns is left; none when a waker was used since the last wait, or the deadline has
-    /// passed already, or is within `spin_ns` (then every 256th wait asks the kernel all the same,
-    /// without blocking).
+    /// Makes one system call, two when 1 ns is left; none when a waker was used since the last wait,
+    /// or the deadline has passed already, or is within `spin_ns` (then every 256th wait asks the
+    /// kernel all the same, without blocking).
     ///
     /// # Errors
     /// When the kernel refuses to poll (no memory).

@@ -4,12 +4,13 @@
 //!
 //! # Arrival times
 //! AF_XDP has no receive stamps. The port's XDP program reads the clock when it sees the frame and
-//! puts the reading in front of it; AF_XDP carries that along as metadata.
+//! puts the reading in front of it; AF_XDP carries that along as metadata. Some drivers have no room
+//! for metadata: what stands there stays zero, and a frame arrives when the port looks at it.
 //!
 //! # What the kernel has not taken
 //! Frames handed over to the kernel cannot be taken back: those that it does not take (the interface
-//! is down) leave when it does. So that it is one batch at most, everything after that is refused
-//! until it has.
+//! is down) leave when it does, for which it must be asked again. So that it is one batch at most,
+//! everything after that is refused until it has.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -103,6 +104,7 @@ impl XdpDriver {
         let bytes = (rx_slots as usize + tx_slots as usize) * slot_bytes;
         let memory = opening.step("get memory for frames", Mapping::anonymous(bytes))?;
         let fd = socket.as_fd();
+        opening.allow_on_the_way(fd, options.tx_buffer_bytes)?;
         let region = libc::xdp_umem_reg {
             addr: memory.base().as_ptr().expose_provenance() as u64,
             len: bytes as u64,
@@ -206,14 +208,12 @@ impl XdpDriver {
         let received = self.rx.peek()?;
         let (slot, start) = self.place(received.addr)?;
         let wire_bytes = received.len as usize;
-        let stamp = start
-            .checked_sub(STAMP_BYTES)
-            .and_then(|at| self.slot(slot)?.get(at..start)?.try_into().ok());
+        let stamp_ns = stamp_before(self.slot(slot)?, start);
         Some(Head {
             wire_bytes,
             captured_bytes: wire_bytes.min(self.slot_bytes - start),
             start,
-            stamp_ns: stamp.map_or_else(clock::now_ns, u64::from_ne_bytes),
+            stamp_ns: stamp_ns.unwrap_or_else(clock::now_ns),
             checksum: ChecksumState::Unmarked,
             vlan_tag: None,
         })
@@ -271,6 +271,11 @@ impl XdpDriver {
         self.collected() >= self.tx_batch_frames
     }
 
+    /// Whether the kernel holds frames back that another flush may make it take.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.tx.pending() > 0 && (!self.zero_copy || self.tx.needs_wakeup())
+    }
+
     pub(crate) fn push(&mut self, frame: &[u8]) {
         self.collected_bytes += frame.len();
         if self.free.is_empty() {
@@ -323,7 +328,7 @@ impl XdpDriver {
         let mut stuck = 0;
         // While it copies, the kernel takes frames within the call only, up to a limit; else it goes
         // on by itself once woken.
-        while self.tx.pending() > 0 && (!self.zero_copy || self.tx.needs_wakeup()) {
+        while self.is_stuck() {
             let before = self.tx.pending();
             let error = sys::send(self.socket.as_fd(), &[])
                 .err()
@@ -390,6 +395,13 @@ impl XdpDriver {
     }
 }
 
+/// What the program put in front of the frame that begins at `start` of its place; `None`: nothing.
+fn stamp_before(slot: &[u8], start: usize) -> Option<u64> {
+    let at = start.checked_sub(STAMP_BYTES)?;
+    let stamp = slot.get(at..start)?.try_into().ok()?;
+    Some(u64::from_ne_bytes(stamp)).filter(|&ns| ns != 0)
+}
+
 /// An error of a step that takes the rights of XDP, or the interface to itself.
 fn refused(opening: &Opening<'_>, step: &'static str, source: io::Error) -> PortError {
     let name = opening.name.to_owned();
@@ -413,4 +425,19 @@ fn fill_page() -> libc::off_t {
 /// Where the ring of frames sent is mapped.
 fn completion_page() -> libc::off_t {
     libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_nothing_was_put_into_has_no_stamp() {
+        let mut slot = [0; 512];
+        assert_eq!(stamp_before(&slot, HEADROOM_BYTES), None);
+        slot[HEADROOM_BYTES - STAMP_BYTES..HEADROOM_BYTES].copy_from_slice(&77u64.to_ne_bytes());
+        assert_eq!(stamp_before(&slot, HEADROOM_BYTES), Some(77));
+        assert_eq!(stamp_before(&slot, STAMP_BYTES - 1), None);
+        assert_eq!(stamp_before(&slot, slot.len() + 1), None);
+    }
 }

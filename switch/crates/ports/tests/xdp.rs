@@ -262,6 +262,35 @@ fn an_interface_that_was_down_works_again() {
     });
 }
 
+#[test]
+fn what_the_kernel_did_not_take_leaves_without_another_frame() {
+    in_namespace(
+        "what_the_kernel_did_not_take_leaves_without_another_frame",
+        || {
+            let Some(mut b) = open_xdp("vb", &options()) else {
+                return;
+            };
+            ip("link set vb down");
+            b.send(&frame(100, 1)).expect("fits");
+            b.flush();
+            assert!(b.is_stuck());
+            ip("link set vb up");
+            await_carrier("vb");
+            let start = Instant::now();
+            while b.is_stuck() {
+                b.flush();
+                assert!(start.elapsed() < PATIENCE, "{:?}", b.statistics());
+            }
+            let statistics = b.statistics();
+            assert_eq!(
+                statistics.tx_frames + statistics.tx_failed,
+                1,
+                "{statistics:?}"
+            );
+        },
+    );
+}
+
 /// Sends until one frame has come: a link that just came up takes frames a while later.
 fn exchange_one(from: &mut Port, to: &mut Port, waiter: &mut Waiter) {
     let start = Instant::now();

@@ -1,0 +1,99 @@
+"""Classes whose TCP flows are followed: what leaves the switch, and what the model says should."""
+
+from __future__ import annotations
+
+import ipaddress
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from heapq import merge
+from pathlib import Path
+
+from flow_model import Address, FlowClass, FlowPacer, Segment
+from pacer_entries import class_entry, flow, station
+from tcp_traffic import STATIONS, Sender, frame_of
+from virtual_switch import Port, TimedFrame, VirtualRun, run
+
+CLASS = 5
+V4: tuple[Address, Address] = (("10.0.0.1", 40_000), ("10.0.0.2", 5001))
+V6: tuple[Address, Address] = (("2001:db8::1", 40_000), ("2001:db8::2", 5001))
+GROWTH = [(10, -1), (20, -1), (40, -1), (80, -1), (80, -1), (80, -1)]
+"""Round trips of a sender whose window grows."""
+
+Traffic = list[tuple[int, Segment]]
+"""Ports and segments."""
+
+
+def entry_of(config: FlowClass, limit_bytes: int = 1 << 30) -> dict[str, object]:
+    """The class in the program's table."""
+    params = {
+        "inverse_headroom_q16": config.inverse_headroom_q16,
+        "time_per_byte_q24": config.fastest_time_per_byte_q24,
+        "limit_bytes": limit_bytes,
+        "allowance_ns": 1_000_000,
+        "ecn_threshold_bytes": 0,
+        "bytes_per_ns_q24": 0,
+        "window_margin_bytes": 0,
+    }
+    if not config.release_below_ns:
+        return class_entry(CLASS, "paced_dynamic", params)
+    params["release_below_ns"] = config.release_below_ns
+    return class_entry(CLASS, "paced_slow_start", params)
+
+
+def left_by_port(
+    config: FlowClass, arrivals: dict[int, list[TimedFrame]], folder: Path
+) -> list[TimedFrame]:
+    """What left by port 2; all that came from port 1 is of the class. The rest passes as it is."""
+    stations = [entry for mac, port in STATIONS.items() for entry in station(mac, port)]
+    entries = [*stations, entry_of(config), flow({"ingress_port": [1, 0x1FF]}, CLASS)]
+    sent = run(
+        VirtualRun(
+            ports=[Port(1), Port(2, "fifo=1gb")],
+            arrivals=arrivals,
+            runtime={"table_entries": entries},
+        ),
+        folder,
+    )
+    assert [timed.frame for timed in sent[1]] == [timed.frame for timed in arrivals[2]]
+    return sent[2]
+
+
+def departures(
+    config: FlowClass,
+    traffic: Iterable[tuple[int, Segment]],
+    folder: Path,
+    make: Callable[[Segment, int], bytes] = frame_of,
+) -> tuple[list[tuple[int, bytes]], list[tuple[int, bytes]]]:
+    """What left by port 2, and what the model says should have; `make` makes the frames."""
+    arrivals: dict[int, list[TimedFrame]] = {1: [], 2: []}
+    pacer = FlowPacer(config)
+    expected = []
+    for port, segment in traffic:
+        frame = make(segment, port)
+        arrivals[port].append(TimedFrame(segment.at_ns, frame))
+        if port == 1:
+            departure_ns = pacer.send(replace(segment, length_bytes=len(frame)))
+            expected.append((departure_ns, frame))
+        else:
+            pacer.acknowledge(segment)
+    left = left_by_port(config, arrivals, folder)
+    return [(timed.at_ns, timed.frame) for timed in left], expected
+
+
+def interleaved(*senders: Sender) -> Traffic:
+    """Several flows at once, by time."""
+    return list(merge(*(s.segments() for s in senders), key=lambda pair: pair[1].at_ns))
+
+
+def cell_of(sender: Address, receiver: Address) -> int:
+    """The flow's cell: CRC-16 (ARC) of ports and the CRC-32 of no VLAN and the addresses."""
+    addresses = [ipaddress.ip_address(f"::ffff:{host}").packed for host, _ in (sender, receiver)]
+    ports = [port.to_bytes(2, "big") for _, port in (sender, receiver)]
+    identity = b"".join(ports) + zlib.crc32(b"\0\0" + b"".join(addresses)).to_bytes(4, "big")
+    remainder = 0
+    for byte in identity:
+        remainder ^= byte
+        for _ in range(8):
+            remainder = remainder >> 1 ^ (0xA001 if remainder & 1 else 0)
+    return remainder
