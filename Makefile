@@ -240,6 +240,7 @@ test-ovs: test-packages venv switch lab bytecode ovs
 	@echo "== Open vSwitch with the pacer"
 	@ovs-patches/test
 	@$(PYTHON) -m pytest -q tests/ovs tests/controller/test_openvswitch_pacer.py
+	@$(PYTHON) -m pytest -q tests/lfn/test_mn.py -k open_vswitch
 
 .PHONY: ovs-deb
 ovs-deb:

@@ -2,6 +2,7 @@
 
     sudo mn --custom mininet/lfn.py --topo lfn --switch pacing --controller pacer
     sudo mn --custom mininet/lfn.py --topo lfn,rate=500mbit,rtt=200ms,fifo=64KB ...
+    sudo mn --custom mininet/lfn.py --topo single,2 --switch pacing_ovs --controller pacer
     lab/run python3 mininet/lfn.py paced --seconds 6
 
 `mn` executes this file without a module's `__file__`; run as a program it makes one experiment.
@@ -10,9 +11,12 @@
 import contextlib
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from mininet.node import Switch
 
 _frame = inspect.currentframe()
 assert _frame is not None
@@ -27,6 +31,7 @@ from pacer_mininet.nodes import (  # noqa: E402 (needs the path above)
     PacingSwitch,
     limit_open_files,
 )
+from pacer_mininet.ovs_switch import PacingOVSSwitch  # noqa: E402
 from pacer_mininet.paths import MissingError  # noqa: E402
 from pacer_mininet.rest import ControllerError  # noqa: E402
 from pacer_mininet.topology import LfnTopo  # noqa: E402
@@ -43,10 +48,14 @@ def _plain_exit() -> Iterator[None]:
         yield
     except (MissingError, NodeError, ControllerError, ValueError, OSError) as error:
         # Hosts go with us, and so do the processes; links between switches have to be taken away.
-        for switch in list(PacingSwitch.live):
+        # Not the switches' own `stop`, which would come back here.
+        stops: list[Callable[[], None]] = [
+            *(partial(PacingSwitch.stop, switch) for switch in PacingSwitch.live),
+            *(partial(PacingOVSSwitch.stop, switch) for switch in PacingOVSSwitch.live),
+        ]
+        for stop in stops:
             with contextlib.suppress(NodeError, OSError):
-                # Not the switch's own, which would come back here.
-                PacingSwitch.stop(switch)
+                stop()
         sys.exit(f"\n*** {error}")
 
 
@@ -62,7 +71,9 @@ class _Host(LfnHost):
             return super().config(*arguments, **params)
 
 
-class _Switch(PacingSwitch):
+class _PlainSwitch(Switch):  # type: ignore[misc] # mininet has no types
+    """What both kinds of switch need for `mn`; comes before them in a class's bases."""
+
     def __init__(self, name: str, **params: Any) -> None:
         with _plain_exit():
             super().__init__(name, **params)
@@ -74,6 +85,14 @@ class _Switch(PacingSwitch):
     def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 (Mininet's name)
         with _plain_exit():
             super().stop(deleteIntfs)
+
+
+class _Switch(_PlainSwitch, PacingSwitch):
+    pass
+
+
+class _OvsSwitch(_PlainSwitch, PacingOVSSwitch):
+    pass
 
 
 class _Controller(PacerController):
@@ -88,7 +107,7 @@ class _Controller(PacerController):
 
 _Topo.host_class = _Host
 topos = {"lfn": _Topo}
-switches = {"pacing": _Switch}
+switches = {"pacing": _Switch, "pacing_ovs": _OvsSwitch}
 controllers = {"pacer": _Controller}
 hosts = {"lfn": _Host}
 

@@ -239,11 +239,7 @@ class Run:
             self.rest.put("switches", "s1", "flows", "iperf", body=flow)
         elif settings.name in ovs_switch.OVS_RUN_NAMES:
             self.ovs_shaper = ovs_switch.shape(
-                self.net.get("s1"),
-                settings.name,
-                f"s1-eth{S1_PORT_TO_WAN}",
-                settings.rate_bps,
-                iperf.PORT,
+                self.rest, "s1", settings.name, S1_PORT_TO_WAN, settings.rate_bps, iperf.PORT
             )
         elif settings.name == "tbf":
             run_in(

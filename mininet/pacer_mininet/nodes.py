@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, Protocol
 
 from mininet.link import Intf, TCIntf
 from mininet.log import warn
@@ -340,6 +340,20 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
         """Whether the switch is in its controller's hands (for `mn --wait`)."""
         return all(controller.is_connected(self.name) for controller in self._controllers)
 
+    def service_option(self) -> str:
+        """Return the controller service's `--switch` option for this switch."""
+        words = [f"{self.name}={self.grpc_address}", f"program={self.program}"]
+        words.append(f"cpu_port={CPU_PORT}")
+        if self.program == "gtrcnet":
+            words += [f"wire={pair}" for pair in self.wire]
+            if self.bottleneck is not None:
+                words.append(f"bottleneck={self.bottleneck}")
+        return ",".join(words)
+
+    def service_ports(self) -> dict[int, dict[str, Any]]:
+        """Return nothing: the process has its ports' lines from its command line."""
+        return {}
+
     @property
     def log(self) -> Path:
         """Where the process's messages are."""
@@ -361,8 +375,20 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
         super().stop(deleteIntfs)
 
 
+class ServedSwitch(Protocol):
+    """A switch that the controller service can have in its hands."""
+
+    name: str
+
+    def service_option(self) -> str:
+        """Return the service's `--switch` option for it."""
+
+    def service_ports(self) -> dict[int, dict[str, Any]]:
+        """Return what the service has to be told of its ports, by number, as REST has it."""
+
+
 class PacerController(Controller):  # type: ignore[misc] # mininet has no types
-    """The controller service, with the PacingSwitches of the net as its switches.
+    """The controller service, with the net's PacingSwitches and PacingOVSSwitches as its switches.
 
     It starts when the first switch has, and again when another one comes: its switches are named
     on its command line, and its desired state is in a file that outlives it. `rest` talks to it.
@@ -380,7 +406,7 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
         params.pop("ip", None)
         self.log_dir = Path(log_dir) if log_dir else state_directory()
         self._service: LoggedProcess | None = None
-        self._switches: dict[str, PacingSwitch] = {}
+        self._switches: dict[str, ServedSwitch] = {}
         super().__init__(name, port=port, **params)
         self.rest = RestClient("127.0.0.1", port)
 
@@ -402,7 +428,7 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
     def start(self) -> None:
         """Do nothing yet: see `register`."""
 
-    def register(self, switch: PacingSwitch) -> None:
+    def register(self, switch: ServedSwitch) -> None:
         """Take a started switch into service; with the last one of the net, start the service.
 
         Returns then when every switch has its program and its entries.
@@ -411,7 +437,7 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
         if all(other.name in self._switches for other in PacingSwitch.live):
             self._serve()
 
-    def unregister(self, switch: PacingSwitch) -> None:
+    def unregister(self, switch: ServedSwitch) -> None:
         """Forget a switch that stops; the service goes on and waits for it in vain."""
         self._switches.pop(switch.name, None)
 
@@ -421,7 +447,7 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
         command = [str(paths.CONTROLLER), "--listen", f"127.0.0.1:{self.port}"]
         command += ["--state", str(self.log_dir / f"{self.name}.sqlite")]
         for switch in self._switches.values():
-            command += ["--switch", self.switch_option(switch)]
+            command += ["--switch", switch.service_option()]
         log = self.log_dir / f"{self.name}.log"
         self._service = LoggedProcess(command, log, "pacer-controller: ready")
         self._service.wait_ready(START_TIMEOUT_S)
@@ -429,6 +455,9 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
             self.rest.wait_until(self._all_connected, START_TIMEOUT_S, "the switches are not up")
         except ControllerError as error:
             raise NodeError(f"{self.name}: {error}{self._service.log_end()}") from error
+        for switch in self._switches.values():
+            for port, settings in switch.service_ports().items():
+                self.rest.put("switches", switch.name, "ports", str(port), body=settings)
 
     def _all_connected(self) -> bool:
         if self._service is not None and self._service.process.poll() is not None:
@@ -450,16 +479,6 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
         """End the service and the node."""
         self.stop_service()
         MininetNode.stop(self, *args, **kwargs)
-
-    def switch_option(self, switch: PacingSwitch) -> str:
-        """Return the service's `--switch` option for a switch."""
-        words = [f"{switch.name}={switch.grpc_address}", f"program={switch.program}"]
-        words.append(f"cpu_port={CPU_PORT}")
-        if switch.program == "gtrcnet":
-            words += [f"wire={pair}" for pair in switch.wire]
-            if switch.bottleneck is not None:
-                words.append(f"bottleneck={switch.bottleneck}")
-        return ",".join(words)
 
 
 class LfnHost(Host):  # type: ignore[misc] # mininet has no types

@@ -1,7 +1,10 @@
 """Open vSwitch with the pacer of `ovs-patches/`, as a Mininet switch and as the demo's edge.
 
     from pacer_mininet.ovs_switch import PacingOVSSwitch
-    net = Mininet(topo, switch=PacingOVSSwitch, controller=None)
+    net = Mininet(topo, switch=PacingOVSSwitch, controller=PacerController)
+
+The controller service keeps its classes as paced queues, over OVSDB, and its flows and meters, over
+OpenFlow. Without one (`controller=None`), `pace()` and `ofctl()` do that by hand.
 
 Each switch has an ovsdb-server and an ovs-vswitchd of its own, with their sockets and files in a
 directory of its own: nothing of an Open vSwitch that the machine runs is touched. The datapath is
@@ -27,22 +30,32 @@ from pacer_mininet.nodes import (
     START_TIMEOUT_S,
     LoggedProcess,
     NodeError,
+    PacerController,
     in_lab,
     quiet_ipv6,
     state_directory,
     turn_offloads_off,
 )
+from pacer_mininet.rest import RestClient
 from pacer_mininet.topology import LfnTopo
-from pacer_mininet.units import parse_rate, parse_size
+from pacer_mininet.units import MIN_RATE_BPS, parse_rate, parse_size
 
 OVS_RUN_NAMES = ("ovs-meter", "ovs-paced")
 """The demo's runs that have Open vSwitch at the edge: stock Open vSwitch can meter, that is drop
 what is over a rate; the patched one paces."""
 
 COMMAND_TIMEOUT_S = 30
-PACED_QUEUE = 1
+SHAPED = "lfn"
+"""The class or meter, and the flow, of the demo's connection."""
+
+FRAME_KBIT = 13
+"""Of the largest frame, rounded up."""
+
 PACED_LIMIT_BYTES = 32 << 20
 """More than the largest TCP window of the experiments, as for `pacing_switch`."""
+
+LATENESS_BUCKETS = 32
+"""As lib/pacer.h of the patches has it (PACER_N_LATENESS)."""
 
 _PACER_COUNTERS = {
     "queue-limit": "class-limit",
@@ -58,7 +71,8 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
     Parameters of the node: `fail_mode` (`standalone`, the default: a learning switch, or `secure`:
     nothing without flows), `log_dir`. Parameters of each of its interfaces, as of a PacingSwitch:
     `rate` (the line's), `counts` and `fifo`; an interface that has a rate gets a pacer with it.
-    OpenFlow controllers of the net are told the switch in the usual way.
+    A PacerController of the net gets the switch to drive; other controllers, which speak OpenFlow,
+    are told to the bridge.
 
     Errors: MissingError when Open vSwitch or a tool is not there, ValueError for a parameter out of
     range, NodeError when a process does not start or refuses a command.
@@ -74,7 +88,7 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
         log_dir: str | None = None,
         **params: Any,
     ) -> None:
-        paths.need_programs("ethtool", "mnexec")
+        paths.need_programs("ethtool", "mnexec", "ss")
         if fail_mode not in ("standalone", "secure"):
             raise ValueError(f"{name}: fail_mode {fail_mode!r} is not standalone or secure")
         if params.get("inNamespace"):
@@ -84,6 +98,7 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
         self.fail_mode = fail_mode
         self.directory = (Path(log_dir) if log_dir else state_directory()) / name
         self._processes: list[LoggedProcess] = []
+        self._services: list[PacerController] = []
         PacingOVSSwitch.live.append(self)
 
     # ---- commands ----
@@ -143,6 +158,8 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
             quiet_ipv6(interface)
         self.directory.mkdir(parents=True, exist_ok=True)
         database = self.directory / "conf.db"
+        # Of an earlier start of the switch, or of a net that was given the same directory.
+        database.unlink(missing_ok=True)
         schema = self.installed / "share" / "vswitch.ovsschema"
         self._run("ovsdb-tool", "create", str(database), str(schema))
         self._start_process(
@@ -168,24 +185,45 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
         self.vsctl(*bridge)
         for interface in interfaces:
             self._set_line(interface)
-        targets = [f"tcp:{controller.IP()}:{controller.port}" for controller in controllers]
-        if targets and self.fail_mode == "secure":
-            self.vsctl("set-controller", self.name, *targets)
+        self._services = [one for one in controllers if isinstance(one, PacerController)]
+        others = [one for one in controllers if not isinstance(one, PacerController)]
+        if others:
+            self.vsctl("set-controller", self.name, *(f"tcp:{c.IP()}:{c.port}" for c in others))
+        for service in self._services:
+            service.register(self)
 
-    def _set_line(self, interface: Intf) -> None:
-        """Give an interface that has a rate the line that its parameters describe."""
+    def service_option(self) -> str:
+        """Return the controller service's `--switch` option for this switch."""
+        return f"{self.name}=unix:{self.directory}/db.sock,bridge={self.name},qos_type=pacer"
+
+    def service_ports(self) -> dict[int, dict[str, Any]]:
+        """Return the lines of the ports that have a rate: the service writes all QoS rows anew."""
+        lines = ((self.ports[one], self._line(one)) for one in self.data_interfaces())
+        return {port: line for port, line in lines if line is not None}
+
+    def _line(self, interface: Intf) -> dict[str, Any] | None:
+        """Return the line that an interface's parameters describe; None without a rate."""
         if isinstance(interface, TCIntf):
             raise ValueError(f"{interface.name}: use Mininet's plain Link, not TCLink")
         rate = interface.params.get("rate")
         if rate is None:
-            return
+            return None
         counts = interface.params.get("counts", "wire")
         if counts not in COUNTS:
             raise ValueError(f"{interface.name}: counts={counts!r} is not one of {COUNTS}")
-        line = [f"other_config:max-rate={parse_rate(rate)}", f"other_config:counts={counts}"]
         fifo = interface.params.get("fifo")
-        if fifo is not None:
-            line.append(f"other_config:limit={parse_size(fifo)}")
+        line = {"line_rate": parse_rate(rate), "counts": counts}
+        return line if fifo is None else {**line, "fifo_bytes": parse_size(fifo)}
+
+    def _set_line(self, interface: Intf) -> None:
+        """Give an interface that has a rate the line that its parameters describe."""
+        described = self._line(interface)
+        if described is None:
+            return
+        line = [f"other_config:max-rate={described['line_rate']}"]
+        line.append(f"other_config:counts={described['counts']}")
+        if "fifo_bytes" in described:
+            line.append(f"other_config:limit={described['fifo_bytes']}")
         self.vsctl(
             *("--id=@line", "create", "qos", "type=pacer", *line),
             *("--", "set", "port", interface.name, "qos=@line"),
@@ -202,7 +240,8 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
     def pace(self, interface: str, queue: int, rate_bps: int, limit_bytes: int) -> None:
         """Pace what OpenFlow's set_queue puts into a queue of a port that has a line rate.
 
-        Rates count layer-2 bytes with FCS. NodeError when a value is refused.
+        For nets without a PacerController, which would take it for somebody else's change and undo
+        it. Rates count layer-2 bytes with FCS. NodeError when a value is refused.
         """
         settings = [f"other_config:rate={rate_bps}", f"other_config:limit={limit_bytes}"]
         row = self.vsctl("get", "port", interface, "qos").strip()
@@ -215,20 +254,19 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
     def statistics(self) -> dict[str, Any]:
         """Return what is counted, in the shape of pacing_switch's statistics: drops, lateness.
 
-        A port without a rate has no pacer, so it counts nothing here. Of lateness only the greatest
-        since the start is there.
+        A port without a rate has no pacer: it counts only what it lost on arrival.
         """
         ports = []
+        overflows = self._overflows()
         for interface in self.data_interfaces():
-            drops, late_ns, sent = dict.fromkeys(_PACER_COUNTERS.values(), 0), 0, 0
+            drops = dict.fromkeys(_PACER_COUNTERS.values(), 0)
+            drops["receive-buffer-full"] = overflows.get(interface.name, 0)
+            lateness: dict[str, Any] = {"buckets": [], "max_ns": 0}
             if interface.params.get("rate") is not None:
                 shown = self.appctl("dpif-netdev/pacer-show", interface.name)
-                late_ns = _number(r"lateness: max (\d+)", shown)
-                sent = _number(r"sent: (\d+)", shown)
+                lateness = lateness_shown(shown)
                 for name, cause in _PACER_COUNTERS.items():
                     drops[cause] = _number(rf"dropped:.*?{name} (\d+)", shown)
-            buckets = [0] * late_ns.bit_length() + [sent]
-            lateness = {"buckets": buckets, "max_ns": late_ns}
             number = self.ports[interface]
             ports.append({"port": number, "statistics": {"drops": drops, "lateness": lateness}})
         # A meter's own line begins with its duration; its bands' with what they dropped.
@@ -236,20 +274,54 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
         metered = sum(int(n) for n in re.findall(r"^\s*\d+:\s*packet_count:(\d+)", bands, re.M))
         return {"now_ns": 0, "ports": ports, "traffic_manager": {"drops": {"meter": metered}}}
 
+    def _overflows(self) -> dict[str, int]:
+        """Return the packets that came while the socket they came by was full, by interface.
+
+        Open vSwitch itself does not count them: on a busy machine a burst gets lost so.
+        """
+        sockets = subprocess.run(
+            ["ss", "--packet", "--numeric", "--memory", "--processes", "--no-header", "--oneline"],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+            check=True,
+        ).stdout
+        found: dict[str, int] = {}
+        for one in sockets.splitlines():
+            overflow = re.search(r":(\S+) .*ovs-vswitchd.*skmem:\(.*,d(\d+)\)", one)
+            if overflow is not None:
+                found[overflow[1]] = found.get(overflow[1], 0) + int(overflow[2])
+        return found
+
     def connected(self) -> bool:
-        """Whether the switch works (for `mn --wait`)."""
-        return bool(self._processes)
+        """Whether the switch works, in its controllers' hands (for `mn --wait`)."""
+        served = all(service.is_connected(self.name) for service in self._services)
+        return bool(self._processes) and served
 
     def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 (Mininet's name)
         """End the processes, by their ids: first ovs-vswitchd, then its database."""
         if self in PacingOVSSwitch.live:
             PacingOVSSwitch.live.remove(self)
+        for service in self._services:
+            service.unregister(self)
         for process in reversed(self._processes):
             status = process.stop()
             if status not in (0, -15):
                 warn(f"{self.name}: {process.log.stem} ended with status {status}\n")
         self._processes.clear()
         super().stop(deleteIntfs)
+
+
+def lateness_shown(shown: str) -> dict[str, Any]:
+    """Return the lateness in an answer of `pacer-show`, as `pacing_switch` has it.
+
+    Bucket 0 counts what was on time, bucket i what was 2^(i-1) to 2^i - 1 ns late.
+    """
+    line = re.search(r"lateness: .*", shown)
+    buckets = [0] * LATENESS_BUCKETS
+    for from_ns, count in re.findall(r"(\d+) ns: (\d+)", line[0] if line else ""):
+        buckets[int(from_ns).bit_length()] = int(count)
+    return {"buckets": buckets, "max_ns": _number(r"lateness: max (\d+)", shown)}
 
 
 def _number(pattern: str, text: str) -> int:
@@ -289,27 +361,40 @@ class OvsEdgeTopo(LfnTopo):
 
 
 def shape(
-    edge: PacingOVSSwitch, run: str, interface: str, rate_bps: int, tcp_port: int
+    rest: RestClient, edge: str, run: str, port: int, rate_bps: int, tcp_port: int
 ) -> dict[str, Any]:
-    """Set up what a run with Open vSwitch at the edge is named after; return it as plain data.
+    """Have the controller set up what a run with Open vSwitch at the edge is named after.
 
-    `rate_bps` counts layer-2 bytes with FCS.
+    Args:
+        rest: the controller.
+        edge: the switch.
+        run: one of OVS_RUN_NAMES.
+        port: the edge's, towards the bottleneck.
+        rate_bps: of layer 2 with FCS.
+        tcp_port: where the flow goes to.
+
+    Returns:
+        It, as plain data.
+
     """
-    match = f"priority=100,tcp,tp_dst={tcp_port}"
+    flow: dict[str, Any] = {"match": {"protocol": "tcp", "dst_port": tcp_port}}
     if run == "ovs-paced":
-        edge.pace(interface, PACED_QUEUE, rate_bps, PACED_LIMIT_BYTES)
-        edge.ofctl("add-flow", f"{match},actions=set_queue:{PACED_QUEUE},normal")
-        return {"kind": "Open vSwitch pacer", "at": edge.name, "rate_bps": rate_bps}
+        paced = {"rate": rate_bps, "port": port, "limit_bytes": PACED_LIMIT_BYTES}
+        rest.put("switches", edge, "classes", SHAPED, body=paced)
+        rest.put("switches", edge, "flows", SHAPED, body={**flow, "class": SHAPED})
+        return {"kind": "Open vSwitch pacer", "at": edge, "rate_bps": rate_bps}
     # Meters count frames without FCS, in kbit/s.
-    rate_kbps = rate_bps * 1514 // 1518 // 1000
-    # A meter counts time in ms: with a burst of less than a ms its bucket is never filled again.
-    burst_kbit = rate_kbps // 1000 + 1
-    band = f"type=drop rate={rate_kbps} burst_size={burst_kbit}"
-    edge.ofctl("add-meter", f"meter=1 kbps burst stats bands={band}")
-    edge.ofctl("add-flow", f"{match},actions=meter:1,normal")
+    metered_bps = max(rate_bps * 1514 // 1518 // 1000 * 1000, MIN_RATE_BPS)
+    # A meter counts time in ms: with a burst of less than a ms its bucket is never filled again,
+    # and with one of less than a frame nothing ever passes.
+    burst_kbit = max(metered_bps // 1_000_000 + 1, FRAME_KBIT)
+    burst_bytes = burst_kbit * 125
+    meter = {"cir": metered_bps, "cburst": burst_bytes, "pburst": burst_bytes}
+    rest.put("switches", edge, "meters", SHAPED, body=meter)
+    rest.put("switches", edge, "flows", SHAPED, body={**flow, "meter": SHAPED})
     return {
         "kind": "Open vSwitch meter",
-        "at": edge.name,
-        "rate_bps": rate_kbps * 1000,
-        "burst_bytes": burst_kbit * 125,
+        "at": edge,
+        "rate_bps": metered_bps,
+        "burst_bytes": burst_bytes,
     }

@@ -33,6 +33,7 @@ _PACKAGES = {
     "iperf": "iperf",
     "mnexec": "mininet",
     "ping": "iputils-ping",
+    "ss": "iproute2",
     "tc": "iproute2",
 }
 """Debian's package of each program that is run."""

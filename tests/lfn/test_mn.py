@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pacer_mininet import paths
+from pacer_mininet.ovs_switch import installed_ovs
 from pacer_mininet.runs import isolated
 from pacer_mininet.topology import LfnTopo
 
@@ -160,3 +161,17 @@ def test_mn_names_a_controller_that_does_not_start(tmp_path: Path) -> None:
     controller.chmod(0o755)
     ended = mn(tmp_path, *LFN_OPTIONS, PACER_CONTROLLER=str(controller))
     check(ended, "*** pacer-controller ended with status 3")
+
+
+def test_mn_makes_a_network_of_open_vswitch_in_the_controllers_hands(tmp_path: Path) -> None:
+    need_parts()
+    try:
+        installed_ovs()
+    except paths.MissingError as error:
+        pytest.skip(f"not run: mn with Open vSwitch: {error}")
+    options = ("--topo", "single,2", "--switch", "pacing_ovs", "--controller", "pacer")
+    ended = mn(tmp_path, *options, "--wait", "--test", "pingall")
+    output = ended.stdout + ended.stderr
+    assert ended.returncode == 0, output
+    assert "0% dropped (2/2 received)" in output
+    assert "left behind: []" in output

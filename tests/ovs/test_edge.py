@@ -4,7 +4,8 @@ import os
 from typing import Any
 
 import pytest
-from pacer_mininet.ovs_switch import installed_ovs
+from pacer_mininet.experiment import lateness_between
+from pacer_mininet.ovs_switch import installed_ovs, lateness_shown
 from pacer_mininet.paths import MissingError
 from pacer_mininet.runs import LabUnavailableError, Plan, check_lab, make_runs
 
@@ -39,3 +40,17 @@ def test_gaps_are_exact(run: dict[str, Any]) -> None:
     """In front of a virtual bottleneck of the class's rate there is never more than one frame."""
     assert run["vb_max_bytes"] == FRAME_BYTES
     assert run["lateness_max_ns"]["s1"] == 0
+
+
+def test_lateness_that_grows_is_reported() -> None:
+    """Also when the worst of a run is in another bucket than the worst before it."""
+    answers = (
+        "  lateness: max 3 ns, 0 ns: 9, from 2 ns: 1\n",
+        "  lateness: max 5000 ns, 0 ns: 12, from 2 ns: 1, from 4096 ns: 2\n",
+    )
+    before, after = (
+        {"ports": [{"port": 2, "statistics": {"lateness": lateness_shown(answer)}}]}
+        for answer in answers
+    )
+    assert lateness_between(before, after) == 5000
+    assert lateness_between(after, after) == 0
