@@ -86,6 +86,15 @@ def interleaved(*senders: Sender) -> Traffic:
     return list(merge(*(s.segments() for s in senders), key=lambda pair: pair[1].at_ns))
 
 
+def _crc16_of_byte(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (0xA001 if byte & 1 else 0)
+    return byte
+
+
+_CRC16 = [_crc16_of_byte(byte) for byte in range(256)]
+
+
 def cell_of(sender: Address, receiver: Address) -> int:
     """The flow's cell: CRC-16 (ARC) of ports and the CRC-32 of no VLAN and the addresses."""
     addresses = [ipaddress.ip_address(f"::ffff:{host}").packed for host, _ in (sender, receiver)]
@@ -93,7 +102,5 @@ def cell_of(sender: Address, receiver: Address) -> int:
     identity = b"".join(ports) + zlib.crc32(b"\0\0" + b"".join(addresses)).to_bytes(4, "big")
     remainder = 0
     for byte in identity:
-        remainder ^= byte
-        for _ in range(8):
-            remainder = remainder >> 1 ^ (0xA001 if remainder & 1 else 0)
+        remainder = remainder >> 8 ^ _CRC16[(remainder ^ byte) & 0xFF]
     return remainder
