@@ -174,7 +174,6 @@ def with_blocks(segment: Segment, from_port: int) -> bytes:
 
 
 CONFIGS = {
-    "dynamic": FlowClass(),
     "at-most-50-mbit": FlowClass(fastest_time_per_byte_q24=RATE_Q24),
     "slow-start": FlowClass(release_below_ns=MS),
 }
