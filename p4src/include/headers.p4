@@ -163,6 +163,7 @@ struct metadata_t {
     bit<32> window_bytes;        // most in flight within a round trip
     bit<64> rtt_ns;              // 0: not known yet
     bit<1> answered;             // the packet acknowledges a flow that is followed
+    bit<1> answered_elsewhere;   // that flow's cell is another's, which lives
     bit<32> answered_cell;
     bit<64> answered_identity;
 

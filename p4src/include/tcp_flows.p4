@@ -181,7 +181,8 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
 }
 
 // What an acknowledgement says of the flow that it answers.
-// Sets `meta.answered` if that flow is followed; where it is, for a SYN in any case.
+// Sets `meta.answered` if that flow is followed; where it is, for a SYN in any case, and
+// `meta.answered_elsewhere` if another flow that lives has the cell.
 control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
                        inout standard_metadata_t standard_metadata) {
     IngressTime() time;
@@ -197,8 +198,9 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
         flow_identity.read(known, cell);
         flow_expires_ns.read(expires_ns, cell);
         time.apply(standard_metadata, now_ns);
-        if (hdr.tcp.flags[TCP_ACK:TCP_ACK] == 1 && known == meta.answered_identity
-            && expires_ns > now_ns) {
+        if (expires_ns > now_ns && known != meta.answered_identity) {
+            meta.answered_elsewhere = 1;
+        } else if (hdr.tcp.flags[TCP_ACK:TCP_ACK] == 1 && expires_ns > now_ns) {
             meta.answered = 1;
             bit<32> next;
             bit<32> acknowledged;

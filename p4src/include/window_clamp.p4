@@ -15,13 +15,16 @@ register<bit<32>>(TRACKED_FLOWS) flow_window_bytes;  // most that may be adverti
 register<bit<64>>(TRACKED_FLOWS) flow_scale_of;      // whose scale it is
 register<bit<8>>(TRACKED_FLOWS) flow_scale;
 
-// A SYN: what windows of its sender will be scaled by, if the other end scales, too.
+// A SYN: what windows of its sender will be scaled by, if the other end scales, too. Not where a
+// flow lives that it is nothing to: many SYNs would take the scales of all flows away.
 control WindowScale(inout metadata_t meta) {
     apply {
-        flow_scale_of.write(meta.answered_cell, meta.answered_identity);
-        flow_scale.write(meta.answered_cell,
-                         meta.window_scale > WINDOW_SCALE_MAX ? WINDOW_SCALE_MAX
-                                                              : meta.window_scale);
+        if (meta.answered_elsewhere == 0) {
+            flow_scale_of.write(meta.answered_cell, meta.answered_identity);
+            flow_scale.write(meta.answered_cell,
+                             meta.window_scale > WINDOW_SCALE_MAX ? WINDOW_SCALE_MAX
+                                                                  : meta.window_scale);
+        }
         if (meta.has_window_scale == 0 && meta.flow_known == 1) {
             flow_scale.write(meta.flow_cell, 0);
         }

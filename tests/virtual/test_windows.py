@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from flow_model import Address, Segment, clamped, window_limit_bytes
-from flow_runs import V4, V6
+from flow_runs import V4, V6, cell_of
 from pacer_entries import class_entry, flow, station
 from scapy.layers.inet import TCP
 from scapy.layers.l2 import Ether
@@ -124,6 +124,19 @@ def test_without_scaling_the_field_is_the_window(tmp_path: Path) -> None:
 def test_a_flow_whose_handshake_was_not_seen_is_left_alone(tmp_path: Path) -> None:
     passing = [one for one in Connection(*V4).frames(1, 65_535) if one[1] >= 60_000_000]
     assert through(passing, 1, tmp_path) == [frame for _, _, frame in passing]
+
+
+def test_a_syn_of_another_flow_leaves_the_scale(tmp_path: Path) -> None:
+    """One that an acknowledgement would find in the same cell."""
+    client, server = V4
+    other, there = (client[0], client[1] ^ 0x0340), (server[0], server[1] ^ 0x0100)
+    assert cell_of(other, there) == cell_of(client, server)
+    passing = Connection(*V4).frames(1, 65_535)
+    at_ns = 50_000_000
+    syn = frame_of(Segment(at_ns, there, other, 0, flags="S"), 2)
+    with_syn = sorted([*passing, (2, at_ns, syn)], key=lambda one: one[1])
+    left = through(with_syn, 1, tmp_path)
+    assert [frame for frame in left if frame != syn] == through(passing, 1, tmp_path)
 
 
 def test_a_wrong_checksum_stays_wrong_by_as_much(tmp_path: Path) -> None:
