@@ -183,7 +183,7 @@ bench-install: venv switch
 # meanwhile; each prints what it has to say when it is done.
 .PHONY: test
 test: test-packages venv switch lab lint test-p4 test-rust bytecode
-	@$(MAKE) --jobs=2 --output-sync=target test-python test-lab
+	@$(MAKE) --jobs=2 --output-sync=target test-controller test-lab test-python
 	@$(MAKE) ptf accuracy
 	@echo "all tests passed"
 
@@ -210,11 +210,15 @@ test-rust: $(DESCRIPTORS)
 	@cd switch && cargo test --locked --workspace --no-run
 	@cd switch && cargo test --quiet --locked --workspace
 
+.PHONY: test-controller
+test-controller: venv switch
+	@echo "== controller"
+	@$(PYTHON) -m pytest -q tests/controller
+
 .PHONY: test-python
 test-python: venv switch
-	@echo "== reference model, controller, virtual time, command line, conformance, dashboard"
-	@$(PYTHON) -m pytest -q tests/model tests/controller tests/virtual tests/cli tests/conformance \
-	    tests/differential
+	@echo "== reference model, virtual time, command line, conformance, dashboard"
+	@$(PYTHON) -m pytest -q tests/model tests/virtual tests/cli tests/conformance tests/differential
 	@$(PYTHON) -m pytest -q tests/web
 
 .PHONY: ptf
