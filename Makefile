@@ -183,7 +183,7 @@ bench-install: venv switch
 # meanwhile; each prints what it has to say when it is done.
 .PHONY: test
 test: test-packages venv switch lab lint test-p4 test-rust bytecode
-	@$(MAKE) --jobs=2 --output-sync=target test-controller test-lab test-python
+	@$(MAKE) --jobs=2 --output-sync=target test-lab test-controller test-python
 	@$(MAKE) ptf accuracy
 	@echo "all tests passed"
 
