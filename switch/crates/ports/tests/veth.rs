@@ -7,7 +7,9 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Instant;
 
-use common::{INSIDE, PATIENCE, frame, in_namespace, ip, receive_where, run, succeeds, waiter_for};
+use common::{
+    INSIDE, PATIENCE, exchange, frame, in_namespace, ip, receive_where, run, succeeds, waiter_for,
+};
 use ports::{
     LinkState, Port, PortError, PortOptions, PortStatistics, SendRefused, Waiter, WaiterOptions,
     checksum, clock,
@@ -50,33 +52,7 @@ fn bytes_order_and_stamps_survive() {
         assert_eq!(a.link_state(), LinkState::Up);
         // More than the ring holds, in rounds that fit, so that it wraps around; batches of 1 and
         // more.
-        let mut last_ns = clock::now_ns();
-        let mut sent = 0u64;
-        for round in 0..100usize {
-            let count = 1 + round;
-            let before_ns = clock::now_ns();
-            for i in 0..count {
-                a.send(&frame(60 + (i * 31) % 1455, i as u8)).expect("fits");
-            }
-            a.flush();
-            sent += count as u64;
-            for i in 0..count {
-                let (bytes, arrival_ns) = receive_where(&mut b, &mut waiter, |_| true);
-                assert_eq!(bytes, frame(60 + (i * 31) % 1455, i as u8));
-                assert!(arrival_ns >= last_ns, "stamps run backwards");
-                // The offset between the clocks is known to well under a microsecond.
-                assert!(arrival_ns + 1_000 >= before_ns, "stamped before sent");
-                assert!(
-                    arrival_ns <= clock::now_ns() + 1_000,
-                    "stamped in the future"
-                );
-                last_ns = arrival_ns;
-            }
-        }
-        let statistics = b.statistics();
-        assert_eq!(statistics.rx_frames, sent);
-        assert_eq!(statistics.rx_ring_full, 0);
-        assert_eq!(a.statistics().tx_frames, sent);
+        exchange(&mut a, &mut b, &mut waiter, 100);
         assert_eq!(a.statistics().rx_frames, 0, "a hears itself");
         assert!(!a.has_frame());
     });

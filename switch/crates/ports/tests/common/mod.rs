@@ -139,3 +139,36 @@ pub fn waiter_for(ports: &[&Port]) -> Waiter {
     }
     waiter
 }
+
+/// Sends `rounds` batches from one port to the other; all come, whole, in order, stamped in
+/// between.
+pub fn exchange(from: &mut Port, to: &mut Port, waiter: &mut Waiter, rounds: usize) {
+    let mut last_ns = 0;
+    for round in 0..rounds {
+        let count = 1 + round;
+        let length = |i: usize| 60 + (i * 31) % 1455;
+        let before_ns = clock::now_ns();
+        for i in 0..count {
+            from.send(&frame(length(i), i as u8)).expect("fits");
+        }
+        from.flush();
+        for i in 0..count {
+            let (bytes, arrival_ns) = receive_where(to, waiter, |_| true);
+            assert_eq!(bytes, frame(length(i), i as u8));
+            assert!(arrival_ns >= last_ns, "stamps run backwards");
+            // The offset between the clocks is known to well under a microsecond.
+            assert!(arrival_ns + 1_000 >= before_ns, "stamped before sent");
+            assert!(
+                arrival_ns <= clock::now_ns() + 1_000,
+                "stamped in the future"
+            );
+            last_ns = arrival_ns;
+        }
+    }
+    let sent = (rounds * (rounds + 1) / 2) as u64;
+    let (there, here) = (from.statistics(), to.statistics());
+    assert_eq!(there.tx_frames, sent, "{there:?}");
+    assert_eq!((there.tx_failed, here.rx_frames), (0, sent), "{here:?}");
+    assert_eq!((here.rx_ring_full, here.rx_oversize), (0, 0), "{here:?}");
+    assert_eq!(here.rx_stamps_repaired, 0, "{here:?}");
+}
