@@ -168,6 +168,29 @@ def test_survives_a_restart_of_the_controller(
     eventually(lambda: controller.get(VIDEO)["rate"] == "3Mbit", "the restarted controller has it")
 
 
+def test_an_answer_that_breaks_off_is_none(controller: Controller, open_page: Open) -> None:
+    """The head of an answer came, and then the controller went: said like any other absence."""
+    make_class(controller)
+    page = open_page(controller.url)
+    wait_live(page)
+    page.evaluate(
+        """() => {
+            const whole = window.fetch;
+            window.fetch = async (path, ...rest) => {
+                const response = await whole(path, ...rest);
+                if (path.endsWith("/classes/video"))
+                    response.text = async () => { throw new TypeError("Failed to fetch"); };
+                return response;
+            };
+        }"""
+    )
+    field = card(page).get_by_role("textbox")
+    field.fill("3Mbit")
+    field.press("Enter")
+    expect(card(page)).to_contain_text("the controller does not answer")
+    assert controller.get(VIDEO)["rate"] == "2Mbit"
+
+
 def test_says_when_the_switch_is_away(
     controller: Controller, switch: Switch, open_page: Open
 ) -> None:

@@ -39,14 +39,16 @@ async function problemOf(response) {
 export async function request(method, path, body = undefined, more = {}) {
   const sent = body === undefined ? more : { ...more, "Content-Type": "application/json" };
   let response;
+  let text;
   try {
     response = await fetch(path, { method, headers: headers(sent), cache: "no-store",
       body: body === undefined ? undefined : JSON.stringify(body) });
+    // It may go away between the head of its answer and the end of it.
+    if (response.ok) text = await response.text();
   } catch {
     throw new Problem(0, "the controller does not answer");
   }
   if (!response.ok) throw await problemOf(response);
-  const text = await response.text();
   return [text ? JSON.parse(text) : null, response.headers.get("ETag")];
 }
 
