@@ -19,8 +19,10 @@
 #else
 #include "include/hold_in_traffic_manager.p4"
 #endif
-#include "include/class_clock.p4"
+#include "include/time_per_byte.p4"
+#include "include/path_rate.p4"
 #include "include/tcp_flows.p4"
+#include "include/class_clock.p4"
 #include "include/flow_pace.p4"
 #include "include/window_clamp.p4"
 #include "include/congestion_marking.p4"

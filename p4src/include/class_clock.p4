@@ -72,6 +72,9 @@ control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_met
                                                   + (bit<64>) (sum >> FRACTION_BITS));
                     clock_frac.write(meta.queue_id, sum & FRACTION_MASK);
                 }
+                if (meta.flow_timing == 1) {
+                    flow_timed_wait_ns.write(meta.flow_cell, departure_ns - now_ns);
+                }
                 hold.apply(meta, departure_ns, cost_q24);
             }
         }

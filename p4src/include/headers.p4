@@ -159,6 +159,8 @@ struct metadata_t {
     bit<1> flow_known;           // the packet's flow is followed
     bit<1> flow_starts;
     bit<1> flow_lost;            // this packet was sent before
+    bit<1> flow_timing;          // the round-trip time is taken from this packet on
+    bit<1> in_train;             // it belongs to the first flight (path_rate.p4)
     bit<32> flow_cell;
     bit<32> window_bytes;        // most in flight within a round trip
     bit<64> rtt_ns;              // 0: not known yet

@@ -38,6 +38,13 @@
 // Preamble and start-of-frame delimiter: on the wire before each frame (IEEE 802.3).
 #define PREAMBLE_BYTES 8
 
+// What a segment of a window is taken for.
+#define SEGMENT_BYTES 1460
+
+// Ten segments, with which a TCP flow may begin (RFC 6928), and what its window is taken for at
+// least: a burst's first packets have not yet shown how large it is.
+#define INITIAL_WINDOW_BYTES 14600
+
 // TCP options of a SYN that are looked at in search of the window scale, which senders put behind
 // no more than five; and the bytes of the longest that is looked past (fast open, RFC 7413).
 #define TCP_OPTIONS_READ 6

@@ -15,7 +15,8 @@
 // Round-trip time: one segment at a time is timed, from its arrival here to the first
 // acknowledgement that covers it, SYN first; whatever a retransmission could have falsified is not
 // taken (Karn and Partridge, SIGCOMM 1987). So time in the pacer's own queue is part of it, as
-// it is for the sender. A sample a round trip comes in, so the smoothed value moves by half.
+// it is for the sender. A sample a round trip comes in, so the smoothed value moves by half. The
+// base, which is the path's, is without that time.
 #ifndef TCP_FLOWS_P4
 #define TCP_FLOWS_P4
 
@@ -25,10 +26,6 @@
 
 // Longest round-trip time that is believed (17 s): products with it must fit 64 bits.
 #define RTT_NS_MAX 0x3FFFFFFFF
-
-// What a window is taken for at least: ten segments (RFC 6928). A burst's first packets have
-// not yet shown how large the window is.
-#define INITIAL_WINDOW_BYTES 14600
 
 // Indices of the counter `flow_events`.
 #define FLOW_STARTED 0
@@ -50,8 +47,9 @@ register<bit<32>>(TRACKED_FLOWS) flow_next;         // one past the highest sequ
 register<bit<32>>(TRACKED_FLOWS) flow_acknowledged;
 register<bit<32>>(TRACKED_FLOWS) flow_timed;        // the acknowledgement that ends the sample
 register<bit<64>>(TRACKED_FLOWS) flow_timed_at_ns;  // 0: nothing is timed
+register<bit<64>>(TRACKED_FLOWS) flow_timed_wait_ns;  // how long what is timed waits here
 register<bit<64>>(TRACKED_FLOWS) flow_rtt_ns;       // smoothed; 0: not known
-register<bit<64>>(TRACKED_FLOWS) flow_base_rtt_ns;  // smallest; 0: not known
+register<bit<64>>(TRACKED_FLOWS) flow_base_rtt_ns;  // smallest, less time here; 0: not known
 register<bit<32>>(TRACKED_FLOWS) flow_peak_bytes;   // most in flight in this round trip
 register<bit<32>>(TRACKED_FLOWS) flow_last_peak_bytes;  // and in the one before
 
@@ -77,6 +75,7 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
     register<bit<32>>(CLASS_COUNT) class_in_flight_bytes;
 
     IngressTime() time;
+    FirstFlight() first_flight;
 
     apply {
         bit<64> identity;
@@ -126,6 +125,7 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
             flow_acknowledged.write(cell, hdr.tcp.sequence);
             flow_timed.write(cell, end);
             flow_timed_at_ns.write(cell, taken == 0 ? 0 : now_ns);
+            meta.flow_timing = (bit<1>) (taken != 0);
             flow_rtt_ns.write(cell, 0);
             flow_base_rtt_ns.write(cell, 0);
             flow_peak_bytes.write(cell, taken);
@@ -148,6 +148,7 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
                 } else if (timed_at_ns == 0) {
                     timed_at_ns = now_ns;
                     flow_timed.write(cell, end);
+                    meta.flow_timing = 1;
                 }
                 flow_timed_at_ns.write(cell, timed_at_ns);
                 if (beyond[31:31] == 0) {
@@ -169,6 +170,12 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
             class_in_flight_bytes.write(meta.class_id, in_flight_bytes);
         }
         if (meta.flow_known == 1) {
+            if (meta.flow_timing == 1) {
+                // Unless it is held (class_clock.p4).
+                flow_timed_wait_ns.write(cell, 0);
+            }
+            first_flight.apply(meta, hdr.tcp.flags[TCP_SYN:TCP_SYN], end, payload_bytes,
+                               standard_metadata.packet_length + FCS_BYTES, now_ns);
             if (hdr.tcp.flags[TCP_FIN:TCP_FIN] == 1 || hdr.tcp.flags[TCP_RST:TCP_RST] == 1) {
                 flow_expires_ns.write(cell, now_ns + FLOW_CLOSED_NS);
             } else if (hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1) {
@@ -186,6 +193,8 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
 control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
                        inout standard_metadata_t standard_metadata) {
     IngressTime() time;
+    FirstFlightAnswered() first_flight_answered;
+    PathRate() path_rate;
 
     apply {
         bit<64> known;
@@ -211,6 +220,7 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
             // Neither an old one nor one of what was never sent.
             if (advance != 0 && advance[31:31] == 0 && in_flight_bytes[31:31] == 0) {
                 flow_acknowledged.write(cell, hdr.tcp.acknowledgement);
+                first_flight_answered.apply(cell, hdr.tcp.acknowledgement, now_ns);
                 bit<64> timed_at_ns;
                 bit<32> timed;
                 flow_timed_at_ns.read(timed_at_ns, cell);
@@ -220,6 +230,7 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
                     bit<64> sample_ns = now_ns |-| timed_at_ns;
                     bit<64> rtt_ns;
                     bit<64> base_rtt_ns;
+                    bit<64> wait_ns;
                     bit<32> peak_bytes;
                     if (sample_ns > RTT_NS_MAX) {
                         sample_ns = RTT_NS_MAX;
@@ -227,10 +238,14 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
                     flow_rtt_ns.read(rtt_ns, cell);
                     flow_rtt_ns.write(cell, rtt_ns == 0 ? sample_ns
                                                         : (rtt_ns + sample_ns) >> 1);
+                    flow_timed_wait_ns.read(wait_ns, cell);
+                    sample_ns = sample_ns |-| wait_ns;
                     flow_base_rtt_ns.read(base_rtt_ns, cell);
                     if (base_rtt_ns == 0 || sample_ns < base_rtt_ns) {
+                        base_rtt_ns = sample_ns;
                         flow_base_rtt_ns.write(cell, sample_ns);
                     }
+                    path_rate.apply(cell, sample_ns - base_rtt_ns);
                     flow_timed_at_ns.write(cell, 0);
                     // A round trip is over: the most in flight counts for one more.
                     flow_peak_bytes.read(peak_bytes, cell);

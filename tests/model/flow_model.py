@@ -18,6 +18,14 @@ FLOW_LIFE_NS = 60_000_000_000
 FLOW_OPENING_NS = 10_000_000_000
 FLOW_CLOSED_NS = 2_000_000_000
 
+TRAIN_BYTES_MIN = 2_920
+TRAIN_NS_MAX = (1 << 31) - 1
+PATH_QUEUE_BYTES = 12_144
+PATH_STEP_Q16 = 16
+PATH_ROUNDS_BY_STEP = 32
+PATH_ROUNDS_MAX = 40
+PATH_GAIN_Q16_MAX = 61_440
+
 Address = tuple[str, int]
 """Host and port of one end; a host may be of a VLAN: "10.0.0.1%7"."""
 
@@ -33,11 +41,15 @@ def reciprocal_q59(mantissa: int) -> int:
     return (first * (rest >> 27)) >> 32
 
 
+def divided_q24(span_ns: int, size_bytes: int) -> int:
+    """The time of a byte, where 1 to 2**32 - 1 bytes take so long."""
+    shift = 32 - size_bytes.bit_length()
+    return (span_ns * reciprocal_q59(size_bytes << shift)) >> (35 - shift)
+
+
 def time_per_byte_q24(rtt_ns: int, window_bytes: int, inverse_headroom_q16: int) -> int:
     """RTT / (window * headroom), for a window of 1 to 2**32 - 1 bytes."""
-    shift = 32 - window_bytes.bit_length()
-    pace_ns = (rtt_ns * inverse_headroom_q16) >> 16
-    return (pace_ns * reciprocal_q59(window_bytes << shift)) >> (35 - shift)
+    return divided_q24((rtt_ns * inverse_headroom_q16) >> 16, window_bytes)
 
 
 def window_limit_bytes(base_rtt_ns: int, bytes_per_ns_q24: int, margin_bytes: int) -> int:
@@ -76,6 +88,79 @@ class Segment:
 
 
 @dataclass
+class Path:
+    """The rate that a flow's path was found to take, and what it has grown by since."""
+
+    slowest_q24: int
+    gain_q16: int = 0
+    rounds: int = 0
+
+    @property
+    def fastest_q24(self) -> int:
+        """The least time of a byte."""
+        return self.slowest_q24 * (65_536 - self.gain_q16) >> 16
+
+    def round_trip(self, waited_ns: int, *, held_to_it: bool) -> None:
+        """Take note of how long a packet waited downstream, and whether the flow was held to it."""
+        if waited_ns << FRACTION_BITS > self.fastest_q24 * PATH_QUEUE_BYTES:
+            self.gain_q16 //= 2
+            self.rounds = 0
+        elif held_to_it:
+            step_q16 = PATH_STEP_Q16 << max(0, self.rounds - PATH_ROUNDS_BY_STEP)
+            self.gain_q16 = min(self.gain_q16 + step_q16, PATH_GAIN_Q16_MAX)
+            self.rounds = min(self.rounds + 1, PATH_ROUNDS_MAX)
+
+
+@dataclass
+class FirstFlight:
+    """The segments that a flow begins with, and their acknowledgements."""
+
+    first: int
+    until: int
+    sent_ns: list[int] = field(default_factory=list)
+    largest: tuple[int, int] = (0, 0)
+    """Payload and frame of the largest segment."""
+    answered: bool = False
+    begun: tuple[int, int] | None = None
+    """First acknowledgement of more than a segment, and its time."""
+
+    def takes(self, segment: Segment) -> bool:
+        """Whether a segment belongs to it; it does no more once some of it is acknowledged."""
+        length_bytes = (segment.end - self.first) % (1 << 32)
+        if self.answered or length_bytes > INITIAL_WINDOW_BYTES:
+            return False
+        self.until = segment.end
+        self.sent_ns.append(segment.at_ns)
+        if segment.payload_bytes > self.largest[0]:
+            self.largest = (segment.payload_bytes, segment.length_bytes + FCS_BYTES)
+        return True
+
+    def answer(self, number: int, at_ns: int) -> tuple[bool, Path | None]:
+        """An acknowledgement of something new: whether that is all, and what it says."""
+        if self.begun is None:
+            self.answered = self.answered or number != self.first
+            if (number - self.first) % (1 << 32) > SEGMENT_BYTES:
+                self.begun = (number, at_ns)
+            return False, None
+        began, began_ns = self.begun
+        length_bytes = (self.until - self.first) % (1 << 32)
+        if not passed(number, self.until - (length_bytes >> 2)):
+            return False, None
+        size_bytes = (number - began) % (1 << 32)
+        span_ns = at_ns - began_ns
+        sent_in_ns = self.sent_ns[-1] - self.sent_ns[0] if self.sent_ns else 0
+        if (
+            not TRAIN_BYTES_MIN <= size_bytes <= INITIAL_WINDOW_BYTES
+            or span_ns > TRAIN_NS_MAX
+            or span_ns * 3 <= sent_in_ns * 4
+        ):
+            return True, None
+        payload_bytes, frame_bytes = self.largest
+        found_q24 = divided_q24(span_ns * payload_bytes >> 10, size_bytes * frame_bytes >> 10)
+        return True, Path(found_q24 + (found_q24 >> 8)) if found_q24 else None
+
+
+@dataclass
 class Flow:
     """What is known of a flow, and its clock."""
 
@@ -83,6 +168,10 @@ class Flow:
     acknowledged: int
     expires_ns: int = 0
     timed: tuple[int, int] | None = None
+    timed_wait_ns: int = 0
+    timed_at_path_rate: bool = False
+    first_flight: FirstFlight | None = None
+    path: Path | None = None
     rtt_ns: int = 0
     base_rtt_ns: int = 0
     peak_bytes: int = 0
@@ -129,17 +218,35 @@ class FlowPacer:
         if not passed(flow.next, number):
             return
         flow.acknowledged = number
+        if flow.first_flight is not None:
+            over, path = flow.first_flight.answer(number, segment.at_ns)
+            flow.path = path or flow.path
+            if over:
+                flow.first_flight = None
         if flow.timed is not None and passed(number, flow.timed[0]):
             sample_ns = min(segment.at_ns - flow.timed[1], RTT_NS_MAX)
             flow.rtt_ns = (flow.rtt_ns + sample_ns) // 2 if flow.rtt_ns else sample_ns
-            flow.base_rtt_ns = min(flow.base_rtt_ns or sample_ns, sample_ns)
+            path_ns = max(0, sample_ns - flow.timed_wait_ns)
+            flow.base_rtt_ns = min(flow.base_rtt_ns or path_ns, path_ns)
+            if flow.path is not None:
+                flow.path.round_trip(
+                    path_ns - flow.base_rtt_ns, held_to_it=flow.timed_at_path_rate
+                )
             flow.timed = None
             flow.last_peak_bytes, flow.peak_bytes = flow.peak_bytes, flow.in_flight_bytes
 
     def send(self, segment: Segment) -> int:
         """A segment of the class: its departure, in ns."""
         key = (segment.sender, segment.receiver)
-        time_q24 = self._time_per_byte_q24(self._follow(key, segment))
+        flow, in_first_flight = self._follow(key, segment)
+        time_q24, at_path_rate = self._time_per_byte_q24(flow, in_first_flight=in_first_flight)
+        departure_ns = self._departure_ns(key, segment, time_q24)
+        if flow.timed == (segment.end, segment.at_ns):
+            flow.timed_wait_ns = departure_ns - segment.at_ns
+            flow.timed_at_path_rate = at_path_rate
+        return departure_ns
+
+    def _departure_ns(self, key: tuple[Address, Address], segment: Segment, time_q24: int) -> int:
         clock_q24 = self.clocks_q24.get(key, 0)
         if time_q24 == 0 and ceil_ns(clock_q24 - self._last_q24(key)) <= segment.at_ns:
             return segment.at_ns
@@ -155,19 +262,27 @@ class FlowPacer:
 
     _costs_q24: dict[tuple[Address, Address], int] = field(default_factory=dict)
 
-    def _follow(self, key: tuple[Address, Address], segment: Segment) -> Flow:
+    def _follow(self, key: tuple[Address, Address], segment: Segment) -> tuple[Flow, bool]:
+        """The flow, and whether the segment belongs to its first flight."""
+        in_first_flight = False
         flow = self.flows.get(key)
         again = flow is not None and "S" in segment.flags and segment.end != flow.next
         if flow is None or flow.expires_ns <= segment.at_ns or again:
             taken = (segment.end - segment.sequence) % (1 << 32)
             flow = self.flows[key] = Flow(segment.end, segment.sequence, peak_bytes=taken)
             flow.timed = (segment.end, segment.at_ns) if taken else None
+            if "S" in segment.flags:
+                flow.first_flight = FirstFlight(segment.end, segment.end)
         elif segment.end != segment.sequence:
             if not passed(segment.sequence, flow.next):
                 flow.losses += 1
                 flow.timed = None
+                if segment.payload_bytes:
+                    flow.first_flight = None
             elif flow.timed is None:
                 flow.timed = (segment.end, segment.at_ns)
+            if flow.first_flight is not None and segment.payload_bytes:
+                in_first_flight = flow.first_flight.takes(segment) and flow.rtt_ns != 0
             if passed(segment.end, flow.next):
                 flow.next = segment.end
         flow.peak_bytes = max(flow.peak_bytes, flow.in_flight_bytes)
@@ -177,16 +292,18 @@ class FlowPacer:
         elif "S" in segment.flags:
             life_ns = FLOW_OPENING_NS
         flow.expires_ns = segment.at_ns + life_ns
-        return flow
+        return flow, in_first_flight
 
-    def _time_per_byte_q24(self, flow: Flow) -> int:
+    def _time_per_byte_q24(self, flow: Flow, *, in_first_flight: bool) -> tuple[int, bool]:
+        """The time of a byte of this segment, and whether that is the path's."""
         config = self.config
         dense = flow.rtt_ns * SEGMENT_BYTES <= config.release_below_ns * flow.window_bytes
         if config.release_below_ns and (flow.losses or (flow.rtt_ns and dense)):
             flow.released = True
         if flow.released:
-            return 0
-        if flow.rtt_ns == 0:
-            return config.fastest_time_per_byte_q24
+            return 0, False
+        if flow.rtt_ns == 0 or in_first_flight:
+            return config.fastest_time_per_byte_q24, False
         own = time_per_byte_q24(flow.rtt_ns, flow.window_bytes, config.inverse_headroom_q16)
-        return max(own, config.fastest_time_per_byte_q24)
+        path = flow.path.fastest_q24 if flow.path is not None else 0
+        return max(own, path, config.fastest_time_per_byte_q24), path > own

@@ -95,7 +95,8 @@ class Sender:
     """One flow: what its sender sends and what comes back, as they pass the switch.
 
     `rounds` are round trips: the window in segments, and the number of the one that is lost beyond
-    the switch (-1: none). What is lost is sent again two thirds of a round trip later.
+    the switch (-1: none). What is lost is sent again two thirds of a round trip later. The path takes
+    a segment every `path_ns`; what comes sooner waits there.
     """
 
     client: Address
@@ -106,6 +107,7 @@ class Sender:
     first: int = 0
     spacing_ns: int = 1_000
     handshake: bool = True
+    path_ns: int = 0
     sent: list[Segment] = field(default_factory=list)
     answered: list[Segment] = field(default_factory=list)
 
@@ -122,16 +124,18 @@ class Sender:
             self._answer(now_ns, number, "S")
         for window, lost in self.rounds:
             now_ns += self.rtt_ns // 100
+            through_ns = now_ns
             for k in range(window):
                 at_ns = now_ns + k * self.spacing_ns
+                through_ns = max(at_ns, through_ns) + self.path_ns
                 self._send(at_ns, number, SEGMENT_BYTES)
                 if k == lost:
                     again_ns = at_ns + 2 * self.rtt_ns // 3
                     self._send(again_ns, number, SEGMENT_BYTES)
                 number = (number + SEGMENT_BYTES) % (1 << 32)
                 if lost < 0 and k % 2:
-                    self._answer(at_ns + self.rtt_ns, number)
-            now_ns += self.rtt_ns + window * self.spacing_ns
+                    self._answer(through_ns + self.rtt_ns, number)
+            now_ns += self.rtt_ns + window * max(self.spacing_ns, self.path_ns)
             if lost >= 0:
                 now_ns += self.rtt_ns
             self._answer(now_ns, number)

@@ -253,7 +253,8 @@ def test_no_two_of_65_536_flows_share_a_cell_unnoticed(tmp_path: Path) -> None:
         answer = raw_frame(2, host, port, SYN | ACK, 0, 1)
         arrivals[2].append(TimedFrame(at_ns + rtt_ns, answer))
         for k in (0, 1):
-            data = raw_frame(1, host, port, ACK, 1 + 100 * k, 1, payload_bytes=100)
+            # Beyond the first flight, which is not spaced.
+            data = raw_frame(1, host, port, ACK, 14_502 + 100 * k, 1, payload_bytes=100)
             arrivals[1].append(TimedFrame(at_ns + rtt_ns + 1_000 + k, data))
     arrivals[1].sort(key=lambda timed: timed.at_ns)
     came = {timed.frame: timed.at_ns for timed in arrivals[1]}
@@ -264,6 +265,6 @@ def test_no_two_of_65_536_flows_share_a_cell_unnoticed(tmp_path: Path) -> None:
             waited[host] = timed.at_ns - came[timed.frame]
     assert set(waited) == set(cells.values())
     # The second packet leaves when the first one's time is over: its bytes of a window of ten
-    # segments, 14,600 bytes, in a round trip.
-    own_ns = (DATA_BYTES + FCS_BYTES) * rtt_ns / 14_600
+    # segments and a byte in a round trip.
+    own_ns = (DATA_BYTES + FCS_BYTES) * rtt_ns / 14_601
     assert all(own_ns * (1 - 300e-6) - 2 <= one <= own_ns for one in waited.values())

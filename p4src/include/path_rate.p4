@@ -1,0 +1,182 @@
+// What a flow's path takes: the rate above which packets only wait or get lost on it.
+//
+// A sender doubles its window each round trip until something is lost, and learns of that a round
+// trip late: window / round-trip time then is twice what the path takes. So that rate is asked for
+// beforehand (Hoe, SIGCOMM 1996; Keshav, SIGCOMM 1991): the flow's first flight, which any path has
+// to take at once (RFC 6928), is not spaced, and the narrowest link spaces its acknowledgements. The
+// time of a byte is that from the first one of more than a segment (the first may be an application's
+// header) to the first one of three quarters of the flight (the last may be a delayed acknowledgement),
+// divided by the frames' bytes between. It counts only if the sender sent the flight clearly faster
+// than that.
+//
+// A first flight can be wrong: cut in between by others, or told of by acknowledgements that came
+// together. So the rate is not a limit for good. It begins 1/256 below what was found, and grows as
+// long as the flow is held to it and no packet of the flow waits downstream: by 1/4096 of that a
+// round trip, after 32 of them by twice as much each time. Where more than eight packets wait
+// (round-trip time above the smallest, less the time in this switch: Vegas' measure, Brakmo and
+// Peterson, SIGCOMM 1994) half of what it grew by is taken back. It never goes below where it began,
+// whoever fills the queue.
+#ifndef PATH_RATE_P4
+#define PATH_RATE_P4
+
+#define TRAIN_NONE 0
+#define TRAIN_LEAVES 1    // the first flight is being sent
+#define TRAIN_ANSWERED 2  // something of it has been acknowledged: it is over
+#define TRAIN_RETURNS 3   // more than a segment has: time is taken
+
+// Least that must lie between two acknowledgements, and longest time (2 s).
+#define TRAIN_BYTES_MIN 2920
+#define TRAIN_NS_MAX 0x7FFFFFFF
+
+#define PATH_QUEUE_BYTES 12144
+#define PATH_STEP_Q16 16w16
+#define PATH_ROUNDS_BY_STEP 32
+#define PATH_ROUNDS_MAX 40
+#define PATH_GAIN_Q16_MAX 61440
+
+register<bit<8>>(TRACKED_FLOWS) flow_train_state;
+register<bit<32>>(TRACKED_FLOWS) flow_train_from;      // first sequence number, then where time is taken from
+register<bit<32>>(TRACKED_FLOWS) flow_train_until;     // one past its last, then of three quarters
+register<bit<64>>(TRACKED_FLOWS) flow_train_at_ns;     // when the first was sent, then from when
+register<bit<64>>(TRACKED_FLOWS) flow_train_sent_ns;   // when the last was sent, then how long it took
+register<bit<16>>(TRACKED_FLOWS) flow_train_payload_bytes;  // of its largest packet
+register<bit<16>>(TRACKED_FLOWS) flow_train_frame_bytes;
+
+register<bit<64>>(TRACKED_FLOWS) flow_slowest_q24;     // where the time of a byte began; 0: not known
+register<bit<64>>(TRACKED_FLOWS) flow_fastest_q24;     // and where it is
+register<bit<16>>(TRACKED_FLOWS) flow_path_gain_q16;   // how much below
+register<bit<8>>(TRACKED_FLOWS) flow_path_rounds;      // that nothing waited in
+register<bit<1>>(TRACKED_FLOWS) flow_timed_at_path_rate;  // the segment that is timed was held to it
+
+// A packet of a flow that is followed: whether it belongs to the first flight. `opens`: it is a SYN.
+control FirstFlight(inout metadata_t meta, in bit<1> opens, in bit<32> end,
+                    in bit<32> payload_bytes, in bit<32> frame_bytes, in bit<64> now_ns) {
+    apply {
+        bit<32> cell = meta.flow_cell;
+        bit<8> state;
+        flow_train_state.read(state, cell);
+        if (meta.flow_starts == 1) {
+            // A flow that was there before it was seen has no first flight.
+            flow_train_state.write(cell, (bit<8>) (opens & meta.paces_flows));
+            flow_train_from.write(cell, end);
+            flow_train_until.write(cell, end);
+            flow_train_payload_bytes.write(cell, 0);
+            flow_slowest_q24.write(cell, 0);
+            flow_fastest_q24.write(cell, 0);
+            flow_path_gain_q16.write(cell, 0);
+            flow_path_rounds.write(cell, 0);
+        } else if (state != TRAIN_NONE && payload_bytes != 0) {
+            bit<32> from;
+            flow_train_from.read(from, cell);
+            if (meta.flow_lost == 1) {
+                flow_train_state.write(cell, TRAIN_NONE);
+            } else if (state == TRAIN_LEAVES && end - from <= INITIAL_WINDOW_BYTES) {
+                bit<32> until;
+                bit<16> largest_bytes;
+                flow_train_until.read(until, cell);
+                flow_train_payload_bytes.read(largest_bytes, cell);
+                if (until == from) {
+                    flow_train_at_ns.write(cell, now_ns);
+                }
+                flow_train_sent_ns.write(cell, now_ns);
+                flow_train_until.write(cell, end);
+                if (payload_bytes[15:0] > largest_bytes) {
+                    flow_train_payload_bytes.write(cell, payload_bytes[15:0]);
+                    flow_train_frame_bytes.write(cell, frame_bytes[15:0]);
+                }
+                meta.in_train = (bit<1>) (meta.rtt_ns != 0);
+            }
+        }
+    }
+}
+
+// An acknowledgement of something new: what it says of the first flight.
+control FirstFlightAnswered(in bit<32> cell, in bit<32> acknowledgement, in bit<64> now_ns) {
+    TimePerByte() time_per_byte;
+
+    apply {
+        bit<8> state;
+        flow_train_state.read(state, cell);
+        if (state != TRAIN_NONE) {
+            bit<32> from;
+            bit<32> until;
+            bit<64> at_ns;
+            bit<64> sent_ns;
+            flow_train_from.read(from, cell);
+            flow_train_until.read(until, cell);
+            flow_train_at_ns.read(at_ns, cell);
+            flow_train_sent_ns.read(sent_ns, cell);
+            bit<32> bytes = acknowledgement - from;
+            if (state == TRAIN_RETURNS) {
+                bit<32> covered = acknowledgement - until;
+                bit<64> span_ns = now_ns - at_ns;
+                if (covered[31:31] == 0) {
+                    flow_train_state.write(cell, TRAIN_NONE);
+                    if (bytes >= TRAIN_BYTES_MIN && bytes <= INITIAL_WINDOW_BYTES
+                        && span_ns <= TRAIN_NS_MAX && span_ns * 3 > sent_ns * 4) {
+                        bit<16> payload_bytes;
+                        bit<16> frame_bytes;
+                        bit<64> slowest_q24;
+                        flow_train_payload_bytes.read(payload_bytes, cell);
+                        flow_train_frame_bytes.read(frame_bytes, cell);
+                        // span / (bytes / payload * frame); 31 and 11 bits, 14 and 11 (of jumbo
+                        // frames 14), less what rounding may cost.
+                        time_per_byte.apply((span_ns * (bit<64>) payload_bytes) >> 10,
+                                            (bytes * (bit<32>) frame_bytes) >> 10, slowest_q24);
+                        slowest_q24 = slowest_q24 + (slowest_q24 >> 8);
+                        flow_slowest_q24.write(cell, slowest_q24);
+                        flow_fastest_q24.write(cell, slowest_q24);
+                    }
+                }
+            } else if (bytes != 0) {
+                if (state == TRAIN_LEAVES) {
+                    state = TRAIN_ANSWERED;
+                    flow_train_until.write(cell, until - ((until - from) >> 2));
+                    flow_train_sent_ns.write(cell, sent_ns - at_ns);
+                }
+                if (bytes > SEGMENT_BYTES) {
+                    state = TRAIN_RETURNS;
+                    flow_train_from.write(cell, acknowledgement);
+                    flow_train_at_ns.write(cell, now_ns);
+                }
+                flow_train_state.write(cell, state);
+            }
+        }
+    }
+}
+
+// A round trip is over, and of that time a packet waited so long downstream.
+control PathRate(in bit<32> cell, in bit<64> waited_ns) {
+    apply {
+        bit<64> slowest_q24;
+        flow_slowest_q24.read(slowest_q24, cell);
+        if (slowest_q24 != 0) {
+            bit<64> fastest_q24;
+            bit<16> gain_q16;
+            bit<8> rounds;
+            bit<1> at_path_rate;
+            flow_fastest_q24.read(fastest_q24, cell);
+            flow_path_gain_q16.read(gain_q16, cell);
+            flow_path_rounds.read(rounds, cell);
+            flow_timed_at_path_rate.read(at_path_rate, cell);
+            if ((waited_ns << FRACTION_BITS) > fastest_q24 * PATH_QUEUE_BYTES) {
+                gain_q16 = gain_q16 >> 1;
+                rounds = 0;
+            } else if (at_path_rate == 1) {
+                gain_q16 = gain_q16 + (PATH_STEP_Q16 << (rounds |-| PATH_ROUNDS_BY_STEP));
+                if (gain_q16 > PATH_GAIN_Q16_MAX) {
+                    gain_q16 = PATH_GAIN_Q16_MAX;
+                }
+                if (rounds < PATH_ROUNDS_MAX) {
+                    rounds = rounds + 1;
+                }
+            }
+            flow_path_gain_q16.write(cell, gain_q16);
+            flow_path_rounds.write(cell, rounds);
+            flow_fastest_q24.write(
+                cell, (slowest_q24 * (65536 - (bit<64>) gain_q16)) >> 16);
+        }
+    }
+}
+
+#endif
