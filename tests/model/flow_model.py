@@ -229,9 +229,7 @@ class FlowPacer:
             path_ns = max(0, sample_ns - flow.timed_wait_ns)
             flow.base_rtt_ns = min(flow.base_rtt_ns or path_ns, path_ns)
             if flow.path is not None:
-                flow.path.round_trip(
-                    path_ns - flow.base_rtt_ns, held_to_it=flow.timed_at_path_rate
-                )
+                flow.path.round_trip(path_ns - flow.base_rtt_ns, held_to_it=flow.timed_at_path_rate)
             flow.timed = None
             flow.last_peak_bytes, flow.peak_bytes = flow.peak_bytes, flow.in_flight_bytes
 

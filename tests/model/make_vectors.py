@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from flow_cases import flow_cases, flow_vector_text
 from pacing_model import (
     FCS_BYTES,
     MIN_GAP_FRAME_BYTES,
@@ -37,6 +38,7 @@ T = TypeVar("T")
 
 VECTORS_DIR = Path(__file__).resolve().parent.parent / "vectors"
 MODES = "modes"
+FLOWS = "flows"
 """Subdirectory of the cases that ask for more than every data plane has."""
 PAUSE_FRAMES = "pause-frames"
 """Subdirectory of the cases in which PAUSE frames fill the gaps."""
@@ -903,6 +905,15 @@ def write(out: Path, cases: list[Case], modes: bool) -> None:
     print(f"{len(cases)} files in {out}")
 
 
+def write_flows(out: Path) -> None:
+    """Writes the cases of TCP flows, and removes what else was there."""
+    out.mkdir(parents=True, exist_ok=True)
+    for old in out.glob("*.json"):
+        old.unlink()
+    for case in flow_cases():
+        (out / f"{case.name}.json").write_text(flow_vector_text(case), encoding="utf-8")
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description="Write the test vectors.")
@@ -921,6 +932,7 @@ def main() -> None:
     if args.random is None:
         write(args.out / MODES, mode_cases(), modes=True)
         write(args.out / PAUSE_FRAMES, list(pause_frame_cases()), modes=False)
+        write_flows(args.out / FLOWS)
 
 
 if __name__ == "__main__":

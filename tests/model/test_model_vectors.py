@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from flow_cases import FlowCase, flow_cases, flow_vector_text
 from make_vectors import (
+    FLOWS,
     MODES,
     PAUSE_FRAMES,
     VECTORS_DIR,
@@ -22,6 +24,7 @@ from make_vectors import (
 CASES = all_cases()
 MODE_CASES = mode_cases()
 PAUSE_CASES = list(pause_frame_cases())
+FLOW_CASES = flow_cases()
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -36,6 +39,12 @@ def test_file_of_the_modes_is_fresh(case: Case) -> None:
     assert committed == vector_text(case, modes=True), "run tests/model/make_vectors.py"
 
 
+@pytest.mark.parametrize("case", FLOW_CASES, ids=[case.name for case in FLOW_CASES])
+def test_file_of_the_flows_is_fresh(case: FlowCase) -> None:
+    committed = (VECTORS_DIR / FLOWS / f"{case.name}.json").read_text(encoding="utf-8")
+    assert committed == flow_vector_text(case), "run tests/model/make_vectors.py"
+
+
 @pytest.mark.parametrize("case", PAUSE_CASES, ids=[case.name for case in PAUSE_CASES])
 def test_file_of_gap_frames_is_fresh(case: Case) -> None:
     committed = (VECTORS_DIR / PAUSE_FRAMES / f"{case.name}.json").read_text(encoding="utf-8")
@@ -48,9 +57,10 @@ def test_file_of_gap_frames_is_fresh(case: Case) -> None:
         (VECTORS_DIR, CASES),
         (VECTORS_DIR / MODES, MODE_CASES),
         (VECTORS_DIR / PAUSE_FRAMES, PAUSE_CASES),
+        (VECTORS_DIR / FLOWS, FLOW_CASES),
     ],
 )
-def test_no_file_too_many(directory: Path, cases: list[Case]) -> None:
+def test_no_file_too_many(directory: Path, cases: list[Case] | list[FlowCase]) -> None:
     committed = {path.stem for path in directory.glob("*.json")}
     assert committed == {case.name for case in cases}
     assert len(cases) == len(committed), "two cases of the same name"

@@ -95,8 +95,8 @@ class Sender:
     """One flow: what its sender sends and what comes back, as they pass the switch.
 
     `rounds` are round trips: the window in segments, and the number of the one that is lost beyond
-    the switch (-1: none). What is lost is sent again two thirds of a round trip later. The path takes
-    a segment every `path_ns`; what comes sooner waits there.
+    the switch (-1: none). What is lost is sent again two thirds of a round trip later. The path
+    takes a segment every `path_ns`; what comes sooner waits there.
     """
 
     client: Address

@@ -16,18 +16,24 @@ from typing import Any
 
 import pacing_model as model
 import pytest
+from flow_model import Segment
 from pacer_entries import (
     all_to,
     class_entry,
+    flow,
     flow_by_dscp,
     flow_by_ether_type,
     frame,
     ip_frame,
     packet_id,
+    station,
 )
+from tcp_traffic import STATIONS, frame_of
 from virtual_switch import REPOSITORY, Port, TimedFrame, VirtualRun, gap_frames_of, run, statistics
 
-VECTORS = sorted((REPOSITORY / "tests" / "vectors").rglob("*.json"))
+ALL_VECTORS = sorted((REPOSITORY / "tests" / "vectors").rglob("*.json"))
+FLOW_VECTORS = [path for path in ALL_VECTORS if path.parent.name == "flows"]
+VECTORS = [path for path in ALL_VECTORS if path not in FLOW_VECTORS]
 # Class 0 of a vector is "unpaced": the port's FIFO, and the program's default class.
 FIRST_PORT, SECOND_PORT = 1, 2
 PACE = ("time_per_byte_q24", "limit_bytes", "allowance_ns")
@@ -177,3 +183,51 @@ def test_vector_through_the_switch(path: Path, tmp_path: Path) -> None:
     assert port["drops"].get("fifo-full", 0) == drops.count("fifo-full")
     assert port["gap_frames"] == len(gap_frames)
     assert port["gap_bytes"] == sum(len(timed.frame) for timed in gap_frames)
+
+
+CLIENT, SERVER = ("10.0.0.1", 40_000), ("10.0.0.2", 5001)
+
+
+def _segment_frame(row: dict[str, Any], window: int) -> bytes:
+    """A segment of a flow's vector, with that window."""
+    from_client = row["from"] == "client"
+    ends = (CLIENT, SERVER) if from_client else (SERVER, CLIENT)
+    opens = row["syn"] and from_client
+    segment = Segment(
+        row["at_ns"],
+        *ends,
+        row["sequence"],
+        row["payload_bytes"],
+        None if opens else row["acknowledgement"],
+        "S" if row["syn"] else "",
+    )
+    return frame_of(segment, FIRST_PORT if from_client else SECOND_PORT, window)
+
+
+@pytest.mark.parametrize("path", FLOW_VECTORS, ids=lambda path: path.stem)
+def test_vector_of_a_flow_through_the_switch(path: Path, tmp_path: Path) -> None:
+    vector = json.loads(path.read_text())
+    settings = vector["class"]
+    params = {name: value for name, value in settings.items() if name != "mode"}
+    # Departures are rounded up; the allowance is there for what that adds up to.
+    params |= {"limit_bytes": 1 << 30, "allowance_ns": 1_000_000, "ecn_threshold_bytes": 0}
+    action = "paced_slow_start"
+    if settings["mode"] == "dynamic":
+        action = "paced_dynamic"
+        del params["release_below_ns"]
+    entries = [entry for mac, port in STATIONS.items() for entry in station(mac, port)]
+    entries += [class_entry(1, action, params), flow({"ingress_port": [FIRST_PORT, 0x1FF]}, 1)]
+    arrivals: dict[int, list[TimedFrame]] = {FIRST_PORT: [], SECOND_PORT: []}
+    expected: dict[int, list[tuple[int, bytes]]] = {FIRST_PORT: [], SECOND_PORT: []}
+    for row in vector["segments"]:
+        came, leaves = (FIRST_PORT, SECOND_PORT)[:: 1 if row["from"] == "client" else -1]
+        timed = TimedFrame(row["at_ns"], _segment_frame(row, row["window"]))
+        assert len(timed.frame) == row["length_bytes"]
+        arrivals[came].append(timed)
+        left = (row["leaves_ns"], _segment_frame(row, row["leaves_window"]))
+        expected[leaves].append(left)
+    ports = [Port(FIRST_PORT), Port(SECOND_PORT, "fifo=1gb")]
+    sent = run(VirtualRun(ports, arrivals, {"table_entries": entries}), tmp_path)
+    for port in ports:
+        left_there = [(timed.at_ns, timed.frame) for timed in sent[port.number]]
+        assert sorted(left_there) == sorted(expected[port.number])

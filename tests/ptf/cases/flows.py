@@ -57,31 +57,39 @@ class FlowTest(PacingTest):
         self.comes(1, answer)
 
 
+FLOW_SETTINGS = {
+    "inverse_headroom_q16": 1 << 16,
+    "time_per_byte_q24": 0,
+    "limit_bytes": 1 << 24,
+    "allowance_ns": 0,
+    "ecn_threshold_bytes": 0,
+    "bytes_per_ns_q24": 0,
+    "window_margin_bytes": 0,
+}
+
+
 class FlowsHaveTheirOwnPace(FlowTest):
-    """Mode dynamic: ten segments of a window leave a tenth of the round trip apart."""
+    """Mode dynamic: what follows the first flight leaves at window / round-trip time."""
 
     rtt_seconds = 0.2
 
     def runTest(self) -> None:
-        settings = {
-            "inverse_headroom_q16": 1 << 16,
-            "time_per_byte_q24": 0,
-            "limit_bytes": 1 << 24,
-            "allowance_ns": 0,
-            "ecn_threshold_bytes": 0,
-            "bytes_per_ns_q24": 0,
-            "window_margin_bytes": 0,
-        }
         self.install(
-            self.flow({"dst_port": PORT}, CLASS), self.mode(CLASS, "paced_dynamic", settings)
+            self.flow({"dst_port": PORT}, CLASS), self.mode(CLASS, "paced_dynamic", FLOW_SETTINGS)
         )
         self.shake_hands(self.rtt_seconds)
-        frames = [segment(1, "A", 101 + 1000 * n, 901, 1000) for n in range(10)]
+        first = [segment(1, "A", 101 + 1000 * n, 901, 1000) for n in range(14)]
+        self.send(1, *first)
+        self.comes(2, *first)
+        frames = [segment(1, "A", 101 + 1000 * n, 901, 1000) for n in range(14, 24)]
         began_ns = self.send(1, *frames)
         came = self.comes(2, *frames)
-        byte_ns = self.rtt_seconds * 1e9 / INITIAL_WINDOW_BYTES
-        gap_ns = (len(frames[0]) + FCS_BYTES) * byte_ns * (1 - 300e-6)
-        self.never_early(came, began_ns, [n * gap_ns for n in range(10)])
+        due_ns = [0.0]
+        for window_bytes in range(15_000, 24_000, 1000):
+            byte_ns = self.rtt_seconds * 1e9 / window_bytes
+            gap_ns = (len(frames[0]) + FCS_BYTES) * byte_ns * (1 - 300e-6)
+            due_ns.append(due_ns[-1] + gap_ns)
+        self.never_early(came, began_ns, due_ns)
         if self.on_bmv2:
             with self.assertRaises(P4RuntimeError):
                 self.switch.register("PacerIngress.class_rtt_ns", CLASS)
@@ -89,7 +97,42 @@ class FlowsHaveTheirOwnPace(FlowTest):
         rtt_ns = self.switch.register("PacerIngress.class_rtt_ns", CLASS)
         self.assertGreaterEqual(rtt_ns, self.rtt_seconds * 1e9)
         in_flight_bytes = self.switch.register("PacerIngress.class_in_flight_bytes", CLASS)
-        self.assertEqual(in_flight_bytes, 10_000)
+        self.assertEqual(in_flight_bytes, 24_000)
+
+
+class SlowStartEndsWithALoss(FlowTest):
+    """Mode slow-start: spaced until something is sent again, and from then on as it comes.
+
+    At 800 ms a segment takes more than 50 ms, so that ten of them, were they spaced, would take
+    half a second; unspaced they wait for the one before them only.
+    """
+
+    rtt_seconds = 0.8
+
+    def runTest(self) -> None:
+        settings = {**FLOW_SETTINGS, "release_below_ns": 1_000_000}
+        self.install(
+            self.flow({"dst_port": PORT}, CLASS), self.mode(CLASS, "paced_slow_start", settings)
+        )
+        self.shake_hands(self.rtt_seconds)
+        first = [segment(1, "A", 101 + 1000 * n, 901, 1000) for n in range(14)]
+        self.send(1, *first)
+        self.comes(2, *first)
+        spaced = [segment(1, "A", 101 + 1000 * n, 901, 1000) for n in (14, 15)]
+        began_ns = self.send(1, *spaced)
+        came = self.comes(2, *spaced)
+        gap_ns = (len(spaced[0]) + FCS_BYTES) * self.rtt_seconds * 1e9 / 15_000 * (1 - 300e-6)
+        self.never_early(came, began_ns, [0.0, gap_ns])
+        # The class's clock is ahead by a segment's time; what is sent again releases the flow.
+        again = segment(1, "A", 101, 901, 1000)
+        free = [segment(1, "A", 101 + 1000 * n, 901, 1000) for n in range(16, 26)]
+        for _ in range(3):
+            began_ns = self.send(1, again, *free)
+            came = self.comes(2, again, *free)
+            took_ns = came[-1].received_ns - began_ns
+            if took_ns < 5 * gap_ns:
+                return
+        self.fail(f"{took_ns} ns for packets of a flow that is released at the third attempt")
 
 
 class WindowsAreLowered(FlowTest):
