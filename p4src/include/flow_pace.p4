@@ -45,6 +45,11 @@ control FlowPace(inout metadata_t meta) {
                 bit<64> pace_ns = (meta.rtt_ns * meta.inverse_headroom_q16) >> 16;
                 bit<64> time_per_byte_q24;
                 bit<64> fastest_q24;
+                bit<1> below;
+                flow_path_below.read(below, meta.flow_cell);
+                if (below == 1 && window[31:31] == 0) {
+                    window = window << 1;
+                }
                 time_per_byte.apply(pace_ns, window, time_per_byte_q24);
                 flow_fastest_q24.read(fastest_q24, meta.flow_cell);
                 if (fastest_q24 > time_per_byte_q24) {

@@ -9,6 +9,9 @@
 // divided by the frames' bytes between. It counts only if the sender sent the flight clearly faster
 // than that.
 //
+// In slow start, until something is lost, a flow whose path is known may have twice as much as
+// its window makes: so the window doubles in a round trip and not in two.
+//
 // A first flight can be wrong: cut in between by others, or told of by acknowledgements that came
 // together. So the rate is not a limit for good. It begins 1/256 below what was found, and grows as
 // long as the flow is held to it and no packet of the flow waits downstream: by 1/4096 of that a
@@ -46,6 +49,7 @@ register<bit<64>>(TRACKED_FLOWS) flow_slowest_q24;     // where the time of a by
 register<bit<64>>(TRACKED_FLOWS) flow_fastest_q24;     // and where it is
 register<bit<16>>(TRACKED_FLOWS) flow_path_gain_q16;   // how much below
 register<bit<8>>(TRACKED_FLOWS) flow_path_rounds;      // that nothing waited in
+register<bit<1>>(TRACKED_FLOWS) flow_path_below;       // the rate is known, and nothing lost yet
 register<bit<1>>(TRACKED_FLOWS) flow_timed_at_path_rate;  // the segment that is timed was held to it
 
 // A packet of a flow that is followed: whether it belongs to the first flight. `opens`: it is a SYN.
@@ -55,6 +59,9 @@ control FirstFlight(inout metadata_t meta, in bit<1> opens, in bit<32> end,
         bit<32> cell = meta.flow_cell;
         bit<8> state;
         flow_train_state.read(state, cell);
+        if (meta.flow_lost == 1) {
+            flow_path_below.write(cell, 0);
+        }
         if (meta.flow_starts == 1) {
             // A flow that was there before it was seen has no first flight.
             flow_train_state.write(cell, (bit<8>) (opens & meta.paces_flows));
@@ -65,6 +72,7 @@ control FirstFlight(inout metadata_t meta, in bit<1> opens, in bit<32> end,
             flow_fastest_q24.write(cell, 0);
             flow_path_gain_q16.write(cell, 0);
             flow_path_rounds.write(cell, 0);
+            flow_path_below.write(cell, 0);
         } else if (state != TRAIN_NONE && payload_bytes != 0) {
             bit<32> from;
             flow_train_from.read(from, cell);
@@ -126,6 +134,7 @@ control FirstFlightAnswered(in bit<32> cell, in bit<32> acknowledgement, in bit<
                         slowest_q24 = slowest_q24 + (slowest_q24 >> 8);
                         flow_slowest_q24.write(cell, slowest_q24);
                         flow_fastest_q24.write(cell, slowest_q24);
+                        flow_path_below.write(cell, (bit<1>) (slowest_q24 != 0));
                     }
                 }
             } else if (bytes != 0) {

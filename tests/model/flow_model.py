@@ -94,6 +94,8 @@ class Path:
     slowest_q24: int
     gain_q16: int = 0
     rounds: int = 0
+    below: bool = True
+    """Whether nothing has been lost yet."""
 
     @property
     def fastest_q24(self) -> int:
@@ -275,6 +277,8 @@ class FlowPacer:
             if not passed(segment.sequence, flow.next):
                 flow.losses += 1
                 flow.timed = None
+                if flow.path is not None:
+                    flow.path.below = False
                 if segment.payload_bytes:
                     flow.first_flight = None
             elif flow.timed is None:
@@ -302,6 +306,9 @@ class FlowPacer:
             return 0, False
         if flow.rtt_ns == 0 or in_first_flight:
             return config.fastest_time_per_byte_q24, False
-        own = time_per_byte_q24(flow.rtt_ns, flow.window_bytes, config.inverse_headroom_q16)
+        window_bytes = flow.window_bytes
+        if flow.path is not None and flow.path.below and window_bytes < 1 << 31:
+            window_bytes *= 2
+        own = time_per_byte_q24(flow.rtt_ns, window_bytes, config.inverse_headroom_q16)
         path = flow.path.fastest_q24 if flow.path is not None else 0
         return max(own, path, config.fastest_time_per_byte_q24), path > own
