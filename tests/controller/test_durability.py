@@ -156,6 +156,7 @@ def test_port_settings_are_brought_back(
         "fifo_bytes": 65536,
         "delay_ns": 1000,
         "gap_mode": "pause-frames",
+        "gap_frame_max_bytes": 300,
     }
     made = controller.put(path, asked)
     assert made.status_code == 201, made.text
@@ -170,6 +171,7 @@ def test_port_settings_are_brought_back(
     assert refused.status_code == 422, "gap frames need the line rate"
     gone = controller.put(path, {"line_rate": "none", "gap_mode": "accounted"}).json()
     assert gone["gap_mode"] == "accounted"
+    assert gone["gap_frame_max_bytes"] is None
     assert gone["line_rate"] is None
     assert gone["delay_ns"] == 1000
     refused = controller.put("/v1/switches/s1/ports/9", {"delay_ns": 1})

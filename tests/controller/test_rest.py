@@ -607,6 +607,12 @@ def test_ports_of_a_switch(client: Client) -> None:
     assert problem(client.put(port, without), 422)["errors"][0]["field"] == "line_rate"
     filled = {"line_rate": "1Gbit", "gap_mode": "pause-frames"}
     assert client.put(port, filled).json()["desired"] == filled
+    longest = {**filled, "gap_frame_max_bytes": 9216}
+    assert client.put(port, longest).json()["desired"] == longest
+    for size_bytes in (59, 9217):
+        problem(client.put(port, {**filled, "gap_frame_max_bytes": size_bytes}), 422)
+    said = problem(client.put(port, {"gap_frame_max_bytes": 300}), 422)
+    assert said["errors"][0]["field"] == "gap_frame_max_bytes"
     problem(client.put(port, {"line_rate": "fast"}), 422)
     problem(client.put("/v1/switches/s1/ports/0", {}), 422)
     assert client.put(port, {"line_rate": "none"}).status_code == 200

@@ -237,6 +237,7 @@ def port_row(record: PortRecord) -> Row:
         "fifo_bytes": spec.fifo_bytes,
         "delay_ns": spec.delay_ns,
         "gap_mode": spec.gap_mode,
+        "gap_frame_max_bytes": spec.gap_frame_max_bytes,
     }
     params = {name: value for name, value in given.items() if value is not None}
     return row(PORTS, {"port": int(record.name)}, "settings", params, owner=port_owner(record.name))

@@ -186,6 +186,13 @@ class PortSpec(Strict):
         description="What fills the gaps between paced packets: nothing but time, or real 802.3x "
         "PAUSE frames, where the switch can send them; those need a line rate.",
     )
+    gap_frame_max_bytes: int | None = Field(
+        default=None,
+        ge=60,
+        le=9216,
+        description="Longest of those PAUSE frames, layer 2 without FCS, in bytes; 1514 if never "
+        "given. Only with gap_mode `pause-frames`. A packet that comes in a gap may wait as long.",
+    )
 
     @property
     def line_rate_bps(self) -> int | None:
@@ -196,6 +203,9 @@ class PortSpec(Strict):
         """Return what is wrong across fields."""
         if self.gap_mode == PAUSE_FRAMES and self.line_rate == NO_LINE_RATE:
             return [GAPS_WITHOUT_RATE]
+        if self.gap_frame_max_bytes is not None and self.gap_mode != PAUSE_FRAMES:
+            message = "only PAUSE frames have a length"
+            return [FieldError("gap_frame_max_bytes", message, "gap_mode pause-frames beside it")]
         return []
 
 

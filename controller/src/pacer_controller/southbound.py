@@ -126,6 +126,7 @@ class PortInfo:
         fifo_bytes: size of the FIFO of unpaced packets.
         delay_ns: propagation delay.
         gap_mode: "accounted" or "pause-frames"; None when unknown.
+        gap_frame_max_bytes: longest of the PAUSE frames, without FCS; None where there are none.
 
     """
 
@@ -137,6 +138,7 @@ class PortInfo:
     fifo_bytes: int | None = None
     delay_ns: int | None = None
     gap_mode: str | None = None
+    gap_frame_max_bytes: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -142,7 +142,8 @@ class TrafficManager:
     async def set_port(self, port: int, settings: Mapping[str, int | str]) -> PortInfo:
         """Change settings of a port.
 
-        Those are `line_rate_bps` (0: none), `counts`, `fifo_bytes`, `delay_ns`, `gap_mode`.
+        Those are `line_rate_bps` (0: none), `counts`, `fifo_bytes`, `delay_ns`, `gap_mode`,
+        `gap_frame_max_bytes` (only beside `gap_mode` "pause-frames").
 
         Returns:
             The port after the change.
@@ -202,6 +203,7 @@ def _port_info(port: Any) -> PortInfo:
         fifo_bytes=port.fifo_bytes,
         delay_ns=port.delay_ns,
         gap_mode=_name_of(port.gap_mode, _GAP_MODES),
+        gap_frame_max_bytes=port.gap_frame_max_bytes or None,
     )
 
 

@@ -126,6 +126,9 @@ class PortView(Accepted):
     fifo_bytes: int | None
     delay_ns: int | None
     gap_mode: str | None
+    gap_frame_max_bytes: int | None = Field(
+        description="Longest PAUSE frame in a gap, without FCS; null: there are none."
+    )
     desired: dict[str, Any] | None = Field(description="What was asked for; null: nothing.")
 
 

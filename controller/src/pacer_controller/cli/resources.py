@@ -139,6 +139,10 @@ PORT = Grammar(
             *(("gaps",), ("gap_mode",), _text, "MODE", "accounted or pause-frames"),
             choices=("accounted", "pause-frames"),
         ),
+        Word(
+            *(("gap-frame",), ("gap_frame_max_bytes",), read_size, "SIZE|none"),
+            help="longest PAUSE frame, 60 to 9216 bytes",
+        ),
     ),
 )
 
@@ -310,7 +314,14 @@ KINDS = {
         ),
         Kind(
             *("port", "ports", PORT),
-            writable=("line_rate", "counts", "fifo_bytes", "delay_ns", "gap_mode"),
+            writable=(
+                "line_rate",
+                "counts",
+                "fifo_bytes",
+                "delay_ns",
+                "gap_mode",
+                "gap_frame_max_bytes",
+            ),
             spec=_port_spec,
         ),
         Kind(
