@@ -16,6 +16,8 @@ Row = dict[str, Any]
 """A row of a table, as `tables.row_of` makes it."""
 
 MTU_FRAME_BYTES = 1518
+MIN_FRAME_WIRE_BYTES = 84
+"""A shortest frame with preamble and inter-frame gap."""
 
 
 Values = Callable[[Sequence[Row]], list[float | None]]
@@ -127,6 +129,25 @@ def _dynamic_against_unpaced(metric: str) -> Values:
     return values
 
 
+def _between(metric: str, column: str, other: str) -> Values:
+    """Return what takes how far a metric is apart in two columns, row by row."""
+
+    def values(rows: Sequence[Row]) -> list[float | None]:
+        found: list[float | None] = []
+        for title in {row["row"]: None for row in rows}:
+            pair = [
+                _figure(row, metric, "median")
+                for name in (column, other)
+                for row in rows
+                if (row["row"], row["column"]) == (title, name)
+            ]
+            known = [value for value in pair if value is not None]
+            found.append(abs(known[0] - known[1]) if len(known) == 2 else None)
+        return found
+
+    return values
+
+
 def _kept_short(column: str) -> tuple[Claim, ...]:
     """Return what is claimed of a way to keep large buffers from filling the pacer's queue."""
     return (
@@ -211,6 +232,20 @@ CLAIMS = (
         "at most",
         round(MTU_FRAME_BYTES / 1024, 3),
         digits=3,
+    ),
+    Claim(
+        "gaps",
+        "PAUSE frames less accounted gaps: queue of the virtual bottleneck, bytes (shortest frame)",
+        _between("queue_max", "paced", "paced, PAUSE frames"),
+        "at most",
+        MIN_FRAME_WIRE_BYTES,
+    ),
+    Claim(
+        "gaps",
+        "PAUSE frames less accounted gaps: bytes through the bottleneck (one packet at the end)",
+        _between("wire_bytes", "paced", "paced, PAUSE frames"),
+        "at most",
+        MTU_FRAME_BYTES,
     ),
     *_kept_short("paced, clamp"),
     *_kept_short("paced, ECN"),

@@ -341,6 +341,34 @@ def burstiness() -> Experiment:
     )
 
 
+def gap_frames() -> Experiment:
+    """Gaps that are accounted for, and gaps of PAUSE frames as PSPacer's were."""
+    cells = tuple(
+        Cell(
+            "500 Mbit/s, 20 ms",
+            title,
+            Scenario(one_flow(shaper), seconds=4, rtt_ns=20 * MS, gaps=gaps),
+            extra=True,
+        )
+        for title, shaper, gaps in (
+            (PACED.name, PACED, "accounted"),
+            ("paced, PAUSE frames", PACED, "pause-frames"),
+            (UNPACED.name, UNPACED, "accounted"),
+            (FQ.name, FQ, "accounted"),
+        )
+    )
+    return Experiment(
+        name="gaps",
+        title="The same paced flow with accounted gaps and with PAUSE frames in them",
+        metrics=("goodput", "steady", "lost", "queue_max", "wire_bytes"),
+        cells=cells,
+        differs=(
+            "PAUSE frames are dropped by the bottleneck's input port, as a switch's port does, and "
+            "are not counted as lost.",
+        ),
+    )
+
+
 def backlog() -> Experiment:
     """Senders with large buffers, and what keeps them from filling the pacer."""
     ecn = Shaper("paced, ECN", "class", (("mode", "static"), ("ecn_threshold_bytes", 150_000)))
