@@ -42,6 +42,7 @@ class Claim:
         bound: one of "at most", "at least", "more than", "less than".
         limit: of each value.
         digits: of the value, behind the point.
+        realtime_limit: of each value of runs on a machine's own kernel, where it is another one.
 
     """
 
@@ -51,14 +52,21 @@ class Claim:
     bound: str
     limit: float
     digits: int = 0
+    realtime_limit: float | None = None
+
+    def limit_of(self, rows: Sequence[Row]) -> float:
+        """Return the limit of figures of some rows, all made by the same clock."""
+        if self.realtime_limit is not None and any(row.get("mode") == "realtime" for row in rows):
+            return self.realtime_limit
+        return self.limit
 
     def worst(self, values: Sequence[float]) -> float:
         """Return the value that comes nearest to breaking the claim, or breaks it most."""
         return max(values) if self.bound in ("at most", "less than") else min(values)
 
-    def holds(self, value: float) -> bool:
+    def holds(self, value: float, limit: float) -> bool:
         """Return whether a value keeps it."""
-        return _HOLDS[self.bound](value, self.limit)
+        return _HOLDS[self.bound](value, limit)
 
 
 def _scenario(row: Row) -> Scenario:
@@ -227,11 +235,12 @@ CLAIMS = (
     ),
     Claim(
         "burstiness",
-        "paced, at the sender: max(Q), KB (one frame)",
+        "paced, at the sender: max(Q), KB (one frame; in real time two)",
         _of("near_queue_max", "max", "paced"),
         "at most",
         round(MTU_FRAME_BYTES / 1024, 3),
         digits=3,
+        realtime_limit=round(2 * MTU_FRAME_BYTES / 1024, 3),
     ),
     Claim(
         "gaps",
@@ -293,8 +302,9 @@ def _checked(claim: Claim, rows: Sequence[Row]) -> dict[str, Any]:
     values = claim.values(rows)
     known = [value for value in values if value is not None]
     worst = claim.worst(known) if known and len(known) == len(values) else None
+    limit = claim.limit_of(rows)
     return {
-        "claim": f"{claim.text}: {claim.bound} {claim.limit:g}",
+        "claim": f"{claim.text}: {claim.bound} {limit:g}",
         "worst": None if worst is None else round(worst, claim.digits),
-        "holds": None if worst is None else claim.holds(worst),
+        "holds": None if worst is None else claim.holds(worst, limit),
     }
