@@ -337,9 +337,10 @@ def burstiness() -> Experiment:
             "and queued on the way to the receiver is not the sender's. Here the path has no "
             "other traffic.",
             "max(Q) here counts the packet that arrives (1.48 KB for one frame).",
-            "The sender is UDP that its own clock spaces, and today's TBF is woken for each packet by "
-            "timers of a ns, so little is left to shape: the published TBF, woken by the system's "
-            "tick, let go of 59 KB at once. fq hands out two packets at a time (its quantum).",
+            "The sender is UDP that its own clock spaces, and today's TBF is woken for each packet "
+            "by timers of a ns, so little is left to shape: the published TBF, woken by the "
+            "system's tick, let go of 59 KB at once. fq hands out two packets at a time (its "
+            "quantum).",
         ),
     )
 
