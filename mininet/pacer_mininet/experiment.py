@@ -180,7 +180,7 @@ def run_experiment(settings: Settings, report: Report) -> dict[str, Any]:
         ExperimentError, IperfError, NodeError, ControllerError: the run failed.
 
     """
-    paths.need_programs("ethtool", "ip", "iperf", "mnexec", "ping", "sysctl", "tc")
+    paths.need_programs("ip", "iperf", "mnexec", "ping", "sysctl", "tc")
     choice = settings.congestion_control
     used = congestion.choose(choice, congestion.of_this_kernel(choice), lab=in_lab())
     settings = replace(settings, congestion_control=used)
@@ -523,14 +523,15 @@ def statistics_of(rest: RestClient, switch: str) -> dict[str, Any]:
 def drops_by_cause(statistics: dict[str, Any]) -> dict[str, int]:
     """Return all lost packets in a switch's statistics, by cause, those of all ports together.
 
-    The copy of a flooded packet that its sender does not get back is no loss.
+    The copy of a flooded packet that its sender does not get back is no loss, nor is a PAUSE frame
+    that has filled its gap.
     """
     found: dict[str, int] = {}
     parts = [(statistics.get("traffic_manager") or {}).get("drops", {})]
     parts += [(port.get("statistics") or {}).get("drops", {}) for port in statistics["ports"]]
     for part in parts:
         for cause, packets in part.items():
-            if cause != "pruned":
+            if cause not in ("pruned", "pause-frame"):
                 found[cause] = found.get(cause, 0) + packets
     return dict(sorted(found.items()))
 

@@ -30,7 +30,8 @@ from mininet.node import Controller, Host, Switch
 from mininet.node import Node as MininetNode
 from mininet.topo import Topo
 
-from pacer_mininet import paths, processors
+from pacer_mininet import offloads, paths, processors
+from pacer_mininet.namespaces import socket_in_namespace_of
 from pacer_mininet.rest import ControllerError, RestClient
 from pacer_mininet.units import parse_duration, parse_rate, parse_size
 
@@ -39,10 +40,6 @@ PROGRAMS = ("pacer", "gtrcnet")
 
 COUNTS = ("layer2", "wire")
 GAPS = ("accounted", "pause-frames")
-
-OFFLOADS = ("tso", "gso", "gro", "rx", "tx")
-"""Off behind a userspace switch: it sees packets as on the wire, of at most one MTU, and with
-checksums in them."""
 
 CPU_PORT = 510
 """The port of packets to and from the controller, as pacer.p4 has it."""
@@ -77,10 +74,36 @@ def run_in(node: MininetNode, *command: str) -> None:
         raise NodeError(f"{node.name}: `{' '.join(command)}` failed: {(err or out).strip()}")
 
 
+def introduce(host: MininetNode, others: Sequence[MininetNode]) -> None:
+    """Let a host know for good where others are, so that it never asks, and never answers for it.
+
+    Raises:
+        NodeError: an address was refused.
+
+    """
+    device = host.defaultIntf().name
+    lines = [f"neigh replace {o.IP()} lladdr {o.MAC()} dev {device} nud permanent" for o in others]
+    asked = host.popen(
+        ["ip", "-batch", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    said, _ = asked.communicate("".join(f"{line}\n" for line in lines).encode())
+    if asked.returncode != 0:
+        raise NodeError(f"{host.name}: `ip neigh` failed: {said.decode(errors='replace').strip()}")
+
+
 def turn_offloads_off(interface: Intf) -> None:
-    """Make an interface carry packets as they would be on a wire."""
-    settings = [word for name in OFFLOADS for word in (name, "off")]
-    run_in(interface.node, "ethtool", "-K", interface.name, *settings)
+    """Make an interface carry packets as they would be on a wire; NodeError if it refuses.
+
+    A userspace switch then sees packets of at most one MTU, and with checksums in them.
+    """
+    try:
+        with socket_in_namespace_of(interface.node.pid, socket.socket) as through:
+            offloads.switch_off(through, interface.name)
+    except OSError as error:
+        raise NodeError(f"{interface.name}: its offloads cannot be switched off: {error}") from None
 
 
 def quiet_ipv6(interface: Intf) -> None:
@@ -257,7 +280,7 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
         dpid: str | None = None,
         **params: Any,
     ) -> None:
-        paths.need_programs("ethtool", "mnexec")
+        paths.need_programs("mnexec")
         paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
         if program not in PROGRAMS:
             raise ValueError(f"{name}: program {program!r} is not one of {', '.join(PROGRAMS)}")

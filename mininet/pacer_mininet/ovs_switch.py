@@ -88,7 +88,7 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
         log_dir: str | None = None,
         **params: Any,
     ) -> None:
-        paths.need_programs("ethtool", "mnexec", "ss")
+        paths.need_programs("mnexec", "ss")
         if fail_mode not in ("standalone", "secure"):
             raise ValueError(f"{name}: fail_mode {fail_mode!r} is not standalone or secure")
         if params.get("inNamespace"):

@@ -412,6 +412,24 @@ def test_a_claim_is_open_while_runs_are_missing() -> None:
     assert (checked["worst"], checked["holds"]) == (None, None)
 
 
+def test_a_machine_s_own_kernel_may_have_a_limit_of_its_own() -> None:
+    """One frame in virtual time; two where a process has to be woken."""
+    row = row_with("paced", near_queue_max=2.9)
+    for mode, holds in (("lab", False), ("realtime", True)):
+        (checked,) = claims.check("burstiness", [{**row, "mode": mode}])
+        assert checked["holds"] is holds
+    assert checked["claim"].endswith("at most 2.965")
+
+
+def test_gap_frames_are_measured_against_accounted_gaps() -> None:
+    rows = [
+        row_with("paced", queue_max=1518, wire_bytes=100_000),
+        row_with("paced, PAUSE frames", queue_max=1535, wire_bytes=98_000),
+    ]
+    found = [(one["worst"], one["holds"]) for one in claims.check("gaps", rows)]
+    assert found == [(17, True), (2000, False)]
+
+
 def test_dynamic_is_measured_against_unpaced_of_the_same_long_path() -> None:
     short = dataclasses.replace(SHORT, rtt_ns=20_000_000)
     rows = [

@@ -41,6 +41,7 @@ _MAKERS: tuple[Callable[[], Experiment], ...] = (
     tokyo.ipg_sweep,
     tokyo.clustered,
     tokyo.parallel,
+    takano.gap_frames,
     takano.backlog,
     beyond.ten_gigabit,
     beyond.hundred_senders,

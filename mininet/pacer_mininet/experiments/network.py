@@ -41,6 +41,7 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
     def build(self, scenario: Scenario) -> None:
         """Build it."""
         line = {"rate": format_rate(scenario.edge_rate_bps), "counts": "wire", "fifo": EDGE_FIFO}
+        line["gaps"] = scenario.gaps
         bottleneck = {
             "rate": format_rate(scenario.rate_bps),
             "counts": "layer2",

@@ -35,7 +35,7 @@ from pacer_mininet.experiments.shaping import (
     port_of,
     shape,
 )
-from pacer_mininet.nodes import PacerController, in_lab, run_in
+from pacer_mininet.nodes import PacerController, in_lab, introduce, run_in
 from pacer_mininet.tcp_state import TcpMonitor, TcpSample
 from pacer_mininet.traffic import (
     BIN_NS,
@@ -66,9 +66,6 @@ UDP_OVERHEAD_BYTES = 14 + 20 + 8 + 4
 
 TAIL_NS = 250_000_000
 
-REACHABLE_MS = 86_400_000
-"""How long a host takes a neighbour's address for known: longer than any run."""
-
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -82,7 +79,7 @@ def run_scenario(name: str, scenario: Scenario, report: Report) -> dict[str, Any
         ExperimentError, NodeError, ControllerError: the run failed.
 
     """
-    paths.need_programs("ethtool", "ip", "iperf", "mnexec", "ping", "sysctl", "tc")
+    paths.need_programs("ip", "iperf", "mnexec", "ping", "sysctl", "tc")
     for control in sorted({flow.congestion_control for flow in scenario.flows}):
         congestion.choose(control, congestion.of_this_kernel(control), lab=in_lab())
     report({"event": "phase", "run": name, "phase": "network"})
@@ -125,14 +122,20 @@ class ScenarioRun:
         for host in (*self.senders, *self.receivers):
             # What is left of a connection to the same host would set the next one's start.
             settings = ["net.ipv4.tcp_no_metrics_save=1"]
-            # Nor does it ask again who has an address: that packet is in no class.
-            device = host.defaultIntf().name
-            settings.append(f"net.ipv4.neigh.{device}.base_reachable_time_ms={REACHABLE_MS}")
-            run_in(host, "sysctl", "-qw", *settings)
             if self.scenario.ecn:
-                run_in(host, "sysctl", "-qw", "net.ipv4.tcp_ecn=1")
-        for sender, receiver in sorted({(f.sender, f.receiver) for f in self.scenario.flows}):
-            self._ping(self.senders[sender - 1], self.receivers[receiver - 1])
+                settings.append("net.ipv4.tcp_ecn=1")
+            run_in(host, "sysctl", "-qw", *settings)
+        pairs = [
+            (self.senders[sender - 1], self.receivers[receiver - 1])
+            for sender, receiver in sorted({(f.sender, f.receiver) for f in self.scenario.flows})
+        ]
+        # No ARP: its packets are in no class, and one would be measured as the flow's burst.
+        for sender in self.senders:
+            introduce(sender, [there for here, there in pairs if here is sender])
+        for receiver in self.receivers:
+            introduce(receiver, [here for here, there in pairs if there is receiver])
+        for sender, receiver in pairs:
+            self._ping(sender, receiver)
         shape(self.scenario, self.net, self.rest)
         for number, flow in enumerate(self.scenario.flows):
             command = ["iperf", "-s", "-p", str(port_of(number)), "-y", "C"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pacer_mininet import congestion
-from pacer_mininet.nodes import SOCKET_BUFFER_BYTES
+from pacer_mininet.nodes import GAPS, SOCKET_BUFFER_BYTES
 from pacer_mininet.units import MIN_RATE_BPS
 
 MAX_FLOWS = 128
@@ -110,6 +110,7 @@ class Scenario:
         far: whether what leaves the bottleneck is measured, too.
         bins: whether bandwidth is measured in 500 us: reading them back takes longer than the run.
         ecn: whether hosts use ECN.
+        gaps: what fills the gaps between paced packets on the edges' lines, one of nodes.GAPS.
         first_ssthresh_packets: where a connection's first slow start ends at the latest; 0:
             nowhere, today's default.
         seed: of everything random; also shifts the start of each flow by a few us.
@@ -132,6 +133,7 @@ class Scenario:
     far: bool = False
     bins: bool = False
     ecn: bool = False
+    gaps: str = "accounted"
     first_ssthresh_packets: int = 0
     seed: int = 1
 
@@ -142,6 +144,8 @@ class Scenario:
             raise ValueError(f"{self.seconds} s: 1 to {MAX_SECONDS}")
         if not self.rate_bps >= MIN_RATE_BPS:
             raise ValueError(f"rate {self.rate_bps} is below {MIN_RATE_BPS} bit/s")
+        if self.gaps not in GAPS:
+            raise ValueError(f"gaps {self.gaps!r} is not one of {', '.join(GAPS)}")
         if not 1 <= self.edges <= 2:
             raise ValueError(f"{self.edges} edge switches: 1 or 2")
         for flow in self.flows:

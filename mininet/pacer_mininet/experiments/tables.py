@@ -84,6 +84,7 @@ METRICS: dict[str, Metric] = {
     "lost": Metric("lost at the bottleneck", lambda r: r["bottleneck_drops"], 0),
     "edge_lost": Metric("lost at the edge", lambda r: r["edge_drops"], 0),
     "queue_max": Metric("VB queue max, bytes", lambda r: r["wan"]["queue_max_bytes"], 0),
+    "wire_bytes": Metric("bytes at the bottleneck", lambda r: r["wan"]["bytes"], 0),
     "bin_max": Metric(
         "500 us bin max, Mbit/s", lambda r: (r["wan"]["bin_max_bps"] or 0) / 1e6, of_first=True
     ),

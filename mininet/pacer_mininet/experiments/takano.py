@@ -337,6 +337,38 @@ def burstiness() -> Experiment:
             "and queued on the way to the receiver is not the sender's. Here the path has no "
             "other traffic.",
             "max(Q) here counts the packet that arrives (1.48 KB for one frame).",
+            "The sender is UDP that its own clock spaces, and today's TBF is woken for each packet "
+            "by timers of a ns, so little is left to shape: the published TBF, woken by the "
+            "system's tick, let go of 59 KB at once. fq hands out two packets at a time (its "
+            "quantum).",
+        ),
+    )
+
+
+def gap_frames() -> Experiment:
+    """Gaps that are accounted for, and gaps of PAUSE frames as PSPacer's were."""
+    cells = tuple(
+        Cell(
+            "500 Mbit/s, 20 ms",
+            title,
+            Scenario(one_flow(shaper), seconds=4, rtt_ns=20 * MS, gaps=gaps),
+            extra=True,
+        )
+        for title, shaper, gaps in (
+            (PACED.name, PACED, "accounted"),
+            ("paced, PAUSE frames", PACED, "pause-frames"),
+            (UNPACED.name, UNPACED, "accounted"),
+            (FQ.name, FQ, "accounted"),
+        )
+    )
+    return Experiment(
+        name="gaps",
+        title="The same paced flow with accounted gaps and with PAUSE frames in them",
+        metrics=("goodput", "steady", "lost", "queue_max", "wire_bytes"),
+        cells=cells,
+        differs=(
+            "PAUSE frames are dropped by the bottleneck's input port, as a switch's port does, and "
+            "are not counted as lost.",
         ),
     )
 
