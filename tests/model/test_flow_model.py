@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from flow_model import (
     INITIAL_WINDOW_BYTES,
     FlowClass,
     FlowPacer,
+    Path,
     Segment,
     reciprocal_q59,
     time_per_byte_q24,
@@ -87,14 +89,70 @@ def test_wrong_acknowledgements_say_nothing() -> None:
     assert (flow.in_flight_bytes, flow.rtt_ns) == (0, 2)
 
 
-def test_ten_segments_of_a_round_trip_are_a_tenth_apart() -> None:
-    """1000 payload bytes on 1054 of the frame with FCS; the window is the initial one."""
+def test_after_the_first_flight_segments_are_spaced_by_window_and_round_trip() -> None:
+    """1000 payload bytes on 1054 of the frame with FCS; fourteen of them are the first flight."""
     pacer = FlowPacer(FlowClass())
     pacer.send(data(1, 0, 0, "S"))
     pacer.acknowledge(answer(100 * MS + 1, 1))
     segments = [
-        Segment(200 * MS, CLIENT, SERVER, 1 + 1000 * k, 1000, 1, "", 1460 - 4) for k in range(10)
+        Segment(200 * MS, CLIENT, SERVER, 1 + 1000 * k, 1000, 1, "", 1460 - 4) for k in range(17)
     ]
     left = [pacer.send(segment) for segment in segments]
-    for k, at_ns in enumerate(left):
-        assert abs(at_ns - (200 + 10 * k) * MS) < 10 * k * MS * 300e-6 + 1
+    assert left[:15] == [200 * MS] * 15
+    # 1460 bytes of a window of 15,000, then of 16,000, in 100 ms.
+    due_ns = [200 * MS + 1460 * 100 * MS / 15_000]
+    due_ns.append(due_ns[0] + 1460 * 100 * MS / 16_000)
+    for at_ns, due in zip(left[15:], due_ns, strict=True):
+        assert due - 20 * MS * 300e-6 <= at_ns <= due + 1
+
+
+def first_flight(
+    acknowledged: list[int], *, sent_gap_ns: int = 0, path_ns: int = 24_288
+) -> Path | None:
+    """What is known of a path that takes a segment of 1518 bytes every `path_ns`, after that."""
+    pacer = FlowPacer(FlowClass())
+    pacer.send(data(1, 0, 0, "S"))
+    pacer.acknowledge(answer(50 * MS + 1, 1))
+    for k in range(10):
+        at_ns = 50 * MS + 2 + k * sent_gap_ns
+        pacer.send(Segment(at_ns, CLIENT, SERVER, 1 + 1448 * k, 1448, 1, "", 1514))
+    for count in acknowledged:
+        at_ns = 100 * MS + count * path_ns
+        pacer.acknowledge(answer(at_ns, 1 + 1448 * count))
+    return pacer.flows[CLIENT, SERVER].path
+
+
+@pytest.mark.parametrize(
+    "acknowledged", [list(range(1, 11)), [2, 4, 6, 8, 10], [1, 3, 5, 7, 9, 10], [3, 8]]
+)
+def test_acknowledgements_of_the_first_flight_say_what_the_path_takes(
+    acknowledged: list[int],
+) -> None:
+    path = first_flight(acknowledged)
+    assert path is not None
+    # 500 Mbit/s are 16 ns for a byte; 1/256 slower, and rounding.
+    assert abs(path.fastest_q24 / (16 << 24) - 257 / 256) < 400e-6
+
+
+def test_a_first_flight_that_says_nothing_is_not_believed() -> None:
+    assert first_flight([10]) is None, "one acknowledgement"
+    assert first_flight([2, 3]) is None, "not three quarters"
+    assert first_flight(list(range(1, 11)), sent_gap_ns=24_288) is None, "as fast as it was sent"
+
+
+def test_the_rate_grows_slowly_then_fast_and_goes_back_where_packets_wait() -> None:
+    path = Path(16 << 24)
+    for _ in range(32):
+        path.round_trip(8 * 1518 * 15, held_to_it=True)
+    assert path.gain_q16 == 32 * 16
+    for _ in range(20):
+        path.round_trip(0, held_to_it=True)
+    assert path.gain_q16 > 20_000
+    before = path.gain_q16
+    path.round_trip(0, held_to_it=False)
+    assert path.gain_q16 == before, "nobody asked for more"
+    path.round_trip(8 * 1518 * 17, held_to_it=False)
+    assert path.gain_q16 == before // 2
+    for _ in range(16):
+        path.round_trip(1 << 30, held_to_it=True)
+    assert path.fastest_q24 == path.slowest_q24

@@ -20,7 +20,10 @@ CASES = {
     "no-handshake": interleaved(Sender(*V4, GROWTH, first=77, handshake=False)),
     "losses": interleaved(Sender(*V4, [(20, -1), (40, 7), (20, -1), (30, 0), (30, 29), (40, -1)])),
     "long-path": interleaved(Sender(*V4, GROWTH, rtt_ns=200_000_000)),
-    "narrow-path": interleaved(Sender(*V4, [*GROWTH, *[(100, -1)] * 40], path_ns=24_288)),
+    # Held to what the path takes for longer than that grows slowly, with a queue in between.
+    "narrow-path": interleaved(
+        Sender(*V4, [(10, -1), *[(20, -1)] * 45], rtt_ns=5_000_000, path_ns=242_880)
+    ),
     "two-flows": interleaved(
         Sender(*V4, GROWTH),
         Sender(("10.0.0.1", 40_001), V4[1], GROWTH, rtt_ns=30_000_000, begin_ns=5_000_007),
