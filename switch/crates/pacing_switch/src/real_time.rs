@@ -196,13 +196,14 @@ impl RealTime {
     /// # Errors
     /// No descriptors left, or no signal handlers.
     pub fn new(
-        switch: Switch,
+        mut switch: Switch,
         spin_ns: u64,
         jobs: impl FnOnce(ports::Waker) -> JobQueue,
         controllers: ControllerSender,
     ) -> io::Result<Self> {
         let waiter = Waiter::new(WaiterOptions { spin_ns })?;
         waiter.end_on_signals()?;
+        switch.space_catch_up();
         Ok(Self {
             jobs: jobs(waiter.waker()),
             switch,

@@ -258,6 +258,12 @@ impl Switch {
         }
     }
 
+    /// The driver may be late: classes that this puts behind catch up with spaced packets
+    /// ([`TrafficManager::space_catch_up`]).
+    pub fn space_catch_up(&mut self) {
+        self.manager.space_catch_up();
+    }
+
     /// Settings.
     pub fn config(&self) -> &SwitchConfig {
         &self.config

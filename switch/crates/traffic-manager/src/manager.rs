@@ -267,6 +267,7 @@ pub struct TrafficManager<P> {
     latest_ns: u64,
     /// No search for idle queues before this arrival time.
     next_sweep_ns: u64,
+    spaces_catch_up: bool,
     statistics: Statistics,
 }
 
@@ -286,6 +287,7 @@ impl<P> TrafficManager<P> {
             next_serial: 0,
             latest_ns: 0,
             next_sweep_ns: 0,
+            spaces_catch_up: false,
             statistics: Statistics::default(),
         }
     }
@@ -293,6 +295,16 @@ impl<P> TrafficManager<P> {
     /// The limits it was made with.
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// From now on a class that late polls have put behind catches up with spaced packets: each
+    /// follows the one before by at least seven eighths of that one's time, until the class is back
+    /// at `E`. For drivers in real time; without late polls nothing changes.
+    pub fn space_catch_up(&mut self) {
+        self.spaces_catch_up = true;
+        for port in &mut self.ports {
+            port.spaces_catch_up = true;
+        }
     }
 
     // ----- ports -----
@@ -304,7 +316,9 @@ impl<P> TrafficManager<P> {
             Ok(_) => Err(PortError::Exists(port)),
             Err(_) if self.ports.len() >= limit => Err(PortError::TooManyPorts(limit)),
             Err(at) => {
-                self.ports.insert(at, Port::new(port, config)?);
+                let mut added = Port::new(port, config)?;
+                added.spaces_catch_up = self.spaces_catch_up;
+                self.ports.insert(at, added);
                 self.reindex();
                 Ok(())
             }
