@@ -267,6 +267,7 @@ pub struct TrafficManager<P> {
     latest_ns: u64,
     /// No search for idle queues before this arrival time.
     next_sweep_ns: u64,
+    spaces_catch_up: bool,
     statistics: Statistics,
 }
 
@@ -286,6 +287,7 @@ impl<P> TrafficManager<P> {
             next_serial: 0,
             latest_ns: 0,
             next_sweep_ns: 0,
+            spaces_catch_up: false,
             statistics: Statistics::default(),
         }
     }
@@ -293,6 +295,28 @@ impl<P> TrafficManager<P> {
     /// The limits it was made with.
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// From now on a class that late polls have put behind catches up with spaced packets: each
+    /// follows the one before by at least seven eighths of that one's time, until the class is back
+    /// at `E`. For drivers in real time; without late polls nothing changes.
+    pub fn space_catch_up(&mut self) {
+        self.spaces_catch_up = true;
+        for port in &mut self.ports {
+            port.spaces_catch_up = true;
+        }
+    }
+
+    /// The driver was held up after the poll at `poll_ns`: what started with it on ports without
+    /// delay was gone by `left_ns`, and not at once. The stall rule counts from then, and what
+    /// follows is spaced ([`Self::space_catch_up`], without which nothing happens).
+    pub fn left_late(&mut self, poll_ns: u64, left_ns: u64) {
+        for at in 0..self.ports.len() {
+            if let Some(port) = self.ports.get_mut(at) {
+                port.leave_late(poll_ns, left_ns, &mut self.queues, &self.slab);
+            }
+            self.refresh_start(at);
+        }
     }
 
     // ----- ports -----
@@ -304,7 +328,9 @@ impl<P> TrafficManager<P> {
             Ok(_) => Err(PortError::Exists(port)),
             Err(_) if self.ports.len() >= limit => Err(PortError::TooManyPorts(limit)),
             Err(at) => {
-                self.ports.insert(at, Port::new(port, config)?);
+                let mut added = Port::new(port, config)?;
+                added.spaces_catch_up = self.spaces_catch_up;
+                self.ports.insert(at, added);
                 self.reindex();
                 Ok(())
             }

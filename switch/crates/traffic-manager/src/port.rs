@@ -7,7 +7,7 @@ use dataplane::hold::time_per_byte_q24;
 use crate::calendar::Calendar;
 use crate::gaps::{self, Gaps};
 use crate::heap::Key;
-use crate::queues::ClassQueues;
+use crate::queues::{ClassQueues, Queue};
 use crate::slab::{List, Meta, NONE, Slab};
 use crate::statistics::PortStatistics;
 use crate::time::Q24;
@@ -15,6 +15,12 @@ use crate::{PortConfig, PortError, RateCounts};
 
 /// "Nothing to do": later than every instant the traffic manager acts on.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
+
+/// A class that catches up gains one part in this many of a packet's time with each packet.
+const CATCH_UP_PARTS: u128 = 8;
+
+/// Of one poll, as many paced packets are known for when they leave late.
+const STARTED_PACKETS: usize = 64;
 
 /// What a port starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,12 +72,14 @@ impl Key for u128 {
     }
 }
 
-/// A head that may start: in order of departure, then of arrival.
+/// A head that may start: in order of departure, then of arrival. `behind`: see
+/// [`Head::behind`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Ready {
     departure_ns: u64,
     sequence: u64,
     class: u32,
+    behind: bool,
 }
 
 impl Key for Ready {
@@ -79,11 +87,31 @@ impl Key for Ready {
         departure_ns: u64::MAX,
         sequence: u64::MAX,
         class: u32::MAX,
+        behind: true,
     };
 
     fn time_ns(self) -> u64 {
         self.departure_ns
     }
+}
+
+/// Paced packets that started with one poll, for which [`Port::leave_late`] may be called.
+#[derive(Debug, Default)]
+struct Started {
+    poll_ns: u64,
+    /// With their classes; no more than [`STARTED_PACKETS`].
+    packets: Vec<(u32, Meta)>,
+}
+
+/// The head of a class queue that starts.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    class: u32,
+    /// It is still the first of `waiting`.
+    in_waiting: bool,
+    /// It waited for its distance to the packet before, past departure and R: its class is still
+    /// catching up.
+    behind: bool,
 }
 
 /// What reaches an interface.
@@ -130,6 +158,15 @@ pub(crate) struct Port<P> {
     line_end: Option<Q24>,
     /// How much of what packets wait for now the last gap frame is to blame for, at most.
     gap_wait: Q24,
+    /// Late classes catch up with spaced packets ([`crate::TrafficManager::space_catch_up`]).
+    pub(crate) spaces_catch_up: bool,
+    /// The last poll that was late for a paced packet.
+    late_poll_ns: u64,
+    /// What started with the last poll that started anything, if late classes are spaced.
+    started: Started,
+    /// Classes whose last packet left late, and from when on the next may: not yet in the keys of
+    /// `waiting`, of which the first is never of one of these.
+    left_late: Vec<(u32, Q24)>,
     pub(crate) fifo: List,
     /// Packets in it.
     pub(crate) fifo_packets: u32,
@@ -178,6 +215,10 @@ impl<P> Port<P> {
             free_at: Q24::default(),
             line_end: None,
             gap_wait: Q24::default(),
+            spaces_catch_up: false,
+            late_poll_ns: 0,
+            started: Started::default(),
+            left_late: Vec::new(),
             fifo: List::default(),
             fifo_packets: 0,
             waiting: Calendar::new(),
@@ -286,7 +327,8 @@ impl<P> Port<P> {
         slab: &mut Slab<P>,
     ) -> Option<Chosen<P>> {
         let chosen = if decision.kind == Kind::Paced {
-            self.choose_paced(decision.start(now_ns), queues, slab)
+            let poll_lateness = self.poll_lateness(decision, now_ns);
+            self.choose_paced(decision.start(now_ns), poll_lateness, queues, slab)
         } else {
             let (payload, meta) = slab.pop(&mut self.fifo)?;
             self.waited_for_gap(decision.at, Q24::from_ns(meta.arrival_ns));
@@ -300,35 +342,74 @@ impl<P> Port<P> {
             })
         }?;
         self.statistics.queued_packets -= 1;
+        if let Some(class) = chosen.class
+            && self.spaces_catch_up
+        {
+            if self.started.poll_ns != now_ns {
+                self.started.poll_ns = now_ns;
+                self.started.packets.clear();
+            }
+            if self.started.packets.len() < STARTED_PACKETS {
+                self.started.packets.push((class, chosen.meta));
+            }
+        }
         // Decisions of a port never go back in time, not even when egress drops the packet.
         self.free_at = self.free_at.max(chosen.start);
         Some(chosen)
     }
 
+    /// How much of what a packet is late by may be the doing of the poll at `now_ns`, at most. A poll
+    /// that was late for one is so for all that start with it.
+    fn poll_lateness(&mut self, decision: Decision, now_ns: u64) -> Q24 {
+        let now = Q24::from_ns(now_ns);
+        if decision.at.ceil_ns() < now_ns {
+            self.late_poll_ns = now_ns;
+            now.since(decision.at)
+        } else if self.late_poll_ns == now_ns {
+            now
+        } else {
+            Q24::default()
+        }
+    }
+
+    /// Takes the first paced packet that may start at `start`. `poll_lateness`: see
+    /// [`Self::poll_lateness`].
     fn choose_paced(
         &mut self,
         start: Q24,
+        poll_lateness: Q24,
         queues: &mut ClassQueues,
         slab: &mut Slab<P>,
     ) -> Option<Chosen<P>> {
         // Keys up to this one have E <= start, whatever the class.
         let last = start.raw() << CLASS_BITS | u128::from(u32::MAX);
-        let (class, in_waiting) = self.eligible(last, queues, slab)?;
-        let number = self.number;
+        let head = self.eligible(last, queues, slab)?;
+        let (class, number, spaces_catch_up) = (head.class, self.number, self.spaces_catch_up);
+        let mut spaced = Q24::default();
         // Stall rule: R' = max(R, t - allowance) + cost, t without what a gap frame took.
-        let release = |meta: &Meta, release: Q24| {
+        let release = |meta: &Meta, release: Q24, is_last: bool| {
             let eligible = Q24::from_ns(meta.departure_ns).max(release);
             let punctual = start.since(self.waited_for_gap(start, eligible));
-            release
-                .max(punctual.minus_ns(meta.allowance_ns))
-                .plus(u128::from(meta.cost_q24))
+            let cost = u128::from(meta.cost_q24);
+            let release = release.max(punctual.minus_ns(meta.allowance_ns)).plus(cost);
+            let may_gain = cost / CATCH_UP_PARTS;
+            let late = start.since(eligible).min(poll_lateness);
+            if spaces_catch_up && (head.behind || late.raw() > may_gain) {
+                spaced = start.plus(cost - may_gain);
+            }
+            // What no packet waits for is not made up: it would take a clock of its own.
+            if is_last {
+                release.max(spaced)
+            } else {
+                release
+            }
         };
         let (payload, meta, queue) = queues.pop((number, class), slab, release)?;
         self.statistics.paced_bytes -= frame_bytes(meta.length_bytes);
         let next = slab
             .meta(queue.list.head)
-            .map(|next| waiting_key(next.departure_ns, queue.release(), class));
-        match (in_waiting, next) {
+            .map(|next| waiting_key(next.departure_ns, queue.release().max(spaced), class));
+        match (head.in_waiting, next) {
             (true, Some(key)) => self.waiting.replace_smallest(key),
             (true, None) => {
                 self.waiting.pop();
@@ -336,6 +417,7 @@ impl<P> Port<P> {
             (false, Some(key)) => self.waiting.push(key),
             (false, None) => {}
         }
+        self.settle(queues, slab);
         if self.waiting.take_refilled() {
             self.look_at_next(queues, slab);
         }
@@ -345,6 +427,56 @@ impl<P> Port<P> {
             class: Some(class),
             start,
         })
+    }
+
+    /// The paced packets that started with the poll at `poll_ns` left by `left_ns`, and not at once:
+    /// their classes are charged for that, and space what follows.
+    pub(crate) fn leave_late(
+        &mut self,
+        poll_ns: u64,
+        left_ns: u64,
+        queues: &mut ClassQueues,
+        slab: &Slab<P>,
+    ) {
+        if self.started.poll_ns != poll_ns || self.config.delay_ns > 0 {
+            return;
+        }
+        let left = Q24::from_ns(left_ns);
+        for (class, meta) in std::mem::take(&mut self.started.packets) {
+            let cost = u128::from(meta.cost_q24);
+            let spaced = left.plus(cost - cost / CATCH_UP_PARTS);
+            let charged = left.minus_ns(meta.allowance_ns).plus(cost);
+            match queues.raise_release((self.number, class), charged) {
+                Some(true) => self.left_late.push((class, spaced)),
+                Some(false) => {
+                    queues.raise_release((self.number, class), spaced);
+                }
+                None => {}
+            }
+        }
+        // Beyond that classes are charged, but do not space what follows.
+        self.left_late.truncate(STARTED_PACKETS);
+        self.settle(queues, slab);
+    }
+
+    /// Brings the first key of `waiting` up to date.
+    fn settle(&mut self, queues: &ClassQueues, slab: &Slab<P>) {
+        while !self.left_late.is_empty()
+            && let Some(key) = self.waiting.peek()
+            && let class = class_of(key)
+            && let Some(at) = self.left_late.iter().position(|late| late.0 == class)
+        {
+            let (_, spaced) = self.left_late.swap_remove(at);
+            if let Some(queue) = queues.get(self.number, class)
+                && let Some(meta) = slab.meta(queue.list.head)
+            {
+                let release = queue.release().max(spaced);
+                let now_key = waiting_key(meta.departure_ns, release, class);
+                if now_key > key {
+                    self.waiting.replace_smallest(now_key);
+                }
+            }
+        }
     }
 
     /// Reads what the next releases will need. Loads that wait for memory together take little
@@ -359,34 +491,48 @@ impl<P> Port<P> {
         std::hint::black_box(heads.fold(0, u64::wrapping_add));
     }
 
-    /// The class whose head has the smallest (departure, sequence) of those with keys up to
-    /// `last`, and whether that head is still the first of `waiting`.
+    /// The head with the smallest (departure, sequence) of those with keys up to `last`.
     ///
     /// The common case is one eligible head: it need not go through `ready`.
-    fn eligible(
-        &mut self,
-        last: u128,
-        queues: &ClassQueues,
-        slab: &Slab<P>,
-    ) -> Option<(u32, bool)> {
+    fn eligible(&mut self, last: u128, queues: &ClassQueues, slab: &Slab<P>) -> Option<Head> {
         while let Some(key) = self.waiting.peek()
             && key <= last
         {
             let class = class_of(key);
+            let is_behind = |queue: &Queue, meta: &Meta| {
+                key > waiting_key(meta.departure_ns, queue.release(), class)
+            };
+            let head = |queue: &'_ Queue| slab.meta(queue.list.head);
             if self.ready.peek().is_none() && !self.waiting.second_may_be_up_to(last) {
-                return Some((class, true));
+                let behind = self.spaces_catch_up
+                    && queues
+                        .get(self.number, class)
+                        .is_some_and(|queue| head(queue).is_some_and(|m| is_behind(queue, m)));
+                return Some(Head {
+                    class,
+                    in_waiting: true,
+                    behind,
+                });
             }
             self.waiting.pop();
-            let queue = queues.get(self.number, class);
-            if let Some(meta) = queue.and_then(|queue| slab.meta(queue.list.head)) {
+            if let Some(queue) = queues.get(self.number, class)
+                && let Some(meta) = head(queue)
+            {
+                let behind = self.spaces_catch_up && is_behind(queue, meta);
                 self.ready.push(Ready {
                     departure_ns: meta.departure_ns,
                     sequence: meta.sequence,
                     class,
+                    behind,
                 });
             }
+            self.settle(queues, slab);
         }
-        self.ready.pop().map(|ready| (ready.class, false))
+        self.ready.pop().map(|ready| Head {
+            class: ready.class,
+            in_waiting: false,
+            behind: ready.behind,
+        })
     }
 
     /// Queues a paced packet; the queue of `class` exists and the slab has room.
@@ -510,6 +656,8 @@ impl<P> Port<P> {
         self.fifo_packets = 0;
         self.waiting.clear();
         self.ready.clear();
+        self.left_late.clear();
+        self.started.packets.clear();
         self.statistics.queued_packets = 0;
         self.statistics.fifo_bytes = 0;
         self.statistics.paced_bytes = 0;

@@ -164,20 +164,20 @@ impl ClassQueues {
         Ok(before)
     }
 
-    /// Takes the first packet of a queue, and sets its R to what `release` makes of the packet
-    /// and R. Returns the queue as it is then.
+    /// Takes the first packet of a queue, and sets its R to what `release` makes of the packet,
+    /// R, and whether it was the last. Returns the queue as it is then.
     pub(crate) fn pop<P>(
         &mut self,
         (port, class): (u16, u32),
         slab: &mut Slab<P>,
-        release: impl FnOnce(&Meta, Q24) -> Q24,
+        release: impl FnOnce(&Meta, Q24, bool) -> Q24,
     ) -> Option<(P, Meta, Queue)> {
         let queue = self.get_mut(port, class)?;
         let (payload, meta) = slab.pop(&mut queue.list)?;
         let bytes = frame_bytes(meta.length_bytes);
         queue.packets -= 1;
         queue.bytes_and_port -= bytes << PORT_BITS;
-        let release = release(&meta, queue.release());
+        let release = release(&meta, queue.release(), queue.packets == 0);
         queue.release_ns = release.whole_ns();
         queue.release_fraction = release.fraction();
         let after = *queue;
@@ -185,6 +185,19 @@ impl ClassQueues {
             *further -= bytes;
         }
         Some((payload, meta, after))
+    }
+
+    /// A queue's R is `release` at least. Returns whether packets wait in it; `None`: there is none.
+    pub(crate) fn raise_release(
+        &mut self,
+        (port, class): (u16, u32),
+        release: Q24,
+    ) -> Option<bool> {
+        let queue = self.get_mut(port, class)?;
+        let release = queue.release().max(release);
+        queue.release_ns = release.whole_ns();
+        queue.release_fraction = release.fraction();
+        Some(queue.packets > 0)
     }
 
     /// Where the bytes of a further queue are counted again; `None` for a first one.

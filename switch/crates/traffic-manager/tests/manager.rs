@@ -364,6 +364,96 @@ fn lateness_is_measured_for_each_kind() {
     assert_eq!(port.unpaced_lateness.count(), 1);
 }
 
+/// When packets start, the first poll being late, at `late_ns`, and the others on time.
+fn starts(tm: &mut TrafficManager<u32>, late_ns: u64) -> Vec<u64> {
+    let mut started = Vec::new();
+    while let Some(next_ns) = tm.next_start_ns() {
+        let start = tm.poll_start(next_ns.max(late_ns)).expect("due");
+        started.push(start.start_ns);
+        transmit(tm, start).expect("room");
+    }
+    started
+}
+
+/// Class 5 with ten packets, 24,288 ns each, due from 0 on; one packet's time is made up.
+fn backlogged_class() -> TrafficManager<u32> {
+    let mut tm = manager(Limits::default());
+    for number in 0..10 {
+        let mut packet = paced(number, 5, u64::from(number) * 24_288);
+        if let Some(hold) = &mut packet.hold {
+            hold.allowance_ns = 24_288;
+        }
+        tm.enqueue(1, packet).expect("room");
+    }
+    tm
+}
+
+#[test]
+fn a_late_class_catches_up_with_spaced_packets() {
+    let mut tm = backlogged_class();
+    tm.space_catch_up();
+    let started = starts(&mut tm, 20_000);
+    // 20 us late, 3,036 ns of which each packet gains: after seven it is back.
+    let gaps: Vec<u64> = started.windows(2).map(|two| two[1] - two[0]).collect();
+    assert!(
+        gaps.iter().all(|ns| (21_252..=24_288).contains(ns)),
+        "{gaps:?}"
+    );
+    assert_eq!(started.last(), Some(&218_592));
+}
+
+#[test]
+fn what_is_late_beyond_the_allowance_stays_so_when_spaced() {
+    let mut tm = backlogged_class();
+    tm.space_catch_up();
+    let started = starts(&mut tm, 124_288);
+    // 100 us of the 124,288 ns are lost.
+    assert_eq!(started.last(), Some(&(218_592 + 100_000)));
+}
+
+#[test]
+fn a_class_whose_packet_left_late_spaces_the_next() {
+    let mut tm = backlogged_class();
+    tm.space_catch_up();
+    tm.enqueue(1, paced(10, 6, 30_000)).expect("room");
+    let start = tm.poll_start(0).expect("due");
+    transmit(&mut tm, start).expect("room");
+    tm.left_late(0, 40_000);
+    // Another class does not wait for it.
+    assert_eq!(tm.next_start_ns(), Some(30_000));
+    let started = starts(&mut tm, 0);
+    assert_eq!(started[..3], [30_000, 40_000 + 21_252, 40_000 + 2 * 21_252]);
+    // One packet's time is made up of the 40 us.
+    assert_eq!(started.last(), Some(&(218_592 + 40_000 - 24_288)));
+}
+
+#[test]
+fn a_packet_that_left_late_delays_the_next_to_come() {
+    let mut tm = manager(Limits::default());
+    tm.space_catch_up();
+    tm.enqueue(1, paced(0, 5, 0)).expect("room");
+    let start = tm.poll_start(0).expect("due");
+    transmit(&mut tm, start).expect("room");
+    tm.left_late(0, 40_000);
+    tm.enqueue(1, paced(1, 5, 24_288)).expect("room");
+    // This class makes up nothing.
+    assert_eq!(tm.next_start_ns(), Some(40_000 + 24_288));
+    // Only what started with that poll left late.
+    let start = tm.poll_start(64_288).expect("due");
+    transmit(&mut tm, start).expect("room");
+    tm.left_late(0, 1_000_000);
+    tm.enqueue(1, paced(2, 5, 24_288)).expect("room");
+    assert_eq!(tm.next_start_ns(), Some(64_288 + 24_288));
+}
+
+#[test]
+fn unless_asked_a_late_class_catches_up_at_once() {
+    let mut tm = backlogged_class();
+    let started = starts(&mut tm, 20_000);
+    // The second waits for the line only.
+    assert_eq!(started[..3], [20_000, 32_304, 48_576]);
+}
+
 #[test]
 fn gaps_are_measured_from_the_end_of_a_frame_to_the_start_of_the_next() {
     // 1,538 bytes on the wire at 1 Gbit/s.

@@ -44,6 +44,9 @@ struct NaivePort {
     free_q24: u128,
     waiting: Vec<Waiting>,
     release_q24: std::collections::BTreeMap<u32, u128>,
+    /// S by class, of those that are catching up with spaced packets; `None`: they do not.
+    spaced_q24: Option<std::collections::BTreeMap<u32, u128>>,
+    late_poll_ns: u64,
     on_the_way: Vec<(u64, u32)>,
     last_delivery_ns: u64,
 }
@@ -57,10 +60,21 @@ fn ceil_ns(instant_q24: u128) -> u64 {
 }
 
 impl NaivePort {
-    /// E of `packet` as the head of its queue.
-    fn eligible_q24(&self, packet: &Waiting, class: u32) -> u128 {
+    /// E of `packet` as the head of its queue, but for the distance to the packet before.
+    fn unspaced_q24(&self, packet: &Waiting, class: u32) -> u128 {
         let release = self.release_q24.get(&class).copied().unwrap_or(0);
         q24(packet.departure_ns()).max(release)
+    }
+
+    /// S of a class.
+    fn spaced_q24(&self, class: u32) -> u128 {
+        let spaced = self.spaced_q24.as_ref();
+        spaced.and_then(|all| all.get(&class)).copied().unwrap_or(0)
+    }
+
+    /// E of `packet` as the head of its queue.
+    fn eligible_q24(&self, packet: &Waiting, class: u32) -> u128 {
+        self.unspaced_q24(packet, class).max(self.spaced_q24(class))
     }
 
     /// First packet of every class queue.
@@ -115,11 +129,37 @@ impl NaivePort {
             let at = self.waiting.iter().position(|p| p.hold.is_none());
             (at.expect("due"), instant)
         };
+        let poll_lateness = if !paced {
+            0
+        } else if ceil_ns(instant) < now_ns {
+            self.late_poll_ns = now_ns;
+            q24(now_ns) - instant
+        } else if self.late_poll_ns == now_ns {
+            u128::MAX
+        } else {
+            0
+        };
         let packet = self.waiting.remove(at);
         if let Some(hold) = packet.hold {
+            let eligible = self.unspaced_q24(&packet, hold.class);
+            let behind = self.spaced_q24(hold.class) > eligible;
+            let late = start.saturating_sub(eligible).min(poll_lateness);
             let release = self.release_q24.entry(hold.class).or_default();
             *release = (*release).max(start.saturating_sub(q24(hold.allowance_ns)))
                 + u128::from(hold.cost_q24);
+            if let Some(spaced) = &mut self.spaced_q24 {
+                spaced.remove(&hold.class);
+                let gain = u128::from(hold.cost_q24) / 8;
+                if behind || late > gain {
+                    let next = start + u128::from(hold.cost_q24) - gain;
+                    let is_class = |p: &Waiting| p.hold.is_some_and(|h| h.class == hold.class);
+                    if self.waiting.iter().any(is_class) {
+                        spaced.insert(hold.class, next);
+                    } else {
+                        *release = (*release).max(next);
+                    }
+                }
+            }
         }
         self.free_q24 = start;
         (packet, start)
@@ -223,8 +263,11 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(begin_ns: u64) -> Self {
+    fn new(begin_ns: u64, spaces_catch_up: bool) -> Self {
         let mut tm = TrafficManager::new(LIMITS);
+        if spaces_catch_up {
+            tm.space_catch_up();
+        }
         let config = configs()[0];
         for port in PORTS {
             tm.add_port(port, config).expect("a new port");
@@ -235,6 +278,8 @@ impl Pair {
             free_q24: 0,
             waiting: Vec::new(),
             release_q24: Default::default(),
+            spaced_q24: spaces_catch_up.then(Default::default),
+            late_poll_ns: 0,
             on_the_way: Vec::new(),
             last_delivery_ns: 0,
         });
@@ -421,6 +466,9 @@ impl Pair {
                 for port in &mut self.naive {
                     expected.extend(port.waiting.drain(..).map(|p| p.payload));
                     port.release_q24.clear();
+                    if let Some(spaced) = &mut port.spaced_q24 {
+                        spaced.clear();
+                    }
                 }
                 expected.sort_unstable();
                 assert_eq!(got, expected);
@@ -488,9 +536,10 @@ proptest! {
     #[test]
     fn does_what_the_naive_one_does(
         begin_ns in prop_oneof![Just(0u64), Just(1 << 55), 0..1_000_000_000u64],
+        spaces_catch_up in any::<bool>(),
         steps in steps(),
     ) {
-        let mut pair = Pair::new(begin_ns);
+        let mut pair = Pair::new(begin_ns, spaces_catch_up);
         for step in steps {
             pair.step(step);
         }
