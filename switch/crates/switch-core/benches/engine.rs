@@ -291,7 +291,7 @@ fn whole_switch(results: &mut Results) {
             let each = begin.elapsed().as_nanos() as f64 / classes as f64;
             let ns = through(&mut switch, classes, 2, 64);
             results.add("classes", "packet", classes, ns);
-            results.add("classes", "flow and class set up", classes, each);
+            results.add("set up", "flow and class", classes, each);
         }
     }
     if results.wants("ports") {
