@@ -169,8 +169,8 @@ bench-engine: venv $(DESCRIPTORS)
 	@mkdir -p results
 	@cd switch && cargo bench --locked -p traffic-manager --bench insert_release
 	@cd switch && cargo bench --locked -p switch-core --bench engine -- $(abspath results/engine.json)
-	@$(PYTHON) tests/bench/engine_plot.py results/engine.json results/engine.svg
-	@echo "figures in results/engine.json, plot in results/engine.svg"
+	@$(PYTHON) tests/bench/engine_plot.py results/engine.json docs/scale.svg
+	@echo "figures in results/engine.json, plot in docs/scale.svg"
 
 CLASSES ?= 1000000
 .PHONY: bench-install

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plots what a packet costs against classes, table entries and frame size.
+"""Plots what a packet costs against classes, table entries and frame size, and prints tables.
 
     engine_plot.py FIGURES.json OUT.svg
 
@@ -61,10 +61,27 @@ def plot(figures: list[dict[str, object]], out: Path) -> None:
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
 
 
+def tables(figures: list[dict[str, object]]) -> str:
+    """A table per group in Markdown: a row per series, a column per x; nanoseconds."""
+    lines: list[str] = []
+    for group, series in curves(figures).items():
+        places = sorted({x for points in series.values() for x, _ in points})
+        lines += [f"| {group} |" + "".join(f" {x:,.0f} |" for x in places)]
+        lines += ["|---" * (len(places) + 1) + "|"]
+        for name, points in series.items():
+            us = dict(points)
+            cells = (f" {us[x] * 1000:,.0f} |" if x in us else " |" for x in places)
+            lines += [f"| {name} |" + "".join(cells)]
+        lines += [""]
+    return "\n".join(lines)
+
+
 def main() -> None:
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    plot(json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2]))
+    figures = json.loads(Path(sys.argv[1]).read_text())
+    plot(figures, Path(sys.argv[2]))
+    print(tables(figures))
 
 
 if __name__ == "__main__":

@@ -177,13 +177,8 @@ fn pack_field(
             if low.iter().rev().gt(high.iter().rev()) {
                 return invalid(format!("{}: range ends before it starts", what()));
             }
-            packed.bounds.push(Bounds {
-                word: part.word,
-                shift: part.shift,
-                mask: mask64(bits),
-                low: low.into(),
-                high: high.into(),
-            });
+            let bounds = Bounds::new(part.word, part.shift, bits, &low, &high);
+            packed.bounds.push(bounds);
         }
         (kind, _) => return invalid(format!("{}: is matched by {kind:?}", what())),
     }
@@ -214,7 +209,7 @@ pub(crate) fn insert_checked(
             info.name, info.size
         )));
     }
-    table.insert(key, &packed, target, now_ns);
+    table.insert(&key, &packed, target, now_ns);
     Ok(())
 }
 
@@ -369,7 +364,7 @@ impl Pipeline {
     fn public_entry(&self, info: &TableInfo, table: &Table, e: &Entry) -> TableEntry {
         let (action, indirect) = self.public_target(table, &e.target);
         TableEntry {
-            key: (*e.key).clone(),
+            key: e.key(),
             action,
             indirect,
             counter: direct_counter(info, &e.direct),
@@ -485,7 +480,7 @@ impl Pipeline {
     ) -> ControlResult<()> {
         self.writable(table)?;
         let call = self.call(table, action)?;
-        let (_, id) = self.existing(table, key)?;
+        let (packed, id) = self.existing(table, key)?;
         let (info, t) = self.info_mut(table)?;
         if t.profile.is_some() {
             return invalid(format!(
@@ -493,9 +488,7 @@ impl Pipeline {
                 info.name
             ));
         }
-        if let Some(e) = t.entry_mut(id) {
-            e.target = Target::Call(call);
-        }
+        t.change(id, &packed, Target::Call(call));
         Ok(())
     }
 
@@ -549,7 +542,7 @@ impl Pipeline {
                 return Ok(());
             }
         };
-        let (key, packed) = pack(t, info, &entry.key)?;
+        let (key, packed) = pack(t, info, &entry.key())?;
         let there = t.id_of(&key);
         if there.is_none() && t.len() >= info.size {
             return Err(ControlError::ResourceExhausted(format!(

@@ -10,7 +10,7 @@ use crate::ops::{Code, HeaderRef, Op, Slot};
 use crate::profile::Profile;
 use crate::program::{HeaderInfo, Node, Program, StackInfo};
 use crate::state::State;
-use crate::table::{END, Foreseen, Table, Target};
+use crate::table::{END, Hit, Table, Target};
 use crate::unchanged::{Changes, RESHAPED};
 use crate::value_set::ValueSets;
 use crate::wide::{self, limbs, mask64, sext64};
@@ -113,10 +113,24 @@ impl<E: Externs> Machine<'_, E> {
 
     /// Looks up, counts, meters, runs the action; gives the next node.
     fn apply(&mut self, ctx: &mut Context, index: usize) -> (Outcome, u32) {
-        let Some(table) = self.tables.get_mut(index) else {
+        let Some(table) = self.tables.get(index) else {
             return (Outcome::Done, END);
         };
         let hit = table.find(&ctx.words, &mut ctx.key);
+        let hint = hit.and_then(|hit| hit.hint);
+        if let Some(Hit {
+            id,
+            hint: Some(argument),
+        }) = hit
+        {
+            let looks = table.foreseen.iter();
+            let looks = looks.map(|&indexed| (indexed, argument));
+            self.look_ahead(table.look_at_entry(id), looks);
+        }
+        let hit = hit.map(|hit| hit.id);
+        let Some(table) = self.tables.get_mut(index) else {
+            return (Outcome::Done, END);
+        };
         if let Some(id) = hit {
             let (counters, meter, ageing) = (table.counters, table.meter, table.ageing);
             if let Some(entry) = table.entry_mut(id) {
@@ -174,8 +188,11 @@ impl<E: Externs> Machine<'_, E> {
         };
         let next = chosen.unwrap_or(action.next);
         let code = action.code;
-        if !action.foreseen.is_empty() {
-            self.look_ahead(&action.foreseen, args);
+        if hint.is_none() && !action.foreseen.is_empty() {
+            let argument = |at: usize| args.get(at).copied().unwrap_or(u64::MAX);
+            let looks = action.foreseen.iter();
+            let looks = looks.map(|foreseen| (foreseen.indexed, argument(foreseen.argument)));
+            self.look_ahead(0, looks);
         }
         (self.run(ctx, code), next)
     }
@@ -201,21 +218,20 @@ impl<E: Externs> Machine<'_, E> {
         }
     }
 
-    /// Brings into the caches what will be asked for because of an action's arguments. Loads that
-    /// wait for memory together take little longer than one.
-    fn look_ahead(&self, foreseen: &[Foreseen], args: &[u64]) {
-        let words = foreseen.iter().map(|foreseen| {
-            let index = args.get(foreseen.argument).copied().unwrap_or(u64::MAX);
-            match foreseen.indexed {
-                Indexed::Rows(rows) => self.state.look_at(rows, index),
-                Indexed::Table(table) => self.tables.get(table).map_or(0, |t| t.look_at(index)),
-                Indexed::Queue => {
-                    let class = u32::try_from(index).unwrap_or(u32::MAX);
-                    self.externs.backlog_bytes(class)
-                }
+    /// Brings into the caches what will be asked for because of an action's arguments, given with
+    /// what they index. Loads that wait for memory together take little longer than one; `with` is
+    /// what one of them found that was begun before.
+    #[inline]
+    fn look_ahead(&self, with: u64, looks: impl Iterator<Item = (Indexed, u64)>) {
+        let words = looks.map(|(indexed, index)| match indexed {
+            Indexed::Rows(rows) => self.state.look_at(rows, index),
+            Indexed::Table(table) => self.tables.get(table).map_or(0, |t| t.look_at(index)),
+            Indexed::Queue => {
+                let class = u32::try_from(index).unwrap_or(u32::MAX);
+                self.externs.backlog_bytes(class)
             }
         });
-        std::hint::black_box(words.fold(0, u64::wrapping_add));
+        std::hint::black_box(words.fold(with, u64::wrapping_add));
     }
 
     /// Runs the parser over the context's frame; gives the parser error code.

@@ -7,7 +7,7 @@
 
 use crate::ops::{Code, Op, Slot};
 use crate::state::State;
-use crate::table::{Foreseen, Table};
+use crate::table::{Foreseen, Table, TableAction};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -88,6 +88,14 @@ pub(crate) fn foresee(
             }
             action.foreseen = foreseen.into();
         }
+        let first = |action: &TableAction| {
+            let first = action.foreseen.first().map(|foreseen| foreseen.argument);
+            let foreseen = action.foreseen.to_vec().into_iter();
+            foreseen.filter(move |foreseen| Some(foreseen.argument) == first)
+        };
+        let indexed = table.actions.iter().flat_map(first);
+        let indexed: BTreeSet<Indexed> = indexed.map(|foreseen| foreseen.indexed).collect();
+        table.foreseen = indexed.into_iter().collect();
     }
 }
 
@@ -119,5 +127,7 @@ mod tests {
             matches!(kinds[..], [Indexed::Rows(_), Indexed::Table(at), Indexed::Queue] if at == classes),
             "{kinds:?}"
         );
+        // As a hint, without a look at the entry.
+        assert_eq!(*pipeline.tables[flows].foreseen, kinds[..]);
     }
 }

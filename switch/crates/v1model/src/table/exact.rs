@@ -1,113 +1,129 @@
-//! Hash maps keyed by packed key words.
+//! Entries by packed key words.
 
+use super::cells::{Cell, Cells, Tag};
 use foldhash::quality::RandomState;
-use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hasher};
 
-type Words<const N: usize, V> = HashMap<[u64; N], V, RandomState>;
-
-/// A map from key words to `V`. Keys of up to eight words lie beside their value, so that to
-/// compare one costs no further cache miss. Seeded per process, so that chosen keys cannot be
-/// made to collide.
-#[derive(Debug, Clone)]
-pub(crate) enum WordMap<V> {
-    One(Words<1, V>),
-    Two(Words<2, V>),
-    Three(Words<3, V>),
-    Four(Words<4, V>),
-    Five(Words<5, V>),
-    Six(Words<6, V>),
-    Seven(Words<7, V>),
-    Eight(Words<8, V>),
-    Many(HashMap<Box<[u64]>, V, RandomState>),
+/// A map from key words to entries. Seeded per process, so that chosen keys cannot be made to
+/// collide.
+#[derive(Debug)]
+pub(crate) struct WordMap {
+    /// Words of a key.
+    words: usize,
+    hasher: RandomState,
+    cells: Cells,
+    /// Keys by row, one after the other.
+    keys: Vec<u64>,
+    rows: u32,
+    /// Rows without a key.
+    free: Vec<u32>,
 }
 
-/// Evaluates `$do` with the map, whatever its width, and the key as that width's; `$wrong` for a
-/// key of another width, which no table has.
-macro_rules! with_map {
-    ($self:expr, $key:expr, |$map:ident, $words:ident| $do:expr, $wrong:expr) => {
-        with_map!(@ $self, $key, |$map, $words| $do, $wrong,
-            One 1, Two 2, Three 3, Four 4, Five 5, Six 6, Seven 7, Eight 8)
-    };
-    (@ $self:expr, $key:expr, |$map:ident, $words:ident| $do:expr, $wrong:expr, $($width:ident $n:literal),*) => {
-        match $self {
-            $(Self::$width($map) => match <&[u64; $n]>::try_from($key) {
-                Ok($words) => $do,
-                Err(_) => $wrong,
-            },)*
-            Self::Many($map) => {
-                let $words: &[u64] = $key;
-                $do
-            }
-        }
-    };
-}
-
-/// Evaluates `$do` with the map, whatever its width.
-macro_rules! with_any {
-    ($self:expr, |$map:ident| $do:expr) => {
-        match $self {
-            Self::One($map) => $do,
-            Self::Two($map) => $do,
-            Self::Three($map) => $do,
-            Self::Four($map) => $do,
-            Self::Five($map) => $do,
-            Self::Six($map) => $do,
-            Self::Seven($map) => $do,
-            Self::Eight($map) => $do,
-            Self::Many($map) => $do,
-        }
-    };
-}
-
-/// Inserts under a key of the map's own from one by reference.
-fn put<K, V, Q>(map: &mut HashMap<K, V, RandomState>, words: &Q, value: V)
-where
-    K: Eq + Hash,
-    Q: ToOwned + ?Sized,
-    Q::Owned: Into<K>,
-{
-    map.insert(words.to_owned().into(), value);
-}
-
-impl<V> WordMap<V> {
+impl WordMap {
     /// A map for keys of `words` words.
     pub fn new(words: usize) -> Self {
-        match words {
-            0 | 1 => Self::One(HashMap::default()),
-            2 => Self::Two(HashMap::default()),
-            3 => Self::Three(HashMap::default()),
-            4 => Self::Four(HashMap::default()),
-            5 => Self::Five(HashMap::default()),
-            6 => Self::Six(HashMap::default()),
-            7 => Self::Seven(HashMap::default()),
-            8 => Self::Eight(HashMap::default()),
-            _ => Self::Many(HashMap::default()),
+        Self {
+            words,
+            hasher: RandomState::default(),
+            cells: Cells::default(),
+            keys: Vec::new(),
+            rows: 0,
+            free: Vec::new(),
         }
     }
 
-    #[inline]
-    pub fn get(&self, key: &[u64]) -> Option<&V> {
-        with_map!(self, key, |map, words| map.get(words), None)
-    }
-
-    pub fn get_mut(&mut self, key: &[u64]) -> Option<&mut V> {
-        with_map!(self, key, |map, words| map.get_mut(words), None)
-    }
-
-    pub fn insert(&mut self, key: &[u64], value: V) {
-        with_map!(self, key, |map, words| put(map, words, value), ());
-    }
-
-    pub fn remove(&mut self, key: &[u64]) {
-        with_map!(self, key, |map, words| drop(map.remove(words)), ());
-    }
-
+    /// Keys in it.
     pub fn len(&self) -> usize {
-        with_any!(self, |map| map.len())
+        self.cells.len()
     }
 
-    pub fn values(&self) -> Box<dyn Iterator<Item = &V> + '_> {
-        with_any!(self, |map| Box::new(map.values()))
+    /// The rows of its keys, in no order.
+    pub fn rows(&self) -> impl Iterator<Item = u32> + '_ {
+        self.cells.iter().map(|cell| cell.row)
+    }
+
+    /// The tag of a key.
+    #[inline]
+    pub fn tag(&self, key: impl Iterator<Item = u64>) -> Tag {
+        let mut hasher = self.hasher.build_hasher();
+        key.for_each(|word| hasher.write_u64(word));
+        Tag::of(hasher.finish())
+    }
+
+    /// False if no key has the tag, at a glance.
+    #[inline]
+    pub fn may_have(&self, tag: Tag) -> bool {
+        self.cells.may_have(tag)
+    }
+
+    /// Whether a cell's key is this one. Without branches: what the cell names is on its way
+    /// meanwhile.
+    #[inline]
+    fn is_key(&self, cell: &Cell, key: impl Iterator<Item = u64>) -> bool {
+        let begin = cell.row as usize * self.words;
+        let Some(stored) = self.keys.get(begin..begin + self.words) else {
+            return false;
+        };
+        let differing = stored.iter().zip(key).map(|(stored, given)| stored ^ given);
+        differing.fold(0, |all, word| all | word) == 0
+    }
+
+    /// The cell of a key with its tag.
+    #[inline]
+    pub fn find(&self, tag: Tag, key: impl Iterator<Item = u64> + Clone) -> Option<&Cell> {
+        self.cells.find(tag, |cell| self.is_key(cell, key.clone()))
+    }
+
+    /// The cell of a key.
+    #[inline]
+    pub fn get(&self, key: &[u64]) -> Option<&Cell> {
+        let key = key.iter().copied();
+        self.find(self.tag(key.clone()), key)
+    }
+
+    /// Says which entry a key has, and its hint. Returns the key's row.
+    pub fn insert(&mut self, key: &[u64], id: u32, hint: u32) -> u32 {
+        let words = key.iter().copied();
+        let tag = self.tag(words.clone());
+        let mut cells = std::mem::take(&mut self.cells);
+        let row = if let Some(cell) = cells.find_mut(tag, |cell| self.is_key(cell, words.clone())) {
+            (cell.id, cell.hint) = (id, hint);
+            cell.row
+        } else {
+            let row = self.keep(key);
+            cells.insert(tag, row, id, hint);
+            row
+        };
+        self.cells = cells;
+        row
+    }
+
+    /// Keeps a key; returns its row. There are fewer than 2^32.
+    fn keep(&mut self, key: &[u64]) -> u32 {
+        match self.free.pop() {
+            Some(row) => {
+                let begin = row as usize * self.words;
+                if let Some(place) = self.keys.get_mut(begin..begin + self.words) {
+                    place.copy_from_slice(key);
+                }
+                row
+            }
+            None => {
+                self.keys.extend_from_slice(key);
+                self.rows += 1;
+                self.rows - 1
+            }
+        }
+    }
+
+    /// Removes a key.
+    pub fn remove(&mut self, key: &[u64]) {
+        let words = key.iter().copied();
+        let tag = self.tag(words.clone());
+        let mut cells = std::mem::take(&mut self.cells);
+        if let Some(cell) = cells.remove(tag, |cell| self.is_key(cell, words.clone())) {
+            self.free.push(cell.row);
+        }
+        self.cells = cells;
     }
 }

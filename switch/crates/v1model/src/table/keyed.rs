@@ -1,5 +1,6 @@
 //! Entries of exact tables by key.
 
+use super::cells::NO_HINT;
 use super::exact::WordMap;
 
 /// Most keys that an array covers: 4 bytes each, where they are used.
@@ -14,7 +15,7 @@ pub(crate) struct Keyed {
     small: Vec<u32>,
     /// Keys below this are in the array.
     end: u64,
-    others: WordMap<u32>,
+    others: WordMap,
 }
 
 impl Keyed {
@@ -46,16 +47,23 @@ impl Keyed {
         }
     }
 
+    /// The number that an entry of this key would best have, if any: then a look at the entry
+    /// need not wait for one at the array.
+    pub fn wished(&self, key: &[u64]) -> Option<u32> {
+        self.place(key).map(|place| place as u32)
+    }
+
+    /// The entry of a key, and its hint.
     #[inline]
-    pub fn get(&self, key: &[u64]) -> Option<u32> {
+    pub fn get(&self, key: &[u64]) -> Option<(u32, u32)> {
         match self.place(key) {
-            Some(place) => self.small.get(place)?.checked_sub(1),
-            None => self.others.get(key).copied(),
+            Some(place) => Some((self.small.get(place)?.checked_sub(1)?, NO_HINT)),
+            None => self.others.get(key).map(|cell| (cell.id, cell.hint)),
         }
     }
 
-    /// Of an entry's number, which is below 2^32 - 1.
-    pub fn insert(&mut self, key: &[u64], id: u32) {
+    /// Of an entry's number, which is below 2^32 - 1, and its hint.
+    pub fn insert(&mut self, key: &[u64], id: u32, hint: u32) {
         match self.place(key) {
             Some(place) => {
                 if place >= self.small.len() {
@@ -65,7 +73,9 @@ impl Keyed {
                     *known = id + 1;
                 }
             }
-            None => self.others.insert(key, id),
+            None => {
+                self.others.insert(key, id, hint);
+            }
         }
     }
 
@@ -111,10 +121,13 @@ mod tests {
                         map.remove(&key);
                     }
                     1 => {
-                        keyed.insert(&[key], number);
+                        keyed.insert(&[key], number, NO_HINT);
                         map.insert(key, number);
                     }
-                    _ => prop_assert_eq!(keyed.get(&[key]), map.get(&key).copied()),
+                    _ => {
+                        let found = keyed.get(&[key]).map(|(id, _)| id);
+                        prop_assert_eq!(found, map.get(&key).copied());
+                    }
                 }
             }
         }

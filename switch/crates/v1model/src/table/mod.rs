@@ -2,7 +2,9 @@
 //! and meters.
 
 mod call;
+mod cells;
 pub(crate) mod exact;
+mod kept;
 mod keyed;
 pub(crate) mod range;
 mod slots;
@@ -14,9 +16,11 @@ use crate::ops::{Code, Slot};
 use crate::state::meter_state;
 use crate::wide::{limbs, mask64};
 pub(crate) use call::Call;
+use cells::NO_HINT;
 use dataplane::control::{EntryKey, MatchKind, MeterState, MeterUnit, MeterWrite};
 use dataplane::profile::WatchPort;
 use foldhash::quality::RandomState;
+use kept::KeptKey;
 use keyed::Keyed;
 use range::Bounds;
 use slots::Slots;
@@ -188,7 +192,14 @@ pub(crate) struct Entry {
     pub direct: Direct,
     pub idle: Idle,
     pub order: u64,
-    pub key: Box<EntryKey>,
+    key: Box<KeptKey>,
+}
+
+impl Entry {
+    /// Its match key.
+    pub fn key(&self) -> EntryKey {
+        self.key.key()
+    }
 }
 
 /// One action a table may run.
@@ -203,6 +214,15 @@ pub(crate) struct TableAction {
     pub params: Box<[u32]>,
     /// What its arguments will be used for.
     pub foreseen: Box<[Foreseen]>,
+}
+
+/// An entry that was found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hit {
+    pub id: u32,
+    /// The first argument that its action will use as [`Table::foreseen`] says, if that is known
+    /// without a look at the entry. Good for nothing but what to look at early.
+    pub hint: Option<u64>,
 }
 
 /// What the packet will need of memory for an argument of an action.
@@ -252,12 +272,12 @@ impl KeyIndex {
         self.places.is_empty()
     }
 
-    fn hash(&self, key: &EntryKey) -> u64 {
+    fn hash(&self, key: &KeptKey) -> u64 {
         self.hasher.hash_one(key)
     }
 
     /// The entry that `is_it`, of those with the key's hash.
-    fn find(&self, key: &EntryKey, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    fn find(&self, key: &KeptKey, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let hash = self.hash(key);
         let first = *self.places.get(&hash)?;
         let others = self.collided.iter().filter(|(other, _)| *other == hash);
@@ -266,14 +286,14 @@ impl KeyIndex {
             .find(|id| is_it(*id))
     }
 
-    fn insert(&mut self, key: &EntryKey, id: u32) {
+    fn insert(&mut self, key: &KeptKey, id: u32) {
         let hash = self.hash(key);
         if let Some(before) = self.places.insert(hash, id) {
             self.collided.push((hash, before));
         }
     }
 
-    fn remove(&mut self, key: &EntryKey, id: u32) {
+    fn remove(&mut self, key: &KeptKey, id: u32) {
         let hash = self.hash(key);
         let at = match self.places.get(&hash) {
             Some(&first) if first == id => {
@@ -300,6 +320,8 @@ pub(crate) struct Table {
     gather: Box<[KeyWord]>,
     pub key_words: usize,
     pub actions: Box<[TableAction]>,
+    /// What the first foreseen argument of its actions will be used for.
+    pub foreseen: Box<[Indexed]>,
     pub counters: bool,
     pub meter: Option<DirectMeter>,
     /// Entries have idle timeouts.
@@ -357,6 +379,7 @@ impl Table {
             parts: spec.parts,
             key_words: spec.key_words,
             actions: spec.actions,
+            foreseen: Box::default(),
             counters: spec.counters,
             meter: spec.meter,
             ageing: spec.ageing,
@@ -389,23 +412,38 @@ impl Table {
     }
 
     /// The entry that matches the packet whose fields are in `words`. `key` is scratch of at
-    /// least twice the key's words.
+    /// least the key's words.
     #[inline]
-    pub fn find(&self, words: &[u64], key: &mut [u64]) -> Option<u32> {
+    pub fn find(&self, words: &[u64], key: &mut [u64]) -> Option<Hit> {
         // An empty table needs no key.
         if matches!(self.lookup, Lookup::Keyless) || self.by_key.is_empty() {
             return None;
         }
-        let (key, masked) = key.split_at_mut_checked(self.key_words)?;
+        let key = key.get_mut(..self.key_words)?;
         key.fill(0);
         for from in &self.gather {
             key[from.word as usize] |= (words[from.slot as usize] & from.mask) << from.shift;
         }
-        match &self.lookup {
+        let (id, hint) = match &self.lookup {
             Lookup::Keyless => None,
             Lookup::Exact(map) => map.get(key),
-            Lookup::Ternary(t) => t.find(key, masked.get_mut(..self.key_words)?),
-        }
+            Lookup::Ternary(t) => t.find(key),
+        }?;
+        Some(Hit {
+            id,
+            hint: (hint != NO_HINT).then_some(hint.into()),
+        })
+    }
+
+    /// What is known of an entry with this target without a look at it.
+    fn hint(&self, target: &Target) -> u32 {
+        let Target::Call(call) = target else {
+            return NO_HINT;
+        };
+        let action = self.actions.get(call.local());
+        let first = action.and_then(|action| action.foreseen.first());
+        let argument = first.and_then(|foreseen| call.args().get(foreseen.argument));
+        argument.map_or(NO_HINT, |&word| word.try_into().unwrap_or(NO_HINT))
     }
 
     /// The field that is its key, where entries are found by an array.
@@ -421,11 +459,26 @@ impl Table {
     pub fn look_at(&self, key: u64) -> u64 {
         match &self.lookup {
             Lookup::Exact(map) => {
-                let entry = map.get(&[key]).and_then(|id| self.entry(id));
-                entry.map_or(0, |entry| entry.direct.counter[0])
+                let look = |id| self.look_at_entry(id);
+                // Most entries have the number that they wish for: those are looked at together
+                // with the array.
+                let guess = map.wished(&[key]);
+                let known = map.get(&[key]).map(|(id, _)| id);
+                let guessed = guess.map_or(0, look);
+                match known {
+                    Some(id) if known != guess => look(id),
+                    _ => guessed,
+                }
             }
             _ => 0,
         }
+    }
+
+    /// Brings an entry into the caches; returns some of it.
+    #[inline]
+    pub fn look_at_entry(&self, id: u32) -> u64 {
+        let direct = self.entry(id).map(|entry| &entry.direct);
+        direct.map_or(0, |direct| direct.counter[0] ^ direct.green[0])
     }
 
     pub fn entry(&self, id: u32) -> Option<&Entry> {
@@ -444,8 +497,9 @@ impl Table {
 
     /// The entry with exactly this match key.
     pub fn id_of(&self, key: &EntryKey) -> Option<u32> {
+        let key = KeptKey::of(key);
         self.by_key
-            .find(key, |id| self.entry(id).is_some_and(|e| *e.key == *key))
+            .find(&key, |id| self.entry(id).is_some_and(|e| *e.key == key))
     }
 
     pub fn len(&self) -> usize {
@@ -458,7 +512,7 @@ impl Table {
     }
 
     /// Adds an entry; the caller has checked that the key is new and the table not full.
-    pub fn insert(&mut self, key: EntryKey, packed: &Packed, target: Target, now_ns: u64) {
+    pub fn insert(&mut self, key: &EntryKey, packed: &Packed, target: Target, now_ns: u64) {
         let order = self.next_order;
         self.next_order += 1;
         let entry = Entry {
@@ -469,7 +523,7 @@ impl Table {
                 ..Idle::default()
             },
             order,
-            key: Box::new(key),
+            key: Box::new(KeptKey::of(key)),
         };
         self.put(entry, packed);
     }
@@ -481,19 +535,45 @@ impl Table {
             entry.idle.due_ns = entry.idle.last_hit_ns.saturating_add(entry.idle.timeout_ns);
             self.idle_due.insert((entry.idle.due_ns, order));
         }
-        let id = self.slots.put(entry);
+        let hint = self.hint(&entry.target);
+        let wished = match &self.lookup {
+            Lookup::Exact(map) => map.wished(&packed.value),
+            _ => None,
+        };
+        let id = self.slots.put(entry, wished);
         match &mut self.lookup {
             Lookup::Keyless => {}
-            Lookup::Exact(map) => map.insert(&packed.value, id),
+            Lookup::Exact(map) => map.insert(&packed.value, id, hint),
             Lookup::Ternary(t) => {
                 let rank = (packed.priority, order);
-                t.insert(&packed.value, &packed.mask, &packed.bounds, rank, id);
+                t.insert(
+                    &packed.value,
+                    &packed.mask,
+                    &packed.bounds,
+                    rank,
+                    (id, hint),
+                );
             }
         }
         if let Some(entry) = self.slots.get(id) {
             self.by_key.insert(&entry.key, id);
         }
         self.by_order.insert(order, id);
+    }
+
+    /// Changes what an entry that exists does.
+    pub fn change(&mut self, id: u32, packed: &Packed, target: Target) {
+        let hint = self.hint(&target);
+        match &mut self.lookup {
+            Lookup::Keyless => {}
+            Lookup::Exact(map) => map.insert(&packed.value, id, hint),
+            Lookup::Ternary(t) => {
+                t.change(&packed.value, &packed.mask, &packed.bounds, (id, hint));
+            }
+        }
+        if let Some(entry) = self.slots.get_mut(id) {
+            entry.target = target;
+        }
     }
 
     /// Removes an entry that exists, and gives it to the caller.
@@ -554,7 +634,7 @@ impl Table {
             let timeout_ns = entry.idle.timeout_ns;
             entry.idle.due_ns = entry.idle.last_hit_ns.saturating_add(timeout_ns);
             if entry.idle.due_ns <= now_ns {
-                idle(&entry.key, timeout_ns);
+                idle(&entry.key.key(), timeout_ns);
                 entry.idle.due_ns = now_ns.saturating_add(timeout_ns);
             }
             self.idle_due.insert((entry.idle.due_ns, order));

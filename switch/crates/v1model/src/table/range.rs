@@ -2,26 +2,57 @@
 
 use crate::wide::mask64;
 
-/// Inclusive bounds on the bits `shift..shift + width` of one key word, or, where they are wider
-/// than a word, on whole words.
+/// Inclusive bounds of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bounds {
+    /// The key word that the field is in, or begins with.
     pub word: usize,
-    pub shift: u32,
-    pub mask: u64,
-    pub low: Box<[u64]>,
-    pub high: Box<[u64]>,
+    pub limits: Limits,
+}
+
+/// The least and the greatest value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Limits {
+    /// Of a field that is the bits `shift..shift + width` of its word.
+    Narrow {
+        shift: u32,
+        mask: u64,
+        low: u64,
+        high: u64,
+    },
+    /// Of a field of whole words.
+    Wide { low: Box<[u64]>, high: Box<[u64]> },
 }
 
 impl Bounds {
+    /// Of the `bits` of a field that begins at bit `shift` of a word; `low` and `high` are as
+    /// wide.
+    pub fn new(word: usize, shift: u32, bits: u32, low: &[u64], high: &[u64]) -> Self {
+        let limits = match (low, high) {
+            (&[low], &[high]) => Limits::Narrow {
+                shift,
+                mask: mask64(bits),
+                low,
+                high,
+            },
+            _ => Limits::Wide {
+                low: low.into(),
+                high: high.into(),
+            },
+        };
+        Self { word, limits }
+    }
+
     #[inline]
     pub fn contain(&self, key: &[u64]) -> bool {
-        match (&*self.low, &*self.high) {
-            (&[low], &[high]) => {
-                let k = (key[self.word] >> self.shift) & self.mask;
-                (low..=high).contains(&k)
-            }
-            (low, high) => {
+        match &self.limits {
+            Limits::Narrow {
+                shift,
+                mask,
+                low,
+                high,
+            } => (low..=high).contains(&&((key[self.word] >> shift) & mask)),
+            Limits::Wide { low, high } => {
                 let k = &key[self.word..self.word + low.len()];
                 k.iter().rev().ge(low.iter().rev()) && k.iter().rev().le(high.iter().rev())
             }
@@ -31,18 +62,24 @@ impl Bounds {
     /// The fewest prefixes, as value and mask, that cover the range exactly: at most twice as
     /// many as the field has bits. `None` for a field wider than a word.
     fn prefixes(&self) -> Option<Vec<(u64, u64)>> {
-        let (&[low], &[high]) = (&*self.low, &*self.high) else {
+        let Limits::Narrow {
+            mask: field,
+            low,
+            high,
+            ..
+        } = self.limits
+        else {
             return None;
         };
         let mut prefixes = Vec::new();
         let mut from = low;
         loop {
             // The largest aligned block that begins here and does not go beyond the range.
-            let mut block = mask64(from.trailing_zeros()) & self.mask;
+            let mut block = mask64(from.trailing_zeros()) & field;
             while from + block > high {
                 block >>= 1;
             }
-            prefixes.push((from, self.mask & !block));
+            prefixes.push((from, field & !block));
             if from + block == high {
                 return Some(prefixes);
             }
@@ -61,13 +98,17 @@ pub(crate) fn rows(value: &[u64], mask: &[u64], bounds: &[Bounds]) -> (Vec<Row>,
     let mut rows = vec![(value.to_vec(), mask.to_vec())];
     let mut checked = Vec::new();
     for bound in bounds {
+        let shift = match bound.limits {
+            Limits::Narrow { shift, .. } => shift,
+            Limits::Wide { .. } => 0,
+        };
         match bound.prefixes() {
             Some(prefixes) if prefixes.len() == 1 || rows.len() == 1 => {
                 let spread = rows.iter().flat_map(|(value, mask)| {
                     prefixes.iter().map(|(v, m)| {
                         let (mut value, mut mask) = (value.clone(), mask.clone());
-                        value[bound.word] |= v << bound.shift;
-                        mask[bound.word] |= m << bound.shift;
+                        value[bound.word] |= v << shift;
+                        mask[bound.word] |= m << shift;
                         (value, mask)
                     })
                 });
@@ -84,13 +125,7 @@ mod tests {
     use super::*;
 
     fn bounds(low: u64, high: u64, bits: u32) -> Bounds {
-        Bounds {
-            word: 0,
-            shift: 8,
-            mask: mask64(bits),
-            low: [low].into(),
-            high: [high].into(),
-        }
+        Bounds::new(0, 8, bits, &[low], &[high])
     }
 
     #[test]
@@ -112,29 +147,16 @@ mod tests {
 
     #[test]
     fn extreme_ranges_end() {
-        let wide = Bounds {
-            shift: 0,
-            ..bounds(0, u64::MAX, 64)
-        };
+        let wide = Bounds::new(0, 0, 64, &[0], &[u64::MAX]);
         assert_eq!(wide.prefixes(), Some(vec![(0, 0)]));
-        let most = Bounds {
-            low: [1].into(),
-            high: [u64::MAX - 1].into(),
-            ..wide
-        };
+        let most = Bounds::new(0, 0, 64, &[1], &[u64::MAX - 1]);
         assert_eq!(most.prefixes().map(|p| p.len()), Some(126));
     }
 
     #[test]
     fn only_one_field_is_spread() {
-        let second = Bounds {
-            shift: 32,
-            ..bounds(1, 14, 4)
-        };
-        let exact = Bounds {
-            shift: 40,
-            ..bounds(7, 7, 4)
-        };
+        let second = Bounds::new(0, 32, 4, &[1], &[14]);
+        let exact = Bounds::new(0, 40, 4, &[7], &[7]);
         let all = [bounds(1, 30, 5), second.clone(), exact];
         let (rows, checked) = rows(&[0], &[0], &all);
         assert_eq!((rows.len(), checked), (8, vec![second]));

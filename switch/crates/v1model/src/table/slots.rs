@@ -30,9 +30,11 @@ impl Slots {
         self.chunks.iter_mut().flatten().flatten()
     }
 
-    /// Puts an entry in; returns its number. There are fewer than 2^32.
-    pub fn put(&mut self, entry: Entry) -> u32 {
-        if let Some(id) = self.free.pop() {
+    /// Puts an entry in; returns its number: where one is wished for, perhaps that. There are fewer
+    /// than 2^32.
+    pub fn put(&mut self, entry: Entry, wished: Option<u32>) -> u32 {
+        let wishes_next = wished.is_some_and(|id| id as usize == self.end());
+        if !wishes_next && let Some(id) = self.free.pop() {
             let chunk = self.chunks.get_mut(id as usize / CHUNK);
             if let Some(place) = chunk.and_then(|chunk| chunk.get_mut(id as usize % CHUNK)) {
                 *place = Some(entry);
@@ -44,13 +46,17 @@ impl Slots {
             let room = if self.chunks.is_empty() { 0 } else { CHUNK };
             self.chunks.push(Vec::with_capacity(room));
         }
-        let before = (self.chunks.len() - 1) * CHUNK;
-        let last = self.chunks.last_mut();
-        let at = last.map_or(0, |chunk| {
+        let id = self.end();
+        if let Some(chunk) = self.chunks.last_mut() {
             chunk.push(Some(entry));
-            chunk.len() - 1
-        });
-        (before + at) as u32
+        }
+        id as u32
+    }
+
+    /// The least number that never was an entry's.
+    fn end(&self) -> usize {
+        let full = self.chunks.len().saturating_sub(1) * CHUNK;
+        full + self.chunks.last().map_or(0, Vec::len)
     }
 
     /// Takes an entry out.

@@ -1,12 +1,15 @@
 //! Tuple-space search (Srinivasan, Suri and Varghese 1999): entries with the same mask share a
 //! hash map. A look-up costs one hash per distinct mask, not one comparison per entry, and stops
-//! as soon as no remaining mask can hold a better entry. Longest-prefix match is the same thing
+//! as soon as no remaining mask can hold a better entry; where the mask's entries do not match, a
+//! filter says so at a glance, nearly always (as Dharmapurikar, Krishnamurthy and Taylor look for
+//! the longest prefix, SIGCOMM 2003). Longest-prefix match is the same thing
 //! with the prefix length as priority; a range is some prefixes.
 //!
 //! The worst cases are those of the entries, not of the packets: as many look-ups as there are
 //! distinct masks (prefix lengths), and as many comparisons as there are entries of the same
 //! value and mask that differ only in bounds still to be checked.
 
+use super::cells::{NO_HINT, Tag};
 use super::exact::WordMap;
 use super::range::{self, Bounds};
 use foldhash::quality::RandomState;
@@ -56,14 +59,17 @@ impl Candidates {
         }
     }
 
-    fn insert(&mut self, candidate: Candidate) {
+    /// Adds one; true if it is the best.
+    fn insert(&mut self, candidate: Candidate) -> bool {
         if let Self::One(one) = self {
             *self = Self::Several(vec![one.clone()]);
         }
         if let Self::Several(all) = self {
             let at = all.partition_point(|other| other.rank > candidate.rank);
             all.insert(at, candidate);
+            return at == 0;
         }
+        false
     }
 
     /// Removes the entry of this rank; true if none is left.
@@ -83,10 +89,87 @@ impl Candidates {
 #[derive(Debug)]
 struct Group {
     mask: Box<[u64]>,
-    /// By masked value.
-    map: WordMap<Candidates>,
+    /// The words of the mask that are not 0, with their positions: what is hashed and compared.
+    words: Box<[(usize, u64)]>,
+    /// By masked value; names the best entry.
+    map: WordMap,
+    /// Entries by the map's rows.
+    candidates: Vec<Candidates>,
     /// No entry of the group ranks above this.
     best: Rank,
+}
+
+impl Group {
+    fn new(mask: &[u64], best: Rank) -> Self {
+        let words = mask.iter().copied().enumerate();
+        let words: Box<[_]> = words.filter(|(_, mask)| *mask != 0).collect();
+        Self {
+            mask: mask.into(),
+            map: WordMap::new(words.len()),
+            words,
+            candidates: Vec::new(),
+            best,
+        }
+    }
+
+    /// What the group looks at of a key.
+    #[inline]
+    fn masked<'a>(&'a self, key: &'a [u64]) -> impl Iterator<Item = u64> + Clone + 'a {
+        let words = self.words.iter();
+        words.map(|&(at, mask)| key.get(at).copied().unwrap_or(0) & mask)
+    }
+
+    #[inline]
+    fn tag(&self, key: &[u64]) -> Tag {
+        self.map.tag(self.masked(key))
+    }
+
+    /// Adds an entry.
+    fn insert(&mut self, value: &[u64], candidate: Candidate, hint: u32) {
+        let value: Vec<u64> = self.masked(value).collect();
+        let row = self.map.get(&value).map(|cell| cell.row as usize);
+        match row.and_then(|row| self.candidates.get_mut(row)) {
+            Some(candidates) => {
+                let id = candidate.id;
+                if candidates.insert(candidate) {
+                    self.map.insert(&value, id, hint);
+                }
+            }
+            None => {
+                let row = self.map.insert(&value, candidate.id, hint) as usize;
+                match self.candidates.get_mut(row) {
+                    Some(place) => *place = Candidates::One(candidate),
+                    None => self.candidates.push(Candidates::One(candidate)),
+                }
+            }
+        }
+    }
+
+    /// Removes an entry by its rank.
+    fn remove(&mut self, value: &[u64], rank: Rank) {
+        let value: Vec<u64> = self.masked(value).collect();
+        let Some(row) = self.map.get(&value).map(|cell| cell.row as usize) else {
+            return;
+        };
+        let Some(candidates) = self.candidates.get_mut(row) else {
+            return;
+        };
+        let best = |candidates: &Candidates| candidates.as_slice().first().map(|best| best.id);
+        let before = best(candidates);
+        if candidates.remove(rank) {
+            self.map.remove(&value);
+        } else if let Some(id) = best(candidates).filter(|id| Some(*id) != before) {
+            self.map.insert(&value, id, NO_HINT);
+        }
+    }
+
+    /// The best rank of the entries there are.
+    fn best_rank(&self) -> Option<Rank> {
+        let rows = self.map.rows();
+        let candidates =
+            rows.filter_map(|row| self.candidates.get(row as usize)?.as_slice().first());
+        candidates.map(|candidate| candidate.rank).max()
+    }
 }
 
 /// Entries with value and mask, and perhaps bounds.
@@ -99,14 +182,14 @@ pub(crate) struct Ternary {
 }
 
 impl Ternary {
-    /// Adds entry `id`; `value & !mask` is zero.
+    /// Adds entry `id` with its hint; `value & !mask` is zero.
     pub fn insert(
         &mut self,
         value: &[u64],
         mask: &[u64],
         bounds: &[Bounds],
         (priority, order): (i64, u64),
-        id: u32,
+        (id, hint): (u32, u32),
     ) {
         let (rows, checked) = range::rows(value, mask, bounds);
         let bounds = (!checked.is_empty()).then(|| checked.into_boxed_slice());
@@ -116,11 +199,11 @@ impl Ternary {
                 id,
                 bounds: bounds.clone(),
             };
-            self.insert_row(&value, &mask, candidate);
+            self.insert_row(&value, &mask, candidate, hint);
         }
     }
 
-    fn insert_row(&mut self, value: &[u64], mask: &[u64], candidate: Candidate) {
+    fn insert_row(&mut self, value: &[u64], mask: &[u64], candidate: Candidate, hint: u32) {
         let rank = candidate.rank;
         let at = match self.by_mask.get(mask) {
             Some(&at) => at,
@@ -128,11 +211,7 @@ impl Ternary {
                 // Fewer groups than rows, which are fewer than 2^32.
                 let at = self.groups.len() as u32;
                 self.by_mask.insert(mask.into(), at);
-                self.groups.push(Group {
-                    mask: mask.into(),
-                    map: WordMap::new(mask.len()),
-                    best: rank,
-                });
+                self.groups.push(Group::new(mask, rank));
                 self.rank(at, None, Some(rank));
                 at
             }
@@ -140,13 +219,29 @@ impl Ternary {
         let Some(group) = self.groups.get_mut(at as usize) else {
             return;
         };
-        match group.map.get_mut(value) {
-            Some(candidates) => candidates.insert(candidate),
-            None => group.map.insert(value, Candidates::One(candidate)),
-        }
+        group.insert(value, candidate, hint);
         if rank > group.best {
             let before = std::mem::replace(&mut group.best, rank);
             self.rank(at, Some(before), Some(rank));
+        }
+    }
+
+    /// Changes the hint of an entry that was inserted with this value, mask and bounds.
+    pub fn change(
+        &mut self,
+        value: &[u64],
+        mask: &[u64],
+        bounds: &[Bounds],
+        (id, hint): (u32, u32),
+    ) {
+        for (value, mask) in range::rows(value, mask, bounds).0 {
+            let at = self.by_mask.get(&*mask);
+            if let Some(group) = at.and_then(|&at| self.groups.get_mut(at as usize)) {
+                let value: Vec<u64> = group.masked(&value).collect();
+                if group.map.get(&value).is_some_and(|cell| cell.id == id) {
+                    group.map.insert(&value, id, hint);
+                }
+            }
         }
     }
 
@@ -170,9 +265,7 @@ impl Ternary {
         let Some(group) = self.groups.get_mut(at as usize) else {
             return;
         };
-        if group.map.get_mut(value).is_some_and(|c| c.remove(rank)) {
-            group.map.remove(value);
-        }
+        group.remove(value, rank);
         let before = group.best;
         if group.map.len() == 0 {
             self.rank(at, Some(before), None);
@@ -186,8 +279,7 @@ impl Ternary {
                 self.rank(at, None, Some(best));
             }
         } else if group.map.len() <= EXACT_BEST_LIMIT {
-            let ranks = group.map.values().filter_map(|c| c.as_slice().first());
-            if let Some(best) = ranks.map(|candidate| candidate.rank).max() {
+            if let Some(best) = group.best_rank() {
                 group.best = best;
                 self.rank(at, Some(before), Some(best));
             }
@@ -211,10 +303,11 @@ impl Ternary {
         }
     }
 
-    /// The best entry for `key`; `masked` is room for as many words.
+    /// The best entry for `key`, and its hint.
     #[inline]
-    pub fn find(&self, key: &[u64], masked: &mut [u64]) -> Option<u32> {
-        let mut found: Option<(Rank, u32)> = None;
+    pub fn find(&self, key: &[u64]) -> Option<(u32, u32)> {
+        let mut found: Option<(Rank, (u32, u32))> = None;
+        let alone = self.order.len() == 1;
         for &(Reverse(best), at) in &self.order {
             if found.is_some_and(|(rank, _)| rank >= best) {
                 break;
@@ -222,19 +315,31 @@ impl Ternary {
             let Some(group) = self.groups.get(at as usize) else {
                 break;
             };
-            for ((m, k), mask) in masked.iter_mut().zip(key).zip(&group.mask) {
-                *m = k & mask;
+            let tag = group.tag(key);
+            // A filter only costs where there is nothing else to look at.
+            if !alone && !group.map.may_have(tag) {
+                continue;
             }
-            let Some(candidates) = group.map.get(masked) else {
+            let Some(cell) = group.map.find(tag, group.masked(key)) else {
                 continue;
             };
-            if let Some(hit) = candidates.as_slice().iter().find(|c| c.matches(key))
+            let Some(candidates) = group.candidates.get(cell.row as usize) else {
+                continue;
+            };
+            let candidates = candidates.as_slice();
+            if let Some(place) = candidates.iter().position(|c| c.matches(key))
+                && let Some(hit) = candidates.get(place)
                 && found.is_none_or(|(rank, _)| hit.rank > rank)
             {
-                found = Some((hit.rank, hit.id));
+                // What the cell says need not wait for what the candidate says.
+                let entry = match place {
+                    0 => (cell.id, cell.hint),
+                    _ => (hit.id, NO_HINT),
+                };
+                found = Some((hit.rank, entry));
             }
         }
-        found.map(|(_, id)| id)
+        found.map(|(_, entry)| entry)
     }
 }
 
@@ -266,13 +371,8 @@ mod tests {
             let mut bounds = Vec::new();
             for shift in [8, 12].into_iter().take(next(3) as usize) {
                 let (low, high) = (next(16), next(16));
-                bounds.push(Bounds {
-                    word: 0,
-                    shift,
-                    mask: 15,
-                    low: [low.min(high)].into(),
-                    high: [low.max(high)].into(),
-                });
+                let (low, high) = (low.min(high), low.max(high));
+                bounds.push(Bounds::new(0, shift, 4, &[low], &[high]));
             }
             let entry = Entry {
                 value: next(256) & mask,
@@ -282,7 +382,7 @@ mod tests {
                 id,
             };
             let rank = (entry.priority, u64::from(id));
-            t.insert(&[entry.value], &[mask], &entry.bounds, rank, id);
+            t.insert(&[entry.value], &[mask], &entry.bounds, rank, (id, NO_HINT));
             all.push(entry);
             if next(3) == 0 {
                 let e = all.swap_remove(next(all.len() as u64) as usize);
@@ -297,7 +397,7 @@ mod tests {
                     .filter(|e| e.bounds.iter().all(|b| b.contain(&[key])))
                     .max_by_key(|e| (e.priority, Reverse(e.id)))
                     .map(|e| e.id);
-                assert_eq!(t.find(&[key], &mut [0]), expect);
+                assert_eq!(t.find(&[key]).map(|(id, _)| id), expect);
             }
         }
         for e in all {

@@ -1,0 +1,240 @@
+//! A hash table of small cells, four to a cache line: to look something up costs one line.
+//!
+//! A cell holds 32 bits of its key's hash. They say both where the cell belongs and, nearly always,
+//! whether it is the one; keys are kept by the owner, who compares them in parallel with what it
+//! does next. Beside the lines stand 16 bits for each, which say without a look at the line that
+//! most keys are not there (a Bloom filter of one hash): a byte or so per key.
+
+/// Cells of a cache line.
+const LINE_CELLS: usize = 4;
+
+/// Tags that are none: of a cell never taken, and of one that a full line lost.
+const VACANT: u32 = 0;
+const REMOVED: u32 = 1;
+
+/// "No hint".
+pub(crate) const NO_HINT: u32 = u32::MAX;
+
+/// What is known of a key.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cell {
+    tag: u32,
+    /// Where its owner keeps the key.
+    pub row: u32,
+    /// The entry.
+    pub id: u32,
+    /// What the entry's action will look for first, if that is known; otherwise [`NO_HINT`].
+    pub hint: u32,
+}
+
+impl Cell {
+    fn is_live(&self) -> bool {
+        self.tag > REMOVED
+    }
+}
+
+/// Cells that share a cache line, taken from the first to the last.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(align(64))]
+struct Line([Cell; LINE_CELLS]);
+
+impl Line {
+    /// Whether cells that belong here may be in the next line.
+    fn is_full(&self) -> bool {
+        self.0[LINE_CELLS - 1].tag != VACANT
+    }
+}
+
+/// 32 bits of a hash as cells hold them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tag(u32);
+
+impl Tag {
+    pub fn of(hash: u64) -> Self {
+        let tag = hash as u32;
+        // The two that mean something else share with others.
+        Self(if tag > REMOVED { tag } else { tag + 2 })
+    }
+}
+
+/// The table. A power of two of lines, or none.
+#[derive(Debug, Default)]
+pub(crate) struct Cells {
+    lines: Vec<Line>,
+    /// For each line, of the keys that belong there: bits by the lowest four of their tags.
+    filter: Vec<u16>,
+    live: usize,
+    removed: usize,
+}
+
+impl Cells {
+    /// Cells taken.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Every cell, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Cell> {
+        let cells = self.lines.iter().flat_map(|line| &line.0);
+        cells.filter(|cell| cell.is_live())
+    }
+
+    /// The line that a tag belongs to.
+    #[inline]
+    fn home(&self, tag: Tag) -> usize {
+        ((u64::from(tag.0) * self.lines.len() as u64) >> 32) as usize
+    }
+
+    /// False if no cell has the tag; true if one may have it.
+    #[inline]
+    pub fn may_have(&self, tag: Tag) -> bool {
+        let bits = self.filter.get(self.home(tag));
+        bits.is_some_and(|bits| bits >> (tag.0 % 16) & 1 != 0)
+    }
+
+    /// Line and place of the cell that `is_it`, of those with the tag.
+    #[inline]
+    fn position(&self, tag: Tag, is_it: impl Fn(&Cell) -> bool) -> Option<(usize, usize)> {
+        let mut at = self.home(tag);
+        loop {
+            let line = self.lines.get(at)?;
+            let found = |cell: &Cell| cell.tag == tag.0 && is_it(cell);
+            if let Some(place) = line.0.iter().position(found) {
+                return Some((at, place));
+            }
+            if !line.is_full() {
+                return None;
+            }
+            at = (at + 1) % self.lines.len();
+        }
+    }
+
+    /// The cell that `is_it`, of those with the tag.
+    #[inline]
+    pub fn find(&self, tag: Tag, is_it: impl Fn(&Cell) -> bool) -> Option<&Cell> {
+        let (line, place) = self.position(tag, is_it)?;
+        self.lines.get(line)?.0.get(place)
+    }
+
+    /// The same, to be changed.
+    pub fn find_mut(&mut self, tag: Tag, is_it: impl Fn(&Cell) -> bool) -> Option<&mut Cell> {
+        let (line, place) = self.position(tag, is_it)?;
+        self.lines.get_mut(line)?.0.get_mut(place)
+    }
+
+    /// Adds a cell of a key that has none.
+    pub fn insert(&mut self, tag: Tag, row: u32, id: u32, hint: u32) {
+        // Three eighths stay vacant: few lines are full.
+        if (self.live + self.removed + 1) * 8 > self.lines.len() * LINE_CELLS * 5 {
+            self.make_room();
+        }
+        self.put(Cell {
+            tag: tag.0,
+            row,
+            id,
+            hint,
+        });
+    }
+
+    /// Twice the lines, or as many without the removed cells.
+    fn make_room(&mut self) {
+        let enough = self.live * 16 < self.lines.len() * LINE_CELLS * 5;
+        let lines = if enough {
+            self.lines.len()
+        } else {
+            self.lines.len() * 2
+        };
+        let lines = lines.max(1);
+        let before = std::mem::replace(&mut self.lines, vec![Line::default(); lines]);
+        self.filter = vec![0; lines];
+        (self.live, self.removed) = (0, 0);
+        for cell in before.iter().flat_map(|line| line.0) {
+            if cell.is_live() {
+                self.put(cell);
+            }
+        }
+    }
+
+    /// Puts a cell into the first place from its home on; there is one.
+    fn put(&mut self, cell: Cell) {
+        let mut at = self.home(Tag(cell.tag));
+        if let Some(bits) = self.filter.get_mut(at) {
+            *bits |= 1 << (cell.tag % 16);
+        }
+        while let Some(line) = self.lines.get_mut(at) {
+            if let Some(place) = line.0.iter_mut().find(|place| !place.is_live()) {
+                self.removed -= usize::from(place.tag == REMOVED);
+                self.live += 1;
+                *place = cell;
+                return;
+            }
+            at = (at + 1) % self.lines.len();
+        }
+    }
+
+    /// Removes the cell that `is_it`, of those with the tag; gives it to the caller.
+    pub fn remove(&mut self, tag: Tag, is_it: impl Fn(&Cell) -> bool) -> Option<Cell> {
+        let (at, place) = self.position(tag, is_it)?;
+        let line = self.lines.get_mut(at)?;
+        let cell = *line.0.get(place)?;
+        self.live -= 1;
+        if line.is_full() {
+            // Cells that belong here may be in the next line, and are looked for there.
+            self.removed += 1;
+            line.0[place].tag = REMOVED;
+        } else {
+            let taken = line.0.iter().filter(|cell| cell.tag != VACANT).count();
+            line.0.swap(place, taken - 1);
+            line.0[taken - 1] = Cell::default();
+        }
+        Some(cell)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn a_line_is_a_cache_line() {
+        assert_eq!(size_of::<Line>(), 64);
+    }
+
+    proptest! {
+        /// Few tags, so that lines overflow and keys share them.
+        #[test]
+        fn is_a_map(
+            spread in prop_oneof![Just(1u64), Just(1 << 26), Just(0x9e37_79b9)],
+            operations in proptest::collection::vec((0..3u8, 0..90u32), 0..600),
+        ) {
+            let mut cells = Cells::default();
+            let mut map = HashMap::new();
+            for (number, (operation, key)) in (0..).zip(operations) {
+                let tag = Tag::of(u64::from(key / 3) * spread);
+                let is_it = |cell: &Cell| cell.row == key;
+                match operation {
+                    0 => {
+                        let removed = cells.remove(tag, is_it).map(|cell| cell.id);
+                        prop_assert_eq!(removed, map.remove(&key));
+                    }
+                    1 => {
+                        if let Some(cell) = cells.find_mut(tag, is_it) {
+                            cell.id = number;
+                        } else {
+                            cells.insert(tag, key, number, NO_HINT);
+                        }
+                        map.insert(key, number);
+                    }
+                    _ => {
+                        let found = cells.find(tag, is_it).map(|cell| cell.id);
+                        prop_assert_eq!(found, map.get(&key).copied());
+                        prop_assert!(found.is_none() || cells.may_have(tag));
+                    }
+                }
+                prop_assert_eq!(cells.len(), map.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Match keys as entries keep them: one piece of memory each, where the fields of a million keys
+//! would be twenty million pieces.
+
+use dataplane::control::{Bits, EntryKey, MatchField};
+
+/// A match key. Equal keys are equal bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct KeptKey(Box<[u8]>);
+
+/// What a field begins with.
+const EXACT: u8 = 0;
+const LPM: u8 = 1;
+const TERNARY: u8 = 2;
+const RANGE: u8 = 3;
+const OPTIONAL: u8 = 4;
+const ANY: u8 = 5;
+
+impl KeptKey {
+    /// Keeps a key, whose fields are at most 2^16 - 1 bytes wide.
+    pub fn of(key: &EntryKey) -> Self {
+        let mut bytes = Vec::with_capacity(256);
+        bytes.extend(key.priority.to_le_bytes());
+        for field in &key.fields {
+            let mut put = |kind, values: &[&Bits]| {
+                bytes.push(kind);
+                for value in values {
+                    bytes.extend((value.len() as u16).to_le_bytes());
+                    bytes.extend_from_slice(value);
+                }
+            };
+            match field {
+                MatchField::Exact(value) => put(EXACT, &[value]),
+                MatchField::Lpm { value, prefix_bits } => {
+                    put(LPM, &[value]);
+                    bytes.extend(prefix_bits.to_le_bytes());
+                }
+                MatchField::Ternary { value, mask } => put(TERNARY, &[value, mask]),
+                MatchField::Range { low, high } => put(RANGE, &[low, high]),
+                MatchField::Optional(Some(value)) => put(OPTIONAL, &[value]),
+                MatchField::Optional(None) => put(ANY, &[]),
+            }
+        }
+        Self(bytes.into())
+    }
+
+    /// The key.
+    pub fn key(&self) -> EntryKey {
+        let mut rest = Reader(&self.0);
+        let priority = i32::from_le_bytes(rest.array());
+        let mut fields = Vec::new();
+        while let [kind, after @ ..] = rest.0 {
+            rest.0 = after;
+            fields.push(match *kind {
+                EXACT => MatchField::Exact(rest.bits()),
+                LPM => MatchField::Lpm {
+                    value: rest.bits(),
+                    prefix_bits: u32::from_le_bytes(rest.array()),
+                },
+                TERNARY => MatchField::Ternary {
+                    value: rest.bits(),
+                    mask: rest.bits(),
+                },
+                RANGE => MatchField::Range {
+                    low: rest.bits(),
+                    high: rest.bits(),
+                },
+                OPTIONAL => MatchField::Optional(Some(rest.bits())),
+                _ => MatchField::Optional(None),
+            });
+        }
+        EntryKey { fields, priority }
+    }
+}
+
+/// What is left to read.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let Some((array, rest)) = self.0.split_first_chunk() else {
+            return [0; N];
+        };
+        self.0 = rest;
+        *array
+    }
+
+    fn bits(&mut self) -> Bits {
+        let length = u16::from_le_bytes(self.array()).into();
+        let (bits, rest) = self.0.split_at_checked(length).unwrap_or_default();
+        self.0 = rest;
+        bits.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bits() -> impl Strategy<Value = Bits> {
+        proptest::collection::vec(any::<u8>(), 0..300).prop_map(Into::into)
+    }
+
+    fn field() -> impl Strategy<Value = MatchField> {
+        prop_oneof![
+            bits().prop_map(MatchField::Exact),
+            (bits(), any::<u32>())
+                .prop_map(|(value, prefix_bits)| MatchField::Lpm { value, prefix_bits }),
+            (bits(), bits()).prop_map(|(value, mask)| MatchField::Ternary { value, mask }),
+            (bits(), bits()).prop_map(|(low, high)| MatchField::Range { low, high }),
+            proptest::option::of(bits()).prop_map(MatchField::Optional),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn is_kept_as_it_was(
+            fields in proptest::collection::vec(field(), 0..6),
+            priority in any::<i32>(),
+        ) {
+            let key = EntryKey { fields, priority };
+            prop_assert_eq!(KeptKey::of(&key).key(), key);
+        }
+    }
+}
