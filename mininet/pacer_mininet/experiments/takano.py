@@ -374,8 +374,8 @@ def gap_frames() -> Experiment:
 
 
 ECN_THRESHOLD_BYTES = 1_200_000
-"""Of the pacer's queue: what a RTT of 1.1 times the path's 200 ms leaves at 500 Mbit/s, and less by a
-burst of some packets."""
+"""Of the pacer's queue: what a RTT of 1.1 times the path's 200 ms leaves at 500 Mbit/s, less the
+packets of a small burst."""
 
 
 def backlog() -> Experiment:
