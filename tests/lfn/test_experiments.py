@@ -410,6 +410,9 @@ def test_a_claim_is_open_while_runs_are_missing() -> None:
     rows = [row_with("paced", share=99.0), {**row_with("paced"), "skipped": "not made yet"}]
     (checked,) = claims.check("fig9", rows)
     assert (checked["worst"], checked["holds"]) == (None, None)
+    # A kernel without fq, say, says nothing of what is paced.
+    (checked,) = claims.check("fig9", [rows[0], {**row_with("fq"), "skipped": "no fq"}])
+    assert (checked["worst"], checked["holds"]) == (99.0, True)
 
 
 def test_a_machine_s_own_kernel_may_have_a_limit_of_its_own() -> None:

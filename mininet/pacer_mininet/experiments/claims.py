@@ -281,12 +281,10 @@ CLAIMS = (
 def check(experiment: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return each claim about an experiment, with its worst value and whether that keeps it.
 
-    Where figures are missing both are None: what was not made might have been the worst.
+    Where figures that it speaks of are missing both are None: what was not made might have been
+    the worst.
     """
-    whole = all(row["skipped"] is None for row in rows)
-    return [
-        _checked(claim, rows if whole else ()) for claim in CLAIMS if claim.experiment == experiment
-    ]
+    return [_checked(claim, rows) for claim in CLAIMS if claim.experiment == experiment]
 
 
 ANSWERS = {True: "yes", False: "NO", None: "not known"}

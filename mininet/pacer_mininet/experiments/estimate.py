@@ -48,6 +48,11 @@ def run_s(scenario: Scenario) -> float:
     return SETUP_S + HOST_S * hosts + reading_s + packets * switches * PACKET_S
 
 
+def realtime_s(scenario: Scenario) -> float:
+    """Return how long a run takes on a machine's own kernel: its seconds, and what is around."""
+    return SETUP_S + scenario.seconds + 2 * scenario.rtt_ns / 1e9
+
+
 def _slow_start_s(scenario: Scenario) -> float:
     """Return about how long the window takes from ten segments to the path's, doubling."""
     window = scenario.rate_bps * scenario.rtt_ns / 1e9 / FRAME_BITS / len(scenario.flows)

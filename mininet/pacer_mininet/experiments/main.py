@@ -86,14 +86,21 @@ def for_this_kernel(experiment: Experiment) -> Experiment:
     return catalogue.with_control_for_bic(experiment, congestion.FALLBACK)
 
 
-def show_plan(experiments: Sequence[Experiment], jobs: Sequence[schedule.Job]) -> None:
+def show_plan(
+    experiments: Sequence[Experiment], jobs: Sequence[schedule.Job], *, realtime: bool
+) -> None:
     """Say what there is to do and about how long it takes."""
     wanted = sum(len(cell.runs()) for one in experiments for cell in one.cells)
     processors = len(os.sched_getaffinity(0))
-    minutes = estimate.whole_s([job.cost_s for job in jobs], processors) / 60
+    if realtime:
+        took_s = sum(estimate.realtime_s(job.scenario) for job in jobs)
+        where = "one after the other"
+    else:
+        took_s = estimate.whole_s([job.cost_s for job in jobs], processors)
+        where = f"on {processors} processors in the lab"
     print(
         f"{len(experiments)} experiments, {wanted} runs; {len(jobs)} to be made: about "
-        f"{minutes:.0f} min on {processors} processors in the lab",
+        f"{took_s / 60:.0f} min {where}",
         flush=True,
     )
 
@@ -148,7 +155,7 @@ def make_pass(
     cache = caching.Cache(directory / "runs", versions)
     costs = Costs(directory)
     jobs = schedule.jobs_of(experiments, cache)
-    show_plan(experiments, jobs)
+    show_plan(experiments, jobs, realtime=realtime)
     with RunsDisplay(jobs, "s" if realtime else "virtual s") as display:
         failed = schedule.make(jobs, cache, costs, realtime=realtime, listener=display)
     collected = report_on(experiments, cache, results)
