@@ -18,7 +18,18 @@ const ANY: u8 = 5;
 impl KeptKey {
     /// Keeps a key, whose fields are at most 2^16 - 1 bytes wide.
     pub fn of(key: &EntryKey) -> Self {
-        let mut bytes = Vec::with_capacity(256);
+        // As long as it will be: what is cut off a piece of memory lies between the others for ever.
+        let width = |value: &Bits| size_of::<u16>() + value.len();
+        let lengths = key.fields.iter().map(|field| match field {
+            MatchField::Exact(value) | MatchField::Optional(Some(value)) => width(value),
+            MatchField::Lpm { value, prefix_bits } => width(value) + size_of_val(prefix_bits),
+            MatchField::Ternary { value: a, mask: b } | MatchField::Range { low: a, high: b } => {
+                width(a) + width(b)
+            }
+            MatchField::Optional(None) => 0,
+        });
+        let length = lengths.map(|length| 1 + length).sum::<usize>();
+        let mut bytes = Vec::with_capacity(size_of_val(&key.priority) + length);
         bytes.extend(key.priority.to_le_bytes());
         for field in &key.fields {
             let mut put = |kind, values: &[&Bits]| {
