@@ -121,11 +121,8 @@ def with_others_made(experiments: Sequence[Experiment], cache: caching.Cache) ->
     """
     asked = {one.name: one for one in experiments}
     quick = any(one.quick for one in experiments)
-    return [
-        asked.get(name, one)
-        for name, one in catalogue.all_experiments(quick=quick).items()
-        if name in asked or results_of(one, cache)
-    ]
+    known = {**catalogue.all_experiments(quick=quick), **asked}
+    return [one for name, one in known.items() if name in asked or results_of(one, cache)]
 
 
 def report_on(

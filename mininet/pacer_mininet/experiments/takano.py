@@ -409,8 +409,8 @@ def backlog() -> Experiment:
             "bottleneck stays busy only if a quarter of what the path holds was queued (RTT 250 "
             "ms). And a burst of slow start, which the pacer holds on purpose, is marked like a "
             "queue that stays: the first mark comes at less than half of what the path holds, and "
-            "from there BIC grows by 32 packets a round trip where more than 5,000 are missing. The "
-            "clamp gives both.",
+            "from there BIC grows by 32 packets a round trip, where more than 5,000 are missing. "
+            "The clamp gives both.",
             "Paced with neither, the sender fills the edge's own queue of 32 MB: what is lost "
             "then is lost there.",
         ),
