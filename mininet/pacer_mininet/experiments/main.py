@@ -114,15 +114,29 @@ def show_list(experiments: Sequence[Experiment]) -> None:
         print(f"{one.name:12} {count:3} runs {cost_s / 60:5.1f} min  {of}: {one.title}")
 
 
+def with_others_made(experiments: Sequence[Experiment], cache: caching.Cache) -> list[Experiment]:
+    """Return experiments with those that have results of earlier passes, in the catalogue's order.
+
+    So that one made alone does not take the others out of the report.
+    """
+    asked = {one.name: one for one in experiments}
+    quick = any(one.quick for one in experiments)
+    known = {**catalogue.all_experiments(quick=quick), **asked}
+    return [one for name, one in known.items() if name in asked or results_of(one, cache)]
+
+
 def report_on(
     experiments: Sequence[Experiment], cache: caching.Cache, directory: Path
 ) -> list[dict[str, Any]]:
-    """Write each experiment's JSON and plots, and the report of all; return the tables."""
+    """Write each experiment's JSON and plots, and the report of all; return their tables.
+
+    The report has the tables of earlier passes, too.
+    """
     below = directory / "experiments"
     below.mkdir(parents=True, exist_ok=True)
     collected: list[dict[str, Any]] = []
     pictures: dict[str, list[page.Picture]] = {}
-    for one in experiments:
+    for one in with_others_made(experiments, cache):
         if one.virtual:
             found, clocks = virtual.collect(one)
             drawn = [("Clocks", plots.draw_clocks(clocks))] if clocks is not None else []
@@ -134,7 +148,8 @@ def report_on(
         (below / f"{one.name}.json").write_text(json.dumps(found, indent=1) + "\n")
         plots.save(drawn, below, one.name)
     page.write(collected, pictures, directory / "report.html")
-    return collected
+    asked = {one.name for one in experiments}
+    return [found for found in collected if found["name"] in asked]
 
 
 @dataclass(frozen=True)
@@ -183,8 +198,16 @@ def show(collected: dict[str, Any]) -> None:
             )
         print(f"  {row['row']}, {row['column']}: {text}")
     for values in collected.get("virtual", ()):
-        known = ((name, value) for name, value in values.items() if value is not None)
-        print("  " + "; ".join(f"{name} {page.text_of(value)}" for name, value in known))
+        published = values.get("published", {})
+        print(
+            "  "
+            + "; ".join(
+                f"{name} {page.text_of(value)}"
+                + (f" [{page.text_of(published[name])}]" if name in published else "")
+                for name, value in values.items()
+                if name != "published"
+            )
+        )
     for text in collected["sentences"]:
         print(f"  {text}")
     for one in collected["claims"]:

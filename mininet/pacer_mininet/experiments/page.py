@@ -131,13 +131,20 @@ def _virtual_table(one: dict[str, Any]) -> str:
     rows = one["virtual"]
     if not rows:
         return ""
-    names = list(rows[0])
+    names = [name for name in rows[0] if name != "published"]
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
     lines = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(text_of(row[name]))}</td>" for name in names) + "</tr>"
-        for row in rows
+        "<tr>" + "".join(_virtual_cell(name, row) for name in names) + "</tr>" for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _virtual_cell(name: str, row: dict[str, Any]) -> str:
+    text = html.escape(text_of(row[name]))
+    published = row.get("published", {})
+    if name in published:
+        text += f'<br><span class="published">{html.escape(text_of(published[name]))}</span>'
+    return f"<td>{text}</td>"
 
 
 def text_of(value: object) -> str:

@@ -20,6 +20,7 @@ from pacer_mininet.experiments.experiment import (
 DPI = 110
 PANELS = 4
 COLOURS = ("#dd5a62", "#1b3a8c", "#3b8f5a", "#c98a1b", "#7a4ea3", "#4d4d4d", "#0f9aa8")
+LINES = ("-", "--", ":", "-.")
 SLOW_START_S = 5
 
 Runs = Sequence[tuple[Cell, dict[str, Any]]]
@@ -95,7 +96,8 @@ def _of_sender(column: str, label: str, scale: float) -> Callable[[Runs], Figure
         axes.set_xlabel("time (s)")
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
-        axes.legend(loc="lower right")
+        # Beside the lines, which may be anywhere.
+        figure.legend(loc="outside upper center", ncols=4, fontsize=9)
         return figure
 
     return make
@@ -104,7 +106,7 @@ def _of_sender(column: str, label: str, scale: float) -> Callable[[Runs], Figure
 def _comparison(runs: Runs) -> Figure | None:
     cells = [cell for cell, _ in runs]
     rows, columns = row_titles(cells), column_titles(cells)
-    figure = _figure(3.0)
+    figure = _figure(3.6)
     axes = figure.subplots()
     for number, column in enumerate(columns[: len(COLOURS)]):
         inside = [(rows.index(cell.row), r, cell) for cell, r in runs if cell.column == column]
@@ -121,14 +123,14 @@ def _comparison(runs: Runs) -> Figure | None:
     axes.set_xticks(range(len(rows)), rows, rotation=20 if len(rows) > 6 else 0)
     axes.set_ylabel("goodput (Mbit/s); x: published")
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize=8, ncols=2)
+    figure.legend(loc="outside upper center", ncols=4, fontsize=8)
     return figure
 
 
 def _sweep(runs: Runs) -> Figure:
     cells = [cell for cell, _ in runs]
     rows = row_titles(cells)
-    figure = _figure(3.2)
+    figure = _figure(3.8)
     axes = figure.subplots()
     for number, column in enumerate(column_titles(cells)[: len(COLOURS)]):
         inside = [(cell, result) for cell, result in runs if cell.column == column]
@@ -142,7 +144,7 @@ def _sweep(runs: Runs) -> Figure:
     axes.set_xticks(range(len(rows)), rows)
     axes.set_yscale("log")
     axes.set_ylabel("goodput (Mbit/s)")
-    axes.legend(fontsize=8, ncols=2)
+    figure.legend(loc="outside upper center", ncols=4, fontsize=8)
     return figure
 
 
@@ -156,7 +158,13 @@ def _flows(runs: Runs) -> Figure:
             steps = itertools.pairwise(counts[: 2 * cell.scenario.seconds + 1])
             rates = [(b - a) * 8 / 0.5 / 1e6 for a, b in steps]
             times = [(n + 0.5) * 0.5 for n in range(len(rates))]
-            axes.plot(times, rates, color=COLOURS[number], linewidth=1.3, label=f"{number + 1}")
+            # Flows that get the same lie on each other: both are to be seen.
+            axes.plot(
+                *(times, rates, LINES[number % len(LINES)]),
+                color=COLOURS[number],
+                linewidth=1.3,
+                label=f"{number + 1}",
+            )
         axes.set_title(f"{cell.row}, {cell.column}", loc="left")
         axes.set_ylabel("Mbit/s")
     # All panels share the axis: a limit set earlier would be that of the panels drawn by then.

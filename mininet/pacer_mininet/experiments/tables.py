@@ -286,7 +286,7 @@ def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]
         lost = sum(values["lost"]["median"] for values in paced)
         rows_said = "the row" if len(paced) == 1 else f"all {len(paced)} rows"
         said.append(
-            f"Paced: {lost:,.0f} packets lost in {rows_said}, and at least "
+            f"Paced: {lost:,.0f} packets lost at the bottleneck in {rows_said}, and at least "
             f"{100 * min(shares):.1f} % of what the bottleneck can carry in the second half."
         )
     for other in ("unpaced", "TBF", "fq", "dynamic"):
@@ -298,7 +298,7 @@ def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]
             said.append(
                 f"Against {other}, paced has the higher goodput in the second half in {better} of "
                 f"{len(both)} rows; {other} lost "
-                f"{sum(v[other]['lost']['median'] for v in both):,.0f} packets."
+                f"{sum(v[other]['lost']['median'] for v in both):,.0f} packets there."
             )
     return said
 
