@@ -34,9 +34,6 @@ const RECEIVE_BATCH: usize = 64;
 /// Frames collected before they are handed to the kernel while departures are to come: it takes
 /// half a microsecond and more for each, and the next departure must not wait for many.
 const SEND_BATCH_TIMED: usize = 8;
-/// Between a reading of the clock and the return of the system call that sends what was due by it lie
-/// a few microseconds. A driver that took longer was held up, and the frames may have been, too.
-const HELD_UP_NS: u64 = 10_000;
 /// How often interfaces are looked at while one is down: nothing tells when it comes back.
 const LINK_CHECK_DOWN_NS: u64 = 100_000_000;
 /// How often they are looked at when all are up: that an interface itself goes down ends a wait,
@@ -322,27 +319,11 @@ impl RealTime {
         let mut next_ns = self.switch.next_event_ns();
         if next_ns.is_some_and(|due_ns| due_ns <= now_ns) {
             self.switch.advance(now_ns, &mut self.links);
-            let held = self.links.held;
             self.links.flush();
-            if held {
-                self.see_off(now_ns);
-            }
             next_ns = self.switch.next_event_ns();
         }
         if next_ns.is_none() {
             self.attention.rest_until(u64::MAX);
-        }
-    }
-
-    /// Frames with departure times have been handed to the kernel, which were due at `now_ns`: tells
-    /// the switch if that took so long that the machine must have run something else meanwhile.
-    fn see_off(&mut self, now_ns: u64) {
-        if self.spin_ns == 0 {
-            return; // sleeping is exact (virtual time), or later than this could make good
-        }
-        let left_ns = clock::now_ns();
-        if left_ns.saturating_sub(now_ns) >= HELD_UP_NS {
-            self.switch.left_late(now_ns, left_ns);
         }
     }
 
@@ -397,12 +378,8 @@ impl RealTime {
             }
             // What needs not wait goes on, and leaves with others of its kind.
             self.switch.advance(now_ns, &mut self.links);
-            let held = self.links.held;
-            if held || (timed && self.links.collected >= SEND_BATCH_TIMED) {
+            if self.links.held || (timed && self.links.collected >= SEND_BATCH_TIMED) {
                 self.links.flush();
-            }
-            if held {
-                self.see_off(now_ns);
             }
         }
         now_ns

@@ -264,12 +264,6 @@ impl Switch {
         self.manager.space_catch_up();
     }
 
-    /// What [`Self::advance`] to `advanced_ns` let leave was gone by `left_ns`: the driver was held
-    /// up in between ([`TrafficManager::left_late`]).
-    pub fn left_late(&mut self, advanced_ns: u64, left_ns: u64) {
-        self.manager.left_late(advanced_ns, left_ns);
-    }
-
     /// Settings.
     pub fn config(&self) -> &SwitchConfig {
         &self.config

@@ -307,18 +307,6 @@ impl<P> TrafficManager<P> {
         }
     }
 
-    /// The driver was held up after the poll at `poll_ns`: what started with it on ports without
-    /// delay was gone by `left_ns`, and not at once. The stall rule counts from then, and what
-    /// follows is spaced ([`Self::space_catch_up`], without which nothing happens).
-    pub fn left_late(&mut self, poll_ns: u64, left_ns: u64) {
-        for at in 0..self.ports.len() {
-            if let Some(port) = self.ports.get_mut(at) {
-                port.leave_late(poll_ns, left_ns, &mut self.queues, &self.slab);
-            }
-            self.refresh_start(at);
-        }
-    }
-
     // ----- ports -----
 
     /// Adds a port: up, idle, free since time 0.

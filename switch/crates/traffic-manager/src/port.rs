@@ -19,9 +19,6 @@ pub(crate) const NEVER_NS: u64 = u64::MAX;
 /// A class that catches up gains one part in this many of a packet's time with each packet.
 const CATCH_UP_PARTS: u128 = 8;
 
-/// Of one poll, as many paced packets are known for when they leave late.
-const STARTED_PACKETS: usize = 64;
-
 /// What a port starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -95,14 +92,6 @@ impl Key for Ready {
     }
 }
 
-/// Paced packets that started with one poll, for which [`Port::leave_late`] may be called.
-#[derive(Debug, Default)]
-struct Started {
-    poll_ns: u64,
-    /// With their classes; no more than [`STARTED_PACKETS`].
-    packets: Vec<(u32, Meta)>,
-}
-
 /// The head of a class queue that starts.
 #[derive(Debug, Clone, Copy)]
 struct Head {
@@ -162,11 +151,6 @@ pub(crate) struct Port<P> {
     pub(crate) spaces_catch_up: bool,
     /// The last poll that was late for a paced packet.
     late_poll_ns: u64,
-    /// What started with the last poll that started anything, if late classes are spaced.
-    started: Started,
-    /// Classes whose last packet left late, and from when on the next may: not yet in the keys of
-    /// `waiting`, of which the first is never of one of these.
-    left_late: Vec<(u32, Q24)>,
     pub(crate) fifo: List,
     /// Packets in it.
     pub(crate) fifo_packets: u32,
@@ -217,8 +201,6 @@ impl<P> Port<P> {
             gap_wait: Q24::default(),
             spaces_catch_up: false,
             late_poll_ns: 0,
-            started: Started::default(),
-            left_late: Vec::new(),
             fifo: List::default(),
             fifo_packets: 0,
             waiting: Calendar::new(),
@@ -342,17 +324,6 @@ impl<P> Port<P> {
             })
         }?;
         self.statistics.queued_packets -= 1;
-        if let Some(class) = chosen.class
-            && self.spaces_catch_up
-        {
-            if self.started.poll_ns != now_ns {
-                self.started.poll_ns = now_ns;
-                self.started.packets.clear();
-            }
-            if self.started.packets.len() < STARTED_PACKETS {
-                self.started.packets.push((class, chosen.meta));
-            }
-        }
         // Decisions of a port never go back in time, not even when egress drops the packet.
         self.free_at = self.free_at.max(chosen.start);
         Some(chosen)
@@ -417,7 +388,6 @@ impl<P> Port<P> {
             (false, Some(key)) => self.waiting.push(key),
             (false, None) => {}
         }
-        self.settle(queues, slab);
         if self.waiting.take_refilled() {
             self.look_at_next(queues, slab);
         }
@@ -427,56 +397,6 @@ impl<P> Port<P> {
             class: Some(class),
             start,
         })
-    }
-
-    /// The paced packets that started with the poll at `poll_ns` left by `left_ns`, and not at once:
-    /// their classes are charged for that, and space what follows.
-    pub(crate) fn leave_late(
-        &mut self,
-        poll_ns: u64,
-        left_ns: u64,
-        queues: &mut ClassQueues,
-        slab: &Slab<P>,
-    ) {
-        if self.started.poll_ns != poll_ns || self.config.delay_ns > 0 {
-            return;
-        }
-        let left = Q24::from_ns(left_ns);
-        for (class, meta) in std::mem::take(&mut self.started.packets) {
-            let cost = u128::from(meta.cost_q24);
-            let spaced = left.plus(cost - cost / CATCH_UP_PARTS);
-            let charged = left.minus_ns(meta.allowance_ns).plus(cost);
-            match queues.raise_release((self.number, class), charged) {
-                Some(true) => self.left_late.push((class, spaced)),
-                Some(false) => {
-                    queues.raise_release((self.number, class), spaced);
-                }
-                None => {}
-            }
-        }
-        // Beyond that classes are charged, but do not space what follows.
-        self.left_late.truncate(STARTED_PACKETS);
-        self.settle(queues, slab);
-    }
-
-    /// Brings the first key of `waiting` up to date.
-    fn settle(&mut self, queues: &ClassQueues, slab: &Slab<P>) {
-        while !self.left_late.is_empty()
-            && let Some(key) = self.waiting.peek()
-            && let class = class_of(key)
-            && let Some(at) = self.left_late.iter().position(|late| late.0 == class)
-        {
-            let (_, spaced) = self.left_late.swap_remove(at);
-            if let Some(queue) = queues.get(self.number, class)
-                && let Some(meta) = slab.meta(queue.list.head)
-            {
-                let release = queue.release().max(spaced);
-                let now_key = waiting_key(meta.departure_ns, release, class);
-                if now_key > key {
-                    self.waiting.replace_smallest(now_key);
-                }
-            }
-        }
     }
 
     /// Reads what the next releases will need. Loads that wait for memory together take little
@@ -518,15 +438,13 @@ impl<P> Port<P> {
             if let Some(queue) = queues.get(self.number, class)
                 && let Some(meta) = head(queue)
             {
-                let behind = self.spaces_catch_up && is_behind(queue, meta);
                 self.ready.push(Ready {
                     departure_ns: meta.departure_ns,
                     sequence: meta.sequence,
                     class,
-                    behind,
+                    behind: self.spaces_catch_up && is_behind(queue, meta),
                 });
             }
-            self.settle(queues, slab);
         }
         self.ready.pop().map(|ready| Head {
             class: ready.class,
@@ -656,8 +574,6 @@ impl<P> Port<P> {
         self.fifo_packets = 0;
         self.waiting.clear();
         self.ready.clear();
-        self.left_late.clear();
-        self.started.packets.clear();
         self.statistics.queued_packets = 0;
         self.statistics.fifo_bytes = 0;
         self.statistics.paced_bytes = 0;

@@ -187,19 +187,6 @@ impl ClassQueues {
         Some((payload, meta, after))
     }
 
-    /// A queue's R is `release` at least. Returns whether packets wait in it; `None`: there is none.
-    pub(crate) fn raise_release(
-        &mut self,
-        (port, class): (u16, u32),
-        release: Q24,
-    ) -> Option<bool> {
-        let queue = self.get_mut(port, class)?;
-        let release = queue.release().max(release);
-        queue.release_ns = release.whole_ns();
-        queue.release_fraction = release.fraction();
-        Some(queue.packets > 0)
-    }
-
     /// Where the bytes of a further queue are counted again; `None` for a first one.
     fn further_mut(&mut self, port: u16, class: u32) -> Option<&mut u64> {
         match self.first.get(class) {

@@ -412,41 +412,6 @@ fn what_is_late_beyond_the_allowance_stays_so_when_spaced() {
 }
 
 #[test]
-fn a_class_whose_packet_left_late_spaces_the_next() {
-    let mut tm = backlogged_class();
-    tm.space_catch_up();
-    tm.enqueue(1, paced(10, 6, 30_000)).expect("room");
-    let start = tm.poll_start(0).expect("due");
-    transmit(&mut tm, start).expect("room");
-    tm.left_late(0, 40_000);
-    // Another class does not wait for it.
-    assert_eq!(tm.next_start_ns(), Some(30_000));
-    let started = starts(&mut tm, 0);
-    assert_eq!(started[..3], [30_000, 40_000 + 21_252, 40_000 + 2 * 21_252]);
-    // One packet's time is made up of the 40 us.
-    assert_eq!(started.last(), Some(&(218_592 + 40_000 - 24_288)));
-}
-
-#[test]
-fn a_packet_that_left_late_delays_the_next_to_come() {
-    let mut tm = manager(Limits::default());
-    tm.space_catch_up();
-    tm.enqueue(1, paced(0, 5, 0)).expect("room");
-    let start = tm.poll_start(0).expect("due");
-    transmit(&mut tm, start).expect("room");
-    tm.left_late(0, 40_000);
-    tm.enqueue(1, paced(1, 5, 24_288)).expect("room");
-    // This class makes up nothing.
-    assert_eq!(tm.next_start_ns(), Some(40_000 + 24_288));
-    // Only what started with that poll left late.
-    let start = tm.poll_start(64_288).expect("due");
-    transmit(&mut tm, start).expect("room");
-    tm.left_late(0, 1_000_000);
-    tm.enqueue(1, paced(2, 5, 24_288)).expect("room");
-    assert_eq!(tm.next_start_ns(), Some(64_288 + 24_288));
-}
-
-#[test]
 fn unless_asked_a_late_class_catches_up_at_once() {
     let mut tm = backlogged_class();
     let started = starts(&mut tm, 20_000);
