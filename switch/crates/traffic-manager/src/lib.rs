@@ -35,8 +35,7 @@
 //! * **Spaced catch-up**, for drivers that ask for it ([`TrafficManager::space_catch_up`]): after a
 //!   packet that a late poll started late by more than an eighth of its cost, or one that waited
 //!   for `S` itself, the next of its class has `E = max(departure_ns, R, S)`, `S = start + 7/8 cost`;
-//!   if none waits, `R' = max(R', S)`. What left later than its poll counts from then
-//!   ([`TrafficManager::left_late`]).
+//!   if none waits, `R' = max(R', S)`.
 //! * **Start, unpaced.** At `u`, even if the poll comes later: a link emulator must not add its
 //!   own lateness. But an unpaced packet does not overtake a paced one by the poll's being
 //!   late: if a paced head was eligible at `u`, it goes first, at `now`, and the FIFO after it.
