@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from pacer_mininet.experiments.scenario import UNPACED, Flow, Scenario, Shaper
@@ -98,24 +99,35 @@ class Experiment:
         return dataclasses.replace(self, cells=cells, quick=True)
 
 
-def _on_line(shaper: Shaper, line_bps: int) -> Shaper:
-    """Return a shaper whose class has no rate of its own above the line's: it would be refused."""
+def _on_path(shaper: Shaper, line_bps: int, held: Fraction) -> Shaper:
+    """Return a shaper for a path that holds so much of what it was made for.
+
+    Its class has no rate of its own above the line's, which would be refused.
+    """
     settings = tuple(
-        (name, min(value, line_bps) if name == "rate" and value is not None else value)
-        for name, value in shaper.settings
+        (name, _setting(name, value, line_bps, held)) for name, value in shaper.settings
     )
     return dataclasses.replace(shaper, settings=settings)
+
+
+def _setting(name: str, value: Any, line_bps: int, held: Fraction) -> Any:
+    if isinstance(value, int) and name == "rate":
+        return min(value, line_bps)
+    if isinstance(value, int) and name == "ecn_threshold_bytes":
+        return int(value * held)
+    return value
 
 
 def _smaller(scenario: Scenario) -> Scenario:
     kept = scenario.flows[:QUICK_FLOWS]
     rate_bps = min(scenario.rate_bps // 5, 100_000_000)
     edge_rate_bps = min(scenario.edge_rate_bps // 5, 2 * rate_bps)
+    held = Fraction(rate_bps, 2 * scenario.rate_bps)
     flows = tuple(
         dataclasses.replace(
             flow,
             # Those that are left have the shares of those that are not.
-            shaper=_on_line(flow.shaper, edge_rate_bps).at(
+            shaper=_on_path(flow.shaper, edge_rate_bps, held).at(
                 flow.shaper.share[0] * len(scenario.flows), flow.shaper.share[1] * len(kept)
             ),
             udp_bps=flow.udp_bps // 5,

@@ -374,6 +374,8 @@ def gap_frames() -> Experiment:
         differs=(
             "PAUSE frames are dropped by the bottleneck's input port, as a switch's port does, and "
             "are not counted as lost.",
+            "That each departure is the same within one shortest frame is shown packet by packet "
+            "by the vectors (tests/vectors/pause-frames); here is what comes of it on a path.",
         ),
     )
 
@@ -410,6 +412,8 @@ def backlog() -> Experiment:
         cells=cells,
         plots=("rtt", "window"),
         differs=(
+            f"Marks begin at {ECN_THRESHOLD_BYTES:,} bytes in the pacer's queue, a tenth of what "
+            "the path holds.",
             "Marks alone cannot give both: BIC takes back a fifth of its window at a mark, so the "
             "bottleneck stays busy only if a quarter of what the path holds was queued (RTT 250 "
             "ms). And a burst of slow start, which the pacer holds on purpose, is marked like a "
