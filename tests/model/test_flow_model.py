@@ -180,13 +180,14 @@ Writes = list[tuple[int, int]]
         # And the next ones acknowledged one by one.
         ([(0, 14_480), (210 * MS, 14_480)], [14_480, *range(15_928, 28_960, 1_448)]),
         # Most of it, and then more than it.
-        ([(0, 14_480), (210 * MS, 7_240)], [2_896, 18_824]),
+        ([(0, 14_480), (210 * MS, 7_240)], [10_136, 18_824]),
         # A TLS hello is answered; then there is much to send.
         ([(0, 517), (210 * MS, 14_480)], [517, *range(1_965, 14_997, 1_448)]),
+        ([(0, 517), (210 * MS, 14_480), (420 * MS, 4_344)], [517, 14_997, 19_341]),
         # A header of more than a segment, then the rest: at once behind its acknowledgement,
         # and a second later.
-        ([(0, 1_800), (210 * MS, 14_480)], [1_800, *range(3_248, 16_280, 1_448)]),
-        ([(0, 1_800), (1_210 * MS, 14_480)], [1_800, *range(3_248, 16_280, 1_448)]),
+        ([(0, 1_800), (210 * MS, 14_480)], [1_800, 6_144, 16_280]),
+        ([(0, 1_800), (1_210 * MS, 14_480)], [1_800, 6_144, 16_280]),
         # The same before it is acknowledged: the pause is the application's.
         ([(0, 1_800), (4 * MS, 12_800)], [1_800, *range(3_248, 14_600, 1_448), 14_600]),
         # Four segments.
@@ -289,8 +290,10 @@ def test_a_queue_that_empties_now_and_then_is_not_taken_for_the_path() -> None:
     assert path.base_ns == 50 * MS
 
 
-def grown(pacer: FlowPacer, windows: list[int], flags: str = "") -> Flow:
-    """A flow with round trips of so many segments, after a first flight of ten over 500 Mbit/s."""
+def grown(
+    pacer: FlowPacer, windows: list[int], flags: str = "", *, two_segments_ns: int = 48_576
+) -> Flow:
+    """A flow with round trips of so many segments, after a first flight of ten."""
     pacer.send(data(1, 0, 0, "S"))
     pacer.acknowledge(answer(50 * MS + 1, 1))
     number, at_ns = 1, 50 * MS + 2
@@ -301,7 +304,7 @@ def grown(pacer: FlowPacer, windows: list[int], flags: str = "") -> Flow:
             number += 1448
         at_ns += 50 * MS
         for acknowledged in range(first + 2896, number + 1, 2896):
-            at_ns += 48_576
+            at_ns += two_segments_ns
             last = acknowledged > number - 2896
             pacer.acknowledge(replace(answer(at_ns, acknowledged), flags=flags if last else ""))
     return pacer.flows[CLIENT, SERVER]
@@ -328,17 +331,20 @@ def test_twice_the_headroom_is_for_a_window_that_grows(
 def test_a_flow_held_to_its_class_s_rate_is_not_held_to_its_path_s() -> None:
     """The class's rate was made lower: that the path takes that says nothing of more."""
     pacer = FlowPacer(FlowClass())
-    flow = grown(pacer, [20, 40])
-    pacer.config = CLASS_OF_10_MBIT
-    grown_before = flow.path.gain_q16 if flow.path else -1
-    at_ns = 1_000 * MS
-    for _ in range(8):
-        pacer.send(data(at_ns, flow.next, 1448))
-        assert not flow.timed_at_path_rate
-        at_ns += 50 * MS
-        pacer.acknowledge(answer(at_ns, flow.next))
+    # 20 Mbit/s, and a window of twice what that makes of 50 ms.
+    flow = grown(pacer, [20, 40, 80, 160], two_segments_ns=1_214_400)
     assert flow.path is not None
-    assert flow.path.gain_q16 == grown_before
+    assert flow.timed_at_path_rate
+    gain_q16 = flow.path.gain_q16
+    assert gain_q16 > 0
+    pacer.config = CLASS_OF_10_MBIT
+    for k in range(1, 4):
+        flow.timed = None
+        flow.peak_bytes = 160 * 1448
+        pacer.send(data(k * 1_000 * MS, flow.next, 1448))
+        pacer.acknowledge(answer(k * 1_000 * MS + 50 * MS, flow.next))
+        assert not flow.timed_at_path_rate
+    assert flow.path.gain_q16 <= gain_q16
 
 
 def test_a_segment_longer_than_its_frame_says_nothing() -> None:
