@@ -52,14 +52,14 @@ control FlowPace(inout metadata_t meta) {
                 }
                 time_per_byte.apply(pace_ns, window, time_per_byte_q24);
                 flow_fastest_q24.read(fastest_q24, meta.flow_cell);
-                if (fastest_q24 > time_per_byte_q24) {
-                    time_per_byte_q24 = fastest_q24;
-                    at_path_rate = 1;
-                }
                 // What meta.time_per_byte_q24 was is of the highest rate allowed; 0: any. It stays
                 // that as long as the round-trip time is not known.
                 if (time_per_byte_q24 > meta.time_per_byte_q24) {
                     meta.time_per_byte_q24 = time_per_byte_q24;
+                }
+                if (fastest_q24 > meta.time_per_byte_q24) {
+                    meta.time_per_byte_q24 = fastest_q24;
+                    at_path_rate = 1;
                 }
             }
         }

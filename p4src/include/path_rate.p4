@@ -6,19 +6,30 @@
 // to take at once (RFC 6928), is not spaced, and the narrowest link spaces its acknowledgements. The
 // time of a byte is that from the first one of more than a segment (the first may be an application's
 // header) to the first one of three quarters of the flight (the last may be a delayed acknowledgement),
-// divided by the frames' bytes between. It counts only if the sender sent the flight clearly faster
-// than that.
+// divided by the frames' bytes between.
 //
-// In slow start, until something is lost, a flow whose path is known may have twice as much as
-// its window makes: so the window doubles in a round trip and not in two.
+// A rate that is far too low costs the flow its path, and none costs nothing. So it counts only if
+// both acknowledgements are of the flight alone (what was sent later came later), if the sender sent
+// the flight clearly faster than that and without a pause, and if the class's own rate, to which this
+// switch spaced the flight, is clearly faster.
+//
+// A flow whose path is known may have twice as much as its window makes, as long as its window grows
+// as in slow start: so the window doubles in a round trip and not in two. That ends with the first
+// retransmission, the first echo of a congestion mark, or the first round trip in which the most in
+// flight did not grow by a quarter.
 //
 // A first flight can be wrong: cut in between by others, or told of by acknowledgements that came
 // together. So the rate is not a limit for good. It begins 1/256 below what was found, and grows as
 // long as the flow is held to it and no packet of the flow waits downstream: by 1/4096 of that a
-// round trip, after 32 of them by twice as much each time. Where more than eight packets wait
-// (round-trip time above the smallest, less the time in this switch: Vegas' measure, Brakmo and
-// Peterson, SIGCOMM 1994) half of what it grew by is taken back. It never goes below where it began,
-// whoever fills the queue.
+// round trip, after 32 of them by twice as much each time. Where a packet waits longer than eight
+// take and than a millisecond (round-trip time above the smallest, less the time in this switch:
+// Vegas' measure, Brakmo and Peterson, SIGCOMM 1994) half of what it grew by is taken back. The
+// millisecond is more than hosts make by interrupts that are put off and packets that are put together,
+// and less than a bottleneck's buffer holds. It never goes below where it began, whoever fills the queue.
+//
+// Where each of 32 round trips in a row was longer than that, the shortest of them is what the others
+// are held against from then on: the path may have become another. So a queue that others keep up as
+// long is taken for the path, as by BBR after ten seconds.
 #ifndef PATH_RATE_P4
 #define PATH_RATE_P4
 
@@ -31,25 +42,36 @@
 #define TRAIN_BYTES_MIN 2920
 #define TRAIN_NS_MAX 0x7FFFFFFF
 
+// Least length of a first flight that is measured.
+#define TRAIN_LENGTH_MIN (4 * SEGMENT_BYTES)
+
 #define PATH_QUEUE_BYTES 12144
-#define PATH_STEP_Q16 16w16
+#define PATH_QUEUE_NS_MIN 1000000
+#define PATH_LATE_ROUNDS 32
+#define PATH_STEP_Q16 32w16
 #define PATH_ROUNDS_BY_STEP 32
 #define PATH_ROUNDS_MAX 40
 #define PATH_GAIN_Q16_MAX 61440
 
 register<bit<8>>(TRACKED_FLOWS) flow_train_state;
-register<bit<32>>(TRACKED_FLOWS) flow_train_from;      // first sequence number, then where time is taken from
-register<bit<32>>(TRACKED_FLOWS) flow_train_until;     // one past its last, then of three quarters
+register<bit<32>>(TRACKED_FLOWS) flow_train_from;      // first sequence number
+register<bit<32>>(TRACKED_FLOWS) flow_train_until;     // one past its last
+register<bit<32>>(TRACKED_FLOWS) flow_train_begun;     // the acknowledgement that time is taken from
 register<bit<64>>(TRACKED_FLOWS) flow_train_at_ns;     // when the first was sent, then from when
 register<bit<64>>(TRACKED_FLOWS) flow_train_sent_ns;   // when the last was sent, then how long it took
-register<bit<16>>(TRACKED_FLOWS) flow_train_payload_bytes;  // of its largest packet
-register<bit<16>>(TRACKED_FLOWS) flow_train_frame_bytes;
+register<bit<64>>(TRACKED_FLOWS) flow_train_pause_ns;  // longest time between two of its packets
+register<bit<64>>(TRACKED_FLOWS) flow_train_class_q24; // the class's time of a byte
+register<bit<32>>(TRACKED_FLOWS) flow_train_payload_bytes;  // of its largest packet
+register<bit<32>>(TRACKED_FLOWS) flow_train_frame_bytes;
 
 register<bit<64>>(TRACKED_FLOWS) flow_slowest_q24;     // where the time of a byte began; 0: not known
 register<bit<64>>(TRACKED_FLOWS) flow_fastest_q24;     // and where it is
 register<bit<16>>(TRACKED_FLOWS) flow_path_gain_q16;   // how much below
 register<bit<8>>(TRACKED_FLOWS) flow_path_rounds;      // that nothing waited in
-register<bit<1>>(TRACKED_FLOWS) flow_path_below;       // the rate is known, and nothing lost yet
+register<bit<64>>(TRACKED_FLOWS) flow_path_base_ns;    // the path's round-trip time; 0: not known yet
+register<bit<8>>(TRACKED_FLOWS) flow_path_late;        // rounds in a row that something waited in
+register<bit<64>>(TRACKED_FLOWS) flow_path_least_ns;   // shortest of these
+register<bit<1>>(TRACKED_FLOWS) flow_path_below;       // the rate is known, and the window grows fast
 register<bit<1>>(TRACKED_FLOWS) flow_timed_at_path_rate;  // the segment that is timed was held to it
 
 // A packet of a flow that is followed: whether it belongs to the first flight. `opens`: it is a SYN.
@@ -72,6 +94,8 @@ control FirstFlight(inout metadata_t meta, in bit<1> opens, in bit<32> end,
             flow_fastest_q24.write(cell, 0);
             flow_path_gain_q16.write(cell, 0);
             flow_path_rounds.write(cell, 0);
+            flow_path_base_ns.write(cell, 0);
+            flow_path_late.write(cell, 0);
             flow_path_below.write(cell, 0);
         } else if (state != TRAIN_NONE && payload_bytes != 0) {
             bit<32> from;
@@ -80,17 +104,27 @@ control FirstFlight(inout metadata_t meta, in bit<1> opens, in bit<32> end,
                 flow_train_state.write(cell, TRAIN_NONE);
             } else if (state == TRAIN_LEAVES && end - from <= INITIAL_WINDOW_BYTES) {
                 bit<32> until;
-                bit<16> largest_bytes;
+                bit<32> largest_bytes;
                 flow_train_until.read(until, cell);
                 flow_train_payload_bytes.read(largest_bytes, cell);
                 if (until == from) {
                     flow_train_at_ns.write(cell, now_ns);
+                    flow_train_pause_ns.write(cell, 0);
+                } else {
+                    bit<64> sent_ns;
+                    bit<64> pause_ns;
+                    flow_train_sent_ns.read(sent_ns, cell);
+                    flow_train_pause_ns.read(pause_ns, cell);
+                    if (now_ns - sent_ns > pause_ns) {
+                        flow_train_pause_ns.write(cell, now_ns - sent_ns);
+                    }
                 }
                 flow_train_sent_ns.write(cell, now_ns);
                 flow_train_until.write(cell, end);
-                if (payload_bytes[15:0] > largest_bytes) {
-                    flow_train_payload_bytes.write(cell, payload_bytes[15:0]);
-                    flow_train_frame_bytes.write(cell, frame_bytes[15:0]);
+                flow_train_class_q24.write(cell, meta.time_per_byte_q24);
+                if (payload_bytes > largest_bytes) {
+                    flow_train_payload_bytes.write(cell, payload_bytes);
+                    flow_train_frame_bytes.write(cell, frame_bytes);
                 }
                 meta.in_train = (bit<1>) (meta.rtt_ns != 0);
             }
@@ -115,37 +149,52 @@ control FirstFlightAnswered(in bit<32> cell, in bit<32> acknowledgement, in bit<
             flow_train_at_ns.read(at_ns, cell);
             flow_train_sent_ns.read(sent_ns, cell);
             bit<32> bytes = acknowledgement - from;
+            bit<32> length = until - from;
+            // "negative" or none: of the SYN.
+            bit<1> of_data = (bit<1>) (bytes != 0 && bytes[31:31] == 0);
+            bit<1> of_most = (bit<1>) (bytes >= length - (length >> 2));
             if (state == TRAIN_RETURNS) {
-                bit<32> covered = acknowledgement - until;
-                bit<64> span_ns = now_ns - at_ns;
-                if (covered[31:31] == 0) {
+                if (of_most == 1) {
+                    bit<32> begun;
+                    bit<64> pause_ns;
+                    flow_train_begun.read(begun, cell);
+                    flow_train_pause_ns.read(pause_ns, cell);
+                    bit<64> span_ns = now_ns - at_ns;
+                    bit<32> measured_bytes = acknowledgement - begun;
                     flow_train_state.write(cell, TRAIN_NONE);
-                    if (bytes >= TRAIN_BYTES_MIN && bytes <= INITIAL_WINDOW_BYTES
-                        && span_ns <= TRAIN_NS_MAX && span_ns * 3 > sent_ns * 4) {
-                        bit<16> payload_bytes;
-                        bit<16> frame_bytes;
+                    if (bytes <= length && measured_bytes >= TRAIN_BYTES_MIN
+                        && span_ns <= TRAIN_NS_MAX && span_ns * 3 > sent_ns * 4
+                        && span_ns > pause_ns * 8) {
+                        bit<32> payload_bytes;
+                        bit<32> frame_bytes;
                         bit<64> slowest_q24;
+                        bit<64> class_q24;
                         flow_train_payload_bytes.read(payload_bytes, cell);
                         flow_train_frame_bytes.read(frame_bytes, cell);
+                        flow_train_class_q24.read(class_q24, cell);
                         // span / (bytes / payload * frame); 31 and 11 bits, 14 and 11 (of jumbo
-                        // frames 14), less what rounding may cost.
+                        // frames 14), less what rounding may cost. A frame is longer than its
+                        // payload: 44 bits at most.
                         time_per_byte.apply((span_ns * (bit<64>) payload_bytes) >> 10,
-                                            (bytes * (bit<32>) frame_bytes) >> 10, slowest_q24);
-                        slowest_q24 = slowest_q24 + (slowest_q24 >> 8);
-                        flow_slowest_q24.write(cell, slowest_q24);
-                        flow_fastest_q24.write(cell, slowest_q24);
-                        flow_path_below.write(cell, (bit<1>) (slowest_q24 != 0));
+                                            (measured_bytes * frame_bytes) >> 10, slowest_q24);
+                        if (slowest_q24 * 3 > class_q24 * 4) {
+                            slowest_q24 = slowest_q24 + (slowest_q24 >> 8);
+                            flow_slowest_q24.write(cell, slowest_q24);
+                            flow_fastest_q24.write(cell, slowest_q24);
+                            flow_path_below.write(cell, 1);
+                        }
                     }
                 }
-            } else if (bytes != 0) {
+            } else if (of_data == 1) {
                 if (state == TRAIN_LEAVES) {
                     state = TRAIN_ANSWERED;
-                    flow_train_until.write(cell, until - ((until - from) >> 2));
                     flow_train_sent_ns.write(cell, sent_ns - at_ns);
                 }
-                if (bytes > SEGMENT_BYTES) {
+                if (of_most == 1 || length < TRAIN_LENGTH_MIN) {
+                    state = TRAIN_NONE;
+                } else if (bytes > SEGMENT_BYTES) {
                     state = TRAIN_RETURNS;
-                    flow_train_from.write(cell, acknowledgement);
+                    flow_train_begun.write(cell, acknowledgement);
                     flow_train_at_ns.write(cell, now_ns);
                 }
                 flow_train_state.write(cell, state);
@@ -154,8 +203,9 @@ control FirstFlightAnswered(in bit<32> cell, in bit<32> acknowledgement, in bit<
     }
 }
 
-// A round trip is over, and of that time a packet waited so long downstream.
-control PathRate(in bit<32> cell, in bit<64> waited_ns) {
+// A round trip is over: it took `path_ns` without the time in this switch, and the shortest that the
+// flow has seen `base_rtt_ns`.
+control PathRate(in bit<32> cell, in bit<64> path_ns, in bit<64> base_rtt_ns) {
     apply {
         bit<64> slowest_q24;
         flow_slowest_q24.read(slowest_q24, cell);
@@ -163,23 +213,53 @@ control PathRate(in bit<32> cell, in bit<64> waited_ns) {
             bit<64> fastest_q24;
             bit<16> gain_q16;
             bit<8> rounds;
+            bit<64> base_ns;
+            bit<8> late;
             bit<1> at_path_rate;
             flow_fastest_q24.read(fastest_q24, cell);
             flow_path_gain_q16.read(gain_q16, cell);
             flow_path_rounds.read(rounds, cell);
+            flow_path_base_ns.read(base_ns, cell);
+            flow_path_late.read(late, cell);
             flow_timed_at_path_rate.read(at_path_rate, cell);
-            if ((waited_ns << FRACTION_BITS) > fastest_q24 * PATH_QUEUE_BYTES) {
+            if (base_ns == 0) {
+                base_ns = base_rtt_ns;
+            }
+            if (path_ns < base_ns) {
+                base_ns = path_ns;
+            }
+            bit<64> waited_ns = path_ns - base_ns;
+            if (waited_ns > PATH_QUEUE_NS_MIN
+                && (waited_ns << FRACTION_BITS) > fastest_q24 * PATH_QUEUE_BYTES) {
+                bit<64> least_ns;
+                flow_path_least_ns.read(least_ns, cell);
+                if (late == 0 || path_ns < least_ns) {
+                    least_ns = path_ns;
+                }
+                late = late + 1;
+                if (late == PATH_LATE_ROUNDS) {
+                    base_ns = least_ns;
+                    late = 0;
+                }
+                flow_path_least_ns.write(cell, least_ns);
                 gain_q16 = gain_q16 >> 1;
                 rounds = 0;
-            } else if (at_path_rate == 1) {
-                gain_q16 = gain_q16 + (PATH_STEP_Q16 << (rounds |-| PATH_ROUNDS_BY_STEP));
-                if (gain_q16 > PATH_GAIN_Q16_MAX) {
-                    gain_q16 = PATH_GAIN_Q16_MAX;
-                }
-                if (rounds < PATH_ROUNDS_MAX) {
-                    rounds = rounds + 1;
+            } else {
+                late = 0;
+                if (at_path_rate == 1) {
+                    bit<32> grown_q16 = (bit<32>) gain_q16
+                        + (PATH_STEP_Q16 << (rounds |-| PATH_ROUNDS_BY_STEP));
+                    if (grown_q16 > PATH_GAIN_Q16_MAX) {
+                        grown_q16 = PATH_GAIN_Q16_MAX;
+                    }
+                    gain_q16 = grown_q16[15:0];
+                    if (rounds < PATH_ROUNDS_MAX) {
+                        rounds = rounds + 1;
+                    }
                 }
             }
+            flow_path_base_ns.write(cell, base_ns);
+            flow_path_late.write(cell, late);
             flow_path_gain_q16.write(cell, gain_q16);
             flow_path_rounds.write(cell, rounds);
             flow_fastest_q24.write(

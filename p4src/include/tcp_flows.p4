@@ -37,6 +37,7 @@
 #define TCP_SYN 1
 #define TCP_RST 2
 #define TCP_ACK 4
+#define TCP_ECE 6
 
 // 0 until a flow is followed.
 register<bit<1>>(1) flows_followed;
@@ -104,7 +105,9 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
         flow_next.read(next, cell);
 
         bit<1> starts = 0;
-        if (expires_ns <= now_ns) {
+        if (payload_bytes > standard_metadata.packet_length) {
+            // The length is false: nothing that it says of a flow is taken.
+        } else if (expires_ns <= now_ns) {
             starts = 1;
         } else if (known == identity) {
             meta.flow_known = 1;
@@ -221,6 +224,9 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
             if (advance != 0 && advance[31:31] == 0 && in_flight_bytes[31:31] == 0) {
                 flow_acknowledged.write(cell, hdr.tcp.acknowledgement);
                 first_flight_answered.apply(cell, hdr.tcp.acknowledgement, now_ns);
+                if (hdr.tcp.flags[TCP_ECE:TCP_ECE] == 1) {
+                    flow_path_below.write(cell, 0);
+                }
                 bit<64> timed_at_ns;
                 bit<32> timed;
                 flow_timed_at_ns.read(timed_at_ns, cell);
@@ -232,6 +238,7 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
                     bit<64> base_rtt_ns;
                     bit<64> wait_ns;
                     bit<32> peak_bytes;
+                    bit<32> last_peak_bytes;
                     if (sample_ns > RTT_NS_MAX) {
                         sample_ns = RTT_NS_MAX;
                     }
@@ -245,10 +252,14 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
                         base_rtt_ns = sample_ns;
                         flow_base_rtt_ns.write(cell, sample_ns);
                     }
-                    path_rate.apply(cell, sample_ns - base_rtt_ns);
+                    path_rate.apply(cell, sample_ns, base_rtt_ns);
                     flow_timed_at_ns.write(cell, 0);
                     // A round trip is over: the most in flight counts for one more.
                     flow_peak_bytes.read(peak_bytes, cell);
+                    flow_last_peak_bytes.read(last_peak_bytes, cell);
+                    if (peak_bytes |-| last_peak_bytes < last_peak_bytes >> 2) {
+                        flow_path_below.write(cell, 0);
+                    }
                     flow_last_peak_bytes.write(cell, peak_bytes);
                     flow_peak_bytes.write(cell, in_flight_bytes);
                 }

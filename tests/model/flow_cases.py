@@ -26,10 +26,14 @@ Json = dict[str, object]
 
 @dataclass(frozen=True)
 class Round:
-    """A round trip: how many segments are sent, and which of them is sent again (-1: none)."""
+    """A round trip: how many segments are sent, and which of them is sent again (-1: none).
+
+    ``together``: how many are acknowledged at once.
+    """
 
     segments: int
     again: int = -1
+    together: int = 2
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class FlowCase:
                     yield self._data(sent_ns + self.rtt_ns // 2, number, PAYLOAD_BYTES), 500
                 number = (number + PAYLOAD_BYTES) % (1 << 32)
                 through_ns = max(through_ns, sent_ns) + self.path_ns
-                if k % 2 or k + 1 == one.segments:
+                if (k + 1) % one.together == 0 or k + 1 == one.segments:
                     window = self.windows[answers % len(self.windows)]
                     answers += 1
                     yield self._answer(through_ns + self.rtt_ns, number), window
@@ -113,8 +117,15 @@ def flow_cases() -> list[FlowCase]:
             path_ns=121_440,
         ),
         FlowCase(
+            "dynamic-together",
+            "A path of 500 Mbit/s; ten segments are acknowledged as one, and three that come "
+            "later: that says nothing of it.",
+            *(dynamic, [Round(10, together=10), Round(3, together=3), *GROWTH[1:3]]),
+            path_ns=24_288,
+        ),
+        FlowCase(
             "dynamic-at-most",
-            "The same, and no flow may have more than 50 Mbit/s.",
+            "As dynamic-path, and no flow may have more than 50 Mbit/s.",
             FlowClass(HEADROOM_120, time_per_byte_q24(50_000_000)),
             GROWTH,
             rtt_ns=5 * MS,

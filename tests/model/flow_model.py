@@ -8,6 +8,7 @@ section 3.4); times are nanoseconds, ``_q24`` are units of 2**-24 ns.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pacing_model import FCS_BYTES, FRACTION_BITS, ceil_ns, q24
 
@@ -18,9 +19,12 @@ FLOW_LIFE_NS = 60_000_000_000
 FLOW_OPENING_NS = 10_000_000_000
 FLOW_CLOSED_NS = 2_000_000_000
 
+TRAIN_LENGTH_MIN = 5_840
 TRAIN_BYTES_MIN = 2_920
 TRAIN_NS_MAX = (1 << 31) - 1
 PATH_QUEUE_BYTES = 12_144
+PATH_QUEUE_NS_MIN = 1_000_000
+PATH_LATE_ROUNDS = 32
 PATH_STEP_Q16 = 16
 PATH_ROUNDS_BY_STEP = 32
 PATH_ROUNDS_MAX = 40
@@ -28,6 +32,9 @@ PATH_GAIN_Q16_MAX = 61_440
 
 Address = tuple[str, int]
 """Host and port of one end; a host may be of a VLAN: "10.0.0.1%7"."""
+
+Direction = tuple[Address, Address]
+"""Sender and receiver."""
 
 
 def reciprocal_q59(mantissa: int) -> int:
@@ -95,19 +102,35 @@ class Path:
     gain_q16: int = 0
     rounds: int = 0
     below: bool = True
-    """Whether nothing has been lost yet."""
+    """Whether the window has grown as in slow start until now."""
+    base_ns: int = 0
+    """The path's round-trip time; 0: not known yet."""
+    late_ns: list[int] = field(default_factory=list)
+    """The last round trips, where something waited in each."""
 
     @property
     def fastest_q24(self) -> int:
         """The least time of a byte."""
         return self.slowest_q24 * (65_536 - self.gain_q16) >> 16
 
-    def round_trip(self, waited_ns: int, *, held_to_it: bool) -> None:
-        """Take note of how long a packet waited downstream, and whether the flow was held to it."""
-        if waited_ns << FRACTION_BITS > self.fastest_q24 * PATH_QUEUE_BYTES:
+    def round_trip(self, path_ns: int, base_rtt_ns: int, *, held_to_it: bool) -> None:
+        """Take note of a round trip, without the time in the switch, and the flow's shortest.
+
+        ``held_to_it``: whether the packet that it was taken from was sent at the path's rate.
+        """
+        self.base_ns = min(self.base_ns or base_rtt_ns, path_ns)
+        waited_ns = path_ns - self.base_ns
+        eight_packets = waited_ns << FRACTION_BITS > self.fastest_q24 * PATH_QUEUE_BYTES
+        if eight_packets and waited_ns > PATH_QUEUE_NS_MIN:
+            self.late_ns.append(path_ns)
+            if len(self.late_ns) == PATH_LATE_ROUNDS:
+                self.base_ns = min(self.late_ns)
+                self.late_ns.clear()
             self.gain_q16 //= 2
             self.rounds = 0
-        elif held_to_it:
+            return
+        self.late_ns.clear()
+        if held_to_it:
             step_q16 = PATH_STEP_Q16 << max(0, self.rounds - PATH_ROUNDS_BY_STEP)
             self.gain_q16 = min(self.gain_q16 + step_q16, PATH_GAIN_Q16_MAX)
             self.rounds = min(self.rounds + 1, PATH_ROUNDS_MAX)
@@ -122,44 +145,57 @@ class FirstFlight:
     sent_ns: list[int] = field(default_factory=list)
     largest: tuple[int, int] = (0, 0)
     """Payload and frame of the largest segment."""
+    class_q24: int = 0
+    """The class's time of a byte."""
     answered: bool = False
     begun: tuple[int, int] | None = None
     """First acknowledgement of more than a segment, and its time."""
 
-    def takes(self, segment: Segment) -> bool:
+    def takes(self, segment: Segment, class_q24: int) -> bool:
         """Whether a segment belongs to it; it does no more once some of it is acknowledged."""
         length_bytes = (segment.end - self.first) % (1 << 32)
         if self.answered or length_bytes > INITIAL_WINDOW_BYTES:
             return False
         self.until = segment.end
         self.sent_ns.append(segment.at_ns)
+        self.class_q24 = class_q24
         if segment.payload_bytes > self.largest[0]:
             self.largest = (segment.payload_bytes, segment.length_bytes + FCS_BYTES)
         return True
 
     def answer(self, number: int, at_ns: int) -> tuple[bool, Path | None]:
         """An acknowledgement of something new: whether that is all, and what it says."""
-        if self.begun is None:
-            self.answered = self.answered or number != self.first
-            if (number - self.first) % (1 << 32) > SEGMENT_BYTES:
-                self.begun = (number, at_ns)
+        if number == self.first or not passed(number, self.first):
             return False, None
-        began, began_ns = self.begun
         length_bytes = (self.until - self.first) % (1 << 32)
-        if not passed(number, self.until - (length_bytes >> 2)):
+        acknowledged_bytes = (number - self.first) % (1 << 32)
+        of_most = acknowledged_bytes >= length_bytes - (length_bytes >> 2)
+        if self.begun is None:
+            self.answered = True
+            if acknowledged_bytes > SEGMENT_BYTES:
+                self.begun = (number, at_ns)
+            return of_most or length_bytes < TRAIN_LENGTH_MIN, None
+        if not of_most:
             return False, None
-        size_bytes = (number - began) % (1 << 32)
-        span_ns = at_ns - began_ns
-        sent_in_ns = self.sent_ns[-1] - self.sent_ns[0] if self.sent_ns else 0
-        if (
-            not TRAIN_BYTES_MIN <= size_bytes <= INITIAL_WINDOW_BYTES
-            or span_ns > TRAIN_NS_MAX
-            or span_ns * 3 <= sent_in_ns * 4
-        ):
+        if acknowledged_bytes > length_bytes:
             return True, None
+        return True, self._measured((number - self.begun[0]) % (1 << 32), at_ns - self.begun[1])
+
+    def _measured(self, size_bytes: int, span_ns: int) -> Path | None:
+        """What the path takes, where so many bytes took so long, if that counts."""
+        pause_ns = max((b - a for a, b in pairwise(self.sent_ns)), default=0)
+        if (
+            size_bytes < TRAIN_BYTES_MIN
+            or span_ns > TRAIN_NS_MAX
+            or span_ns * 3 <= (self.sent_ns[-1] - self.sent_ns[0]) * 4
+            or span_ns <= pause_ns * 8
+        ):
+            return None
         payload_bytes, frame_bytes = self.largest
         found_q24 = divided_q24(span_ns * payload_bytes >> 10, size_bytes * frame_bytes >> 10)
-        return True, Path(found_q24 + (found_q24 >> 8)) if found_q24 else None
+        if found_q24 * 3 <= self.class_q24 * 4:
+            return None
+        return Path(found_q24 + (found_q24 >> 8))
 
 
 @dataclass
@@ -206,8 +242,8 @@ class FlowPacer:
     """The flows of one class: what its senders' segments are spaced by."""
 
     config: FlowClass
-    flows: dict[tuple[Address, Address], Flow] = field(default_factory=dict)
-    clocks_q24: dict[tuple[Address, Address], int] = field(default_factory=dict)
+    flows: dict[Direction, Flow] = field(default_factory=dict)
+    clocks_q24: dict[Direction | None, int] = field(default_factory=dict)
 
     def acknowledge(self, segment: Segment) -> None:
         """A segment of the other direction: what it acknowledges."""
@@ -225,18 +261,27 @@ class FlowPacer:
             flow.path = path or flow.path
             if over:
                 flow.first_flight = None
+        if flow.path is not None and "E" in segment.flags:
+            flow.path.below = False
         if flow.timed is not None and passed(number, flow.timed[0]):
             sample_ns = min(segment.at_ns - flow.timed[1], RTT_NS_MAX)
             flow.rtt_ns = (flow.rtt_ns + sample_ns) // 2 if flow.rtt_ns else sample_ns
             path_ns = max(0, sample_ns - flow.timed_wait_ns)
             flow.base_rtt_ns = min(flow.base_rtt_ns or path_ns, path_ns)
             if flow.path is not None:
-                flow.path.round_trip(path_ns - flow.base_rtt_ns, held_to_it=flow.timed_at_path_rate)
+                flow.path.round_trip(path_ns, flow.base_rtt_ns, held_to_it=flow.timed_at_path_rate)
+                if max(0, flow.peak_bytes - flow.last_peak_bytes) < flow.last_peak_bytes >> 2:
+                    flow.path.below = False
             flow.timed = None
             flow.last_peak_bytes, flow.peak_bytes = flow.peak_bytes, flow.in_flight_bytes
 
     def send(self, segment: Segment) -> int:
-        """A segment of the class: its departure, in ns."""
+        """A segment of the class: its departure, in ns.
+
+        One of more payload than its frame has bytes is followed by none, and has the class's rate.
+        """
+        if segment.payload_bytes > segment.length_bytes:
+            return self._departure_ns(None, segment, self.config.fastest_time_per_byte_q24)
         key = (segment.sender, segment.receiver)
         flow, in_first_flight = self._follow(key, segment)
         time_q24, at_path_rate = self._time_per_byte_q24(flow, in_first_flight=in_first_flight)
@@ -246,7 +291,7 @@ class FlowPacer:
             flow.timed_at_path_rate = at_path_rate
         return departure_ns
 
-    def _departure_ns(self, key: tuple[Address, Address], segment: Segment, time_q24: int) -> int:
+    def _departure_ns(self, key: Direction | None, segment: Segment, time_q24: int) -> int:
         clock_q24 = self.clocks_q24.get(key, 0)
         if time_q24 == 0 and ceil_ns(clock_q24 - self._last_q24(key)) <= segment.at_ns:
             return segment.at_ns
@@ -256,13 +301,13 @@ class FlowPacer:
         self._costs_q24[key] = cost_q24
         return ceil_ns(departure_q24)
 
-    def _last_q24(self, key: tuple[Address, Address]) -> int:
+    def _last_q24(self, key: Direction | None) -> int:
         """Cost of the last packet: clock less cost is its departure."""
         return self._costs_q24.get(key, 0)
 
-    _costs_q24: dict[tuple[Address, Address], int] = field(default_factory=dict)
+    _costs_q24: dict[Direction | None, int] = field(default_factory=dict)
 
-    def _follow(self, key: tuple[Address, Address], segment: Segment) -> tuple[Flow, bool]:
+    def _follow(self, key: Direction, segment: Segment) -> tuple[Flow, bool]:
         """The flow, and whether the segment belongs to its first flight."""
         in_first_flight = False
         flow = self.flows.get(key)
@@ -284,7 +329,10 @@ class FlowPacer:
             elif flow.timed is None:
                 flow.timed = (segment.end, segment.at_ns)
             if flow.first_flight is not None and segment.payload_bytes:
-                in_first_flight = flow.first_flight.takes(segment) and flow.rtt_ns != 0
+                in_first_flight = flow.first_flight.takes(
+                    segment, self.config.fastest_time_per_byte_q24
+                )
+                in_first_flight = in_first_flight and flow.rtt_ns != 0
             if passed(segment.end, flow.next):
                 flow.next = segment.end
         flow.peak_bytes = max(flow.peak_bytes, flow.in_flight_bytes)
@@ -310,5 +358,6 @@ class FlowPacer:
         if flow.path is not None and flow.path.below and window_bytes < 1 << 31:
             window_bytes *= 2
         own = time_per_byte_q24(flow.rtt_ns, window_bytes, config.inverse_headroom_q16)
+        most = max(own, config.fastest_time_per_byte_q24)
         path = flow.path.fastest_q24 if flow.path is not None else 0
-        return max(own, path, config.fastest_time_per_byte_q24), path > own
+        return max(most, path), path > most

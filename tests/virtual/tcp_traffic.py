@@ -96,7 +96,8 @@ class Sender:
 
     `rounds` are round trips: the window in segments, and the number of the one that is lost beyond
     the switch (-1: none). What is lost is sent again two thirds of a round trip later. The path
-    takes a segment every `path_ns`; what comes sooner waits there.
+    takes a segment every `path_ns`; what comes sooner waits there. From round trip `reroute[0]` on
+    the path is another, with a round-trip time of `reroute[1]` ns.
     """
 
     client: Address
@@ -108,6 +109,7 @@ class Sender:
     spacing_ns: int = 1_000
     handshake: bool = True
     path_ns: int = 0
+    reroute: tuple[int, int] | None = None
     sent: list[Segment] = field(default_factory=list)
     answered: list[Segment] = field(default_factory=list)
 
@@ -117,27 +119,30 @@ class Sender:
         self.answered.clear()
         now_ns = self.begin_ns
         number = self.first
+        rtt_ns = self.rtt_ns
         if self.handshake:
             self._send(now_ns, number, 0, "S")
             number = (number + 1) % (1 << 32)
             now_ns += self.rtt_ns
             self._answer(now_ns, number, "S")
-        for window, lost in self.rounds:
-            now_ns += self.rtt_ns // 100
+        for n, (window, lost) in enumerate(self.rounds):
+            if self.reroute is not None and n == self.reroute[0]:
+                rtt_ns = self.reroute[1]
+            now_ns += rtt_ns // 100
             through_ns = now_ns
             for k in range(window):
                 at_ns = now_ns + k * self.spacing_ns
                 through_ns = max(at_ns, through_ns) + self.path_ns
                 self._send(at_ns, number, SEGMENT_BYTES)
                 if k == lost:
-                    again_ns = at_ns + 2 * self.rtt_ns // 3
+                    again_ns = at_ns + 2 * rtt_ns // 3
                     self._send(again_ns, number, SEGMENT_BYTES)
                 number = (number + SEGMENT_BYTES) % (1 << 32)
                 if lost < 0 and k % 2:
-                    self._answer(through_ns + self.rtt_ns, number)
-            now_ns += self.rtt_ns + window * max(self.spacing_ns, self.path_ns)
+                    self._answer(through_ns + rtt_ns, number)
+            now_ns += rtt_ns + window * max(self.spacing_ns, self.path_ns)
             if lost >= 0:
-                now_ns += self.rtt_ns
+                now_ns += rtt_ns
             self._answer(now_ns, number)
         self._send(now_ns + 1, number, 0, "F")
         both = [(1, one) for one in self.sent] + [(2, one) for one in self.answered]

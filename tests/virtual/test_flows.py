@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from flow_model import FlowClass
-from flow_runs import GROWTH, V4, V6, cell_of, departures, interleaved
+from flow_model import FlowClass, FlowPacer
+from flow_runs import GROWTH, V4, V6, Traffic, cell_of, departures, interleaved
 from pacing_model import time_per_byte_q24
 from tcp_traffic import Sender, frame_of
 
 SLOW_START = FlowClass(release_below_ns=1_000_000)
 WRAP = (1 << 32) - 50_000
+
+
+def echoed(sender: Sender, from_ns: int) -> Traffic:
+    """The receiver echoes congestion marks (ECE, RFC 3168) from then on."""
+    return [
+        (port, replace(segment, flags="E") if port == 2 and segment.at_ns > from_ns else segment)
+        for port, segment in interleaved(sender)
+    ]
+
 
 CASES = {
     "growth": interleaved(Sender(*V4, GROWTH)),
@@ -20,10 +30,14 @@ CASES = {
     "no-handshake": interleaved(Sender(*V4, GROWTH, first=77, handshake=False)),
     "losses": interleaved(Sender(*V4, [(20, -1), (40, 7), (20, -1), (30, 0), (30, 29), (40, -1)])),
     "long-path": interleaved(Sender(*V4, GROWTH, rtt_ns=200_000_000)),
-    # Held to what the path takes for longer than that grows slowly, with a queue in between.
+    # Held to what the path takes for longer than that grows slowly.
     "narrow-path": interleaved(
-        Sender(*V4, [(10, -1), *[(20, -1)] * 45], rtt_ns=5_000_000, path_ns=242_880)
+        Sender(*V4, [(10, -1), *[(30, -1)] * 36], rtt_ns=5_000_000, path_ns=242_880)
     ),
+    # One acknowledgement for all of the first flight, then one for three segments (as if another
+    # one had been lost than those that were sent).
+    "together": interleaved(Sender(*V4, [(10, 10), (3, 3), *GROWTH[1:4]], path_ns=24_288)),
+    "congestion-echoed": echoed(Sender(*V4, GROWTH[:5], path_ns=24_288), 25_000_000),
     "two-flows": interleaved(
         Sender(*V4, GROWTH),
         Sender(("10.0.0.1", 40_001), V4[1], GROWTH, rtt_ns=30_000_000, begin_ns=5_000_007),
@@ -51,6 +65,33 @@ CONFIGS = {
     "at-most-50-mbit": FlowClass(fastest_time_per_byte_q24=time_per_byte_q24(50_000_000)),
     "slow-start": SLOW_START,
 }
+
+
+def test_a_path_s_rate_grows_as_far_as_it_may_and_then_finds_a_longer_path(tmp_path: Path) -> None:
+    """After 54 round trips that is a sixteenth of its time of a byte.
+
+    The path that becomes longer is a queue for 32 of them.
+    """
+    config = FlowClass(inverse_headroom_q16=1 << 14)
+    sender = Sender(
+        *(*V4, [(10, -1)] * 110), rtt_ns=100_000, path_ns=500_000, reroute=(65, 6_000_000)
+    )
+    traffic = interleaved(sender)
+    pacer = FlowPacer(config)
+    gains_q16, bases_ns = [], []
+    for port, segment in traffic:
+        if port == 1:
+            pacer.send(segment)
+        else:
+            pacer.acknowledge(segment)
+            path = pacer.flows[V4].path
+            if path is not None:
+                gains_q16.append(path.gain_q16)
+                bases_ns.append(path.base_ns)
+    assert (max(gains_q16), gains_q16[-1] > 0, 0 in gains_q16) == (61_440, True, True)
+    assert {100_000, 7_000_000} < set(bases_ns)
+    left, expected = departures(config, traffic, tmp_path)
+    assert sorted(left) == sorted(expected)
 
 
 def test_a_flow_whose_cell_is_taken_is_not_paced(tmp_path: Path) -> None:

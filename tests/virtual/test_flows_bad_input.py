@@ -155,6 +155,26 @@ def without_options(segment: Segment, from_port: int) -> bytes:
     return with_options(segment, from_port, [])
 
 
+def false_lengths() -> Traffic:
+    """Beside every fourth segment with data one whose IP header says that it has 14,500 bytes."""
+    traffic = base()
+    false = [
+        (1, replace(traffic[at][1], at_ns=traffic[at][1].at_ns + 300, payload_bytes=14_500))
+        for at in data_of(traffic)[::4]
+    ]
+    return by_time([*traffic, *false])
+
+
+def with_false_length(segment: Segment, from_port: int) -> bytes:
+    """The frame; of 14,500 bytes 100 are there."""
+    if segment.payload_bytes < 14_500:
+        return frame_of(segment, from_port)
+    frame = Ether(frame_of(replace(segment, payload_bytes=100), from_port))
+    frame["IP"].len += 14_400
+    frame["IP"].chksum = None
+    return bytes(frame)
+
+
 def with_options(segment: Segment, from_port: int, options: list[tuple[str, object]]) -> bytes:
     """The frame with other TCP options, but for SYNs."""
     frame = Ether(frame_of(segment, from_port))
@@ -186,6 +206,7 @@ CASES: dict[str, tuple[Callable[[], Traffic], Callable[[Segment, int], bytes]]] 
     "wrong-acknowledgements": (wrong_acknowledgements, frame_of),
     "selective-acknowledgements": (repeated, with_blocks),
     "no-timestamps": (base, without_options),
+    "false-lengths": (false_lengths, with_false_length),
     "one-way": (one_way, frame_of),
     "other-way": (other_way, frame_of),
     "goes-another-way": (goes_another_way, frame_of),
