@@ -23,7 +23,14 @@ from pacer_controller.records import (
     Record,
 )
 from pacer_controller.rows import CLASSES, PORTS, MatchValue, Row, row
-from pacer_controller.schemas import ClassSpec, FlowSpec, MatchSpec, MeterSpec
+from pacer_controller.schemas import (
+    GAP_FRAME_MAX_BYTES,
+    PAUSE_FRAMES,
+    ClassSpec,
+    FlowSpec,
+    MatchSpec,
+    MeterSpec,
+)
 
 FLOOD_GROUP = 1
 """Multicast group of all ports."""
@@ -229,15 +236,22 @@ def measured_flow_rows(
 
 
 def port_row(record: PortRecord) -> Row:
-    """Return what is asked for of a port, as a row; only what is given stands in it."""
+    """Return what is asked for of a port, as a row; only what is given stands in it.
+
+    PAUSE frames have a length in any case: without one a switch would keep what it had last, and a
+    restarted one begin with its default, so that the same request meant two things.
+    """
     spec = record.spec
+    longest_bytes = spec.gap_frame_max_bytes
+    if spec.gap_mode == PAUSE_FRAMES and longest_bytes is None:
+        longest_bytes = GAP_FRAME_MAX_BYTES
     given = {
         "line_rate_bps": spec.line_rate,
         "counts": spec.counts,
         "fifo_bytes": spec.fifo_bytes,
         "delay_ns": spec.delay_ns,
         "gap_mode": spec.gap_mode,
-        "gap_frame_max_bytes": spec.gap_frame_max_bytes,
+        "gap_frame_max_bytes": longest_bytes,
     }
     params = {name: value for name, value in given.items() if value is not None}
     return row(PORTS, {"port": int(record.name)}, "settings", params, owner=port_owner(record.name))

@@ -145,6 +145,9 @@ _NOT_IN_MODE: Mapping[str, tuple[str, ...]] = {
 PAUSE_FRAMES = "pause-frames"
 """The gap mode that needs a line rate."""
 
+GAP_FRAME_MAX_BYTES = 1514
+"""Length of the longest PAUSE frame where none is given: as published, layer 2 without FCS."""
+
 GAPS_WITHOUT_RATE = FieldError(
     "line_rate",
     "PAUSE frames fill the time of a line, and the port has no line rate",
@@ -190,7 +193,7 @@ class PortSpec(Strict):
         default=None,
         ge=60,
         le=9216,
-        description="Longest of those PAUSE frames, layer 2 without FCS, in bytes; 1514 if never "
+        description="Longest of those PAUSE frames, layer 2 without FCS, in bytes; 1514 if not "
         "given. Only with gap_mode `pause-frames`. A packet that comes in a gap may wait as long.",
     )
 
@@ -205,7 +208,8 @@ class PortSpec(Strict):
             return [GAPS_WITHOUT_RATE]
         if self.gap_frame_max_bytes is not None and self.gap_mode != PAUSE_FRAMES:
             message = "only PAUSE frames have a length"
-            return [FieldError("gap_frame_max_bytes", message, "gap_mode pause-frames beside it")]
+            hint = "gap_mode pause-frames beside it, or no gap_frame_max_bytes (gap-frame none)"
+            return [FieldError("gap_frame_max_bytes", message, hint)]
         return []
 
 

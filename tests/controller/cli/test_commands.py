@@ -456,8 +456,15 @@ def test_ports_are_set_and_shown(live: Pacer, controller: Controller, wires: Net
     assert live.json("port show s1 2")["gap_mode"] == "pause-frames"
     live("port set s1 2 gap-frame 300")
     assert live.json("port show s1 2")["gap_frame_max_bytes"] == 300
-    assert "only PAUSE frames have a length" in live.refused("port set s1 2 gaps accounted")
-    live("port set s1 2 gaps accounted gap-frame none")
+    live("port set s1 2 gap-frame none")
+    assert live.json("port show s1 2")["gap_frame_max_bytes"] == 1514
+    live("port set s1 2 gap-frame 300")
+    refused = live.refused("port set s1 2 gaps accounted gap-frame 300")
+    assert "only PAUSE frames have a length" in refused
+    assert "gap-frame none" in refused
+    live("port set s1 2 gaps accounted")
+    accounted = live.json("port show s1 2")
+    assert (accounted["gap_mode"], accounted["gap_frame_max_bytes"]) == ("accounted", None)
     live("port set s1 2 delay 0")
     assert live.json("port show s1 2")["line_rate"] == "1Gbit"
     assert "above the line rate" in live.refused("class add s1 fast rate 2gbit port 2")

@@ -361,6 +361,9 @@ def body_of(kind: Kind, fields: Mapping[str, Any], before: Mapping[str, Any]) ->
         for name, modes in _ONLY_IN_MODES.items():
             if fields["mode"] not in modes:
                 start.pop(name, None)
+    if kind.name == "port" and fields.get("gap_mode", "pause-frames") != "pause-frames":
+        # Only PAUSE frames have a length.
+        start.pop("gap_frame_max_bytes", None)
     if kind.name == "class" and fields.get("rate") and "mode" not in fields:
         # A rate makes an unpaced class a paced one: what else could be meant?
         start = {n: v for n, v in start.items() if (n, v) != ("mode", "unpaced")}

@@ -7,7 +7,7 @@
 
 use crate::ops::{Code, Op, Slot};
 use crate::state::State;
-use crate::table::{Foreseen, Table, TableAction};
+use crate::table::{Foreseen, Table};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -88,12 +88,11 @@ pub(crate) fn foresee(
             }
             action.foreseen = foreseen.into();
         }
-        let first = |action: &TableAction| {
+        let indexed = table.actions.iter().flat_map(|action| {
             let first = action.foreseen.first().map(|foreseen| foreseen.argument);
-            let foreseen = action.foreseen.to_vec().into_iter();
+            let foreseen = action.foreseen.iter();
             foreseen.filter(move |foreseen| Some(foreseen.argument) == first)
-        };
-        let indexed = table.actions.iter().flat_map(first);
+        });
         let indexed: BTreeSet<Indexed> = indexed.map(|foreseen| foreseen.indexed).collect();
         table.foreseen = indexed.into_iter().collect();
     }

@@ -8,6 +8,9 @@
 /// Cells of a cache line.
 const LINE_CELLS: usize = 4;
 
+/// Up to so many lines are kept, however few cells are left.
+const FEW_LINES: usize = 8;
+
 /// Tags that are none: of a cell never taken, and of one that a full line lost.
 const VACANT: u32 = 0;
 const REMOVED: u32 = 1;
@@ -136,15 +139,12 @@ impl Cells {
         });
     }
 
-    /// Twice the lines, or as many without the removed cells.
+    /// As many lines as the cells need to take up at most five sixteenths of them; without the
+    /// removed cells.
     fn make_room(&mut self) {
-        let enough = self.live * 16 < self.lines.len() * LINE_CELLS * 5;
-        let lines = if enough {
-            self.lines.len()
-        } else {
-            self.lines.len() * 2
-        };
-        let lines = lines.max(1);
+        let lines = (self.live * 16)
+            .div_ceil(LINE_CELLS * 5)
+            .next_power_of_two();
         let before = std::mem::replace(&mut self.lines, vec![Line::default(); lines]);
         self.filter = vec![0; lines];
         (self.live, self.removed) = (0, 0);
@@ -187,6 +187,10 @@ impl Cells {
             line.0.swap(place, taken - 1);
             line.0[taken - 1] = Cell::default();
         }
+        // To walk over the cells there are is not to be a walk over those there were.
+        if self.lines.len() > FEW_LINES && self.live * 64 < self.lines.len() * LINE_CELLS {
+            self.make_room();
+        }
         Some(cell)
     }
 }
@@ -200,6 +204,26 @@ mod tests {
     #[test]
     fn a_line_is_a_cache_line() {
         assert_eq!(size_of::<Line>(), 64);
+    }
+
+    #[test]
+    fn few_cells_of_once_many_are_in_few_lines() {
+        let mut cells = Cells::default();
+        let tag = |row: u32| Tag::of(u64::from(row.wrapping_mul(0x9e37_79b9)));
+        for row in 0..10_000 {
+            cells.insert(tag(row), row, row, NO_HINT);
+        }
+        for row in 0..10_000 {
+            if row % 1_000 != 0 {
+                assert!(cells.remove(tag(row), |cell| cell.row == row).is_some());
+            }
+        }
+        assert_eq!((cells.len(), cells.iter().count()), (10, 10));
+        assert!(cells.lines.len() <= 16 * cells.len());
+        for row in (0..10_000).step_by(1_000) {
+            let found = cells.find(tag(row), |cell| cell.row == row);
+            assert_eq!(found.map(|cell| cell.id), Some(row));
+        }
     }
 
     proptest! {

@@ -278,11 +278,11 @@ impl Ternary {
                 self.rank(last, Some(best), None);
                 self.rank(at, None, Some(best));
             }
-        } else if group.map.len() <= EXACT_BEST_LIMIT {
-            if let Some(best) = group.best_rank() {
-                group.best = best;
-                self.rank(at, Some(before), Some(best));
-            }
+        } else if group.map.len() <= EXACT_BEST_LIMIT
+            && let Some(best) = group.best_rank()
+        {
+            group.best = best;
+            self.rank(at, Some(before), Some(best));
         }
     }
 
