@@ -33,9 +33,10 @@
 //!   `E <= start`, the smallest (`departure_ns`, order of arrival) goes.
 //! * **Stall rule.** On every paced start, `R' = max(R, start - allowance) + cost`.
 //! * **Spaced catch-up**, for drivers that ask for it ([`TrafficManager::space_catch_up`]): after a
-//!   packet that a late poll started late by more than an eighth of its cost, or one that waited
-//!   for `S` itself, the next of its class has `E = max(departure_ns, R, S)`, `S = start + 7/8 cost`;
-//!   if none waits, `R' = max(R', S)`.
+//!   packet that a late poll started late by more than an eighth of its cost, the next of its class
+//!   has `E = max(departure_ns, R, S)`, `S = start + 7/8 cost`; after one that waited for `S`,
+//!   `S' = S + 7/8 cost` (of when it could have gone: polls that are always late cost no rate). If
+//!   none waits, `R' = max(R', S)`: it may wait up to a packet's time longer than it had to.
 //! * **Start, unpaced.** At `u`, even if the poll comes later: a link emulator must not add its
 //!   own lateness. But an unpaced packet does not overtake a paced one by the poll's being
 //!   late: if a paced head was eligible at `u`, it goes first, at `now`, and the FIFO after it.

@@ -298,7 +298,7 @@ impl<P> TrafficManager<P> {
     }
 
     /// From now on a class that late polls have put behind catches up with spaced packets: each
-    /// follows the one before by at least seven eighths of that one's time, until the class is back
+    /// may go seven eighths of a packet's time after the one before could, until the class is back
     /// at `E`. For drivers in real time; without late polls nothing changes.
     pub fn space_catch_up(&mut self) {
         self.spaces_catch_up = true;

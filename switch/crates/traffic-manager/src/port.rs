@@ -69,14 +69,14 @@ impl Key for u128 {
     }
 }
 
-/// A head that may start: in order of departure, then of arrival. `behind`: see
-/// [`Head::behind`].
+/// A head that may start: in order of departure, then of arrival. `spaced`: see
+/// [`Head::spaced`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Ready {
     departure_ns: u64,
     sequence: u64,
     class: u32,
-    behind: bool,
+    spaced: Option<Q24>,
 }
 
 impl Key for Ready {
@@ -84,7 +84,7 @@ impl Key for Ready {
         departure_ns: u64::MAX,
         sequence: u64::MAX,
         class: u32::MAX,
-        behind: true,
+        spaced: None,
     };
 
     fn time_ns(self) -> u64 {
@@ -98,9 +98,9 @@ struct Head {
     class: u32,
     /// It is still the first of `waiting`.
     in_waiting: bool,
-    /// It waited for its distance to the packet before, past departure and R: its class is still
-    /// catching up.
-    behind: bool,
+    /// Where it waited for its distance to the packet before, past departure and R, until when:
+    /// its class is still catching up.
+    spaced: Option<Q24>,
 }
 
 /// What reaches an interface.
@@ -365,8 +365,10 @@ impl<P> Port<P> {
             let release = release.max(punctual.minus_ns(meta.allowance_ns)).plus(cost);
             let may_gain = cost / CATCH_UP_PARTS;
             let late = start.since(eligible).min(poll_lateness);
-            if spaces_catch_up && (head.behind || late.raw() > may_gain) {
-                spaced = start.plus(cost - may_gain);
+            // From when it could have gone: polls that are late again and again must not add up.
+            let from = head.spaced.or((late.raw() > may_gain).then_some(start));
+            if let Some(from) = from.filter(|_| spaces_catch_up) {
+                spaced = from.plus(cost - may_gain);
             }
             // What no packet waits for is not made up: it would take a clock of its own.
             if is_last {
@@ -419,37 +421,36 @@ impl<P> Port<P> {
             && key <= last
         {
             let class = class_of(key);
-            let is_behind = |queue: &Queue, meta: &Meta| {
-                key > waiting_key(meta.departure_ns, queue.release(), class)
+            let spaces_catch_up = self.spaces_catch_up;
+            let spaced = |queue: &Queue, meta: &Meta| {
+                let unspaced = waiting_key(meta.departure_ns, queue.release(), class);
+                (spaces_catch_up && key > unspaced).then(|| Q24::from_raw(key >> CLASS_BITS))
             };
-            let head = |queue: &'_ Queue| slab.meta(queue.list.head);
+            let found = queues.get(self.number, class).and_then(|queue| {
+                let meta = slab.meta(queue.list.head)?;
+                Some((meta, spaced(queue, meta)))
+            });
             if self.ready.peek().is_none() && !self.waiting.second_may_be_up_to(last) {
-                let behind = self.spaces_catch_up
-                    && queues
-                        .get(self.number, class)
-                        .is_some_and(|queue| head(queue).is_some_and(|m| is_behind(queue, m)));
                 return Some(Head {
                     class,
                     in_waiting: true,
-                    behind,
+                    spaced: found.and_then(|(_, spaced)| spaced),
                 });
             }
             self.waiting.pop();
-            if let Some(queue) = queues.get(self.number, class)
-                && let Some(meta) = head(queue)
-            {
+            if let Some((meta, spaced)) = found {
                 self.ready.push(Ready {
                     departure_ns: meta.departure_ns,
                     sequence: meta.sequence,
                     class,
-                    behind: self.spaces_catch_up && is_behind(queue, meta),
+                    spaced,
                 });
             }
         }
         self.ready.pop().map(|ready| Head {
             class: ready.class,
             in_waiting: false,
-            behind: ready.behind,
+            spaced: ready.spaced,
         })
     }
 

@@ -412,6 +412,21 @@ fn what_is_late_beyond_the_allowance_stays_so_when_spaced() {
 }
 
 #[test]
+fn polls_that_are_always_late_cost_a_spaced_class_no_rate() {
+    let mut tm = backlogged_class();
+    tm.space_catch_up();
+    let mut started = Vec::new();
+    while let Some(next_ns) = tm.next_start_ns() {
+        let start = tm.poll_start(next_ns + 5_000).expect("due");
+        started.push(start.start_ns);
+        transmit(&mut tm, start).expect("room");
+    }
+    // The last is due at 218,592; with 5 us added to each gap it would go after 236,268.
+    let late_ns: Vec<u64> = (0..).zip(&started).map(|(i, ns)| ns - i * 24_288).collect();
+    assert!(late_ns.iter().all(|ns| *ns < 8_036), "{late_ns:?}");
+}
+
+#[test]
 fn unless_asked_a_late_class_catches_up_at_once() {
     let mut tm = backlogged_class();
     let started = starts(&mut tm, 20_000);

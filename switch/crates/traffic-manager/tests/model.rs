@@ -142,7 +142,7 @@ impl NaivePort {
         let packet = self.waiting.remove(at);
         if let Some(hold) = packet.hold {
             let eligible = self.unspaced_q24(&packet, hold.class);
-            let behind = self.spaced_q24(hold.class) > eligible;
+            let waited_for = self.spaced_q24(hold.class);
             let late = start.saturating_sub(eligible).min(poll_lateness);
             let release = self.release_q24.entry(hold.class).or_default();
             *release = (*release).max(start.saturating_sub(q24(hold.allowance_ns)))
@@ -150,8 +150,13 @@ impl NaivePort {
             if let Some(spaced) = &mut self.spaced_q24 {
                 spaced.remove(&hold.class);
                 let gain = u128::from(hold.cost_q24) / 8;
-                if behind || late > gain {
-                    let next = start + u128::from(hold.cost_q24) - gain;
+                if waited_for > eligible || late > gain {
+                    let from = if waited_for > eligible {
+                        waited_for
+                    } else {
+                        start
+                    };
+                    let next = from + u128::from(hold.cost_q24) - gain;
                     let is_class = |p: &Waiting| p.hold.is_some_and(|h| h.class == hold.class);
                     if self.waiting.iter().any(is_class) {
                         spaced.insert(hold.class, next);
