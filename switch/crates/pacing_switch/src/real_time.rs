@@ -203,7 +203,10 @@ impl RealTime {
     ) -> io::Result<Self> {
         let waiter = Waiter::new(WaiterOptions { spin_ns })?;
         waiter.end_on_signals()?;
-        switch.space_catch_up();
+        // Who only ever sleeps is late for every packet: spacing would cost rate then.
+        if spin_ns > 0 {
+            switch.space_catch_up();
+        }
         Ok(Self {
             jobs: jobs(waiter.waker()),
             switch,
