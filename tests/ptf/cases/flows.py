@@ -44,6 +44,11 @@ def segment(
     return bytes(frame / Raw(bytes(size)))
 
 
+def data(begin: int, end: int) -> list[bytes]:
+    """Segments of 1,000 bytes from the client, numbered from 0: from `begin` to before `end`."""
+    return [segment(1, "A", 101 + 1000 * n, 901, 1000) for n in range(begin, end)]
+
+
 class FlowTest(PacingTest):
     """What the tests of flows share."""
 
@@ -55,6 +60,12 @@ class FlowTest(PacingTest):
         time.sleep(seconds)  # the stimulus: a round trip of at least so long
         self.send(2, answer)
         self.comes(1, answer)
+
+    def pass_first_flight(self) -> None:
+        """Segments 0 to 13, as many as pass unspaced behind a SYN."""
+        first = data(0, 14)
+        self.send(1, *first)
+        self.comes(2, *first)
 
 
 FLOW_SETTINGS = {
@@ -78,10 +89,8 @@ class FlowsHaveTheirOwnPace(FlowTest):
             self.flow({"dst_port": PORT}, CLASS), self.mode(CLASS, "paced_dynamic", FLOW_SETTINGS)
         )
         self.shake_hands(self.rtt_seconds)
-        first = [segment(1, "A", 101 + 1000 * n, 901, 1000) for n in range(14)]
-        self.send(1, *first)
-        self.comes(2, *first)
-        frames = [segment(1, "A", 101 + 1000 * n, 901, 1000) for n in range(14, 24)]
+        self.pass_first_flight()
+        frames = data(14, 24)
         began_ns = self.send(1, *frames)
         came = self.comes(2, *frames)
         due_ns = [0.0]
@@ -115,17 +124,15 @@ class SlowStartEndsWithALoss(FlowTest):
             self.flow({"dst_port": PORT}, CLASS), self.mode(CLASS, "paced_slow_start", settings)
         )
         self.shake_hands(self.rtt_seconds)
-        first = [segment(1, "A", 101 + 1000 * n, 901, 1000) for n in range(14)]
-        self.send(1, *first)
-        self.comes(2, *first)
-        spaced = [segment(1, "A", 101 + 1000 * n, 901, 1000) for n in (14, 15)]
+        self.pass_first_flight()
+        spaced = data(14, 16)
         began_ns = self.send(1, *spaced)
         came = self.comes(2, *spaced)
         gap_ns = (len(spaced[0]) + FCS_BYTES) * self.rtt_seconds * 1e9 / 15_000 * (1 - 300e-6)
         self.never_early(came, began_ns, [0.0, gap_ns])
         # The class's clock is ahead by a segment's time; what is sent again releases the flow.
         again = segment(1, "A", 101, 901, 1000)
-        free = [segment(1, "A", 101 + 1000 * n, 901, 1000) for n in range(16, 26)]
+        free = data(16, 26)
         for _ in range(3):
             began_ns = self.send(1, again, *free)
             came = self.comes(2, again, *free)
