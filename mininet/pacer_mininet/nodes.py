@@ -40,6 +40,7 @@ PROGRAMS = ("pacer", "gtrcnet")
 
 COUNTS = ("layer2", "wire")
 GAPS = ("accounted", "pause-frames")
+DEPARTURES = ("switch", "kernel")
 
 CPU_PORT = 510
 """The port of packets to and from the controller, as pacer.p4 has it."""
@@ -104,6 +105,21 @@ def turn_offloads_off(interface: Intf) -> None:
             offloads.switch_off(through, interface.name)
     except OSError as error:
         raise NodeError(f"{interface.name}: its offloads cannot be switched off: {error}") from None
+
+
+def departures_behind_delay() -> str:
+    """Return who is to send frames after a propagation delay: `switch` or `kernel`.
+
+    In the lab each call of the switch is dear and the kernel's timers are exact. Elsewhere there
+    may be no fq.
+    """
+    return "kernel" if in_lab() else "switch"
+
+
+def time_departures(interface: Intf) -> None:
+    """Give an interface the queueing discipline that sends frames at the times they come with."""
+    discipline = ("fq", "limit", "40000", "flow_limit", "40000", "timer_slack", "0")
+    run_in(interface.node, "tc", "qdisc", "replace", "dev", interface.name, "root", *discipline)
 
 
 def quiet_ipv6(interface: Intf) -> None:
@@ -251,8 +267,9 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
     gtrcnet `wire` (pairs of ports that are connected) and `bottleneck` (rate of the virtual
     bottleneck that measures); `spin` (how long before a departure the process stops sleeping);
     `log_dir`. Parameters of each of its interfaces (`params1`/`params2` of `addLink`): `rate`,
-    `counts` (`layer2` or `wire`), `fifo`, `delay`, `gaps` (`accounted` or `pause-frames`). All as
-    on pacing_switch's command line, and with its defaults.
+    `counts` (`layer2` or `wire`), `fifo`, `delay`, `gaps` (`accounted` or `pause-frames`),
+    `departures` (`switch`, or `kernel`: the interface gets the queueing discipline fq). All as on
+    pacing_switch's command line, and with its defaults.
 
     Errors: MissingError when the binary or a tool is not there, ValueError for a parameter out of
     range, NodeError when the process does not start.
@@ -267,6 +284,7 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
         "fifo": parse_size,
         "delay": parse_duration,
         "gaps": _one_of(GAPS),
+        "departures": _one_of(DEPARTURES),
     }
 
     def __init__(
@@ -338,6 +356,8 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
             for end in ends:
                 turn_offloads_off(end)
             quiet_ipv6(interface)
+            if interface.params.get("departures") == "kernel":
+                time_departures(interface)
         self.grpc_address = f"127.0.0.1:{free_tcp_port()}"
         command = [str(paths.SWITCH_BINARY), "--grpc-server-addr", self.grpc_address]
         command += ["--cpu-port", str(CPU_PORT), "--stats-file", str(self.stats_file)]

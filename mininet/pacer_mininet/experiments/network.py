@@ -17,7 +17,7 @@ from mininet.net import Mininet
 from mininet.topo import Topo
 
 from pacer_mininet.experiments.scenario import Scenario
-from pacer_mininet.nodes import LfnHost, started
+from pacer_mininet.nodes import LfnHost, departures_behind_delay, started
 from pacer_mininet.topology import EDGE_FIFO
 from pacer_mininet.units import format_rate
 
@@ -47,6 +47,7 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
             "counts": "layer2",
             "fifo": str(scenario.fifo_bytes),
             "delay": f"{scenario.rtt_ns // 2}ns",
+            "departures": departures_behind_delay(),
         }
         measuring = {"program": "gtrcnet", "bottleneck": format_rate(scenario.measuring_rate_bps)}
         wan = self.addSwitch("wan", spin="0ns", **measuring)

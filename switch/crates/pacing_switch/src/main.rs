@@ -160,6 +160,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
     for option in &options.ports {
         let port_options = PortOptions {
             driver: option.driver.unwrap_or(options.port_driver),
+            kernel_departures: option.kernel_departures,
             ..PortOptions::default()
         };
         let port = Port::open(&option.interface, &port_options)

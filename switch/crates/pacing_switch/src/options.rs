@@ -30,13 +30,16 @@ pub struct Options {
     pub program: Option<PathBuf>,
 
     /// Port: PORT@INTERFACE[,rate=RATE][,counts=wire|layer2][,fifo=SIZE][,delay=TIME][,gaps=MODE]
-    /// [,driver=DRIVER].
+    /// [,driver=DRIVER][,departures=BY].
     /// rate: line rate (500mbit); counts: whether it counts the whole frame on the wire or
     /// layer-2 bytes with FCS (default wire); fifo: drop-tail queue for unpaced packets
     /// (64KB, KB = 1024); delay: propagation delay (100ms); gaps: what fills those between paced
     /// packets: nothing (accounted, the default) or PAUSE frames (pause-frames, with a line rate;
     /// pause-frames:60 for frames of at most 60 bytes without FCS, 60 to 9216, default 1514);
-    /// driver: as --port-driver, for this port.
+    /// driver: as --port-driver, for this port; departures: who sends each frame when it is time,
+    /// the switch (the default) or the kernel, whose interface needs the queueing discipline fq (or
+    /// etf) for it: where all ports have a delay and the program paces nothing, the switch then
+    /// hands frames over up to 1 ms before, many at once.
     #[arg(short = 'i', long = "interface", value_name = "PORT@INTERFACE[,...]")]
     pub ports: Vec<PortOption>,
 
@@ -239,6 +242,8 @@ pub struct PortOption {
     pub config: PortConfig,
     /// How it gets its frames; `None`: as the switch's ports do.
     pub driver: Option<PortDriver>,
+    /// The kernel sends each frame when it is time.
+    pub kernel_departures: bool,
 }
 
 impl FromStr for PortOption {
@@ -266,6 +271,7 @@ impl FromStr for PortOption {
             gaps: Gaps::Accounted,
         };
         let mut driver = None;
+        let mut kernel_departures = false;
         for part in parts {
             let (key, value) = part
                 .split_once('=')
@@ -294,10 +300,18 @@ impl FromStr for PortOption {
                 }
                 "driver" => driver = Some(value.parse().map_err(named)?),
                 "delay" => config.delay_ns = units::duration_ns(value).map_err(named)?,
+                "departures" => {
+                    kernel_departures = match value {
+                        "switch" => false,
+                        "kernel" => true,
+                        _ => return Err(named(format!("'{value}' is not switch or kernel"))),
+                    };
+                }
                 "gaps" => config.gaps = gaps(value).map_err(named)?,
                 _ => {
                     return Err(format!(
-                        "port {port}: unknown '{key}'; known: rate, counts, fifo, delay, gaps, driver"
+                        "port {port}: unknown '{key}'; known: rate, counts, fifo, delay, gaps, \
+                         driver, departures"
                     ));
                 }
             }
@@ -313,6 +327,7 @@ impl FromStr for PortOption {
             interface: interface.to_owned(),
             config,
             driver,
+            kernel_departures,
         })
     }
 }
@@ -422,6 +437,7 @@ mod tests {
             ("1@x,fifo=0", "0 bytes"),
             ("1@x,delay=11s", "more than 10 s"),
             ("1@x,counts=frames", "not wire or layer2"),
+            ("1@x,departures=late", "'late' is not switch or kernel"),
             ("1@x,gaps=pause-frames", "pause-frames needs a rate"),
             (
                 "1@x,rate=1gbit,gaps=pause-frames:59",

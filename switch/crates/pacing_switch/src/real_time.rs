@@ -12,6 +12,11 @@
 //! looks at the state of interfaces are taken one at a time, with a look at what is due after each.
 //! [`Attention`] counts how long it was between looks.
 //!
+//! # Moderation
+//! Where nothing can leave before a propagation delay is over ([`Switch::moderation_ns`]), frames
+//! do not end a wait that ends soon by itself. They are taken in order of arrival, each before what
+//! started after it, so queues and drops are as if the switch had looked at once.
+//!
 //! # Thrift
 //! The clock is read once per turn, and again for a frame only where a departure is to come or the
 //! frame arrived after the last reading: in virtual time, where a reading is a system call, once
@@ -90,6 +95,14 @@ impl Links {
         self.held = false;
     }
 
+    /// The first frame to come of those that lie in rings: when it came, and at which link.
+    fn earliest(&mut self, now_ns: u64) -> Option<(u64, usize)> {
+        let links = self.links.iter_mut().enumerate();
+        let arrivals =
+            links.filter_map(|(at, link)| Some((link.port.next_arrival_ns(now_ns)?, at)));
+        arrivals.min()
+    }
+
     /// Offers the kernel again what it did not take, if it is time; says when to come back.
     fn flush_again(&mut self, now_ns: u64) -> u64 {
         let links = &mut self.links;
@@ -136,7 +149,7 @@ impl Sink for Links {
     fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, held: bool) {
         if let Some(link) = self.sending(port, frame, delivery_ns, held) {
             // A refusal is counted by the port and told with its other losses.
-            let _ = link.port.send(frame);
+            let _ = link.port.send_at(frame, delivery_ns);
         }
     }
 
@@ -150,7 +163,7 @@ impl Sink for Links {
     ) {
         let bytes = buffer.get(frame.clone()).unwrap_or_default();
         if let Some(link) = self.sending(port, bytes, delivery_ns, held) {
-            let _ = link.port.send_buffer(buffer, frame);
+            let _ = link.port.send_buffer_at(buffer, frame, delivery_ns);
         }
     }
 
@@ -256,6 +269,9 @@ impl RealTime {
             received,
             sent,
         });
+        let links = &self.links.links;
+        let early = links.iter().all(|link| link.port.has_kernel_departures());
+        self.switch.hand_over_early(early);
         Ok(())
     }
 
@@ -283,11 +299,16 @@ impl RealTime {
                 let again_ns = self.links.flush_again(now_ns);
                 event_ns.min(next_link_check_ns).min(again_ns)
             };
-            let (links, attention) = (&self.links.links, &mut self.attention);
-            let woken = self.waiter.wait(now_ns, Some(deadline_ns), |now_ns| {
-                attention.look(now_ns);
-                links.iter().any(|link| link.port.has_frame())
-            })?;
+            let rest_until_ns = now_ns.saturating_add(self.switch.moderation_ns());
+            let woken = if now_ns < deadline_ns && deadline_ns < rest_until_ns {
+                self.waiter.rest(now_ns, deadline_ns)?
+            } else {
+                let (links, attention) = (&self.links.links, &mut self.attention);
+                self.waiter.wait(now_ns, Some(deadline_ns), |now_ns| {
+                    attention.look(now_ns);
+                    links.iter().any(|link| link.port.has_frame())
+                })?
+            };
             called |= woken.called;
             if let Some(signal) = woken.signal {
                 tracing::info!(signal, "asked to end");
@@ -319,6 +340,9 @@ impl RealTime {
 
     /// What is due at `now_ns` leaves.
     fn release(&mut self, now_ns: u64) {
+        if self.switch.moderation_ns() > 0 {
+            self.take_arrived(now_ns);
+        }
         let mut next_ns = self.switch.next_event_ns();
         if next_ns.is_some_and(|due_ns| due_ns <= now_ns) {
             self.switch.advance(now_ns, &mut self.links);
@@ -352,15 +376,11 @@ impl RealTime {
     /// Frames keep arriving while a batch is taken, and a frame must not be taken for older than
     /// it is.
     fn receive(&mut self, mut now_ns: u64) -> u64 {
+        if self.switch.moderation_ns() > 0 {
+            return now_ns; // they lie until the next look
+        }
         for taken in 0..RECEIVE_BATCH {
-            let earliest = self
-                .links
-                .links
-                .iter_mut()
-                .enumerate()
-                .filter_map(|(at, link)| Some((link.port.next_arrival_ns(now_ns)?, at)))
-                .min();
-            let Some((arrival_ns, at)) = earliest else {
+            let Some((arrival_ns, at)) = self.links.earliest(now_ns) else {
                 break;
             };
             let timed = self.switch.next_event_ns().is_some();
@@ -370,15 +390,7 @@ impl RealTime {
             if (timed && taken > 0) || arrival_ns > now_ns {
                 now_ns = self.look();
             }
-            if let Some(link) = self.links.links.get_mut(at)
-                && let Some(frame) = link.port.receive(now_ns)
-            {
-                // Stamps come from another clock, carried over to within some nanoseconds.
-                let arrival_ns = arrival_ns.min(now_ns);
-                capture(&mut link.received, link.number, frame.bytes(), arrival_ns);
-                self.switch
-                    .receive(link.number, frame.bytes(), arrival_ns, now_ns);
-            }
+            self.take(at, arrival_ns, now_ns);
             // What needs not wait goes on, and leaves with others of its kind.
             self.switch.advance(now_ns, &mut self.links);
             if self.links.held || (timed && self.links.collected >= SEND_BATCH_TIMED) {
@@ -386,6 +398,29 @@ impl RealTime {
             }
         }
         now_ns
+    }
+
+    /// Takes the frames that have arrived by `now_ns`, before anything starts that came after
+    /// them: queues are then as if each had been taken when it came.
+    fn take_arrived(&mut self, now_ns: u64) {
+        while let Some((arrival_ns, at)) = self.links.earliest(now_ns)
+            && arrival_ns <= now_ns
+        {
+            self.take(at, arrival_ns, now_ns);
+        }
+    }
+
+    /// Takes the frame at the head of the ring of the link at `at`.
+    fn take(&mut self, at: usize, arrival_ns: u64, now_ns: u64) {
+        if let Some(link) = self.links.links.get_mut(at)
+            && let Some(frame) = link.port.receive(now_ns)
+        {
+            // Stamps come from another clock, carried over to within some nanoseconds.
+            let arrival_ns = arrival_ns.min(now_ns);
+            capture(&mut link.received, link.number, frame.bytes(), arrival_ns);
+            self.switch
+                .receive(link.number, frame.bytes(), arrival_ns, now_ns);
+        }
     }
 
     /// Tells the switch what the interfaces have lost since the last time.

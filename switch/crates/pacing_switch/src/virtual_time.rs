@@ -95,7 +95,8 @@ pub fn run(
         .min() else {
             break Ended::Done;
         };
-        if end_ns.is_some_and(|end_ns| now_ns > end_ns) {
+        if let Some(end_ns) = end_ns.filter(|end_ns| now_ns > *end_ns) {
+            switch.advance(end_ns, &mut sink);
             break Ended::InTheMiddle;
         }
         // At one instant: what is due leaves, then entries change, then packets arrive.

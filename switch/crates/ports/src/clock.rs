@@ -49,6 +49,17 @@ pub fn from_realtime_ns(realtime_ns: u64) -> u64 {
     realtime_ns.saturating_add_signed(realtime_offset_ns().saturating_neg())
 }
 
+/// A receive stamp on the clock of the switch. One from before boot is no time of
+/// `CLOCK_REALTIME`: a frame that somebody in this namespace had the kernel send at a given time
+/// (`SO_TXTIME`) comes out of a veth with that time, which is of `CLOCK_MONOTONIC`.
+#[must_use]
+pub fn from_stamp_ns(stamp_ns: u64) -> u64 {
+    match u64::try_from(realtime_offset_ns()) {
+        Ok(offset_ns) if stamp_ns >= offset_ns => stamp_ns - offset_ns,
+        _ => stamp_ns,
+    }
+}
+
 /// A time of the switch as ns since 1970, for instance for a capture file.
 #[must_use]
 pub fn to_realtime_ns(monotonic_ns: u64) -> u64 {
@@ -107,6 +118,13 @@ mod tests {
         let now_ns = now_ns();
         assert_eq!(from_realtime_ns(to_realtime_ns(now_ns)), now_ns);
         assert_eq!(from_realtime_ns(0), 0);
+    }
+
+    #[test]
+    fn stamps_of_either_clock_are_the_same_instant() {
+        let now_ns = now_ns();
+        assert_eq!(from_stamp_ns(to_realtime_ns(now_ns)), now_ns);
+        assert_eq!(from_stamp_ns(now_ns), now_ns);
     }
 
     #[test]

@@ -133,16 +133,25 @@ impl Driver {
     }
 
     /// Copies a frame, no longer than the port's longest, to those collected. One for which there is
-    /// no room is lost, and told of by the next [`flush`](Driver::flush).
-    pub(crate) fn push(&mut self, frame: &[u8]) {
-        of!(self, driver => driver.push(frame));
+    /// no room is lost, and told of by the next [`flush`](Driver::flush). `departure_ns`: when the
+    /// kernel is to send it, if it is to see to that.
+    pub(crate) fn push(&mut self, frame: &[u8], departure_ns: u64) {
+        match self {
+            Driver::Packet(driver) => driver.push(frame, departure_ns),
+            Driver::Xdp(driver) => driver.push(frame),
+        }
     }
 
     /// As `push`, of the frame at `frame` of `buffer`, which may become another buffer with anything
     /// in it.
-    pub(crate) fn push_buffer(&mut self, buffer: &mut Vec<u8>, frame: Range<usize>) {
+    pub(crate) fn push_buffer(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        frame: Range<usize>,
+        departure_ns: u64,
+    ) {
         match self {
-            Driver::Packet(driver) => driver.push_buffer(buffer, frame),
+            Driver::Packet(driver) => driver.push_buffer(buffer, frame, departure_ns),
             // Frames leave from memory that is shared with the kernel.
             Driver::Xdp(driver) => driver.push(buffer.get(frame).unwrap_or_default()),
         }

@@ -88,6 +88,7 @@ mod memory;
 mod opening;
 mod packet;
 mod port;
+mod qdisc;
 mod ring;
 mod signals;
 mod sys;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::driver::{Head, Lost};
 use crate::opening::Opening;
 use crate::port::{PortError, PortOptions};
+use crate::qdisc;
 use crate::ring::{RingSize, RxRing};
 use crate::sys;
 use crate::tx::{Flushed, TxBatch};
@@ -35,7 +36,7 @@ impl PacketDriver {
         Ok(PacketDriver {
             fd,
             ring,
-            tx: TxBatch::new(tx_fd, options.tx_batch_frames),
+            tx: TxBatch::new(tx_fd, options.tx_batch_frames, options.kernel_departures),
         })
     }
 
@@ -109,12 +110,17 @@ impl PacketDriver {
         self.tx.is_full()
     }
 
-    pub(crate) fn push(&mut self, frame: &[u8]) {
-        self.tx.push(frame);
+    pub(crate) fn push(&mut self, frame: &[u8], departure_ns: u64) {
+        self.tx.push(frame, departure_ns);
     }
 
-    pub(crate) fn push_buffer(&mut self, buffer: &mut Vec<u8>, frame: Range<usize>) {
-        self.tx.push_buffer(buffer, frame);
+    pub(crate) fn push_buffer(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        frame: Range<usize>,
+        departure_ns: u64,
+    ) {
+        self.tx.push_buffer(buffer, frame, departure_ns);
     }
 
     pub(crate) fn flush(&mut self) -> Flushed {
@@ -171,6 +177,26 @@ fn send_side(
         opening.step(
             "bypass the queueing discipline",
             sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1),
+        )?;
+    }
+    if options.kernel_departures {
+        let discipline = opening.step(
+            "ask for its queueing discipline",
+            qdisc::root(opening.index),
+        )?;
+        if !discipline.as_deref().is_some_and(qdisc::is_timed) {
+            return Err(PortError::NotTimed {
+                name: opening.name.to_owned(),
+                discipline: discipline.unwrap_or_else(|| "noqueue".to_owned()),
+            });
+        }
+        let clock = libc::sock_txtime {
+            clockid: libc::CLOCK_MONOTONIC,
+            flags: 0,
+        };
+        opening.step(
+            "send frames at given times",
+            sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TXTIME, clock),
         )?;
     }
     opening.step(

@@ -115,6 +115,10 @@ pub struct PortOptions {
     /// where there is one; captures on the interface (tcpdump) do not see the frames. Default
     /// false. (By AF_XDP a port always does.)
     pub qdisc_bypass: bool,
+    /// The kernel sends each frame at the time that comes with it ([`Port::send_at`]), which must
+    /// not be told it at the last moment then. The interface's queueing discipline must be one that
+    /// sees to that: fq or etf. AF_PACKET only. Default false.
+    pub kernel_departures: bool,
     /// Receive at all. Default true. False leaves out the ring: a port that only sends.
     pub receive: bool,
 }
@@ -130,6 +134,7 @@ impl Default for PortOptions {
             promiscuous: true,
             ignore_outgoing: true,
             qdisc_bypass: false,
+            kernel_departures: false,
             receive: true,
         }
     }
@@ -238,6 +243,27 @@ pub enum PortError {
         frame_bytes: usize,
         /// Longest that AF_XDP takes.
         most: usize,
+    },
+    /// The kernel is to send frames at given times, and the interface would send them at once.
+    #[error(
+        "interface '{name}': its queueing discipline {discipline} sends frames at once, whatever \
+         time they come with: tc qdisc replace dev {name} root fq limit 40000 flow_limit 40000 \
+         timer_slack 0"
+    )]
+    NotTimed {
+        /// The interface.
+        name: String,
+        /// Its root discipline.
+        discipline: String,
+    },
+    /// Only packet sockets can have the kernel send frames at given times.
+    #[error(
+        "interface '{name}': the kernel sends frames at given times for AF_PACKET ports only: use \
+         the port driver af_packet"
+    )]
+    DeparturesNeedPackets {
+        /// The interface.
+        name: String,
     },
     /// The kernel refused a step.
     #[error("interface '{name}': cannot {step}: {source}")]
@@ -370,6 +396,7 @@ pub struct Port {
     index: i32,
     mac: [u8; 6],
     max_frame_bytes: usize,
+    kernel_departures: bool,
     driver: Driver,
     ready: Option<Ready>,
     /// The head has been given out as a [`Frame`].
@@ -435,6 +462,7 @@ impl Port {
             index: opening.index,
             mac,
             max_frame_bytes,
+            kernel_departures: options.kernel_departures,
             driver,
             ready: None,
             delivered: false,
@@ -495,23 +523,39 @@ impl Port {
     /// # Errors
     /// See [`SendRefused`]; nothing is sent.
     pub fn send(&mut self, frame: &[u8]) -> Result<(), SendRefused> {
+        self.send_at(frame, 0)
+    }
+
+    /// As [`send`](Port::send); a port opened with [`PortOptions::kernel_departures`] has the kernel
+    /// send the frame at `departure_ns` of [`clock::now_ns`]'s clock, at once if that is over.
+    ///
+    /// # Errors
+    /// As [`send`](Port::send).
+    pub fn send_at(&mut self, frame: &[u8], departure_ns: u64) -> Result<(), SendRefused> {
         self.make_room_for(frame.len())?;
-        self.driver.push(frame);
+        self.driver.push(frame, departure_ns);
         Ok(())
     }
 
-    /// As [`send`](Port::send), of the frame at `frame` of `buffer`, without copying it: `buffer`
+    /// Whether the kernel sends frames at the times that come with them.
+    #[must_use]
+    pub fn has_kernel_departures(&self) -> bool {
+        self.kernel_departures
+    }
+
+    /// As [`send_at`](Port::send_at), of the frame at `frame` of `buffer`, without copying it: `buffer`
     /// is exchanged for another one, of any length and with anything in it.
     ///
     /// # Errors
     /// See [`SendRefused`]; nothing is sent.
-    pub fn send_buffer(
+    pub fn send_buffer_at(
         &mut self,
         buffer: &mut Vec<u8>,
         frame: Range<usize>,
+        departure_ns: u64,
     ) -> Result<(), SendRefused> {
         self.make_room_for(frame.len())?;
-        self.driver.push_buffer(buffer, frame);
+        self.driver.push_buffer(buffer, frame, departure_ns);
         Ok(())
     }
 
@@ -761,6 +805,11 @@ fn check_options(interface: &str, options: &PortOptions) -> Result<(), PortError
     check_range("tx_batch_frames", options.tx_batch_frames, 1, MAX_TX_BATCH)?;
     if let Some(bytes) = options.max_frame_bytes {
         check_range("max_frame_bytes", bytes, 60, MAX_FRAME_BYTES)?;
+    }
+    if options.kernel_departures && options.driver != PortDriver::AfPacket {
+        return Err(PortError::DeparturesNeedPackets {
+            name: interface.to_owned(),
+        });
     }
     let most = i32::MAX as usize / 2; // the kernel doubles it
     check_range("tx_buffer_bytes", options.tx_buffer_bytes, 4096, most)

@@ -119,7 +119,7 @@ impl RxRing {
             wire_bytes: header.tp_len as usize,
             captured_bytes: (header.tp_snaplen as usize).min(self.size.slot_bytes - start),
             start,
-            stamp_ns: clock::from_realtime_ns(realtime_ns),
+            stamp_ns: clock::from_stamp_ns(realtime_ns),
             checksum: if status & libc::TP_STATUS_CSUMNOTREADY != 0 {
                 ChecksumState::Incomplete
             } else {

@@ -47,6 +47,8 @@ unsafe impl Plain for libc::tpacket_req {}
 unsafe impl Plain for libc::tpacket_stats {}
 // SAFETY: integers and a byte array without padding.
 unsafe impl Plain for libc::packet_mreq {}
+// SAFETY: integers without padding.
+unsafe impl Plain for libc::sock_txtime {}
 
 // SAFETY: an integer.
 unsafe impl Plain for u32 {}
@@ -281,6 +283,25 @@ pub(crate) fn receive_queues(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<u32>
     request.ifr_ifru.ifru_data = (&raw mut channels).cast();
     interface_ioctl(fd, SIOCETHTOOL, &mut request)?;
     Ok(channels.receive + channels.combined)
+}
+
+/// A socket to ask the kernel about queueing disciplines.
+pub(crate) fn netlink_route_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers involved.
+    owned(unsafe {
+        libc::socket(
+            libc::AF_NETLINK,
+            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+            libc::NETLINK_ROUTE,
+        )
+    })
+}
+
+/// Waits for a message; how many bytes of it are there.
+pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and length are those of a slice that lives across the call.
+    let bytes = unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) };
+    usize::try_from(bytes).map_err(|_| io::Error::last_os_error())
 }
 
 /// Sends one datagram without blocking.

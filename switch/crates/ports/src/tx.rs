@@ -22,9 +22,22 @@ pub(crate) struct TxBatch {
     /// Kept to save allocations; filled anew for every call, meaningless between calls.
     vectors: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
+    /// When each frame is to leave, where the kernel sees to that; else empty.
+    departures: Vec<Departure>,
 }
 
-// SAFETY: the raw pointers in `vectors` and `messages` are set and used within `send_many` only.
+/// A control message (cmsg(3)) of kind `SCM_TXTIME`.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Departure {
+    header: libc::cmsghdr,
+    departure_ns: u64,
+}
+
+// What the kernel reads where CMSG_LEN and CMSG_SPACE of eight bytes say.
+const _: () = assert!(mem::size_of::<Departure>() == mem::size_of::<libc::cmsghdr>() + 8);
+
+// SAFETY: the raw pointers in `vectors` and `messages` (control data included) are set and used within `send_many` only.
 unsafe impl Send for TxBatch {}
 
 /// A frame, or room for one.
@@ -33,6 +46,7 @@ struct Slot {
     buffer: Vec<u8>,
     /// Where in the buffer the frame is.
     frame: Range<usize>,
+    departure_ns: u64,
 }
 
 impl Slot {
@@ -56,12 +70,21 @@ pub struct Flushed {
 }
 
 impl TxBatch {
-    pub(crate) fn new(fd: OwnedFd, capacity: usize) -> TxBatch {
+    /// `timed`: the kernel sends each frame when it is to leave (`SO_TXTIME` is set).
+    pub(crate) fn new(fd: OwnedFd, capacity: usize, timed: bool) -> TxBatch {
         // SAFETY: all-zero is a valid mmsghdr: no name, no vectors, no control data.
         let message: libc::mmsghdr = unsafe { mem::zeroed() };
         let vector = libc::iovec {
             iov_base: std::ptr::null_mut(),
             iov_len: 0,
+        };
+        let departure = Departure {
+            header: libc::cmsghdr {
+                cmsg_len: mem::size_of::<Departure>(),
+                cmsg_level: libc::SOL_SOCKET,
+                cmsg_type: libc::SCM_TXTIME,
+            },
+            departure_ns: 0,
         };
         TxBatch {
             fd,
@@ -71,6 +94,7 @@ impl TxBatch {
             collected: 0,
             vectors: vec![vector; capacity],
             messages: vec![message; capacity],
+            departures: vec![departure; if timed { capacity } else { 0 }],
         }
     }
 
@@ -83,21 +107,28 @@ impl TxBatch {
     }
 
     /// Copies a frame into the batch. The caller has checked that it fits and that there is room.
-    pub(crate) fn push(&mut self, frame: &[u8]) {
+    pub(crate) fn push(&mut self, frame: &[u8], departure_ns: u64) {
         if let Some(slot) = self.slots.get_mut(self.collected) {
             slot.buffer.clear();
             slot.buffer.extend_from_slice(frame);
             slot.frame = 0..frame.len();
+            slot.departure_ns = departure_ns;
             self.collected += 1;
         }
     }
 
     /// Takes the frame in `buffer` without copying it: `buffer` becomes another one, with anything
     /// in it. The caller has checked as for [`push`](TxBatch::push).
-    pub(crate) fn push_buffer(&mut self, buffer: &mut Vec<u8>, frame: Range<usize>) {
+    pub(crate) fn push_buffer(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        frame: Range<usize>,
+        departure_ns: u64,
+    ) {
         if let Some(slot) = self.slots.get_mut(self.collected) {
             mem::swap(&mut slot.buffer, buffer);
             slot.frame = frame;
+            slot.departure_ns = departure_ns;
             self.collected += 1;
         }
     }
@@ -144,7 +175,7 @@ impl TxBatch {
     /// One system call for the frames from `first` on. How many were taken, or the error number for
     /// `first`.
     fn send_from(&mut self, first: usize) -> Result<usize, i32> {
-        if first + 1 == self.collected {
+        if first + 1 == self.collected && self.departures.is_empty() {
             return match sys::send(self.fd.as_fd(), self.slots[first].bytes()) {
                 Ok(_) => Ok(1),
                 Err(error) => Err(errno(&error)),
@@ -162,9 +193,14 @@ impl TxBatch {
             let header = &mut self.messages[i].msg_hdr;
             header.msg_iov = &raw mut self.vectors[i];
             header.msg_iovlen = 1;
+            if let Some(departure) = self.departures.get_mut(i) {
+                departure.departure_ns = slot.departure_ns;
+                header.msg_control = (&raw mut *departure).cast();
+                header.msg_controllen = mem::size_of::<Departure>();
+            }
         }
-        // SAFETY: `count` messages with one vector each, all pointing into buffers owned by self
-        // that live across the call; sendmmsg only reads the frames.
+        // SAFETY: `count` messages with one vector and at most one control message each, all in
+        // memory owned by self that lives across the call; sendmmsg only reads the frames.
         let sent = unsafe {
             libc::sendmmsg(
                 self.fd.as_raw_fd(),

@@ -125,6 +125,8 @@ pub struct Waiter {
     fds: Vec<libc::pollfd>,
     thread: Option<(std::thread::ThreadId, TimeoutSlack)>,
     skipped: u32,
+    /// Calls of [`Waiter::rest`].
+    rested: u32,
 }
 
 /// A descriptor that poll passes over.
@@ -161,6 +163,7 @@ impl Waiter {
             fds,
             thread: None,
             skipped: 0,
+            rested: 0,
         })
     }
 
@@ -217,6 +220,32 @@ impl Waiter {
         deadline_ns: Option<u64>,
         has_frame: impl FnMut(u64) -> bool,
     ) -> io::Result<Woken> {
+        let all = self.fds.len();
+        self.wait_for(all, now_ns, deadline_ns, has_frame)
+    }
+
+    /// The same, but frames, and errors of ports, do not end it (every 256th wait, they do).
+    ///
+    /// # Errors
+    /// As [`wait`](Waiter::wait).
+    pub fn rest(&mut self, now_ns: u64, deadline_ns: u64) -> io::Result<Woken> {
+        self.rested = self.rested.wrapping_add(1);
+        let fds = if self.rested.is_multiple_of(MAX_SKIPPED) {
+            self.fds.len()
+        } else {
+            FIRST_PORT_SLOT
+        };
+        self.wait_for(fds, now_ns, Some(deadline_ns), |_| false)
+    }
+
+    /// [`wait`](Waiter::wait) for the first `fds` descriptors only.
+    fn wait_for(
+        &mut self,
+        fds: usize,
+        now_ns: u64,
+        deadline_ns: Option<u64>,
+        has_frame: impl FnMut(u64) -> bool,
+    ) -> io::Result<Woken> {
         for entry in &mut self.fds {
             entry.revents = 0;
         }
@@ -231,7 +260,7 @@ impl Waiter {
         } else {
             self.skipped = 0;
             let sleep_ns = left_ns.map(|left_ns| left_ns.saturating_sub(self.options.spin_ns));
-            let slept_to_spin = self.sleep(now_ns, sleep_ns, slack, &mut woken)?;
+            let slept_to_spin = self.sleep(fds, now_ns, sleep_ns, slack, &mut woken)?;
             if slept_to_spin && deadline_ns.is_some() {
                 self.after_sleep(deadline_ns.unwrap_or(0), has_frame, &mut woken);
             }
@@ -257,9 +286,10 @@ impl Waiter {
         self.fds.get(token.0).map_or(0, |entry| entry.revents)
     }
 
-    /// One ppoll. True when the end of `sleep_ns`, counted from `now_ns`, ended it.
+    /// One ppoll of the first `fds` descriptors. True when the end of `sleep_ns`, counted from `now_ns`, ended it.
     fn sleep(
         &mut self,
+        fds: usize,
         now_ns: u64,
         sleep_ns: Option<u64>,
         slack: TimeoutSlack,
@@ -285,7 +315,7 @@ impl Waiter {
             self.fds[ALARM_SLOT].fd = NOT_POLLED;
             sleep_ns.map(|sleep_ns| timeout_for(sleep_ns, slack))
         };
-        let polled = sys::poll(&mut self.fds, timeout_ns);
+        let polled = sys::poll(self.fds.get_mut(..fds).unwrap_or_default(), timeout_ns);
         woken.called = self.bell.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
         match polled? {
             None => return Ok(false),

@@ -45,6 +45,23 @@ fn send_until_received(
 }
 
 #[test]
+fn an_interface_that_sends_at_once_is_refused_for_kernel_departures() {
+    let name = "an_interface_that_sends_at_once_is_refused_for_kernel_departures";
+    in_namespace(name, || {
+        let options = PortOptions {
+            kernel_departures: true,
+            ..PortOptions::default()
+        };
+        let refused = Port::open("va", &options)
+            .err()
+            .expect("a veth has noqueue");
+        assert!(matches!(refused, PortError::NotTimed { .. }), "{refused}");
+        let text = refused.to_string();
+        assert!(text.contains("tc qdisc replace dev va root fq"), "{text}");
+    });
+}
+
+#[test]
 fn bytes_order_and_stamps_survive() {
     in_namespace("bytes_order_and_stamps_survive", || {
         let (mut a, mut b) = (open("va"), open("vb"));

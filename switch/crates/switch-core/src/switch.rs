@@ -36,6 +36,13 @@ const IDLE_INTERVAL_NS: u64 = 1_000_000;
 /// FIFO of the CPU port: what the controller has not taken yet, in bytes.
 const CPU_FIFO_BYTES: u64 = 1 << 20;
 
+/// Longest time that a frame may lie before the switch looks at it ([`Switch::moderation_ns`]):
+/// what came meanwhile delays what is to leave by some ten microseconds.
+const MODERATION_MAX_NS: u64 = 250_000;
+
+/// The same where what is to leave has been handed over before.
+const MODERATION_EARLY_MAX_NS: u64 = 1_000_000;
+
 /// Later than everything: nothing happens by itself.
 const NEVER_NS: u64 = u64::MAX;
 
@@ -72,7 +79,8 @@ impl Default for SwitchConfig {
 /// Where frames go that leave the switch.
 pub trait Sink {
     /// A frame for the interface of `port`; its first bit leaves at `delivery_ns`, which is
-    /// at most the `now_ns` of the call that led here. `held`: the program gave it a departure
+    /// at most the `now_ns` of the call that led here, unless the sink sends frames when it is time
+    /// ([`Switch::hand_over_early`]). `held`: the program gave it a departure
     /// time, so the instant at which it leaves matters. PAUSE frames that fill gaps come this way,
     /// too.
     fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, held: bool);
@@ -221,6 +229,10 @@ pub struct Switch {
     /// What the driver told last.
     attention: Attention,
     pause_frame: PauseFrame,
+    /// See [`Switch::moderation_ns`].
+    moderation_ns: u64,
+    /// See [`Switch::hand_over_early`].
+    hands_over_early: bool,
 }
 
 impl Switch {
@@ -255,7 +267,49 @@ impl Switch {
             now_ns: 0,
             attention: Attention::default(),
             pause_frame: PauseFrame::new(),
+            moderation_ns: 0,
+            hands_over_early: false,
         }
+    }
+
+    /// How long arrivals may lie before they are looked at, with nothing leaving later for it (as
+    /// interfaces moderate their interrupts): 0 unless every port has a propagation delay, and the
+    /// program does not mind when it is run. What is for the controller may be that much later.
+    pub fn moderation_ns(&self) -> u64 {
+        self.moderation_ns
+    }
+
+    /// The sink sends frames when it is time: it gets them up to [`Self::moderation_ns`] before.
+    pub fn hand_over_early(&mut self, early: bool) {
+        self.hands_over_early = early;
+        self.moderate();
+    }
+
+    /// By how much frames are handed over before they leave.
+    fn lead_ns(&self) -> u64 {
+        if self.hands_over_early {
+            self.moderation_ns
+        } else {
+            0
+        }
+    }
+
+    /// The program or a port has changed.
+    fn moderate(&mut self) {
+        let ports = self.manager.ports();
+        let lines = ports.filter(|(port, _)| self.config.cpu_port != Some(*port));
+        let shortest_ns = lines.map(|(_, config)| config.delay_ns).min().unwrap_or(0);
+        let may_run_late = |running: &Running| running.pipeline.may_run_late();
+        self.moderation_ns = if self.running.as_ref().is_some_and(may_run_late) {
+            let most_ns = if self.hands_over_early {
+                MODERATION_EARLY_MAX_NS
+            } else {
+                MODERATION_MAX_NS
+            };
+            (shortest_ns / 2).min(most_ns)
+        } else {
+            0
+        };
     }
 
     /// The driver may be late: classes that this puts behind catch up with spaced packets
@@ -295,6 +349,7 @@ impl Switch {
             let [high, low] = port.to_be_bytes();
             face.address = [0x02, 0, 0, 0, high, low];
         }
+        self.moderate();
         Ok(())
     }
 
@@ -340,7 +395,9 @@ impl Switch {
     /// # Errors
     /// No such port, line rate out of range.
     pub fn change_port(&mut self, port: u16, config: PortConfig) -> Result<(), PortError> {
-        self.manager.set_port(port, config)
+        self.manager.set_port(port, config)?;
+        self.moderate();
+        Ok(())
     }
 
     /// Tells whether a port's interface can carry frames; a port that cannot refuses packets
@@ -399,7 +456,7 @@ impl Switch {
                     .count_drop(packet.port, DropCause::PipelineSwap);
             }
         }
-        while let Some(delivery) = self.manager.poll_delivery(u64::MAX) {
+        while let Some(delivery) = self.manager.poll_delivery(u64::MAX, self.now_ns) {
             let cause = match delivery.frame {
                 Frame::Packet(_) => DropCause::PipelineSwap,
                 Frame::Gap { .. } => DropCause::GapFrame,
@@ -413,6 +470,7 @@ impl Switch {
             going_round: VecDeque::new(),
         });
         self.look_for_idle();
+        self.moderate();
         before
     }
 
@@ -424,21 +482,30 @@ impl Switch {
         self.idle_due_ns = due_ns.map(|due_ns| due_ns.max(earliest_ns));
     }
 
-    /// The earliest instant at which something happens by itself.
+    /// The latest instant at which [`Self::advance`] is to be called next; none if nothing happens
+    /// by itself.
     pub fn next_event_ns(&self) -> Option<u64> {
-        Some(self.next_or_never_ns()).filter(|next_ns| *next_ns != NEVER_NS)
+        Some(self.event_ns(self.moderation_ns)).filter(|next_ns| *next_ns != NEVER_NS)
     }
 
-    /// Asked several times per packet, so without more ado than a few comparisons.
-    fn next_or_never_ns(&self) -> u64 {
+    /// The earliest instant at which something happens by itself. What starts may be looked at
+    /// `moderation_ns` later. Asked several times per packet, so without more ado than a few
+    /// comparisons.
+    fn event_ns(&self, moderation_ns: u64) -> u64 {
         let round = self.running.as_ref().and_then(|r| r.going_round.front());
         let round_ns = round.map_or(NEVER_NS, |packet| packet.ready_ns);
         let start_ns = self.manager.next_start_ns().unwrap_or(NEVER_NS);
         let delivery_ns = self.manager.next_delivery_ns().unwrap_or(NEVER_NS);
+        // In good time, where somebody else sends them.
+        let lead_ns = self.lead_ns();
+        let hand_over_ns = delivery_ns
+            .saturating_sub(lead_ns)
+            .saturating_add(lead_ns.min(moderation_ns) / 2);
         let learning_ns = self.engines.learning.due_ns().unwrap_or(NEVER_NS);
         let idle_ns = self.idle_due_ns.unwrap_or(NEVER_NS);
         start_ns
-            .min(delivery_ns)
+            .saturating_add(moderation_ns)
+            .min(hand_over_ns)
             .min(round_ns)
             .min(learning_ns)
             .min(idle_ns)
@@ -727,13 +794,14 @@ impl Switch {
         if let Some(running) = &mut self.running {
             running.pipeline.tell_time(self.now_ns);
         }
-        while self.next_or_never_ns() <= now_ns {
+        let handed_ns = now_ns.saturating_add(self.lead_ns());
+        while self.event_ns(0) <= now_ns {
             self.notify(now_ns, sink);
             self.come_round(now_ns);
             while let Some(start) = self.manager.poll_start(now_ns) {
                 self.egress(start);
             }
-            while let Some(delivery) = self.manager.poll_delivery(now_ns) {
+            while let Some(delivery) = self.manager.poll_delivery(handed_ns, now_ns) {
                 let (port, delivery_ns) = (delivery.port, delivery.delivery_ns);
                 match delivery.frame {
                     Frame::Packet(id) => self.deliver(port, id, delivery_ns, sink),

@@ -475,3 +475,127 @@ fn a_staged_program_takes_writes_while_the_running_one_forwards() {
     assert_eq!(switch.multicast_group(3).expect("there"), [replica(2, 0)]);
     assert!(after(&mut switch, &before) != wanted);
 }
+
+/// A measuring wire between two ports of 1 Gbit/s, a FIFO of six frames and 1 ms of delay.
+fn delayed_wire() -> Switch {
+    let mut switch = Switch::new(with_cpu_port(), Limits::default());
+    let line = PortConfig {
+        line_rate_bps: Some(1_000_000_000),
+        counts: RateCounts::Layer2,
+        fifo_bytes: 6 * (FRAME_BYTES as u64 + 4),
+        delay_ns: 1_000_000,
+        gaps: Gaps::Accounted,
+    };
+    for port in [1, 2] {
+        let name = format!("p{port}");
+        switch.add_port(port, &name, line).expect("a new port");
+    }
+    switch
+        .load(&compiled("pacing_switch", "gtrcnet"))
+        .expect("it loads");
+    let (wire, info) = table(&switch, "GtrcnetIngress.wire");
+    let action = info.actions[0];
+    for (from, to) in [(1, 2), (2, 1)] {
+        let key = EntryKey {
+            fields: vec![MatchField::Exact(bits(from, 9))],
+            priority: 0,
+        };
+        let call = ActionCall {
+            action,
+            args: vec![bits(to, 9)],
+        };
+        switch.table_insert(wire, &key, &call).expect("an entry");
+    }
+    switch
+}
+
+/// Bursts that overflow the FIFO, from both sides: port and time.
+fn bursts() -> Vec<(u16, u64)> {
+    let frames = (0..40u64).flat_map(|burst| {
+        let length = 1 + burst % 29;
+        let at_ns = burst * 40_000;
+        (0..length).flat_map(move |n| [(1, at_ns + n * 300), (2, at_ns + n * 500)])
+    });
+    let mut frames: Vec<_> = frames.collect();
+    frames.sort_by_key(|&(port, at_ns)| (at_ns, port));
+    frames
+}
+
+/// Sends the bursts through a switch that looks as late as it may, and compares what comes out with
+/// one that looks at once. `early`: frames are handed over before they leave.
+fn looks_late(early: bool) {
+    let mut prompt = delayed_wire();
+    let mut expected = Sent::default();
+    for (port, at_ns) in bursts() {
+        prompt.advance(at_ns, &mut expected);
+        prompt.receive(port, &frame(), at_ns, at_ns);
+        prompt.advance(at_ns, &mut expected);
+    }
+    prompt.advance(10_000_000, &mut expected);
+
+    let mut late = delayed_wire();
+    late.hand_over_early(early);
+    let moderation_ns = late.moderation_ns();
+    assert_eq!(moderation_ns, if early { 500_000 } else { 250_000 });
+    let mut sent = Sent::default();
+    let mut lying = bursts().into_iter().peekable();
+    while let Some(&(_, first_ns)) = lying.peek() {
+        // As late as it may be: for what has come, or for what is to leave.
+        let due_ns = late.next_event_ns().unwrap_or(u64::MAX);
+        let now_ns = due_ns.min(first_ns + moderation_ns);
+        while let Some((port, at_ns)) = lying.next_if(|&(_, at_ns)| at_ns <= now_ns) {
+            late.receive(port, &frame(), at_ns, now_ns);
+        }
+        let before = sent.frames.len();
+        late.advance(now_ns, &mut sent);
+        for (_, delivery_ns, _) in &sent.frames[before..] {
+            let latest_ns = now_ns + if early { moderation_ns } else { 0 };
+            assert!((now_ns..=latest_ns).contains(delivery_ns), "{delivery_ns}");
+        }
+    }
+    late.advance(10_000_000, &mut sent);
+
+    assert_eq!(sent.frames, expected.frames);
+    for port in [1, 2] {
+        let lost = drops(&prompt, port, DropCause::FifoFull);
+        assert!(lost > 0, "the bursts overflow the FIFO");
+        assert_eq!(drops(&late, port, DropCause::FifoFull), lost);
+    }
+}
+
+#[test]
+fn a_switch_that_looks_late_behind_a_delay_does_the_same() {
+    looks_late(false);
+}
+
+#[test]
+fn a_switch_that_hands_frames_over_early_does_the_same() {
+    looks_late(true);
+}
+
+#[test]
+fn frames_may_lie_only_where_every_port_has_a_delay_and_nothing_is_paced() {
+    let mut switch = delayed_wire();
+    assert!(switch.moderation_ns() > 0);
+    switch
+        .load(&compiled("pacing_switch", "pacer"))
+        .expect("it loads");
+    assert_eq!(switch.moderation_ns(), 0, "departure times are exact");
+    switch
+        .load(&compiled("pacing_switch", "gtrcnet"))
+        .expect("it loads");
+    assert!(switch.moderation_ns() > 0);
+    let at_once = PortConfig {
+        line_rate_bps: None,
+        counts: RateCounts::Layer2,
+        fifo_bytes: 1 << 20,
+        delay_ns: 0,
+        gaps: Gaps::Accounted,
+    };
+    switch.change_port(2, at_once).expect("a port");
+    assert_eq!(
+        switch.moderation_ns(),
+        0,
+        "what port 2 sends leaves at once"
+    );
+}

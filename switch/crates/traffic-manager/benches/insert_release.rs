@@ -62,7 +62,7 @@ fn release(tm: &mut TrafficManager<u32>) -> u64 {
     let start = tm.poll_start(now_ns).expect("it is due");
     tm.transmitted(start.token, start.length_bytes, start.payload)
         .expect("there is room");
-    black_box(tm.poll_delivery(now_ns).map(|d| d.frame));
+    black_box(tm.poll_delivery(now_ns, now_ns).map(|d| d.frame));
     start.departure_ns
 }
 

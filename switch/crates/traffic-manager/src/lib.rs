@@ -99,7 +99,7 @@
 //! // The unpaced one started at 0 and takes the line for 1538 * 8 ns.
 //! assert_eq!(tm.next_start_ns(), Some(12_304));
 //! start_all(&mut tm, 12_304);
-//! let delivered: Vec<_> = std::iter::from_fn(|| tm.poll_delivery(20_000))
+//! let delivered: Vec<_> = std::iter::from_fn(|| tm.poll_delivery(20_000, 20_000))
 //!     .filter_map(|d| Some((d.frame.packet()?, d.delivery_ns)))
 //!     .collect();
 //! assert_eq!(delivered, [("unpaced", 5_000), ("paced", 17_304)]);

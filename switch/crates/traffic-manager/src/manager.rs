@@ -144,6 +144,8 @@ pub struct StartToken {
     port: u16,
     serial: u64,
     start: Q24,
+    /// Its lateness is told when it is delivered.
+    timed: bool,
 }
 
 impl StartToken {
@@ -609,7 +611,7 @@ impl<P> TrafficManager<P> {
         let (length_bytes, delivery_ns) = port.fill_gap(start, until);
         // Packets have four times the room: they never wait for want of what gaps hold.
         if (port.delay_line.len() as u64) < free {
-            port.propagate(delivery_ns, Frame::Gap { length_bytes });
+            port.propagate(delivery_ns, Frame::Gap { length_bytes }, false);
             self.statistics.delay_line_packets += 1;
             self.deliveries.set(at, port.next_delivery_ns());
         } else {
@@ -649,9 +651,10 @@ impl<P> TrafficManager<P> {
         let chosen = port.choose(decision, now_ns, &mut self.queues, &mut self.slab)?;
         let scheduled_ns = decision.at.ceil_ns();
         let lateness_ns = now_ns.saturating_sub(scheduled_ns);
+        let timed = chosen.class.is_none() && port.config.delay_ns > 0;
         if chosen.class.is_some() {
             port.statistics.paced_lateness.record(lateness_ns);
-        } else {
+        } else if !timed {
             port.statistics.unpaced_lateness.record(lateness_ns);
         }
         let serial = self.next_serial;
@@ -672,6 +675,7 @@ impl<P> TrafficManager<P> {
                 port: number,
                 serial,
                 start: chosen.start,
+                timed,
             },
         })
     }
@@ -708,7 +712,7 @@ impl<P> TrafficManager<P> {
         // A dynamic threshold, too; larger, since a long fat path may need most of it.
         let share = free.saturating_mul(DELAY_LINE_ALPHA);
         let result = if (port.delay_line.len() as u64) < share {
-            port.propagate(delivery_ns, Frame::Packet(payload));
+            port.propagate(delivery_ns, Frame::Packet(payload), token.timed);
             self.statistics.delay_line_packets += 1;
             self.deliveries.set(at, port.next_delivery_ns());
             Ok(())
@@ -739,14 +743,19 @@ impl<P> TrafficManager<P> {
         self.deliveries.upcoming()
     }
 
-    /// Takes at most one frame that has reached its interface by `now_ns`. Call until `None`.
-    pub fn poll_delivery(&mut self, now_ns: u64) -> Option<Delivery<P>> {
-        if self.deliveries.upcoming()? > now_ns {
+    /// Takes at most one frame that reaches its interface by `until_ns`: `now_ns`, or later for
+    /// who has somebody else send it when it is time. Call until `None`.
+    pub fn poll_delivery(&mut self, until_ns: u64, now_ns: u64) -> Option<Delivery<P>> {
+        if self.deliveries.upcoming()? > until_ns {
             return None;
         }
         let at = self.deliveries.earliest;
         let port = self.ports.get_mut(at)?;
         let frame = port.deliver()?;
+        if frame.timed {
+            let lateness_ns = now_ns.saturating_sub(frame.delivery_ns);
+            port.statistics.unpaced_lateness.record(lateness_ns);
+        }
         self.statistics.delay_line_packets -= 1;
         self.deliveries.set(at, port.next_delivery_ns());
         Some(Delivery {

@@ -130,6 +130,8 @@ impl<P> Frame<P> {
 pub(crate) struct InFlight<P> {
     pub(crate) delivery_ns: u64,
     pub(crate) frame: Frame<P>,
+    /// A late poll for it counts as lateness of unpaced packets.
+    pub(crate) timed: bool,
 }
 
 /// A port.
@@ -543,10 +545,14 @@ impl<P> Port<P> {
         (line_bytes, delivery_ns)
     }
 
-    /// Puts a frame into the delay line.
-    pub(crate) fn propagate(&mut self, delivery_ns: u64, frame: Frame<P>) {
+    /// Puts a frame into the delay line; `timed`: see [`InFlight`].
+    pub(crate) fn propagate(&mut self, delivery_ns: u64, frame: Frame<P>, timed: bool) {
         self.last_delivery_ns = delivery_ns;
-        self.delay_line.push_back(InFlight { delivery_ns, frame });
+        self.delay_line.push_back(InFlight {
+            delivery_ns,
+            frame,
+            timed,
+        });
         let packets = self.delay_line.len() as u64;
         let statistics = &mut self.statistics;
         statistics.delay_line_packets = packets;

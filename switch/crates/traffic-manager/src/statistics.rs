@@ -88,8 +88,9 @@ pub struct PortStatistics {
     pub delay_line_packets_max: u64,
     /// How late paced packets were released.
     pub paced_lateness: TimeHistogram,
-    /// How long after their scheduled instant unpaced packets were looked at. Their start is
-    /// recorded at the scheduled instant all the same.
+    /// How long after their scheduled instant unpaced packets were looked at: to start where there
+    /// is no propagation delay, else to reach the interface. Their start is recorded at the
+    /// scheduled instant all the same.
     pub unpaced_lateness: TimeHistogram,
     /// How long the line was without a packet before each packet but the first, PAUSE frames or
     /// not; 0: back to back. Whole nanoseconds, rounded down.

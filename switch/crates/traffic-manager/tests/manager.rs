@@ -184,8 +184,8 @@ fn the_delay_line_is_bounded_and_keeps_its_order() {
         refusal(DropCause::DelayLineFull, 2)
     );
     assert_eq!(tm.next_delivery_ns(), Some(1_000_000));
-    assert!(tm.poll_delivery(999_999).is_none());
-    let delivered: Vec<_> = std::iter::from_fn(|| tm.poll_delivery(1_000_000))
+    assert!(tm.poll_delivery(999_999, 999_999).is_none());
+    let delivered: Vec<_> = std::iter::from_fn(|| tm.poll_delivery(1_000_000, 1_000_000))
         .map(|d| (d.frame, d.delivery_ns))
         .collect();
     assert_eq!(
@@ -340,7 +340,10 @@ fn drained_packets_are_counted_and_frames_on_their_way_stay() {
     );
     assert_eq!(tm.class_backlog_bytes(5), 0);
     assert_eq!(tm.next_start_ns(), None);
-    assert_eq!(tm.poll_delivery(0).map(|d| d.frame), Some(Frame::Packet(2)));
+    assert_eq!(
+        tm.poll_delivery(0, 0).map(|d| d.frame),
+        Some(Frame::Packet(2))
+    );
     // R is forgotten, the line is not.
     tm.enqueue(1, paced(9, 5, 0)).expect("room");
     assert_eq!(tm.next_start_ns(), Some(12_304));
@@ -485,7 +488,7 @@ fn idle_queues_are_forgotten_when_memory_is_needed_and_their_clock_has_passed() 
         now_ns = tm.next_start_ns().expect("it waits");
         let start = tm.poll_start(now_ns).expect("due");
         transmit(&mut tm, start).expect("room");
-        tm.poll_delivery(now_ns).expect("no delay");
+        tm.poll_delivery(now_ns, now_ns).expect("no delay");
     }
     assert_eq!((tm.statistics().queues, now_ns), (128, 12_304));
     // Both clocks are still ahead (24,288 and 36,592 ns): nothing may be forgotten.
@@ -553,7 +556,7 @@ fn extreme_values_neither_panic_nor_wrap() {
     let start = tm.poll_start(u64::MAX).expect("due");
     assert_eq!(start.payload, 2);
     tm.transmitted(start.token, u32::MAX, 2).expect("room");
-    let delivery = tm.poll_delivery(u64::MAX).expect("no delay");
+    let delivery = tm.poll_delivery(u64::MAX, u64::MAX).expect("no delay");
     assert_eq!(delivery.delivery_ns, u64::MAX - 1);
     assert_eq!(tm.drain().count(), 2);
 }
@@ -568,7 +571,7 @@ const FILLED: PortConfig = PortConfig {
 /// The gap frames that reach the interface by `now_ns`: when, and of which length.
 fn gap_frames(tm: &mut TrafficManager<u32>, now_ns: u64) -> Vec<(u64, u32)> {
     assert!(tm.poll_start(now_ns).is_none());
-    std::iter::from_fn(|| tm.poll_delivery(now_ns))
+    std::iter::from_fn(|| tm.poll_delivery(now_ns, now_ns))
         .map(|sent| match sent.frame {
             Frame::Gap { length_bytes } => (sent.delivery_ns, length_bytes),
             Frame::Packet(payload) => panic!("packet {payload} left"),

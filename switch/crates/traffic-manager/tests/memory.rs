@@ -52,7 +52,7 @@ fn an_idle_class_takes_at_most_64_bytes() {
         let result = tm.transmitted(start.token, start.length_bytes, start.payload);
         result.expect("room");
         assert_eq!(
-            tm.poll_delivery(0).map(|sent| sent.frame),
+            tm.poll_delivery(0, 0).map(|sent| sent.frame),
             Some(Frame::Packet(class))
         );
     }

@@ -408,7 +408,7 @@ impl Pair {
                 .iter_mut()
                 .filter(|port| port.on_the_way.first().is_some_and(|f| f.0 <= self.now_ns))
                 .min_by_key(|port| port.on_the_way[0].0);
-            let got = self.tm.poll_delivery(self.now_ns);
+            let got = self.tm.poll_delivery(self.now_ns, self.now_ns);
             let Some(port) = due else {
                 assert_eq!(got, None);
                 return;

@@ -160,7 +160,7 @@ impl Harness {
 
     /// What has reached the interface: gap frames, then a packet if one was just sent.
     fn deliver(&mut self) -> Option<(u64, u32)> {
-        while let Some(delivery) = self.tm.poll_delivery(u64::MAX) {
+        while let Some(delivery) = self.tm.poll_delivery(u64::MAX, u64::MAX) {
             match delivery.frame {
                 Frame::Packet(id) => return Some((delivery.delivery_ns, id)),
                 Frame::Gap { length_bytes } => {

@@ -11,6 +11,7 @@ use crate::error::{LoadError, LoadResult};
 use crate::exec::{Machine, Outcome, get_field, set_field};
 use crate::layout::Field;
 use crate::model;
+use crate::ops::Op;
 use crate::profile::Profile;
 use crate::program::Program;
 use crate::state::State;
@@ -94,6 +95,17 @@ impl Pipeline {
     /// The options it was loaded with.
     pub fn options(&self) -> &LoadOptions {
         &self.options
+    }
+
+    /// Whether a packet comes out the same however late it is run, given the instants that it is
+    /// told: the program gives no departure times, looks at no queue and sends nothing round again.
+    pub fn may_run_late(&self) -> bool {
+        !self.program.ops.iter().any(|op| {
+            matches!(
+                op,
+                Op::Hold { .. } | Op::Backlog { .. } | Op::Resubmit { .. } | Op::Recirculate { .. }
+            )
+        })
     }
 
     fn machine<'a, E: Externs>(&'a mut self, externs: &'a E, now_ns: u64) -> Machine<'a, E> {
