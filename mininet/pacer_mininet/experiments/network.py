@@ -35,6 +35,16 @@ def port_to_bottleneck(scenario: Scenario, edge: int) -> int:
     return sum(edge_of(scenario, n) == edge for n in range(1, scenario.senders + 1)) + 1
 
 
+def departures_at_edge(scenario: Scenario) -> str:
+    """Return who sends an edge's frames when it is time: `switch` or `kernel`.
+
+    The kernel gets them up to 100 us before. That changes nothing where all that a port sends is
+    of one class, whose packets never wait for another's, and saves half of the edge's calls.
+    """
+    one = len(scenario.flows) == 1 and scenario.flows[0].streams == 1 and scenario.edges == 1
+    return departures_behind_delay() if one and scenario.gaps == "accounted" else "switch"
+
+
 class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
     """The network of one scenario."""
 
@@ -42,6 +52,7 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
         """Build it."""
         line = {"rate": format_rate(scenario.edge_rate_bps), "counts": "wire", "fifo": EDGE_FIFO}
         line["gaps"] = scenario.gaps
+        line["departures"] = departures_at_edge(scenario)
         bottleneck = {
             "rate": format_rate(scenario.rate_bps),
             "counts": "layer2",
@@ -56,7 +67,9 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
             extra_ns = scenario.extra_rtt_ns[number - 1] if scenario.extra_rtt_ns else 0
             host = self.addHost(f"a{number}", cls=LfnHost)
             # The whole of it on the way back: one delay is as good as two halves.
-            back = {"delay": f"{extra_ns}ns"} if extra_ns else {}
+            back = {"departures": line["departures"]}
+            if extra_ns:
+                back["delay"] = f"{extra_ns}ns"
             self.addLink(host, edges[edge_of(scenario, number) - 1], params2=back)
         before = edges[0]
         if len(edges) > 1:

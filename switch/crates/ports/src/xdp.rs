@@ -25,6 +25,10 @@ use crate::tx::{Flushed, MAX_RETRIES};
 use crate::xdp_program::{self, Place, Program, STAMP_BYTES};
 use crate::xdp_ring::{Consumer, Producer, Ring};
 
+/// How often, and how long after a try, a busy queue is asked for again.
+const BIND_RETRIES: u32 = 20;
+const BIND_AGAIN: std::time::Duration = std::time::Duration::from_millis(5);
+
 /// What the kernel keeps free in front of each received frame (XDP_PACKET_HEADROOM).
 const HEADROOM_BYTES: usize = 256;
 /// Places of frames are this large, or that.
@@ -147,7 +151,7 @@ impl XdpDriver {
         // An older kernel sends 32 in one call: then it takes two for a full batch.
         let _ = sys::set_option(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, batch);
         // The kernel itself falls back to copying where the driver cannot do without.
-        sys::bind_xdp(fd, opening.index, QUEUE, libc::XDP_USE_NEED_WAKEUP)
+        bind(fd, opening.index)
             .map_err(|source| refused(opening, "bind the AF_XDP socket", source))?;
         let zero_copy = opening.step("ask how frames get there", sys::is_xdp_zero_copy(fd))?;
         if options.promiscuous {
@@ -400,6 +404,21 @@ fn stamp_before(slot: &[u8], start: usize) -> Option<u64> {
     let at = start.checked_sub(STAMP_BYTES)?;
     let stamp = slot.get(at..start)?.try_into().ok()?;
     Some(u64::from_ne_bytes(stamp)).filter(|&ns| ns != 0)
+}
+
+/// Binds to the interface's queue. The kernel takes a queue back from a closed socket a moment
+/// after the close: a port that is opened again at once finds it busy, and has it soon.
+fn bind(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        let bound = sys::bind_xdp(fd, interface_index, QUEUE, libc::XDP_USE_NEED_WAKEUP);
+        let busy = matches!(&bound, Err(error) if error.raw_os_error() == Some(libc::EBUSY));
+        if !busy || tries == BIND_RETRIES {
+            return bound;
+        }
+        tries += 1;
+        std::thread::sleep(BIND_AGAIN);
+    }
 }
 
 /// An error of a step that takes the rights of XDP, or the interface to itself.

@@ -43,6 +43,10 @@ const MODERATION_MAX_NS: u64 = 250_000;
 /// The same where what is to leave has been handed over before.
 const MODERATION_EARLY_MAX_NS: u64 = 1_000_000;
 
+/// By how much packets start before their time where frames are handed over before they leave, and
+/// every frame is looked at when it comes.
+const START_LEAD_NS: u64 = 100_000;
+
 /// Later than everything: nothing happens by itself.
 const NEVER_NS: u64 = u64::MAX;
 
@@ -233,6 +237,8 @@ pub struct Switch {
     moderation_ns: u64,
     /// See [`Switch::hand_over_early`].
     hands_over_early: bool,
+    /// By how much packets start before their time.
+    start_lead_ns: u64,
 }
 
 impl Switch {
@@ -269,6 +275,7 @@ impl Switch {
             pause_frame: PauseFrame::new(),
             moderation_ns: 0,
             hands_over_early: false,
+            start_lead_ns: 0,
         }
     }
 
@@ -279,7 +286,9 @@ impl Switch {
         self.moderation_ns
     }
 
-    /// The sink sends frames when it is time: it gets them up to [`Self::moderation_ns`] before.
+    /// The sink sends frames when it is time: it gets them up to [`Self::moderation_ns`] before. Where
+    /// that is 0 it is 100 us, and what arrives meanwhile for the same port leaves behind them (not
+    /// where PAUSE frames fill gaps: those hang on what comes).
     pub fn hand_over_early(&mut self, early: bool) {
         self.hands_over_early = early;
         self.moderate();
@@ -288,7 +297,7 @@ impl Switch {
     /// By how much frames are handed over before they leave.
     fn lead_ns(&self) -> u64 {
         if self.hands_over_early {
-            self.moderation_ns
+            self.moderation_ns.max(self.start_lead_ns)
         } else {
             0
         }
@@ -307,6 +316,15 @@ impl Switch {
                 MODERATION_MAX_NS
             };
             (shortest_ns / 2).min(most_ns)
+        } else {
+            0
+        };
+        let fills_gaps = |config: &PortConfig| config.gaps != Gaps::Accounted;
+        self.start_lead_ns = if self.hands_over_early
+            && self.moderation_ns == 0
+            && !self.manager.ports().any(|(_, config)| fills_gaps(config))
+        {
+            START_LEAD_NS
         } else {
             0
         };
@@ -485,27 +503,36 @@ impl Switch {
     /// The latest instant at which [`Self::advance`] is to be called next; none if nothing happens
     /// by itself.
     pub fn next_event_ns(&self) -> Option<u64> {
-        Some(self.event_ns(self.moderation_ns)).filter(|next_ns| *next_ns != NEVER_NS)
+        Some(self.event_ns(false)).filter(|next_ns| *next_ns != NEVER_NS)
     }
 
-    /// The earliest instant at which something happens by itself. What starts may be looked at
-    /// `moderation_ns` later. Asked several times per packet, so without more ado than a few
+    /// The earliest instant at which there is something to do: `eager`, if all is done as soon as it
+    /// may be, else as late. Asked several times per packet, so without more ado than a few
     /// comparisons.
-    fn event_ns(&self, moderation_ns: u64) -> u64 {
+    fn event_ns(&self, eager: bool) -> u64 {
         let round = self.running.as_ref().and_then(|r| r.going_round.front());
         let round_ns = round.map_or(NEVER_NS, |packet| packet.ready_ns);
         let start_ns = self.manager.next_start_ns().unwrap_or(NEVER_NS);
         let delivery_ns = self.manager.next_delivery_ns().unwrap_or(NEVER_NS);
-        // In good time, where somebody else sends them.
-        let lead_ns = self.lead_ns();
-        let hand_over_ns = delivery_ns
-            .saturating_sub(lead_ns)
-            .saturating_add(lead_ns.min(moderation_ns) / 2);
+        // In good time, where somebody else sends frames; with some to spare, so not each by itself.
+        let (start_lead_ns, lead_ns) = (self.start_lead_ns, self.lead_ns());
+        let (start_ns, delivery_ns) = if eager {
+            (
+                start_ns.saturating_sub(start_lead_ns),
+                delivery_ns.saturating_sub(lead_ns),
+            )
+        } else {
+            (
+                start_ns
+                    .saturating_sub(start_lead_ns / 2)
+                    .saturating_add(self.moderation_ns),
+                delivery_ns.saturating_sub(lead_ns / 2),
+            )
+        };
         let learning_ns = self.engines.learning.due_ns().unwrap_or(NEVER_NS);
         let idle_ns = self.idle_due_ns.unwrap_or(NEVER_NS);
         start_ns
-            .saturating_add(moderation_ns)
-            .min(hand_over_ns)
+            .min(delivery_ns)
             .min(round_ns)
             .min(learning_ns)
             .min(idle_ns)
@@ -794,11 +821,12 @@ impl Switch {
         if let Some(running) = &mut self.running {
             running.pipeline.tell_time(self.now_ns);
         }
+        let started_ns = now_ns.saturating_add(self.start_lead_ns);
         let handed_ns = now_ns.saturating_add(self.lead_ns());
-        while self.event_ns(0) <= now_ns {
+        while self.event_ns(true) <= now_ns {
             self.notify(now_ns, sink);
             self.come_round(now_ns);
-            while let Some(start) = self.manager.poll_start(now_ns) {
+            while let Some(start) = self.manager.poll_start(started_ns, now_ns) {
                 self.egress(start);
             }
             while let Some(delivery) = self.manager.poll_delivery(handed_ns, now_ns) {

@@ -599,3 +599,32 @@ fn frames_may_lie_only_where_every_port_has_a_delay_and_nothing_is_paced() {
         "what port 2 sends leaves at once"
     );
 }
+
+#[test]
+fn paced_packets_are_handed_over_with_the_times_they_leave_at() {
+    let sent = |early: bool| {
+        let mut switch = switch("pacing_switch", with_cpu_port());
+        pace_everything(&mut switch);
+        switch.hand_over_early(early);
+        let mut sent = Sent::default();
+        let mut handed = Vec::new();
+        for number in 0..50u64 {
+            let at_ns = number * 90_000_000;
+            while let Some(due_ns) = switch.next_event_ns().filter(|due_ns| *due_ns < at_ns) {
+                switch.advance(due_ns, &mut sent);
+                handed.resize(sent.frames.len(), due_ns);
+            }
+            switch.receive(1, &frame(), at_ns, at_ns);
+            switch.advance(at_ns, &mut sent);
+            handed.resize(sent.frames.len(), at_ns);
+        }
+        for ((_, delivery_ns, _), handed_ns) in sent.frames.iter().zip(handed) {
+            let lead_ns = if early { 100_000 } else { 0 };
+            assert!((handed_ns..=handed_ns + lead_ns).contains(delivery_ns));
+        }
+        sent.frames
+    };
+    let (on_time, early) = (sent(false), sent(true));
+    assert!(on_time.len() > 20);
+    assert_eq!(early[..on_time.len()], on_time);
+}

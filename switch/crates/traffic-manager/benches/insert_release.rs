@@ -59,7 +59,7 @@ fn insert(tm: &mut TrafficManager<u32>, class: u32, departure_ns: u64) {
 
 fn release(tm: &mut TrafficManager<u32>) -> u64 {
     let now_ns = tm.next_start_ns().expect("packets wait");
-    let start = tm.poll_start(now_ns).expect("it is due");
+    let start = tm.poll_start(now_ns, now_ns).expect("it is due");
     tm.transmitted(start.token, start.length_bytes, start.payload)
         .expect("there is room");
     black_box(tm.poll_delivery(now_ns, now_ns).map(|d| d.frame));

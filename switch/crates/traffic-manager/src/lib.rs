@@ -55,7 +55,7 @@
 //! # What the driver does
 //!
 //! At the same instant, starts come before arrivals. So, in virtual time, for an arrival at
-//! `t`: `poll_start(t)` until `None`, `enqueue`, `poll_start(t)` until `None`; between arrivals,
+//! `t`: `poll_start(t, t)` until `None`, `enqueue`, `poll_start(t, t)` until `None`; between arrivals,
 //! jump to [`TrafficManager::next_start_ns`] or [`TrafficManager::next_delivery_ns`].
 //!
 //! ```
@@ -63,7 +63,7 @@
 //! use traffic_manager::{Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
 //!
 //! fn start_all(tm: &mut TrafficManager<&'static str>, now_ns: u64) {
-//!     while let Some(start) = tm.poll_start(now_ns) {
+//!     while let Some(start) = tm.poll_start(now_ns, now_ns) {
 //!         // Egress processing of `start.payload` would go here; it could also call `abandoned`.
 //!         if let Err(refused) = tm.transmitted(start.token, start.length_bytes, start.payload) {
 //!             eprintln!("{} dropped: {}", refused.payload, refused.cause);

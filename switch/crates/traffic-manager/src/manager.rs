@@ -576,12 +576,15 @@ impl<P> TrafficManager<P> {
         self.starts.upcoming()
     }
 
-    /// Starts at most one packet that is due at `now_ns`, and what gap frames are due before it:
+    /// Starts at most one packet that is due at `until_ns`, and what gap frames are due before it:
     /// on the port with the earliest one, then the lowest number. Call until `None`.
-    pub fn poll_start(&mut self, now_ns: u64) -> Option<Start<P>> {
+    ///
+    /// `until_ns` is `now_ns`, or later for who has somebody else send frames when it is time: what
+    /// arrives after this call then starts after what it has started.
+    pub fn poll_start(&mut self, until_ns: u64, now_ns: u64) -> Option<Start<P>> {
         self.latest_ns = self.latest_ns.max(now_ns);
         loop {
-            if self.starts.upcoming()? > now_ns {
+            if self.starts.upcoming()? > until_ns {
                 return None;
             }
             let at = self.starts.earliest;

@@ -48,7 +48,7 @@ fn an_idle_class_takes_at_most_64_bytes() {
         };
         let port = (class % u32::from(PORTS)) as u16;
         tm.enqueue(port, packet).expect("room");
-        let start = tm.poll_start(0).expect("due");
+        let start = tm.poll_start(0, 0).expect("due");
         let result = tm.transmitted(start.token, start.length_bytes, start.payload);
         result.expect("room");
         assert_eq!(

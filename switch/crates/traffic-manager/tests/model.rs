@@ -360,7 +360,7 @@ impl Pair {
             .min_by_key(|(_, (instant, _))| ceil_ns(*instant));
         let got = match unpaced_until_ns {
             Some(until_ns) => self.tm.poll_start_unpaced(until_ns, now_ns),
-            None => self.tm.poll_start(now_ns),
+            None => self.tm.poll_start(now_ns, now_ns),
         };
         let Some((at, (instant, _))) = chosen else {
             assert!(got.is_none(), "{got:?}");

@@ -136,7 +136,7 @@ impl Harness {
         }
         while let Some(next_ns) = self.tm.next_start_ns().filter(|ns| *ns <= limit_ns) {
             let now_ns = next_ns.max(self.stalled_until_ns);
-            if let Some(start) = self.tm.poll_start(now_ns) {
+            if let Some(start) = self.tm.poll_start(now_ns, now_ns) {
                 self.transmit(start);
             } else {
                 self.deliver();
