@@ -96,6 +96,7 @@ def vanishing(folder: Path) -> dict[str, Any]:
             "sent": [before.sent, after.sent],
             "forwarded_after": forwarded,
             "cpu_seconds_while_idle": used_s,
+            "idle_ns": int(IDLE_S * 1e9),
         }
 
 

@@ -67,6 +67,8 @@ def test_an_interface_that_vanishes_takes_nothing_with_it(lived: dict[str, Any])
     assert ports[1]["drops"] == {"pruned": before + after}
     # An interface that is gone keeps reporting an error: the switch must not keep looking.
     assert told["cpu_seconds_while_idle"] < 0.3
+    # Nor take its own sleep for a stall of the machine.
+    assert told["statistics"]["attention"]["stalled_ns"] < told["idle_ns"] // 2
 
 
 def test_what_the_machine_takes_is_counted_as_a_stall(lived: dict[str, Any]) -> None:

@@ -69,14 +69,15 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def kernel_name(*, realtime: bool) -> str:
-    """Return what tells the kernel of the runs from others."""
+    """Return what tells the kernel of the runs, and how it is set up, from others."""
     if realtime:
         return os.uname().release
+    lab = paths.LAB_RUN.parent
     named = os.environ.get("LAB_KERNEL")
     if named:
-        return Path(named).name
-    patches = sorted((paths.LAB_RUN.parent / "patches").iterdir())
-    return caching.digest_of([paths.LAB_RUN.parent / "kernel.config", *patches])
+        return f"{Path(named).name} {caching.digest_of([lab / 'init', lab / 'run'])}"
+    made_of = [lab / "kernel.config", *sorted((lab / "patches").iterdir())]
+    return caching.digest_of([*made_of, lab / "init", lab / "run"])
 
 
 def for_this_kernel(experiment: Experiment) -> Experiment:

@@ -177,6 +177,15 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         opened.push((option.port, port));
     }
 
+    let by_kernel = options.ports.iter().filter(|p| p.kernel_departures).count();
+    if by_kernel > 0 && by_kernel < options.ports.len() {
+        eprintln!(
+            "pacing_switch: departures=kernel changes nothing unless all ports have it, and {} of {} \
+             have not",
+            options.ports.len() - by_kernel,
+            options.ports.len()
+        );
+    }
     let compiler = Arc::new(switch.compiler());
     let (controller_sender, controller_receiver) =
         controller_queues(PACKET_IN_QUEUE, NOTIFICATION_QUEUE);

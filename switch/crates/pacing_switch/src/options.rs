@@ -37,9 +37,8 @@ pub struct Options {
     /// packets: nothing (accounted, the default) or PAUSE frames (pause-frames, with a line rate;
     /// pause-frames:60 for frames of at most 60 bytes without FCS, 60 to 9216, default 1514);
     /// driver: as --port-driver, for this port; departures: who sends each frame when it is time,
-    /// the switch (the default) or the kernel, whose interface needs the queueing discipline fq (or
-    /// etf) for it: where all ports have a delay and the program paces nothing, the switch then
-    /// hands frames over up to 1 ms before, many at once.
+    /// the switch (the default) or, given for all ports, the kernel: the switch then hands frames
+    /// over before, many at once, and the interface's queueing discipline (fq) sends them.
     #[arg(short = 'i', long = "interface", value_name = "PORT@INTERFACE[,...]")]
     pub ports: Vec<PortOption>,
 

@@ -15,7 +15,8 @@
 //! # Moderation
 //! Where nothing can leave before a propagation delay is over ([`Switch::moderation_ns`]), frames
 //! do not end a wait that ends soon by itself. They are taken in order of arrival, each before what
-//! started after it, so queues and drops are as if the switch had looked at once.
+//! started after it, so queues and drops are as if the switch had looked at once; what leaves
+//! meanwhile waits for a batch of [`RECEIVE_BATCH`].
 //!
 //! # Thrift
 //! The clock is read once per turn, and again for a frame only where a departure is to come or the
@@ -36,6 +37,12 @@ use crate::captures::{CaptureWriter, Direction, path};
 
 /// Frames taken from the rings in one turn.
 const RECEIVE_BATCH: usize = 64;
+/// The same of frames that have been lying, in batches with what is due in between: as many as a
+/// ring holds.
+const RECEIVE_LYING: usize = 4096;
+/// A frame that arrives while the loop is at work has a stamp ahead of the last reading of the
+/// clock, by less than this.
+const STAMP_AHEAD_NS: u64 = 1_000_000;
 /// Frames collected before they are handed to the kernel while departures are to come: it takes
 /// half a microsecond and more for each, and the next departure must not wait for many.
 const SEND_BATCH_TIMED: usize = 8;
@@ -200,6 +207,8 @@ pub struct RealTime {
     spin_ns: u64,
     jobs: JobQueue,
     attention: Attention,
+    /// More frames have been lying than one turn may take.
+    behind: bool,
 }
 
 impl RealTime {
@@ -236,6 +245,7 @@ impl RealTime {
             waiter,
             spin_ns,
             attention: Attention::at_rest(),
+            behind: false,
         })
     }
 
@@ -300,12 +310,16 @@ impl RealTime {
                 event_ns.min(next_link_check_ns).min(again_ns)
             };
             let rest_until_ns = now_ns.saturating_add(self.switch.moderation_ns());
-            let woken = if now_ns < deadline_ns && deadline_ns < rest_until_ns {
+            let woken = if now_ns < deadline_ns && deadline_ns < rest_until_ns && !self.behind {
+                self.attention.rest_until(deadline_ns);
                 self.waiter.rest(now_ns, deadline_ns)?
             } else {
                 let (links, attention) = (&self.links.links, &mut self.attention);
-                self.waiter.wait(now_ns, Some(deadline_ns), |now_ns| {
-                    attention.look(now_ns);
+                self.waiter.wait(now_ns, Some(deadline_ns), |at_ns| {
+                    // The first time is before it sleeps, which is no look at what is due.
+                    if at_ns > now_ns {
+                        attention.look(at_ns);
+                    }
                     links.iter().any(|link| link.port.has_frame())
                 })?
             };
@@ -340,9 +354,11 @@ impl RealTime {
 
     /// What is due at `now_ns` leaves.
     fn release(&mut self, now_ns: u64) {
-        if self.switch.moderation_ns() > 0 {
-            self.take_arrived(now_ns);
-        }
+        let now_ns = if self.switch.moderation_ns() > 0 {
+            self.take_arrived(now_ns)
+        } else {
+            now_ns
+        };
         let mut next_ns = self.switch.next_event_ns();
         if next_ns.is_some_and(|due_ns| due_ns <= now_ns) {
             self.switch.advance(now_ns, &mut self.links);
@@ -401,13 +417,29 @@ impl RealTime {
     }
 
     /// Takes the frames that have arrived by `now_ns`, before anything starts that came after
-    /// them: queues are then as if each had been taken when it came.
-    fn take_arrived(&mut self, now_ns: u64) {
-        while let Some((arrival_ns, at)) = self.links.earliest(now_ns)
-            && arrival_ns <= now_ns
-        {
+    /// them: queues are then as if each had been taken when it came. Returns until when that is
+    /// so: `now_ns`, or less when there are more than one turn may take.
+    fn take_arrived(&mut self, now_ns: u64) -> u64 {
+        self.behind = false;
+        let mut until_ns = 0;
+        for taken in 1..=RECEIVE_LYING {
+            let Some((stamp_ns, at)) = self.links.earliest(now_ns) else {
+                return now_ns;
+            };
+            // A stamp far ahead is of a clock that was stepped: it will not be waited for.
+            if stamp_ns > now_ns && stamp_ns - now_ns < STAMP_AHEAD_NS {
+                return now_ns;
+            }
+            let arrival_ns = stamp_ns.min(now_ns);
             self.take(at, arrival_ns, now_ns);
+            until_ns = arrival_ns.max(until_ns);
+            if taken % RECEIVE_BATCH == 0 {
+                self.switch.advance(until_ns, &mut self.links);
+                self.links.flush();
+            }
         }
+        self.behind = true;
+        until_ns
     }
 
     /// Takes the frame at the head of the ring of the link at `at`.

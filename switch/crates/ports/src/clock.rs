@@ -43,12 +43,6 @@ pub fn remeasure_realtime_offset() -> i64 {
     offset_ns
 }
 
-/// A time of `CLOCK_REALTIME` (ns since 1970) on the clock of the switch; 0 if it lies before boot.
-#[must_use]
-pub fn from_realtime_ns(realtime_ns: u64) -> u64 {
-    realtime_ns.saturating_add_signed(realtime_offset_ns().saturating_neg())
-}
-
 /// A receive stamp on the clock of the switch. One from before boot is no time of
 /// `CLOCK_REALTIME`: a frame that somebody in this namespace had the kernel send at a given time
 /// (`SO_TXTIME`) comes out of a veth with that time, which is of `CLOCK_MONOTONIC`.
@@ -112,13 +106,6 @@ fn read(clock: libc::clockid_t) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn realtime_and_back_is_the_same_instant() {
-        let now_ns = now_ns();
-        assert_eq!(from_realtime_ns(to_realtime_ns(now_ns)), now_ns);
-        assert_eq!(from_realtime_ns(0), 0);
-    }
 
     #[test]
     fn stamps_of_either_clock_are_the_same_instant() {

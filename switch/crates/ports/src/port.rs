@@ -115,9 +115,9 @@ pub struct PortOptions {
     /// where there is one; captures on the interface (tcpdump) do not see the frames. Default
     /// false. (By AF_XDP a port always does.)
     pub qdisc_bypass: bool,
-    /// The kernel sends each frame at the time that comes with it ([`Port::send_at`]), which must
-    /// not be told it at the last moment then. The interface's queueing discipline must be one that
-    /// sees to that: fq or etf. AF_PACKET only. Default false.
+    /// The kernel sends each frame at the time that comes with it ([`Port::send_at`]), at once if
+    /// that is over. The interface's root queueing discipline must see to that, so be fq; it is
+    /// looked at when the port is opened. AF_PACKET only. Default false.
     pub kernel_departures: bool,
     /// Receive at all. Default true. False leaves out the ring: a port that only sends.
     pub receive: bool,
@@ -244,10 +244,10 @@ pub enum PortError {
         /// Longest that AF_XDP takes.
         most: usize,
     },
-    /// The kernel is to send frames at given times, and the interface would send them at once.
+    /// The kernel is to send frames at given times, and the interface would not.
     #[error(
-        "interface '{name}': its queueing discipline {discipline} sends frames at once, whatever \
-         time they come with: tc qdisc replace dev {name} root fq limit 40000 flow_limit 40000 \
+        "interface '{name}': its root queueing discipline {discipline} does not send frames at the \
+         times they come with, fq does: tc qdisc replace dev {name} root fq limit 40000 flow_limit 40000 \
          timer_slack 0"
     )]
     NotTimed {
@@ -256,10 +256,11 @@ pub enum PortError {
         /// Its root discipline.
         discipline: String,
     },
-    /// Only packet sockets can have the kernel send frames at given times.
+    /// Only packet sockets can have the kernel send frames at given times, and not past the
+    /// queueing discipline.
     #[error(
-        "interface '{name}': the kernel sends frames at given times for AF_PACKET ports only: use \
-         the port driver af_packet"
+        "interface '{name}': the kernel sends frames at given times for AF_PACKET ports only (use \
+         the port driver af_packet), and only with their queueing discipline"
     )]
     DeparturesNeedPackets {
         /// The interface.
@@ -806,7 +807,8 @@ fn check_options(interface: &str, options: &PortOptions) -> Result<(), PortError
     if let Some(bytes) = options.max_frame_bytes {
         check_range("max_frame_bytes", bytes, 60, MAX_FRAME_BYTES)?;
     }
-    if options.kernel_departures && options.driver != PortDriver::AfPacket {
+    let past_discipline = options.driver != PortDriver::AfPacket || options.qdisc_bypass;
+    if options.kernel_departures && past_discipline {
         return Err(PortError::DeparturesNeedPackets {
             name: interface.to_owned(),
         });

@@ -1,15 +1,16 @@
 //! Which queueing discipline an interface has: whether the kernel can send frames when told to.
 //!
-//! `fq` and `etf` send a frame at the time that came with it (`SO_TXTIME`); any other sends it at
-//! once, without a word. So the kernel is asked by rtnetlink(7) before it is relied on.
+//! `fq` sends a frame at the time that came with it (`SO_TXTIME`), at once if that is over. Others send
+//! it at once, without a word; `etf` refuses what is late, and times of this clock. So the kernel is
+//! asked by rtnetlink(7) before it is relied on.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use crate::sys;
 
-/// Disciplines that send frames when they are to be sent.
-const TIMED: [&str; 2] = ["fq", "etf"];
+/// The discipline that sends frames when they are to be sent.
+const TIMED: &str = "fq";
 
 const HEADER_BYTES: usize = 16; // nlmsghdr
 const TCMSG_BYTES: usize = 20;
@@ -39,19 +40,22 @@ pub(crate) fn root(interface_index: i32) -> io::Result<Option<String>> {
         while let Some((kind, body, rest)) = message(messages) {
             match i32::from(kind) {
                 libc::NLMSG_DONE => return Ok(None),
-                libc::NLMSG_ERROR => return Err(io::ErrorKind::Unsupported.into()),
+                libc::NLMSG_ERROR => return Err(error_of(body)),
                 _ if index_of(body) == Some(interface_index) && is_root(body) => {
                     return Ok(kind_of(body));
                 }
                 _ => messages = rest,
             }
         }
+        if !messages.is_empty() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
     }
 }
 
 /// Whether a discipline sends frames at the times that come with them.
 pub(crate) fn is_timed(name: &str) -> bool {
-    TIMED.contains(&name)
+    name == TIMED
 }
 
 /// The first message: type, body, what follows.
@@ -61,6 +65,14 @@ fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let body = bytes.get(HEADER_BYTES..length)?;
     let next = length.next_multiple_of(ALIGNMENT).min(bytes.len());
     Some((kind, body, bytes.get(next..)?))
+}
+
+/// The kernel's reason for refusing to answer.
+fn error_of(body: &[u8]) -> io::Error {
+    match body.first_chunk() {
+        Some(errno) => io::Error::from_raw_os_error(-i32::from_ne_bytes(*errno)),
+        None => io::ErrorKind::InvalidData.into(),
+    }
 }
 
 fn index_of(tcmsg: &[u8]) -> Option<i32> {

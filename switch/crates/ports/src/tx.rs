@@ -1,6 +1,6 @@
 //! Sending: frames are collected and handed to the kernel many at a time.
 //!
-//! sendmmsg(2) (send(2) for a single frame) and not PACKET_TX_RING: see the crate's documentation
+//! sendmmsg(2) (send(2) for a single frame that leaves at once) and not PACKET_TX_RING: see the crate's documentation
 //! for the measurement.
 
 use std::io;
@@ -37,7 +37,8 @@ struct Departure {
 // What the kernel reads where CMSG_LEN and CMSG_SPACE of eight bytes say.
 const _: () = assert!(mem::size_of::<Departure>() == mem::size_of::<libc::cmsghdr>() + 8);
 
-// SAFETY: the raw pointers in `vectors` and `messages` (control data included) are set and used within `send_many` only.
+// SAFETY: the raw pointers in `vectors` and `messages` (control data included) are set and used
+// within `send_many` only.
 unsafe impl Send for TxBatch {}
 
 /// A frame, or room for one.

@@ -92,8 +92,7 @@ pub struct WaiterOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Woken {
     /// A port has frames. Which: see [`Waiter::is_readable`], or look at the rings, which is as
-    /// cheap. Not looked for when the deadline had passed already: look at the rings after every
-    /// wait.
+    /// cheap. Not looked for by every wait: look at the rings after each.
     pub readable: bool,
     /// A port has an error, see [`Waiter::has_error`]; take it with [`Port::take_error`], or the
     /// next wait ends at once, too.
@@ -291,7 +290,8 @@ impl Waiter {
         self.fds.get(token.0).map_or(0, |entry| entry.revents)
     }
 
-    /// One ppoll of the first `fds` descriptors. True when the end of `sleep_ns`, counted from `now_ns`, ended it.
+    /// One ppoll of the first `fds` descriptors. True when the end of `sleep_ns`, counted from
+    /// `now_ns`, ended it.
     fn sleep(
         &mut self,
         fds: usize,
@@ -565,6 +565,40 @@ mod tests {
         assert!(flag.load(Ordering::Relaxed), "no signal came");
         done.store(true, Ordering::Release);
         annoyer.join().unwrap();
+    }
+
+    #[test]
+    fn a_frame_that_lies_there_ends_a_wait_at_once_but_no_rest() {
+        let mut waiter = Waiter::new(WaiterOptions::default()).unwrap();
+        let now_ns = clock::now_ns();
+        let woken = waiter.wait(now_ns, None, |_| true).unwrap();
+        assert!(woken.readable && !woken.called && woken.signal.is_none());
+        waiter.waker().wake();
+        let woken = waiter.wait(now_ns, None, |_| true).unwrap();
+        assert!(woken.readable && woken.called, "the call is not lost");
+        let deadline_ns = clock::now_ns() + 2_000_000;
+        let woken = waiter.rest(clock::now_ns(), deadline_ns).unwrap();
+        assert!(woken.deadline && !woken.readable);
+        assert!(clock::now_ns() + 2_100 > deadline_ns);
+        waiter.waker().wake();
+        let woken = waiter.rest(clock::now_ns(), u64::MAX).unwrap();
+        assert!(woken.called);
+    }
+
+    #[test]
+    fn the_kernel_is_asked_now_and_then_however_many_frames_there_are() {
+        let mut waiter = Waiter::new(WaiterOptions::default()).unwrap();
+        let now_ns = clock::now_ns();
+        let waits = 2 * MAX_SKIPPED;
+        let at_once = (0..waits)
+            .filter(|_| {
+                waiter
+                    .wait(now_ns, Some(now_ns), |_| true)
+                    .unwrap()
+                    .readable
+            })
+            .count();
+        assert!(at_once < waits as usize);
     }
 
     #[test]

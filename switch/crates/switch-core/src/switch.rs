@@ -287,8 +287,10 @@ impl Switch {
     }
 
     /// The sink sends frames when it is time: it gets them up to [`Self::moderation_ns`] before. Where
-    /// that is 0 it is 100 us, and what arrives meanwhile for the same port leaves behind them (not
-    /// where PAUSE frames fill gaps: those hang on what comes).
+    /// that is 0 it is 100 us: what arrives meanwhile for the same port leaves behind them, limits on
+    /// queues see that much less, and egress of the program is told times to come. Not where PAUSE
+    /// frames fill gaps, which hang on what comes, nor where the program sends packets round or
+    /// clones them.
     pub fn hand_over_early(&mut self, early: bool) {
         self.hands_over_early = early;
         self.moderate();
@@ -322,6 +324,10 @@ impl Switch {
         let fills_gaps = |config: &PortConfig| config.gaps != Gaps::Accounted;
         self.start_lead_ns = if self.hands_over_early
             && self.moderation_ns == 0
+            && self
+                .running
+                .as_ref()
+                .is_some_and(|running| running.pipeline.may_start_early())
             && !self.manager.ports().any(|(_, config)| fills_gaps(config))
         {
             START_LEAD_NS
@@ -512,23 +518,22 @@ impl Switch {
     fn event_ns(&self, eager: bool) -> u64 {
         let round = self.running.as_ref().and_then(|r| r.going_round.front());
         let round_ns = round.map_or(NEVER_NS, |packet| packet.ready_ns);
-        let start_ns = self.manager.next_start_ns().unwrap_or(NEVER_NS);
-        let delivery_ns = self.manager.next_delivery_ns().unwrap_or(NEVER_NS);
         // In good time, where somebody else sends frames; with some to spare, so not each by itself.
         let (start_lead_ns, lead_ns) = (self.start_lead_ns, self.lead_ns());
-        let (start_ns, delivery_ns) = if eager {
-            (
-                start_ns.saturating_sub(start_lead_ns),
-                delivery_ns.saturating_sub(lead_ns),
-            )
+        let (start_lead_ns, lead_ns, patience_ns) = if eager {
+            (start_lead_ns, lead_ns, 0)
         } else {
-            (
-                start_ns
-                    .saturating_sub(start_lead_ns / 2)
-                    .saturating_add(self.moderation_ns),
-                delivery_ns.saturating_sub(lead_ns / 2),
-            )
+            (start_lead_ns / 2, lead_ns / 2, self.moderation_ns)
         };
+        let start_ns = self.manager.next_start_ns().map_or(NEVER_NS, |start_ns| {
+            start_ns
+                .saturating_sub(start_lead_ns)
+                .saturating_add(patience_ns)
+        });
+        let delivery_ns = self
+            .manager
+            .next_delivery_ns()
+            .map_or(NEVER_NS, |delivery_ns| delivery_ns.saturating_sub(lead_ns));
         let learning_ns = self.engines.learning.due_ns().unwrap_or(NEVER_NS);
         let idle_ns = self.idle_due_ns.unwrap_or(NEVER_NS);
         start_ns

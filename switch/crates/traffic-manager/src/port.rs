@@ -338,7 +338,7 @@ impl<P> Port<P> {
         if decision.at.ceil_ns() < now_ns {
             self.late_poll_ns = now_ns;
             now.since(decision.at)
-        } else if self.late_poll_ns == now_ns {
+        } else if self.late_poll_ns == now_ns && decision.at.ceil_ns() == now_ns {
             now
         } else {
             Q24::default()

@@ -685,3 +685,21 @@ fn gap_frames_leave_the_delay_line_to_packets() {
     assert_eq!(tm.remove_port(1), Ok(vec![7]));
     assert_eq!(tm.statistics().delay_line_packets, 0);
 }
+
+#[test]
+fn what_starts_before_its_time_starts_at_its_time() {
+    let mut tm = manager(Limits::default());
+    tm.enqueue(1, paced(0, 5, 1_000)).expect("room");
+    assert!(tm.poll_start(999, 0).is_none());
+    let start = tm.poll_start(6_000, 0).expect("due by then");
+    assert_eq!((start.scheduled_ns, start.start_ns), (1_000, 1_000));
+    transmit(&mut tm, start).expect("room");
+    // What comes now finds the line taken.
+    tm.enqueue(1, unpaced(1, 500)).expect("room");
+    let start = tm.poll_start(20_000, 500).expect("due by then");
+    assert_eq!(start.start_ns, 13_304);
+    transmit(&mut tm, start).expect("room");
+    let port = tm.port_statistics(1).expect("the port");
+    assert_eq!(port.paced_lateness.max_ns(), 0);
+    assert_eq!(port.unpaced_lateness.max_ns(), 0);
+}

@@ -108,6 +108,17 @@ impl Pipeline {
         })
     }
 
+    /// Whether egress of a packet may be run before its time: nothing comes of it that has a time of
+    /// its own, no clone and no packet sent round again.
+    pub fn may_start_early(&self) -> bool {
+        !self.program.ops.iter().any(|op| {
+            matches!(
+                op,
+                Op::Clone { .. } | Op::Resubmit { .. } | Op::Recirculate { .. }
+            )
+        })
+    }
+
     fn machine<'a, E: Externs>(&'a mut self, externs: &'a E, now_ns: u64) -> Machine<'a, E> {
         Machine {
             program: &self.program,
