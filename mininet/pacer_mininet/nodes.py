@@ -107,8 +107,8 @@ def turn_offloads_off(interface: Intf) -> None:
         raise NodeError(f"{interface.name}: its offloads cannot be switched off: {error}") from None
 
 
-def departures_behind_delay() -> str:
-    """Return who is to send frames after a propagation delay: `switch` or `kernel`.
+def departures_here() -> str:
+    """Return who is to send frames when it is time, where both may: `switch` or `kernel`.
 
     In the lab each call of the switch is dear and the kernel's timers are exact. Elsewhere there
     may be no fq.

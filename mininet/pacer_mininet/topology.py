@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from mininet.topo import Topo
 
-from pacer_mininet.nodes import LfnHost, departures_behind_delay
+from pacer_mininet.nodes import LfnHost, departures_here
 from pacer_mininet.units import format_rate, format_size, parse_duration, parse_rate, parse_size
 
 EDGE_RATE = "1gbit"
@@ -58,7 +58,7 @@ class LfnTopo(Topo):  # type: ignore[misc] # mininet has no types
             "counts": "layer2",
             "fifo": format_size(fifo_bytes),
             "delay": f"{rtt_ns // 2}ns",
-            "departures": departures_behind_delay(),
+            "departures": departures_here(),
         }
         line = {"rate": format_rate(parse_rate(edge_rate)), "counts": "wire", "fifo": EDGE_FIFO}
         h1, h2 = (self.addHost(name, cls=self.host_class) for name in ("h1", "h2"))

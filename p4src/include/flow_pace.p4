@@ -66,8 +66,8 @@ control FlowPace(inout metadata_t meta) {
         if (meta.flow_timing == 1) {
             flow_timed_at_path_rate.write(meta.flow_cell, at_path_rate);
         }
-        if (meta.time_per_byte_q24 == 0 && meta.in_train == 0) {
-            // A flow that is left alone joins the unpaced packets, once none of it is held.
+        if (meta.time_per_byte_q24 == 0) {
+            // A packet that takes no time joins the unpaced ones, once none of its flow is held.
             bit<32> backlog_bytes;
             backlog.apply(meta.queue_id, backlog_bytes);
             meta.paced = (bit<1>) (backlog_bytes != 0);

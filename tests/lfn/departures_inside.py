@@ -50,7 +50,7 @@ def main() -> None:
     """Make both runs and print what they gave."""
     setLogLevel("warning")
     prepare_namespace()
-    with patch.object(network, "departures_behind_delay", lambda: sys.argv[1]):
+    with patch.object(network, "departures_here", lambda: sys.argv[1]):
         print(json.dumps({shaper.name: run(shaper) for shaper in SHAPERS}))
 
 

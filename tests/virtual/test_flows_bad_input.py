@@ -92,6 +92,15 @@ def reset() -> Traffic:
     return by_time([*before, (1, ends), (2, answered), *next_one.segments()])
 
 
+def again_and_sooner() -> Traffic:
+    """A connection of long round trips, then a short one between its ports: its clock is ahead."""
+    slow = Sender(CLIENT, SERVER, ROUNDS[:2], rtt_ns=2_000 * MS)
+    # The last segment leaves at 7.416 s, and the next could at 7.521.
+    soon = Sender(CLIENT, SERVER, ROUNDS, rtt_ns=MS, begin_ns=7_450 * MS, first=1 << 30)
+    before = [pair for pair in slow.segments() if pair[1].at_ns < 5_000 * MS]
+    return by_time([*before, *soon.segments()])
+
+
 def wrong_acknowledgements() -> Traffic:
     """Of what was never sent, and of what was acknowledged long ago."""
     traffic = base()
@@ -196,12 +205,14 @@ def with_blocks(segment: Segment, from_port: int) -> bytes:
 CONFIGS = {
     "at-most-50-mbit": FlowClass(fastest_time_per_byte_q24=RATE_Q24),
     "slow-start": FlowClass(release_below_ns=MS),
+    "no-rate": FlowClass(),
 }
 CASES: dict[str, tuple[Callable[[], Traffic], Callable[[Segment, int], bytes]]] = {
     "out-of-order": (out_of_order, frame_of),
     "repeated": (repeated, frame_of),
     "keep-alive": (keep_alive, frame_of),
     "reset": (reset, frame_of),
+    "again-and-sooner": (again_and_sooner, frame_of),
     "zero-window": (keep_alive, partial(frame_of, window=0)),
     "wrong-acknowledgements": (wrong_acknowledgements, frame_of),
     "selective-acknowledgements": (repeated, with_blocks),

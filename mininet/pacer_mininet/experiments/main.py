@@ -73,11 +73,12 @@ def kernel_name(*, realtime: bool) -> str:
     if realtime:
         return os.uname().release
     lab = paths.LAB_RUN.parent
+    set_up_by = [lab / "init", lab / "run"]
     named = os.environ.get("LAB_KERNEL")
     if named:
-        return f"{Path(named).name} {caching.digest_of([lab / 'init', lab / 'run'])}"
+        return f"{Path(named).name} {caching.digest_of(set_up_by)}"
     made_of = [lab / "kernel.config", *sorted((lab / "patches").iterdir())]
-    return caching.digest_of([*made_of, lab / "init", lab / "run"])
+    return caching.digest_of([*made_of, *set_up_by])
 
 
 def for_this_kernel(experiment: Experiment) -> Experiment:

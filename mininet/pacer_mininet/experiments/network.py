@@ -17,7 +17,7 @@ from mininet.net import Mininet
 from mininet.topo import Topo
 
 from pacer_mininet.experiments.scenario import Scenario
-from pacer_mininet.nodes import LfnHost, departures_behind_delay, started
+from pacer_mininet.nodes import LfnHost, departures_here, started
 from pacer_mininet.topology import EDGE_FIFO
 from pacer_mininet.units import format_rate
 
@@ -42,7 +42,7 @@ def departures_at_edge(scenario: Scenario) -> str:
     of one class, whose packets never wait for another's, and saves half of the edge's calls.
     """
     one = len(scenario.flows) == 1 and scenario.flows[0].streams == 1 and scenario.edges == 1
-    return departures_behind_delay() if one and scenario.gaps == "accounted" else "switch"
+    return departures_here() if one and scenario.gaps == "accounted" else "switch"
 
 
 class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
@@ -58,7 +58,7 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
             "counts": "layer2",
             "fifo": str(scenario.fifo_bytes),
             "delay": f"{scenario.rtt_ns // 2}ns",
-            "departures": departures_behind_delay(),
+            "departures": departures_here(),
         }
         measuring = {"program": "gtrcnet", "bottleneck": format_rate(scenario.measuring_rate_bps)}
         wan = self.addSwitch("wan", spin="0ns", **measuring)

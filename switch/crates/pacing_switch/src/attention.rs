@@ -1,10 +1,11 @@
 //! How closely the loop watches for departures: the time between two looks at what is due.
 //!
 //! The loop looks before and after every frame it takes (where frames may lie: every batch) and,
-//! while it waits awake, all the time; what it does between two looks is bounded (one frame, or such
-//! a batch, through the program, one small batch to the kernel). A gap far longer than that was not the loop's doing: the machine ran something
-//! else, and that is a *stall*, counted apart. Time that the loop meant to sleep is not counted,
-//! what it overslept is; nor is time in which nothing waited for its departure.
+//! while it waits awake, all the time; what it does between two looks is bounded (one frame, or
+//! such a batch, through the program, one small batch to the kernel). A gap far longer than that
+//! was not the loop's doing: the machine ran something else, and that is a *stall*, counted apart.
+//! Time that the loop meant to sleep is not counted, what it overslept is; nor is time in which
+//! nothing waited for its departure.
 
 use dataplane::ports::{Attention as Told, Lateness, Stalls};
 use traffic_manager::TimeHistogram;

@@ -25,8 +25,8 @@
 //!   | one frame at a time | 1450, 1400 | 1290, 1230 | 1140, 1130 |
 //!   | batches of 64 | 1420, 1390 | 1605, 1430 | 1540, 1395 |
 //!
-//!   So single frames leave by send (unless with a time), batches by sendmmsg. (Pages of a ring must not reach another
-//!   receiver, so on a veth the kernel copies them all the same.)
+//!   So single frames leave by send (unless with a time), batches by sendmmsg. (Pages of a ring
+//!   must not reach another receiver, so on a veth the kernel copies them all the same.)
 //! * **PACKET_QDISC_BYPASS is off**: within 5 % on a veth, which has no queueing discipline, and
 //!   captures on the interface would miss the frames.
 //! * **Receiving by a ring, TPACKET_V2**: no system call per frame. Version 3 hands over blocks,

@@ -247,8 +247,8 @@ pub enum PortError {
     /// The kernel is to send frames at given times, and the interface would not.
     #[error(
         "interface '{name}': its root queueing discipline {discipline} does not send frames at the \
-         times they come with, fq does: tc qdisc replace dev {name} root fq limit 40000 flow_limit 40000 \
-         timer_slack 0"
+         times they come with, fq does: tc qdisc replace dev {name} root fq limit 40000 \
+         flow_limit 40000 timer_slack 0"
     )]
     NotTimed {
         /// The interface.

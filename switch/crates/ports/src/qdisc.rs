@@ -1,8 +1,8 @@
 //! Which queueing discipline an interface has: whether the kernel can send frames when told to.
 //!
-//! `fq` sends a frame at the time that came with it (`SO_TXTIME`), at once if that is over. Others send
-//! it at once, without a word; `etf` refuses what is late, and times of this clock. So the kernel is
-//! asked by rtnetlink(7) before it is relied on.
+//! `fq` sends a frame at the time that came with it (`SO_TXTIME`), at once if that is over. Others
+//! send it at once, without a word; `etf` refuses what is late, and times of this clock. So the
+//! kernel is asked by rtnetlink(7) before it is relied on.
 
 use std::io;
 use std::os::fd::AsFd;

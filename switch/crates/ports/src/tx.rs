@@ -1,7 +1,7 @@
 //! Sending: frames are collected and handed to the kernel many at a time.
 //!
-//! sendmmsg(2) (send(2) for a single frame that leaves at once) and not PACKET_TX_RING: see the crate's documentation
-//! for the measurement.
+//! sendmmsg(2) (send(2) for a single frame that leaves at once) and not PACKET_TX_RING: see the
+//! crate's documentation for the measurement.
 
 use std::io;
 use std::mem;

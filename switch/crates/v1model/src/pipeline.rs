@@ -100,7 +100,7 @@ impl Pipeline {
     /// Whether a packet comes out the same however late it is run, given the instants that it is
     /// told: the program gives no departure times, looks at no queue and sends nothing round again.
     pub fn may_run_late(&self) -> bool {
-        !self.program.ops.iter().any(|op| {
+        self.does_without(|op| {
             matches!(
                 op,
                 Op::Hold { .. } | Op::Backlog { .. } | Op::Resubmit { .. } | Op::Recirculate { .. }
@@ -111,12 +111,16 @@ impl Pipeline {
     /// Whether egress of a packet may be run before its time: nothing comes of it that has a time of
     /// its own, no clone and no packet sent round again.
     pub fn may_start_early(&self) -> bool {
-        !self.program.ops.iter().any(|op| {
+        self.does_without(|op| {
             matches!(
                 op,
                 Op::Clone { .. } | Op::Resubmit { .. } | Op::Recirculate { .. }
             )
         })
+    }
+
+    fn does_without(&self, kind: impl Fn(&Op) -> bool) -> bool {
+        !self.program.ops.iter().any(kind)
     }
 
     fn machine<'a, E: Externs>(&'a mut self, externs: &'a E, now_ns: u64) -> Machine<'a, E> {
