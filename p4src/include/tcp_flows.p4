@@ -5,11 +5,11 @@
 // TCP: with one register read until the first such flow has come, and one look-up from then on (an
 // acknowledgement does not say otherwise what it acknowledges).
 //
-// A flow is known by its ports and a hash of VLAN and addresses; the table has a cell for each hash of
-// that. A packet whose flow is not the one in its cell is a collision, counted, and its flow is not
-// followed as long as the other lives. A cell whose flow has sent
-// nothing for FLOW_LIFE_NS (after a SYN FLOW_OPENING_NS, so that many of them do not take the
-// table; after FIN or RST FLOW_CLOSED_NS) is free.
+// A flow is known by its addresses, ports and VLAN; the table has a cell for each hash of them. A
+// packet whose flow is not the one in its cell is a collision, counted, and its flow is not followed
+// as long as the other lives. A cell whose flow has sent nothing for FLOW_LIFE_NS (after a SYN
+// FLOW_OPENING_NS, so that many of them do not take the table; after FIN or RST FLOW_CLOSED_NS) is
+// free.
 //
 // In flight: highest sequence number sent less highest acknowledged (modulo 2^32, RFC 9293).
 // Round-trip time: one segment at a time is timed, from its arrival here to the first
@@ -42,7 +42,9 @@
 // 0 until a flow is followed.
 register<bit<1>>(1) flows_followed;
 
-register<bit<64>>(TRACKED_FLOWS) flow_identity;
+register<bit<64>>(TRACKED_FLOWS) flow_identity;     // see FLOW_CELL
+register<bit<128>>(TRACKED_FLOWS) flow_sender;
+register<bit<128>>(TRACKED_FLOWS) flow_receiver;
 register<bit<64>>(TRACKED_FLOWS) flow_expires_ns;   // 0: never used
 register<bit<32>>(TRACKED_FLOWS) flow_next;         // one past the highest sequence number sent
 register<bit<32>>(TRACKED_FLOWS) flow_acknowledged;
@@ -54,8 +56,9 @@ register<bit<64>>(TRACKED_FLOWS) flow_base_rtt_ns;  // smallest, less time here;
 register<bit<32>>(TRACKED_FLOWS) flow_peak_bytes;   // most in flight in this round trip
 register<bit<32>>(TRACKED_FLOWS) flow_last_peak_bytes;  // and in the one before
 
-// Where the cell is of the flow from one end to the other, and what stands in it. (A control would
-// copy the addresses of every packet.)
+// Where the cell is of the flow from one end to the other, and its identity but for the addresses: of
+// two flows between the same ones, equal ports and CRC-32 mean the same VLAN. (A control would copy
+// the addresses of every packet.)
 #define FLOW_CELL(vlan_id, sender, receiver, sender_port, receiver_port, cell, identity) \
     hash(identity, HashAlgorithm.crc32, 64w0, { (bit<16>) vlan_id, sender, receiver }, \
          64w1 << 32); \
@@ -98,9 +101,13 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
         bit<32> end = hdr.tcp.sequence + taken;
 
         bit<64> known;
+        bit<128> sender;
+        bit<128> receiver;
         bit<64> expires_ns;
         bit<32> next;
         flow_identity.read(known, cell);
+        flow_sender.read(sender, cell);
+        flow_receiver.read(receiver, cell);
         flow_expires_ns.read(expires_ns, cell);
         flow_next.read(next, cell);
 
@@ -109,7 +116,8 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
             // The length is false: nothing that it says of a flow is taken.
         } else if (expires_ns <= now_ns) {
             starts = 1;
-        } else if (known == identity) {
+        } else if (known == identity && sender == meta.flow.src_addr
+                   && receiver == meta.flow.dst_addr) {
             meta.flow_known = 1;
             // Another connection of the same addresses and ports.
             if (hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1 && end != next) {
@@ -124,6 +132,8 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
             flows_followed.write(0, 1);
             meta.flow_known = 1;
             flow_identity.write(cell, identity);
+            flow_sender.write(cell, meta.flow.src_addr);
+            flow_receiver.write(cell, meta.flow.dst_addr);
             flow_next.write(cell, end);
             flow_acknowledged.write(cell, hdr.tcp.sequence);
             flow_timed.write(cell, end);
@@ -201,6 +211,8 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
 
     apply {
         bit<64> known;
+        bit<128> sender;
+        bit<128> receiver;
         bit<64> expires_ns;
         bit<64> now_ns;
         FLOW_CELL(meta.flow.vlan_id, meta.flow.dst_addr, meta.flow.src_addr,
@@ -208,9 +220,13 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
                   meta.answered_identity)
         bit<32> cell = meta.answered_cell;
         flow_identity.read(known, cell);
+        flow_sender.read(sender, cell);
+        flow_receiver.read(receiver, cell);
         flow_expires_ns.read(expires_ns, cell);
         time.apply(standard_metadata, now_ns);
-        if (expires_ns > now_ns && known != meta.answered_identity) {
+        if (expires_ns > now_ns && (known != meta.answered_identity
+                                    || sender != meta.flow.dst_addr
+                                    || receiver != meta.flow.src_addr)) {
             meta.answered_elsewhere = 1;
         } else if (hdr.tcp.flags[TCP_ACK:TCP_ACK] == 1 && expires_ns > now_ns) {
             meta.answered = 1;

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from flow_model import FlowClass, FlowPacer
+from flow_model import Address, FlowClass, FlowPacer
 from flow_runs import GROWTH, V4, V6, Traffic, cell_of, departures, interleaved
 from pacing_model import time_per_byte_q24
 from tcp_traffic import Sender, frame_of
@@ -94,11 +94,19 @@ def test_a_path_s_rate_grows_as_far_as_it_may_and_then_finds_a_longer_path(tmp_p
     assert sorted(left) == sorted(expected)
 
 
-def test_a_flow_whose_cell_is_taken_is_not_paced(tmp_path: Path) -> None:
+OF_THE_SAME_CELL: dict[str, tuple[Address, Address]] = {
+    # The polynomial of the CRC-16 added to the ports, whose remainder is 0.
+    "ports": ((V4[0][0], V4[0][1] ^ 0x0340), (V4[1][0], V4[1][1] ^ 0x0100)),
+    # The same ports, and addresses whose CRC-32 is that of the other two.
+    "addresses": (("10.0.0.4", V4[0][1]), ("25.179.47.31", V4[1][1])),
+}
+
+
+@pytest.mark.parametrize("differ_in", OF_THE_SAME_CELL)
+def test_a_flow_whose_cell_is_taken_is_not_paced(differ_in: str, tmp_path: Path) -> None:
     """The first one is, undisturbed; and once it has ended, the other one is followed."""
     client, server = V4
-    # The polynomial added to the ports, whose remainder is 0.
-    other, there = (client[0], client[1] ^ 0x0340), (server[0], server[1] ^ 0x0100)
+    other, there = OF_THE_SAME_CELL[differ_in]
     assert cell_of(other, there) == cell_of(client, server)
     first = Sender(client, server, GROWTH[:4])
     blocked = Sender(other, there, GROWTH[:2], begin_ns=10_000_000)
