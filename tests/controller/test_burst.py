@@ -191,6 +191,16 @@ def test_summary_counts_empty_windows() -> None:
     assert Meter(1).measured().summary()["windows"] == 0
 
 
+def test_times_that_run_backwards_open_no_second_window() -> None:
+    """As in a capture of several interfaces, whose packets are not sorted."""
+    meter = Meter(rates.draining_bytes_per_ns_q24(RATE_BPS), T_NS)
+    for at_ns in (T_NS - 1, T_NS + 5, T_NS - 1, T_NS + 6):
+        meter.add(at_ns, 1000)
+    measured = meter.measured()
+    assert [(one.number, one.bytes) for one in measured.windows] == [(0, 1000), (1, 3000)]
+    assert measured.summary()["windows"] == 2
+
+
 def test_the_command_prints_each_flow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arp = MACS + b"\x08\x06" + bytes(28)
     other = UDP4[:-2] + struct.pack(">H", 80)
@@ -217,6 +227,7 @@ def test_the_command_prints_each_flow(tmp_path: Path, capsys: pytest.CaptureFixt
         (["trace.pcap", "--vb", "1mbit", "--window", "1us"], "1ms to 10s"),
         (["nothing.pcap", "--vb", "1mbit"], "nothing.pcap"),
         (["trace.pcap", "--vb", "1mbit", "--port", "1"], "--per-flow"),
+        (["wan", "--window", "50ms"], "are of files"),
     ],
 )
 def test_the_command_says_what_it_wants(

@@ -41,12 +41,14 @@ from pacer_mininet.experiments.scenario import (
 
 VERSIONS = {"switch": "1", "kernel": "k"}
 SHORT = Scenario(one_flow(PACED), seconds=2)
-UNPACED_SHORT = dataclasses.replace(SHORT, flows=one_flow(UNPACED))
+UNPACED_SHORT = dataclasses.replace(SHORT, flows=one_flow(UNPACED), loss_ppm=1000)
 
 
 def result_of(goodput_bps: int, lost: int) -> dict[str, Any]:
     """Return a run's result as the runner leaves it."""
     flow = {
+        "shaper": "paced",
+        "transfer_bytes": 0,
         "goodput_bps": goodput_bps,
         "goodput_second_half_bps": goodput_bps,
         "completion_ms": None,
@@ -60,6 +62,7 @@ def result_of(goodput_bps: int, lost: int) -> dict[str, Any]:
         "goodput_bps": goodput_bps,
         "bottleneck_drops": lost,
         "edge_drops": 0,
+        "stalls": {"edge1": {"count": 0, "total_ns": 0}, "wan": None},
         "wan": {"packets_1500": 1000, "queue_max_bytes": 1518, "bin_max_bps": 5, "deviation": 0.1},
         "series": {
             "bin_ns": 500_000,
@@ -292,16 +295,16 @@ def test_cells_are_medians_with_their_spread(filled: Cache) -> None:
 
 def test_the_sentences_come_from_the_data(filled: Cache) -> None:
     said = " ".join(tables.collect(BOTH, filled)["sentences"])
-    assert "2 of 2 goodputs are within 10 % of the published." in said
+    assert "goodput, Mbit/s: 2 of 2 figures are within 10 % of the published." in said
     assert "Of 1 cells published without a loss, 1 have none here." in said
     assert "Against unpaced, paced has the higher goodput in the second half in 1 of 1" in said
     # Nothing is published: the ways of spacing are set against each other.
     alone = dataclasses.replace(BOTH, reproduces=())
     said = " ".join(tables.collect(alone, filled)["sentences"])
-    assert "lost at the bottleneck: best 64KB, paced (0), worst 64KB, unpaced (200)." in said
+    assert "64KB, lost at the bottleneck: best paced (0), worst unpaced (200)." in said
     filled.save(SHORT, result_of(100_000_000, 7))
     said = " ".join(tables.collect(BOTH, filled)["sentences"])
-    assert "Furthest below: 64KB, paced, 100.0 Mbit/s here and 474.0 there." in said
+    assert "Furthest below: 64KB, paced, 100.0 here and 474.0 there." in said
     assert "1 cells published without a loss, 0 have none" in said
 
 
@@ -313,12 +316,27 @@ def test_a_run_that_was_refused_says_why(filled: Cache) -> None:
 
 
 def test_transfers_are_measured_by_when_they_were_done() -> None:
-    """What is fair among them is their speeds: in the second half all of them may be over."""
+    """What is fair among them is their speeds."""
     transfers = [
-        {"payload_bytes": 10_000_000, "completion_ms": done_ms} for done_ms in (2000, 4000, None)
+        {
+            "shaper": "paced" if done_ms else "unpaced",
+            "transfer_bytes": 10_000_000,
+            "payload_bytes": 10_000_000,
+            "completion_ms": done_ms,
+            "goodput_second_half_bps": 0,
+        }
+        for done_ms in (2000, 4000, None)
     ]
-    value = {name: tables.METRICS[name].of({"flows": transfers}) for name in ("completion", "done")}
-    assert value == {"completion": None, "done": 2}
+    names = ("completion", "completion_paced", "done", "steady", "jain")
+    value = {name: tables.METRICS[name].of({"flows": transfers}) for name in names}
+    assert value == {
+        "completion": None,
+        "completion_paced": 4.0,
+        "done": 2,
+        # In the second half all of them may be over.
+        "steady": None,
+        "jain": None,
+    }
     fairness = tables.METRICS["jain_done"].of({"flows": transfers[:2]})
     assert fairness == pytest.approx(tables.jain([2.0, 1.0]))
 
@@ -375,6 +393,7 @@ def row_with(column: str, scenario: Scenario = SHORT, **values: float) -> dict[s
     return {
         "row": "a path",
         "column": column,
+        "extra": False,
         "skipped": None,
         "scenario": scenario.to_json(),
         "values": {name: {"median": v, "min": v, "max": v} for name, v in values.items()},
@@ -444,8 +463,43 @@ def test_dynamic_is_measured_against_unpaced_of_the_same_long_path() -> None:
             "row": "a short one",
         },
     ]
-    found = [(one["worst"], one["holds"]) for one in claims.check("ipg", rows)]
-    assert found == [(200.0, True), (-41.0, True), (4.0, True), (9.0, False)]
+    for experiment in ("ipg", "delays"):
+        found = [(one["worst"], one["holds"]) for one in claims.check(experiment, rows)]
+        assert found == [(200.0, True), (-41.0, True), (1.0, True), (1.0, True)]
+
+
+def test_what_only_stands_by_is_not_what_is_claimed() -> None:
+    """BBR beside the papers' BIC probes below the class's rate."""
+    row = {
+        **row_with("paced", steady=476.9, lost=0, edge_lost=0, queue_max=1518),
+        "mode": "realtime",
+    }
+    other = {**row_with("paced", steady=450.0, lost=3, edge_lost=1, queue_max=9999), "extra": True}
+    found = claims.check("table5", [row, other])
+    assert [one["holds"] for one in found] == [True] * 4
+    assert found[-1]["claim"].endswith("at most 3036")
+
+
+def test_seeds_are_for_what_chance_decides() -> None:
+    two = (*one_flow(UNPACED), Flow(shaper=UNPACED, sender=2))
+    for scenario, count in (
+        (Scenario(one_flow(UNPACED)), 1),
+        (Scenario(one_flow(PACED), loss_ppm=1000), 3),
+        (Scenario(two), 3),
+        (Scenario((dataclasses.replace(two[0], streams=4),)), 3),
+        (Scenario(tuple(dataclasses.replace(flow, shaper=PACED) for flow in two)), 1),
+    ):
+        assert len(Cell("row", "column", scenario).runs()) == count
+
+
+def test_fq_has_the_payload_of_its_share() -> None:
+    """TCP's pacing counts no headers; with the frame's rate it would send more than its share."""
+    (flow,) = one_flow(FQ)
+    assert shaping.pacing_rate_bps(flow, 500_000_000) == 476_943_346
+    four = dataclasses.replace(flow, streams=4)
+    assert shaping.pacing_rate_bps(four, 500_000_000) == 476_943_346 // 4
+    udp = dataclasses.replace(flow, udp_bps=40_000_000)
+    assert shaping.pacing_rate_bps(udp, 40_000_000) == 40_000_000 * 1514 // 1518
 
 
 def test_the_report_says_which_claims_do_not_hold(filled: Cache, tmp_path: Path) -> None:

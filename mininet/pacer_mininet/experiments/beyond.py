@@ -1,6 +1,7 @@
 """Past the papers: what they did not ask. Loss, fairness and completion time."""
 
 import dataclasses
+from collections.abc import Iterable
 
 from pacer_mininet.experiments.experiment import (
     Cell,
@@ -18,13 +19,33 @@ hundred of the talk's do not fit a lab's memory.)"""
 
 FLOWS = 10
 TRANSFER_BYTES = 10_000_000
+SMALL_TRANSFER_BYTES = 1_000_000
+LARGE_TRANSFER_BYTES = 500_000_000
+
+METRICS = (
+    *("goodput", "steady", "lost", "edge_lost", "jain"),
+    *("done", "completion", "jain_done"),
+)
+
+
+def transfers(cells: Iterable[Cell], row: str, payload_bytes: int) -> tuple[Cell, ...]:
+    """Return the same cells, each of whose flows ends when so much has arrived."""
+    made = []
+    for cell in cells:
+        flows = tuple(
+            dataclasses.replace(flow, payload_bytes=payload_bytes) for flow in cell.scenario.flows
+        )
+        scenario = dataclasses.replace(cell.scenario, flows=flows, bins=False)
+        made.append(dataclasses.replace(cell, row=row, scenario=scenario, extra=True))
+    return tuple(made)
 
 
 def ten_gigabit() -> Experiment:
     """10 Gbit/s, 200 ms."""
     cells = beside(
         *("10 Gbit/s, 200 ms", (UNPACED, PACED, FQ), one_flow),
-        seconds=3,
+        # Of which slow start takes three.
+        seconds=5,
         rate_bps=10_000_000_000,
         edge_rate_bps=40_000_000_000,
         fifo_bytes=MIB,
@@ -34,9 +55,10 @@ def ten_gigabit() -> Experiment:
     return Experiment(
         name="tengigabit",
         title="10 Gbit/s at 200 ms: slow start into a bottleneck twenty times as fast",
-        metrics=("goodput", "steady", "lost", "bin_max"),
-        cells=cells,
+        metrics=("goodput", "steady", "lost", "edge_lost", "bin_max", "completion"),
+        cells=(*cells, *transfers(cells, "one transfer of 500 MB", LARGE_TRANSFER_BYTES)),
         plots=("bandwidth",),
+        differs=("One flow: there is nobody to be fair to.",),
     )
 
 
@@ -50,8 +72,11 @@ def hundred_senders() -> Experiment:
     return Experiment(
         name="senders100",
         title="100 senders through one edge, 5 Mbit/s each",
-        metrics=("goodput", "steady", "lost", "jain"),
-        cells=cells,
+        metrics=METRICS,
+        cells=(*cells, *transfers(cells, "100 transfers of 1 MB", SMALL_TRANSFER_BYTES)),
+        differs=(
+            "All begin at one instant, so a hundred first packets meet in a FIFO that holds 43.",
+        ),
     )
 
 
@@ -67,8 +92,8 @@ def mixed_rtts() -> Experiment:
     return Experiment(
         name="mixedrtt",
         title="Ten senders, RTT 20 to 200 ms, one bottleneck",
-        metrics=("goodput", "steady", "lost", "jain"),
-        cells=cells,
+        metrics=METRICS,
+        cells=(*cells, *transfers(cells, "10 transfers of 10 MB", TRANSFER_BYTES)),
         plots=("flows",),
     )
 
@@ -87,8 +112,15 @@ def one_percent() -> Experiment:
     return Experiment(
         name="onepercent",
         title="1 % of the flows unpaced: what they do to the others",
-        metrics=("goodput", "steady", "lost", "jain"),
-        cells=tuple(cells),
+        metrics=(
+            "steady_paced",
+            "steady_unpaced",
+            "lost",
+            "jain_paced",
+            "done",
+            "completion_paced",
+        ),
+        cells=(*cells, *transfers(cells, "100 transfers of 1 MB", SMALL_TRANSFER_BYTES)),
     )
 
 

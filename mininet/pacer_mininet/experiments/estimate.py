@@ -23,6 +23,7 @@ PACKET_S = 35e-6
 """A data packet and its share of an acknowledgement, for each switch that it crosses."""
 
 FRAME_BITS = 1518 * 8
+SEGMENT_BYTES = 1448
 UNPACED_SHARE = 0.5
 """Of a bottleneck that unpaced flows fill on average, as far as the estimate goes."""
 
@@ -42,6 +43,9 @@ def run_s(scenario: Scenario) -> float:
     growing_s = _slow_start_s(scenario)
     full_s = max(0.3, scenario.seconds - growing_s)
     packets = bps / FRAME_BITS * full_s
+    if all(flow.payload_bytes for flow in scenario.flows):
+        to_send_bytes = sum(flow.payload_bytes for flow in scenario.flows)
+        packets = min(packets, to_send_bytes / SEGMENT_BYTES)
     switches = 2 + (scenario.edges > 1) + scenario.far + (scenario.receivers > 1)
     hosts = scenario.senders + scenario.receivers
     reading_s = BINS_S * scenario.seconds if scenario.bins else 0.0

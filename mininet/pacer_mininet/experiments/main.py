@@ -64,8 +64,15 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=chosen("AGAIN"),
         help="then make all of it a second time, and compare the two to the byte",
     )
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    return parser.parse_args(arguments)
+    parser.add_argument(
+        "--results",
+        type=Path,
+        help="directory (default: results, of scaled-down ones results/quick)",
+    )
+    options = parser.parse_args(arguments)
+    if options.results is None:
+        options.results = RESULTS / "quick" if options.quick else RESULTS
+    return options
 
 
 def kernel_name(*, realtime: bool) -> str:
@@ -116,19 +123,35 @@ def show_list(experiments: Sequence[Experiment]) -> None:
         print(f"{one.name:12} {count:3} runs {cost_s / 60:5.1f} min  {of}: {one.title}")
 
 
-def with_others_made(experiments: Sequence[Experiment], cache: caching.Cache) -> list[Experiment]:
+def with_others_made(
+    experiments: Sequence[Experiment], cache: caching.Cache, below: Path, *, realtime: bool
+) -> list[Experiment]:
     """Return experiments with those that have results of earlier passes, in the catalogue's order.
 
     So that one made alone does not take the others out of the report.
     """
     asked = {one.name: one for one in experiments}
     quick = any(one.quick for one in experiments)
-    known = {**catalogue.all_experiments(quick=quick), **asked}
-    return [one for name, one in known.items() if name in asked or results_of(one, cache)]
+    known = {
+        name: for_this_kernel(one) if realtime else one
+        for name, one in catalogue.all_experiments(quick=quick).items()
+    }
+    return [
+        one
+        for name, one in {**known, **asked}.items()
+        if name in asked
+        or results_of(one, cache)
+        # The switch alone takes seconds: nothing of it is kept.
+        or (one.virtual and (below / f"{name}.json").exists())
+    ]
 
 
 def report_on(
-    experiments: Sequence[Experiment], cache: caching.Cache, directory: Path
+    experiments: Sequence[Experiment],
+    cache: caching.Cache,
+    directory: Path,
+    *,
+    realtime: bool = False,
 ) -> list[dict[str, Any]]:
     """Write each experiment's JSON and plots, and the report of all; return their tables.
 
@@ -138,7 +161,7 @@ def report_on(
     below.mkdir(parents=True, exist_ok=True)
     collected: list[dict[str, Any]] = []
     pictures: dict[str, list[page.Picture]] = {}
-    for one in with_others_made(experiments, cache):
+    for one in with_others_made(experiments, cache, below, realtime=realtime):
         if one.virtual:
             found, clocks = virtual.collect(one)
             drawn = [("Clocks", plots.draw_clocks(clocks))] if clocks is not None else []
@@ -175,7 +198,7 @@ def make_pass(
     show_plan(experiments, jobs, realtime=realtime)
     with RunsDisplay(jobs, "s" if realtime else "virtual s") as display:
         failed = schedule.make(jobs, cache, costs, realtime=realtime, listener=display)
-    collected = report_on(experiments, cache, results)
+    collected = report_on(experiments, cache, results, realtime=realtime)
     wanted = (run for one in experiments for cell in one.cells for run in cell.runs())
     return Pass(collected, cache, failed, costs.summary(map(cache.key, wanted)))
 

@@ -66,13 +66,19 @@ def _result_for_demo(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:
     return {"run": run, "series": result["series"]}
 
 
+def _of_first_row(runs: Runs) -> Runs:
+    """Return what a plot of single runs has room for: further rows have the same columns."""
+    return [(cell, result) for cell, result in runs if cell.row == runs[0][0].row]
+
+
 def _bandwidth(runs: Runs) -> Figure:
-    return plot.figure_of([_result_for_demo(cell, result) for cell, result in runs[:PANELS]])
+    shown = _of_first_row(runs)[:PANELS]
+    return plot.figure_of([_result_for_demo(cell, result) for cell, result in shown])
 
 
 def _slow_start(runs: Runs) -> Figure:
     cut = []
-    for cell, result in runs[:PANELS]:
+    for cell, result in _of_first_row(runs)[:PANELS]:
         shown = _result_for_demo(cell, result)
         bins = SLOW_START_S * 10**9 // result["series"]["bin_ns"]
         series = {**shown["series"], "bin_bytes": shown["series"]["bin_bytes"][:bins]}
@@ -84,7 +90,7 @@ def _of_sender(column: str, label: str, scale: float) -> Callable[[Runs], Figure
     def make(runs: Runs) -> Figure:
         figure = _figure(2.8)
         axes = figure.subplots()
-        for number, (cell, result) in enumerate(runs[: len(COLOURS)]):
+        for number, (cell, result) in enumerate(_of_first_row(runs)[: len(COLOURS)]):
             sender = result["series"]["sender"]
             axes.plot(
                 [at_ms / 1e3 for at_ms in sender["at_ms"]],
@@ -149,7 +155,7 @@ def _sweep(runs: Runs) -> Figure:
 
 
 def _flows(runs: Runs) -> Figure:
-    shown = runs[:PANELS]
+    shown = _of_first_row(runs)[:PANELS]
     figure = _figure(0.6 + 1.7 * len(shown))
     panels = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, (cell, result) in zip(panels, shown, strict=True):

@@ -25,13 +25,14 @@ from pacer_mininet.experiment import (
     difference,
     drops_by_cause,
     lateness_between,
+    stalls_between,
     statistics_of,
 )
 from pacer_mininet.experiments.network import WIRE_IN, edge_of, network_of
 from pacer_mininet.experiments.scenario import Flow, Scenario
 from pacer_mininet.experiments.shaping import (
     end_slow_start,
-    kernel_rate_bps,
+    pacing_rate_bps,
     port_of,
     shape,
 )
@@ -48,6 +49,9 @@ from pacer_mininet.traffic import (
 )
 
 SAMPLE_NS = 100_000_000
+SAMPLE_LATE_NS = 5_000_000
+"""By how much a sample may be late, in real time, to count for the instant it was due at."""
+
 DROPS_EVERY = 5
 """Losses are read with every so many samples: asking the controller is the dearest of them."""
 
@@ -165,8 +169,7 @@ class ScenarioRun:
         else:
             command += ["-t", str(scenario.seconds + 2 * scenario.rtt_ns // NS_PER_S + 2)]
         if flow.shaper.kind == "fq":
-            rate_bps = kernel_rate_bps(flow.shaper.rate_bps(scenario.rate_bps)) // flow.streams
-            command += ["--fq-rate", str(rate_bps)]
+            command += ["--fq-rate", str(pacing_rate_bps(flow, scenario.rate_bps))]
         if flow.udp_bps:
             frame_bytes = UDP_PAYLOAD_BYTES + UDP_OVERHEAD_BYTES
             payload_bps = flow.udp_bps * UDP_PAYLOAD_BYTES // frame_bytes
@@ -186,8 +189,9 @@ class ScenarioRun:
         # The switches run on this clock, too.
         self.start_ns = -(-time.monotonic_ns() // START_STEP_NS) * START_STEP_NS
         self.unread_from_ns = self.start_ns
-        end_ns = scenario.rtt_ns * 3 // 2 + scenario.seconds * NS_PER_S + TAIL_NS
-        sample_ns = SAMPLE_NS // 2
+        end_ns = self._end_ns + TAIL_NS
+        # So that one is at the end, where the run's goodput is counted.
+        sample_ns = self._end_ns % SAMPLE_NS or SAMPLE_NS
         try:
             while True:
                 due_ns = min([sample_ns, *(at_ns for at_ns, _ in starts[:1])])
@@ -315,6 +319,7 @@ class ScenarioRun:
             "lateness_max_ns": {
                 name: lateness_between(before[name], after[name]) for name in self.switches
             },
+            "stalls": {name: stalls_between(before[name], after[name]) for name in self.switches},
             "retransmits": sum(c.get("TcpRetransSegs", 0) for c in counters),
             "estimates": {
                 "rtt_error_percent": _median_error([rtt for rtt, _ in self.estimates]),
@@ -349,7 +354,8 @@ class ScenarioRun:
         for (port, _), samples in self.received.items():
             if number is not None and port != port_of(number):
                 continue
-            total += max((s.bytes_received for at, s in samples if at <= until_ns), default=0)
+            due = (s.bytes_received for at, s in samples if at <= until_ns + SAMPLE_LATE_NS)
+            total += max(due, default=0)
         return total
 
     def _flow(self, number: int) -> dict[str, Any]:
@@ -376,6 +382,7 @@ class ScenarioRun:
         return {
             "shaper": flow.shaper.name,
             "congestion_control": flow.congestion_control,
+            "transfer_bytes": flow.payload_bytes,
             "payload_bytes": late,
             "goodput_bps": bits_per_second(late, scenario.seconds * NS_PER_S),
             "goodput_second_half_bps": bits_per_second(half, half_ns),

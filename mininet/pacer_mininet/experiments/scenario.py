@@ -22,6 +22,14 @@ KINDS = ("none", "tbf", "fq", "class")
 """What may space packets: nothing, the sender's kernel by TBF or fq, or a class at the edge."""
 
 
+def buffer_for(rtt_ns: int, rate_bps: int = 500_000_000) -> int:
+    """Return socket buffers that do not bound a window to less than a path holds, in bytes.
+
+    The talk's, or the path's BDP where that is more.
+    """
+    return max(SOCKET_BUFFER_BYTES, rate_bps * rtt_ns // 8 // 1_000_000_000)
+
+
 @dataclass(frozen=True)
 class Shaper:
     """What spaces a flow's packets.

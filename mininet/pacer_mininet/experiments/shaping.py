@@ -16,6 +16,7 @@ from pacer_mininet.experiments.network import edge_of, port_to_bottleneck
 from pacer_mininet.experiments.scenario import Flow, Scenario, Shaper
 from pacer_mininet.nodes import in_lab, run_in
 from pacer_mininet.rest import RestClient
+from pacer_mininet.table import ideal_goodput_bps
 
 FIRST_PORT = 5001
 
@@ -30,8 +31,19 @@ def port_of(number: int) -> int:
 
 
 def kernel_rate_bps(rate_bps: int) -> int:
-    """Return the rate to give to the kernel's TBF and fq, which count frames without FCS."""
+    """Return the rate to give to the kernel's queueing disciplines: they count no FCS."""
     return rate_bps * (MTU_FRAME_BYTES - FCS_BYTES) // MTU_FRAME_BYTES
+
+
+def pacing_rate_bps(flow: Flow, bottleneck_bps: int) -> int:
+    """Return the `SO_MAX_PACING_RATE` with which each connection of a flow has its share of a rate.
+
+    TCP sets its packets' times itself, and counts their payload (`tcp_update_skb_after_send` of
+    Linux); UDP's are spaced by fq, which counts frames.
+    """
+    rate_bps = flow.shaper.rate_bps(bottleneck_bps)
+    counted_bps = kernel_rate_bps(rate_bps) if flow.udp_bps else ideal_goodput_bps(rate_bps)
+    return counted_bps // flow.streams
 
 
 @functools.cache

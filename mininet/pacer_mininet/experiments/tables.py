@@ -1,5 +1,6 @@
 """An experiment's results: medians and spreads by cell, beside the published, and what they say."""
 
+import itertools
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 from pacer_mininet.experiments import claims
 from pacer_mininet.experiments.cache import Cache
 from pacer_mininet.experiments.experiment import Cell, Experiment
+from pacer_mininet.experiments.scenario import UNPACED
 from pacer_mininet.experiments.shaping import missing_of
 from pacer_mininet.table import ideal_goodput_bps
 
@@ -40,8 +42,45 @@ def jain(values: Sequence[float]) -> float:
     return float(total * total / (len(values) * squares)) if squares else 1.0
 
 
-def _steady(result: Result) -> list[float]:
-    return [float(flow["goodput_second_half_bps"]) for flow in result["flows"]]
+Chooses = Callable[[dict[str, Any]], bool]
+"""Which of a run's flows a figure is of."""
+
+
+def _any(_flow: dict[str, Any]) -> bool:
+    return True
+
+
+def _unpaced(flow: dict[str, Any]) -> bool:
+    return bool(flow["shaper"] == UNPACED.name)
+
+
+def _spaced(flow: dict[str, Any]) -> bool:
+    return not _unpaced(flow)
+
+
+def _transfers(result: Result) -> bool:
+    """Return whether the flows end when they have sent what they were to."""
+    return all(flow["transfer_bytes"] for flow in result["flows"])
+
+
+def _steady(result: Result, chosen: Chooses = _any) -> list[float]:
+    """Return each flow's goodput in the second half; of transfers, which may be over, nothing."""
+    if _transfers(result):
+        return []
+    flows = filter(chosen, result["flows"])
+    return [float(flow["goodput_second_half_bps"]) for flow in flows]
+
+
+def _if_any(values: list[float], make: Callable[[list[float]], float]) -> float | None:
+    return make(values) if values else None
+
+
+def _sum_mbps(values: list[float]) -> float:
+    return sum(values) / 1e6
+
+
+def _mean_mbps(values: list[float]) -> float:
+    return _sum_mbps(values) / len(values)
 
 
 def _rtt(result: Result, key: str, choose: Callable[[list[float]], float]) -> float | None:
@@ -49,10 +88,10 @@ def _rtt(result: Result, key: str, choose: Callable[[list[float]], float]) -> fl
     return choose(values) if values else None
 
 
-def _completion(result: Result) -> float | None:
+def _completion(result: Result, chosen: Chooses = _any) -> float | None:
     """Return the last flow's completion in s; None where one did not come to its end."""
-    times = [flow["completion_ms"] for flow in result["flows"]]
-    return None if None in times else max(times) / 1e3
+    times = [flow["completion_ms"] for flow in filter(chosen, result["flows"])]
+    return None if not times or None in times else max(times) / 1e3
 
 
 def _rtt_steady(result: Result) -> float | None:
@@ -64,9 +103,25 @@ def _rtt_steady(result: Result) -> float | None:
 
 
 def _speeds(result: Result) -> list[float]:
-    """Return what each flow came to per ms until it was done: of those that were not, nothing."""
+    """Return what each transfer came to per ms until it was done: 0 of those that were not."""
+    if not _transfers(result):
+        return []
     done = ((flow["payload_bytes"], flow["completion_ms"]) for flow in result["flows"])
     return [payload / ms if ms else 0.0 for payload, ms in done]
+
+
+def _count_done(speeds: list[float]) -> float:
+    return sum(speed > 0 for speed in speeds)
+
+
+def _smallest_share(values: list[float]) -> float:
+    return 100.0 * min(values) * len(values) / max(1.0, sum(values))
+
+
+def _edge_stalls(result: Result) -> float | None:
+    """Return how often the machine kept an edge switch from its work; in the lab it never does."""
+    told = [stalls for name, stalls in result["stalls"].items() if name.startswith("edge")]
+    return sum(stalls["count"] for stalls in told) if None not in told else None
 
 
 def _far(result: Result, key: str) -> float | None:
@@ -79,24 +134,44 @@ def _loss_share(result: Result) -> float:
 
 
 METRICS: dict[str, Metric] = {
-    "goodput": Metric("goodput, Mbit/s", lambda r: r["goodput_bps"] / 1e6),
-    "steady": Metric("2nd half, Mbit/s", lambda r: sum(_steady(r)) / 1e6),
+    "goodput": Metric(
+        "goodput, Mbit/s", lambda r: None if _transfers(r) else r["goodput_bps"] / 1e6
+    ),
+    "steady": Metric("2nd half, Mbit/s", lambda r: _if_any(_steady(r), _sum_mbps)),
+    "steady_paced": Metric(
+        "2nd half, mean of those spaced, Mbit/s",
+        lambda r: _if_any(_steady(r, _spaced), _mean_mbps),
+        2,
+    ),
+    "steady_unpaced": Metric(
+        "mean of those that are not",
+        lambda r: _if_any(_steady(r, _unpaced), _mean_mbps),
+        2,
+    ),
     "lost": Metric("lost at the bottleneck", lambda r: r["bottleneck_drops"], 0),
     "edge_lost": Metric("lost at the edge", lambda r: r["edge_drops"], 0),
     "queue_max": Metric("VB queue max, bytes", lambda r: r["wan"]["queue_max_bytes"], 0),
+    "edge_stalls": Metric("edge stalled by the machine, times", _edge_stalls, 0),
     "wire_bytes": Metric("bytes at the bottleneck", lambda r: r["wan"]["bytes"], 0),
     "bin_max": Metric(
-        "500 us bin max, Mbit/s", lambda r: (r["wan"]["bin_max_bps"] or 0) / 1e6, of_first=True
+        "500 us bin max, Mbit/s",
+        lambda r: r["wan"]["bin_max_bps"] and r["wan"]["bin_max_bps"] / 1e6,
+        of_first=True,
     ),
     "deviation": Metric("deviation / mean of 100 ms windows", lambda r: r["wan"]["deviation"], 3),
     "share": Metric(
-        "smallest share / fair share, %",
-        lambda r: 100.0 * min(_steady(r)) * len(_steady(r)) / max(1.0, sum(_steady(r))),
+        "smallest share / fair share, %", lambda r: _if_any(_steady(r), _smallest_share)
     ),
-    "jain": Metric("Jain's index", lambda r: jain(_steady(r)), 4),
+    "jain": Metric("Jain's index", lambda r: _if_any(_steady(r), jain), 4),
+    "jain_paced": Metric(
+        "Jain's index of those spaced", lambda r: _if_any(_steady(r, _spaced), jain), 4
+    ),
     "completion": Metric("last one done, s", _completion, 2),
-    "done": Metric("done in time", lambda r: sum(speed > 0 for speed in _speeds(r)), 0),
-    "jain_done": Metric("Jain's index of their speeds", lambda r: jain(_speeds(r)), 4),
+    "completion_paced": Metric(
+        "last of those spaced done, s", lambda r: _completion(r, _spaced), 2
+    ),
+    "done": Metric("done in time", lambda r: _if_any(_speeds(r), _count_done), 0),
+    "jain_done": Metric("Jain's index of their speeds", lambda r: _if_any(_speeds(r), jain), 4),
     "rtt_mean": Metric("RTT mean, ms", lambda r: _rtt(r, "mean", statistics.fmean)),
     "rtt_max": Metric("RTT max, ms", lambda r: _rtt(r, "max", max)),
     "rtt_steady": Metric("RTT max of the 2nd half, ms", _rtt_steady),
@@ -146,6 +221,7 @@ def row_of(cell: Cell, metrics: Sequence[str], cache: Cache) -> dict[str, Any]:
     row: dict[str, Any] = {
         "row": cell.row,
         "column": cell.column,
+        "extra": cell.extra,
         "skipped": skipped,
         "seeds": [scenario.seed for scenario in scenarios],
         "published": dict(cell.published),
@@ -211,8 +287,9 @@ def sentences(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[st
             "few seconds): they show that it works, not how it compares."
         )
     else:
-        said += _beside_published(made)
-    said += _pacing(experiment, made)
+        said += _beside_published(of_the_papers(made))
+    said += _pacing(experiment, of_the_papers(made))
+    said += _dynamic_beside_static(made)
     if not experiment.reproduces:
         said += _past_the_papers(experiment, made)
     first = made[0]
@@ -233,24 +310,34 @@ def _skipped(rows: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
+def of_the_papers(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows that do not only stand by, all where all do."""
+    return [row for row in rows if not row["extra"]] or list(rows)
+
+
 def _beside_published(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a sentence on the goodput that is furthest from the published, and on the losses."""
+    """Return sentences on the figures that are furthest from the published, and on the losses."""
     said = []
-    ratios = [
-        (row["values"]["goodput"]["median"] / row["published"]["goodput"], row)
-        for row in rows
-        if row["published"].get("goodput") and row["values"].get("goodput")
-    ]
-    if ratios:
+    for name, metric in METRICS.items():
+        ratios = [
+            (row["values"][name]["median"] / row["published"][name], row)
+            for row in rows
+            if name != "lost" and row["published"].get(name) and row["values"].get(name)
+        ]
+        if not ratios:
+            continue
         near = [ratio for ratio, _ in ratios if 0.9 <= ratio <= 1.1]
-        said.append(f"{len(near)} of {len(ratios)} goodputs are within 10 % of the published.")
+        said.append(
+            f"{metric.title}: {len(near)} of {len(ratios)} figures are within 10 % of the "
+            "published."
+        )
         for ratio, row in (min(ratios, key=_first), max(ratios, key=_first)):
             if not 0.9 <= ratio <= 1.1:
                 side = "below" if ratio < 1 else "above"
                 said.append(
                     f"Furthest {side}: {row['row']}, {row['column']}, "
-                    f"{row['values']['goodput']['median']:.1f} Mbit/s here and "
-                    f"{row['published']['goodput']:.1f} there."
+                    f"{shown(name, row['values'][name], spread=False)} here and "
+                    f"{row['published'][name]:.1f} there."
                 )
     lossless = [row for row in rows if row["published"].get("lost") == 0]
     kept = [row for row in lossless if row["values"].get("lost", {}).get("median") == 0]
@@ -271,7 +358,7 @@ def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]
         return []
     said = []
     by_row: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in rows:
+    for row in (row for row in rows if row["values"]["steady"] is not None):
         by_row.setdefault(row["row"], {})[row["column"]] = row["values"]
     paced = [values["paced"] for values in by_row.values() if "paced" in values]
     if paced:
@@ -303,23 +390,48 @@ def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]
     return said
 
 
-_BEST = {"lost": min, "completion": min, "jain": max, "jain_done": max}
+def _dynamic_beside_static(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return, delay by delay, how dynamic spacing stands to the best of the fixed gaps."""
+    said = []
+    for title in {row["row"]: None for row in rows}:
+        here = {
+            row["column"]: row["values"]["goodput"]["median"]
+            for row in rows
+            if row["row"] == title and row["values"].get("goodput")
+        }
+        static = {column: value for column, value in here.items() if column.startswith("IPG ")}
+        if static and "dynamic" in here:
+            best = max(static, key=lambda column: static[column])
+            said.append(
+                f"{title}: dynamic {here['dynamic']:.1f} Mbit/s, the best fixed gap ({best}) "
+                f"{static[best]:.1f}."
+            )
+    return said
+
+
+_BEST = {
+    **dict.fromkeys(("lost", "completion", "completion_paced"), min),
+    **dict.fromkeys(("jain", "jain_paced", "jain_done"), max),
+}
 """By metric, whether the smallest or the largest is what one wants."""
 
 
 def _past_the_papers(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return which way of spacing does best and worst by loss, fairness and completion time."""
     said = []
-    for name in experiment.metrics:
-        found = [(row["values"][name], row) for row in rows if name in _BEST]
+    titles = list(dict.fromkeys(row["row"] for row in rows))
+    for title, name in itertools.product(titles, experiment.metrics):
+        found = [
+            (row["values"][name], row) for row in rows if name in _BEST and row["row"] == title
+        ]
         known = [(value["median"], row) for value, row in found if value is not None]
         if len({value for value, _ in known}) < 2:
             continue
         best = _BEST[name](known, key=_first)
         worst = (max if _BEST[name] is min else min)(known, key=_first)
         shown_of = [
-            f"{row['row']}, {row['column']} ({shown(name, row['values'][name], spread=False)})"
+            f"{row['column']} ({shown(name, row['values'][name], spread=False)})"
             for _, row in (best, worst)
         ]
-        said.append(f"{METRICS[name].title}: best {shown_of[0]}, worst {shown_of[1]}.")
+        said.append(f"{title}, {METRICS[name].title}: best {shown_of[0]}, worst {shown_of[1]}.")
     return said

@@ -7,7 +7,16 @@ Takano et al., IPSJ Transactions on Advanced Computing Systems, Vol. 47, SIG 7 (
 import functools
 
 from pacer_mininet.experiments.experiment import Cell, Experiment, beside, one_flow
-from pacer_mininet.experiments.scenario import FQ, PACED, TBF, UNPACED, Flow, Scenario, Shaper
+from pacer_mininet.experiments.scenario import (
+    FQ,
+    PACED,
+    TBF,
+    UNPACED,
+    Flow,
+    Scenario,
+    Shaper,
+    buffer_for,
+)
 from pacer_mininet.published import TABLE_5
 from pacer_mininet.units import format_size
 
@@ -116,7 +125,7 @@ def table_5() -> Experiment:
         title="iperf over 500 Mbit/s, 200 ms: goodput and losses by FIFO size",
         reproduces=("IPSJ Table 5",),
         source=IPSJ,
-        metrics=("goodput", "steady", "lost", "queue_max"),
+        metrics=("goodput", "steady", "lost", "edge_lost", "queue_max"),
         cells=tuple(cells),
         plots=("comparison",),
         differs=(
@@ -185,7 +194,7 @@ def delays() -> Experiment:
             seconds=FAR_SECONDS,
             rtt_ns=2 * delay_ms * MS,
             fifo_bytes=MIB,
-            extra=True,
+            socket_buffer_bytes=buffer_for(2 * delay_ms * MS),
         )
     )
     return Experiment(
@@ -251,9 +260,13 @@ def figure_9() -> Experiment:
         title="2-to-2: two senders share 500 Mbit/s, 200 ms, FIFO 32 KB",
         reproduces=("IPSJ Fig. 9",),
         source=IPSJ,
-        metrics=("goodput", "steady", "lost", "share", "jain"),
+        metrics=("goodput", "steady", "lost", "edge_lost", "share", "jain"),
         cells=tuple(cells),
         plots=("flows",),
+        differs=(
+            "Both senders begin at one instant, and their paths are equally long.",
+            SENDERS_OF_THEN,
+        ),
     )
 
 
@@ -335,7 +348,7 @@ def burstiness() -> Experiment:
         title="Burstiness of 40 Mbit/s UDP at the sender and at the receiver",
         reproduces=("GtrcNET-1 burstiness",),
         source="Takano et al., realtime burstiness, one minute",
-        metrics=metrics,
+        metrics=(*metrics, "edge_stalls"),
         cells=cells,
         differs=(
             "The published packets crossed the Internet, with everybody else's: what was lost "

@@ -116,8 +116,13 @@ class Meter:
         self._dynamic_max = 0
 
     def add(self, at_ns: int, frame_bytes: int) -> None:
-        """Count a packet, `frame_bytes` with FCS; times of one port do not run backwards."""
-        elapsed_ns = max(0, at_ns - self._last_ns)
+        """Count a packet, `frame_bytes` with FCS.
+
+        Times of one port do not run backwards; of a capture of several interfaces they may: such a
+        packet counts as one of the same instant as the packet before it.
+        """
+        at_ns = max(at_ns, self._last_ns)
+        elapsed_ns = at_ns - self._last_ns
         drained = elapsed_ns * self._rate_q24
         if elapsed_ns >= SILENCE_NS or drained >= self._queue_q24:
             self._queue_q24 = 0

@@ -17,6 +17,7 @@ from pacer_controller.cli.connection import UsageError, path
 from pacer_controller.cli.session import Session
 from pacer_controller.cli.words import read_rate, read_time_ns
 
+DEFAULT_WINDOW = f"{DEFAULT_WINDOW_NS // 10**6}ms"
 FCS_BYTES = 4
 MAX_FLOWS = 10_000
 MIN_WINDOW_NS, MAX_WINDOW_NS = 1_000_000, 10_000_000_000
@@ -125,9 +126,8 @@ def table(rows: Sequence[tuple[str, Mapping[str, int]]]) -> Table:
 @click.option("--vb", "bottleneck", metavar="RATE", help="File: rate of the virtual bottleneck.")
 @click.option(
     *("--window", "window"),
-    default=f"{DEFAULT_WINDOW_NS // 10**6}ms",
-    show_default=True,
-    help="File: the window T.",
+    metavar="TIME",
+    help=f"File: the window T (default {DEFAULT_WINDOW}).",
 )
 @click.option("--per-flow", is_flag=True, help="File: each flow (5-tuple) on its own.")
 @click.pass_obj
@@ -137,7 +137,7 @@ def burst(
     port: int | None,
     flow: str | None,
     bottleneck: str | None,
-    window: str,
+    window: str | None,
     per_flow: bool,
 ) -> None:
     """Show burstiness: the queue in front of a virtual bottleneck, and bandwidth, per window.
@@ -148,13 +148,13 @@ def burst(
     if is_file(source):
         if port is not None or flow is not None:
             raise UsageError("--port and --flow are of switches; of a file: --per-flow")
-        found = of_file(source, bottleneck, window, per_flow)
+        found = of_file(source, bottleneck, window or DEFAULT_WINDOW, per_flow)
         rows = [
             (str(one["flow"] or Path(source).name), one["summary"]) for one in found["measured"]
         ]
     else:
-        if bottleneck is not None or per_flow:
-            raise UsageError("--vb and --per-flow are of files; a switch has its own")
+        if bottleneck is not None or window is not None or per_flow:
+            raise UsageError("--vb, --window and --per-flow are of files; a switch has its own")
         answers = of_switch(session, source, port, flow)
         found = {"switch": source, "measured": answers}
         rows = [
