@@ -7,6 +7,7 @@ sample every 100 ms would be hundreds of them.
 
 import socket
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ INET_DIAG_INFO = 2
 INET_DIAG_SKMEMINFO = 7
 NETLINK_SOCK_DIAG = 4
 TCP_ESTABLISHED = 1
+TCP_TIME_WAIT = 6
 STATES_WITH_DATA = sum(1 << state for state in (1, 4, 5, 8, 9, 11))
 """Established, fin-wait 1 and 2, close-wait, last-ack and closing: all that may carry data."""
 
@@ -70,11 +72,18 @@ def _attributes(data: bytes) -> dict[int, bytes]:
     return found
 
 
+def parse_ports(body: bytes) -> tuple[int, int]:
+    """Return local and remote port of the connection in an inet_diag_msg."""
+    _, _, _, _, local_port, remote_port = _MESSAGE.unpack_from(body)
+    return int.from_bytes(local_port, "big"), int.from_bytes(remote_port, "big")
+
+
 def parse_message(body: bytes) -> TcpSample | None:
     """Return the connection in an inet_diag_msg, or None if it carries no tcp_info."""
     if len(body) < _MESSAGE_BYTES:
         return None
-    _, state, _, _, local_port, remote_port = _MESSAGE.unpack_from(body)
+    state = body[1]
+    local_port, remote_port = parse_ports(body)
     attributes = _attributes(body[_MESSAGE_BYTES:])
     info = attributes.get(INET_DIAG_INFO, b"")
     if len(info) < _TCP_INFO.size:
@@ -85,8 +94,8 @@ def parse_message(body: bytes) -> TcpSample | None:
     _, receive_buffer, _, send_buffer = struct.unpack_from("=4I", memory)
     return TcpSample(
         state=state,
-        local_port=int.from_bytes(local_port, "big"),
-        remote_port=int.from_bytes(remote_port, "big"),
+        local_port=local_port,
+        remote_port=remote_port,
         rtt_us=words[15],
         min_rtt_us=later[3],
         cwnd_packets=words[18],
@@ -116,26 +125,35 @@ class TcpMonitor:
 
     def connections(self) -> list[TcpSample]:
         """Return all connections that may carry data, now."""
+        samples = map(parse_message, self._dump(STATES_WITH_DATA))
+        return [sample for sample in samples if sample is not None]
+
+    def closed(self) -> list[tuple[int, int]]:
+        """Return local and remote port of the connections that this end closed first, in TIME-WAIT.
+
+        All that this end has sent is acknowledged, its end, too (RFC 9293 section 3.3.2).
+        """
+        return [parse_ports(body) for body in self._dump(1 << TCP_TIME_WAIT)]
+
+    def _dump(self, states: int) -> Iterator[bytes]:
+        """Give the messages on all connections in these states."""
         request = _REQUEST.pack(
             *(_REQUEST.size, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST_DUMP, 1, 0),
             *(socket.AF_INET, socket.IPPROTO_TCP),
             (1 << (INET_DIAG_INFO - 1)) | (1 << (INET_DIAG_SKMEMINFO - 1)),
-            *(0, STATES_WITH_DATA, 0, 0, bytes(16), bytes(16), 0, 0, 0),
+            *(0, states, 0, 0, bytes(16), bytes(16), 0, 0, 0),
         )
         self._socket.send(request)
-        found: list[TcpSample] = []
         while True:
             data = self._socket.recv(65536)
             offset = 0
             while offset + 16 <= len(data):
                 length, kind = struct.unpack_from("=IH", data, offset)
                 if kind == NLMSG_DONE:
-                    return found
+                    return
                 if kind == NLMSG_ERROR or length < 16:
                     raise OSError("the kernel refuses to list TCP connections (CONFIG_INET_DIAG?)")
-                sample = parse_message(data[offset + 16 : offset + length])
-                if sample is not None:
-                    found.append(sample)
+                yield data[offset + 16 : offset + length]
                 offset += (length + 3) & ~3
 
     def connection(self, *, remote_port: int = 0, local_port: int = 0) -> TcpSample | None:

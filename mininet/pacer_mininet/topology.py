@@ -3,7 +3,7 @@
 h1 --- s1 --- wan --- s2 --- h2
 
 s1   pacer.p4. Its port to the wan is the sender's 1 Gbit/s Ethernet line, behind a FIFO that
-     never drops: what is lost, is lost at the bottleneck.
+     holds any window: what is lost, is lost at the bottleneck.
 wan  gtrcnet.p4. Each way the path's rate, counted as GtrcNET-1 did (layer 2 with FCS), the
      drop-tail FIFO, and half the RTT.
 s2   pacer.p4, without classes.

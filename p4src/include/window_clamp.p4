@@ -12,7 +12,9 @@
 #define WINDOW_SCALE_MAX 14
 
 register<bit<32>>(TRACKED_FLOWS) flow_window_bytes;  // most that may be advertised; 0: anything
-register<bit<64>>(TRACKED_FLOWS) flow_scale_of;      // whose scale it is
+register<bit<64>>(TRACKED_FLOWS) flow_scale_of;      // whose scale it is: see FLOW_CELL
+register<bit<128>>(TRACKED_FLOWS) flow_scale_sender;
+register<bit<128>>(TRACKED_FLOWS) flow_scale_receiver;
 register<bit<8>>(TRACKED_FLOWS) flow_scale;
 
 // A SYN: what windows of its sender will be scaled by, if the other end scales, too. Not where a
@@ -21,6 +23,8 @@ control WindowScale(inout metadata_t meta) {
     apply {
         if (meta.answered_elsewhere == 0) {
             flow_scale_of.write(meta.answered_cell, meta.answered_identity);
+            flow_scale_sender.write(meta.answered_cell, meta.flow.dst_addr);
+            flow_scale_receiver.write(meta.answered_cell, meta.flow.src_addr);
             flow_scale.write(meta.answered_cell,
                              meta.window_scale > WINDOW_SCALE_MAX ? WINDOW_SCALE_MAX
                                                                   : meta.window_scale);
@@ -62,12 +66,17 @@ control WindowClamp(inout headers_t hdr, inout metadata_t meta) {
         flow_window_bytes.read(most_bytes, meta.answered_cell);
         if (most_bytes != 0) {
             bit<64> scale_of;
+            bit<128> sender;
+            bit<128> receiver;
             bit<8> scale;
             flow_scale_of.read(scale_of, meta.answered_cell);
+            flow_scale_sender.read(sender, meta.answered_cell);
+            flow_scale_receiver.read(receiver, meta.answered_cell);
             flow_scale.read(scale, meta.answered_cell);
             // Rounded up: a window of less than the unit of its field would be none.
             bit<64> units = ((bit<64>) most_bytes + (64w1 << scale) - 1) >> scale;
-            if (scale_of == meta.answered_identity && units < (bit<64>) hdr.tcp.window) {
+            if (scale_of == meta.answered_identity && sender == meta.flow.dst_addr
+                && receiver == meta.flow.src_addr && units < (bit<64>) hdr.tcp.window) {
                 windows_lowered.count(0);
                 // HC' = ~(~HC + ~m + m')
                 bit<32> sum = (bit<32>) (~hdr.tcp.checksum) + (bit<32>) (~hdr.tcp.window)

@@ -36,6 +36,7 @@ from pacer_mininet.experiments.scenario import (
     Flow,
     Scenario,
     Shaper,
+    buffer_for,
     from_json,
 )
 
@@ -76,7 +77,7 @@ def result_of(goodput_bps: int, lost: int) -> dict[str, Any]:
 
 def experiment_of(*cells: Cell, **more: Any) -> Experiment:
     return Experiment(
-        *("try", "A try", ("goodput", "steady", "lost"), cells),
+        *("try", "A try", ("goodput", "steady", "lost", "edge_lost"), cells),
         reproduces=("IPSJ Table 5",),
         source="somebody <b>",
         **more,
@@ -408,6 +409,7 @@ def test_every_claim_is_about_figures_that_its_experiment_has() -> None:
             {
                 **row_with(cell.column, cell.scenario, **dict.fromkeys(one.metrics, 1.0)),
                 "row": cell.row,
+                "extra": cell.extra,
             }
             for cell in one.cells
         ]
@@ -478,6 +480,53 @@ def test_what_only_stands_by_is_not_what_is_claimed() -> None:
     found = claims.check("table5", [row, other])
     assert [one["holds"] for one in found] == [True] * 4
     assert found[-1]["claim"].endswith("at most 3036")
+
+
+def test_dynamic_stands_beside_the_best_fixed_gap() -> None:
+    rows = [
+        row_with("dynamic", goodput=9.0),
+        row_with("IPG 8", goodput=5.0),
+        row_with("IPG 512", goodput=7.0),
+    ]
+    (said,) = tables._dynamic_beside_static(rows)
+    assert said == "a path: dynamic 9.0 Mbit/s, the best fixed gap (IPG 512) 7.0."
+
+
+def test_what_is_furthest_is_said_once() -> None:
+    """With one figure, or all on one side, the nearest is not called furthest, too."""
+    below = {**row_with("paced", goodput=5.0), "published": {"goodput": 10.0}}
+    nearer = {**row_with("TBF", goodput=8.0), "published": {"goodput": 10.0}}
+    for rows in ([below], [below, nearer]):
+        said = tables._beside_published(rows)
+        assert [text for text in said if text.startswith("Furthest")] == [
+            "Furthest below: a path, paced, 5.0 here and 10.0 there."
+        ]
+
+
+def test_stalls_of_edges_are_counted() -> None:
+    counted = {"edge1": {"count": 3, "total_ns": 9}, "wan": {"count": 5, "total_ns": 7}}
+    stalls = tables.METRICS["edge_stalls"]
+    assert stalls.of({"stalls": counted}) == 3
+    assert stalls.of({"stalls": {**counted, "edge2": None}}) is None
+
+
+def test_buffers_hold_what_the_path_does() -> None:
+    assert buffer_for(20_000_000) == 12_500_000
+    assert buffer_for(300_000_000) == 18_750_000
+    assert buffer_for(200_000_000, 596_000_000) == 14_900_000
+
+
+def test_scaled_down_runs_lie_apart_from_the_others() -> None:
+    assert main._options([]).results == main.RESULTS
+    assert main._options(["--quick"]).results == main.RESULTS / "quick"
+    assert main._options(["--quick", "--results", "x"]).results == Path("x")
+
+
+def test_a_kernel_without_bic_changes_what_uses_it_alone() -> None:
+    with_bic, without = experiment_of(Cell("a", "b", SHORT)), experiment_of()
+    assert catalogue.with_control_for_bic(without, "cubic") is without
+    (cell,) = catalogue.with_control_for_bic(with_bic, "cubic").cells
+    assert cell.scenario.flows[0].congestion_control == "cubic"
 
 
 def test_seeds_are_for_what_chance_decides() -> None:

@@ -17,6 +17,14 @@ from virtual_switch import Port, TimedFrame, VirtualRun, run
 CLASS = 5
 V4: tuple[Address, Address] = (("10.0.0.1", 40_000), ("10.0.0.2", 5001))
 V6: tuple[Address, Address] = (("2001:db8::1", 40_000), ("2001:db8::2", 5001))
+OF_THE_SAME_CELL: dict[str, tuple[Address, Address]] = {
+    # The polynomial of the CRC-16 added to the ports, whose remainder is 0.
+    "ports": ((V4[0][0], V4[0][1] ^ 0x0340), (V4[1][0], V4[1][1] ^ 0x0100)),
+    # The same ports, and addresses whose CRC-32 is that of the other two.
+    "addresses": (("10.0.0.4", V4[0][1]), ("25.179.47.31", V4[1][1])),
+}
+"""Ends of other flows that would have the cell of V4's."""
+
 GROWTH = [(10, -1), (20, -1), (40, -1), (80, -1), (80, -1), (80, -1)]
 """Round trips of a sender whose window grows."""
 

@@ -6,8 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from flow_model import Address, FlowClass, FlowPacer
-from flow_runs import GROWTH, V4, V6, Traffic, cell_of, departures, interleaved
+from flow_model import FlowClass, FlowPacer
+from flow_runs import (
+    GROWTH,
+    OF_THE_SAME_CELL,
+    V4,
+    V6,
+    Traffic,
+    cell_of,
+    departures,
+    interleaved,
+)
 from pacing_model import time_per_byte_q24
 from tcp_traffic import Sender, frame_of
 
@@ -92,14 +101,6 @@ def test_a_path_s_rate_grows_as_far_as_it_may_and_then_finds_a_longer_path(tmp_p
     assert {100_000, 7_000_000} < set(bases_ns)
     left, expected = departures(config, traffic, tmp_path)
     assert sorted(left) == sorted(expected)
-
-
-OF_THE_SAME_CELL: dict[str, tuple[Address, Address]] = {
-    # The polynomial of the CRC-16 added to the ports, whose remainder is 0.
-    "ports": ((V4[0][0], V4[0][1] ^ 0x0340), (V4[1][0], V4[1][1] ^ 0x0100)),
-    # The same ports, and addresses whose CRC-32 is that of the other two.
-    "addresses": (("10.0.0.4", V4[0][1]), ("25.179.47.31", V4[1][1])),
-}
 
 
 @pytest.mark.parametrize("differ_in", OF_THE_SAME_CELL)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from flow_model import Address, Segment, clamped, window_limit_bytes
-from flow_runs import V4, V6, cell_of
+from flow_runs import OF_THE_SAME_CELL, V4, V6, cell_of
 from pacer_entries import class_entry, flow, station
 from scapy.layers.inet import TCP
 from scapy.layers.l2 import Ether
@@ -126,17 +126,35 @@ def test_a_flow_whose_handshake_was_not_seen_is_left_alone(tmp_path: Path) -> No
     assert through(passing, 1, tmp_path) == [frame for _, _, frame in passing]
 
 
-def test_a_syn_of_another_flow_leaves_the_scale(tmp_path: Path) -> None:
+@pytest.mark.parametrize("differ_in", OF_THE_SAME_CELL)
+def test_a_syn_of_another_flow_leaves_the_scale(differ_in: str, tmp_path: Path) -> None:
     """One that an acknowledgement would find in the same cell."""
-    client, server = V4
-    other, there = (client[0], client[1] ^ 0x0340), (server[0], server[1] ^ 0x0100)
-    assert cell_of(other, there) == cell_of(client, server)
+    other, there = OF_THE_SAME_CELL[differ_in]
+    assert cell_of(other, there) == cell_of(*V4)
     passing = Connection(*V4).frames(1, 65_535)
     at_ns = 50_000_000
     syn = frame_of(Segment(at_ns, there, other, 0, flags="S"), 2)
     with_syn = sorted([*passing, (2, at_ns, syn)], key=lambda one: one[1])
     left = through(with_syn, 1, tmp_path)
     assert [frame for frame in left if frame != syn] == through(passing, 1, tmp_path)
+
+
+@pytest.mark.parametrize("differ_in", OF_THE_SAME_CELL)
+def test_another_flow_s_scale_is_not_taken(differ_in: str, tmp_path: Path) -> None:
+    """After a minute of silence the cell is anybody's: the flow's own scale is not known then."""
+    other, there = OF_THE_SAME_CELL[differ_in]
+    silence_ns = 61_000_000_000
+    shaken = [one for one in Connection(*V4).frames(1, 65_535) if one[1] < 60_000_000]
+    later = [
+        (port, at_ns + silence_ns, frame)
+        for port, at_ns, frame in Connection(*V4).frames(1, 65_535)
+        if at_ns >= 60_000_000
+    ]
+    # The flow's own scale is still there.
+    assert through([*shaken, *later], 1, tmp_path)[-1] != later[-1][2]
+    syn = frame_of(Segment(silence_ns, there, other, 0, flags="S"), 2, scale=14)
+    left = through([*shaken, (2, silence_ns, syn), *later], 1, tmp_path)
+    assert left == [frame for _, _, frame in shaken] + [syn] + [frame for _, _, frame in later]
 
 
 def test_a_wrong_checksum_stays_wrong_by_as_much(tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ HUNDRED_BUFFER_BYTES = 1_250_000
 """Socket buffers of each of a hundred senders: ten times what its share of the path holds. (A
 hundred of the talk's do not fit a lab's memory.)"""
 
+TEN_GIGABIT_BUFFER_BYTES = 260_000_000
+"""Just more than the path holds."""
+
 FLOWS = 10
 TRANSFER_BYTES = 10_000_000
 SMALL_TRANSFER_BYTES = 1_000_000
@@ -42,14 +45,17 @@ def transfers(cells: Iterable[Cell], row: str, payload_bytes: int) -> tuple[Cell
 
 def ten_gigabit() -> Experiment:
     """10 Gbit/s, 200 ms."""
+    # A slow start that doubles up to the path's BDP has half of it in the pacer's queue.
+    room = ("limit_bytes", TEN_GIGABIT_BUFFER_BYTES)
+    roomy = dataclasses.replace(PACED, settings=(*PACED.settings, room))
     cells = beside(
-        *("10 Gbit/s, 200 ms", (UNPACED, PACED, FQ), one_flow),
+        *("10 Gbit/s, 200 ms", (UNPACED, roomy, FQ), one_flow),
         # Of which slow start takes three.
         seconds=5,
         rate_bps=10_000_000_000,
         edge_rate_bps=40_000_000_000,
         fifo_bytes=MIB,
-        socket_buffer_bytes=260_000_000,
+        socket_buffer_bytes=TEN_GIGABIT_BUFFER_BYTES,
         bins=True,
     )
     return Experiment(
@@ -58,7 +64,11 @@ def ten_gigabit() -> Experiment:
         metrics=("goodput", "steady", "lost", "edge_lost", "bin_max", "completion"),
         cells=(*cells, *transfers(cells, "one transfer of 500 MB", LARGE_TRANSFER_BYTES)),
         plots=("bandwidth",),
-        differs=("One flow: there is nobody to be fair to.",),
+        differs=(
+            "One flow: there is nobody to be fair to.",
+            "The sender's line to the edge is a veth, which has no rate: bursts of its slow start "
+            "come at one instant, and do not fit the edge's receive ring: that is lost there.",
+        ),
     )
 
 
@@ -116,6 +126,7 @@ def one_percent() -> Experiment:
             "steady_paced",
             "steady_unpaced",
             "lost",
+            "edge_lost",
             "jain_paced",
             "done",
             "completion_paced",
@@ -147,7 +158,7 @@ def one_of_two_edges() -> Experiment:
     return Experiment(
         name="twoedges",
         title="Pacing at none, one and both of two edges",
-        metrics=("lost", "done", "completion", "jain_done"),
+        metrics=("lost", "edge_lost", "done", "completion", "jain_done"),
         cells=tuple(cells),
         plots=("flows",),
     )

@@ -18,7 +18,8 @@ _PACKAGE = paths.MININET_DIR / "pacer_mininet"
 _MAKES_RUNS = (
     *("command.py", "congestion.py", "experiment.py", "iperf.py", "namespaces.py", "nodes.py"),
     "offloads.py",
-    *("processors.py", "rest.py", "tcp_state.py", "topology.py", "traffic.py", "units.py"),
+    *("processors.py", "rest.py", "table.py", "tcp_state.py", "topology.py", "traffic.py"),
+    "units.py",
     *("experiments/inside.py", "experiments/network.py", "experiments/runner.py"),
     *("experiments/scenario.py", "experiments/shaping.py"),
 )

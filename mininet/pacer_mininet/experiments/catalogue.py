@@ -72,6 +72,8 @@ def with_control_for_bic(experiment: Experiment, control: str) -> Experiment:
         )
         scenario = dataclasses.replace(cell.scenario, flows=flows)
         cells.append(dataclasses.replace(cell, scenario=scenario))
+    if tuple(cells) == experiment.cells:
+        return experiment
     said = f"This machine's kernel has no BIC: {control.upper()} is in its place."
     return dataclasses.replace(experiment, cells=tuple(cells), differs=(said, *experiment.differs))
 

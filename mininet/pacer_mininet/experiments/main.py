@@ -163,7 +163,13 @@ def report_on(
     pictures: dict[str, list[page.Picture]] = {}
     for one in with_others_made(experiments, cache, below, realtime=realtime):
         if one.virtual:
-            found, clocks = virtual.collect(one)
+            try:
+                found, clocks = virtual.collect(one)
+            except virtual.VirtualError:
+                if one in experiments:
+                    raise
+                # Nobody asked for it: no reason to have no report of the rest.
+                continue
             drawn = [("Clocks", plots.draw_clocks(clocks))] if clocks is not None else []
         else:
             found = tables.collect(one, cache)

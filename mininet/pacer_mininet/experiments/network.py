@@ -2,7 +2,7 @@
 
 a1..an --- edge1 (--- join) --- wan (--- far) (--- out) --- b1..bm
 
-edge   pacer.p4: paces what the scenario says; its line towards the bottleneck never drops.
+edge   pacer.p4: paces what the scenario says; the FIFO of its line holds any window.
 join   pacer.p4 without classes, where there are two edges.
 wan    gtrcnet.p4: rate, FIFO and half the RTT each way.
 far    gtrcnet.p4 without rate: measures what left the bottleneck, where that is asked for.

@@ -6,6 +6,7 @@ off. Losses are the switches' own counts, goodput is what arrived in order by th
 nothing of the wall clock.
 """
 
+import itertools
 import os
 import re
 import statistics
@@ -49,7 +50,7 @@ from pacer_mininet.traffic import (
 )
 
 SAMPLE_NS = 100_000_000
-SAMPLE_LATE_NS = 5_000_000
+SAMPLE_LATE_NS = SAMPLE_NS // 2
 """By how much a sample may be late, in real time, to count for the instant it was due at."""
 
 DROPS_EVERY = 5
@@ -110,6 +111,8 @@ class ScenarioRun:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.sent: dict[tuple[int, int], list[tuple[int, TcpSample]]] = {}
         self.received: dict[tuple[int, int], list[tuple[int, TcpSample]]] = {}
+        self.closed: dict[tuple[int, int], int] = {}
+        """When a sender's connection was first seen closed, by port of the receiver and its own."""
         self.drops: list[tuple[int, int]] = []
         self.estimates: list[tuple[float, float]] = []
         """RTT and bytes in flight that the switch saw, each over what the sender's kernel says."""
@@ -223,12 +226,16 @@ class ScenarioRun:
                 if sample.remote_port >= port_of(0):
                     key = (sample.remote_port, sample.local_port)
                     self.sent.setdefault(key, []).append((now_ns, sample))
+            if any(flow.payload_bytes for flow in self.scenario.flows):
+                for local_port, remote_port in monitor.closed():
+                    self.closed.setdefault((remote_port, local_port), now_ns)
         for monitor in monitors[len(self.senders) :]:
             for sample in monitor.connections():
                 if sample.local_port < port_of(len(self.scenario.flows)):
                     key = (sample.local_port, sample.remote_port)
                     self.received.setdefault(key, []).append((now_ns, sample))
-        number = due_ns // SAMPLE_NS
+        # The one at 500 ms, or up to 100 ms before that, is number 4.
+        number = -(-due_ns // SAMPLE_NS) - 1
         if number % DROPS_EVERY == DROPS_EVERY - 1:
             self._compare_estimates()
             drops = drops_by_cause(statistics_of(self.rest, "wan"))
@@ -369,16 +376,9 @@ class ScenarioRun:
         late = self._delivered_by(self._end_ns, number)
         half = late - self._delivered_by(self._end_ns - half_ns, number)
         rtts_us = [sample.rtt_us for sample in sent]
-        done_ns = None
-        if flow.payload_bytes:
-            done_ns = next(
-                (
-                    at_ns - flow.start_ms * 1_000_000
-                    for at_ns in sorted({at for s in self.received.values() for at, _ in s})
-                    if self._delivered_by(at_ns, number) >= flow.payload_bytes
-                ),
-                None,
-            )
+        done_ns = self._done_ns(number) if flow.payload_bytes else None
+        if done_ns is not None:
+            late = flow.payload_bytes
         return {
             "shaper": flow.shaper.name,
             "congestion_control": flow.congestion_control,
@@ -386,7 +386,7 @@ class ScenarioRun:
             "payload_bytes": late,
             "goodput_bps": bits_per_second(late, scenario.seconds * NS_PER_S),
             "goodput_second_half_bps": bits_per_second(half, half_ns),
-            "completion_ms": None if done_ns is None else done_ns // 1_000_000,
+            "completion_ms": None if done_ns is None else done_ns // 1_000_000 - flow.start_ms,
             "rtt_ms": {
                 "min": min(s.min_rtt_us for s in sent) / 1e3,
                 "mean": round(sum(rtts_us) / len(rtts_us) / 1e3, 3),
@@ -395,6 +395,19 @@ class ScenarioRun:
             if sent
             else None,
         }
+
+    def _done_ns(self, number: int) -> int | None:
+        """Return when a transfer was first seen done; None if it was not.
+
+        The receiver's socket is gone soon after the last byte, often before it is looked at again;
+        the sender's then says that all of it was acknowledged.
+        """
+        flow = self.scenario.flows[number]
+        closed = [at_ns for (port, _), at_ns in self.closed.items() if port == port_of(number)]
+        found = [max(closed)] if len(closed) == flow.streams else []
+        times = sorted({at for s in self.received.values() for at, _ in s})
+        arrived = (at for at in times if self._delivered_by(at, number) >= flow.payload_bytes)
+        return min([*found, *itertools.islice(arrived, 1)], default=None)
 
     def _measured(self, switch: str) -> dict[str, Any]:
         """Return what a measuring switch saw of the run's seconds."""

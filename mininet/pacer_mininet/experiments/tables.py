@@ -287,8 +287,8 @@ def sentences(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[st
             "few seconds): they show that it works, not how it compares."
         )
     else:
-        said += _beside_published(of_the_papers(made))
-    said += _pacing(experiment, of_the_papers(made))
+        said += _beside_published(of_the_papers(experiment, made))
+    said += _pacing(experiment, of_the_papers(experiment, made))
     said += _dynamic_beside_static(made)
     if not experiment.reproduces:
         said += _past_the_papers(experiment, made)
@@ -310,9 +310,10 @@ def _skipped(rows: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def of_the_papers(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows that do not only stand by, all where all do."""
-    return [row for row in rows if not row["extra"]] or list(rows)
+def of_the_papers(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows that do not only stand by; all of an experiment whose cells all do."""
+    all_stand_by = all(cell.extra for cell in experiment.cells)
+    return [row for row in rows if all_stand_by or not row["extra"]]
 
 
 def _beside_published(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -331,13 +332,13 @@ def _beside_published(rows: Sequence[dict[str, Any]]) -> list[str]:
             f"{metric.title}: {len(near)} of {len(ratios)} figures are within 10 % of the "
             "published."
         )
-        for ratio, row in (min(ratios, key=_first), max(ratios, key=_first)):
-            if not 0.9 <= ratio <= 1.1:
-                side = "below" if ratio < 1 else "above"
+        lowest, highest = min(ratios, key=_first), max(ratios, key=_first)
+        for side, (ratio, row) in (("below", lowest), ("above", highest)):
+            if (ratio < 0.9) if side == "below" else (ratio > 1.1):
                 said.append(
                     f"Furthest {side}: {row['row']}, {row['column']}, "
                     f"{shown(name, row['values'][name], spread=False)} here and "
-                    f"{row['published'][name]:.1f} there."
+                    f"{row['published'][name]:.{metric.digits}f} there."
                 )
     lossless = [row for row in rows if row["published"].get("lost") == 0]
     kept = [row for row in lossless if row["values"].get("lost", {}).get("median") == 0]
@@ -354,7 +355,7 @@ def _first(pair: tuple[float, Any]) -> float:
 
 def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return how paced stands to unpaced and to the line, from the same rows."""
-    if "steady" not in experiment.metrics or "lost" not in experiment.metrics:
+    if not {"steady", "lost", "edge_lost"} <= set(experiment.metrics):
         return []
     said = []
     by_row: dict[str, dict[str, dict[str, Any]]] = {}
@@ -371,9 +372,11 @@ def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]
             if "paced" in values
         ]
         lost = sum(values["lost"]["median"] for values in paced)
+        at_edge = sum(values["edge_lost"]["median"] for values in paced)
         rows_said = "the row" if len(paced) == 1 else f"all {len(paced)} rows"
         said.append(
-            f"Paced: {lost:,.0f} packets lost at the bottleneck in {rows_said}, and at least "
+            f"Paced: {lost:,.0f} packets lost at the bottleneck in {rows_said}, {at_edge:,.0f} at "
+            f"the edge, and at least "
             f"{100 * min(shares):.1f} % of what the bottleneck can carry in the second half."
         )
     for other in ("unpaced", "TBF", "fq", "dynamic"):
@@ -410,7 +413,7 @@ def _dynamic_beside_static(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 _BEST = {
-    **dict.fromkeys(("lost", "completion", "completion_paced"), min),
+    **dict.fromkeys(("lost", "edge_lost", "completion", "completion_paced"), min),
     **dict.fromkeys(("jain", "jain_paced", "jain_done"), max),
 }
 """By metric, whether the smallest or the largest is what one wants."""

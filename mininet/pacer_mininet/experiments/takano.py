@@ -177,7 +177,7 @@ def slides() -> Experiment:
         title="No pacing, PSPD (dynamic) and PSPS (static), 100 ms, FIFO 1 MB",
         reproduces=("talk noPSP/PSPD/PSPS",),
         source="PSPacer talk, BIC TCP, one minute",
-        metrics=("goodput", "steady", "lost"),
+        metrics=("goodput", "steady", "lost", "edge_lost"),
         cells=cells,
         plots=("bandwidth", "window", "comparison"),
         differs=(SENDERS_OF_THEN, SHORTER),
@@ -200,7 +200,15 @@ def delays() -> Experiment:
     return Experiment(
         name="delays",
         title="Dynamic spacing over long delays, FIFO 1 MB, no loss on the wire",
-        metrics=("goodput", "steady", "lost", "loss_share", "rtt_error", "in_flight_error"),
+        metrics=(
+            "goodput",
+            "steady",
+            "lost",
+            "edge_lost",
+            "loss_share",
+            "rtt_error",
+            "in_flight_error",
+        ),
         cells=cells,
         plots=("sweep",),
     )
@@ -225,7 +233,7 @@ def figure_2() -> Experiment:
         title="Bandwidth at 500 us and 200 ms, 500 Mbit/s, 200 ms, FIFO 4 MB",
         reproduces=("home page Fig. 2.1/2.2",),
         source="PSPacer's home page",
-        metrics=("goodput", "lost", "bin_max"),
+        metrics=("goodput", "lost", "edge_lost", "bin_max"),
         cells=_cells_at(4096 * KIB),
         plots=("bandwidth",),
         differs=(SENDERS_OF_THEN,),
@@ -239,7 +247,7 @@ def figure_8() -> Experiment:
         title="Slow start, 1-to-1, 500 Mbit/s, 200 ms, FIFO 1 MB",
         reproduces=("IPSJ Fig. 8",),
         source=IPSJ,
-        metrics=("goodput", "lost", "bin_max"),
+        metrics=("goodput", "lost", "edge_lost", "bin_max"),
         cells=_cells_at(1024 * KIB),
         plots=("slow-start", "window"),
         differs=(SENDERS_OF_THEN,),
@@ -308,7 +316,7 @@ def pfldnet() -> Experiment:
         title="Scalable TCP, and Vegas and BBR in FAST's place, by FIFO size",
         reproduces=("PFLDnet 2005",),
         source="Takano et al., PFLDnet 2005, five minutes (MB/s there, Mbit/s here)",
-        metrics=("goodput", "steady", "lost"),
+        metrics=("goodput", "steady", "lost", "edge_lost"),
         cells=tuple(cells),
         plots=("comparison",),
         differs=(
@@ -382,7 +390,7 @@ def gap_frames() -> Experiment:
     return Experiment(
         name="gaps",
         title="The same paced flow with accounted gaps and with PAUSE frames in them",
-        metrics=("goodput", "steady", "lost", "queue_max", "wire_bytes"),
+        metrics=("goodput", "steady", "lost", "edge_lost", "queue_max", "wire_bytes"),
         cells=cells,
         differs=(
             "PAUSE frames are dropped by the bottleneck's input port, as a switch's port does, and "

@@ -110,7 +110,7 @@ def ipg_rates() -> Experiment:
         title="What a fixed gap makes of a TCP stream on a 1 Gbit/s line",
         reproduces=("Tokyo IPG tuning",),
         source=SOURCE,
-        metrics=("steady", "lost"),
+        metrics=("steady", "lost", "edge_lost"),
         cells=tuple(cells),
     )
 
@@ -129,7 +129,7 @@ def clustered() -> Experiment:
         title="Clustered Packet Spacing: paced only in the first slow start",
         reproduces=("Tokyo Clustered Packet Spacing",),
         source=SOURCE,
-        metrics=("goodput", "steady", "lost"),
+        metrics=("goodput", "steady", "lost", "edge_lost"),
         cells=cells,
         plots=("slow-start",),
         differs=(SENDERS_OF_THEN,),
@@ -153,7 +153,7 @@ def parallel() -> Experiment:
         title="Parallel streams: 16 nodes x 4 there, a quarter of it here, RTT 292 to 335 ms",
         reproduces=("Tokyo parallel streams",),
         source=f"{SOURCE}: 5.42 Gbit/s with 64 streams over three paths of 10 Gbit/s",
-        metrics=("goodput", "steady", "lost", "jain"),
+        metrics=("goodput", "steady", "lost", "edge_lost", "jain"),
         cells=cells,
         plots=("bandwidth",),
         differs=(

@@ -21,13 +21,16 @@ class VirtualError(RuntimeError):
 def _run(option: str) -> Any:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "out.json"
-        done = subprocess.run(
-            [sys.executable, str(SCRIPT), option, str(out)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, str(SCRIPT), option, str(out)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise VirtualError(f"{SCRIPT.name} was not done after {TIMEOUT_S} s") from None
         if done.returncode != 0 or not out.exists():
             raise VirtualError(f"{SCRIPT.name}: {(done.stderr or done.stdout).strip()[-500:]}")
         return json.loads(out.read_text())
