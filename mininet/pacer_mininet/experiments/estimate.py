@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable
 
 from pacer_mininet.experiments.scenario import Scenario
+from pacer_mininet.table import GOODPUT_SHARE_OF_LINE
 
 SETUP_S = 8.0
 """Boot, network, controller, reading counters and windows."""
@@ -22,8 +23,8 @@ HOST_S = 0.3
 PACKET_S = 35e-6
 """A data packet and its share of an acknowledgement, for each switch that it crosses."""
 
-FRAME_BITS = 1518 * 8
-SEGMENT_BYTES = 1448
+PAYLOAD_BYTES, FRAME_BYTES = GOODPUT_SHARE_OF_LINE
+FRAME_BITS = FRAME_BYTES * 8
 UNPACED_SHARE = 0.5
 """Of a bottleneck that unpaced flows fill on average, as far as the estimate goes."""
 
@@ -45,7 +46,7 @@ def run_s(scenario: Scenario) -> float:
     packets = bps / FRAME_BITS * full_s
     if all(flow.payload_bytes for flow in scenario.flows):
         to_send_bytes = sum(flow.payload_bytes for flow in scenario.flows)
-        packets = min(packets, to_send_bytes / SEGMENT_BYTES)
+        packets = min(packets, to_send_bytes / PAYLOAD_BYTES)
     switches = 2 + (scenario.edges > 1) + scenario.far + (scenario.receivers > 1)
     hosts = scenario.senders + scenario.receivers
     reading_s = BINS_S * scenario.seconds if scenario.bins else 0.0

@@ -22,7 +22,11 @@ KINDS = ("none", "tbf", "fq", "class")
 """What may space packets: nothing, the sender's kernel by TBF or fq, or a class at the edge."""
 
 
-def buffer_for(rtt_ns: int, rate_bps: int = 500_000_000) -> int:
+RATE_BPS = 500_000_000
+"""The papers' bottleneck."""
+
+
+def buffer_for(rtt_ns: int, rate_bps: int = RATE_BPS) -> int:
     """Return socket buffers that do not bound a window to less than a path holds, in bytes.
 
     The talk's, or the path's BDP where that is more.
@@ -129,7 +133,7 @@ class Scenario:
 
     flows: tuple[Flow, ...]
     seconds: int = 20
-    rate_bps: int = 500_000_000
+    rate_bps: int = RATE_BPS
     rtt_ns: int = 200_000_000
     fifo_bytes: int = 64 * 1024
     edge_rate_bps: int = 1_000_000_000

@@ -332,9 +332,13 @@ def _beside_published(rows: Sequence[dict[str, Any]]) -> list[str]:
             f"{metric.title}: {len(near)} of {len(ratios)} figures are within 10 % of the "
             "published."
         )
-        lowest, highest = min(ratios, key=_first), max(ratios, key=_first)
-        for side, (ratio, row) in (("below", lowest), ("above", highest)):
-            if (ratio < 0.9) if side == "below" else (ratio > 1.1):
+        lowest, below = min(ratios, key=_first)
+        highest, above = max(ratios, key=_first)
+        for side, is_far, row in (
+            ("below", lowest < 0.9, below),
+            ("above", highest > 1.1, above),
+        ):
+            if is_far:
                 said.append(
                     f"Furthest {side}: {row['row']}, {row['column']}, "
                     f"{shown(name, row['values'][name], spread=False)} here and "
