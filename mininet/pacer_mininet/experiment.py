@@ -22,6 +22,7 @@ from typing import Any
 from mininet.net import Mininet
 
 from pacer_mininet import congestion, iperf, ovs_switch, paths, tcp_state
+from pacer_mininet.hosts import write_settings
 from pacer_mininet.nodes import (
     SOCKET_BUFFER_BYTES,
     PacerController,
@@ -180,7 +181,7 @@ def run_experiment(settings: Settings, report: Report) -> dict[str, Any]:
         ExperimentError, IperfError, NodeError, ControllerError: the run failed.
 
     """
-    paths.need_programs("ip", "iperf", "mnexec", "ping", "sysctl", "tc")
+    paths.need_programs("ip", "iperf", "mnexec", "ping", "tc")
     choice = settings.congestion_control
     used = congestion.choose(choice, congestion.of_this_kernel(choice), lab=in_lab())
     settings = replace(settings, congestion_control=used)
@@ -250,7 +251,7 @@ class Run:
             )
         # What is left of a connection to the same host would set the next one's start.
         for host in (self.h1, self.h2):
-            run_in(host, "sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1")
+            write_settings(host, {"net.ipv4.tcp_no_metrics_save": "1"})
 
     # ---- sending ----
 

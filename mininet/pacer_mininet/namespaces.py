@@ -1,30 +1,33 @@
-"""Sockets in the network namespaces of hosts."""
+"""Work in the network namespaces of hosts."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import socket
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
 CLONE_NEWNET = 0x40000000
 
+Result = TypeVar("Result")
 
-def socket_in_namespace_of(pid: int, make: Callable[[], socket.socket]) -> socket.socket:
-    """Call `make` in the network namespace of `pid`; return the socket that it makes.
+
+def in_namespace_of(pid: int, work: Callable[[], Result]) -> Result:
+    """Call `work` in the network namespace of process `pid`; return what it returns.
 
     A socket stays in the namespace it was made in. The thread that goes there ends afterwards, so
     that no other thread of ours ever leaves its own.
 
     Raises:
-        OSError: there is no such namespace, we may not go there, or `make` raised it.
+        OSError: there is no such namespace, or we may not go there.
+        Exception: what `work` raised.
 
     """
-    made: list[socket.socket] = []
-    errors: list[OSError] = []
+    results: list[Result] = []
+    errors: list[Exception] = []
 
-    def go_and_make() -> None:
+    def go_and_work() -> None:
         try:
             handle = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
             try:
@@ -34,13 +37,13 @@ def socket_in_namespace_of(pid: int, make: Callable[[], socket.socket]) -> socke
                     raise OSError(number, f"setns: {os.strerror(number)}")
             finally:
                 os.close(handle)
-            made.append(make())
-        except OSError as error:
+            results.append(work())
+        except Exception as error:  # raised again by the caller's thread
             errors.append(error)
 
-    thread = threading.Thread(target=go_and_make, name="setns")
+    thread = threading.Thread(target=go_and_work, name="setns")
     thread.start()
     thread.join()
     if errors:
         raise errors[0]
-    return made[0]
+    return results[0]

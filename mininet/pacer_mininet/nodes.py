@@ -31,7 +31,8 @@ from mininet.node import Node as MininetNode
 from mininet.topo import Topo
 
 from pacer_mininet import offloads, paths, processors
-from pacer_mininet.namespaces import socket_in_namespace_of
+from pacer_mininet.hosts import DirectIntf, write_settings
+from pacer_mininet.namespaces import in_namespace_of
 from pacer_mininet.rest import ControllerError, RestClient
 from pacer_mininet.units import parse_duration, parse_rate, parse_size
 
@@ -75,33 +76,13 @@ def run_in(node: MininetNode, *command: str) -> None:
         raise NodeError(f"{node.name}: `{' '.join(command)}` failed: {(err or out).strip()}")
 
 
-def introduce(host: MininetNode, others: Sequence[MininetNode]) -> None:
-    """Let a host know for good where others are, so that it never asks, and never answers for it.
-
-    Raises:
-        NodeError: an address was refused.
-
-    """
-    device = host.defaultIntf().name
-    lines = [f"neigh replace {o.IP()} lladdr {o.MAC()} dev {device} nud permanent" for o in others]
-    asked = host.popen(
-        ["ip", "-batch", "-"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    said, _ = asked.communicate("".join(f"{line}\n" for line in lines).encode())
-    if asked.returncode != 0:
-        raise NodeError(f"{host.name}: `ip neigh` failed: {said.decode(errors='replace').strip()}")
-
-
 def turn_offloads_off(interface: Intf) -> None:
     """Make an interface carry packets as they would be on a wire; NodeError if it refuses.
 
     A userspace switch then sees packets of at most one MTU, and with checksums in them.
     """
     try:
-        with socket_in_namespace_of(interface.node.pid, socket.socket) as through:
+        with in_namespace_of(interface.node.pid, socket.socket) as through:
             offloads.switch_off(through, interface.name)
     except OSError as error:
         raise NodeError(f"{interface.name}: its offloads cannot be switched off: {error}") from None
@@ -533,12 +514,13 @@ class LfnHost(Host):  # type: ignore[misc] # mininet has no types
     """
 
     def config(self, socket_buffer_bytes: int = SOCKET_BUFFER_BYTES, **params: Any) -> Any:
-        """Configure the host; NodeError when a setting is refused."""
+        """Configure the host; HostError when a setting is refused."""
         result = super().config(**params)
         both = f"4096 {2 * socket_buffer_bytes} {2 * socket_buffer_bytes}"
-        # `-e`: a kernel without IPv6 has nothing to switch off.
-        run_in(self, "sysctl", "-e", "-qw", "net.ipv6.conf.all.disable_ipv6=1")
-        run_in(self, "sysctl", "-qw", f"net.ipv4.tcp_rmem={both}", f"net.ipv4.tcp_wmem={both}")
+        # A kernel without IPv6 has nothing to switch off.
+        quiet = {"net.ipv6.conf.all.disable_ipv6": "1"}
+        write_settings(self, quiet, ignore_absent=True)
+        write_settings(self, {"net.ipv4.tcp_rmem": both, "net.ipv4.tcp_wmem": both})
         for interface in self.intfList():
             if interface.name != "lo":
                 turn_offloads_off(interface)
@@ -561,6 +543,7 @@ def started(topo: Topo, *others: Sequence[Switch]) -> Iterator[Mininet]:
         topo=topo,
         switch=PacingSwitch,
         controller=PacerController,
+        intf=DirectIntf,
         autoSetMacs=True,
         build=False,
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pacer_mininet.namespaces import socket_in_namespace_of
+from pacer_mininet.namespaces import in_namespace_of
 
 SOCK_DIAG_BY_FAMILY = 20
 NLMSG_ERROR = 2
@@ -116,7 +116,7 @@ class TcpMonitor:
 
     def __init__(self, pid: int) -> None:
         """Open a monitoring socket in the namespace of process `pid`; needs root."""
-        self._socket = socket_in_namespace_of(pid, _diagnostics_socket)
+        self._socket = in_namespace_of(pid, _diagnostics_socket)
         self._socket.settimeout(10)
 
     def close(self) -> None:

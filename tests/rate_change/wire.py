@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pacer_mininet.namespaces import socket_in_namespace_of
+from pacer_mininet.namespaces import in_namespace_of
 
 NS_PER_S = 1_000_000_000
 FCS_BYTES = 4
@@ -52,7 +52,7 @@ class Wire:
     def __init__(self, pid: int, interface: str) -> None:
         self.frames: list[Seen] = []
         self.total_bytes = 0
-        self._socket = socket_in_namespace_of(pid, lambda: _capture_of(interface))
+        self._socket = in_namespace_of(pid, lambda: _capture_of(interface))
 
     def fetch(self) -> None:
         """Take what has arrived since the last time into `frames`."""

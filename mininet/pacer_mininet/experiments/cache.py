@@ -16,10 +16,9 @@ from pacer_mininet.experiments.scenario import Scenario
 
 _PACKAGE = paths.MININET_DIR / "pacer_mininet"
 _MAKES_RUNS = (
-    *("command.py", "congestion.py", "experiment.py", "iperf.py", "namespaces.py", "nodes.py"),
-    "offloads.py",
-    *("processors.py", "rest.py", "table.py", "tcp_state.py", "topology.py", "traffic.py"),
-    "units.py",
+    *("command.py", "congestion.py", "experiment.py", "hosts.py", "namespaces.py", "nodes.py"),
+    *("offloads.py", "processors.py", "rest.py", "sink.py", "table.py", "tcp_state.py"),
+    *("topology.py", "traffic.py", "units.py"),
     *("experiments/inside.py", "experiments/network.py", "experiments/runner.py"),
     *("experiments/scenario.py", "experiments/shaping.py"),
 )

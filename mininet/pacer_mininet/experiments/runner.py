@@ -8,7 +8,6 @@ nothing of the wall clock.
 
 import itertools
 import os
-import re
 import statistics
 import subprocess
 import time
@@ -18,7 +17,7 @@ from typing import Any
 from mininet.net import Mininet
 from mininet.node import Node
 
-from pacer_mininet import congestion, iperf, paths, tcp_state
+from pacer_mininet import congestion, paths, tcp_state
 from pacer_mininet.experiment import (
     START_STEP_NS,
     ExperimentError,
@@ -37,7 +36,9 @@ from pacer_mininet.experiments.shaping import (
     port_of,
     shape,
 )
-from pacer_mininet.nodes import PacerController, in_lab, introduce, run_in
+from pacer_mininet.hosts import introduce, ping, write_settings
+from pacer_mininet.nodes import PacerController, in_lab
+from pacer_mininet.sink import Sink
 from pacer_mininet.tcp_state import TcpMonitor, TcpSample
 from pacer_mininet.traffic import (
     BIN_NS,
@@ -71,6 +72,10 @@ UDP_OVERHEAD_BYTES = 14 + 20 + 8 + 4
 
 TAIL_NS = 250_000_000
 
+PING_TIMEOUT_S = 12.0
+LEARNING_S = 0.2
+"""What the controller is given to tell the switches where hosts are."""
+
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -84,7 +89,7 @@ def run_scenario(name: str, scenario: Scenario, report: Report) -> dict[str, Any
         ExperimentError, NodeError, ControllerError: the run failed.
 
     """
-    paths.need_programs("ip", "iperf", "mnexec", "ping", "sysctl", "tc")
+    paths.need_programs("ip", "iperf", "mnexec", "tc")
     for control in sorted({flow.congestion_control for flow in scenario.flows}):
         congestion.choose(control, congestion.of_this_kernel(control), lab=in_lab())
     report({"event": "phase", "run": name, "phase": "network"})
@@ -109,6 +114,7 @@ class ScenarioRun:
         self.measuring = ["wan", "far"] if scenario.far else ["wan"]
         self.bandwidth = {switch: Bandwidth() for switch in self.measuring}
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.sink = Sink(scenario.socket_buffer_bytes)
         self.sent: dict[tuple[int, int], list[tuple[int, TcpSample]]] = {}
         self.received: dict[tuple[int, int], list[tuple[int, TcpSample]]] = {}
         self.closed: dict[tuple[int, int], int] = {}
@@ -126,12 +132,12 @@ class ScenarioRun:
         if self.scenario.first_ssthresh_packets:
             for control in sorted({flow.congestion_control for flow in self.scenario.flows}):
                 end_slow_start(control, self.scenario.first_ssthresh_packets)
+        # What is left of a connection to the same host would set the next one's start.
+        settings = {"net.ipv4.tcp_no_metrics_save": "1"}
+        if self.scenario.ecn:
+            settings["net.ipv4.tcp_ecn"] = "1"
         for host in (*self.senders, *self.receivers):
-            # What is left of a connection to the same host would set the next one's start.
-            settings = ["net.ipv4.tcp_no_metrics_save=1"]
-            if self.scenario.ecn:
-                settings.append("net.ipv4.tcp_ecn=1")
-            run_in(host, "sysctl", "-qw", *settings)
+            write_settings(host, settings)
         pairs = [
             (self.senders[sender - 1], self.receivers[receiver - 1])
             for sender, receiver in sorted({(f.sender, f.receiver) for f in self.scenario.flows})
@@ -141,21 +147,19 @@ class ScenarioRun:
             introduce(sender, [there for here, there in pairs if here is sender])
         for receiver in self.receivers:
             introduce(receiver, [here for here, there in pairs if there is receiver])
-        for sender, receiver in pairs:
-            self._ping(sender, receiver)
+        # The first teaches the switches where both are, the second finds its way.
+        for _ in range(2):
+            for sender, receiver in pairs:
+                ping(sender, receiver.IP(), timeout_s=PING_TIMEOUT_S)
+            time.sleep(LEARNING_S)
         shape(self.scenario, self.net, self.rest)
         for number, flow in enumerate(self.scenario.flows):
-            command = ["iperf", "-s", "-p", str(port_of(number)), "-y", "C"]
-            command += ["-u"] if flow.udp_bps else ["-P", str(flow.streams)]
-            self._start(self.receivers[flow.receiver - 1], command)
-        for number, flow in enumerate(self.scenario.flows):
-            if not flow.udp_bps:
-                iperf.wait_for_listener(self.receivers[flow.receiver - 1].pid, port_of(number))
-
-    def _ping(self, sender: Node, receiver: Node) -> None:
-        out, err, _ = sender.pexec("ping", "-n", "-c", "2", "-i", "0.2", "-W", "12", receiver.IP())
-        if re.search(r" 0% packet loss", out) is None:
-            raise ExperimentError(f"the hosts cannot reach each other: {(out + err).strip()}")
+            receiver, port = self.receivers[flow.receiver - 1], port_of(number)
+            if flow.udp_bps:
+                self._start(receiver, ["iperf", "-s", "-p", str(port), "-y", "C", "-u"])
+            else:
+                self.sink.listen(receiver, port)
+        self.sink.start()
 
     def _start(self, host: Node, command: list[str]) -> None:
         self.processes.append(
@@ -296,6 +300,7 @@ class ScenarioRun:
             for process in self.processes:
                 process.kill()
                 process.wait()
+            self.sink.close()
         self._phase("reading")
         # First the counters: reading tens of thousands of registers keeps the lab busy for so
         # long that its clock moves on.

@@ -26,6 +26,7 @@
 use std::io;
 use std::ops::Range;
 
+use anyhow::Context;
 use dataplane::notify::Notification;
 use p4runtime_server::{ControllerSender, JobQueue};
 use ports::{LinkState, Port, Token, Waiter, WaiterOptions, clock};
@@ -54,6 +55,9 @@ const LINK_CHECK_NS: u64 = 1_000_000_000;
 /// How soon a port is flushed again whose frames the kernel did not take, if nothing else is sent
 /// there before.
 const FLUSH_AGAIN_NS: u64 = 10_000_000;
+/// Where there are more ports than these, their rings are not all looked at for each frame: the kernel
+/// says which have some.
+const PORTS_LOOKED_AT: usize = 8;
 /// Jobs run between two turns.
 const JOB_BATCH: usize = 64;
 
@@ -85,6 +89,9 @@ struct Links {
     collected: usize,
     /// One of them had a departure time: it must not wait for more.
     held: bool,
+    /// Positions in `links` of the rings that may hold frames; where `all_may`, any may.
+    with_frames: Vec<usize>,
+    all_may: bool,
 }
 
 impl Links {
@@ -102,12 +109,55 @@ impl Links {
         self.held = false;
     }
 
+    /// Takes note of where a wait found frames. With few ports all rings are looked at: in order of
+    /// arrival, what came last included.
+    fn note_readable(&mut self, readable: Option<&[usize]>) {
+        match readable {
+            Some(readable) if self.links.len() > PORTS_LOOKED_AT => {
+                self.all_may = false;
+                self.with_frames.clear();
+                self.with_frames.extend_from_slice(readable);
+            }
+            _ => self.all_may = true,
+        }
+    }
+
+    /// Whether a ring holds a frame, as far as is known without asking the kernel.
+    fn is_any_known(&self) -> bool {
+        if self.all_may {
+            self.has_frame()
+        } else {
+            let mut noted = self.with_frames.iter();
+            noted.any(|&at| self.links.get(at).is_some_and(|link| link.port.has_frame()))
+        }
+    }
+
+    /// Whether any ring holds a frame.
+    fn has_frame(&self) -> bool {
+        self.links.iter().any(|link| link.port.has_frame())
+    }
+
     /// The first frame to come of those that lie in rings: when it came, and at which link.
     fn earliest(&mut self, now_ns: u64) -> Option<(u64, usize)> {
-        let links = self.links.iter_mut().enumerate();
-        let arrivals =
-            links.filter_map(|(at, link)| Some((link.port.next_arrival_ns(now_ns)?, at)));
-        arrivals.min()
+        let links = &mut self.links;
+        if self.all_may {
+            let all = links.iter_mut().enumerate();
+            let arrivals = all.filter_map(|(at, l)| Some((l.port.next_arrival_ns(now_ns)?, at)));
+            return arrivals.min();
+        }
+        let mut first: Option<(u64, usize)> = None;
+        self.with_frames.retain(|&at| {
+            let arrival = links
+                .get_mut(at)
+                .and_then(|l| l.port.next_arrival_ns(now_ns));
+            let Some(arrival_ns) = arrival else {
+                return false;
+            };
+            let this = (arrival_ns, at);
+            first = Some(first.map_or(this, |first| first.min(this)));
+            true
+        });
+        first
     }
 
     /// Offers the kernel again what it did not take, if it is time; says when to come back.
@@ -241,6 +291,8 @@ impl RealTime {
                 again_ns: u64::MAX,
                 collected: 0,
                 held: false,
+                with_frames: Vec::new(),
+                all_may: true,
             },
             waiter,
             spin_ns,
@@ -266,7 +318,7 @@ impl RealTime {
         };
         self.switch.set_port_address(number, port.mac());
         let (received, sent) = (create(Direction::In)?, create(Direction::Out)?);
-        let token = self.waiter.add(&port);
+        let token = self.waiter.add(&port).context("waiting for frames")?;
         if let Some(slot) = self.links.by_number.get_mut(usize::from(number)) {
             *slot = Some(self.links.links.len());
         }
@@ -314,15 +366,18 @@ impl RealTime {
                 self.attention.rest_until(deadline_ns);
                 self.waiter.rest(now_ns, deadline_ns)?
             } else {
-                let (links, attention) = (&self.links.links, &mut self.attention);
+                let (links, attention) = (&self.links, &mut self.attention);
                 self.waiter.wait(now_ns, Some(deadline_ns), |at_ns| {
                     // The first time is before it sleeps, which is no look at what is due.
                     if at_ns > now_ns {
                         attention.look(at_ns);
+                        links.has_frame()
+                    } else {
+                        links.is_any_known()
                     }
-                    links.iter().any(|link| link.port.has_frame())
                 })?
             };
+            self.links.note_readable(self.waiter.readable());
             called |= woken.called;
             if let Some(signal) = woken.signal {
                 tracing::info!(signal, "asked to end");

@@ -60,7 +60,7 @@
 //! let mut waiter = Waiter::new(WaiterOptions::default())?;
 //! waiter.end_on_signals()?;
 //! for port in &ports {
-//!     waiter.add(port);
+//!     waiter.add(port)?;
 //! }
 //! let mut now_ns = clock::now_ns();
 //! loop {

@@ -442,6 +442,101 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Res
     }
 }
 
+/// A set of descriptors to wait for, epoll(7): what a wait costs depends on how many are ready, not
+/// on how many there are.
+pub(crate) fn epoll_fd() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers involved.
+    owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
+}
+
+/// Adds a descriptor for reading; `key` comes back with its events. `edge`: each time it becomes
+/// readable counts once, not for as long as it is.
+pub(crate) fn epoll_add(
+    epoll: BorrowedFd<'_>,
+    fd: libc::c_int,
+    key: usize,
+    edge: bool,
+) -> io::Result<()> {
+    let mut event = libc::epoll_event {
+        events: (libc::EPOLLIN | if edge { libc::EPOLLET } else { 0 }).cast_unsigned(),
+        u64: key as u64,
+    };
+    // SAFETY: the event is valid and live across the call.
+    check(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) })
+}
+
+/// Takes a descriptor out. One that was closed is out already.
+pub(crate) fn epoll_remove(epoll: BorrowedFd<'_>, fd: libc::c_int) {
+    // SAFETY: a null event is allowed for this operation (since Linux 2.6.9).
+    unsafe {
+        libc::epoll_ctl(
+            epoll.as_raw_fd(),
+            libc::EPOLL_CTL_DEL,
+            fd,
+            std::ptr::null_mut(),
+        )
+    };
+}
+
+/// epoll_pwait2(2) with a timeout in ns (`None`: none) and the signal mask as it is. Returns how many
+/// of `events` were filled in, 0 after the timeout; `None`: a signal came. Before Linux 5.11 it is
+/// two calls.
+pub(crate) fn epoll_wait(
+    epoll: BorrowedFd<'_>,
+    events: &mut [libc::epoll_event],
+    timeout_ns: Option<u64>,
+) -> io::Result<Option<usize>> {
+    let timeout = timeout_ns.map(timespec);
+    let timeout_pointer = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    let room = libc::c_int::try_from(events.len()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the array, its length and the timespec are valid and live across the call; a null
+    // signal mask leaves it alone.
+    let ready = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            epoll.as_raw_fd(),
+            events.as_mut_ptr(),
+            room,
+            timeout_pointer,
+            std::ptr::null::<libc::sigset_t>(),
+            0usize,
+        )
+    };
+    if let Ok(ready) = usize::try_from(ready) {
+        return Ok(Some(ready));
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EINTR) => Ok(None),
+        Some(libc::ENOSYS) => epoll_wait_in_two(epoll, events, timeout_ns),
+        _ => Err(error),
+    }
+}
+
+/// The same where the kernel has no epoll_pwait2(2): epoll_wait(2) counts milliseconds only.
+fn epoll_wait_in_two(
+    epoll: BorrowedFd<'_>,
+    events: &mut [libc::epoll_event],
+    timeout_ns: Option<u64>,
+) -> io::Result<Option<usize>> {
+    let mut whole = [libc::pollfd {
+        fd: epoll.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    if poll(&mut whole, timeout_ns)?.is_none() {
+        return Ok(None);
+    }
+    let room = libc::c_int::try_from(events.len()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the array and its length are valid across the call.
+    let ready = unsafe { libc::epoll_wait(epoll.as_raw_fd(), events.as_mut_ptr(), room, 0) };
+    usize::try_from(ready)
+        .map(Some)
+        .map_err(|_| io::Error::last_os_error())
+}
+
 /// How long the kernel may lengthen a poll timeout of the calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeoutSlack {

@@ -1,6 +1,10 @@
 //! Waiting for frames, for other threads, for a signal, and for an instant, in one system call.
 //!
-//! # Exact deadlines from ppoll(2)
+//! # Many ports
+//! The kernel is asked with epoll(7): it looks at the ports that have frames, and says which, where
+//! poll(2) would look at each of a hundred to find one.
+//!
+//! # Exact deadlines
 //! The kernel lengthens poll timeouts on purpose, to save wake-ups: by a thousandth of the timeout
 //! (a 200th for niced processes, nothing for real-time threads), but at least by the thread's timer
 //! slack, and at most by 100 ms (`select_estimate_accuracy` in fs/select.c). A wait of 1.518 s, one
@@ -120,13 +124,26 @@ pub struct Waiter {
     clock_step: Option<OwnedFd>,
     /// For the deadline that no timeout ends at.
     alarm: OwnedFd,
-    /// Eventfd, clock step, alarm (-1: ignored by poll), then the ports.
-    fds: Vec<libc::pollfd>,
+    /// Eventfd, clock step, alarm (-1: ignored by poll): all that ends a [`Waiter::rest`].
+    fds: [libc::pollfd; PORT_KEYS],
+    /// The same, and the ports.
+    epoll: OwnedFd,
+    /// Descriptors of the ports by [`Token`]; -1: removed.
+    ports: Vec<libc::c_int>,
+    /// What the last wait by `epoll` ended with: the first `ready` of these.
+    events: Vec<libc::epoll_event>,
+    ready: usize,
+    /// Ports that the last wait found readable.
+    readable: Vec<usize>,
+    /// `readable` is all there are: the last wait asked the kernel.
+    listed: bool,
     thread: Option<(std::thread::ThreadId, TimeoutSlack)>,
     skipped: u32,
     /// Calls of [`Waiter::rest`].
     rested: u32,
 }
+
+const IN: u32 = libc::EPOLLIN.cast_unsigned();
 
 /// A descriptor that poll passes over.
 const NOT_POLLED: libc::c_int = -1;
@@ -134,7 +151,10 @@ const NOT_POLLED: libc::c_int = -1;
 const BELL_SLOT: usize = 0;
 const STEP_SLOT: usize = 1;
 const ALARM_SLOT: usize = 2;
-const FIRST_PORT_SLOT: usize = 3;
+/// Keys of epoll's events: the slots above, then the ports.
+const PORT_KEYS: usize = 3;
+/// Of one wait, at most; what is left comes with the next.
+const MAX_EVENTS: usize = 1024;
 
 impl Waiter {
     /// A waiter without ports.
@@ -149,17 +169,27 @@ impl Waiter {
         });
         let clock_step = sys::clock_step_fd().ok();
         let step_fd = clock_step.as_ref().map_or(NOT_POLLED, AsRawFd::as_raw_fd);
-        let fds = vec![
-            pollfd(bell.event.as_raw_fd()),
-            pollfd(step_fd),
-            pollfd(NOT_POLLED),
-        ];
+        let alarm = sys::alarm_fd()?;
+        let epoll = sys::epoll_fd()?;
+        let bell_fd = bell.event.as_raw_fd();
+        sys::epoll_add(epoll.as_fd(), bell_fd, BELL_SLOT, false)?;
+        if clock_step.is_some() {
+            sys::epoll_add(epoll.as_fd(), step_fd, STEP_SLOT, false)?;
+        }
+        // It stays readable until it is set again.
+        sys::epoll_add(epoll.as_fd(), alarm.as_raw_fd(), ALARM_SLOT, true)?;
         Ok(Waiter {
             options,
             bell,
             clock_step,
-            alarm: sys::alarm_fd()?,
-            fds,
+            alarm,
+            fds: [pollfd(bell_fd), pollfd(step_fd), pollfd(NOT_POLLED)],
+            epoll,
+            ports: Vec::new(),
+            events: vec![libc::epoll_event { events: 0, u64: 0 }; PORT_KEYS],
+            ready: 0,
+            readable: Vec::new(),
+            listed: false,
             thread: None,
             skipped: 0,
             rested: 0,
@@ -168,16 +198,33 @@ impl Waiter {
 
     /// Also wait for frames of `port`. The port must be [`remove`](Waiter::remove)d before it is
     /// closed, or waits end at once with an error.
-    pub fn add(&mut self, port: &Port) -> Token {
-        self.fds.push(pollfd(port.as_raw_fd()));
-        Token(self.fds.len() - 1)
+    ///
+    /// # Errors
+    /// The kernel has no memory for another one.
+    pub fn add(&mut self, port: &Port) -> io::Result<Token> {
+        let token = Token(self.ports.len());
+        let fd = port.as_raw_fd();
+        sys::epoll_add(self.epoll.as_fd(), fd, PORT_KEYS + token.0, false)?;
+        self.ports.push(fd);
+        if self.events.len() < MAX_EVENTS {
+            self.events.push(libc::epoll_event { events: 0, u64: 0 });
+        }
+        Ok(token)
     }
 
     /// No longer wait for this port. Its token stays unused; others keep theirs.
     pub fn remove(&mut self, token: Token) {
-        if let Some(entry) = self.fds.get_mut(token.0) {
-            *entry = pollfd(NOT_POLLED);
+        if let Some(fd) = self.ports.get_mut(token.0) {
+            sys::epoll_remove(self.epoll.as_fd(), *fd);
+            *fd = NOT_POLLED;
         }
+    }
+
+    /// Which ports had frames when the last wait ended, by their place in the order of
+    /// [`add`](Waiter::add) from 0; `None`: the kernel was not asked, any may have.
+    #[must_use]
+    pub fn readable(&self) -> Option<&[usize]> {
+        self.listed.then_some(self.readable.as_slice())
     }
 
     /// A handle for other threads.
@@ -219,8 +266,7 @@ impl Waiter {
         deadline_ns: Option<u64>,
         has_frame: impl FnMut(u64) -> bool,
     ) -> io::Result<Woken> {
-        let all = self.fds.len();
-        self.wait_for(all, now_ns, deadline_ns, has_frame)
+        self.wait_for(true, now_ns, deadline_ns, has_frame)
     }
 
     /// The same, but frames, and errors of ports, do not end it (every 256th wait, they do).
@@ -229,25 +275,20 @@ impl Waiter {
     /// As [`wait`](Waiter::wait).
     pub fn rest(&mut self, now_ns: u64, deadline_ns: u64) -> io::Result<Woken> {
         self.rested = self.rested.wrapping_add(1);
-        let fds = if self.rested.is_multiple_of(MAX_SKIPPED) {
-            self.fds.len()
-        } else {
-            FIRST_PORT_SLOT
-        };
-        self.wait_for(fds, now_ns, Some(deadline_ns), |_| false)
+        let ports = self.rested.is_multiple_of(MAX_SKIPPED);
+        self.wait_for(ports, now_ns, Some(deadline_ns), |_| false)
     }
 
-    /// [`wait`](Waiter::wait) for the first `fds` descriptors only.
+    /// [`wait`](Waiter::wait), for frames and errors of ports or not.
     fn wait_for(
         &mut self,
-        fds: usize,
+        ports: bool,
         now_ns: u64,
         deadline_ns: Option<u64>,
         mut has_frame: impl FnMut(u64) -> bool,
     ) -> io::Result<Woken> {
-        for entry in &mut self.fds {
-            entry.revents = 0;
-        }
+        self.ready = 0;
+        self.listed = false;
         let slack = self.slack();
         let left_ns = deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(now_ns));
         let near = left_ns.is_some_and(|left_ns| left_ns <= self.options.spin_ns);
@@ -264,7 +305,7 @@ impl Waiter {
         } else {
             self.skipped = 0;
             let sleep_ns = left_ns.map(|left_ns| left_ns.saturating_sub(self.options.spin_ns));
-            let slept_to_spin = self.sleep(fds, now_ns, sleep_ns, slack, &mut woken)?;
+            let slept_to_spin = self.sleep(ports, now_ns, sleep_ns, slack, &mut woken)?;
             if slept_to_spin && deadline_ns.is_some() {
                 self.after_sleep(deadline_ns.unwrap_or(0), has_frame, &mut woken);
             }
@@ -277,24 +318,26 @@ impl Waiter {
     /// Whether the last wait ended with frames for this port.
     #[must_use]
     pub fn is_readable(&self, token: Token) -> bool {
-        self.events(token) & libc::POLLIN != 0
+        self.events_of(token) & IN != 0
     }
 
     /// Whether the last wait ended with an error of this port.
     #[must_use]
     pub fn has_error(&self, token: Token) -> bool {
-        self.events(token) & !libc::POLLIN != 0
+        self.events_of(token) & !IN != 0
     }
 
-    fn events(&self, token: Token) -> libc::c_short {
-        self.fds.get(token.0).map_or(0, |entry| entry.revents)
+    fn events_of(&self, token: Token) -> u32 {
+        let key = (PORT_KEYS + token.0) as u64;
+        let mut ended_with = self.events.iter().take(self.ready);
+        let found = ended_with.find(|event| event.u64 == key);
+        found.map_or(0, |event| event.events)
     }
 
-    /// One ppoll of the first `fds` descriptors. True when the end of `sleep_ns`, counted from
-    /// `now_ns`, ended it.
+    /// One call of the kernel. True when the end of `sleep_ns`, counted from `now_ns`, ended it.
     fn sleep(
         &mut self,
-        fds: usize,
+        ports: bool,
         now_ns: u64,
         sleep_ns: Option<u64>,
         slack: TimeoutSlack,
@@ -320,26 +363,53 @@ impl Waiter {
             self.fds[ALARM_SLOT].fd = NOT_POLLED;
             sleep_ns.map(|sleep_ns| timeout_for(sleep_ns, slack))
         };
-        let polled = sys::poll(self.fds.get_mut(..fds).unwrap_or_default(), timeout_ns);
+        let ended = if ports {
+            sys::epoll_wait(self.epoll.as_fd(), &mut self.events, timeout_ns)
+        } else {
+            sys::poll(&mut self.fds, timeout_ns)
+        };
         woken.called = self.bell.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
-        match polled? {
-            None => return Ok(false),
-            Some(0) => return Ok(!woken.called),
-            Some(_) => {}
+        let Some(ready) = ended? else {
+            return Ok(false);
+        };
+        let slots = if ports {
+            self.ready = ready;
+            self.list_ports(woken)
+        } else {
+            self.fds.map(|entry| entry.revents != 0)
+        };
+        if ready == 0 {
+            return Ok(!woken.called);
         }
-        if self.fds[BELL_SLOT].revents != 0 {
+        if slots[BELL_SLOT] {
             let _ = sys::event_clear(self.bell.event.as_fd());
             woken.called = true;
         }
-        if self.fds[STEP_SLOT].revents != 0 {
+        if slots[STEP_SLOT] {
             self.clear_clock_step();
             woken.clock_stepped = true;
         }
-        for entry in &self.fds[FIRST_PORT_SLOT..] {
-            woken.readable |= entry.revents & libc::POLLIN != 0;
-            woken.error |= entry.revents & !libc::POLLIN != 0;
+        Ok(alarmed && slots[ALARM_SLOT] && !woken.called)
+    }
+
+    /// Sorts what epoll gave: which of the slots are readable, and which ports.
+    fn list_ports(&mut self, woken: &mut Woken) -> [bool; PORT_KEYS] {
+        let mut slots = [false; PORT_KEYS];
+        self.listed = true;
+        self.readable.clear();
+        for event in self.events.iter().take(self.ready) {
+            let (key, events) = (event.u64 as usize, event.events);
+            if let Some(slot) = slots.get_mut(key) {
+                *slot = true;
+                continue;
+            }
+            woken.readable |= events & IN != 0;
+            woken.error |= events & !IN != 0;
+            if events & IN != 0 {
+                self.readable.push(key - PORT_KEYS);
+            }
         }
-        Ok(self.fds[ALARM_SLOT].revents != 0 && !woken.called)
+        slots
     }
 
     /// The timeout has ended: either this is the deadline or the place to start spinning.

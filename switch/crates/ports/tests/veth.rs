@@ -482,7 +482,7 @@ fn interfaces_go_down_come_up_and_vanish() {
 
         ip("link set vb up");
         let mut waiter = Waiter::new(WaiterOptions::default()).expect("a waiter");
-        let token = waiter.add(&b);
+        let token = waiter.add(&b).expect("added");
         let bytes = send_until_received(&mut a, &mut b, &mut waiter, &frame(100, 1));
         assert_eq!(bytes, frame(100, 1));
 
@@ -521,7 +521,10 @@ fn a_waiter_tells_which_port() {
     in_namespace("a_waiter_tells_which_port", || {
         let (mut a, b, d) = (open("va"), open("vb"), open("vd"));
         let mut waiter = Waiter::new(WaiterOptions::default()).expect("a waiter");
-        let (at_b, at_d) = (waiter.add(&b), waiter.add(&d));
+        let (at_b, at_d) = (
+            waiter.add(&b).expect("added"),
+            waiter.add(&d).expect("added"),
+        );
         a.send(&frame(64, 0)).expect("taken");
         a.flush();
         let start = Instant::now();
@@ -536,6 +539,10 @@ fn a_waiter_tells_which_port() {
             assert!(start.elapsed() < PATIENCE, "the frame never came");
         }
         assert!(waiter.is_readable(at_b) && !waiter.is_readable(at_d));
+        assert_eq!(waiter.readable(), Some([0].as_slice()), "the first added");
+        let now_ns = clock::now_ns();
+        let woken = waiter.wait(now_ns, None, |_| true).expect("waits");
+        assert!(woken.readable && waiter.readable().is_none(), "not asked");
         assert!(b.has_frame() && !d.has_frame());
     });
 }

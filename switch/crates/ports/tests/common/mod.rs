@@ -135,7 +135,7 @@ pub fn await_carrier(interface: &str) {
 pub fn waiter_for(ports: &[&Port]) -> Waiter {
     let mut waiter = Waiter::new(WaiterOptions::default()).expect("a waiter");
     for port in ports {
-        waiter.add(port);
+        waiter.add(port).expect("added");
     }
     waiter
 }

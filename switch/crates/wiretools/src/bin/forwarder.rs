@@ -82,8 +82,8 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let mut b = Port::open(&options.interface_b, &port_options)?;
     let mut waiter = Waiter::new(WaiterOptions::default())?;
     waiter.end_on_signals()?;
-    waiter.add(&a);
-    waiter.add(&b);
+    waiter.add(&a)?;
+    waiter.add(&b)?;
     let mut there = Direction::new(&a, &b);
     let mut back = Direction::new(&b, &a);
     eprintln!("forwarder: ready {} <-> {}", a.name(), b.name());

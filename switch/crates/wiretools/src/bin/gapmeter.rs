@@ -88,7 +88,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     let mut port = Port::open(&options.interface, &port_options)?;
     let mut waiter = Waiter::new(WaiterOptions::default())?;
     waiter.end_on_signals()?;
-    waiter.add(&port);
+    waiter.add(&port)?;
     eprintln!("gapmeter: ready {}", port.name());
 
     let count = options.count.map_or(MAX_PACKETS, |count| count as usize);

@@ -1,0 +1,95 @@
+"""A receiver of TCP streams that takes whatever comes and keeps nothing.
+
+It reads when enough has come (`SO_RCVLOWAT` of socket(7)), not with every packet: in the lab, what
+a receiver like iperf's does for each packet is a third of all that a run costs. What the kernel
+does for the connection, its acknowledgements above all, does not wait for it.
+"""
+
+import contextlib
+import selectors
+import socket
+import threading
+
+from mininet.node import Node
+
+from pacer_mininet.namespaces import in_namespace_of
+
+READ_BYTES = 1 << 20
+WAKE_BYTES = 1 << 16
+"""Payload that has to lie there before it is read: at most this much, and of a connection's window
+at most a sixteenth."""
+
+WINDOW_SHARE = 16
+BACKLOG = 128
+STOP_TIMEOUT_S = 10
+
+
+class Sink:
+    """Listens in the namespaces of hosts, one thread for all."""
+
+    def __init__(self, window_bytes: int) -> None:
+        """Make one that listens nowhere yet; `window_bytes`: the window that the hosts grant."""
+        self._wake_bytes = max(1, min(WAKE_BYTES, window_bytes // WINDOW_SHARE))
+        self._selector = selectors.DefaultSelector()
+        self._buffer = bytearray(READ_BYTES)
+        self._stop, stopped = socket.socketpair()
+        self._selector.register(stopped, selectors.EVENT_READ, None)
+        self._thread = threading.Thread(target=self._serve, name="sink", daemon=True)
+        self._started = False
+
+    def listen(self, host: Node, port: int) -> None:
+        """Take connections to a TCP port of a host from now on; before `start`.
+
+        Raises:
+            OSError: the port is taken.
+
+        """
+
+        def make() -> socket.socket:
+            return socket.create_server(("", port), backlog=BACKLOG)
+
+        listener = in_namespace_of(host.pid, make)
+        listener.setblocking(False)
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._started = True
+        self._thread.start()
+
+    def close(self) -> None:
+        """Close all connections and stop listening."""
+        self._stop.close()
+        if self._started:
+            self._thread.join(STOP_TIMEOUT_S)
+        for key in list(self._selector.get_map().values()):
+            assert isinstance(key.fileobj, socket.socket)
+            key.fileobj.close()
+        self._selector.close()
+
+    def _serve(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    return
+                key.data(key.fileobj)
+
+    def _accept(self, listener: socket.socket) -> None:
+        # One that gave up meanwhile is no connection any more.
+        with contextlib.suppress(OSError):
+            connection, _ = listener.accept()
+            connection.setblocking(False)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, self._wake_bytes)
+            self._selector.register(connection, selectors.EVENT_READ, self._read)
+
+    def _read(self, connection: socket.socket) -> None:
+        try:
+            # TCP throws away what it is asked to truncate, and copies nothing (tcp(7)).
+            read = connection.recv_into(self._buffer, 0, socket.MSG_TRUNC)
+        except BlockingIOError:
+            return
+        except OSError:
+            read = 0
+        if not read:
+            self._selector.unregister(connection)
+            connection.close()
