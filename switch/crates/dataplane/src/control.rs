@@ -99,7 +99,8 @@ pub struct TableInfo {
     pub actions: Vec<usize>,
     /// Most entries the table takes.
     pub size: usize,
-    /// Entries are fixed by the program (`const entries`).
+    /// Entries are fixed by the program (`const entries`; as long as nobody has told
+    /// otherwise, any that it has).
     pub const_entries: bool,
     /// The default action is fixed by the program (`const default_action`).
     pub const_default: bool,
@@ -372,6 +373,10 @@ pub trait DataPlane {
     /// Registers.
     fn registers(&self) -> &[ArrayInfo];
 
+    /// Sets what BMv2 JSON does not tell of a table: whether its entries are constant (it has
+    /// `entries` and `const entries` alike), and its size (of a table with entries it has their
+    /// number). A table has room for at least the entries of the program.
+    fn table_rules(&mut self, table: usize, const_entries: bool, size: usize) -> ControlResult<()>;
     /// Inserts an entry. Errors: exists already, table full, const table, action not of this
     /// table, wrong widths.
     fn table_insert(

@@ -51,7 +51,9 @@ impl Sink for Sent {
         self.frames += 1;
     }
 
-    fn notify(&mut self, _notification: Notification) {}
+    fn notify(&mut self, _notification: Notification) -> bool {
+        true
+    }
 }
 
 /// The first two bytes choose the program and its entries; then come frames: a byte for the

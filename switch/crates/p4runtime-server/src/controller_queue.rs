@@ -12,9 +12,11 @@ use crate::tm_service::DropCount;
 /// What became of something after the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    Delivered,
-    NoController,
-    ControllerSlow,
+    /// Offered to the primaries that may have it: how many took it, and how many had no room.
+    Offered {
+        delivered: u64,
+        slow: u64,
+    },
     Malformed,
     PipelineSwap,
 }
@@ -34,14 +36,20 @@ struct Counters {
 
 impl Counters {
     fn count(&self, fate: Fate, items: u64) {
+        let add = |counter: &AtomicU64, items| counter.fetch_add(items, Ordering::Relaxed);
         match fate {
-            Fate::Delivered => &self.delivered,
-            Fate::NoController => &self.no_controller,
-            Fate::ControllerSlow => &self.controller_slow,
-            Fate::Malformed => &self.malformed,
-            Fate::PipelineSwap => &self.pipeline_swap,
+            Fate::Offered { delivered, slow } => {
+                // A loss for each that missed it, whoever else has it.
+                add(&self.controller_slow, items.saturating_mul(slow));
+                if delivered > 0 {
+                    add(&self.delivered, items);
+                } else if slow == 0 {
+                    add(&self.no_controller, items);
+                }
+            }
+            Fate::Malformed => drop(add(&self.malformed, items)),
+            Fate::PipelineSwap => drop(add(&self.pipeline_swap, items)),
         }
-        .fetch_add(items, Ordering::Relaxed);
     }
 
     /// `names`: of a full queue, and of what cannot be translated.
@@ -238,6 +246,23 @@ mod tests {
             .find(|drop| drop.cause == "controller-queue-full")
             .expect("cause")
             .packets
+    }
+
+    #[test]
+    fn what_one_controller_misses_is_counted_though_another_has_it() {
+        let counters = ControllerCounters::default();
+        for (delivered, slow) in [(1, 2), (0, 1), (2, 0), (0, 0)] {
+            counters.count_packet_in(Fate::Offered { delivered, slow });
+        }
+        assert_eq!(counters.packet_ins(), 2);
+        let lost = counters.losses().packet_ins;
+        let of = |cause| {
+            lost.iter()
+                .find(|drop| drop.cause == cause)
+                .map(|d| d.packets)
+        };
+        assert_eq!(of("controller-slow"), Some(3));
+        assert_eq!(of("no-controller"), Some(1));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use dataplane::notify::{IdleEntry, Notification, Told};
 use tokio::sync::mpsc;
 
 use crate::controller_queue::{Fate, Numbered};
+use crate::executor;
 use crate::pipeline_config::Active;
 use crate::proto::p4::v1 as p4;
 use crate::proto::p4::v1::stream_message_response::Update;
@@ -24,12 +25,28 @@ pub(crate) async fn pass(shared: Arc<Shared>, mut told: mpsc::Receiver<Numbered<
             return;
         };
         let items = notification.item.what.len();
+        let list = match &notification.item.what {
+            Told::Digests(list) => Some((list.digest, list.list_id)),
+            Told::Idle(_) => None,
+        };
         let fate = tokio::select! {
             fate = pass_one(&shared, notification) => fate,
             // A write that still runs may keep the pipeline.
             _ = shutdown.wait_for(|down| *down) => return,
         };
         shared.counters.count_notification(fate, items);
+        let is_delivered = matches!(fate, Fate::Offered { delivered: 1.., .. });
+        // The list of a program that is gone went with it.
+        if let Some((digest, list_id)) = list
+            && !is_delivered
+            && fate != Fate::PipelineSwap
+        {
+            // "The cache ... of messages that have been sent": these are to be told again.
+            let _ = executor::with(&*shared.executor, move |switch| {
+                switch.digest_acknowledge(digest, list_id)
+            })
+            .await;
+        }
     }
 }
 

@@ -185,8 +185,14 @@ async fn reconcile(
             return Ok(());
         }
     }
+    if state.saved.is_some() {
+        // Its place is needed; what was saved and written must not be lost if this fails.
+        return Err(Status::failed_precondition(
+            "a saved config is not committed: COMMIT it first, or replace it by VERIFY_AND_SAVE \
+             or VERIFY_AND_COMMIT",
+        ));
+    }
     let prepared = prepare(shared, config).await?;
-    drop_saved(shared, state).await?;
     let kept = match &state.committed {
         Some(active) => reconcile::state_of(shared, state, active).await?,
         None => Vec::new(),
@@ -259,8 +265,16 @@ async fn stage(
         .iter()
         .map(|profile| (profile.index, profile.rules))
         .collect();
+    let tables: Vec<_> = pipeline
+        .tables
+        .iter()
+        .map(|table| (table.index, table.const_entries, table.size))
+        .collect();
     let before = executor::with(&*shared.executor, move |switch| {
         let before = switch.stage(program)?;
+        for (table, const_entries, size) in tables {
+            switch.table_rules(table, const_entries, size)?;
+        }
         for (profile, rules) in rules {
             switch.profile_rules(profile, rules)?;
         }
@@ -280,18 +294,23 @@ async fn stage(
 /// Puts the staged program in place of the running one.
 async fn commit(shared: &Shared, state: &mut PipelineState) -> Result<(), Status> {
     let counters = Arc::clone(&shared.counters);
-    let (before, first) = executor::with(&*shared.executor, move |switch| {
-        Ok((switch.commit_staged()?, counters.offered()))
+    let current = shared.current.clone();
+    let pipeline = state
+        .saved
+        .as_ref()
+        .map(|saved| Arc::clone(&saved.pipeline));
+    let before = executor::with(&*shared.executor, move |switch| {
+        let before = switch.commit_staged()?;
+        // Between two packets: the first of the new program is read by its own P4Info.
+        let first = counters.offered();
+        current.send_replace(pipeline.map(|pipeline| Current { pipeline, first }));
+        Ok(before)
     })
     .await?
     .map_err(|error| control_status(&error))?;
-    drop(before);
     state.committed = state.saved.take();
-    let pipeline = state.committed.as_ref().map(|active| Current {
-        pipeline: Arc::clone(&active.pipeline),
-        first,
-    });
-    shared.current.send_replace(pipeline);
+    // Here, not on the thread that owns the switch: freeing a large program takes its time.
+    drop(before);
     Ok(())
 }
 

@@ -77,11 +77,15 @@ pub(crate) async fn state_of(
     read::collect(shared, state, requests, is_worth_keeping).await
 }
 
-/// A new program begins with empty arrays and sets, and with its constant entries.
+/// A new program begins with empty arrays and sets, and with its constant entries: of these, what
+/// was written beside the action.
 fn is_worth_keeping(entity: &Entity) -> bool {
     use p4::p4_data::Data;
     match entity {
-        Entity::TableEntry(entry) => !entry.is_const,
+        Entity::TableEntry(entry) => {
+            let counted = entry.counter_data != Some(p4::CounterData::default());
+            !entry.is_const || is_given(entry) || entry.counter_data.is_some() && counted
+        }
         Entity::ValueSetEntry(entry) => !entry.members.is_empty(),
         Entity::CounterEntry(p4::CounterEntry { data, .. })
         | Entity::DirectCounterEntry(p4::DirectCounterEntry { data, .. }) => {
@@ -98,6 +102,11 @@ fn is_worth_keeping(entity: &Entity) -> bool {
         },
         _ => true,
     }
+}
+
+/// Whether a controller gave an entry something that it must not lose, beside its action.
+fn is_given(entry: &p4::TableEntry) -> bool {
+    entry.meter_config.is_some() || !entry.metadata.is_empty()
 }
 
 /// Writes the state to the staged program `active`.
@@ -133,6 +142,8 @@ pub(crate) async fn write_to(
                 r#type: Type::Modify.into(),
                 ..update
             }),
+            // Statistics go with the entry of the program that they were about.
+            Err(error) if error.code == Code::NotFound && is_statistics(&update) => {}
             Err(error) => return Err(not_preserved(&error)),
         }
     }
@@ -168,9 +179,27 @@ fn keep_side(side: &mut Side, planned: Result<Planned, UpdateError>) {
     }
 }
 
+/// Whether an update gives an existing entry counts, and nothing else.
+fn is_statistics(update: &p4::Update) -> bool {
+    match update.entity.as_ref().and_then(|e| e.entity.as_ref()) {
+        Some(Entity::TableEntry(entry)) => entry.action.is_none() && !is_given(entry),
+        _ => false,
+    }
+}
+
 /// What writes an entity that was read.
-fn update(entity: Entity) -> p4::Update {
+fn update(mut entity: Entity) -> p4::Update {
+    let constant = match &mut entity {
+        Entity::TableEntry(entry) if entry.is_const => {
+            // The program has the entry itself; its action is not to be given.
+            entry.is_const = false;
+            entry.action = None;
+            true
+        }
+        _ => false,
+    };
     let kind = match &entity {
+        Entity::TableEntry(_) if constant => Type::Modify,
         Entity::TableEntry(entry) if entry.is_default_action => Type::Modify,
         Entity::ValueSetEntry(_)
         | Entity::CounterEntry(_)

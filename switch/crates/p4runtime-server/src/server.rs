@@ -324,8 +324,7 @@ impl P4Runtime for Service {
         let (sender, receiver) = mpsc::channel(2);
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
-            read::run(shared, request, sender).await;
-            drop(permit);
+            read::run(shared, request, sender, permit).await;
         });
         Ok(Response::new(ReceiverStream::new(receiver)))
     }

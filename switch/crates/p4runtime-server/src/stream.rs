@@ -68,9 +68,9 @@ impl Sessions {
     }
 
     /// Passes a packet-in or notification to the primaries.
-    /// Each gets what of it is its role's.
+    /// Each gets what of it is its role's. What a slow one misses is counted, whoever else has it.
     pub(crate) fn tell_primaries(&self, update: &p4::stream_message_response::Update) -> Fate {
-        let mut fate = Fate::NoController;
+        let (mut delivered, mut slow) = (0, 0);
         for session in self.arbitration.primaries() {
             let Some(stream) = self.open.get(&session) else {
                 continue;
@@ -84,12 +84,12 @@ impl Sessions {
             if stream.responses.capacity() > RESERVED_PLACES
                 && stream.responses.try_send(Ok(response)).is_ok()
             {
-                fate = Fate::Delivered;
-            } else if fate == Fate::NoController {
-                fate = Fate::ControllerSlow;
+                delivered += 1;
+            } else {
+                slow += 1;
             }
         }
-        fate
+        Fate::Offered { delivered, slow }
     }
 }
 

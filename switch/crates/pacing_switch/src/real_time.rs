@@ -229,13 +229,13 @@ impl Sink for Links {
         let _ = self.controllers.packet_in(frame);
     }
 
-    fn notify(&mut self, notification: Notification) {
+    fn notify(&mut self, notification: Notification) -> bool {
         let at_ns = clock::to_realtime_ns(notification.at_ns);
         // Full queue: the sender counts the loss.
-        let _ = self.controllers.notify(Notification {
+        self.controllers.notify(Notification {
             at_ns,
             ..notification
-        });
+        })
     }
 }
 

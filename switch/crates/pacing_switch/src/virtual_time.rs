@@ -34,8 +34,9 @@ impl Sink for CaptureSink {
         // There is no controller; the switch has counted the packet.
     }
 
-    fn notify(&mut self, _notification: Notification) {
+    fn notify(&mut self, _notification: Notification) -> bool {
         // Nobody can have asked for digests or set an idle timeout.
+        false
     }
 }
 

@@ -38,7 +38,9 @@ impl Sink for Counted {
 
     fn to_controller(&mut self, _frame: &[u8]) {}
 
-    fn notify(&mut self, _notification: Notification) {}
+    fn notify(&mut self, _notification: Notification) -> bool {
+        true
+    }
 }
 
 /// A sequence that visits memory in no order (SplitMix64).

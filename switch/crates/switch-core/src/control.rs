@@ -289,6 +289,10 @@ impl DataPlane for Switch {
         self.pipeline().map_or(&[], Pipeline::profiles)
     }
 
+    fn table_rules(&mut self, table: usize, const_entries: bool, size: usize) -> ControlResult<()> {
+        self.pipeline_mut()?.table_rules(table, const_entries, size)
+    }
+
     fn profile_rules(&mut self, profile: usize, rules: ProfileRules) -> ControlResult<()> {
         self.pipeline_mut()?.profile_rules(profile, rules)
     }

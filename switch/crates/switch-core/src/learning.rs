@@ -66,9 +66,11 @@ impl Learner {
         }
     }
 
-    /// Takes the list that is being collected.
+    /// Takes the list that is being collected, or of one longer than a list may be the beginning.
     fn take_list(&mut self, now_ns: u64) -> (u64, Vec<Message>) {
-        let messages = std::mem::take(&mut self.list);
+        let size = self.list_size().min(self.list.len());
+        let rest = self.list.split_off(size);
+        let messages = std::mem::replace(&mut self.list, rest);
         self.next_list_id += 1;
         let list_id = self.next_list_id;
         self.told_messages += messages.len();
@@ -118,7 +120,10 @@ impl Learning {
                 let learner = slot.get_or_insert_default();
                 learner.config = config;
                 learner.expire(now_ns);
-                if !learner.list.is_empty() {
+                if learner.list.len() >= learner.list_size() {
+                    // Enough for a list, or several, by now.
+                    learner.due_ns = now_ns;
+                } else if !learner.list.is_empty() {
                     let due_ns = now_ns.saturating_add(config.max_timeout_ns);
                     learner.due_ns = learner.due_ns.min(due_ns);
                 }
@@ -272,6 +277,25 @@ mod tests {
         learning.acknowledge(0, 2);
         learning.learn(0, &[1], 1_002);
         assert_eq!(take(&mut learning, 1_002), Some((3, vec![1])));
+    }
+
+    #[test]
+    fn a_list_is_never_longer_than_it_may_be_by_now() {
+        let many = DigestConfig {
+            max_list_size: 100,
+            ..CONFIG
+        };
+        let mut learning = learning(many);
+        for word in 0..5 {
+            learning.learn(0, &[word], 0);
+        }
+        assert_eq!(take(&mut learning, 10), None);
+        learning.configure(0, Some(CONFIG), 10);
+        assert_eq!(take(&mut learning, 10), Some((1, vec![0, 1])));
+        assert_eq!(take(&mut learning, 10), Some((2, vec![2, 3])));
+        learning.learn(0, &[5], 11);
+        assert_eq!(take(&mut learning, 11), Some((3, vec![4, 5])));
+        assert_eq!(take(&mut learning, 10_000), None);
     }
 
     #[test]

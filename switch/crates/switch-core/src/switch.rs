@@ -10,8 +10,8 @@ use traffic_manager::{
     DropCause, Frame, Gaps, Limits, PortConfig, PortError, Queued, RateCounts, TrafficManager,
 };
 use v1model::{
-    CloneRequest, EgressInput, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions,
-    Pipeline,
+    CloneRequest, EgressInput, EgressVerdict, Externs, IngressInput, IngressVerdict, InstanceType,
+    LoadOptions, Pipeline,
 };
 
 use crate::clones::Sessions;
@@ -105,7 +105,8 @@ pub trait Sink {
     /// A frame for the controller, with the program's packet-in header in front.
     fn to_controller(&mut self, frame: &[u8]);
     /// Something to tell the controllers.
-    fn notify(&mut self, notification: Notification);
+    /// False: there was no room for it, nobody will see it.
+    fn notify(&mut self, notification: Notification) -> bool;
 }
 
 /// What the switch as a whole has seen since it started. Drops are counted by the traffic
@@ -488,8 +489,10 @@ impl Switch {
             self.manager.count_drop(delivery.port, cause);
         }
         self.engines = staged.engines;
+        let mut pipeline = staged.pipeline;
+        pipeline.start(self.now_ns);
         let before = self.running.replace(Running {
-            pipeline: staged.pipeline,
+            pipeline,
             pool: Pool::new(self.config.max_packets),
             going_round: VecDeque::new(),
         });
@@ -605,6 +608,12 @@ impl Switch {
                 .pipeline
                 .ingress(&mut packet.context, &input, &Backlogs(&self.manager));
         self.counters.parser_errors += u64::from(verdict.parser_error);
+        if verdict.assertion_failed {
+            // Whatever else the program asked for before.
+            self.manager.count_drop(input.port, DropCause::IngressDrop);
+            self.release(id);
+            return;
+        }
         if let Some(digest) = verdict.digest {
             self.learn(id, digest, input.now_ns);
         }
@@ -624,9 +633,6 @@ impl Switch {
             self.replicate(id, &verdict, input, length_bytes);
         } else if verdict.drop {
             self.manager.count_drop(input.port, DropCause::IngressDrop);
-            self.release(id);
-        } else if verdict.egress_port == 0 && self.manager.port_config(0).is_none() {
-            self.manager.count_drop(input.port, DropCause::NoRoute);
             self.release(id);
         } else {
             let to = Destination {
@@ -663,17 +669,22 @@ impl Switch {
         };
         while let Some(list) = self.engines.learning.take(now_ns) {
             let messages = list.messages.iter();
+            let (digest, list_id) = (list.digest, list.list_id);
             let list = DigestList {
-                digest: list.digest,
-                list_id: list.list_id,
+                digest,
+                list_id,
                 messages: messages
                     .map(|words| running.pipeline.digest_fields(list.digest, words))
                     .collect(),
             };
-            sink.notify(Notification {
+            let taken = sink.notify(Notification {
                 at_ns: now_ns,
                 what: Told::Digests(list),
             });
+            if !taken {
+                // Nobody has seen it: its messages are to be told again.
+                self.engines.learning.acknowledge(digest, list_id);
+            }
         }
         if self.idle_due_ns.is_some_and(|due_ns| due_ns <= now_ns) {
             let idle = running.pipeline.take_idle_entries(IDLE_LOOKS);
@@ -772,6 +783,10 @@ impl Switch {
             };
             match copy {
                 Some(copy) => {
+                    let running = self.running.as_mut();
+                    if let Some(packet) = running.and_then(|r| r.pool.get_mut(copy)) {
+                        packet.context.keep_whole();
+                    }
                     let to = Destination {
                         port,
                         rid: replica.rid,
@@ -867,7 +882,7 @@ impl Switch {
             self.manager.abandoned(start.token, DropCause::PipelineSwap);
             return;
         };
-        let verdict = running.egress(
+        let mut verdict = running.egress_control(
             &mut packet.context,
             &EgressInput {
                 port: start.port,
@@ -882,7 +897,11 @@ impl Switch {
         );
         let copied_from = packet.copied_from;
         if let Some(request) = verdict.clone {
+            // As egress left the headers: checksums are updated later.
             self.clone_packet(id, request, InstanceType::EgressClone, start.start_ns);
+        }
+        if !verdict.drop {
+            self.deparse(id, start.start_ns, &mut verdict);
         }
         if verdict.drop {
             let cause = if copied_from == Some(start.port) {
@@ -917,6 +936,17 @@ impl Switch {
         let length_bytes = u32::try_from(packet.context.output().len()).unwrap_or(u32::MAX);
         if let Err(refused) = self.manager.transmitted(start.token, length_bytes, id) {
             self.release(refused.payload);
+        }
+    }
+
+    /// Updates a packet's checksums and deparses it, after its egress.
+    fn deparse(&mut self, id: PacketId, now_ns: u64, verdict: &mut EgressVerdict) {
+        let Some(Running { pipeline, pool, .. }) = &mut self.running else {
+            return;
+        };
+        if let Some(packet) = pool.get_mut(id) {
+            let externs = Backlogs(&self.manager);
+            pipeline.deparse(&mut packet.context, now_ns, &externs, verdict);
         }
     }
 
@@ -970,9 +1000,14 @@ impl Switch {
             deq_qdepth: 0,
             instance_type: packet.instance_type,
         };
-        let verdict = pipeline.egress(&mut packet.context, &input, &Backlogs(&self.manager));
+        let from = packet.context.ingress_port();
+        let externs = Backlogs(&self.manager);
+        let mut verdict = pipeline.egress_control(&mut packet.context, &input, &externs);
         if let Some(request) = verdict.clone {
             self.clone_packet(id, request, InstanceType::EgressClone, now_ns);
+        }
+        if !verdict.drop {
+            self.deparse(id, now_ns, &mut verdict);
         }
         let again = !verdict.drop
             && verdict.recirculate.is_some_and(|list| {
@@ -985,7 +1020,12 @@ impl Switch {
         if again {
             self.send_round(id, 0, InstanceType::Recirculated, now_ns, false);
         } else {
-            self.manager.count_drop(port, DropCause::NoSuchPort);
+            let (at, cause) = match port {
+                // The program chose none.
+                0 => (from, DropCause::NoRoute),
+                _ => (port, DropCause::NoSuchPort),
+            };
+            self.manager.count_drop(at, cause);
             self.release(id);
         }
     }

@@ -33,8 +33,9 @@ impl Sink for Sent {
         self.to_controller += 1;
     }
 
-    fn notify(&mut self, notification: Notification) {
+    fn notify(&mut self, notification: Notification) -> bool {
         self.told.push(notification);
+        true
     }
 }
 

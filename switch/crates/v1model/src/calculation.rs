@@ -232,7 +232,7 @@ impl Calculation {
         }
         bits.finish();
         if self.payload {
-            scratch.extend_from_slice(ctx.payload());
+            scratch.extend_from_slice(ctx.payload_to_leave());
         }
         let value = self.algorithm.compute(&scratch);
         ctx.scratch = scratch;

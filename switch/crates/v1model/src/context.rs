@@ -189,6 +189,23 @@ impl Context {
         &self.buffer[(self.start + self.parsed).min(self.end)..self.end]
     }
 
+    /// The same, as far as `truncate` leaves it.
+    pub(crate) fn payload_to_leave(&self) -> &[u8] {
+        let payload = self.payload();
+        let most = usize::try_from(self.truncate).unwrap_or(usize::MAX);
+        &payload[..payload.len().min(most)]
+    }
+
+    /// The port that the packet came in at; 0 for one that was recirculated.
+    pub fn ingress_port(&self) -> u16 {
+        self.ingress_port
+    }
+
+    /// Takes back what `truncate` was called for: it does not outlive replication.
+    pub fn keep_whole(&mut self) {
+        self.truncate = u64::MAX;
+    }
+
     /// The part of the frame the parser has not reached, and the words, for extraction.
     pub(crate) fn unparsed(&mut self) -> (&[u8], &mut [u64]) {
         let from = (self.start + self.parsed).min(self.end);

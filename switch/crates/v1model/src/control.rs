@@ -384,6 +384,12 @@ impl Pipeline {
         self.born_ns.get_or_insert(self.clock_ns);
     }
 
+    /// Packets come from now on: no entry has been idle before.
+    pub fn start(&mut self, now_ns: u64) {
+        self.clock_ns = self.clock_ns.max(now_ns);
+        self.born_ns = Some(self.clock_ns);
+    }
+
     /// Sets an entry's idle timeout in ns (0: none); it counts from its last packet, or from when
     /// the entry was made.
     pub fn idle_timeout_set(
@@ -414,11 +420,11 @@ impl Pipeline {
     /// Entries that are idle by the time told, and were not told for as long as their timeout.
     /// Looks at `looks` entries at most: call it again while [`Self::next_idle_ns`] is past.
     pub fn take_idle_entries(&mut self, looks: usize) -> Vec<IdleEntry> {
-        let now_ns = self.clock_ns;
+        let (now_ns, born_ns) = (self.clock_ns, self.born_ns.unwrap_or(0));
         let mut all = Vec::new();
         let mut left = looks;
         for (table, t) in self.tables.iter_mut().enumerate().filter(|(_, t)| t.ageing) {
-            left = t.take_idle(now_ns, left, |key, timeout_ns| {
+            left = t.take_idle(now_ns, born_ns, left, |key, timeout_ns| {
                 all.push(IdleEntry {
                     table,
                     key: key.clone(),
@@ -446,6 +452,21 @@ impl Pipeline {
                 "the entries of table '{}' are constant",
                 info.name
             )));
+        }
+        Ok(())
+    }
+
+    /// Sets whether a table's entries are constant, and how many it takes: at least those it has.
+    pub fn table_rules(
+        &mut self,
+        table: usize,
+        const_entries: bool,
+        size: usize,
+    ) -> ControlResult<()> {
+        let there = self.info(table)?.1.len();
+        if let Some(info) = self.program.table_infos.get_mut(table) {
+            info.const_entries = const_entries;
+            info.size = size.max(there);
         }
         Ok(())
     }
@@ -513,7 +534,7 @@ impl Pipeline {
             return not_found(format!("table '{}' has no such entry", info.name));
         };
         let (_, indirect) = self.public_target(t, &entry.target);
-        let entry = Box::new(entry.clone());
+        let entry = Box::new(entry.without_spread());
         Ok(SavedEntry(Box::new(Saved::Entry(entry, indirect))))
     }
 

@@ -912,7 +912,8 @@ fn extract_variable(
     bits: u64,
 ) -> Option<u64> {
     let errors = &program.errors;
-    if !bits.is_multiple_of(8) {
+    // What BMv2 reads as an int is at most 2^31 - 1, which is no number of bytes.
+    if bits > i32::MAX as u64 || !bits.is_multiple_of(8) {
         return Some(errors.parser_invalid_argument);
     }
     let io = &program.kinds[h.kind];

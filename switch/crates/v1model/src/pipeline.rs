@@ -172,7 +172,10 @@ impl Pipeline {
     ) -> IngressVerdict {
         self.begin(ctx);
         self.clock_ns = self.clock_ns.max(input.now_ns);
-        ctx.ingress_port = input.port;
+        // A clone of a recirculated packet is parsed with the port that it came in at once.
+        if input.instance_type != InstanceType::Recirculated {
+            ctx.ingress_port = input.port;
+        }
         let max_states = self.options.max_parser_states;
         let mut machine = self.machine(externs, input.now_ns);
         let program = machine.program;
@@ -223,6 +226,21 @@ impl Pipeline {
         input: &EgressInput,
         externs: &E,
     ) -> EgressVerdict {
+        let mut verdict = self.egress_control(ctx, input, externs);
+        if !verdict.drop {
+            self.deparse(ctx, input.now_ns, externs, &mut verdict);
+        }
+        verdict
+    }
+
+    /// Runs the egress control. [`EgressVerdict::clone`] is for the packet as it is now; unless it
+    /// is to be dropped [`Self::deparse`] comes after that.
+    pub fn egress_control<E: Externs>(
+        &mut self,
+        ctx: &mut Context,
+        input: &EgressInput,
+        externs: &E,
+    ) -> EgressVerdict {
         let mut machine = self.machine(externs, input.now_ns);
         let program = machine.program;
         let i = &program.intrinsics;
@@ -237,7 +255,10 @@ impl Pipeline {
         set_field(w, i.packet_length, ctx.packet_length);
         let (enqueued_us, now_us) = (input.enqueued_ns / 1_000, input.now_ns / 1_000);
         set_optional(w, i.egress_global_timestamp, now_us);
-        set_optional(w, i.egress_rid, u64::from(input.rid));
+        if input.instance_type != InstanceType::Normal {
+            // Of what is not replicated, ingress may have written it.
+            set_optional(w, i.egress_rid, u64::from(input.rid));
+        }
         set_optional(w, i.enq_timestamp, enqueued_us);
         set_optional(w, i.enq_qdepth, u64::from(input.enq_qdepth));
         set_optional(w, i.deq_timedelta, now_us.saturating_sub(enqueued_us));
@@ -246,27 +267,41 @@ impl Pipeline {
 
         let outcome = machine.control(ctx, program.egress);
         let assertion_failed = outcome == Outcome::Asserted;
-        let mut verdict = EgressVerdict {
+        let verdict = EgressVerdict {
             drop: assertion_failed || get_field(&ctx.words, i.egress_spec) == drop_value,
             recirculate: None,
-            clone: ctx.clone,
+            clone: ctx.clone.filter(|_| !assertion_failed),
             truncated: false,
             assertion_failed,
         };
         if verdict.drop {
             ctx.clear_output();
-            return verdict;
         }
+        verdict
+    }
+
+    /// Updates checksums and deparses to [`Context::output`], after [`Self::egress_control`] at
+    /// `now_ns`; says in its verdict what came of it.
+    pub fn deparse<E: Externs>(
+        &mut self,
+        ctx: &mut Context,
+        now_ns: u64,
+        externs: &E,
+        verdict: &mut EgressVerdict,
+    ) {
+        let mut machine = self.machine(externs, now_ns);
         machine.update(ctx);
         if !machine.deparse(ctx) {
             verdict.drop = true;
             verdict.assertion_failed = true;
             ctx.clear_output();
-            return verdict;
+            return;
         }
-        verdict.truncated = ctx.cut_output(ctx.truncate);
         verdict.recirculate = ctx.recirculate;
-        verdict
+        // What comes round comes whole.
+        if verdict.recirculate.is_none() {
+            verdict.truncated = ctx.cut_output(ctx.truncate);
+        }
     }
 
     /// Digests that the program can send.

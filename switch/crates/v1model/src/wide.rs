@@ -258,7 +258,7 @@ pub(crate) fn divide(
     w[d..d + n].copy_from_slice(&result[..n]);
 }
 
-fn negate(value: &mut [u64]) {
+pub(crate) fn negate(value: &mut [u64]) {
     let mut carry = true;
     for limb in value {
         (*limb, carry) = (!*limb).overflowing_add(u64::from(carry));

@@ -289,6 +289,42 @@ fn a_digest_carries_its_fields() {
 }
 
 #[test]
+fn no_entry_is_idle_before_packets_come() {
+    let mut p = load("timeout");
+    let t = table(&p, "I.t");
+    p.tell_time(1_000);
+    p.table_insert(t, &key(5), &to(&p, 3)).unwrap();
+    p.idle_timeout_set(t, &key(5), 500).unwrap();
+    // It has waited beside another program that runs.
+    p.start(10_000);
+    assert!(p.take_idle_entries(9).is_empty());
+    let idle = p.table_entry(t, &key(5)).unwrap().idle.unwrap();
+    assert_eq!(idle.since_hit_ns, 0);
+    p.tell_time(10_499);
+    assert!(p.take_idle_entries(9).is_empty());
+    p.tell_time(10_500);
+    assert_eq!(p.take_idle_entries(9).len(), 1);
+}
+
+#[test]
+fn entries_of_the_program_may_be_changed_where_they_are_not_constant() {
+    let mut p = load("entries");
+    let t = table(&p, "I.t");
+    let own = p.table_entries(t, 0, 9).items;
+    let refused = p.table_delete(t, &own[0].key);
+    assert!(matches!(refused, Err(ControlError::PermissionDenied(_))));
+    p.table_rules(t, false, 2).unwrap();
+    p.table_insert(t, &key(7), &to(&p, 3)).unwrap();
+    let full = p.table_insert(t, &key(8), &to(&p, 3));
+    assert!(matches!(full, Err(ControlError::ResourceExhausted(_))));
+    p.table_delete(t, &own[0].key).unwrap();
+    p.table_insert(t, &key(8), &to(&p, 3)).unwrap();
+    // Never less than there is.
+    p.table_rules(t, true, 0).unwrap();
+    assert_eq!((p.tables()[t].size, p.tables()[t].const_entries), (2, true));
+}
+
+#[test]
 fn an_entry_without_packets_is_idle_once_per_timeout() {
     let mut p = load("timeout");
     let t = table(&p, "I.t");
@@ -313,6 +349,10 @@ fn an_entry_without_packets_is_idle_once_per_timeout() {
     assert!(p.take_idle_entries(9).is_empty());
     p.tell_time(2_499);
     assert_eq!(p.take_idle_entries(9).len(), 1);
+    // The same timeout set again puts nothing forward.
+    p.tell_time(2_550);
+    p.idle_timeout_set(t, &key(5), 500).unwrap();
+    assert!(p.take_idle_entries(9).is_empty());
     through(&mut p, &e(1, 5), 2_600);
     p.tell_time(3_099);
     assert!(p.take_idle_entries(9).is_empty());
@@ -327,6 +367,8 @@ fn an_entry_without_packets_is_idle_once_per_timeout() {
     p.idle_timeout_set(t, &key(5), 0).unwrap();
     assert_eq!(p.next_idle_ns(), None);
     p.table_restore(t, saved).unwrap();
+    assert!(p.take_idle_entries(9).is_empty(), "it was told just now");
+    p.tell_time(10_001);
     assert_eq!(p.take_idle_entries(9).len(), 1);
 }
 

@@ -14,8 +14,8 @@ type DirectState = (Option<control::CounterValue>, Option<control::MeterState>);
 
 /// Whose direct resources are wanted.
 enum Place {
-    /// Those of all entries of a table.
-    Entries,
+    /// Those of all entries of a table that have this priority; 0: of all.
+    Entries(i32),
     Entry(EntryKey),
     Default,
 }
@@ -30,6 +30,7 @@ impl Reader<'_> {
     ) -> Result<Vec<(&Table, Place)>, Stop> {
         let table_id = filter.map_or(0, |filter| filter.table_id);
         let default = filter.is_some_and(|filter| filter.is_default_action);
+        let priority = filter.map_or(0, |filter| filter.priority);
         let one = filter.filter(|filter| !filter.r#match.is_empty() || default);
         if table_id == 0 && filter.is_some_and(|filter| !filter.r#match.is_empty()) {
             return Err(UpdateError::invalid(format!(
@@ -58,7 +59,7 @@ impl Reader<'_> {
                 let place = if default {
                     Place::Default
                 } else {
-                    Place::Entries
+                    Place::Entries(priority)
                 };
                 (table, place)
             })
@@ -102,12 +103,13 @@ impl Reader<'_> {
                     let state = (default.counter, default.meter);
                     emitter.entity(message(table, key, state)).await?;
                 }
-                Place::Entries => {
+                Place::Entries(priority) => {
                     let mut from = Some(0);
                     while let Some(at) = from {
                         let page = self.page(index, at).await?;
                         from = page.next;
-                        for entry in &page.items {
+                        let items = page.items.iter();
+                        for entry in items.filter(|e| priority == 0 || e.key.priority == priority) {
                             emitter.entity(of(entry)).await?;
                         }
                     }

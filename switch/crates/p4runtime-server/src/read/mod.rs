@@ -12,7 +12,7 @@ mod tables;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -103,8 +103,13 @@ impl Emitter {
 }
 
 /// Serves a `Read` after the check of the device: sends responses, and last the status if it is
-/// not OK.
-pub(crate) async fn run(shared: Arc<Shared>, request: p4::ReadRequest, responses: Responses) {
+/// not OK. `permit` is for reading: others may read while this client leaves its status unread.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    request: p4::ReadRequest,
+    responses: Responses,
+    permit: OwnedSemaphorePermit,
+) {
     let status = {
         let state = shared.pipeline.read().await;
         let mut emitter = Emitter {
@@ -119,6 +124,7 @@ pub(crate) async fn run(shared: Arc<Shared>, request: p4::ReadRequest, responses
             Err(Stop::Request(error)) => error.into(),
         }
     };
+    drop(permit);
     // Without the lock, and as long as the client takes: an end without status would look like
     // success.
     let _ = responses.send(Err(status)).await;

@@ -68,7 +68,7 @@ impl Pipeline {
             .iter()
             .map(|register| {
                 let (id, name) = ids.take(register.preamble.as_ref(), "register")?;
-                let shape = Shape::new(register.type_spec.as_ref(), info.type_info.as_ref());
+                let shape = Shape::new(register.type_spec.as_ref(), info.type_info.as_ref(), 1);
                 let array = bind_array(
                     (id, name),
                     "register",
@@ -273,7 +273,9 @@ fn bind_table(
         name,
         index,
         actions: bound,
-        const_entries: table.is_const_table || known.const_entries,
+        // BMv2 JSON does not tell `const entries` from entries that may be changed.
+        const_entries: table.is_const_table,
+        size: known.size.max(usize::try_from(table.size).unwrap_or(0)),
         const_default: table.const_default_action_id != 0 || known.const_default,
         direct_counter,
         direct_meter,

@@ -34,7 +34,7 @@ impl Digest {
         types: Option<&p4info::P4TypeInfo>,
         info: &DigestInfo,
     ) -> Result<Self> {
-        let shape = Shape::new(spec, types);
+        let shape = Shape::new(spec, types, info.widths.len());
         let widths = Widths::of(info);
         if !shape.as_ref().is_none_or(|shape| shape.is_made_of(widths)) {
             return Err(UpdateError::invalid(format!(

@@ -69,6 +69,8 @@ pub(crate) struct Table {
     pub(crate) keys: Keys,
     pub(crate) actions: Vec<TableAction>,
     pub(crate) const_entries: bool,
+    /// Most entries: P4Info's, or the program's where that is more.
+    pub(crate) size: usize,
     pub(crate) const_default: bool,
     pub(crate) direct_counter: bool,
     pub(crate) direct_meter: Option<MeterKind>,

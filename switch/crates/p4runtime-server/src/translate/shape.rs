@@ -105,22 +105,32 @@ impl<'a> Fields<'a> {
 }
 
 impl Shape {
-    /// `None`: a type that values of this switch do not have.
+    /// `None`: a type that values of this switch do not have, or of more than `fields` fields.
     pub(crate) fn new(
         spec: Option<&p4info::P4DataTypeSpec>,
         types: Option<&p4info::P4TypeInfo>,
+        fields: usize,
     ) -> Option<Self> {
         let none = p4info::P4TypeInfo::default();
-        Self::of(spec?, types.unwrap_or(&none), 0)
+        // Structs of structs grow without bound: the whole is looked at no further than that.
+        let mut parts = DEPTH_MAX.saturating_add(2 * fields);
+        Self::of(spec?, types.unwrap_or(&none), 0, &mut parts)
     }
 
-    fn of(spec: &p4info::P4DataTypeSpec, types: &p4info::P4TypeInfo, depth: usize) -> Option<Self> {
+    /// `parts`: how many more types may be looked at.
+    fn of(
+        spec: &p4info::P4DataTypeSpec,
+        types: &p4info::P4TypeInfo,
+        depth: usize,
+        parts: &mut usize,
+    ) -> Option<Self> {
         use p4info::p4_data_type_spec::TypeSpec;
         use p4info::p4_new_type_spec::Representation;
         if depth > DEPTH_MAX {
             return None;
         }
-        let of = |spec: &p4info::P4DataTypeSpec| Self::of(spec, types, depth + 1);
+        *parts = parts.checked_sub(1)?;
+        let mut of = |spec: &p4info::P4DataTypeSpec| Self::of(spec, types, depth + 1, parts);
         Some(match spec.type_spec.as_ref()? {
             TypeSpec::Bitstring(bitstring) => Self::bitstring(bitstring)?,
             TypeSpec::Bool(_) => Self::Bool,
@@ -133,7 +143,7 @@ impl Shape {
                 Self::Enum(members.map(|member| member.name.clone()).collect())
             }
             TypeSpec::Tuple(tuple) => {
-                Self::Tuple(tuple.members.iter().map(of).collect::<Option<_>>()?)
+                Self::Tuple(tuple.members.iter().map(&mut of).collect::<Option<_>>()?)
             }
             TypeSpec::Struct(named) => {
                 let members = types.structs.get(&named.name)?.members.iter();
@@ -147,8 +157,11 @@ impl Shape {
                 }
             }
             TypeSpec::Header(named) => {
-                let members = types.headers.get(&named.name)?.members.iter();
-                let shapes = members.map(|member| Self::bitstring(member.type_spec.as_ref()?));
+                let members = &types.headers.get(&named.name)?.members;
+                *parts = parts.checked_sub(members.len())?;
+                let shapes = members
+                    .iter()
+                    .map(|member| Self::bitstring(member.type_spec.as_ref()?));
                 Self::Header(shapes.collect::<Option<_>>()?)
             }
             TypeSpec::HeaderUnion(_)

@@ -6,6 +6,7 @@ use p4::packet_replication_engine_entry::Type as Replication;
 use p4::stream_message_request::Update as ToSwitch;
 use p4::stream_message_response::Update as FromSwitch;
 use p4::update::Type;
+use p4runtime_server::proto::p4::config::v1 as p4info;
 use p4runtime_server::proto::p4::v1 as p4;
 use tonic::Code;
 
@@ -773,6 +774,116 @@ async fn a_saved_config_takes_writes_until_it_is_committed() {
     assert_eq!(controller.entries(filter).await, [to_two]);
     let again = controller.push_request(None, Push::Commit).await;
     assert_eq!(again.expect_err("none saved").code(), Code::NotFound);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_saved_config_outlives_a_refused_reconciliation() {
+    let server = Server::start().await;
+    let mut controller = server.controller("kinds").await;
+    let mut other = config("kinds");
+    other.p4_device_config.push(b' ');
+    controller
+        .push(other, Push::VerifyAndSave)
+        .await
+        .expect("saved");
+    let entry = special(&controller, "KindsIngress.send", &[2]);
+    controller.insert(entry.clone()).await.expect("inserted");
+    let mut third = config("kinds");
+    third.p4_device_config.extend(b"  ");
+    let refused = controller
+        .push_request(Some(third), Push::ReconcileAndCommit)
+        .await;
+    assert_eq!(
+        refused.expect_err("one is saved").code(),
+        Code::FailedPrecondition
+    );
+    controller
+        .push_request(None, Push::Commit)
+        .await
+        .expect("committed");
+    let filter = p4::TableEntry {
+        table_id: entry.table_id,
+        ..Default::default()
+    };
+    assert_eq!(controller.entries(filter).await, [entry]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn entries_of_the_program_may_be_changed_unless_p4info_says_constant() {
+    let server = Server::start().await;
+    let mut controller = server.controller("kinds").await;
+    let table_id = controller.table("KindsIngress.fixed");
+    let fixed = |controller: &Controller, port: u8| p4::TableEntry {
+        table_id,
+        r#match: vec![exact(1, &[port])],
+        action: controller.call("KindsIngress.send", &[&[1]]),
+        ..Default::default()
+    };
+    let entry = fixed(&controller, 3);
+    let refused = controller.insert(entry).await.expect_err("constant");
+    assert_eq!(refused.0, Code::PermissionDenied);
+
+    let mut preset = config("kinds");
+    let info = preset.p4info.as_mut().expect("P4Info");
+    for table in &mut info.tables {
+        table.is_const_table = false;
+    }
+    controller
+        .push(preset, Push::VerifyAndCommit)
+        .await
+        .expect("accepted");
+    let filter = p4::TableEntry {
+        table_id,
+        ..Default::default()
+    };
+    let own = controller.entries(filter.clone()).await;
+    assert_eq!(own.len(), 2);
+    assert!(own.iter().all(|entry| !entry.is_const), "{own:?}");
+    for port in 3..=5 {
+        let entry = fixed(&controller, port);
+        controller
+            .insert(entry)
+            .await
+            .expect("room by P4Info's size");
+    }
+    controller.delete(own[0].clone()).await.expect("deleted");
+    assert_eq!(controller.entries(filter).await.len(), 4);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn types_that_grow_without_bound_are_refused() {
+    let server = Server::start().await;
+    let mut controller = server.controller("kinds").await;
+    let named = |name: String| p4info::P4DataTypeSpec {
+        type_spec: Some(p4info::p4_data_type_spec::TypeSpec::Struct(
+            p4info::P4NamedType { name },
+        )),
+    };
+    let mut grown = config("kinds");
+    let info = grown.p4info.as_mut().expect("P4Info");
+    let types = info.type_info.get_or_insert_default();
+    for level in 0..15 {
+        let member = |n: u8| p4info::p4_struct_type_spec::Member {
+            name: format!("m{n}"),
+            type_spec: Some(named(format!("s{}", level + 1))),
+        };
+        let members = (0..8).map(member).collect();
+        let spec = p4info::P4StructTypeSpec {
+            members,
+            ..Default::default()
+        };
+        types.structs.insert(format!("s{level}"), spec);
+    }
+    let digest = info.digests.first_mut().expect("a digest");
+    digest.type_spec = Some(named("s0".to_owned()));
+    // A type that is not implemented: its values cannot be had, but nothing else is held up.
+    controller
+        .push(grown, Push::Verify)
+        .await
+        .expect("looked at no further than its fields go");
     server.stop().await;
 }
 

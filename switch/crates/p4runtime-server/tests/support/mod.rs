@@ -56,8 +56,8 @@ impl Sink for Outside {
         self.controllers.packet_in(frame);
     }
 
-    fn notify(&mut self, notification: Notification) {
-        self.controllers.notify(notification);
+    fn notify(&mut self, notification: Notification) -> bool {
+        self.controllers.notify(notification)
     }
 }
 

@@ -164,24 +164,9 @@ fn primitive(
         }
         "assign_VL" => {
             params.count(2)?;
-            let (to, to_length) = variable_field(c, params.get(0)?).at(|| "parameter 0")?;
-            let (from, from_length) = variable_field(c, params.get(1)?).at(|| "parameter 1")?;
-            if to.bits != from.bits {
-                refuse!(
-                    "variable-length fields of {} and {} bits at most",
-                    to.bits,
-                    from.bits
-                );
-            }
-            c.emit(Op::CopyW {
-                d: to.slot,
-                a: from.slot,
-                n: to.limbs() as u16,
-            });
-            c.emit(Op::Copy {
-                d: to_length,
-                a: from_length,
-            });
+            let to = variable_field(c, params.get(0)?).at(|| "parameter 0")?;
+            let from = variable_field(c, params.get(1)?).at(|| "parameter 1")?;
+            copy_variable(c, to, from)?;
         }
         "assign_header_stack" => {
             params.count(2)?;
@@ -544,6 +529,31 @@ fn variable_field(c: &Compiler<'_>, p: &TypeValue) -> LoadResult<(Field, u32)> {
         Some(found) => Ok(found),
         None => refuse!("'{header}.{field}' is no variable-length field"),
     }
+}
+
+/// Copies a variable-length field, with its length.
+pub(super) fn copy_variable(
+    c: &mut Compiler<'_>,
+    (to, to_length): (Field, u32),
+    (from, from_length): (Field, u32),
+) -> LoadResult<()> {
+    if to.bits != from.bits {
+        refuse!(
+            "variable-length fields of {} and {} bits at most",
+            to.bits,
+            from.bits
+        );
+    }
+    c.emit(Op::CopyW {
+        d: to.slot,
+        a: from.slot,
+        n: to.limbs() as u16,
+    });
+    c.emit(Op::Copy {
+        d: to_length,
+        a: from_length,
+    });
+    Ok(())
 }
 
 /// The extern types and methods of this target.

@@ -442,8 +442,15 @@ impl Builder<'_, '_> {
         }
         let mut args = Vec::new();
         for ((name, bits), hex) in action.params.iter().zip(data) {
-            let mut value = hex_limbs(hex).at(|| format!("argument '{name}'"))?;
+            let (negative, digits) = match hex.strip_prefix('-') {
+                Some(digits) => (true, digits),
+                None => (false, hex.as_str()),
+            };
+            let mut value = hex_limbs(digits).at(|| format!("argument '{name}'"))?;
             value.resize(limbs(*bits) as usize, 0);
+            if negative {
+                crate::wide::negate(&mut value);
+            }
             for (i, limb) in value.iter_mut().enumerate() {
                 *limb &= mask64(bits - 64 * i as u32);
             }

@@ -240,7 +240,8 @@ impl Compiler<'_> {
                 let (kind, range) = if op == "size_stack" {
                     (Kind::Size(stack), Range::unsigned(32))
                 } else {
-                    (Kind::LastIndex(stack), Range::signed(32))
+                    // Of an empty stack 2^64 - 1: what BMv2 takes from 0 has no sign.
+                    (Kind::LastIndex(stack), Range::unsigned(64))
                 };
                 return Ok(Node {
                     kind,
@@ -494,7 +495,7 @@ impl Compiler<'_> {
                 stack,
                 Node {
                     kind: Kind::LastIndex(stack),
-                    range: Range::signed(32),
+                    range: Range::unsigned(64),
                     depth: 0,
                 },
                 field,

@@ -131,8 +131,21 @@ pub(crate) struct Idle {
     pub timeout_ns: u64,
     /// When a packet met the entry last, or when it was made.
     pub last_hit_ns: u64,
-    /// When to look whether it is idle, where it has a timeout.
-    due_ns: u64,
+    /// From when on it has to be idle for its timeout: its last packet as far as it was looked for, or
+    /// when it was told to be idle last.
+    from_ns: u64,
+}
+
+impl Idle {
+    /// When to look whether it is idle.
+    fn due_ns(&self) -> u64 {
+        self.from_ns.saturating_add(self.timeout_ns)
+    }
+
+    /// Nothing before its last packet counts, nor before `born_ns`.
+    fn look(&mut self, born_ns: u64) {
+        self.from_ns = self.from_ns.max(self.last_hit_ns).max(born_ns);
+    }
 }
 
 /// An entry's direct counter and meter.
@@ -199,6 +212,26 @@ impl Entry {
     /// Its match key.
     pub fn key(&self) -> EntryKey {
         self.key.key()
+    }
+
+    /// A copy without what a one-shot set chooses by: that is as long as its weights say, and
+    /// found anew when the entry is put back.
+    pub fn without_spread(&self) -> Self {
+        let target = match &self.target {
+            Target::OneShot(set) => Target::OneShot(Box::new(OneShot {
+                calls: set.calls.clone(),
+                weights: set.weights.clone(),
+                spread: Vec::new(),
+            })),
+            target => target.clone(),
+        };
+        Self {
+            target,
+            direct: self.direct.clone(),
+            idle: self.idle,
+            order: self.order,
+            key: self.key.clone(),
+        }
     }
 }
 
@@ -532,8 +565,9 @@ impl Table {
     pub fn put(&mut self, mut entry: Entry, packed: &Packed) {
         let order = entry.order;
         if entry.idle.timeout_ns > 0 {
-            entry.idle.due_ns = entry.idle.last_hit_ns.saturating_add(entry.idle.timeout_ns);
-            self.idle_due.insert((entry.idle.due_ns, order));
+            // Too early, if it is from before packets came: it is looked at once more then.
+            entry.idle.look(0);
+            self.idle_due.insert((entry.idle.due_ns(), order));
         }
         let hint = self.hint(&entry.target);
         let wished = match &self.lookup {
@@ -589,7 +623,7 @@ impl Table {
         }
         self.by_key.remove(&entry.key, id);
         self.by_order.remove(&entry.order);
-        self.idle_due.remove(&(entry.idle.due_ns, entry.order));
+        self.idle_due.remove(&(entry.idle.due_ns(), entry.order));
         Some(entry)
     }
 
@@ -598,11 +632,11 @@ impl Table {
         let Some(entry) = self.slots.get_mut(id) else {
             return;
         };
-        self.idle_due.remove(&(entry.idle.due_ns, entry.order));
+        self.idle_due.remove(&(entry.idle.due_ns(), entry.order));
         entry.idle.timeout_ns = timeout_ns;
         if timeout_ns > 0 {
-            entry.idle.due_ns = entry.idle.last_hit_ns.saturating_add(timeout_ns);
-            self.idle_due.insert((entry.idle.due_ns, entry.order));
+            entry.idle.look(0);
+            self.idle_due.insert((entry.idle.due_ns(), entry.order));
         }
     }
 
@@ -612,10 +646,12 @@ impl Table {
     }
 
     /// Looks at up to `looks` entries that may be idle by `now_ns`; those that are go into `idle`
-    /// with their timeouts, and come again after another timeout. Returns the looks left.
+    /// with their timeouts, and come again after another timeout. `born_ns`: when packets began to
+    /// come. Returns the looks left.
     pub fn take_idle(
         &mut self,
         now_ns: u64,
+        born_ns: u64,
         looks: usize,
         mut idle: impl FnMut(&EntryKey, u64),
     ) -> usize {
@@ -630,14 +666,13 @@ impl Table {
             let Some(entry) = self.slots.get_mut(*id) else {
                 continue;
             };
-            debug_assert_eq!(entry.idle.due_ns, due_ns);
-            let timeout_ns = entry.idle.timeout_ns;
-            entry.idle.due_ns = entry.idle.last_hit_ns.saturating_add(timeout_ns);
-            if entry.idle.due_ns <= now_ns {
-                idle(&entry.key.key(), timeout_ns);
-                entry.idle.due_ns = now_ns.saturating_add(timeout_ns);
+            debug_assert_eq!(entry.idle.due_ns(), due_ns);
+            entry.idle.look(born_ns);
+            if entry.idle.due_ns() <= now_ns {
+                idle(&entry.key.key(), entry.idle.timeout_ns);
+                entry.idle.from_ns = now_ns;
             }
-            self.idle_due.insert((entry.idle.due_ns, order));
+            self.idle_due.insert((entry.idle.due_ns(), order));
         }
         0
     }
