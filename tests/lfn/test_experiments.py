@@ -21,6 +21,7 @@ from pacer_mininet.experiments import (
     estimate,
     main,
     page,
+    provenance,
     schedule,
     shaping,
     tables,
@@ -563,6 +564,39 @@ def test_the_report_says_which_claims_do_not_hold(filled: Cache, tmp_path: Path)
 
 
 # ---- a second pass ---------------------------------------------------------------------------
+
+
+def test_results_say_what_they_were_made_of(tmp_path: Path) -> None:
+    found = provenance.of_this_checkout({"switch": "abc"}, ["--quick", "table5"])
+    assert found["command"] == ["mininet/experiments.py", "--quick", "table5"]
+    assert found["made_of"] == {"switch": "abc"}
+    assert (found["revision"] is None) == (found["changed"] is None)
+    provenance.write(found, tmp_path)
+    assert provenance.read(tmp_path) == found
+    known = {**found, "revision": "0123abc", "changed": True}
+    said = provenance.told(known)
+    assert "mininet/experiments.py --quick table5" in said
+    assert "0123abc, with changes" in said
+    page.write([], {}, tmp_path / "report.html", made_by=said)
+    assert said in (tmp_path / "report.html").read_text()
+
+
+def test_results_without_a_checkout_say_nothing_of_one(tmp_path: Path) -> None:
+    (tmp_path / provenance.FILE).write_text("{")
+    assert provenance.told(provenance.read(tmp_path)) == ""
+
+
+def test_every_command_that_spaces_packets_is_told() -> None:
+    both = Scenario((Flow(shaper=FQ), Flow(shaper=TBF, sender=2), Flow(sender=3)), loss_ppm=100)
+    of_fq = shaping.queueing_commands(both, "a1-eth0", both.flows[:1])
+    assert [" ".join(words) for words in of_fq] == [
+        "tc qdisc add dev a1-eth0 root handle 1: netem loss 0.010000% limit 100000",
+        "tc qdisc add dev a1-eth0 parent 1:1 fq limit 100000 flow_limit 100000",
+    ]
+    clean = dataclasses.replace(both, loss_ppm=0)
+    (of_tbf,) = shaping.queueing_commands(clean, "a2-eth0", both.flows[1:2])
+    assert of_tbf[:7] == ["tc", "qdisc", "add", "dev", "a2-eth0", "root", "tbf"]
+    assert shaping.queueing_commands(clean, "a3-eth0", both.flows[2:]) == []
 
 
 def test_two_passes_are_compared_to_the_byte(filled: Cache, tmp_path: Path) -> None:

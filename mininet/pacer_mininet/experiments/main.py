@@ -19,6 +19,7 @@ from pacer_mininet.experiments import (
     estimate,
     page,
     plots,
+    provenance,
     schedule,
     tables,
     virtual,
@@ -178,7 +179,8 @@ def report_on(
         pictures[one.name] = drawn
         (below / f"{one.name}.json").write_text(json.dumps(found, indent=1) + "\n")
         plots.save(drawn, below, one.name)
-    page.write(collected, pictures, directory / "report.html")
+    made_by = provenance.told(provenance.read(below))
+    page.write(collected, pictures, directory / "report.html", made_by=made_by)
     asked = {one.name for one in experiments}
     return [found for found in collected if found["name"] in asked]
 
@@ -263,6 +265,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         versions = caching.versions(kernel_name(realtime=options.realtime))
         began = time.monotonic()
         with results_directory(options.results):
+            words = sys.argv[1:] if arguments is None else arguments
+            made_of = provenance.of_this_checkout(versions, words)
+            provenance.write(made_of, options.results / "experiments")
             first = make_pass(experiments, versions, options.results, realtime=options.realtime)
             for found in first.collected:
                 show(found)

@@ -24,9 +24,21 @@ Picture = tuple[str, bytes]
 
 
 def write(
-    collected: Sequence[dict[str, Any]], pictures: dict[str, list[Picture]], path: Path
+    collected: Sequence[dict[str, Any]],
+    pictures: dict[str, list[Picture]],
+    path: Path,
+    *,
+    made_by: str = "",
 ) -> None:
-    """Write the report of experiments, as `tables.collect` gives them."""
+    """Write the report of experiments, as `tables.collect` gives them.
+
+    Args:
+        collected: their tables.
+        pictures: their plots by name.
+        path: where the report goes.
+        made_by: what it was made of, in words.
+
+    """
     contents = "".join(
         f'<li><a href="#{one["name"]}">{html.escape(_titled(one))}</a></li>' for one in collected
     )
@@ -47,7 +59,7 @@ def write(
 <h1>The published tables and figures, made again</h1>
 <p class="soft">Each figure is the median over its seeds, with the smallest and the largest in
 brackets where they differ; the published one stands below it. docs/experiments.md says how the runs
-are made.</p>
+are made. {html.escape(made_by)}</p>
 {warning}{_claims(collected)}<nav><ul>{contents}</ul></nav>
 {sections}
 </html>

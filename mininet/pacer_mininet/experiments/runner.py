@@ -115,6 +115,7 @@ class ScenarioRun:
         self.bandwidth = {switch: Bandwidth() for switch in self.measuring}
         self.processes: list[subprocess.Popen[bytes]] = []
         self.sink = Sink(scenario.socket_buffer_bytes)
+        self.shaped_by: list[str] = []
         self.sent: dict[tuple[int, int], list[tuple[int, TcpSample]]] = {}
         self.received: dict[tuple[int, int], list[tuple[int, TcpSample]]] = {}
         self.closed: dict[tuple[int, int], int] = {}
@@ -152,7 +153,7 @@ class ScenarioRun:
             for sender, receiver in pairs:
                 ping(sender, receiver.IP(), timeout_s=PING_TIMEOUT_S)
             time.sleep(LEARNING_S)
-        shape(self.scenario, self.net, self.rest)
+        self.shaped_by = shape(self.scenario, self.net, self.rest)
         for number, flow in enumerate(self.scenario.flows):
             receiver, port = self.receivers[flow.receiver - 1], port_of(number)
             if flow.udp_bps:
@@ -317,10 +318,7 @@ class ScenarioRun:
         return {
             "mode": "lab" if in_lab() else "realtime",
             "kernel": os.uname().release,
-            "commands": [
-                " ".join(self.client_command(number, flow))
-                for number, flow in enumerate(self.scenario.flows)
-            ],
+            "commands": self._commands(),
             "flows": [self._flow(number) for number in range(len(self.scenario.flows))],
             "goodput_bps": bits_per_second(
                 self._delivered_by(self._end_ns), self.scenario.seconds * NS_PER_S
@@ -340,6 +338,13 @@ class ScenarioRun:
             **{switch: self._measured(switch) for switch in self.measuring},
             "series": self._series(),
         }
+
+    def _commands(self) -> list[str]:
+        """Return the command lines in the senders, sender by sender, after its name."""
+        commands = list(self.shaped_by)
+        for number, flow in enumerate(self.scenario.flows):
+            commands.append(f"a{flow.sender}: {' '.join(self.client_command(number, flow))}")
+        return sorted(commands, key=lambda command: int(command[1 : command.index(":")]))
 
     @property
     def _end_ns(self) -> int:

@@ -1,6 +1,7 @@
 """Has the packets of a scenario's flows spaced as it says; and what cannot be done, and why."""
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pacer_mininet.experiment import (
 )
 from pacer_mininet.experiments.network import edge_of, port_to_bottleneck
 from pacer_mininet.experiments.scenario import Flow, Scenario, Shaper
-from pacer_mininet.nodes import in_lab, run_in
+from pacer_mininet.nodes import in_lab
 from pacer_mininet.rest import RestClient
 from pacer_mininet.table import ideal_goodput_bps
 
@@ -99,8 +100,8 @@ def end_slow_start(control: str, packets: int) -> None:
         raise NotOfferedError(f"{control} has no initial_ssthresh: {error.strerror}") from None
 
 
-def shape(scenario: Scenario, net: Mininet, rest: RestClient) -> None:
-    """Set up all shapers of a scenario.
+def shape(scenario: Scenario, net: Mininet, rest: RestClient) -> list[str]:
+    """Set up all shapers of a scenario; return the commands that did it in hosts.
 
     Raises:
         NotOfferedError: the controller refuses a class.
@@ -109,9 +110,11 @@ def shape(scenario: Scenario, net: Mininet, rest: RestClient) -> None:
     for number, flow in enumerate(scenario.flows):
         if flow.shaper.kind == "class":
             _make_class(scenario, number, flow, rest)
+    given = []
     for sender in range(1, scenario.senders + 1):
         flows = [flow for flow in scenario.flows if flow.sender == sender]
-        _set_queueing(scenario, net.get(f"a{sender}"), flows)
+        given += _set_queueing(scenario, net.get(f"a{sender}"), flows)
+    return given
 
 
 def _make_class(scenario: Scenario, number: int, flow: Flow, rest: RestClient) -> None:
@@ -127,30 +130,36 @@ def _make_class(scenario: Scenario, number: int, flow: Flow, rest: RestClient) -
     rest.put("switches", f"edge{edge}", "flows", f"flow{number}", body=flow_body)
 
 
-def _set_queueing(scenario: Scenario, host: Any, flows: list[Flow]) -> None:
-    """Give a host the queueing discipline that its flows want, and losses where there are any."""
-    device = host.defaultIntf().name
+def queueing_commands(scenario: Scenario, device: str, flows: Sequence[Flow]) -> list[list[str]]:
+    """Return the command lines that give a sender's interface what its flows want.
+
+    A queueing discipline that spaces them, where the kernel is to, and losses where there are any.
+    """
+    commands = []
     parent = ["root"]
     if scenario.loss_ppm:
         percent = f"{scenario.loss_ppm / 10_000:.6f}%"
-        run_in(
-            host,
-            *("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "netem"),
-            *("loss", percent, "limit", "100000"),
-        )
+        words = ["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "netem"]
+        commands.append([*words, "loss", percent, "limit", "100000"])
         parent = ["parent", "1:1"]
-    shapers = {flow.shaper for flow in flows if flow.shaper.kind in ("tbf", "fq")}
-    for shaper in shapers:
-        words = ["tc", "qdisc", "add", "dev", device, *parent]
+    for shaper in sorted({flow.shaper for flow in flows}, key=lambda shaper: shaper.name):
+        words = ["tc", "qdisc", "add", "dev", device, *parent, shaper.kind]
         if shaper.kind == "fq":
             # Room for a whole window of each flow: fq would drop what its application may send.
-            words += ["fq", "limit", "100000", "flow_limit", "100000"]
-        else:
+            commands.append([*words, "limit", "100000", "flow_limit", "100000"])
+        elif shaper.kind == "tbf":
             rate_bps = kernel_rate_bps(shaper.rate_bps(scenario.rate_bps))
-            words += ["tbf", "rate", f"{rate_bps}bit", "burst", str(TBF_BURST_BYTES)]
-            words += ["limit", str(TBF_LIMIT_BYTES)]
+            words += ["rate", f"{rate_bps}bit", "burst", str(TBF_BURST_BYTES)]
+            commands.append([*words, "limit", str(TBF_LIMIT_BYTES)])
+    return commands
+
+
+def _set_queueing(scenario: Scenario, host: Any, flows: list[Flow]) -> list[str]:
+    """Have a sender's interface queue as its flows want; return the commands, after its name."""
+    commands = queueing_commands(scenario, host.defaultIntf().name, flows)
+    for words in commands:
         out, err, status = host.pexec(*words)
         if status != 0:
-            raise NotOfferedError(
-                f"the kernel has no {shaper.kind}: {(err or out).strip().splitlines()[0]}"
-            )
+            said = (err or out).strip().splitlines()
+            raise NotOfferedError(f"{host.name}: `{' '.join(words)}` failed: {' '.join(said[:1])}")
+    return [f"{host.name}: {' '.join(words)}" for words in commands]
