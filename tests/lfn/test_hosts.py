@@ -14,7 +14,7 @@ from pacer_mininet.hosts import HostError, ping, write_settings
 from pacer_mininet.namespaces import in_namespace_of
 from pacer_mininet.sink import WAKE_BYTES, Sink
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="not run: hosts: needs root")
 
 HERE = SimpleNamespace(name="h1", pid=os.getpid())
 """A host in the namespace that the test runs in."""

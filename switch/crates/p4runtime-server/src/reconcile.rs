@@ -83,14 +83,11 @@ fn is_worth_keeping(entity: &Entity) -> bool {
     use p4::p4_data::Data;
     match entity {
         Entity::TableEntry(entry) => {
-            let counted = entry.counter_data != Some(p4::CounterData::default());
-            !entry.is_const || is_given(entry) || entry.counter_data.is_some() && counted
+            !entry.is_const || is_given(entry) || has_counted(entry.counter_data)
         }
         Entity::ValueSetEntry(entry) => !entry.members.is_empty(),
         Entity::CounterEntry(p4::CounterEntry { data, .. })
-        | Entity::DirectCounterEntry(p4::DirectCounterEntry { data, .. }) => {
-            data.is_some_and(|data| data != p4::CounterData::default())
-        }
+        | Entity::DirectCounterEntry(p4::DirectCounterEntry { data, .. }) => has_counted(*data),
         Entity::MeterEntry(entry) => entry.config.is_some(),
         Entity::DirectMeterEntry(entry) => entry.config.is_some(),
         Entity::RegisterEntry(entry) => match entry.data.as_ref().and_then(|d| d.data.as_ref()) {
@@ -102,6 +99,10 @@ fn is_worth_keeping(entity: &Entity) -> bool {
         },
         _ => true,
     }
+}
+
+fn has_counted(data: Option<p4::CounterData>) -> bool {
+    data.is_some_and(|data| data != p4::CounterData::default())
 }
 
 /// Whether a controller gave an entry something that it must not lose, beside its action.

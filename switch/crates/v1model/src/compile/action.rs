@@ -516,19 +516,28 @@ fn copy_stack(c: &mut Compiler<'_>, d: usize, a: usize) -> LoadResult<()> {
 
 /// A parameter that is a variable-length field, with the slot of its length.
 fn variable_field(c: &Compiler<'_>, p: &TypeValue) -> LoadResult<(Field, u32)> {
-    let value = match p.kind.as_str() {
-        "field" => &p.value,
-        "expression" => match type_value(&p.value)? {
-            ("field", value) => value,
-            (other, _) => refuse!("expected a variable-length field, found '{other}'"),
+    match variable(c, &p.kind, &p.value)? {
+        Some(found) => Ok(found),
+        None => refuse!("expected a variable-length field, found '{}'", p.kind),
+    }
+}
+
+/// A variable-length field and the slot of its length; `None`: an operand of another kind.
+pub(super) fn variable(
+    c: &Compiler<'_>,
+    kind: &str,
+    value: &Value,
+) -> LoadResult<Option<(Field, u32)>> {
+    let value = match kind {
+        "field" => value,
+        "expression" => match type_value(value) {
+            Ok(("field", inner)) => inner,
+            _ => return Ok(None),
         },
-        other => refuse!("expected a variable-length field, found '{other}'"),
+        _ => return Ok(None),
     };
     let (header, field) = pair(value)?;
-    match c.layout.variable(header, field)? {
-        Some(found) => Ok(found),
-        None => refuse!("'{header}.{field}' is no variable-length field"),
-    }
+    c.layout.variable(header, field)
 }
 
 /// Copies a variable-length field, with its length.

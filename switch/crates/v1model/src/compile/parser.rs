@@ -1,7 +1,7 @@
 //! Parser states.
 
 use super::Names;
-use super::action::{copy_variable, primitives};
+use super::action::{copy_variable, primitives, variable};
 use crate::error::{At, LoadError, LoadResult, refuse};
 use crate::expr::{Compiler, Dest, hex_limbs, text, type_value};
 use crate::layout::Field;
@@ -172,11 +172,14 @@ fn parser_op(c: &mut Compiler<'_>, names: &Names, op: &model::ParserOp) -> LoadR
             extract(c, param(0)?, Some(bits))?;
         }
         "set" => {
+            let (kind, value) = type_value(param(0)?)?;
+            let (from_kind, from) = type_value(param(1)?)?;
             // p4c has a varbit assigned like any other field here.
-            if let (Some(to), Some(from)) = (variable(c, param(0)?)?, variable(c, param(1)?)?) {
+            if let (Some(to), Some(from)) =
+                (variable(c, kind, value)?, variable(c, from_kind, from)?)
+            {
                 return copy_variable(c, to, from);
             }
-            let (kind, value) = type_value(param(0)?)?;
             let dest = c.dest(kind, value).at(|| "parameter 0")?;
             set(c, &dest, param(1)?).at(|| "parameter 1")?;
         }
@@ -262,21 +265,6 @@ fn check_variable(c: &Compiler<'_>, kind: usize, bits: Option<u32>) -> LoadResul
         (Some(_), None) => refuse!("the length of the variable-length field is missing"),
         _ => Ok(()),
     }
-}
-
-/// A variable-length field and the slot of its length; `None`: an operand of another kind.
-fn variable(c: &Compiler<'_>, operand: &Value) -> LoadResult<Option<(Field, u32)>> {
-    let (kind, mut value) = type_value(operand)?;
-    if kind == "expression" {
-        match type_value(value) {
-            Ok(("field", inner)) => value = inner,
-            _ => return Ok(None),
-        }
-    } else if kind != "field" {
-        return Ok(None);
-    }
-    let (header, field) = crate::layout::pair(value)?;
-    c.layout.variable(header, field)
 }
 
 fn set(c: &mut Compiler<'_>, dest: &Dest, source: &Value) -> LoadResult<()> {
