@@ -11,6 +11,7 @@
 #include "include/headers.p4"
 #include "include/parser.p4"
 #include "include/classifier.p4"
+#include "include/checksum_update.p4"
 #include "include/metering.p4"
 #include "include/classes.p4"
 #include "include/forwarding.p4"

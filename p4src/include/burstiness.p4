@@ -35,7 +35,7 @@
 #define SILENCE_NS 68719476736
 
 // Bandwidth and both queues of one slot. No tables, so that it can be applied twice.
-control MeasureSlot(in bit<32> slot, in bit<64> now_ns, in bit<32> frame_bytes,
+control MeasureSlot(in bit<32> slot, in bit<64> stamp_ns, in bit<32> frame_bytes,
                     in bit<64> bytes_per_ns_q24) {
     @name(".GtrcnetIngress.window_bytes")
     register<bit<32>>(SLOTS * WINDOWS) window_bytes;
@@ -64,11 +64,9 @@ control MeasureSlot(in bit<32> slot, in bit<64> now_ns, in bit<32> frame_bytes,
             bit<64> last_ns;
             vb_now_q24.read(queue_q24, slot);
             vb_last_ns.read(last_ns, slot);
-            bit<64> elapsed_ns = now_ns - last_ns;
             // Timestamps of one port do not run backwards; should one, no time has passed.
-            if (now_ns < last_ns) {
-                elapsed_ns = 0;
-            }
+            bit<64> now_ns = stamp_ns < last_ns ? last_ns : stamp_ns;
+            bit<64> elapsed_ns = now_ns - last_ns;
             bit<64> drained_q24 = elapsed_ns * bytes_per_ns_q24;
             if (elapsed_ns >= SILENCE_NS || drained_q24 >= queue_q24) {
                 queue_q24 = 0;

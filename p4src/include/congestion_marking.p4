@@ -11,12 +11,14 @@ control CongestionMarking(inout headers_t hdr, inout metadata_t meta) {
     @name(".PacerIngress.class_ce_marks")
     counter(CLASS_COUNT, CounterType.packets_and_bytes) class_ce_marks;
 
+    ChecksumUpdate() checksum_update;
+
     apply {
-        // As in Metering: an IPv4 header with options is left alone.
-        if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5) {
+        if (hdr.ipv4.isValid()) {
             if (hdr.ipv4.ecn != ECN_NOT_ECT && hdr.ipv4.ecn != ECN_CE) {
+                checksum_update.apply(hdr.ipv4.checksum, (bit<16>) hdr.ipv4.ecn,
+                                      (bit<16>) ECN_CE);
                 hdr.ipv4.ecn = ECN_CE;
-                meta.remarked = 1;
                 class_ce_marks.count(meta.class_id);
             }
         } else if (hdr.ipv6.isValid()) {

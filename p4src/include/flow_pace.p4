@@ -32,6 +32,9 @@ control FlowPace(inout metadata_t meta) {
                 released = 1;
             }
             flow_released.write(meta.flow_cell, released);
+        } else if (meta.flow_starts == 1) {
+            // The class may become one of mode slow-start.
+            flow_released.write(meta.flow_cell, 0);
         }
         meta.queue_id = CLASS_COUNT + meta.flow_cell;
         bit<1> at_path_rate = 0;

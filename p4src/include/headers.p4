@@ -138,7 +138,6 @@ struct metadata_t {
     bit<1> mark;
     bit<6> yellow_dscp;
     bit<6> red_dscp;
-    bit<1> remarked;     // DSCP or ECN changed: the IPv4 checksum must follow
     bit<1> paced;
     bit<8> drop_cause;   // DROP_* of limits.p4; 0: the packet goes on
     bit<7> reason;       // why the controller gets a copy

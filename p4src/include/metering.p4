@@ -10,17 +10,19 @@ control Metering(inout headers_t hdr, inout metadata_t meta) {
     @name(".PacerIngress.class_red_drops")
     counter(CLASS_COUNT, CounterType.packets_and_bytes) class_red_drops;
 
+    ChecksumUpdate() checksum_update;
+
     apply {
         if (meta.colour == COLOUR_RED && meta.drop_red == 1) {
             class_red_drops.count(meta.class_id);
             meta.drop_cause = DROP_METER_RED;
         } else if (meta.mark == 1 && meta.colour != COLOUR_GREEN) {
             bit<6> dscp = meta.colour == COLOUR_RED ? meta.red_dscp : meta.yellow_dscp;
-            // An IPv4 header with options cannot have its checksum recomputed here, so its
-            // DSCP is left alone.
-            if (hdr.ipv4.isValid() && hdr.ipv4.header_words == 5) {
+            if (hdr.ipv4.isValid()) {
+                // The rest of the word stays as it is, and counts for nothing.
+                checksum_update.apply(hdr.ipv4.checksum, (bit<16>) (hdr.ipv4.dscp ++ 2w0),
+                                      (bit<16>) (dscp ++ 2w0));
                 hdr.ipv4.dscp = dscp;
-                meta.remarked = 1;
             } else if (hdr.ipv6.isValid()) {
                 hdr.ipv6.dscp = dscp;
             }

@@ -150,17 +150,9 @@ control PacerVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply { }
 }
 
+// Who changes a field updates its checksum (checksum_update.p4).
 control PacerComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
-    apply {
-        // Only when DSCP or ECN were changed here, so that a wrong checksum stays wrong. Headers
-        // with options are never marked (see Metering).
-        update_checksum(hdr.ipv4.isValid() && meta.remarked == 1,
-            { hdr.ipv4.version, hdr.ipv4.header_words, hdr.ipv4.dscp, hdr.ipv4.ecn,
-              hdr.ipv4.total_length, hdr.ipv4.identification, hdr.ipv4.flags,
-              hdr.ipv4.fragment_offset, hdr.ipv4.ttl, hdr.ipv4.protocol,
-              hdr.ipv4.src_addr, hdr.ipv4.dst_addr },
-            hdr.ipv4.checksum, HashAlgorithm.csum16);
-    }
+    apply { }
 }
 
 control PacerDeparser(packet_out packet, in headers_t hdr) {

@@ -26,6 +26,8 @@
 // Vegas' measure, Brakmo and Peterson, SIGCOMM 1994) half of what it grew by is taken back. The
 // millisecond is more than hosts make by interrupts that are put off and packets that are put together,
 // and less than a bottleneck's buffer holds. It never goes below where it began, whoever fills the queue.
+// Where it has come to sixteen times what it began with, that was never the path's: from then on there
+// is none.
 //
 // Where each of 32 round trips in a row was longer than that, the shortest of them is what the others
 // are held against from then on: the path may have become another. So a queue that others keep up as
@@ -250,7 +252,9 @@ control PathRate(in bit<32> cell, in bit<64> path_ns, in bit<64> base_rtt_ns) {
                     bit<32> grown_q16 = (bit<32>) gain_q16
                         + (PATH_STEP_Q16 << (rounds |-| PATH_ROUNDS_BY_STEP));
                     if (grown_q16 > PATH_GAIN_Q16_MAX) {
-                        grown_q16 = PATH_GAIN_Q16_MAX;
+                        slowest_q24 = 0;
+                        flow_slowest_q24.write(cell, 0);
+                        flow_path_below.write(cell, 0);
                     }
                     gain_q16 = grown_q16[15:0];
                     if (rounds < PATH_ROUNDS_MAX) {

@@ -15,8 +15,17 @@
 // Round-trip time: one segment at a time is timed, from its arrival here to the first
 // acknowledgement that covers it, SYN first; whatever a retransmission could have falsified is not
 // taken (Karn and Partridge, SIGCOMM 1987). So time in the pacer's own queue is part of it, as
-// it is for the sender. A sample a round trip comes in, so the smoothed value moves by half. The
-// base, which is the path's, is without that time.
+// it is for the sender. A sample a round trip comes in, so the smoothed value moves by half, and a
+// sample counts as four times that value at most: acknowledgements that were not seen for a while
+// make one that is far off. The base, which is the path's, is without that time.
+//
+// Window: the most in flight in this round trip, or an eighth less than in the one before for each
+// since: a sender that pauses has its window when it goes on. More than 2^30 bytes in flight are no
+// sender's (RFC 7323, section 2.3): what answers it is not seen, and nothing is known of the flow.
+//
+// A segment far from all that was sent before (more than two windows and 64 KiB ahead, or more than
+// 2^30 bytes behind) is not taken for the flow's, unless the next one goes on where it ended: then
+// what came between was not seen, and the flow begins anew.
 #ifndef TCP_FLOWS_P4
 #define TCP_FLOWS_P4
 
@@ -26,6 +35,11 @@
 
 // Longest round-trip time that is believed (17 s): products with it must fit 64 bits.
 #define RTT_NS_MAX 0x3FFFFFFFF
+#define RTT_GROWTH_BITS 2
+
+// A segment is a stray from so far ahead on, besides two windows, and to so far behind.
+#define STRAY_AHEAD_BYTES 65536
+#define STRAY_BEHIND 0xC0000000
 
 // Indices of the counter `flow_events`.
 #define FLOW_STARTED 0
@@ -54,7 +68,8 @@ register<bit<64>>(TRACKED_FLOWS) flow_timed_wait_ns;  // how long what is timed 
 register<bit<64>>(TRACKED_FLOWS) flow_rtt_ns;       // smoothed; 0: not known
 register<bit<64>>(TRACKED_FLOWS) flow_base_rtt_ns;  // smallest, less time here; 0: not known
 register<bit<32>>(TRACKED_FLOWS) flow_peak_bytes;   // most in flight in this round trip
-register<bit<32>>(TRACKED_FLOWS) flow_last_peak_bytes;  // and in the one before
+register<bit<32>>(TRACKED_FLOWS) flow_last_peak_bytes;  // and before, an eighth less for each
+register<bit<32>>(TRACKED_FLOWS) flow_stray;        // where the last stray segment ended
 
 // Where the cell is of the flow from one end to the other, and its identity but for the addresses: of
 // two flows between the same ones, equal ports and CRC-32 mean the same VLAN. (A control would copy
@@ -112,6 +127,7 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
         flow_next.read(next, cell);
 
         bit<1> starts = 0;
+        bit<1> strays = 0;
         if (payload_bytes > standard_metadata.packet_length) {
             // The length is false: nothing that it says of a flow is taken.
         } else if (expires_ns <= now_ns) {
@@ -120,8 +136,28 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
                    && receiver == meta.flow.dst_addr) {
             meta.flow_known = 1;
             // Another connection of the same addresses and ports.
+            bit<32> ahead_bytes = hdr.tcp.sequence - next;
             if (hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1 && end != next) {
                 starts = 1;
+            } else if (taken != 0 && ahead_bytes > STRAY_AHEAD_BYTES
+                       && ahead_bytes < STRAY_BEHIND) {
+                bit<32> window_bytes;
+                bit<32> last_peak_bytes;
+                flow_peak_bytes.read(window_bytes, cell);
+                flow_last_peak_bytes.read(last_peak_bytes, cell);
+                if (last_peak_bytes > window_bytes) {
+                    window_bytes = last_peak_bytes;
+                }
+                if ((ahead_bytes - STRAY_AHEAD_BYTES) >> 1 > window_bytes) {
+                    bit<32> stray;
+                    flow_stray.read(stray, cell);
+                    flow_stray.write(cell, end);
+                    if (stray == hdr.tcp.sequence) {
+                        starts = 1;
+                    } else {
+                        strays = 1;
+                    }
+                }
             }
         } else {
             flow_events.count(FLOW_COLLISION);
@@ -143,6 +179,7 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
             flow_base_rtt_ns.write(cell, 0);
             flow_peak_bytes.write(cell, taken);
             flow_last_peak_bytes.write(cell, 0);
+            flow_stray.write(cell, end);
             meta.window_bytes = taken;
             meta.flow_starts = 1;
         } else if (meta.flow_known == 1) {
@@ -151,7 +188,7 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
             bit<32> peak_bytes;
             bit<32> last_peak_bytes;
             flow_timed_at_ns.read(timed_at_ns, cell);
-            if (taken != 0) {
+            if (taken != 0 && strays == 0) {
                 bit<32> before = hdr.tcp.sequence - next;  // "negative": sent before
                 bit<32> beyond = end - next;
                 if (before[31:31] == 1) {
@@ -179,6 +216,9 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
             }
             meta.window_bytes = peak_bytes > last_peak_bytes ? peak_bytes : last_peak_bytes;
             flow_rtt_ns.read(meta.rtt_ns, cell);
+            if (in_flight_bytes[31:30] != 0) {
+                meta.rtt_ns = 0;
+            }
             class_rtt_ns.write(meta.class_id, meta.rtt_ns);
             class_in_flight_bytes.write(meta.class_id, in_flight_bytes);
         }
@@ -193,7 +233,8 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
                 flow_expires_ns.write(cell, now_ns + FLOW_CLOSED_NS);
             } else if (hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1) {
                 flow_expires_ns.write(cell, now_ns + FLOW_OPENING_NS);
-            } else {
+            } else if (taken != 0 || starts == 1 || expires_ns - now_ns > FLOW_CLOSED_NS) {
+                // A last acknowledgement, after both ends' FIN, does not open it again.
                 flow_expires_ns.write(cell, now_ns + FLOW_LIFE_NS);
             }
         }
@@ -250,33 +291,42 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
                 bit<32> covered = hdr.tcp.acknowledgement - timed;
                 if (timed_at_ns != 0 && covered[31:31] == 0) {
                     bit<64> sample_ns = now_ns |-| timed_at_ns;
-                    bit<64> rtt_ns;
-                    bit<64> base_rtt_ns;
-                    bit<64> wait_ns;
                     bit<32> peak_bytes;
                     bit<32> last_peak_bytes;
-                    if (sample_ns > RTT_NS_MAX) {
-                        sample_ns = RTT_NS_MAX;
+                    if (sample_ns <= RTT_NS_MAX) {
+                        bit<64> rtt_ns;
+                        bit<64> base_rtt_ns;
+                        bit<64> wait_ns;
+                        flow_rtt_ns.read(rtt_ns, cell);
+                        if (rtt_ns == 0) {
+                            rtt_ns = sample_ns;
+                        } else if (sample_ns > rtt_ns << RTT_GROWTH_BITS) {
+                            rtt_ns = (rtt_ns + (rtt_ns << RTT_GROWTH_BITS)) >> 1;
+                        } else {
+                            rtt_ns = (rtt_ns + sample_ns) >> 1;
+                        }
+                        flow_rtt_ns.write(cell, rtt_ns);
+                        flow_timed_wait_ns.read(wait_ns, cell);
+                        sample_ns = sample_ns |-| wait_ns;
+                        flow_base_rtt_ns.read(base_rtt_ns, cell);
+                        if (base_rtt_ns == 0 || sample_ns < base_rtt_ns) {
+                            base_rtt_ns = sample_ns;
+                            flow_base_rtt_ns.write(cell, sample_ns);
+                        }
+                        path_rate.apply(cell, sample_ns, base_rtt_ns);
                     }
-                    flow_rtt_ns.read(rtt_ns, cell);
-                    flow_rtt_ns.write(cell, rtt_ns == 0 ? sample_ns
-                                                        : (rtt_ns + sample_ns) >> 1);
-                    flow_timed_wait_ns.read(wait_ns, cell);
-                    sample_ns = sample_ns |-| wait_ns;
-                    flow_base_rtt_ns.read(base_rtt_ns, cell);
-                    if (base_rtt_ns == 0 || sample_ns < base_rtt_ns) {
-                        base_rtt_ns = sample_ns;
-                        flow_base_rtt_ns.write(cell, sample_ns);
-                    }
-                    path_rate.apply(cell, sample_ns, base_rtt_ns);
                     flow_timed_at_ns.write(cell, 0);
-                    // A round trip is over: the most in flight counts for one more.
+                    // A round trip is over.
                     flow_peak_bytes.read(peak_bytes, cell);
                     flow_last_peak_bytes.read(last_peak_bytes, cell);
                     if (peak_bytes |-| last_peak_bytes < last_peak_bytes >> 2) {
                         flow_path_below.write(cell, 0);
                     }
-                    flow_last_peak_bytes.write(cell, peak_bytes);
+                    last_peak_bytes = last_peak_bytes - (last_peak_bytes >> 3);
+                    if (peak_bytes > last_peak_bytes) {
+                        last_peak_bytes = peak_bytes;
+                    }
+                    flow_last_peak_bytes.write(cell, last_peak_bytes);
                     flow_peak_bytes.write(cell, in_flight_bytes);
                 }
             }

@@ -61,6 +61,8 @@ control WindowClamp(inout headers_t hdr, inout metadata_t meta) {
     @name(".PacerIngress.windows_lowered")
     counter(1, CounterType.packets) windows_lowered;
 
+    ChecksumUpdate() checksum_update;
+
     apply {
         bit<32> most_bytes;
         flow_window_bytes.read(most_bytes, meta.answered_cell);
@@ -78,12 +80,7 @@ control WindowClamp(inout headers_t hdr, inout metadata_t meta) {
             if (scale_of == meta.answered_identity && sender == meta.flow.dst_addr
                 && receiver == meta.flow.src_addr && units < (bit<64>) hdr.tcp.window) {
                 windows_lowered.count(0);
-                // HC' = ~(~HC + ~m + m')
-                bit<32> sum = (bit<32>) (~hdr.tcp.checksum) + (bit<32>) (~hdr.tcp.window)
-                              + (bit<32>) units[15:0];
-                sum = (sum & 0xFFFF) + (sum >> 16);
-                sum = (sum & 0xFFFF) + (sum >> 16);
-                hdr.tcp.checksum = ~sum[15:0];
+                checksum_update.apply(hdr.tcp.checksum, hdr.tcp.window, units[15:0]);
                 hdr.tcp.window = units[15:0];
             }
         }

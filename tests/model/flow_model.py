@@ -15,6 +15,10 @@ from pacing_model import FCS_BYTES, FRACTION_BITS, ceil_ns, q24
 INITIAL_WINDOW_BYTES = 14_600
 SEGMENT_BYTES = 1_460
 RTT_NS_MAX = (1 << 34) - 1
+RTT_GROWTH = 4
+WINDOW_BYTES_MAX = (1 << 30) - 1
+STRAY_AHEAD_BYTES = 65_536
+STRAY_BEHIND_BYTES = 1 << 30
 FLOW_LIFE_NS = 60_000_000_000
 FLOW_OPENING_NS = 10_000_000_000
 FLOW_CLOSED_NS = 2_000_000_000
@@ -113,10 +117,11 @@ class Path:
         """The least time of a byte."""
         return self.slowest_q24 * (65_536 - self.gain_q16) >> 16
 
-    def round_trip(self, path_ns: int, base_rtt_ns: int, *, held_to_it: bool) -> None:
+    def round_trip(self, path_ns: int, base_rtt_ns: int, *, held_to_it: bool) -> bool:
         """Take note of a round trip, without the time in the switch, and the flow's shortest.
 
         ``held_to_it``: whether the packet that it was taken from was sent at the path's rate.
+        Returns whether that may still be the path's: not after sixteen times what was found.
         """
         self.base_ns = min(self.base_ns or base_rtt_ns, path_ns)
         waited_ns = path_ns - self.base_ns
@@ -128,12 +133,13 @@ class Path:
                 self.late_ns.clear()
             self.gain_q16 //= 2
             self.rounds = 0
-            return
+            return True
         self.late_ns.clear()
         if held_to_it:
             step_q16 = PATH_STEP_Q16 << max(0, self.rounds - PATH_ROUNDS_BY_STEP)
-            self.gain_q16 = min(self.gain_q16 + step_q16, PATH_GAIN_Q16_MAX)
+            self.gain_q16 += step_q16
             self.rounds = min(self.rounds + 1, PATH_ROUNDS_MAX)
+        return self.gain_q16 <= PATH_GAIN_Q16_MAX
 
 
 @dataclass
@@ -214,6 +220,7 @@ class Flow:
     base_rtt_ns: int = 0
     peak_bytes: int = 0
     last_peak_bytes: int = 0
+    stray_end: int = 0
     losses: int = 0
     released: bool = False
 
@@ -224,8 +231,19 @@ class Flow:
 
     @property
     def window_bytes(self) -> int:
-        """Most in flight in this round trip and the one before, ten segments at least."""
+        """Most in flight in this round trip, or before and an eighth less for each since.
+
+        Ten segments at least.
+        """
         return max(self.peak_bytes, self.last_peak_bytes, INITIAL_WINDOW_BYTES)
+
+    def strays(self, sequence: int) -> bool:
+        """Whether a segment that begins so is far from all that was sent before."""
+        ahead_bytes = (sequence - self.next) % (1 << 32)
+        if ahead_bytes >= (1 << 32) - STRAY_BEHIND_BYTES:
+            return False
+        window_bytes = max(self.peak_bytes, self.last_peak_bytes)
+        return ahead_bytes - STRAY_AHEAD_BYTES > 2 * window_bytes + 1
 
 
 @dataclass(frozen=True)
@@ -264,16 +282,25 @@ class FlowPacer:
         if flow.path is not None and "E" in segment.flags:
             flow.path.below = False
         if flow.timed is not None and passed(number, flow.timed[0]):
-            sample_ns = min(segment.at_ns - flow.timed[1], RTT_NS_MAX)
-            flow.rtt_ns = (flow.rtt_ns + sample_ns) // 2 if flow.rtt_ns else sample_ns
+            self._round_trip(flow, segment.at_ns - flow.timed[1])
+            flow.timed = None
+
+    def _round_trip(self, flow: Flow, sample_ns: int) -> None:
+        """A round trip is over, and took so long."""
+        if sample_ns <= RTT_NS_MAX:
+            counted_ns = min(sample_ns, RTT_GROWTH * flow.rtt_ns or sample_ns)
+            flow.rtt_ns = (flow.rtt_ns + counted_ns) // 2 if flow.rtt_ns else sample_ns
             path_ns = max(0, sample_ns - flow.timed_wait_ns)
             flow.base_rtt_ns = min(flow.base_rtt_ns or path_ns, path_ns)
-            if flow.path is not None:
-                flow.path.round_trip(path_ns, flow.base_rtt_ns, held_to_it=flow.timed_at_path_rate)
-                if max(0, flow.peak_bytes - flow.last_peak_bytes) < flow.last_peak_bytes >> 2:
-                    flow.path.below = False
-            flow.timed = None
-            flow.last_peak_bytes, flow.peak_bytes = flow.peak_bytes, flow.in_flight_bytes
+            if flow.path is not None and not flow.path.round_trip(
+                path_ns, flow.base_rtt_ns, held_to_it=flow.timed_at_path_rate
+            ):
+                flow.path = None
+        last_bytes = flow.last_peak_bytes
+        if flow.path is not None and max(0, flow.peak_bytes - last_bytes) < last_bytes >> 2:
+            flow.path.below = False
+        flow.last_peak_bytes = max(flow.peak_bytes, last_bytes - (last_bytes >> 3))
+        flow.peak_bytes = flow.in_flight_bytes
 
     def send(self, segment: Segment) -> int:
         """A segment of the class: its departure, in ns.
@@ -311,14 +338,22 @@ class FlowPacer:
         """The flow, and whether the segment belongs to its first flight."""
         in_first_flight = False
         flow = self.flows.get(key)
-        again = flow is not None and "S" in segment.flags and segment.end != flow.next
-        if flow is None or flow.expires_ns <= segment.at_ns or again:
-            taken = (segment.end - segment.sequence) % (1 << 32)
+        taken = (segment.end - segment.sequence) % (1 << 32)
+        begins = flow is None or flow.expires_ns <= segment.at_ns
+        strays = False
+        if flow is not None and not begins:
+            if "S" in segment.flags and segment.end != flow.next:
+                begins = True
+            elif taken and flow.strays(segment.sequence):
+                strays, begins = True, segment.sequence == flow.stray_end
+                flow.stray_end = segment.end
+        if flow is None or begins:
             flow = self.flows[key] = Flow(segment.end, segment.sequence, peak_bytes=taken)
+            flow.stray_end = segment.end
             flow.timed = (segment.end, segment.at_ns) if taken else None
             if "S" in segment.flags:
                 flow.first_flight = FirstFlight(segment.end, segment.end)
-        elif segment.end != segment.sequence:
+        elif taken and not strays:
             if not passed(segment.sequence, flow.next):
                 flow.losses += 1
                 flow.timed = None
@@ -336,28 +371,30 @@ class FlowPacer:
             if passed(segment.end, flow.next):
                 flow.next = segment.end
         flow.peak_bytes = max(flow.peak_bytes, flow.in_flight_bytes)
-        life_ns = FLOW_LIFE_NS
         if set("FR") & set(segment.flags):
-            life_ns = FLOW_CLOSED_NS
+            flow.expires_ns = segment.at_ns + FLOW_CLOSED_NS
         elif "S" in segment.flags:
-            life_ns = FLOW_OPENING_NS
-        flow.expires_ns = segment.at_ns + life_ns
+            flow.expires_ns = segment.at_ns + FLOW_OPENING_NS
+        elif begins or taken or flow.expires_ns - segment.at_ns > FLOW_CLOSED_NS:
+            flow.expires_ns = segment.at_ns + FLOW_LIFE_NS
         return flow, in_first_flight
 
     def _time_per_byte_q24(self, flow: Flow, *, in_first_flight: bool) -> tuple[int, bool]:
         """The time of a byte of this segment, and whether that is the path's."""
         config = self.config
-        dense = flow.rtt_ns * SEGMENT_BYTES <= config.release_below_ns * flow.window_bytes
-        if config.release_below_ns and (flow.losses or (flow.rtt_ns and dense)):
+        # What has so much in flight is answered where it is not seen.
+        rtt_ns = 0 if flow.in_flight_bytes > WINDOW_BYTES_MAX else flow.rtt_ns
+        dense = rtt_ns * SEGMENT_BYTES <= config.release_below_ns * flow.window_bytes
+        if config.release_below_ns and (flow.losses or (rtt_ns and dense)):
             flow.released = True
         if flow.released:
             return 0, False
-        if flow.rtt_ns == 0 or in_first_flight:
+        if rtt_ns == 0 or in_first_flight:
             return config.fastest_time_per_byte_q24, False
         window_bytes = flow.window_bytes
         if flow.path is not None and flow.path.below and window_bytes < 1 << 31:
             window_bytes *= 2
-        own = time_per_byte_q24(flow.rtt_ns, window_bytes, config.inverse_headroom_q16)
+        own = time_per_byte_q24(rtt_ns, window_bytes, config.inverse_headroom_q16)
         most = max(own, config.fastest_time_per_byte_q24)
         path = flow.path.fastest_q24 if flow.path is not None else 0
         return max(most, path), path > most

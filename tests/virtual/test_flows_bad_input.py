@@ -130,6 +130,80 @@ def goes_another_way() -> Traffic:
     return [pair for pair in base() if pair[0] == 1 or pair[1].at_ns < MIDDLE_NS]
 
 
+def strays() -> Traffic:
+    """In the pauses: segments a GiB ahead, and one and a half GiB behind."""
+    traffic = base()
+    number = max(segment.end for port, segment in traffic if port == 1)
+    stray = [
+        (1, Segment(MIDDLE_NS + k * MS, CLIENT, SERVER, (number + far) % (1 << 32), 100, 1))
+        for k, far in enumerate((1 << 30, -(3 << 29), (1 << 30) + 5, (1 << 30) + 105 + 1))
+    ]
+    return by_time([*traffic, *stray])
+
+
+def went_unseen() -> Traffic:
+    """What is sent from the middle on is 50 MB further: that much went another way."""
+    return [
+        (port, segment)
+        if segment.at_ns < MIDDLE_NS
+        else (port, moved(segment, 50_000_000 if port == 1 else 0, 50_000_000 if port == 2 else 0))
+        for port, segment in base()
+    ]
+
+
+def moved(segment: Segment, sent: int, acknowledged: int) -> Segment:
+    """The segment with other numbers."""
+    number = segment.acknowledgement
+    return replace(
+        segment,
+        sequence=(segment.sequence + sent) % (1 << 32),
+        acknowledgement=None if number is None else (number + acknowledged) % (1 << 32),
+    )
+
+
+def comes_back() -> Traffic:
+    """The acknowledgements of three seconds are not seen; then they are again."""
+    later = Sender(CLIENT, SERVER, ROUNDS, begin_ns=3_000 * MS, handshake=False)
+    before = [pair for pair in base() if pair[1].at_ns < MIDDLE_NS]
+    number = max(segment.end for port, segment in before if port == 1)
+    unseen = [
+        (1, Segment((100 + 10 * k) * MS, CLIENT, SERVER, number + 1_000 * k, 1_000, 1))
+        for k in range(290)
+    ]
+    end = number + 290_000
+    after = [
+        (port, moved(segment, end if port == 1 else 0, end if port == 2 else 0))
+        for port, segment in later.segments()
+    ]
+    return by_time([*before, *unseen, *after])
+
+
+def pauses() -> Traffic:
+    """A window of 200, then five round trips of one small segment each, then 200 again."""
+    rounds = [(10, -1), (20, -1), (50, -1), (100, -1), (200, -1), *[(1, -1)] * 5, (200, -1)]
+    return interleaved(Sender(CLIENT, SERVER, rounds))
+
+
+def closes() -> Traffic:
+    """FIN, FIN, the last acknowledgement; three seconds later another connection."""
+    first = [pair for pair in base() if "F" not in pair[1].flags]
+    end = max(segment.end for port, segment in first if port == 1)
+    at_ns = max(segment.at_ns for _, segment in first) + MS
+    last = [
+        (1, Segment(at_ns, CLIENT, SERVER, end, 0, 1, "F")),
+        (2, Segment(at_ns + MS, SERVER, CLIENT, 1, 0, end + 1, "F")),
+        (1, Segment(at_ns + 2 * MS, CLIENT, SERVER, end + 1, 0, 2)),
+    ]
+    # No handshake is seen: if the first one lived on, this would be a stray of it.
+    again = Sender(
+        *(CLIENT, SERVER, ROUNDS),
+        begin_ns=at_ns + 3_000 * MS,
+        first=end + 10_000_000,
+        handshake=False,
+    )
+    return by_time([*first, *last, *again.segments()])
+
+
 def anything() -> Traffic:
     """Three flows' segments at random: flags, numbers near and far, acknowledgements."""
     dice = random.Random(11)
@@ -221,6 +295,11 @@ CASES: dict[str, tuple[Callable[[], Traffic], Callable[[Segment, int], bytes]]] 
     "one-way": (one_way, frame_of),
     "other-way": (other_way, frame_of),
     "goes-another-way": (goes_another_way, frame_of),
+    "comes-back": (comes_back, frame_of),
+    "strays": (strays, frame_of),
+    "went-unseen": (went_unseen, frame_of),
+    "pauses": (pauses, frame_of),
+    "closes": (closes, frame_of),
     "anything": (anything, frame_of),
 }
 
@@ -240,6 +319,29 @@ def test_a_flow_without_an_estimate_has_its_class_s_rate(tmp_path: Path) -> None
         clock_q24 = max(clock_q24, segment.at_ns << 24)
         assert at_ns == ceil_ns(clock_q24)
         clock_q24 += (len(frame) + FCS_BYTES) * RATE_Q24
+
+
+def test_strays_change_nothing_of_the_flow(tmp_path: Path) -> None:
+    left, _ = departures(FlowClass(), strays(), tmp_path)
+    alone, _ = departures(FlowClass(), base(), tmp_path)
+    frames = {frame for _, frame in alone}
+    assert [pair for pair in left if pair[1] in frames] == alone
+
+
+def test_a_sender_that_pauses_has_its_window_when_it_goes_on(tmp_path: Path) -> None:
+    """Not: a window of ten again, so that its packets take round-trip times times log(window)."""
+    traffic = [segment for port, segment in pauses() if port == 1 and segment.payload_bytes]
+    left, _ = departures(FlowClass(), pauses(), tmp_path)
+    sent_ns = traffic[-200].at_ns
+    # Of 200 segments 103 are left, (7/8)^5: RTT * (1 + ln(200 / 103)) are 16.6 ms.
+    assert left[-2][0] - sent_ns < 20 * MS
+
+
+def test_acknowledgements_that_were_not_seen_do_not_stop_a_flow(tmp_path: Path) -> None:
+    """A sample of three seconds, where the round-trip time is 10 ms, is not believed at once."""
+    left, _ = departures(FlowClass(), comes_back(), tmp_path)
+    last_ns = max(segment.at_ns for port, segment in comes_back() if port == 1)
+    assert left[-1][0] - last_ns < 100 * MS
 
 
 def test_a_flood_of_new_flows_changes_no_other(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -212,9 +213,14 @@ def make_pass(
 
 
 def results_of(experiment: Experiment, cache: caching.Cache) -> list[tuple[Any, dict[str, Any]]]:
-    """Return the cells that have results, each with its first."""
-    found = [(cell, cache.load(cell.runs()[0])) for cell in experiment.cells]
-    return [(cell, one) for cell, one in found if one is not None and "skipped" not in one]
+    """Return the cells that have results, each with its first and the median of their goodput."""
+    found = []
+    for cell in experiment.cells:
+        results = [one for one in map(cache.load, cell.runs()) if one and "skipped" not in one]
+        if results:
+            goodput_bps = statistics.median(one["goodput_bps"] for one in results)
+            found.append((cell, {**results[0], "goodput_median_bps": goodput_bps}))
+    return found
 
 
 def show(collected: dict[str, Any]) -> None:

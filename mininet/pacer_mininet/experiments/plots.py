@@ -119,7 +119,7 @@ def _comparison(runs: Runs) -> Figure | None:
         colour = COLOURS[number]
         axes.plot(
             [x for x, _, _ in inside],
-            [r["goodput_bps"] / 1e6 for _, r, _ in inside],
+            [r["goodput_median_bps"] / 1e6 for _, r, _ in inside],
             marker="o",
             label=column,
             color=colour,
@@ -142,14 +142,14 @@ def _sweep(runs: Runs) -> Figure:
         inside = [(cell, result) for cell, result in runs if cell.column == column]
         axes.plot(
             [rows.index(cell.row) for cell, _ in inside],
-            [result["goodput_bps"] / 1e6 for _, result in inside],
+            [result["goodput_median_bps"] / 1e6 for _, result in inside],
             marker="o",
             color=COLOURS[number],
             label=column,
         )
     axes.set_xticks(range(len(rows)), rows)
     axes.set_yscale("log")
-    axes.set_ylabel("goodput (Mbit/s)")
+    axes.set_ylabel("goodput, median (Mbit/s)")
     figure.legend(loc="outside upper center", ncols=4, fontsize=8)
     return figure
 

@@ -18,6 +18,7 @@ from pacer_mininet.experiments.scenario import Flow, Scenario, Shaper
 from pacer_mininet.nodes import in_lab
 from pacer_mininet.rest import RestClient
 from pacer_mininet.table import ideal_goodput_bps
+from pacer_mininet.traffic import NS_PER_S
 
 FIRST_PORT = 5001
 
@@ -100,6 +101,15 @@ def end_slow_start(control: str, packets: int) -> None:
         raise NotOfferedError(f"{control} has no initial_ssthresh: {error.strerror}") from None
 
 
+def realtime_allowance_ns(rate_bps: int) -> int:
+    """Return the burst allowance of a class of this rate in real time: half a frame's time.
+
+    A frame and what a late class makes up are all the burst there is by the class's clock. What
+    kernel and scheduler add between that clock and the wire has the other half of two frames.
+    """
+    return MTU_FRAME_BYTES * 8 * NS_PER_S // rate_bps // 2
+
+
 def shape(scenario: Scenario, net: Mininet, rest: RestClient) -> list[str]:
     """Set up all shapers of a scenario; return the commands that did it in hosts.
 
@@ -121,6 +131,8 @@ def _make_class(scenario: Scenario, number: int, flow: Flow, rest: RestClient) -
     edge = edge_of(scenario, flow.sender)
     body = flow.shaper.class_body(scenario.rate_bps)
     body["port"] = port_to_bottleneck(scenario, edge)
+    if "rate" in body and not in_lab():
+        body["allowance_ns"] = realtime_allowance_ns(body["rate"])
     resource = ("switches", f"edge{edge}", "classes", f"class{number}")
     refused = rest.refusal("PUT", *resource, body=body)
     if refused is not None:

@@ -33,6 +33,12 @@ def bursts_of(green: int, yellow: int) -> Rates:
     )
 
 
+def with_checksum_less(by: int, frame: bytes) -> bytes:
+    """The frame with another IPv4 checksum (in one's complement, as these are)."""
+    checksum = (int.from_bytes(frame[24:26], "big") + (~by & 0xFFFF) - 1) % 0xFFFF + 1
+    return frame[:24] + checksum.to_bytes(2, "big") + frame[26:]
+
+
 class ColoursMarkDscp(PacerTest):
     """Green passes as it is; yellow and red get their DSCP, and the IPv4 checksum holds."""
 
@@ -86,25 +92,29 @@ class EcnSurvivesMarking(PacerTest):
         self.assertEqual(Ether(came.frame)[IP].tos, YELLOW << 2 | 3)
 
 
-class OptionsAreNotMarked(PacerTest):
-    """A header with options cannot have its checksum recomputed, so it is left alone."""
+class OptionsAreMarkedToo(PacerTest):
+    """A header with options is marked as any other, and its checksum holds."""
 
     def runTest(self) -> None:
         self.install(self.flow({}, yellow_dscp=YELLOW, red_dscp=RED, rates=bursts_of(0, 0)))
         frame = udp_frame(frame_bytes=FRAME_BYTES, options=[IPOption_Router_Alert()])
         self.send(1, frame)
-        self.comes(2, frame)
+        marked = udp_frame(frame_bytes=FRAME_BYTES, dscp=RED, options=[IPOption_Router_Alert()])
+        self.comes(2, marked)
 
 
 class WrongChecksumStaysWrong(PacerTest):
-    """An edge switch is transparent: what it does not change it does not mend."""
+    """An edge switch is transparent: a checksum is as wrong after a mark as before it."""
 
     def runTest(self) -> None:
-        frame = bytes(Ether(udp_frame(frame_bytes=FRAME_BYTES)))
-        broken = frame[:24] + bytes(byte ^ 0xFF for byte in frame[24:26]) + frame[26:]
+        wrong_by = 0x1234
         self.install(self.flow({}, yellow_dscp=YELLOW, red_dscp=RED, rates=bursts_of(1, 1)))
-        self.send(1, broken)
-        self.comes(2, broken)
+        self.send(1, *[with_checksum_less(wrong_by, udp_frame(frame_bytes=FRAME_BYTES))] * 2)
+        self.comes(
+            2,
+            with_checksum_less(wrong_by, udp_frame(frame_bytes=FRAME_BYTES)),
+            with_checksum_less(wrong_by, udp_frame(frame_bytes=FRAME_BYTES, dscp=YELLOW)),
+        )
 
 
 class RedIsDropped(PacerTest):

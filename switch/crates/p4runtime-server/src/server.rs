@@ -126,11 +126,11 @@ pub(crate) struct Shared {
     pub(crate) compiler: Arc<dyn Compiler>,
     /// Held while an arbitration update is handled, waiting for writes included.
     pub(crate) deciding: tokio::sync::Mutex<()>,
-    /// Held by a `Write` or `SetForwardingPipelineConfig` from its check of the primary to its
-    /// end.
-    pub(crate) writing: tokio::sync::Mutex<()>,
     /// Reads share it, writes have it alone: a read sees each write done or not begun.
     pub(crate) pipeline: tokio::sync::RwLock<PipelineState>,
+    /// The role whose `Write` or `SetForwardingPipelineConfig` is carried out; those that wait for
+    /// the pipeline are checked again when their turn comes ([`Shared::begin`]).
+    changing: watch::Sender<Option<String>>,
     /// A permit per read under way.
     reads: Arc<Semaphore>,
     /// Never held across an await.
@@ -160,6 +160,36 @@ impl Shared {
             .check_primary(device_id, role, election_id)
     }
 
+    /// Begins what only the primary may do, with the pipeline's lock held: its role's next primary
+    /// waits until the guard is gone.
+    ///
+    /// # Errors
+    /// Those of [`Arbitration::check_primary`]: since the request came, another controller may have
+    /// become primary.
+    pub(crate) fn begin(
+        &self,
+        device_id: u64,
+        role: &str,
+        election_id: Option<&p4::Uint128>,
+    ) -> Result<Changing<'_>, Status> {
+        let sessions = self.sessions();
+        sessions
+            .arbitration
+            .check_primary(device_id, role, election_id)?;
+        // Under the lock of the sessions: whoever is chosen from now on finds it.
+        self.changing.send_replace(Some(role.to_owned()));
+        Ok(Changing(&self.changing))
+    }
+
+    /// Waits until nothing is under way that a primary of this role has begun.
+    pub(crate) async fn unchanging(&self, role: &str) {
+        let mut changing = self.changing.subscribe();
+        // The sender is ours: it cannot be gone.
+        let _ = changing
+            .wait_for(|busy| busy.as_deref() != Some(role))
+            .await;
+    }
+
     /// What a role may do.
     pub(crate) fn scope(&self, role: &str) -> Arc<Scope> {
         self.sessions().arbitration.scope(role)
@@ -167,6 +197,15 @@ impl Shared {
 
     fn check_device(&self, device_id: u64) -> Result<(), Status> {
         self.sessions().arbitration.check_device(device_id)
+    }
+}
+
+/// A primary's change is under way as long as this lives.
+pub(crate) struct Changing<'a>(&'a watch::Sender<Option<String>>);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(None);
     }
 }
 
@@ -196,8 +235,8 @@ pub async fn bind(
         executor,
         compiler,
         deciding: tokio::sync::Mutex::new(()),
-        writing: tokio::sync::Mutex::new(()),
         pipeline: tokio::sync::RwLock::new(PipelineState::default()),
+        changing: watch::Sender::new(None),
         reads,
         sessions: Mutex::new(Sessions::new(arbitration)),
         current: watch::Sender::new(None),
@@ -335,14 +374,11 @@ impl P4Runtime for Service {
     ) -> Result<Response<p4::SetForwardingPipelineConfigResponse>, Status> {
         let request = request.into_inner();
         let shared = Arc::clone(&self.shared);
-        let check = move |shared: &Shared, request: &p4::SetForwardingPipelineConfigRequest| {
-            shared.check_primary(
-                request.device_id,
-                &request.role,
-                request.election_id.as_ref(),
-            )
-        };
-        check(&shared, &request)?;
+        shared.check_primary(
+            request.device_id,
+            &request.role,
+            request.election_id.as_ref(),
+        )?;
         if !shared.scope(&request.role).may_set_pipeline() {
             return Err(Status::permission_denied(format!(
                 "role {:?} may not set the forwarding pipeline config",
@@ -351,9 +387,12 @@ impl P4Runtime for Service {
         }
         // On a task of its own, for the same reason as a write.
         let task = tokio::spawn(async move {
-            let _writing = shared.writing.lock().await;
-            check(&shared, &request)?;
             let mut state = shared.pipeline.write().await;
+            let _changing = shared.begin(
+                request.device_id,
+                &request.role,
+                request.election_id.as_ref(),
+            )?;
             pipeline_config::set(&shared, &mut state, request.action, request.config).await
         });
         task.await

@@ -223,8 +223,9 @@ async fn arbitrate(
             Outcome::NewPrimary(notifications) => sessions.notify(notifications),
         }
     }
-    // From here on writes of the previous primary are refused; wait for those under way.
-    drop(shared.writing.lock().await);
+    // From here on writes of the previous primary are refused; wait for one that has begun.
+    let role = update.role.as_ref().map_or("", |role| &role.name);
+    shared.unchanging(role).await;
     let mut sessions = shared.sessions();
     let notification = sessions.arbitration.accept_primary(session);
     sessions.notify(notification.into_iter().collect());

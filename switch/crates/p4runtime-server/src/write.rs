@@ -223,14 +223,12 @@ pub(crate) async fn run(
         request.election_id.as_ref(),
     )?;
     let task = tokio::spawn(async move {
-        let _writing = shared.writing.lock().await;
-        // Checked again: while this write waited, another controller may have become primary.
-        shared.check_primary(
+        let mut state = shared.pipeline.write().await;
+        let _changing = shared.begin(
             request.device_id,
             &request.role,
             request.election_id.as_ref(),
         )?;
-        let mut state = shared.pipeline.write().await;
         write(&shared, &mut state, request).await
     });
     task.await

@@ -169,27 +169,39 @@ async fn only_the_primary_writes() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn a_new_primary_waits_for_the_writes_of_the_one_before() {
-    let server = Server::start().await;
-    let mut first = server.controller("pacer").await;
-    let mut second = Controller::open(&server).await;
+/// A write that has begun, and waits for the switch, which stands still until it is released.
+async fn write_that_waits(
+    server: &Server,
+    writer: &Controller,
+    request: p4::WriteRequest,
+) -> (
+    std::sync::mpsc::Sender<()>,
+    tokio::task::JoinHandle<Result<tonic::Response<p4::WriteResponse>, tonic::Status>>,
+) {
     let mut jobs = server.jobs.clone();
     let before = *jobs.borrow_and_update();
-    // The switch stands still while a write of the first waits for it.
     let (release, released) = std::sync::mpsc::channel::<()>();
     let stand_still = Box::new(move |_: &mut dyn Switch| {
         let _ = released.recv();
     });
     server.executor.execute(stand_still).expect("queued");
-    let entry = |port| Entity::TableEntry(forward(&first, &[port], &[port]));
-    let request = first.request(vec![(Type::Insert, entry(1))]);
-    let late = first.request(vec![(Type::Insert, entry(2))]);
-    let mut client = first.client.clone();
+    let mut client = writer.client.clone();
     let write = tokio::spawn(async move { client.write(request).await });
     jobs.wait_for(|jobs| *jobs >= before + 2)
         .await
         .expect("runs");
+    (release, write)
+}
+
+#[tokio::test]
+async fn a_new_primary_waits_for_the_writes_of_the_one_before() {
+    let server = Server::start().await;
+    let mut first = server.controller("pacer").await;
+    let mut second = Controller::open(&server).await;
+    let entry = |port| Entity::TableEntry(forward(&first, &[port], &[port]));
+    let request = first.request(vec![(Type::Insert, entry(1))]);
+    let late = first.request(vec![(Type::Insert, entry(2))]);
+    let (release, write) = write_that_waits(&server, &first, request).await;
 
     second.election_id = 2;
     second
@@ -221,6 +233,64 @@ async fn a_new_primary_waits_for_the_writes_of_the_one_before() {
         .await
         .expect("primary");
     assert_eq!(second.written().await.len(), 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_primary_of_a_role_does_not_wait_for_the_writes_of_another() {
+    let server = Server::start().await;
+    let first = server.controller("pacer").await;
+    let mut other = Controller::open(&server).await;
+    let entry = Entity::TableEntry(forward(&first, MAC, &[2]));
+    let request = first.request(vec![(Type::Insert, entry)]);
+    let (release, write) = write_that_waits(&server, &first, request).await;
+
+    let update = p4::MasterArbitrationUpdate {
+        device_id: DEVICE,
+        role: Some(p4::Role {
+            name: "other".to_owned(),
+            ..Default::default()
+        }),
+        election_id: Some(election(1)),
+        status: None,
+    };
+    other.send(ToSwitch::Arbitration(update)).await;
+    let told = other.arbitration().await.expect("open");
+    assert_eq!(code(&told), Code::Ok);
+
+    release.send(()).expect("the switch waits");
+    write.await.expect("no panic").expect("finished");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_reader_that_does_not_read_does_not_keep_a_new_primary_waiting() {
+    let server = Server::start().await;
+    let mut first = server.controller("pacer").await;
+    let mut second = Controller::open(&server).await;
+    // More than what fits on the way to the reader: its read goes on, and what it reads is held.
+    let all = p4::ReadRequest {
+        device_id: DEVICE,
+        entities: vec![p4::Entity {
+            entity: Some(Entity::RegisterEntry(p4::RegisterEntry::default())),
+        }],
+        ..Default::default()
+    };
+    let mut reader = first.client.clone();
+    let mut unread = reader.read(all).await.expect("read").into_inner();
+    unread.message().await.expect("open").expect("registers");
+    let entry = Entity::TableEntry(forward(&first, MAC, &[2]));
+    let request = first.request(vec![(Type::Insert, entry)]);
+    let mut client = first.client.clone();
+    let write = tokio::spawn(async move { client.write(request).await });
+
+    second.info = first.info.clone();
+    second.arbitrate(2).await.expect("open");
+    let told = first.arbitration().await.expect("open");
+    assert_eq!(code(&told), Code::AlreadyExists);
+    drop(unread);
+    let refused = write.await.expect("no panic").expect_err("deposed");
+    assert_eq!(refused.code(), Code::PermissionDenied);
     server.stop().await;
 }
 
