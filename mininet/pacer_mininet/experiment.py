@@ -538,7 +538,10 @@ def drops_by_cause(statistics: dict[str, Any]) -> dict[str, int]:
 
 
 def bandwidth_of(answer: dict[str, Any]) -> Bandwidth:
-    """Return what the controller's `bandwidth` resource says, keyed by bin and window."""
+    """Return what the controller's `bandwidth` resource says, keyed by bin and window.
+
+    `burstiness` has no bins, and dynamic burstiness besides.
+    """
     bins, windows = answer["bins"], answer["windows"]
     numbers = [start_ns // WINDOW_NS for start_ns in windows["start_ns"]]
     return Bandwidth(
@@ -548,6 +551,7 @@ def bandwidth_of(answer: dict[str, Any]) -> Bandwidth:
         },
         dict(zip(numbers, windows["bytes"], strict=True)),
         dict(zip(numbers, windows["vb_max_bytes"], strict=True)),
+        dict(zip(numbers, windows.get("dynamic_vb_max_bytes", ()), strict=False)),
     )
 
 

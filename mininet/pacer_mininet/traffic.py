@@ -22,12 +22,16 @@ class Bandwidth:
     bin_bytes: dict[int, int] = field(default_factory=dict)
     window_bytes: dict[int, int] = field(default_factory=dict)
     window_vb_max_bytes: dict[int, int] = field(default_factory=dict)
+    window_dynamic_max_bytes: dict[int, int] = field(default_factory=dict)
+    """Of dynamic burstiness: the virtual bottleneck has the rate of the window before. Not always
+    read."""
 
     def add(self, newer: "Bandwidth") -> None:
         """Take over a later reading; where both have a bin, the later one is the fuller one."""
         self.bin_bytes.update(newer.bin_bytes)
         self.window_bytes.update(newer.window_bytes)
         self.window_vb_max_bytes.update(newer.window_vb_max_bytes)
+        self.window_dynamic_max_bytes.update(newer.window_dynamic_max_bytes)
 
     def since(self, start_ns: int) -> "Bandwidth":
         """Return the part from the bin and the window that hold `start_ns` on."""
@@ -36,6 +40,7 @@ class Bandwidth:
             {n: value for n, value in self.bin_bytes.items() if n >= bins},
             {n: value for n, value in self.window_bytes.items() if n >= windows},
             {n: value for n, value in self.window_vb_max_bytes.items() if n >= windows},
+            {n: value for n, value in self.window_dynamic_max_bytes.items() if n >= windows},
         )
 
     @property

@@ -202,6 +202,11 @@ def test_what_the_controller_lacks_is_said_by_its_schema_alone() -> None:
     assert shaping.missing(PACED) is None
 
 
+def test_in_real_time_a_late_class_makes_up_half_a_frame() -> None:
+    """A frame of 1518 bytes at 40 Mbit/s takes 303.6 us."""
+    assert shaping.realtime_allowance_ns(40_000_000) == 151_800
+
+
 def test_a_setting_of_the_whole_machine_is_left_alone_outside_the_lab(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -487,10 +492,31 @@ def test_dynamic_stands_beside_the_best_fixed_gap() -> None:
     rows = [
         row_with("dynamic", goodput=9.0),
         row_with("IPG 8", goodput=5.0),
-        row_with("IPG 512", goodput=7.0),
+        row_with("IPG 512", goodput=10.0),
     ]
     (said,) = tables._dynamic_beside_static(rows)
-    assert said == "a path: dynamic 9.0 Mbit/s, the best fixed gap (IPG 512) 7.0."
+    assert said == (
+        "a path: dynamic 9.0 Mbit/s, the best fixed gap (IPG 512) 10.0: 10 % less "
+        "(published: more)."
+    )
+
+
+def test_what_did_not_come_to_its_end_is_the_worst() -> None:
+    """Later than any time, and the fewer are done the worse."""
+    cells = tuple(
+        Cell("a path", title, dataclasses.replace(SHORT, flows=SHORT.flows * 10))
+        for title in ("paced", "fq", "unpaced")
+    )
+    experiment = dataclasses.replace(BOTH, cells=cells, metrics=("completion", "done"))
+    rows = [
+        row_with("paced", completion=3.1, done=10),
+        row_with("fq", done=7),
+        row_with("unpaced", done=4),
+    ]
+    for row in rows[1:]:
+        row["values"]["completion"] = None
+    (said,) = tables._past_the_papers(experiment, rows)
+    assert said == "a path, last one done, s: best paced (3.10), worst unpaced (4 of 10 done)."
 
 
 def test_what_is_furthest_is_said_once() -> None:

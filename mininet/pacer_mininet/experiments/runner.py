@@ -429,6 +429,7 @@ class ScenarioRun:
         length = scenario.seconds * NS_PER_S // WINDOW_NS
         windows = series(seen.window_bytes, first_ns // WINDOW_NS, length)
         queues = series(seen.window_vb_max_bytes, first_ns // WINDOW_NS, length)
+        dynamic = series(seen.window_dynamic_max_bytes, first_ns // WINDOW_NS, length)
         return {
             "bytes": sum(windows),
             "packets_1500": sum(windows) // 1518,
@@ -439,6 +440,8 @@ class ScenarioRun:
             "abw_max_bps": bits_per_second(max(windows), WINDOW_NS),
             "queue_mean_bytes": sum(queues) // length,
             "queue_max_bytes": max(queues),
+            "dynamic_queue_mean_bytes": None if with_bins else sum(dynamic) // length,
+            "dynamic_queue_max_bytes": None if with_bins else max(dynamic),
         }
 
     def _finest(self, seconds: int) -> dict[str, Any]:

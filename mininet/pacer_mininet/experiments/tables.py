@@ -128,6 +128,10 @@ def _far(result: Result, key: str) -> float | None:
     return float(result["far"][key]) if "far" in result else None
 
 
+def _kib(count_bytes: float | None) -> float | None:
+    return None if count_bytes is None else count_bytes / KIB
+
+
 def _loss_share(result: Result) -> float:
     lost = result["bottleneck_drops"]
     return float(100 * lost / max(1, result["wan"]["packets_1500"]))
@@ -189,6 +193,16 @@ METRICS: dict[str, Metric] = {
     "near_queue_max": Metric(
         "sender: max(Q) max, KB", lambda r: r["wan"]["queue_max_bytes"] / KIB, 2
     ),
+    "near_dynamic_mean": Metric(
+        "sender: max(Q) at its own rate, mean, KB",
+        lambda r: _kib(r["wan"]["dynamic_queue_mean_bytes"]),
+        2,
+    ),
+    "near_dynamic_max": Metric(
+        "sender: max(Q) at its own rate, max, KB",
+        lambda r: _kib(r["wan"]["dynamic_queue_max_bytes"]),
+        2,
+    ),
     "far_abw_mean": Metric(
         "receiver: ABW mean, Mbit/s", lambda r: (_far(r, "abw_mean_bps") or 0) / 1e6
     ),
@@ -198,6 +212,16 @@ METRICS: dict[str, Metric] = {
     ),
     "far_queue_max": Metric(
         "receiver: max(Q) max, KB", lambda r: (_far(r, "queue_max_bytes") or 0) / KIB, 2
+    ),
+    "far_dynamic_mean": Metric(
+        "receiver: max(Q) at its own rate, mean, KB",
+        lambda r: _kib(_far(r, "dynamic_queue_mean_bytes")),
+        2,
+    ),
+    "far_dynamic_max": Metric(
+        "receiver: max(Q) at its own rate, max, KB",
+        lambda r: _kib(_far(r, "dynamic_queue_max_bytes")),
+        2,
     ),
     "loss_share": Metric("lost, %", _loss_share, 2),
 }

@@ -372,13 +372,18 @@ def burstiness() -> Experiment:
         title="Burstiness of 40 Mbit/s UDP at the sender and at the receiver",
         reproduces=("GtrcNET-1 burstiness",),
         source="Takano et al., realtime burstiness, one minute",
-        metrics=(*metrics, "edge_stalls"),
+        metrics=(
+            *metrics,
+            *("near_dynamic_mean", "near_dynamic_max", "far_dynamic_mean", "far_dynamic_max"),
+            "edge_stalls",
+        ),
         cells=cells,
         differs=(
             "The published packets crossed the Internet, with everybody else's: what was lost "
             "and queued on the way to the receiver is not the sender's. Here the path has no "
             "other traffic.",
-            "max(Q) here counts the packet that arrives (1.48 KB for one frame).",
+            "max(Q) here counts the packet that arrives (1.48 KB for one frame). At its own rate: "
+            "dynamic burstiness, whose virtual bottleneck has the average of the 100 ms before.",
             "The sender is UDP that its own clock spaces, and today's TBF is woken for each packet "
             "by timers of a ns, so little is left to shape: the published TBF, woken by the "
             "system's tick, let go of 59 KB at once. fq hands out two packets at a time (its "
