@@ -47,12 +47,12 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
         figure_of(results).savefig(path, dpi=DPI, metadata={"Software": None})
 
 
-def figure_of(results: list[dict[str, Any]]) -> Figure:
-    """Return the picture of runs, one panel each."""
+def figure_of(results: list[dict[str, Any]], line_ns: int = LINE_NS) -> Figure:
+    """Return the picture of runs, one panel each; the line is at a resolution of `line_ns`."""
     figure = Figure(figsize=(8.4, 0.8 + 2.1 * len(results)), layout="constrained")
     panels = figure.subplots(len(results), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, result in zip(panels, results, strict=True):
-        _panel(axes, result["run"], result["series"])
+        _panel(axes, result["run"], result["series"], line_ns)
     top = max(_top_mbps(result) for result in results)
     panels[0].set_ylim(0, top)
     panels[-1].set_xlim(0, results[0]["run"]["seconds"])
@@ -72,7 +72,7 @@ def _top_mbps(result: dict[str, Any]) -> float:
     return float(max(highest_bps, result["run"]["edge_rate_bps"]) / 1e6 * 1.08)
 
 
-def _panel(axes: Axes, run: dict[str, Any], series: dict[str, Any]) -> None:
+def _panel(axes: Axes, run: dict[str, Any], series: dict[str, Any], line_ns: int) -> None:
     bin_ns, bins = series["bin_ns"], series["bin_bytes"]
     scale = 8 * NS_PER_S / bin_ns / 1e6
     # Bars are narrower than a pixel: of those that share one, the highest is what shows.
@@ -87,11 +87,12 @@ def _panel(axes: Axes, run: dict[str, Any], series: dict[str, Any]) -> None:
     axes.add_collection(
         LineCollection(bars, colors=BAR_COLOUR, linewidths=BAR_POINTS, label="500 µs", zorder=2)
     )
-    size = LINE_NS // bin_ns
+    size = line_ns // bin_ns
     averages = [total * scale / size for total in regroup(bins, size)]
-    middles = [(number + 0.5) * LINE_NS / NS_PER_S for number in range(len(averages))]
+    middles = [(number + 0.5) * line_ns / NS_PER_S for number in range(len(averages))]
     axes.plot(middles, averages, color="white", linewidth=3.2, zorder=3)
-    axes.plot(middles, averages, color=LINE_COLOUR, linewidth=1.6, label="200 ms", zorder=4)
+    label = f"{line_ns // 1_000_000} ms"
+    axes.plot(middles, averages, color=LINE_COLOUR, linewidth=1.6, label=label, zorder=4)
     axes.axhline(
         run["rate_bps"] / 1e6,
         color=BOTTLENECK_COLOUR,

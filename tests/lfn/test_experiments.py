@@ -89,7 +89,10 @@ PAPER = {"goodput": 474.0, "lost": 0.0}
 BOTH = experiment_of(
     Cell("64KB", "unpaced", UNPACED_SHORT, {"goodput": 210.0, "lost": 257.0}),
     Cell("64KB", "paced", SHORT, PAPER),
-    plots=("bandwidth", "window", "rtt", "comparison", "flows", "slow-start", "sweep"),
+    plots=(
+        *("bandwidth", "bandwidth-100ms", "window", "rtt", "comparison", "flows"),
+        *("slow-start", "sweep"),
+    ),
 )
 
 
@@ -640,6 +643,12 @@ def test_two_passes_are_compared_to_the_byte(filled: Cache, tmp_path: Path) -> N
     assert again.equal(same)
     assert same["digests"][0] == same["digests"][1]
     assert "1 of 1 tables and 4 of 4 runs" in again.told(same)
+    # The report of these tables says so, and that of others does not.
+    collected = [tables.collect(BOTH, filled)]
+    assert again.told_of(collected, tmp_path) == f"sha256 of the tables: {same['digests'][0]}."
+    again.write(same, tmp_path)
+    assert "Made twice: a second pass gave the same" in again.told_of(collected, tmp_path)
+    assert "Made twice" not in again.told_of([{**collected[0], "title": "Another"}], tmp_path)
     # A difference that no table shows is one all the same.
     changed = result_of(476_900_000, 0)
     changed["series"]["bin_bytes"][7] += 1

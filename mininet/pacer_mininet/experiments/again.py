@@ -77,3 +77,16 @@ def told(comparison: dict[str, Any]) -> str:
 def write(comparison: dict[str, Any], directory: Path) -> None:
     """Write a comparison beside the tables."""
     (directory / FILE).write_text(json.dumps(comparison, indent=1) + "\n")
+
+
+def told_of(collected: Sequence[dict[str, Any]], directory: Path) -> str:
+    """Return the digest of tables, and what a second pass said if there was one over the same."""
+    digest = digest_of(collected)
+    said = f"sha256 of the tables: {digest}."
+    try:
+        comparison = json.loads((directory / FILE).read_text())
+    except (OSError, ValueError):
+        return said
+    if not isinstance(comparison, dict) or digest not in comparison.get("digests", ()):
+        return said
+    return f"{said} Made twice: {told(comparison)}."

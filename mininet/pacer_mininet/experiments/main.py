@@ -180,10 +180,11 @@ def report_on(
         pictures[one.name] = drawn
         (below / f"{one.name}.json").write_text(json.dumps(found, indent=1) + "\n")
         plots.save(drawn, below, one.name)
-    made_by = provenance.told(provenance.read(below))
+    names = {one.name for one in experiments}
+    asked = [found for found in collected if found["name"] in names]
+    made_by = f"{provenance.told(provenance.read(below))} {again.told_of(asked, below)}"
     page.write(collected, pictures, directory / "report.html", made_by=made_by)
-    asked = {one.name for one in experiments}
-    return [found for found in collected if found["name"] in asked]
+    return asked
 
 
 @dataclass(frozen=True)
@@ -286,6 +287,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     experiments, (first.collected, first.cache), (second.collected, second.cache)
                 )
                 again.write(comparison, options.results / "experiments")
+                # So that the report has it.
+                report_on(experiments, first.cache, options.results, realtime=options.realtime)
     except FAILURES as error:
         print(f"experiments: {error}", file=sys.stderr)
         return 1

@@ -1,5 +1,6 @@
 """What is drawn of an experiment. Each plot is a PNG on a light ground, the same for equal data."""
 
+import functools
 import io
 import itertools
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from pacer_mininet.experiments.experiment import (
     column_titles,
     row_titles,
 )
+from pacer_mininet.traffic import WINDOW_NS
 
 DPI = 110
 PANELS = 4
@@ -71,9 +73,9 @@ def _of_first_row(runs: Runs) -> Runs:
     return [(cell, result) for cell, result in runs if cell.row == runs[0][0].row]
 
 
-def _bandwidth(runs: Runs) -> Figure:
+def _bandwidth(runs: Runs, line_ns: int = plot.LINE_NS) -> Figure:
     shown = _of_first_row(runs)[:PANELS]
-    return plot.figure_of([_result_for_demo(cell, result) for cell, result in shown])
+    return plot.figure_of([_result_for_demo(cell, result) for cell, result in shown], line_ns)
 
 
 def _slow_start(runs: Runs) -> Figure:
@@ -184,6 +186,11 @@ def _flows(runs: Runs) -> Figure:
 
 _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure | None]]] = {
     "bandwidth": ("Bandwidth at the entrance of the bottleneck", _bandwidth),
+    # As the talk has it.
+    "bandwidth-100ms": (
+        "Bandwidth at the entrance of the bottleneck",
+        functools.partial(_bandwidth, line_ns=WINDOW_NS),
+    ),
     "slow-start": (f"The first {SLOW_START_S} s at the bottleneck's entrance", _slow_start),
     "window": ("Congestion window every 100 ms", _of_sender("cwnd_packets", "packets", 1)),
     "rtt": ("RTT every 100 ms", _of_sender("rtt_us", "ms", 1000)),

@@ -182,7 +182,7 @@ def slides() -> Experiment:
         source="PSPacer talk, BIC TCP, one minute",
         metrics=("goodput", "steady", "lost", "edge_lost"),
         cells=cells,
-        plots=("bandwidth", "window", "comparison"),
+        plots=("bandwidth-100ms", "window", "comparison"),
         differs=(SENDERS_OF_THEN, SHORTER),
     )
 
