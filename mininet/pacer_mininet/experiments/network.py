@@ -38,7 +38,7 @@ def port_to_bottleneck(scenario: Scenario, edge: int) -> int:
 def departures_at_edge(scenario: Scenario) -> str:
     """Return who sends an edge's frames when it is time: `switch` or `kernel`.
 
-    The kernel gets them up to 100 us before. That changes nothing where all that a port sends is
+    The kernel gets them up to 400 us before. That changes nothing where all that a port sends is
     of one class, whose packets never wait for another's, and saves half of the edge's calls.
     """
     one = len(scenario.flows) == 1 and scenario.flows[0].streams == 1 and scenario.edges == 1

@@ -43,9 +43,16 @@ const MODERATION_MAX_NS: u64 = 250_000;
 /// The same where what is to leave has been handed over before.
 const MODERATION_EARLY_MAX_NS: u64 = 1_000_000;
 
-/// By how much packets start before their time where frames are handed over before they leave, and
-/// every frame is looked at when it comes.
-const START_LEAD_NS: u64 = 100_000;
+/// By how much packets start before their time, at most, where frames are handed over before they
+/// leave, and every frame is looked at when it comes.
+const START_LEAD_NS: u64 = 400_000;
+
+/// Where the switch is awake anyway it starts packets when this part of the lead is left, all of the
+/// lead at once: each hand-over costs a system call, however many frames it has.
+const AWAKE_PARTS: u64 = 2;
+
+/// It wakes up for them when this part is left.
+const WAKES_PARTS: u64 = 8;
 
 /// Later than everything: nothing happens by itself.
 const NEVER_NS: u64 = u64::MAX;
@@ -288,7 +295,7 @@ impl Switch {
     }
 
     /// The sink sends frames when it is time: it gets them up to [`Self::moderation_ns`] before. Where
-    /// that is 0 it is 100 us: what arrives meanwhile for the same port leaves behind them, limits on
+    /// that is 0 it is 400 us: what arrives meanwhile for the same port leaves behind them, limits on
     /// queues see that much less, and egress of the program is told times to come. Not where PAUSE
     /// frames fill gaps, which hang on what comes, nor where the program sends packets round or
     /// clones them.
@@ -524,9 +531,9 @@ impl Switch {
         // In good time, where somebody else sends frames; with some to spare, so not each by itself.
         let (start_lead_ns, lead_ns) = (self.start_lead_ns, self.lead_ns());
         let (start_lead_ns, lead_ns, patience_ns) = if eager {
-            (start_lead_ns, lead_ns, 0)
+            (start_lead_ns / AWAKE_PARTS, lead_ns, 0)
         } else {
-            (start_lead_ns / 2, lead_ns / 2, self.moderation_ns)
+            (start_lead_ns / WAKES_PARTS, lead_ns / 2, self.moderation_ns)
         };
         let start_ns = self.manager.next_start_ns().map_or(NEVER_NS, |start_ns| {
             start_ns
@@ -841,12 +848,15 @@ impl Switch {
         if let Some(running) = &mut self.running {
             running.pipeline.tell_time(self.now_ns);
         }
-        let started_ns = now_ns.saturating_add(self.start_lead_ns);
         let handed_ns = now_ns.saturating_add(self.lead_ns());
         while self.event_ns(true) <= now_ns {
             self.notify(now_ns, sink);
             self.come_round(now_ns);
-            while let Some(start) = self.manager.poll_start(started_ns, now_ns) {
+            let until_ns = match self.manager.next_start_ns() {
+                Some(next_ns) if next_ns > now_ns => now_ns.saturating_add(self.start_lead_ns),
+                _ => now_ns,
+            };
+            while let Some(start) = self.manager.poll_start(until_ns, now_ns) {
                 self.egress(start);
             }
             while let Some(delivery) = self.manager.poll_delivery(handed_ns, now_ns) {

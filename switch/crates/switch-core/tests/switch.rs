@@ -623,7 +623,7 @@ fn paced_packets_are_handed_over_with_the_times_they_leave_at() {
         }
         let mut ahead = false;
         for ((_, delivery_ns, _), handed_ns) in sent.frames.iter().zip(handed) {
-            let lead_ns = if early { 100_000 } else { 0 };
+            let lead_ns = if early { 400_000 } else { 0 };
             assert!((handed_ns..=handed_ns + lead_ns).contains(delivery_ns));
             ahead |= *delivery_ns > handed_ns;
         }
