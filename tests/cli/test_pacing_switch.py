@@ -55,7 +55,7 @@ def test_help_and_version(tmp_path: Path) -> None:
         assert told.returncode == 0
         for word in ("--grpc-server-addr", "--virtual", "--drop-port", "PORT@INTERFACE"):
             assert word in told.stdout
-    for option in ("--version", "-V"):
+    for option in ("--version", "-v", "-V"):
         told = switch(tmp_path, option)
         assert told.returncode == 0
         assert told.stdout.startswith("pacing_switch ")
@@ -74,6 +74,12 @@ IGNORED = (
     "--dump-packet-data 64",
     "--disable-swap",
     "--priority-queues 8",
+    "--max-port-count 64",
+    "--log-file-max-size 10000",
+    "--log-file-max-files 3",
+    "--max-mc-groups 64",
+    "--max-l1-entries 64",
+    "--max-l2-entries 64",
 )
 
 
@@ -88,6 +94,24 @@ def test_options_of_simple_switch_grpc(tmp_path: Path) -> None:
         assert ended.returncode == 0, ended.stderr
         told = [line for line in ended.stderr.splitlines() if "ignored" in line]
         assert told == ["pacing_switch: ignored: " + ", ".join(IGNORED)]
+
+
+def test_ports_as_scripts_for_simple_switch_grpc_give_them(tmp_path: Path) -> None:
+    """One port twice over, port 511 where another one means "drop", a server address by name."""
+    ports = ["-i", "0@p", "-i", "511@q", "-i", "0@p"]
+    more = ["--drop-port", "510", "--cpu-port", "509", "--grpc-server-addr", "localhost:0"]
+    ended = switch(tmp_path, "--virtual", *ports, PACER, "--", *more)
+    assert ended.returncode == 0, ended.stderr
+    assert {path.name for path in tmp_path.glob("*_out.pcap")} == {"p_out.pcap", "q_out.pcap"}
+
+
+def test_statistics_are_written_though_nobody_listens(tmp_path: Path) -> None:
+    command = [str(binary()), "--virtual", "-i", "1@p", "--stats-file", "s.json", PACER]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        process.stderr.close()
+        assert process.wait(TIMEOUT_S) == 0
+    assert "tx_packets" in (tmp_path / "s.json").read_text()
 
 
 def test_command_line_of_the_p4_tutorials(tmp_path: Path) -> None:
@@ -161,13 +185,15 @@ OPTIONS: list[tuple[list[str], tuple[str, ...]]] = [
     (["-i", "1@a,delay=11s"], ("port 1", "delay", "10 s")),
     (["-i", "1"], ("'1'", "PORT@INTERFACE")),
     (["-i", "1@"], ("port 1", "no interface")),
-    (["-i", "one@a"], ("port 'one'", "0 to 510")),
-    (["-i", "511@a"], ("port '511'", "0 to 510")),
+    (["-i", "one@a"], ("port 'one'", "0 to 511")),
+    (["-i", "512@a"], ("port '512'", "0 to 511")),
+    (["-i", "511@a"], ("port 511 (a)", "drop port")),
     (["-i", "-1@a"], ("-1",)),
     (["-i", "3@a", "--drop-port", "3"], ("port 3", "drop port")),
     (["-i", "3@a", "--cpu-port", "3"], ("port 3", "CPU")),
     (["--drop-port", "512"], ("--drop-port", "512")),
-    (["--cpu-port", "511"], ("--cpu-port", "511")),
+    (["--cpu-port", "512"], ("--cpu-port", "512")),
+    (["--cpu-port", "511"], ("port 511", "drop port")),
     (["--device-id", "first"], ("--device-id", "'first'")),
     (["--grpc-server-addr", "localhost"], ("--grpc-server-addr", "'localhost'")),
     (["--max-held-packets", "0"], ("--max-held-packets",)),

@@ -383,7 +383,9 @@ def burstiness() -> Experiment:
             "and queued on the way to the receiver is not the sender's. Here the path has no "
             "other traffic.",
             "max(Q) here counts the packet that arrives (1.48 KB for one frame). At its own rate: "
-            "dynamic burstiness, whose virtual bottleneck has the average of the 100 ms before.",
+            "dynamic burstiness, whose virtual bottleneck has the average of the 100 ms before. "
+            "The first begins at the receiver with the path's delay, so it is too low by that "
+            "share; what queues for it in the next 100 ms stays, as long as the rate does.",
             "The sender is UDP that its own clock spaces, and today's TBF is woken for each packet "
             "by timers of a ns, so little is left to shape: the published TBF, woken by the "
             "system's tick, let go of 59 KB at once. fq hands out two packets at a time (its "

@@ -1,8 +1,10 @@
 //! Capture files with nanosecond stamps: the input and output of virtual time, and `--pcap`.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -32,9 +34,26 @@ pub enum Direction {
     Out,
 }
 
+/// What has not been written to a file yet, within reach of who wants it written.
+#[derive(Clone)]
+struct Buffer(Rc<RefCell<BufWriter<File>>>);
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.borrow_mut().flush()
+    }
+}
+
 /// Writes one capture file.
 pub struct CaptureWriter {
-    writer: PcapWriter<BufWriter<File>>,
+    writer: PcapWriter<Buffer>,
+    buffer: Buffer,
+    /// Something may be in the buffer.
+    waits: bool,
 }
 
 impl CaptureWriter {
@@ -52,9 +71,14 @@ impl CaptureWriter {
         };
         let file =
             File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-        let writer = PcapWriter::with_header(BufWriter::new(file), header)
+        let buffer = Buffer(Rc::new(RefCell::new(BufWriter::new(file))));
+        let writer = PcapWriter::with_header(buffer.clone(), header)
             .with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { writer })
+        Ok(Self {
+            writer,
+            buffer,
+            waits: true,
+        })
     }
 
     /// Appends a frame with its time in nanoseconds.
@@ -64,7 +88,19 @@ impl CaptureWriter {
     pub fn write(&mut self, frame: &[u8], at_ns: u64) -> anyhow::Result<()> {
         let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
         let packet = PcapPacket::new(Duration::from_nanos(at_ns), length, frame);
+        self.waits = true;
         self.writer.write_packet(&packet)?;
+        Ok(())
+    }
+
+    /// Writes what is still in memory, for who reads the file while it grows.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn flush(&mut self) -> std::io::Result<()> {
+        if std::mem::take(&mut self.waits) {
+            self.buffer.flush()?;
+        }
         Ok(())
     }
 }
@@ -115,10 +151,12 @@ impl WholeCapture {
     /// # Errors
     /// Names the file.
     pub fn finish(self) -> anyhow::Result<()> {
-        let Self { writer, part, path } = self;
+        let Self {
+            mut writer,
+            part,
+            path,
+        } = self;
         writer
-            .writer
-            .into_writer()
             .flush()
             .and_then(|()| std::fs::rename(&part.0, &path))
             .with_context(|| format!("cannot write {}", path.display()))

@@ -39,13 +39,12 @@ const JOB_QUEUE: usize = 1_024;
 const PACKET_IN_QUEUE: usize = 1_024;
 /// Digest lists and idle notifications that may wait for the control server.
 const NOTIFICATION_QUEUE: usize = 1_024;
-/// Longest frame in virtual time, where no interface has an MTU: what a capture file holds.
-const VIRTUAL_FRAME_BYTES_MAX: usize = 65_535;
 /// Largest program read, in bytes.
 const PROGRAM_BYTES_MAX: u64 = 64 << 20;
 
 fn main() -> ExitCode {
-    let options = Options::parse_from(options::arguments(std::env::args_os()));
+    let mut options = Options::parse_from(options::arguments(std::env::args_os()));
+    options.forget_repeated_ports();
     let level = match &options.log_level {
         Some(level) => level,
         None if options.log_console => "debug",
@@ -61,17 +60,22 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("pacing_switch: {error:#}");
+            say(&format!("pacing_switch: {error:#}\n"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says something on standard error, which nobody may read any more: that is no reason to end.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 fn run(options: &Options) -> anyhow::Result<()> {
     options.check().map_err(anyhow::Error::msg)?;
     let ignored = options.ignored.given();
     if !ignored.is_empty() {
-        eprintln!("pacing_switch: ignored: {}", ignored.join(", "));
+        say(&format!("pacing_switch: ignored: {}\n", ignored.join(", ")));
     }
     // Opened first: a run must not end with nowhere to write what it found.
     let mut stats_file = options
@@ -79,15 +83,12 @@ fn run(options: &Options) -> anyhow::Result<()> {
         .as_ref()
         .map(|path| File::create(path).with_context(|| format!("cannot write {}", path.display())))
         .transpose()?;
-    let mut config = SwitchConfig {
+    let config = SwitchConfig {
         cpu_port: options.cpu_port,
         drop_port: options.drop_port,
         max_packets: options.max_held_packets.saturating_mul(2),
         ..SwitchConfig::default()
     };
-    if options.virtual_time {
-        config.max_frame_bytes = VIRTUAL_FRAME_BYTES_MAX;
-    }
     let mut switch = Switch::new(
         config,
         Limits {
@@ -130,7 +131,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
             options.virtual_until,
         )?;
         if ended == Ended::InTheMiddle {
-            eprintln!("pacing_switch: ended by --virtual-until, with more to come");
+            say("pacing_switch: ended by --virtual-until, with more to come\n");
         }
         switch
     } else {
@@ -145,11 +146,11 @@ fn run(options: &Options) -> anyhow::Result<()> {
         switch
     };
 
-    eprint!("{}", report::as_text(&switch, &losses));
     if let Some(file) = &mut stats_file {
         let text = serde_json::to_string_pretty(&report::as_json(&switch, &losses))?;
         writeln!(file, "{text}").context("cannot write the statistics")?;
     }
+    say(&report::as_text(&switch, &losses));
     Ok(())
 }
 
@@ -167,24 +168,24 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
             .with_context(|| format!("port {}", option.port))?;
         if port_options.driver != PortDriver::AfPacket {
             // Which way it goes depends on the interface's driver.
-            eprintln!(
-                "pacing_switch: port {}: {}: {}",
+            say(&format!(
+                "pacing_switch: port {}: {}: {}\n",
                 option.port,
                 option.interface,
                 port.mode()
-            );
+            ));
         }
         opened.push((option.port, port));
     }
 
     let by_kernel = options.ports.iter().filter(|p| p.kernel_departures).count();
     if by_kernel > 0 && by_kernel < options.ports.len() {
-        eprintln!(
+        say(&format!(
             "pacing_switch: departures=kernel changes nothing unless all ports have it, and {} of {} \
-             have not",
+             have not\n",
             options.ports.len() - by_kernel,
             options.ports.len()
-        );
+        ));
     }
     let compiler = Arc::new(switch.compiler());
     let (controller_sender, controller_receiver) =
@@ -224,11 +225,11 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         compiler,
         controller_receiver,
     ))?;
-    eprintln!(
-        "pacing_switch: ready, {} ports, gRPC at {}",
+    say(&format!(
+        "pacing_switch: ready, {} ports, gRPC at {}\n",
         options.ports.len(),
         server.local_addr()
-    );
+    ));
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = control.spawn(server.run(async {
         let _ = stopped.await;

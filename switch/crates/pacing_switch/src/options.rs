@@ -1,7 +1,7 @@
 //! The command line: simple_switch_grpc's where the two mean the same.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -23,7 +23,7 @@ const PORT_MAX: u16 = 511;
 /// A v1model software switch with a traffic manager: runs p4c's BMv2 JSON, serves P4Runtime,
 /// and holds packets until their departure time. Drop-in for simple_switch_grpc.
 #[derive(Parser, Debug)]
-#[command(version, name = "pacing_switch", after_help = EXAMPLES)]
+#[command(version, disable_version_flag = true, name = "pacing_switch", after_help = EXAMPLES)]
 pub struct Options {
     /// BMv2 JSON program (p4c-bm2-ss's output). Without one, P4Runtime brings it.
     #[arg(value_name = "PROGRAM.json")]
@@ -54,11 +54,13 @@ pub struct Options {
 
     /// Address of the gRPC server (P4Runtime and pacer.v1.TrafficManager). Port 0: any free
     /// one, told on the ready line.
-    #[arg(long, default_value = "127.0.0.1:9559", value_name = "IP:PORT")]
+    #[arg(long, default_value = "127.0.0.1:9559", value_name = "HOST:PORT",
+          value_parser = server_address)]
     pub grpc_server_addr: SocketAddr,
 
-    /// Port whose packets go to and come from the controller (1 to 510).
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..=510))]
+    /// Port whose packets go to and come from the controller (1 to 511).
+    #[arg(long, value_name = "PORT",
+          value_parser = clap::value_parser!(u16).range(1..=i64::from(PORT_MAX)))]
     pub cpu_port: Option<u16>,
 
     /// egress_spec that means "drop".
@@ -122,6 +124,10 @@ pub struct Options {
 
     #[command(flatten)]
     pub ignored: Ignored,
+
+    /// Print version.
+    #[arg(short = 'v', short_alias = 'V', long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
 }
 
 /// What scripts written for simple_switch_grpc give, and this switch has no use for.
@@ -171,6 +177,30 @@ pub struct Ignored {
     /// A port has a queue per class.
     #[arg(long, value_name = "N")]
     priority_queues: Option<u64>,
+
+    /// Ports are numbered as v1model has them.
+    #[arg(long, value_name = "N")]
+    max_port_count: Option<u64>,
+
+    /// The log goes to standard error.
+    #[arg(long, value_name = "BYTES")]
+    log_file_max_size: Option<u64>,
+
+    /// The log goes to standard error.
+    #[arg(long, value_name = "N")]
+    log_file_max_files: Option<u64>,
+
+    /// Multicast has limits of its own (docs/v1model.md).
+    #[arg(long, value_name = "N")]
+    max_mc_groups: Option<u64>,
+
+    /// As for --max-mc-groups.
+    #[arg(long, value_name = "N")]
+    max_l1_entries: Option<u64>,
+
+    /// As for --max-mc-groups.
+    #[arg(long, value_name = "N")]
+    max_l2_entries: Option<u64>,
 }
 
 impl Ignored {
@@ -188,6 +218,12 @@ impl Ignored {
             dump_packet_data,
             disable_swap,
             priority_queues,
+            max_port_count,
+            log_file_max_size,
+            log_file_max_files,
+            max_mc_groups,
+            max_l1_entries,
+            max_l2_entries,
         } = self;
         let number = |value: &Option<u64>| value.as_ref().map(u64::to_string);
         let path = |value: &Option<PathBuf>| value.as_ref().map(|path| path.display().to_string());
@@ -204,6 +240,12 @@ impl Ignored {
             ("--dump-packet-data", number(dump_packet_data)),
             ("--disable-swap", flag(disable_swap)),
             ("--priority-queues", number(priority_queues)),
+            ("--max-port-count", number(max_port_count)),
+            ("--log-file-max-size", number(log_file_max_size)),
+            ("--log-file-max-files", number(log_file_max_files)),
+            ("--max-mc-groups", number(max_mc_groups)),
+            ("--max-l1-entries", number(max_l1_entries)),
+            ("--max-l2-entries", number(max_l2_entries)),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some(format!("{name} {}", value?).trim_end().to_owned()))
@@ -257,8 +299,8 @@ impl FromStr for PortOption {
         let port: u16 = number
             .parse()
             .ok()
-            .filter(|port| *port < PORT_MAX)
-            .ok_or_else(|| format!("port '{number}' is not a number from 0 to 510"))?;
+            .filter(|port| *port <= PORT_MAX)
+            .ok_or_else(|| format!("port '{number}' is not a number from 0 to {PORT_MAX}"))?;
         if interface.is_empty() {
             return Err(format!("port {port} names no interface"));
         }
@@ -356,7 +398,29 @@ fn gaps(value: &str) -> Result<Gaps, String> {
     }
 }
 
+/// An address to listen on; a name stands for the first one that it has.
+fn server_address(text: &str) -> Result<SocketAddr, String> {
+    let mut addresses = text
+        .to_socket_addrs()
+        .map_err(|error| format!("{error}; an address and a port expected, as 127.0.0.1:9559"))?;
+    addresses
+        .next()
+        .ok_or_else(|| format!("'{text}' has no address"))
+}
+
 impl Options {
+    /// A port that is given again as it was before counts once: scripts for simple_switch_grpc do
+    /// that, of which the last one counts.
+    pub fn forget_repeated_ports(&mut self) {
+        let mut known: Vec<PortOption> = Vec::with_capacity(self.ports.len());
+        for option in self.ports.drain(..) {
+            if !known.contains(&option) {
+                known.push(option);
+            }
+        }
+        self.ports = known;
+    }
+
     /// Checks what no single option shows: numbers and interfaces given twice, the CPU port
     /// among the ports.
     ///

@@ -249,6 +249,16 @@ fn capture(writer: &mut Option<CaptureWriter>, port: u16, frame: &[u8], at_ns: u
     }
 }
 
+/// Writes what a capture still has in memory; an error ends it.
+fn flush_capture(writer: &mut Option<CaptureWriter>, port: u16) {
+    if let Some(open) = writer
+        && let Err(error) = open.flush()
+    {
+        tracing::warn!(port, %error, "capture ends");
+        *writer = None;
+    }
+}
+
 /// The loop with everything it owns.
 pub struct RealTime {
     switch: Switch,
@@ -259,6 +269,8 @@ pub struct RealTime {
     attention: Attention,
     /// More frames have been lying than one turn may take.
     behind: bool,
+    /// Some link has a capture.
+    captures: bool,
 }
 
 impl RealTime {
@@ -298,6 +310,7 @@ impl RealTime {
             spin_ns,
             attention: Attention::at_rest(),
             behind: false,
+            captures: false,
         })
     }
 
@@ -318,6 +331,7 @@ impl RealTime {
         };
         self.switch.set_port_address(number, port.mac());
         let (received, sent) = (create(Direction::In)?, create(Direction::Out)?);
+        self.captures |= captures.is_some();
         let token = self.waiter.add(&port).context("waiting for frames")?;
         if let Some(slot) = self.links.by_number.get_mut(usize::from(number)) {
             *slot = Some(self.links.links.len());
@@ -361,6 +375,12 @@ impl RealTime {
                 let again_ns = self.links.flush_again(now_ns);
                 event_ns.min(next_link_check_ns).min(again_ns)
             };
+            if self.captures {
+                for link in &mut self.links.links {
+                    flush_capture(&mut link.received, link.number);
+                    flush_capture(&mut link.sent, link.number);
+                }
+            }
             let rest_until_ns = now_ns.saturating_add(self.switch.moderation_ns());
             let woken = if now_ns < deadline_ns && deadline_ns < rest_until_ns && !self.behind {
                 self.attention.rest_until(deadline_ns);

@@ -57,8 +57,15 @@ const WAKES_PARTS: u64 = 8;
 /// Later than everything: nothing happens by itself.
 const NEVER_NS: u64 = u64::MAX;
 
+/// Most packets that `enq_qdepth` and `deq_qdepth` tell of: 19 bits.
+const QUEUE_DEPTH_MAX: u32 = (1 << 19) - 1;
+
 /// Port numbers of v1model: 9 bits.
 const PORT_NUMBERS: usize = 512;
+
+/// Longest frame that any interface or capture brings, in bytes without FCS: 65,535 of IP, Ethernet
+/// and two tags.
+pub const MAX_FRAME_BYTES: usize = 65_557;
 
 /// Settings that do not change while the switch runs.
 #[derive(Debug, Clone)]
@@ -80,7 +87,7 @@ impl Default for SwitchConfig {
         Self {
             cpu_port: None,
             drop_port: 511,
-            max_frame_bytes: 9_216,
+            max_frame_bytes: MAX_FRAME_BYTES,
             max_packets: 1 << 19,
             groups: GroupLimits::default(),
         }
@@ -159,7 +166,7 @@ impl Externs for Backlogs<'_> {
     }
 
     fn logs(&self) -> bool {
-        tracing::enabled!(tracing::Level::INFO)
+        tracing::enabled!(target: "p4", tracing::Level::INFO)
     }
 
     fn log(&self, message: &str) {
@@ -899,8 +906,8 @@ impl Switch {
                 now_ns: start.start_ns,
                 rid: packet.replication_id,
                 enqueued_ns: start.enqueued_ns,
-                enq_qdepth: 0,
-                deq_qdepth: 0,
+                enq_qdepth: start.enqueued_behind_packets.min(QUEUE_DEPTH_MAX),
+                deq_qdepth: start.left_behind_packets.min(QUEUE_DEPTH_MAX),
                 instance_type: packet.instance_type,
             },
             &Backlogs(&self.manager),

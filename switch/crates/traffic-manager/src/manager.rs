@@ -176,6 +176,10 @@ pub struct Start<P> {
     pub departure_ns: u64,
     /// Length on arrival ([`Queued::length_bytes`]).
     pub length_bytes: u32,
+    /// Packets that waited for the port when it was queued, itself not counted.
+    pub enqueued_behind_packets: u32,
+    /// Packets that wait for the port now that it has left.
+    pub left_behind_packets: u32,
     /// To be given to [`TrafficManager::transmitted`] or [`TrafficManager::abandoned`].
     pub token: StartToken,
 }
@@ -546,6 +550,7 @@ impl<P> TrafficManager<P> {
         };
         let mut meta = Meta {
             length_bytes,
+            before_packets: u32::try_from(port.statistics.queued_packets).unwrap_or(u32::MAX),
             arrival_ns,
             sequence: self.next_sequence,
             departure_ns: arrival_ns,
@@ -664,6 +669,8 @@ impl<P> TrafficManager<P> {
         self.next_serial += 1;
         port.pending = Some(serial);
         let number = port.number;
+        let left_behind_packets =
+            u32::try_from(port.statistics.queued_packets).unwrap_or(u32::MAX);
         self.starts.set(at, NEVER_NS);
         Some(Start {
             port: number,
@@ -674,6 +681,8 @@ impl<P> TrafficManager<P> {
             enqueued_ns: chosen.meta.arrival_ns,
             departure_ns: chosen.meta.departure_ns,
             length_bytes: chosen.meta.length_bytes,
+            enqueued_behind_packets: chosen.meta.before_packets,
+            left_behind_packets,
             token: StartToken {
                 port: number,
                 serial,

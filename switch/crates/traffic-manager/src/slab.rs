@@ -20,6 +20,8 @@ pub(crate) struct Node<P> {
 pub(crate) struct Meta {
     /// Layer-2 bytes without FCS, on arrival.
     pub(crate) length_bytes: u32,
+    /// Packets that waited for the port before this one, most 2^32 - 1.
+    pub(crate) before_packets: u32,
     /// Arrival at the switch.
     pub(crate) arrival_ns: u64,
     /// Order of `enqueue` calls.
@@ -135,6 +137,7 @@ mod tests {
     fn meta(sequence: u64) -> Meta {
         Meta {
             length_bytes: 60,
+            before_packets: 0,
             arrival_ns: 0,
             sequence,
             departure_ns: 0,

@@ -110,9 +110,9 @@ pub struct EgressInput {
     pub rid: u16,
     /// When the packet was queued, in ns.
     pub enqueued_ns: u64,
-    /// Packets in the queue when it was queued.
+    /// Packets that waited for the port when it was queued.
     pub enq_qdepth: u32,
-    /// Packets in the queue when it left it.
+    /// Packets that waited for the port when it left.
     pub deq_qdepth: u32,
     /// How it came here.
     pub instance_type: InstanceType,
