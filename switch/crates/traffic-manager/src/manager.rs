@@ -669,8 +669,7 @@ impl<P> TrafficManager<P> {
         self.next_serial += 1;
         port.pending = Some(serial);
         let number = port.number;
-        let left_behind_packets =
-            u32::try_from(port.statistics.queued_packets).unwrap_or(u32::MAX);
+        let left_behind_packets = u32::try_from(port.statistics.queued_packets).unwrap_or(u32::MAX);
         self.starts.set(at, NEVER_NS);
         Some(Start {
             port: number,
