@@ -76,14 +76,24 @@ CONFIGS = {
 }
 
 
-def test_a_path_s_rate_grows_as_far_as_it_may_and_then_finds_a_longer_path(tmp_path: Path) -> None:
-    """After 54 round trips that is a sixteenth of its time of a byte.
-
-    The path that becomes longer is a queue for 32 of them.
-    """
+@pytest.mark.parametrize(
+    ("reroute_after", "grown_q16"),
+    [
+        # In 45 round trips by a third; then the path becomes longer, a queue for 32 of them.
+        (45, 20_976),
+        # In 54 to the sixteenth of a byte's time: from then on there is no limit.
+        (None, 57_840),
+    ],
+)
+def test_a_path_s_rate_grows_finds_a_longer_path_and_ends(
+    reroute_after: int | None, grown_q16: int, tmp_path: Path
+) -> None:
     config = FlowClass(inverse_headroom_q16=1 << 14)
     sender = Sender(
-        *(*V4, [(10, -1)] * 110), rtt_ns=100_000, path_ns=500_000, reroute=(65, 6_000_000)
+        *(*V4, [(10, -1)] * 90),
+        rtt_ns=100_000,
+        path_ns=500_000,
+        reroute=None if reroute_after is None else (reroute_after, 6_000_000),
     )
     traffic = interleaved(sender)
     pacer = FlowPacer(config)
@@ -97,8 +107,12 @@ def test_a_path_s_rate_grows_as_far_as_it_may_and_then_finds_a_longer_path(tmp_p
             if path is not None:
                 gains_q16.append(path.gain_q16)
                 bases_ns.append(path.base_ns)
-    assert (max(gains_q16), gains_q16[-1] > 0, 0 in gains_q16) == (61_440, True, True)
-    assert {100_000, 7_000_000} < set(bases_ns)
+    assert max(gains_q16) == grown_q16
+    if reroute_after is None:
+        assert pacer.flows[V4].path is None
+    else:
+        assert (gains_q16[-1] > 0, 0 in gains_q16) == (True, True)
+        assert {100_000, 7_000_000} < set(bases_ns)
     left, expected = departures(config, traffic, tmp_path)
     assert sorted(left) == sorted(expected)
 
