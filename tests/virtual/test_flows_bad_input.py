@@ -322,10 +322,18 @@ def test_a_flow_without_an_estimate_has_its_class_s_rate(tmp_path: Path) -> None
 
 
 def test_strays_change_nothing_of_the_flow(tmp_path: Path) -> None:
+    """But that each takes its own time of the flow's clock: of some 40 segments' 10 ms 29 us."""
     left, _ = departures(FlowClass(), strays(), tmp_path)
     alone, _ = departures(FlowClass(), base(), tmp_path)
     frames = {frame for _, frame in alone}
-    assert [pair for pair in left if pair[1] in frames] == alone
+    later_ns = [
+        at_ns - alone_ns
+        for (at_ns, _), (alone_ns, _) in zip(
+            [pair for pair in left if pair[1] in frames], alone, strict=True
+        )
+    ]
+    assert min(later_ns) >= 0
+    assert max(later_ns) < 5 * 29_000
 
 
 def test_a_sender_that_pauses_has_its_window_when_it_goes_on(tmp_path: Path) -> None:
