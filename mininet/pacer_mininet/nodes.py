@@ -42,6 +42,7 @@ PROGRAMS = ("pacer", "gtrcnet")
 COUNTS = ("layer2", "wire")
 GAPS = ("accounted", "pause-frames")
 DEPARTURES = ("switch", "kernel")
+RING_FRAMES_MIN, RING_FRAMES_MAX = 2, 1 << 19
 
 CPU_PORT = 510
 """The port of packets to and from the controller, as pacer.p4 has it."""
@@ -231,6 +232,16 @@ def state_directory() -> Path:
 _state_directory: Path | None = None
 
 
+def _ring(value: object) -> None:
+    """Raise ValueError for what is no number of frames that a receive ring may hold."""
+    try:
+        frames = int(str(value))
+    except ValueError:
+        frames = 0
+    if not RING_FRAMES_MIN <= frames <= RING_FRAMES_MAX:
+        raise ValueError(f"{value!r} is not {RING_FRAMES_MIN} to {RING_FRAMES_MAX} frames")
+
+
 def _one_of(names: tuple[str, ...]) -> Callable[[object], None]:
     """Return what raises ValueError for anything but these names."""
 
@@ -249,8 +260,9 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
     bottleneck that measures); `spin` (how long before a departure the process stops sleeping);
     `log_dir`. Parameters of each of its interfaces (`params1`/`params2` of `addLink`): `rate`,
     `counts` (`layer2` or `wire`), `fifo`, `delay`, `gaps` (`accounted` or `pause-frames`),
-    `departures` (`switch`, or `kernel`: the interface gets the queueing discipline fq). All as on
-    pacing_switch's command line, and with its defaults.
+    `departures` (`switch`, or `kernel`: the interface gets the queueing discipline fq), `ring`
+    (frames that may wait to be taken). All as on pacing_switch's command line, and with its
+    defaults.
 
     Errors: MissingError when the binary or a tool is not there, ValueError for a parameter out of
     range, NodeError when the process does not start.
@@ -266,6 +278,7 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
         "delay": parse_duration,
         "gaps": _one_of(GAPS),
         "departures": _one_of(DEPARTURES),
+        "ring": _ring,
     }
 
     def __init__(

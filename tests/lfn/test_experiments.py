@@ -20,6 +20,7 @@ from pacer_mininet.experiments import (
     claims,
     estimate,
     main,
+    network,
     page,
     provenance,
     schedule,
@@ -564,11 +565,26 @@ def test_seeds_are_for_what_chance_decides() -> None:
     for scenario, count in (
         (Scenario(one_flow(UNPACED)), 1),
         (Scenario(one_flow(PACED), loss_ppm=1000), 3),
+        (Scenario(one_flow(UNPACED), loss_ppm=1000), 9),
         (Scenario(two), 3),
         (Scenario((dataclasses.replace(two[0], streams=4),)), 3),
         (Scenario(tuple(dataclasses.replace(flow, shaper=PACED) for flow in two)), 1),
     ):
         assert len(Cell("row", "column", scenario).runs()) == count
+
+
+def test_an_edge_can_receive_all_that_its_senders_may_send_at_once() -> None:
+    one = Scenario(one_flow(PACED), socket_buffer_bytes=12_500_000)
+    assert network.ring_frames(one, 1) == 8633
+    streams = dataclasses.replace(one, flows=(dataclasses.replace(one.flows[0], streams=4),))
+    assert network.ring_frames(streams, 1) == 34_531
+    small = dataclasses.replace(one, socket_buffer_bytes=1_250_000)
+    assert network.ring_frames(small, 1) == 4096
+    # Bounded: each of a hundred senders' rings is memory that the lab must have.
+    hundred = Scenario(tuple(Flow(sender=n) for n in range(1, 101)), socket_buffer_bytes=1 << 26)
+    assert network.ring_frames(hundred, 100) == 4096
+    huge = dataclasses.replace(one, socket_buffer_bytes=1 << 30)
+    assert network.ring_frames(huge, 1) == 131_072
 
 
 def test_fq_has_the_payload_of_its_share() -> None:
@@ -619,6 +635,7 @@ def test_every_command_that_spaces_packets_is_told() -> None:
     both = Scenario((Flow(shaper=FQ), Flow(shaper=TBF, sender=2), Flow(sender=3)), loss_ppm=100)
     of_fq = shaping.queueing_commands(both, "a1-eth0", both.flows[:1])
     assert [" ".join(words) for words in of_fq] == [
+        "ip link set dev a1-eth0 gso_max_segs 1",
         "tc qdisc add dev a1-eth0 root handle 1: netem loss 0.010000% limit 100000",
         "tc qdisc add dev a1-eth0 parent 1:1 fq limit 100000 flow_limit 100000",
     ]

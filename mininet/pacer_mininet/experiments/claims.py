@@ -299,7 +299,7 @@ CLAIMS = (
     *_kept_short("paced, clamp"),
     *_kept_short("paced, ECN"),
     *_wins("delays"),
-    *_wins("ipg", of="medians of three seeds, "),
+    *_wins("ipg", of="medians of nine seeds, "),
     *_estimates("delays"),
     *_estimates("ipg"),
 )

@@ -18,6 +18,9 @@ MTU_FRAME_BYTES = 1518
 CHANCE_SEEDS = (1, 2, 3)
 """Runs whose outcome hangs on which packet is lost are made with several seeds."""
 
+WIRE_SEEDS = tuple(range(1, 10))
+"""Where one packet that the wire loses decides how a flow goes on, three are no median."""
+
 SAME_SEEDS = (1,)
 """Where nothing is left to chance another seed shows the same."""
 
@@ -48,7 +51,11 @@ class Cell:
         unbounded = any(flow.shaper.kind == UNPACED.kind or flow.shaper.follows for flow in flows)
         several = len(flows) > 1 or flows[0].streams > 1
         chance = self.scenario.loss_ppm > 0 or (unbounded and several)
-        seeds = CHANCE_SEEDS if chance and not self.extra else SAME_SEEDS
+        seeds = CHANCE_SEEDS if chance else SAME_SEEDS
+        if self.scenario.loss_ppm and unbounded:
+            seeds = WIRE_SEEDS
+        if self.extra:
+            seeds = SAME_SEEDS
         bins = self.scenario.bins
         return [
             dataclasses.replace(self.scenario, seed=seed, bins=bins and seed == seeds[0])

@@ -21,6 +21,15 @@ from pacer_mininet.nodes import LfnHost, departures_here, started
 from pacer_mininet.topology import EDGE_FIFO
 from pacer_mininet.units import format_rate
 
+PAYLOAD_BYTES = 1448
+"""Of a full TCP segment: MTU 1500, timestamps."""
+
+RING_FRAMES = 4096
+"""A receive ring's default."""
+
+RINGS_FRAMES_MAX = 131_072
+"""All senders' rings together: 2 KB each, of memory that a lab has to have."""
+
 WIRE_IN, WIRE_OUT = 1, 2
 """Ports of a measuring switch: towards senders, towards receivers."""
 
@@ -33,6 +42,17 @@ def edge_of(scenario: Scenario, sender: int) -> int:
 def port_to_bottleneck(scenario: Scenario, edge: int) -> int:
     """Return an edge's port towards the bottleneck: the first free one after its senders'."""
     return sum(edge_of(scenario, n) == edge for n in range(1, scenario.senders + 1)) + 1
+
+
+def ring_frames(scenario: Scenario, sender: int) -> int:
+    """Return the frames that an edge's receive ring must hold for a sender.
+
+    Its link has no rate: all its connections' windows may come at one instant, where a network card
+    would take some ms for them.
+    """
+    streams = sum(flow.streams for flow in scenario.flows if flow.sender == sender)
+    windows = -(-streams * scenario.socket_buffer_bytes // PAYLOAD_BYTES)
+    return max(RING_FRAMES, min(windows, RINGS_FRAMES_MAX // scenario.senders))
 
 
 def departures_at_edge(scenario: Scenario) -> str:
@@ -67,7 +87,7 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
             extra_ns = scenario.extra_rtt_ns[number - 1] if scenario.extra_rtt_ns else 0
             host = self.addHost(f"a{number}", cls=LfnHost)
             # The whole of it on the way back: one delay is as good as two halves.
-            back = {"departures": line["departures"]}
+            back = {"departures": line["departures"], "ring": ring_frames(scenario, number)}
             if extra_ns:
                 back["delay"] = f"{extra_ns}ns"
             self.addLink(host, edges[edge_of(scenario, number) - 1], params2=back)

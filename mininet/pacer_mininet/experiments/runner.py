@@ -28,7 +28,7 @@ from pacer_mininet.experiment import (
     stalls_between,
     statistics_of,
 )
-from pacer_mininet.experiments.network import WIRE_IN, edge_of, network_of
+from pacer_mininet.experiments.network import PAYLOAD_BYTES, WIRE_IN, edge_of, network_of
 from pacer_mininet.experiments.scenario import Flow, Scenario
 from pacer_mininet.experiments.shaping import (
     end_slow_start,
@@ -62,9 +62,6 @@ READ_BINS_EVERY_S = 25
 
 JITTER_NS = 12_144
 """One frame's time at 1 Gbit/s: by how much, at most, a seed shifts a flow's start."""
-
-PAYLOAD_BYTES = 1448
-"""Of a full TCP segment: MTU 1500, timestamps."""
 
 UDP_PAYLOAD_BYTES = 1470
 UDP_OVERHEAD_BYTES = 14 + 20 + 8 + 4

@@ -150,6 +150,9 @@ def queueing_commands(scenario: Scenario, device: str, flows: Sequence[Flow]) ->
     commands = []
     parent = ["root"]
     if scenario.loss_ppm:
+        # netem loses what TCP hands over at once: many packets, which the kernel takes apart
+        # behind it, even where the interface's segmentation offload is off.
+        commands.append(["ip", "link", "set", "dev", device, "gso_max_segs", "1"])
         percent = f"{scenario.loss_ppm / 10_000:.6f}%"
         words = ["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "netem"]
         commands.append([*words, "loss", percent, "limit", "100000"])

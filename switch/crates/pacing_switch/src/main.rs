@@ -162,6 +162,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         let port_options = PortOptions {
             driver: option.driver.unwrap_or(options.port_driver),
             kernel_departures: option.kernel_departures,
+            rx_frames: option.ring_frames,
             ..PortOptions::default()
         };
         let port = Port::open(&option.interface, &port_options)

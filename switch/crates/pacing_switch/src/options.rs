@@ -30,7 +30,7 @@ pub struct Options {
     pub program: Option<PathBuf>,
 
     /// Port: PORT@INTERFACE[,rate=RATE][,counts=wire|layer2][,fifo=SIZE][,delay=TIME][,gaps=MODE]
-    /// [,driver=DRIVER][,departures=BY].
+    /// [,driver=DRIVER][,departures=BY][,ring=FRAMES].
     /// rate: line rate (500mbit); counts: whether it counts the whole frame on the wire or
     /// layer-2 bytes with FCS (default wire); fifo: drop-tail queue for unpaced packets
     /// (64KB, KB = 1024); delay: propagation delay (100ms); gaps: what fills those between paced
@@ -38,7 +38,8 @@ pub struct Options {
     /// pause-frames:60 for frames of at most 60 bytes without FCS, 60 to 9216, default 1514);
     /// driver: as --port-driver, for this port; departures: who sends each frame when it is time,
     /// the switch (the default) or, given for all ports, the kernel: the switch then hands frames
-    /// over before, many at once, and the interface's queueing discipline (fq) sends them.
+    /// over before, many at once, and the interface's queueing discipline (fq) sends them;
+    /// ring: frames that may wait to be taken, 2 to 524288 (default 4096; more are rx-ring-full).
     #[arg(short = 'i', long = "interface", value_name = "PORT@INTERFACE[,...]")]
     pub ports: Vec<PortOption>,
 
@@ -285,6 +286,8 @@ pub struct PortOption {
     pub driver: Option<PortDriver>,
     /// The kernel sends each frame when it is time.
     pub kernel_departures: bool,
+    /// Frames that its receive ring holds.
+    pub ring_frames: usize,
 }
 
 impl FromStr for PortOption {
@@ -313,6 +316,7 @@ impl FromStr for PortOption {
         };
         let mut driver = None;
         let mut kernel_departures = false;
+        let mut ring_frames = ports::PortOptions::default().rx_frames;
         for part in parts {
             let (key, value) = part
                 .split_once('=')
@@ -349,10 +353,11 @@ impl FromStr for PortOption {
                     };
                 }
                 "gaps" => config.gaps = gaps(value).map_err(named)?,
+                "ring" => ring_frames = ring(value).map_err(named)?,
                 _ => {
                     return Err(format!(
                         "port {port}: unknown '{key}'; known: rate, counts, fifo, delay, gaps, \
-                         driver, departures"
+                         driver, departures, ring"
                     ));
                 }
             }
@@ -369,8 +374,17 @@ impl FromStr for PortOption {
             config,
             driver,
             kernel_departures,
+            ring_frames,
         })
     }
+}
+
+/// What `ring=` says.
+fn ring(value: &str) -> Result<usize, String> {
+    let frames = value.parse().ok();
+    frames
+        .filter(|frames| (2..=ports::MAX_RX_FRAMES).contains(frames))
+        .ok_or_else(|| format!("'{value}' is not 2 to {} frames", ports::MAX_RX_FRAMES))
 }
 
 /// What `gaps=` says.
@@ -471,11 +485,12 @@ mod tests {
     #[test]
     fn a_port_with_everything() {
         let text = "2@s1-eth2,rate=500mbit,counts=layer2,fifo=64KB,delay=100ms,\
-                    gaps=pause-frames:60,driver=af_xdp";
+                    gaps=pause-frames:60,driver=af_xdp,ring=16384";
         let option: PortOption = text.parse().expect("valid");
         assert_eq!(option.port, 2);
         assert_eq!(option.interface, "s1-eth2");
         assert_eq!(option.driver, Some(PortDriver::AfXdp));
+        assert_eq!(option.ring_frames, 16_384);
         assert_eq!(
             option.config,
             PortConfig {
@@ -508,6 +523,8 @@ mod tests {
             ),
             ("1@x,rate=1gbit,gaps=empty", "'empty' is not accounted"),
             ("1@x,driver=dpdk", "not af_packet or af_xdp"),
+            ("1@x,ring=1", "port 1: ring: '1' is not 2 to 524288 frames"),
+            ("1@x,ring=many", "'many' is not 2 to 524288 frames"),
         ] {
             let error = text.parse::<PortOption>().expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");

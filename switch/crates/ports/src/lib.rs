@@ -100,8 +100,8 @@ mod xdp_ring;
 
 pub use memory::HugePages;
 pub use port::{
-    Frame, LinkState, MIN_FRAME_BYTES, Port, PortDriver, PortError, PortMode, PortOptions,
-    PortStatistics, SendRefused,
+    Frame, LinkState, MAX_RX_FRAMES, MIN_FRAME_BYTES, Port, PortDriver, PortError, PortMode,
+    PortOptions, PortStatistics, SendRefused,
 };
 pub use tx::Flushed;
 pub use waiter::{Token, Waiter, WaiterOptions, Waker, Woken};

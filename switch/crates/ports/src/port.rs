@@ -25,7 +25,8 @@ const VLAN_TAG_BYTES: usize = 4;
 const ADDRESSES_BYTES: usize = 12;
 /// Larger than any frame an interface can have: an IP packet and its headers.
 const MAX_FRAME_BYTES: usize = 65_535 + MIN_FRAME_BYTES + 2 * VLAN_TAG_BYTES;
-const MAX_RX_FRAMES: usize = 1 << 19;
+/// Most frames that a receive ring may hold ([`PortOptions::rx_frames`]).
+pub const MAX_RX_FRAMES: usize = 1 << 19;
 const MAX_TX_BATCH: usize = 1024; // UIO_MAXIOV: the most that sendmmsg takes
 
 /// A receive stamp may lie this far ahead of the caller's `now`, which was read before the frame
