@@ -44,7 +44,7 @@ from pacer_mininet.experiments.scenario import (
 
 VERSIONS = {"switch": "1", "kernel": "k"}
 SHORT = Scenario(one_flow(PACED), seconds=2)
-UNPACED_SHORT = dataclasses.replace(SHORT, flows=one_flow(UNPACED), loss_ppm=1000)
+UNPACED_SHORT = dataclasses.replace(SHORT, flows=(Flow(shaper=UNPACED, streams=2),))
 
 
 def result_of(goodput_bps: int, lost: int) -> dict[str, Any]:

@@ -51,11 +51,9 @@ class Cell:
         unbounded = any(flow.shaper.kind == UNPACED.kind or flow.shaper.follows for flow in flows)
         several = len(flows) > 1 or flows[0].streams > 1
         chance = self.scenario.loss_ppm > 0 or (unbounded and several)
-        seeds = CHANCE_SEEDS if chance else SAME_SEEDS
-        if self.scenario.loss_ppm and unbounded:
-            seeds = WIRE_SEEDS
-        if self.extra:
-            seeds = SAME_SEEDS
+        seeds: tuple[int, ...] = SAME_SEEDS
+        if chance and not self.extra:
+            seeds = WIRE_SEEDS if self.scenario.loss_ppm and unbounded else CHANCE_SEEDS
         bins = self.scenario.bins
         return [
             dataclasses.replace(self.scenario, seed=seed, bins=bins and seed == seeds[0])

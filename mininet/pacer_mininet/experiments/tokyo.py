@@ -94,9 +94,9 @@ def ipg_sweep() -> Experiment:
             "on, 3 % behind the best static one at 2 ms and 21 % at 10 ms. Here four of its gaps.",
             "One packet in a thousand lost leaves Reno 39 segments per RTT (Mathis et al., 1997), "
             "9 Mbit/s at 25 ms one way, whatever spaces them: what else there is comes from the "
-            "slow start, which the first lost packet ends, of the wire's or the FIFO's. What spaces "
-            "too little (unpaced, gaps of 8 and 512 bytes) overruns the FIFO in it; dynamic spacing "
-            "and the larger gaps do not, and lie within each other's seeds.",
+            "slow start, which the first lost packet ends, the wire's or the FIFO's. What spaces "
+            "too little (unpaced, gaps of 8 and 512 bytes) overruns the FIFO in it; dynamic "
+            "spacing and the larger gaps do not, and lie within each other's seeds.",
             "Estimates of a round trip of 4 ms (2 ms one way) are further off the kernel's than "
             "those of longer ones: the kernel smooths over eight samples, the switch over two.",
         ),
