@@ -61,7 +61,7 @@ def ten_gigabit() -> Experiment:
     return Experiment(
         name="tengigabit",
         title="10 Gbit/s at 200 ms: slow start into a bottleneck twenty times as fast",
-        metrics=("goodput", "steady", "lost", "edge_lost", "bin_max", "completion"),
+        metrics=("goodput", "steady", "lost", "edge_lost", "bin_max", "done", "completion"),
         cells=(*cells, *transfers(cells, "one transfer of 500 MB", LARGE_TRANSFER_BYTES)),
         plots=("bandwidth",),
         differs=(

@@ -28,7 +28,7 @@ RING_FRAMES = 4096
 """A receive ring's default."""
 
 RINGS_FRAMES_MAX = 131_072
-"""All senders' rings together: 2 KB each, of memory that a lab has to have."""
+"""To what all senders' rings together are made larger: 2 KB each, which a lab has to have."""
 
 WIRE_IN, WIRE_OUT = 1, 2
 """Ports of a measuring switch: towards senders, towards receivers."""

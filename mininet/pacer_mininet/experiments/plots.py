@@ -213,7 +213,7 @@ def draw_clocks(clocks: dict[str, Any]) -> bytes:
                 [at_ns / 1e3 for at_ns in one["clock_ns"]],
                 where="post",
                 color=COLOURS[number],
-                label=f"class clock of {label}",
+                label=f"class clock of {label}, computed",
             )
             axes.plot(times, times, "o", markersize=4, color=COLOURS[number])
         end = max(one["departures_ns"][-1] for one in clocks["classes"]) / 1e3

@@ -474,7 +474,7 @@ def _past_the_papers(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> 
             if value is not None:
                 text = shown(name, value, spread=False)
                 known.append((value["median"], f"{row['column']} ({text})"))
-            elif name == "completion" and done is not None:
+            elif name.startswith("completion") and done is not None:
                 # Worse than any time, the more of them the worse.
                 of = flows[row["row"], row["column"]]
                 text = f"{row['column']} ({done['median']:.0f} of {of} done)"

@@ -464,7 +464,7 @@ def backlog() -> Experiment:
             "queue that stays: the first mark comes at less than half of what the path holds, and "
             "from there BIC grows by 32 packets a round trip, where more than 5,000 are missing. "
             "The clamp gives both.",
-            "Paced with neither, the sender fills the edge's own queue, and sends bursts that its "
-            "receive ring does not hold: what is lost then is lost there.",
+            "Paced with neither, the sender fills the class's queue at the edge (32 MB, where "
+            "nothing says otherwise): what is lost then is lost there.",
         ),
     )

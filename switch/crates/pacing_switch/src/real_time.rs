@@ -488,6 +488,8 @@ impl RealTime {
                 self.links.flush();
             }
         }
+        self.switch.settle();
+        self.switch.advance(now_ns, &mut self.links);
         now_ns
     }
 
@@ -507,6 +509,7 @@ impl RealTime {
             }
             let arrival_ns = stamp_ns.min(now_ns);
             self.take(at, arrival_ns, now_ns);
+            self.switch.settle();
             until_ns = arrival_ns.max(until_ns);
             if taken % RECEIVE_BATCH == 0 {
                 self.switch.advance(until_ns, &mut self.links);
@@ -517,7 +520,8 @@ impl RealTime {
         until_ns
     }
 
-    /// Takes the frame at the head of the ring of the link at `at`.
+    /// Takes the frame at the head of the ring of the link at `at`; what was taken before goes through
+    /// the program.
     fn take(&mut self, at: usize, arrival_ns: u64, now_ns: u64) {
         if let Some(link) = self.links.links.get_mut(at)
             && let Some(frame) = link.port.receive(now_ns)
@@ -526,7 +530,7 @@ impl RealTime {
             let arrival_ns = arrival_ns.min(now_ns);
             capture(&mut link.received, link.number, frame.bytes(), arrival_ns);
             self.switch
-                .receive(link.number, frame.bytes(), arrival_ns, now_ns);
+                .receive_ahead(link.number, frame.bytes(), arrival_ns, now_ns);
         }
     }
 

@@ -251,12 +251,21 @@ fn frame(length: usize) -> Vec<u8> {
     frame
 }
 
+/// How packets come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Coming {
+    /// Each when the one before has left.
+    Alone,
+    /// Many wait, as in a busy port's ring.
+    Waiting,
+}
+
 /// A packet of a random class from port 1 to another, from its arrival until it has left.
-fn through(switch: &mut Switch, classes: u64, ports: u16, length: usize) -> f64 {
+fn through(switch: &mut Switch, classes: u64, ports: u16, length: usize, coming: Coming) -> f64 {
     let mut frame = frame(length);
     let mut random = Random(7);
     let mut sent = Counted::default();
-    let (mut now_ns, mut received) = (0, 0);
+    let (mut now_ns, mut received) = (switch.now_ns(), 0);
     // The first packet of a class is given memory by the system, page by page.
     for class in 0..classes {
         now_ns += 1_000;
@@ -271,9 +280,14 @@ fn through(switch: &mut Switch, classes: u64, ports: u16, length: usize) -> f64 
             now_ns += 1_000;
             frame[26..30].copy_from_slice(&source(random.below(classes)));
             frame[5] = 2 + random.below(u64::from(ports) - 1) as u8;
-            switch.receive(1, &frame, now_ns, now_ns);
+            switch.receive_ahead(1, &frame, now_ns, now_ns);
+            if coming == Coming::Alone {
+                switch.settle();
+            }
             switch.advance(now_ns, &mut sent);
         }
+        switch.settle();
+        switch.advance(now_ns, &mut sent);
         received += BATCH;
     });
     // What is for port 1 would go back where it came from.
@@ -294,20 +308,25 @@ fn whole_switch(results: &mut Results) {
             let begin = Instant::now();
             let mut switch = pacer(classes, 2);
             let each = begin.elapsed().as_nanos() as f64 / classes as f64;
-            let ns = through(&mut switch, classes, 2, 64);
-            results.add("classes", "packet", classes, ns);
+            for (series, coming) in [
+                ("packets one by one", Coming::Alone),
+                ("packets that wait", Coming::Waiting),
+            ] {
+                let ns = through(&mut switch, classes, 2, 64, coming);
+                results.add("classes", series, classes, ns);
+            }
             results.add("set up", "flow and class", classes, each);
         }
     }
     if results.wants("ports") {
         for ports in [2, 4, 16, 64] {
-            let ns = through(&mut pacer(100, ports), 100, ports, 64);
+            let ns = through(&mut pacer(100, ports), 100, ports, 64, Coming::Waiting);
             results.add("ports", "packet", ports.into(), ns);
         }
     }
     if results.wants("bytes") {
         for length in [64, 256, 512, 1_024, 1_514, 9_014] {
-            let ns = through(&mut pacer(100, 2), 100, 2, length);
+            let ns = through(&mut pacer(100, 2), 100, 2, length, Coming::Waiting);
             results.add("bytes", "packet", length as u64, ns);
         }
     }

@@ -53,6 +53,11 @@ impl Pool {
         Some(id)
     }
 
+    /// Whether [`Self::take`] gives a packet.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.packets.len() < self.limit
+    }
+
     /// Copies a packet; `None` at the limit.
     pub(crate) fn copy(&mut self, pipeline: &Pipeline, from: PacketId) -> Option<PacketId> {
         let to = self.take(pipeline)?;

@@ -216,6 +216,12 @@ struct GoingRound {
     nowhere: bool,
 }
 
+/// A packet that has been parsed and waits for its turn.
+struct Parsed {
+    id: PacketId,
+    input: IngressInput,
+}
+
 /// Where a packet or a copy of it goes, and as what.
 #[derive(Debug, Clone, Copy)]
 struct Destination {
@@ -231,6 +237,8 @@ pub struct Switch {
     config: SwitchConfig,
     pub(crate) running: Option<Running>,
     manager: TrafficManager<PacketId>,
+    /// See [`Switch::receive_ahead`].
+    parsed: Option<Parsed>,
     pub(crate) engines: Engines,
     pub(crate) staged: Option<Staged>,
     /// The words of one digest message.
@@ -283,6 +291,7 @@ impl Switch {
             config,
             running: None,
             manager,
+            parsed: None,
             counters: Counters::default(),
             faces: vec![Face::default(); PORT_NUMBERS],
             now_ns: 0,
@@ -489,6 +498,10 @@ impl Switch {
     /// Returns what ran before.
     pub(crate) fn replace(&mut self, staged: Staged) -> Option<Running> {
         let _ = self.manager.drain();
+        if let Some(parsed) = self.parsed.take() {
+            self.manager
+                .count_drop(parsed.input.port, DropCause::PipelineSwap);
+        }
         if let Some(old) = &self.running {
             for packet in &old.going_round {
                 self.manager
@@ -563,6 +576,15 @@ impl Switch {
     /// A frame arrives. `now_ns` is the driver's present and at least `arrival_ns`, the time at
     /// which the frame reached the interface.
     pub fn receive(&mut self, port: u16, frame: &[u8], arrival_ns: u64, now_ns: u64) {
+        self.receive_ahead(port, frame, arrival_ns, now_ns);
+        self.settle();
+    }
+
+    /// As [`Self::receive`], but only the frame received so before it goes through the program; this
+    /// one is parsed and waits for the next, or for [`Self::settle`], which is to come before the
+    /// driver waits or does anything else. So the switch knows what a frame will need of memory while
+    /// it is at work for another; what comes of the frames is the same.
+    pub fn receive_ahead(&mut self, port: u16, frame: &[u8], arrival_ns: u64, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         if let Some(face) = self.faces.get_mut(usize::from(port)) {
             face.received.packets += 1;
@@ -572,44 +594,78 @@ impl Switch {
             self.manager.count_drop(port, DropCause::PauseFrame);
             return;
         }
-        // What the FIFOs had sent by then makes room for this one.
-        self.start_unpaced(arrival_ns);
-        self.enter(port, frame, arrival_ns, InstanceType::Normal);
+        let input = IngressInput {
+            port,
+            now_ns: arrival_ns,
+            instance_type: InstanceType::Normal,
+        };
+        // The one before may be what keeps this one from being taken.
+        if self.running.as_ref().is_some_and(|r| !r.pool.has_room()) {
+            self.settle();
+            self.start_unpaced(arrival_ns);
+        }
+        let parsed = self.take_in(frame, input);
+        if let (Some(Parsed { id, .. }), Some(running), Some(_)) =
+            (&parsed, &mut self.running, &self.parsed)
+            && let Some(packet) = running.pool.get_mut(*id)
+        {
+            running.pipeline.expect(&mut packet.context);
+        }
+        self.settle();
+        self.parsed = parsed;
+    }
+
+    /// The frame that waits after [`Self::receive_ahead`] goes through the program.
+    pub fn settle(&mut self) {
+        if let Some(Parsed { id, input }) = self.parsed.take() {
+            // What the FIFOs had sent by then makes room for this one.
+            self.start_unpaced(input.now_ns);
+            self.ingress_control(id, input);
+        }
     }
 
     /// A packet from the controller, at the time last told.
     pub(crate) fn packet_from_controller(&mut self, port: u16, frame: &[u8]) {
         self.counters.packets_from_controller += 1;
-        self.enter(port, frame, self.now_ns, InstanceType::Normal);
+        let input = IngressInput {
+            port,
+            now_ns: self.now_ns,
+            instance_type: InstanceType::Normal,
+        };
+        if let Some(Parsed { id, input }) = self.take_in(frame, input) {
+            self.ingress_control(id, input);
+        }
     }
 
-    fn enter(&mut self, port: u16, frame: &[u8], arrival_ns: u64, instance_type: InstanceType) {
+    /// Takes a frame into the switch and parses it; `None`: it has been dropped.
+    fn take_in(&mut self, frame: &[u8], input: IngressInput) -> Option<Parsed> {
         let Some(running) = &mut self.running else {
-            self.manager.count_drop(port, DropCause::NoProgram);
-            return;
+            self.manager.count_drop(input.port, DropCause::NoProgram);
+            return None;
         };
         if frame.len() > self.config.max_frame_bytes {
-            self.manager.count_drop(port, DropCause::Oversize);
-            return;
+            self.manager.count_drop(input.port, DropCause::Oversize);
+            return None;
         }
         let Some(id) = running.pool.take(&running.pipeline) else {
-            self.manager.count_drop(port, DropCause::HoldLimit);
-            return;
+            self.manager.count_drop(input.port, DropCause::HoldLimit);
+            return None;
         };
-        if let Some(packet) = running.pool.get_mut(id) {
-            packet.context.set_frame(frame);
-        }
-        self.ingress(
-            id,
-            IngressInput {
-                port,
-                now_ns: arrival_ns,
-                instance_type,
-            },
-        );
+        running.pool.get_mut(id)?.context.set_frame(frame);
+        self.parse(id, &input);
+        Some(Parsed { id, input })
     }
 
-    fn ingress(&mut self, id: PacketId, input: IngressInput) {
+    fn parse(&mut self, id: PacketId, input: &IngressInput) {
+        if let Some(Running { pipeline, pool, .. }) = &mut self.running
+            && let Some(packet) = pool.get_mut(id)
+        {
+            pipeline.parse(&mut packet.context, input, &Backlogs(&self.manager));
+        }
+    }
+
+    /// What a packet comes to that has been parsed.
+    fn ingress_control(&mut self, id: PacketId, input: IngressInput) {
         let Some(running) = &mut self.running else {
             return;
         };
@@ -620,7 +676,7 @@ impl Switch {
         let verdict =
             running
                 .pipeline
-                .ingress(&mut packet.context, &input, &Backlogs(&self.manager));
+                .ingress_control(&mut packet.context, &input, &Backlogs(&self.manager));
         self.counters.parser_errors += u64::from(verdict.parser_error);
         if verdict.assertion_failed {
             // Whatever else the program asked for before.
@@ -1068,7 +1124,8 @@ impl Switch {
             if nowhere {
                 self.egress_nowhere(id, input.port, input.now_ns);
             } else {
-                self.ingress(id, input);
+                self.parse(id, &input);
+                self.ingress_control(id, input);
             }
         }
     }

@@ -116,6 +116,10 @@ fn table<'a>(switch: &'a Switch, name: &str) -> (usize, &'a TableInfo) {
 
 /// Every unclassified packet belongs to class 0, paced at 8 kbit/s: 13 ms per 13 bytes.
 fn pace_everything(switch: &mut Switch) {
+    pace_everything_at(switch, 1_000_000);
+}
+
+fn pace_everything_at(switch: &mut Switch, ns_per_byte: u64) {
     let (classes, info) = table(switch, "PacerIngress.classes");
     let action = *info
         .actions
@@ -128,7 +132,7 @@ fn pace_everything(switch: &mut Switch) {
     };
     let call = ActionCall {
         action,
-        args: vec![bits(1_000_000 << 24, 64), bits(1 << 20, 32), bits(0, 64)],
+        args: vec![bits(ns_per_byte << 24, 64), bits(1 << 20, 32), bits(0, 64)],
     };
     switch.table_insert(classes, &key, &call).expect("an entry");
 }
@@ -564,6 +568,72 @@ fn looks_late(early: bool) {
         assert!(lost > 0, "the bursts overflow the FIFO");
         assert_eq!(drops(&late, port, DropCause::FifoFull), lost);
     }
+}
+
+/// Bursts of stations that nobody knows yet, some frames PAUSE or too long, taken as a driver does.
+/// `ahead`: each is parsed before the one before it has its turn.
+fn takes_bursts(ahead: bool) -> (Sent, Switch) {
+    let config = SwitchConfig {
+        max_frame_bytes: 200,
+        ..with_cpu_port()
+    };
+    let mut switch = switch("pacing_switch", config);
+    pace_everything_at(&mut switch, 20);
+    let mut sent = Sent::default();
+    for burst in 0..30u64 {
+        let now_ns = burst * 40_000;
+        for n in 0..=burst {
+            let mut frame = frame();
+            frame.resize(60 + n as usize * 10, 0);
+            frame[11] = n as u8;
+            if n == 7 {
+                frame[..14].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0x88, 8]);
+                frame[14..16].copy_from_slice(&[0, 1]);
+            }
+            let at_ns = now_ns.saturating_sub((burst - n) * 300);
+            let port = 1 + (n % 3) as u16;
+            if ahead {
+                switch.receive_ahead(port, &frame, at_ns, now_ns);
+            } else {
+                switch.receive(port, &frame, at_ns, now_ns);
+            }
+            switch.advance(now_ns, &mut sent);
+        }
+        switch.settle();
+        switch.advance(now_ns, &mut sent);
+    }
+    while let Some(next_ns) = switch.next_event_ns() {
+        switch.advance(next_ns, &mut sent);
+    }
+    (sent, switch)
+}
+
+#[test]
+fn frames_parsed_before_their_turn_come_to_the_same() {
+    let ((expected, one_by_one), (sent, ahead)) = (takes_bursts(false), takes_bursts(true));
+    let count = expected.frames.len();
+    assert!(count > 500, "{count} frames left");
+    assert_eq!(sent.frames, expected.frames);
+    assert_eq!(sent.to_controller, expected.to_controller);
+    let [expected, seen] = [&one_by_one, &ahead].map(|switch| switch.statistics(&[]).ports);
+    assert_eq!(seen, expected);
+    for cause in [DropCause::PauseFrame, DropCause::Oversize] {
+        assert!(drops(&ahead, 2, cause) > 0, "{cause:?}");
+    }
+}
+
+#[test]
+fn a_frame_that_waits_for_its_turn_goes_with_its_program() {
+    let mut switch = switch("pacing_switch", with_cpu_port());
+    switch.receive_ahead(2, &frame(), 0, 0);
+    switch
+        .load(&compiled("pacing_switch", "pacer"))
+        .expect("it loads again");
+    assert_eq!(drops(&switch, 2, DropCause::PipelineSwap), 1);
+    let mut sent = Sent::default();
+    switch.settle();
+    switch.advance(1_000_000, &mut sent);
+    assert!(sent.frames.is_empty());
 }
 
 #[test]

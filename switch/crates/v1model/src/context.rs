@@ -56,6 +56,10 @@ pub struct Context {
     pub(crate) scratch: Vec<u8>,
     /// Headers as they lie in the frame.
     pub(crate) unchanged: Unchanged,
+    /// What the parser ended with.
+    pub(crate) parser_error: u64,
+    /// A checksum was wrong.
+    pub(crate) checksum_error: bool,
 }
 
 impl Context {
@@ -91,6 +95,8 @@ impl Context {
             key: vec![0; program.key_words],
             scratch: Vec::with_capacity(program.scratch_bytes),
             unchanged: Unchanged::new(program.deparse_order.len()),
+            parser_error: program.errors.none,
+            checksum_error: false,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::ops::{Code, HeaderRef, Op, Slot};
 use crate::profile::Profile;
 use crate::program::{HeaderInfo, Node, Program, StackInfo};
 use crate::state::State;
-use crate::table::{END, Hit, Table, Target};
+use crate::table::{END, Hit, Table, Target, Upcoming};
 use crate::unchanged::{Changes, RESHAPED};
 use crate::value_set::ValueSets;
 use crate::wide::{self, limbs, mask64, sext64};
@@ -42,6 +42,8 @@ pub(crate) struct Machine<'a, E> {
     pub externs: &'a E,
     pub now_ns: u64,
     pub drop_port: u16,
+    /// Where the packet after this one will look first.
+    pub upcoming: Option<Upcoming>,
 }
 
 /// Writes a switch-owned value to a field, truncated to its width.
@@ -125,7 +127,11 @@ impl<E: Externs> Machine<'_, E> {
         {
             let looks = table.foreseen.iter();
             let looks = looks.map(|&indexed| (indexed, argument));
-            self.look_ahead(table.look_at_entry(id), looks);
+            let upcoming = self.upcoming.take().map_or(0, |upcoming| {
+                let table = self.tables.get(upcoming.table);
+                table.map_or(0, |table| table.look_at_home(upcoming.home))
+            });
+            self.look_ahead(table.look_at_entry(id) ^ upcoming, looks);
         }
         let hit = hit.map(|hit| hit.id);
         let Some(table) = self.tables.get_mut(index) else {

@@ -15,7 +15,7 @@ use crate::ops::Op;
 use crate::profile::Profile;
 use crate::program::Program;
 use crate::state::State;
-use crate::table::Table;
+use crate::table::{Table, Upcoming};
 use crate::unchanged::RESHAPED;
 use crate::value_set::ValueSets;
 use crate::wide::limbs;
@@ -44,6 +44,10 @@ pub struct Pipeline {
     /// Ports that cannot carry frames.
     pub(crate) down: BTreeSet<u32>,
     options: LoadOptions,
+    /// Tables whose entries say what comes next ([`crate::compile::foresight`]).
+    foresighted: Box<[usize]>,
+    /// Where the next packet will look first.
+    upcoming: Option<Upcoming>,
 }
 
 impl Pipeline {
@@ -74,7 +78,11 @@ impl Pipeline {
                 .join()
                 .map_err(|_| LoadError::new("the loader failed (this is a defect)"))?
         })?;
+        let tables = compiled.tables.iter().enumerate();
+        let foresighted = tables.filter(|(_, table)| !table.foreseen.is_empty());
         Ok(Self {
+            foresighted: foresighted.map(|(at, _)| at).collect(),
+            upcoming: None,
             value_sets: ValueSets::new(&compiled.program),
             profiles: compiled.profiles,
             clock_ns: 0,
@@ -133,6 +141,7 @@ impl Pipeline {
             externs,
             now_ns,
             drop_port: self.options.drop_port,
+            upcoming: None,
         }
     }
 
@@ -170,8 +179,14 @@ impl Pipeline {
         input: &IngressInput,
         externs: &E,
     ) -> IngressVerdict {
+        self.parse(ctx, input, externs);
+        self.ingress_control(ctx, input, externs)
+    }
+
+    /// The first part of [`Self::ingress`]: parses the context's frame and verifies checksums.
+    /// Nothing of that hangs on what other packets do, so it may be done before their turn.
+    pub fn parse<E: Externs>(&mut self, ctx: &mut Context, input: &IngressInput, externs: &E) {
         self.begin(ctx);
-        self.clock_ns = self.clock_ns.max(input.now_ns);
         // A clone of a recirculated packet is parsed with the port that it came in at once.
         if input.instance_type != InstanceType::Recirculated {
             ctx.ingress_port = input.port;
@@ -193,10 +208,38 @@ impl Pipeline {
         set_field(w, i.packet_length, ctx.packet_length);
         set_field(w, i.instance_type, input.instance_type as u64);
 
-        let error = machine.parse(ctx, max_states);
-        let checksum_error = machine.verify(ctx);
-        set_optional(&mut ctx.words, i.parser_error, error);
-        set_optional(&mut ctx.words, i.checksum_error, u64::from(checksum_error));
+        ctx.parser_error = machine.parse(ctx, max_states);
+        ctx.checksum_error = machine.verify(ctx);
+        set_optional(&mut ctx.words, i.parser_error, ctx.parser_error);
+        let checksum_error = u64::from(ctx.checksum_error);
+        set_optional(&mut ctx.words, i.checksum_error, checksum_error);
+    }
+
+    /// Tells of a packet that has been parsed and whose turn comes after the next [`Self::ingress_control`]:
+    /// what it will look up first in a large table is then brought into the caches together with what
+    /// that one needs, for little more than the time of one of them.
+    pub fn expect(&mut self, ctx: &mut Context) {
+        let large = |at: &&usize| self.tables.get(**at).is_some_and(Table::is_large);
+        self.upcoming = self.foresighted.iter().find(large).and_then(|&table| {
+            let home = self.tables.get(table)?.home(&ctx.words, &mut ctx.key)?;
+            Some(Upcoming { table, home })
+        });
+    }
+
+    /// The second part of [`Self::ingress`], after [`Self::parse`] of the same context with the same
+    /// input.
+    pub fn ingress_control<E: Externs>(
+        &mut self,
+        ctx: &mut Context,
+        input: &IngressInput,
+        externs: &E,
+    ) -> IngressVerdict {
+        self.clock_ns = self.clock_ns.max(input.now_ns);
+        let upcoming = self.upcoming.take();
+        let mut machine = self.machine(externs, input.now_ns);
+        machine.upcoming = upcoming;
+        let program = machine.program;
+        let i = &program.intrinsics;
         let outcome = machine.control(ctx, program.ingress);
 
         let w = &ctx.words;
@@ -213,8 +256,8 @@ impl Pipeline {
             clone: ctx.clone,
             digest: ctx.digest.and_then(|id| program.digest(id)),
             priority: i.priority.map_or(0, |f| get_field(w, f)) as u8,
-            parser_error: error != program.errors.none,
-            checksum_error,
+            parser_error: ctx.parser_error != program.errors.none,
+            checksum_error: ctx.checksum_error,
             assertion_failed,
         }
     }

@@ -95,6 +95,13 @@ impl Cells {
         bits.is_some_and(|bits| bits >> (tag.0 % 16) & 1 != 0)
     }
 
+    /// Brings the line that a tag belongs to into the caches; returns some of it.
+    #[inline]
+    pub fn look(&self, tag: Tag) -> u64 {
+        let line = self.lines.get(self.home(tag));
+        line.map_or(0, |line| line.0[0].tag.into())
+    }
+
     /// Line and place of the cell that `is_it`, of those with the tag.
     #[inline]
     fn position(&self, tag: Tag, is_it: impl Fn(&Cell) -> bool) -> Option<(usize, usize)> {

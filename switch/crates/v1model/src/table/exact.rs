@@ -56,6 +56,12 @@ impl WordMap {
         self.cells.may_have(tag)
     }
 
+    /// Brings the cells of a tag into the caches; returns some of them.
+    #[inline]
+    pub fn look(&self, tag: Tag) -> u64 {
+        self.cells.look(tag)
+    }
+
     /// Whether a cell's key is this one. Without branches: what the cell names is on its way
     /// meanwhile.
     #[inline]

@@ -1,6 +1,6 @@
 //! Entries of exact tables by key.
 
-use super::cells::NO_HINT;
+use super::cells::{NO_HINT, Tag};
 use super::exact::WordMap;
 
 /// Most keys that an array covers: 4 bytes each, where they are used.
@@ -60,6 +60,21 @@ impl Keyed {
             Some(place) => Some((self.small.get(place)?.checked_sub(1)?, NO_HINT)),
             None => self.others.get(key).map(|cell| (cell.id, cell.hint)),
         }
+    }
+
+    /// Where a key is looked for, unless in the array.
+    #[inline]
+    pub fn home(&self, key: &[u64]) -> Option<Tag> {
+        match self.place(key) {
+            Some(_) => None,
+            None => Some(self.others.tag(key.iter().copied())),
+        }
+    }
+
+    /// Brings what is there into the caches; returns some of it.
+    #[inline]
+    pub fn look(&self, tag: Tag) -> u64 {
+        self.others.look(tag)
     }
 
     /// Of an entry's number, which is below 2^32 - 1, and its hint.

@@ -16,7 +16,7 @@ use crate::ops::{Code, Slot};
 use crate::state::meter_state;
 use crate::wide::{limbs, mask64};
 pub(crate) use call::Call;
-use cells::NO_HINT;
+use cells::{NO_HINT, Tag};
 use dataplane::control::{EntryKey, MatchKind, MeterState, MeterUnit, MeterWrite};
 use dataplane::profile::WatchPort;
 use foldhash::quality::RandomState;
@@ -345,6 +345,23 @@ impl KeyIndex {
     }
 }
 
+/// Tables of at least so many entries are large: smaller ones stay in the caches anyway.
+const LARGE_ENTRIES: usize = 4_096;
+
+/// Where something is looked for in a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Home {
+    group: u32,
+    tag: Tag,
+}
+
+/// What a packet that is still to come will look up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Upcoming {
+    pub table: usize,
+    pub home: Home,
+}
+
 /// A table of a running program.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -452,11 +469,7 @@ impl Table {
         if matches!(self.lookup, Lookup::Keyless) || self.by_key.is_empty() {
             return None;
         }
-        let key = key.get_mut(..self.key_words)?;
-        key.fill(0);
-        for from in &self.gather {
-            key[from.word as usize] |= (words[from.slot as usize] & from.mask) << from.shift;
-        }
+        let key = self.gathered(words, key)?;
         let (id, hint) = match &self.lookup {
             Lookup::Keyless => None,
             Lookup::Exact(map) => map.get(key),
@@ -466,6 +479,43 @@ impl Table {
             id,
             hint: (hint != NO_HINT).then_some(hint.into()),
         })
+    }
+
+    /// Whether what it looks up is likely to have left the caches since it was looked up last.
+    pub fn is_large(&self) -> bool {
+        self.by_order.len() >= LARGE_ENTRIES
+    }
+
+    /// Where a packet's fields will be looked for first. `key` as for [`Self::find`].
+    #[inline]
+    pub fn home(&self, words: &[u64], key: &mut [u64]) -> Option<Home> {
+        let key = self.gathered(words, key)?;
+        match &self.lookup {
+            Lookup::Keyless => None,
+            Lookup::Exact(map) => map.home(key).map(|tag| Home { group: 0, tag }),
+            Lookup::Ternary(t) => t.home(key).map(|(group, tag)| Home { group, tag }),
+        }
+    }
+
+    /// Brings what is there into the caches; returns some of it.
+    #[inline]
+    pub fn look_at_home(&self, home: Home) -> u64 {
+        match &self.lookup {
+            Lookup::Keyless => 0,
+            Lookup::Exact(map) => map.look(home.tag),
+            Lookup::Ternary(t) => t.look(home.group, home.tag),
+        }
+    }
+
+    /// The words of a packet's key.
+    #[inline]
+    fn gathered<'k>(&self, words: &[u64], key: &'k mut [u64]) -> Option<&'k [u64]> {
+        let key = key.get_mut(..self.key_words)?;
+        key.fill(0);
+        for from in &self.gather {
+            key[from.word as usize] |= (words[from.slot as usize] & from.mask) << from.shift;
+        }
+        Some(key)
     }
 
     /// What is known of an entry with this target without a look at it.

@@ -303,6 +303,24 @@ impl Ternary {
         }
     }
 
+    /// The group in which `key` is found first, as far as the filters tell, and the key's tag there.
+    #[inline]
+    pub fn home(&self, key: &[u64]) -> Option<(u32, Tag)> {
+        let alone = self.order.len() == 1;
+        self.order.iter().find_map(|&(_, at)| {
+            let group = self.groups.get(at as usize)?;
+            let tag = group.tag(key);
+            (alone || group.map.may_have(tag)).then_some((at, tag))
+        })
+    }
+
+    /// Brings a tag's cells of a group into the caches; returns some of them.
+    #[inline]
+    pub fn look(&self, group: u32, tag: Tag) -> u64 {
+        let group = self.groups.get(group as usize);
+        group.map_or(0, |group| group.map.look(tag))
+    }
+
     /// The best entry for `key`, and its hint.
     #[inline]
     pub fn find(&self, key: &[u64]) -> Option<(u32, u32)> {
