@@ -467,9 +467,9 @@ def test_gap_frames_are_measured_against_accounted_gaps() -> None:
 def test_dynamic_is_measured_against_unpaced_of_the_same_long_path() -> None:
     short = dataclasses.replace(SHORT, rtt_ns=20_000_000)
     rows = [
-        row_with("unpaced", goodput=100.0, lost=50, rtt_error=1, in_flight_error=1),
-        row_with("dynamic", goodput=300.0, lost=9, rtt_error=1, in_flight_error=1),
-        {**row_with("unpaced", short, goodput=400.0, lost=0), "row": "a short one"},
+        row_with("unpaced", goodput=100.0, lost=50, edge_lost=1, rtt_error=1, in_flight_error=1),
+        row_with("dynamic", goodput=300.0, lost=9, edge_lost=3, rtt_error=1, in_flight_error=1),
+        {**row_with("unpaced", short, goodput=400.0, lost=0, edge_lost=0), "row": "a short one"},
         {
             **row_with("dynamic", short, goodput=100.0, lost=7, rtt_error=4, in_flight_error=9),
             "row": "a short one",
@@ -477,7 +477,10 @@ def test_dynamic_is_measured_against_unpaced_of_the_same_long_path() -> None:
     ]
     for experiment in ("ipg", "delays"):
         found = [(one["worst"], one["holds"]) for one in claims.check(experiment, rows)]
-        assert found == [(200.0, True), (-41.0, True), (1.0, True), (1.0, True)]
+        assert found == [(200.0, True), (-39.0, True), (1.0, True), (1.0, True)]
+    lost_at_the_edge = [rows[0], row_with("dynamic", goodput=300.0, lost=9, edge_lost=90)]
+    won = [one["holds"] for one in claims.check("slides", lost_at_the_edge)]
+    assert won == [True, False]
 
 
 def test_what_only_stands_by_is_not_what_is_claimed() -> None:

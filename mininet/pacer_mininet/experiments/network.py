@@ -55,14 +55,19 @@ def ring_frames(scenario: Scenario, sender: int) -> int:
     return max(RING_FRAMES, min(windows, RINGS_FRAMES_MAX // scenario.senders))
 
 
+def has_one_connection(scenario: Scenario) -> bool:
+    """Return whether all that an edge's port sends is of one connection and at its times."""
+    one = len(scenario.flows) == 1 and scenario.flows[0].streams == 1 and scenario.edges == 1
+    return one and scenario.gaps == "accounted"
+
+
 def departures_at_edge(scenario: Scenario) -> str:
     """Return who sends an edge's frames when it is time: `switch` or `kernel`.
 
     The kernel gets them up to 400 us before. That changes nothing where all that a port sends is
     of one class, whose packets never wait for another's, and saves half of the edge's calls.
     """
-    one = len(scenario.flows) == 1 and scenario.flows[0].streams == 1 and scenario.edges == 1
-    return departures_here() if one and scenario.gaps == "accounted" else "switch"
+    return departures_here() if has_one_connection(scenario) else "switch"
 
 
 class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
