@@ -223,6 +223,7 @@ def test_the_command_prints_each_flow(tmp_path: Path, capsys: pytest.CaptureFixt
     ("arguments", "why"),
     [
         (["trace.pcap"], "--vb 40Mbit"),
+        (["nothing.pcap"], "nothing.pcap: no such file"),
         (["trace.pcap", "--vb", "fast"], "not a rate"),
         (["trace.pcap", "--vb", "1mbit", "--window", "1us"], "1ms to 10s"),
         (["nothing.pcap", "--vb", "1mbit"], "nothing.pcap"),

@@ -665,7 +665,7 @@ def test_two_passes_are_compared_to_the_byte(filled: Cache, tmp_path: Path) -> N
     assert "1 of 1 tables and 4 of 4 runs" in again.told(same)
     # The report of these tables says so, and that of others does not.
     collected = [tables.collect(BOTH, filled)]
-    assert again.told_of(collected, tmp_path) == f"sha256 of the tables: {same['digests'][0]}."
+    assert again.told_of(collected, tmp_path) == f"sha256 of the tables here: {same['digests'][0]}."
     again.write(same, tmp_path)
     assert "Made twice: a second pass gave the same" in again.told_of(collected, tmp_path)
     assert "Made twice" not in again.told_of([{**collected[0], "title": "Another"}], tmp_path)

@@ -82,7 +82,7 @@ def write(comparison: dict[str, Any], directory: Path) -> None:
 def told_of(collected: Sequence[dict[str, Any]], directory: Path) -> str:
     """Return the digest of tables, and what a second pass said if there was one over the same."""
     digest = digest_of(collected)
-    said = f"sha256 of the tables: {digest}."
+    said = f"sha256 of the tables here: {digest}."
     try:
         comparison = json.loads((directory / FILE).read_text())
     except (OSError, ValueError):

@@ -100,10 +100,13 @@ class Experiment:
         kept = [cell for cell in self.cells if cell.row == row][:QUICK_CELLS]
         cells = tuple(
             # Nothing of the papers beside what cannot be compared with it.
-            Cell(cell.row, cell.column, _smaller(cell.scenario), extra=True)
+            Cell(f"{cell.row}, scaled down", cell.column, _smaller(cell.scenario), extra=True)
             for cell in kept
         )
-        return dataclasses.replace(self, cells=cells, quick=True)
+        # What is said of the full size is not true of this.
+        return dataclasses.replace(
+            self, title=f"{self.title} (scaled down)", cells=cells, differs=(), quick=True
+        )
 
 
 def _on_path(shaper: Shaper, line_bps: int, held: Fraction) -> Shaper:

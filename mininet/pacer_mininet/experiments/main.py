@@ -109,11 +109,16 @@ def show_plan(
     else:
         took_s = estimate.whole_s([job.cost_s for job in jobs], processors)
         where = f"on {processors} processors in the lab"
+    took = "less than a minute" if took_s < 60 else f"about {took_s / 60:.0f} min"
     print(
-        f"{len(experiments)} experiments, {wanted} runs; {len(jobs)} to be made: about "
-        f"{took_s / 60:.0f} min {where}",
+        f"{_counted(len(experiments), 'experiment')}, {_counted(wanted, 'run')}; {len(jobs)} to be "
+        f"made: {took} {where}",
         flush=True,
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def show_list(experiments: Sequence[Experiment]) -> None:
@@ -182,7 +187,7 @@ def report_on(
         plots.save(drawn, below, one.name)
     names = {one.name for one in experiments}
     asked = [found for found in collected if found["name"] in names]
-    made_by = f"{provenance.told(provenance.read(below))} {again.told_of(asked, below)}"
+    made_by = f"{provenance.told(provenance.read(below))} {again.told_of(collected, below)}"
     page.write(collected, pictures, directory / "report.html", made_by=made_by)
     return asked
 
@@ -296,7 +301,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("experiments: interrupted; what is done is kept", file=sys.stderr)
         return 130
     print(f"\n{first.took}")
-    print(f"all tables: sha256 {again.digest_of(first.collected)}")
+    tables_made = _counted(len(first.collected), "table")
+    print(f"{tables_made}: sha256 {again.digest_of(first.collected)}")
     if comparison is not None:
         print(again.told(comparison))
     print(f"{(time.monotonic() - began) / 60:.1f} min; {options.results / 'report.html'}")

@@ -60,12 +60,28 @@ def write(
 <p class="soft">Each figure is the median over its seeds, with the smallest and the largest in
 brackets where they differ; the published one stands below it. docs/experiments.md says how the runs
 are made. {html.escape(made_by)}</p>
-{warning}{_claims(collected)}<nav><ul>{contents}</ul></nav>
+{GLOSSARY}{warning}{_claims(collected)}<nav><ul>{contents}</ul></nav>
 {sections}
 </html>
 """,
         encoding="utf-8",
     )
+
+
+GLOSSARY = """<details><summary>What the columns say</summary><dl>
+<dt>goodput; 2nd half<dd>payload that arrived in order, over the run's seconds, or its last half
+<dt>lost at the bottleneck, at the edge<dd>packets that the switches dropped, by their own counters
+<dt>VB queue max<dd>largest queue in front of a virtual bottleneck that drains at the path's rate,
+at the bottleneck's entrance, the packet that arrives included: 1,518 bytes are one full frame
+<dt>ABW; max(Q)<dd>GtrcNET-1's bandwidth, and largest queue of the virtual bottleneck, of each
+100 ms; at its own rate: the virtual bottleneck drains at the bandwidth of the window before
+<dt>switch's RTT off the kernel's; in flight<dd>what the edge switch sees of a flow it
+follows, beside the sender's TCP_INFO twice a second: the median distance of their ratio from 1
+<dt>share; Jain's index<dd>1 (100 %) where all flows get the same, 1/n where one has all
+<dt>done in time; last one done<dd>of transfers: how many ended within the run, and when the
+last did
+</dl></details>
+"""
 
 
 def _claims(collected: Sequence[dict[str, Any]]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pacer_mininet import plot
@@ -111,6 +112,26 @@ def _of_sender(column: str, label: str, scale: float) -> Callable[[Runs], Figure
     return make
 
 
+def _line(
+    axes: Axes,
+    points: Sequence[tuple[int, float, Cell]],
+    rows: Sequence[str],
+    cells: Sequence[Cell],
+    *,
+    label: str,
+    color: str,
+) -> None:
+    """Draw a column's points, joined up to the last row that does not only stand by.
+
+    Rows behind it are of other kinds: a line to them would tell of something between.
+    """
+    end = max((rows.index(cell.row) for cell in cells if not cell.extra), default=len(rows))
+    joined = [(x, y) for x, y, _ in points if x <= end]
+    apart = [(x, y) for x, y, _ in points if x > end]
+    axes.plot([x for x, _ in joined], [y for _, y in joined], marker="o", label=label, color=color)
+    axes.plot([x for x, _ in apart], [y for _, y in apart], "o", color=color)
+
+
 def _comparison(runs: Runs) -> Figure | None:
     cells = [cell for cell, _ in runs]
     rows, columns = row_titles(cells), column_titles(cells)
@@ -119,13 +140,8 @@ def _comparison(runs: Runs) -> Figure | None:
     for number, column in enumerate(columns[: len(COLOURS)]):
         inside = [(rows.index(cell.row), r, cell) for cell, r in runs if cell.column == column]
         colour = COLOURS[number]
-        axes.plot(
-            [x for x, _, _ in inside],
-            [r["goodput_median_bps"] / 1e6 for _, r, _ in inside],
-            marker="o",
-            label=column,
-            color=colour,
-        )
+        points = [(x, r["goodput_median_bps"] / 1e6, cell) for x, r, cell in inside]
+        _line(axes, points, rows, cells, label=column, color=colour)
         paper = [(x, cell.published["goodput"]) for x, _, cell in inside if cell.published]
         axes.plot([x for x, _ in paper], [y for _, y in paper], "x--", linewidth=0.8, color=colour)
     axes.set_xticks(range(len(rows)), rows, rotation=20 if len(rows) > 6 else 0)
@@ -141,14 +157,12 @@ def _sweep(runs: Runs) -> Figure:
     figure = _figure(3.8)
     axes = figure.subplots()
     for number, column in enumerate(column_titles(cells)[: len(COLOURS)]):
-        inside = [(cell, result) for cell, result in runs if cell.column == column]
-        axes.plot(
-            [rows.index(cell.row) for cell, _ in inside],
-            [result["goodput_median_bps"] / 1e6 for _, result in inside],
-            marker="o",
-            color=COLOURS[number],
-            label=column,
-        )
+        points = [
+            (rows.index(cell.row), result["goodput_median_bps"] / 1e6, cell)
+            for cell, result in runs
+            if cell.column == column
+        ]
+        _line(axes, points, rows, cells, label=column, color=COLOURS[number])
     axes.set_xticks(range(len(rows)), rows)
     axes.set_yscale("log")
     axes.set_ylabel("goodput, median (Mbit/s)")

@@ -410,12 +410,13 @@ def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]
     for other in dict.fromkeys(column for values in by_row.values() for column in values):
         both = [v for v in by_row.values() if "paced" in v and other in v]
         if both and other != "paced":
-            better = sum(
-                v["paced"]["steady"]["median"] > v[other]["steady"]["median"] for v in both
-            )
+            pairs = [(v["paced"]["steady"]["median"], v[other]["steady"]["median"]) for v in both]
+            better = sum(ours > theirs for ours, theirs in pairs)
+            equal = sum(ours == theirs for ours, theirs in pairs)
+            same = f", the same in {equal}" if equal else ""
             said.append(
                 f"Against {other}, paced has the higher goodput in the second half in {better} of "
-                f"{len(both)} rows; {other} lost "
+                f"{len(both)} rows{same}; {other} lost "
                 f"{sum(v[other]['lost']['median'] for v in both):,.0f} packets there."
             )
     return said
@@ -481,7 +482,10 @@ def _past_the_papers(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> 
                 known.append((NEVER_S - done["median"], text))
         if len({value for value, _ in known}) < 2:
             continue
-        best = _BEST[name](known, key=_first)
-        worst = (max if _BEST[name] is min else min)(known, key=_first)
-        said.append(f"{title}, {METRICS[name].title}: best {best[1]}, worst {worst[1]}.")
+        best = _BEST[name](known, key=_first)[0]
+        worst = (max if _BEST[name] is min else min)(known, key=_first)[0]
+        ends = (
+            " and ".join(text for value, text in known if value == end) for end in (best, worst)
+        )
+        said.append("{}, {}: best {}, worst {}.".format(title, METRICS[name].title, *ends))
     return said

@@ -102,6 +102,25 @@ def test_the_everyday_life_of_a_class(pacer: Pacer, offline: Controller) -> None
     assert pacer.json("class show s1") == {"s1": {"classes": []}}
 
 
+def test_what_another_mode_takes_away_is_told(pacer: Pacer) -> None:
+    pacer("class add s1 video rate 20mbit ecn 100KB limit 1MB")
+    pacer("class set s1 video mode unpaced")
+    assert "mode unpaced has no use for, so gone: 20Mbit ecn 100KB" in pacer.error
+    # What was typed as well is not gone.
+    pacer("class set s1 video mode static rate 5mbit window-margin 3000")
+    assert "gone" not in pacer.error
+    pacer("class set s1 video mode ipg gap 60")
+    assert "so gone: window-margin 3000B" in pacer.error
+    pacer("class set s1 video rate 6mbit")
+    assert "gone" not in pacer.error
+
+
+def test_sizes_of_a_class_are_shown_as_they_may_be_typed(pacer: Pacer) -> None:
+    said = pacer("class add s1 far mode ipg rate 1gbit gap 65535 limit 100000")
+    assert said.startswith("class far: ipg 1Gbit gap 65535B limit 100000B, pending")
+    pacer("class replace s1 far mode ipg rate 1gbit gap 65535B limit 100000B")
+
+
 def test_the_everyday_life_of_a_flow(pacer: Pacer, offline: Controller) -> None:
     pacer("class add s1 video rate 500mbit")
     said = pacer("flow add s1 match tcp dport 80 class video")

@@ -41,6 +41,8 @@ def of_file(source: str, bottleneck: str | None, window: str, per_flow: bool) ->
         UsageError: the file or an option cannot be used.
 
     """
+    if not Path(source).exists():
+        raise UsageError(f"{source}: no such file")
     if bottleneck is None:
         raise UsageError("a file needs the rate of the virtual bottleneck: --vb 40Mbit")
     try:
@@ -123,11 +125,13 @@ def table(rows: Sequence[tuple[str, Mapping[str, int]]]) -> Table:
 @click.argument("source", metavar="SWITCH|FILE")
 @click.option("--port", type=click.IntRange(0, 3), help="Switch: only this port.")
 @click.option("--flow", metavar="NAME", help="Switch: only this measured flow.")
-@click.option("--vb", "bottleneck", metavar="RATE", help="File: rate of the virtual bottleneck.")
+@click.option(
+    "--vb", "bottleneck", metavar="RATE", help="A file needs it: rate of the virtual bottleneck."
+)
 @click.option(
     *("--window", "window"),
     metavar="TIME",
-    help=f"File: the window T (default {DEFAULT_WINDOW}).",
+    help=f"File: the window T (1ms to 10s, default {DEFAULT_WINDOW}).",
 )
 @click.option("--per-flow", is_flag=True, help="File: each flow (5-tuple) on its own.")
 @click.pass_obj

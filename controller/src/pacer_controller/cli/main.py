@@ -180,6 +180,13 @@ def _tell_kept(session: Session, port: str) -> None:
         session.say(f"pacer: port {port} keeps its settings on the switch")
 
 
+def _tell_gone(session: Session, fields: dict[str, Any], gone: dict[str, Any]) -> None:
+    """Say which settings of a class another mode took away."""
+    words = render.pace({name: value for name, value in gone.items() if name not in fields})
+    if words and not session.as_json:
+        session.say(f"pacer: mode {fields.get('mode')} has no use for, so gone: {words}")
+
+
 def _split_name(kind: Kind, words: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the name in front of the words of a flow, where there is one."""
     if len(words) > 1 and words[1] in kind.grammar.noise:
@@ -237,8 +244,11 @@ def _set_command(kind: Kind) -> click.Command:
         fields.pop("name", None)
         name = switch if name is None else name
         view, headers = session.read(kind, switch, name)
-        body = body_of(kind, fields, kind.spec(view))
+        before = kind.spec(view)
+        body = body_of(kind, fields, before)
         _tell(session, kind, switch, session.write(kind, switch, name, body, headers))
+        if kind.name == "class":
+            _tell_gone(session, fields, {n: v for n, v in before.items() if n not in body})
         if kind.name == "port" and None in fields.values():
             _tell_kept(session, name)
 

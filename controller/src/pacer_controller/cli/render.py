@@ -41,6 +41,14 @@ def size(count: int | None) -> str:
     return f"{count}B"
 
 
+def exact_size(count: int) -> str:
+    """Return bytes as they may be typed: with a unit where that is exact."""
+    for unit, scale in (("GB", 1024**3), ("MB", 1024**2), ("KB", 1024)):
+        if count and count % scale == 0:
+            return f"{count // scale}{unit}"
+    return f"{count}B"
+
+
 def time(ns: float | None) -> str:
     """Return a time with a unit."""
     if ns is None:
@@ -136,9 +144,9 @@ def pace(view: Mapping[str, Any]) -> str:
         parts.append(f"threshold {time(view['threshold_ns'])}")
     for name, word in _SIZES_OF_MODES:
         if view.get(name) is not None:
-            parts.append(f"{word} {size(view[name])}")
+            parts.append(f"{word} {exact_size(view[name])}")
     if view.get("limit_bytes") is not None:
-        parts.append(f"limit {size(view['limit_bytes'])}")
+        parts.append(f"limit {exact_size(view['limit_bytes'])}")
     if view.get("port") is not None:
         parts.append(f"port {view['port']}")
     return " ".join(parts)

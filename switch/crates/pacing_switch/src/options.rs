@@ -39,7 +39,8 @@ pub struct Options {
     /// driver: as --port-driver, for this port; departures: who sends each frame when it is time,
     /// the switch (the default) or, given for all ports, the kernel: the switch then hands frames
     /// over before, many at once, and the interface's queueing discipline (fq) sends them;
-    /// ring: frames that may wait to be taken, 2 to 524288 (default 4096; more are rx-ring-full).
+    /// ring: frames that may wait on the interface to be taken, 2 to 524288 (default 4096; more are
+    /// lost, as rx-ring-full), each 2 KB of memory at an MTU of 1500.
     #[arg(short = 'i', long = "interface", value_name = "PORT@INTERFACE[,...]")]
     pub ports: Vec<PortOption>,
 

@@ -94,6 +94,9 @@ impl Learner {
 pub(crate) struct Learning {
     /// By digest; `None`: not collected.
     learners: Vec<Option<Learner>>,
+    /// What was collected of digests that were removed since the last packet: taking that back is to
+    /// leave no trace.
+    removed: Vec<(usize, Learner)>,
     ready: VecDeque<ReadyList>,
     /// Earliest time at which a list is to be told.
     due_ns: Option<u64>,
@@ -115,9 +118,15 @@ impl Learning {
             return;
         };
         match config {
-            None => *slot = None,
+            None => self
+                .removed
+                .extend(slot.take().map(|learner| (digest, learner))),
             Some(config) => {
-                let learner = slot.get_or_insert_default();
+                let removed = self.removed.iter().rposition(|(of, _)| *of == digest);
+                let learner = slot.get_or_insert_with(|| match removed {
+                    Some(at) => self.removed.swap_remove(at).1,
+                    None => Learner::default(),
+                });
                 learner.config = config;
                 learner.expire(now_ns);
                 if learner.list.len() >= learner.list_size() {
@@ -145,6 +154,7 @@ impl Learning {
 
     /// A packet's message. Returns how many messages were lost for want of room.
     pub(crate) fn learn(&mut self, digest: usize, words: &[u64], now_ns: u64) -> u64 {
+        self.removed.clear();
         let Some(Some(learner)) = self.learners.get_mut(digest) else {
             return 0;
         };
@@ -201,6 +211,7 @@ impl Learning {
 
     /// The next list that is to be told by `now_ns`.
     pub(crate) fn take(&mut self, now_ns: u64) -> Option<ReadyList> {
+        self.removed.clear();
         if self.due_ns.is_none_or(|due_ns| due_ns > now_ns) {
             return None;
         }
@@ -238,6 +249,27 @@ mod tests {
         let list = learning.take(now_ns)?;
         let first = |message: &Message| message.first().copied().unwrap_or(0);
         Some((list.list_id, list.messages.iter().map(first).collect()))
+    }
+
+    #[test]
+    fn a_removal_that_is_taken_back_leaves_no_trace() {
+        let mut learning = learning(CONFIG);
+        learning.learn(0, &[1], 10);
+        learning.learn(0, &[2], 10);
+        assert_eq!(take(&mut learning, 10), Some((1, vec![1, 2])));
+        learning.learn(0, &[3], 20);
+        learning.configure(0, None, 30);
+        learning.configure(0, Some(CONFIG), 30);
+        // What was told is known, what was collected is told at its time, and ids go on.
+        learning.learn(0, &[1], 40);
+        assert_eq!(take(&mut learning, 120), Some((2, vec![3])));
+
+        // After a packet it is a new beginning.
+        learning.configure(0, None, 130);
+        assert_eq!(take(&mut learning, 140), None);
+        learning.configure(0, Some(CONFIG), 150);
+        learning.learn(0, &[1], 160);
+        assert_eq!(take(&mut learning, 260), Some((1, vec![1])));
     }
 
     #[test]
