@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(TESTS / "virtual"))
+for folder in ("virtual", "common"):
+    sys.path.insert(0, str(TESTS / folder))
 
 from virtual_switch import write_capture  # noqa: E402
 

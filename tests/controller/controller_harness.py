@@ -72,16 +72,6 @@ def eventually(check: Callable[[], Any], what: str, deadline_s: float = DEADLINE
         time.sleep(0.02)
 
 
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """Make a key and a certificate of 127.0.0.1 that it signed; return their files."""
-    key, certificate = folder / "key.pem", folder / "cert.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    made += ["-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "1"]
-    made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(made, check=True, capture_output=True)
-    return key, certificate
-
-
 class Process:
     """A child process whose standard error is kept and can be waited on."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from certificates import make_certificate
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller_harness import (
@@ -21,7 +22,6 @@ from controller_harness import (
     Switch,
     eventually,
     free_port,
-    make_certificate,
 )
 from pacer_controller import server
 from pacer_controller.api import operations

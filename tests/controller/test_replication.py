@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from certificates import make_certificate
 from test_durability import TAKEOVER_S, flow, flow_path, limit_s
 from test_live import CLASS, entries_of, observe, options
 
@@ -23,7 +24,6 @@ from controller_harness import (
     Switch,
     eventually,
     free_port,
-    make_certificate,
 )
 from rest_client import problem
 

@@ -58,7 +58,7 @@ MEASURED_PORTS = 4
 
 MAX_STATIONS = 16384
 
-_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
+_ADDRESS = re.compile(r"(?:tls:)?(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
 _REMOTE = re.compile(r"unix:/[^\0]{1,107}|tcp:(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}", re.ASCII)
 
@@ -73,7 +73,7 @@ class SwitchConfig:
 
     Attributes:
         name: how clients call it.
-        address: HOST:PORT of its gRPC server.
+        address: HOST:PORT of its gRPC server; tls:HOST:PORT where that speaks TLS.
         device_id: P4Runtime device id.
         target: whose flavour of the program: directory below the compiled programs.
         program: "pacer", "gtrcnet" or the path of a compiled program (PROGRAM.json, with
@@ -287,7 +287,7 @@ def switch_from(name: str, values: Mapping[str, Any]) -> AnySwitchConfig:
     address = values.get("address")
     found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
     if found is None or not 0 < int(found.group(1)) < 65536:
-        raise ConfigError(f"{at}: address {address!r}: want HOST:PORT")
+        raise ConfigError(f"{at}: address {address!r}: want HOST:PORT or tls:HOST:PORT")
     target = values.get("target", DEFAULT_TARGET)
     if target not in TARGETS:
         raise ConfigError(f"{at}: target {target!r}: one of {', '.join(TARGETS)}")

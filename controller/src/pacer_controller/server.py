@@ -24,10 +24,12 @@ from pacer_controller.api import build
 from pacer_controller.replication import PeerAddress
 from pacer_controller.service import Service
 from pacer_controller.store import Store, StoreError
+from pacer_controller.switch_tls import SwitchTls
 
 _LOG = logging.getLogger("pacer_controller")
 
-_SWITCH_HELP = """NAME=HOST:PORT[,key=value...]: a switch; may be repeated. Keys: device-id=N (0),
+_SWITCH_HELP = """NAME=HOST:PORT[,key=value...]: a switch; may be repeated (tls:HOST:PORT where its
+P4Runtime server speaks TLS). Keys: device-id=N (0),
 program=pacer|gtrcnet|PATH (pacer), target=pacing_switch|bmv2 (pacing_switch), cpu-port=N (510),
 ports=1-4 (for switches that cannot list theirs; 1+3 for single ones), wire=1:2 and
 bottleneck=500mbit (gtrcnet)"""
@@ -100,6 +102,16 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate chain, PEM")
     made.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
     made.add_argument("--switch", action="append", default=[], help=_SWITCH_HELP)
+    made.add_argument(
+        "--switch-ca",
+        type=Path,
+        metavar="FILE",
+        help="who signed the certificates of switches at tls:HOST:PORT, PEM",
+    )
+    made.add_argument(
+        "--switch-cert", type=Path, metavar="FILE", help="certificate to show to such switches, PEM"
+    )
+    made.add_argument("--switch-key", type=Path, metavar="FILE", help="its private key, PEM")
     made.add_argument("--config", type=Path, metavar="FILE", help="TOML file")
     made.add_argument(
         "--compiled-dir",
@@ -224,6 +236,38 @@ def _token(path: Path | None) -> str | None:
     return token
 
 
+def _check_pair(option: str, certificate: Path | None, key: Path | None) -> None:
+    """Check that a certificate and a key are given together, and fit.
+
+    Raises:
+        ConfigError: they are not, or do not.
+
+    """
+    if certificate is None and key is None:
+        return
+    if certificate is None or key is None:
+        raise config.ConfigError(f"{option}-cert and {option}-key belong together")
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except OSError as error:
+        raise config.ConfigError(f"{option}-cert {certificate}: {error}") from None
+
+
+def _check_authority(option: str, authority: Path | None) -> None:
+    """Check who is to have signed certificates.
+
+    Raises:
+        ConfigError: the file has no certificate.
+
+    """
+    if authority is None:
+        return
+    try:
+        ssl.create_default_context(cafile=str(authority))
+    except OSError as error:
+        raise config.ConfigError(f"{option} {authority}: {error}") from None
+
+
 def _tls(certificate: Path | None, key: Path | None) -> tuple[str, str] | None:
     """Check the files of TLS.
 
@@ -231,15 +275,20 @@ def _tls(certificate: Path | None, key: Path | None) -> tuple[str, str] | None:
         ConfigError: only one is given, or they do not fit.
 
     """
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
-        raise config.ConfigError("--tls-cert and --tls-key belong together")
-    try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
-    except OSError as error:
-        raise config.ConfigError(f"--tls-cert {certificate}: {error}") from None
-    return str(certificate), str(key)
+    _check_pair("--tls", certificate, key)
+    return (str(certificate), str(key)) if certificate else None
+
+
+def _switch_tls(authority: Path | None, certificate: Path | None, key: Path | None) -> SwitchTls:
+    """Check the files of TLS towards switches.
+
+    Raises:
+        ConfigError: they are of no use.
+
+    """
+    _check_pair("--switch", certificate, key)
+    _check_authority("--switch-ca", authority)
+    return SwitchTls(authority, certificate, key)
 
 
 def _peer(url: str | None, authority: Path | None, token: str | None) -> PeerAddress | None:
@@ -256,17 +305,14 @@ def _peer(url: str | None, authority: Path | None, token: str | None) -> PeerAdd
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
         raise config.ConfigError(f"--peer {url!r}: want http://HOST:PORT or https://HOST:PORT")
-    if authority is not None:
-        try:
-            ssl.create_default_context(cafile=str(authority))
-        except OSError as error:
-            raise config.ConfigError(f"--peer-ca {authority}: {error}") from None
+    _check_authority("--peer-ca", authority)
     return PeerAddress(url.rstrip("/"), token, authority)
 
 
 async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None:
     token = _token(arguments.token_file)
     tls = _tls(arguments.tls_cert, arguments.tls_key)
+    switch_tls = _switch_tls(arguments.switch_ca, arguments.switch_cert, arguments.switch_key)
     peer = _peer(settings.peer, arguments.peer_ca, token)
     name, number = config.parse_listen(settings.listen)
     listener = _listen(name, number, token is not None)
@@ -277,6 +323,7 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
             store,
             arguments.reconcile_interval,
             peer,
+            switch_tls,
         )
         server = _Server(
             uvicorn.Config(

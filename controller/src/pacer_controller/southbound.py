@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from pacer_controller.records import Desired, Record
 from pacer_controller.rows import Key, Row, Rows
+from pacer_controller.switch_tls import SwitchTls
 
 Notify = Callable[[str, str, dict[str, Any]], None]
 """Told what happens to a switch: kind of event, message, data."""
@@ -225,6 +226,7 @@ class DriverContext:
         notify: told what happens to the switch.
         unfit: returns why some of what is desired cannot be on the switch, by owner of its
             entries; asked at each reconcile, when the ports are known.
+        tls: what is shown to P4Runtime switches that speak TLS, and wanted of them.
 
     """
 
@@ -234,6 +236,7 @@ class DriverContext:
     reconcile_interval_s: float = 30.0
     notify: Notify = _nothing
     unfit: Callable[[], Mapping[str, str]] = dict
+    tls: SwitchTls = field(default_factory=SwitchTls)
 
 
 class Driver(Protocol):

@@ -17,7 +17,7 @@ class P4RuntimeSpec(Strict):
     model_config = ConfigDict(json_schema_extra={"examples": [{"address": "127.0.0.1:9559"}]})
 
     kind: Literal["p4runtime"] = "p4runtime"
-    address: str = Field(max_length=260, description="HOST:PORT of its gRPC server.")
+    address: str = Field(max_length=260, description="HOST:PORT of its gRPC server; tls:HOST:PORT.")
     device_id: int = Field(default=0, ge=0, le=2**64 - 1, description="P4Runtime device id.")
     target: Literal["pacing_switch", "bmv2"] = Field(
         default="pacing_switch", description="Whose flavour of the program."

@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from finsy import GRPCCredentialsTLS
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
 
@@ -87,19 +88,22 @@ class TrafficManager:
 
     Args:
         address: HOST:PORT, the same as P4Runtime's.
+        tls: with what to speak TLS there; None: a plain connection.
 
     """
 
-    def __init__(self, address: str) -> None:
-        self._channel = grpc.aio.insecure_channel(
-            address,
-            options=[
-                ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.max_reconnect_backoff_ms", 1000),
-                # Another connection than P4Runtime's may be in back-off; do not share its state.
-                ("grpc.use_local_subchannel_pool", 1),
-            ],
-        )
+    def __init__(self, address: str, tls: GRPCCredentialsTLS | None = None) -> None:
+        options = [
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+            # Another connection than P4Runtime's may be in back-off; do not share its state.
+            ("grpc.use_local_subchannel_pool", 1),
+        ]
+        if tls is None:
+            self._channel = grpc.aio.insecure_channel(address, options=options)
+        else:
+            credentials = tls.to_client_credentials()
+            self._channel = grpc.aio.secure_channel(address, credentials, options=options)
 
     async def close(self) -> None:
         """Close the connection."""

@@ -149,7 +149,7 @@ PORT = Grammar(
 SWITCH = Grammar(
     "switch",
     (
-        Word(("address",), ("address",), _text, "HOST:PORT", "P4Runtime server"),
+        Word(("address",), ("address",), _text, "HOST:PORT", "P4Runtime server; tls:HOST:PORT"),
         Word(("device-id",), ("device_id",), read_whole, "N", "P4Runtime device"),
         Word(
             *(("target",), ("target",), _text, "NAME", "pacing_switch or bmv2"),

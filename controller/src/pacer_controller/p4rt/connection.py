@@ -14,6 +14,7 @@ from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import errors
 from pacer_controller.rows import Rows
 from pacer_controller.southbound import DriverContext, State, SwitchCounters
+from pacer_controller.switch_tls import endpoint
 from pacer_controller.traffic_manager import TrafficManager
 
 _LOG = logging.getLogger(__name__)
@@ -170,6 +171,7 @@ class Connection:
         """Connect once and stay until the connection breaks, or another election id is due."""
         self._bid_for = self._context.leadership.election_id
         self.bid = max(1, self._bid_for - self._below)
+        address, credentials = endpoint(self.config.address, self._context.tls)
         options = fy.SwitchOptions(
             # finsy takes the message as well as the path.
             p4info=p4info(self._p4info_path),
@@ -177,11 +179,12 @@ class Connection:
             device_id=self.config.device_id,
             initial_election_id=self.bid,
             ready_handler=self._ready,
+            channel_credentials=credentials,
         )
-        switch = fy.Switch(self.name, self.config.address, options)
+        switch = fy.Switch(self.name, address, options)
         down = asyncio.Event()
         switch.ee.on(fy.SwitchEvent.CHANNEL_DOWN, lambda _: down.set())
-        self._traffic = TrafficManager(self.config.address)
+        self._traffic = TrafficManager(address, credentials)
         async with contextlib.AsyncExitStack() as stack:
             async with asyncio.timeout(CONNECT_S):
                 await stack.enter_async_context(switch)

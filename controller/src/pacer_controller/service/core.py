@@ -40,6 +40,7 @@ from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin, 
 from pacer_controller.service.statistics import statistics, unreadable
 from pacer_controller.southbound import Driver, DriverContext, Leadership, SwitchUnreadableError
 from pacer_controller.store import Store
+from pacer_controller.switch_tls import SwitchTls
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,12 +71,14 @@ class Service:
         store: Store,
         reconcile_interval_s: float = 30.0,
         peer: PeerAddress | None = None,
+        switch_tls: SwitchTls | None = None,
     ) -> None:
         self.store = store
         self.events = EventLog(store)
         self.committer = Committer(store, self.events)
         self._compiled = compiled
         self._interval_s = reconcile_interval_s
+        self._switch_tls = switch_tls or SwitchTls()
         self._running = False
         self.denied = 0
         """Requests without the right token."""
@@ -135,6 +138,7 @@ class Service:
             self._interval_s,
             notify,
             lambda: Checker.of(managed).unfit(managed.desired),
+            self._switch_tls,
         )
         if isinstance(config, OpenVSwitchConfig):
             # Only where it is needed: os-ken takes half a second to import.

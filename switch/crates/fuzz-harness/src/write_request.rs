@@ -127,6 +127,7 @@ async fn serve() -> (
         device_id: DEVICE,
         addr: ([127, 0, 0, 1], 0).into(),
         cpu_port: Some(510),
+        tls: None,
         limits: Limits::default(),
     };
     let server = bind(config, executor, compiler, receiver)

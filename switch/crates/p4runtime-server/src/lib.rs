@@ -38,6 +38,7 @@ mod read;
 mod reconcile;
 mod roles;
 mod stream;
+mod tls;
 mod translate;
 mod write;
 
@@ -54,4 +55,5 @@ pub use executor::{
     CompiledProgram, Compiler, ExecuteError, Executor, Job, JobQueue, ProgramInfo, Switch,
 };
 pub use server::{BoundServer, ServeError, ServerConfig, bind};
+pub use tls::Tls;
 pub use tm_service::TrafficManagerControl;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -20,6 +21,7 @@ use crate::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::proto::pacer::v1::traffic_manager_server::TrafficManagerServer;
 use crate::roles::Scope;
 use crate::stream::{self, Sessions};
+use crate::tls::Tls;
 use crate::tm_service::TrafficManagerService;
 use crate::{notifications, read, write};
 
@@ -83,6 +85,8 @@ pub struct ServerConfig {
     pub addr: SocketAddr,
     /// The port that packets to and from the controller use; `None`: packet-outs are refused.
     pub cpu_port: Option<u32>,
+    /// TLS; `None`: connections are plain.
+    pub tls: Option<Tls>,
     /// Limits.
     pub limits: Limits,
 }
@@ -97,6 +101,8 @@ pub enum ServeError {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// Certificates or key are of no use.
+    Tls(String),
     /// The transport failed.
     Transport(tonic::transport::Error),
 }
@@ -105,6 +111,7 @@ impl std::fmt::Display for ServeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Bind { addr, source } => write!(f, "gRPC server address {addr}: {source}"),
+            Self::Tls(error) => write!(f, "gRPC server: TLS: {error}"),
             Self::Transport(error) => write!(f, "gRPC server: {error}"),
         }
     }
@@ -114,6 +121,7 @@ impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Bind { source, .. } => Some(source),
+            Self::Tls(_) => None,
             Self::Transport(error) => Some(error),
         }
     }
@@ -214,7 +222,7 @@ impl Drop for Changing<'_> {
 /// end of the queues that the data plane fills.
 ///
 /// # Errors
-/// [`ServeError::Bind`].
+/// [`ServeError::Bind`], [`ServeError::Tls`].
 pub async fn bind(
     config: ServerConfig,
     executor: Arc<dyn Executor>,
@@ -223,6 +231,13 @@ pub async fn bind(
 ) -> Result<BoundServer, ServeError> {
     let addr = config.addr;
     let bind_error = |source| ServeError::Bind { addr, source };
+    let mut transport = Server::builder()
+        .max_concurrent_streams(Some(REQUESTS_PER_CONNECTION))
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE));
+    if let Some(tls) = &config.tls {
+        transport = tls.applied_to(transport).map_err(ServeError::Tls)?;
+    }
     let listener = TcpListener::bind(addr).await.map_err(bind_error)?;
     let local_addr = listener.local_addr().map_err(bind_error)?;
     let (shutdown, down) = watch::channel(false);
@@ -245,6 +260,7 @@ pub async fn bind(
     });
     Ok(BoundServer {
         shared,
+        transport,
         listener,
         local_addr,
         controllers,
@@ -255,6 +271,7 @@ pub async fn bind(
 /// A server that is bound and not yet running.
 pub struct BoundServer {
     shared: Arc<Shared>,
+    transport: Server,
     listener: TcpListener,
     local_addr: SocketAddr,
     controllers: ControllerReceiver,
@@ -275,6 +292,7 @@ impl BoundServer {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         let Self {
             shared,
+            mut transport,
             listener,
             controllers,
             shutdown: down,
@@ -298,10 +316,7 @@ impl BoundServer {
         } = controllers;
         let packets = tokio::spawn(stream::pass_packet_ins(Arc::clone(&shared), packet_ins));
         let telling = tokio::spawn(notifications::pass(Arc::clone(&shared), notifications));
-        let serving = tonic::transport::Server::builder()
-            .max_concurrent_streams(Some(REQUESTS_PER_CONNECTION))
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE))
+        let serving = transport
             .add_service(p4runtime)
             .add_service(traffic_manager)
             .serve_with_incoming_shutdown(

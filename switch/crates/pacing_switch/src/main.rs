@@ -9,6 +9,7 @@ mod options;
 mod real_time;
 mod report;
 mod runtime_file;
+mod tls;
 mod units;
 mod virtual_time;
 
@@ -73,7 +74,8 @@ fn say(text: &str) {
 
 fn run(options: &Options) -> anyhow::Result<()> {
     options.check().map_err(anyhow::Error::msg)?;
-    let ignored = options.ignored.given();
+    let mut ignored = options.ignored.given();
+    ignored.extend(options.tls.ignored().into_iter().map(str::to_owned));
     if !ignored.is_empty() {
         say(&format!("pacing_switch: ignored: {}\n", ignored.join(", ")));
     }
@@ -157,6 +159,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
 /// Opens the interfaces, starts the control servers on threads of their own, and runs the
 /// switch on this one until a signal ends it. Returns it with what was lost on the way to controllers.
 fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, ControllerLosses)> {
+    let tls = options.tls.read()?;
     let mut opened = Vec::new();
     for option in &options.ports {
         let port_options = PortOptions {
@@ -214,10 +217,12 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         .enable_all()
         .build()?;
     let executor = executor.context("no executor")?;
+    let with_tls = tls.is_some();
     let config = ServerConfig {
         device_id: options.device_id,
         addr: options.grpc_server_addr,
         cpu_port: options.cpu_port.map(u32::from),
+        tls,
         limits: p4runtime_server::server::Limits::default(),
     };
     let server = control.block_on(p4runtime_server::bind(
@@ -227,8 +232,9 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         controller_receiver,
     ))?;
     say(&format!(
-        "pacing_switch: ready, {} ports, gRPC at {}\n",
+        "pacing_switch: ready, {} ports, gRPC {}at {}\n",
         options.ports.len(),
+        if with_tls { "with TLS " } else { "" },
         server.local_addr()
     ));
     let (stop, stopped) = oneshot::channel::<()>();

@@ -11,6 +11,7 @@ use traffic_manager::{
     GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps, PortConfig, RateCounts,
 };
 
+use crate::tls::TlsOptions;
 use crate::units;
 
 /// FIFO of a port that does not say: what Linux gives an Ethernet interface, 1000 packets of
@@ -123,6 +124,9 @@ pub struct Options {
     #[arg(short = 'L', long, value_name = "LEVEL",
           value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
     pub log_level: Option<String>,
+
+    #[command(flatten)]
+    pub tls: TlsOptions,
 
     #[command(flatten)]
     pub ignored: Ignored,

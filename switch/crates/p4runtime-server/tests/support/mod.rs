@@ -140,6 +140,7 @@ impl Server {
             device_id: DEVICE,
             addr: ([127, 0, 0, 1], 0).into(),
             cpu_port: Some(CPU_PORT.into()),
+            tls: None,
             limits,
         };
         let server = bind(config, Arc::clone(&executor), compiler, receiver)

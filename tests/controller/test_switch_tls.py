@@ -1,0 +1,43 @@
+"""Switches whose P4Runtime server speaks TLS."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from certificates import make_certificate
+from test_live import CLASS
+
+from controller_harness import TARGET, Controller, Network, Switch, eventually
+
+pytestmark = pytest.mark.skipif(TARGET == "bmv2", reason="its options are tested where it is built")
+
+
+def test_a_switch_that_wants_to_know_its_controllers(
+    network: Network, start_controller: Callable[..., Controller], tmp_path: Path
+) -> None:
+    key, certificate = make_certificate(tmp_path / "switch")
+    own_key, own_certificate = make_certificate(tmp_path / "controller")
+    options = ["--grpc-server-ssl", "--grpc-server-with-client-auth"]
+    options += ["--grpc-server-cert", str(certificate), "--grpc-server-key", str(key)]
+    switch = Switch(network, None, *options, "--grpc-server-cacert", str(own_certificate))
+    switch.start()
+    try:
+        trusting = ["--switch-ca", str(certificate)]
+        known = [*trusting, "--switch-cert", str(own_certificate), "--switch-key", str(own_key)]
+        plain = start_controller("--switch", f"s1={switch.address}")
+        unknown = start_controller("--switch", f"s1=tls:{switch.address}", *trusting)
+        controller = start_controller("--switch", f"s1=tls:{switch.address}", *known)
+        controller.wait_connected()
+        told = controller.put(CLASS, {"rate": "5Mbit"})
+        assert told.json()["state"] == "applied"
+        for other in (plain, unknown):
+            seen = eventually(functools.partial(_told, other), "why there is no connection")
+            assert seen["state"] == "pending"
+    finally:
+        switch.kill()
+
+
+def _told(controller: Controller) -> dict[str, str] | None:
+    seen: dict[str, str] = controller.get("/v1/switches/s1")
+    return seen if seen["last_error"] else None
