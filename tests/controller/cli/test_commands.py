@@ -115,6 +115,17 @@ def test_what_another_mode_takes_away_is_told(pacer: Pacer) -> None:
     assert "gone" not in pacer.error
 
 
+def test_what_a_mode_goes_by_is_listed(pacer: Pacer) -> None:
+    pacer("class add s1 ipg mode ipg rate 1gbit gap 1023")
+    pacer("class add s1 wide mode dynamic headroom 120")
+    pacer("class add s1 plain rate 1mbit")
+    columns = {line.split()[0]: line for line in pacer("class show s1").splitlines()}
+    assert "WITH" in columns["CLASS"]
+    assert "gap 1023" in columns["ipg"]
+    assert "headroom 120" in columns["wide"]
+    assert "gap" not in columns["plain"]
+
+
 def test_sizes_of_a_class_are_shown_as_they_may_be_typed(pacer: Pacer) -> None:
     said = pacer("class add s1 far mode ipg rate 1gbit gap 65535 limit 100000")
     assert said.startswith("class far: ipg 1Gbit gap 65535B limit 100000B, pending")
@@ -436,7 +447,9 @@ def test_on_a_switch_it_is_applied_measured_and_seen_in_top(
     eventually(matched, "the flow's packet is counted")
     (row,) = live.json("class show s1 video -s")["s1"]["classes"]
     assert row["accepted"]["packets"] == 1
-    assert "video" in live("class show s1 -s")
+    shown = live("class show s1 -s").splitlines()
+    assert any(line.startswith("video") for line in shown)
+    assert re.fullmatch(r"Rates: of the last [0-9.]+m?s\.", shown[-1].strip())
     samples = [json.loads(line) for line in live("top s1 -n 2 -i 0.2 --json").splitlines()]
     assert [sample["switch"] for sample in samples] == ["s1", "s1"]
     assert "video" in live("top s1 -n 1")

@@ -129,8 +129,22 @@ def meter(view: Mapping[str, Any]) -> str:
 _SIZES_OF_MODES = (
     ("gap_bytes", "gap"),
     ("window_margin_bytes", "window-margin"),
-    ("ecn_threshold_bytes", "ecn"),
 )
+
+
+def _of_mode(view: Mapping[str, Any]) -> list[str]:
+    """Return what a class's mode goes by, as it may be typed."""
+    parts = []
+    if view.get("headroom_percent") is not None:
+        parts.append(f"headroom {view['headroom_percent']}")
+    if view.get("threshold_ns") is not None:
+        parts.append(f"threshold {time(view['threshold_ns'])}")
+    parts += [
+        f"{word} {exact_size(view[name])}"
+        for name, word in _SIZES_OF_MODES
+        if view.get(name) is not None
+    ]
+    return parts
 
 
 def pace(view: Mapping[str, Any]) -> str:
@@ -138,13 +152,9 @@ def pace(view: Mapping[str, Any]) -> str:
     parts = [str(view["mode"])] if view.get("mode") else []
     if view.get("rate"):
         parts.append(str(view["rate"]))
-    if view.get("headroom_percent") is not None:
-        parts.append(f"headroom {view['headroom_percent']}")
-    if view.get("threshold_ns") is not None:
-        parts.append(f"threshold {time(view['threshold_ns'])}")
-    for name, word in _SIZES_OF_MODES:
-        if view.get(name) is not None:
-            parts.append(f"{word} {exact_size(view[name])}")
+    parts += _of_mode(view)
+    if view.get("ecn_threshold_bytes") is not None:
+        parts.append(f"ecn {exact_size(view['ecn_threshold_bytes'])}")
     if view.get("limit_bytes") is not None:
         parts.append(f"limit {exact_size(view['limit_bytes'])}")
     if view.get("port") is not None:
@@ -255,6 +265,7 @@ def _class_row(view: Mapping[str, Any]) -> list[object]:
         view["name"],
         view["mode"],
         _dash(view.get("rate")),
+        " ".join(_of_mode(view)) or "-",
         size(view.get("limit_bytes")),
         size(ecn),
         time(view.get("allowance_ns")),
@@ -290,7 +301,7 @@ _LISTINGS: dict[str, tuple[tuple[str, ...], Any]] = {
         _port_row,
     ),
     "class": (
-        ("CLASS", "MODE", ">RATE", ">LIMIT", ">ECN", ">ALLOWANCE", ">PORT", "STATE"),
+        ("CLASS", "MODE", ">RATE", "WITH", ">LIMIT", ">ECN", ">ALLOWANCE", ">PORT", "STATE"),
         _class_row,
     ),
     "meter": (
@@ -309,6 +320,11 @@ def statistics(kind: str, groups: Sequence[tuple[str, Mapping[str, Any]]]) -> Ta
     for switch, measured in groups:
         for row in rows_of(measured):
             made.add_row(*cells([*([switch] if with_switch else []), *row]))
+    intervals = [measured["interval_s"] for _, measured in groups if measured.get("interval_s")]
+    if kind != "flow" and intervals:
+        # The service's rates are over the time since they were asked for last.
+        made.caption = Text(f"Rates: of the last {time(round(max(intervals) * 1e9))}.")
+        made.caption_justify = "left"
     return made
 
 
