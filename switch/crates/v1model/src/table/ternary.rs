@@ -97,6 +97,8 @@ struct Group {
     candidates: Vec<Candidates>,
     /// No entry of the group ranks above this.
     best: Rank,
+    /// Some entry had bounds: the map's is not the one for every packet of its value.
+    bounded: bool,
 }
 
 impl Group {
@@ -109,6 +111,7 @@ impl Group {
             words,
             candidates: Vec::new(),
             best,
+            bounded: false,
         }
     }
 
@@ -127,6 +130,7 @@ impl Group {
     /// Adds an entry.
     fn insert(&mut self, value: &[u64], candidate: Candidate, hint: u32) {
         let value: Vec<u64> = self.masked(value).collect();
+        self.bounded |= candidate.bounds.is_some();
         let row = self.map.get(&value).map(|cell| cell.row as usize);
         match row.and_then(|row| self.candidates.get_mut(row)) {
             Some(candidates) => {
@@ -326,7 +330,8 @@ impl Ternary {
     pub fn find(&self, key: &[u64]) -> Option<(u32, u32)> {
         let mut found: Option<(Rank, (u32, u32))> = None;
         let alone = self.order.len() == 1;
-        for &(Reverse(best), at) in &self.order {
+        let last = self.order.len().wrapping_sub(1);
+        for (turn, &(Reverse(best), at)) in self.order.iter().enumerate() {
             if found.is_some_and(|(rank, _)| rank >= best) {
                 break;
             }
@@ -341,6 +346,10 @@ impl Ternary {
             let Some(cell) = group.map.find(tag, group.masked(key)) else {
                 continue;
             };
+            // Nothing is left to compare its rank with: of a large table, a line of memory less.
+            if turn == last && found.is_none() && !group.bounded {
+                return Some((cell.id, cell.hint));
+            }
             let Some(candidates) = group.candidates.get(cell.row as usize) else {
                 continue;
             };
@@ -373,21 +382,37 @@ mod tests {
         id: u32,
     }
 
-    /// The tuple space must agree with a plain priority scan, with and without ranges.
     #[test]
     fn agrees_with_a_scan() {
+        scan([0, 0xf, 0xf0, 0xff, 0x0f], 2);
+    }
+
+    #[test]
+    fn agrees_with_a_scan_where_nothing_has_bounds() {
+        scan([0, 0xf, 0xf0, 0xff, 0x0f], 0);
+    }
+
+    #[test]
+    fn agrees_with_a_scan_where_all_have_one_mask() {
+        for most_bounds in [0, 1] {
+            scan([0xff; 5], most_bounds);
+        }
+    }
+
+    /// The tuple space must agree with a plain priority scan, whose entries have a random one of
+    /// `masks` and up to so many bounds.
+    fn scan(masks: [u64; 5], most_bounds: u64) {
         let mut seed = 7u64;
         let mut next = |n: u64| {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(99);
             (seed >> 33) % n
         };
-        let masks = [0, 0xf, 0xf0, 0xff, 0x0f];
         let mut t = Ternary::default();
         let mut all: Vec<Entry> = Vec::new();
         for id in 0..400u32 {
             let mask = masks[next(5) as usize];
             let mut bounds = Vec::new();
-            for shift in [8, 12].into_iter().take(next(3) as usize) {
+            for shift in [8, 12].into_iter().take(next(most_bounds + 1) as usize) {
                 let (low, high) = (next(16), next(16));
                 let (low, high) = (low.min(high), low.max(high));
                 bounds.push(Bounds::new(0, shift, 4, &[low], &[high]));
