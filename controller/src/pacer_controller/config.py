@@ -58,8 +58,12 @@ MEASURED_PORTS = 4
 
 MAX_STATIONS = 16384
 
-_ADDRESS = re.compile(r"(?:tls:)?(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
-_REMOTE = re.compile(r"unix:/[^\0]{1,107}|tcp:(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
+TLS_PREFIX = "tls:"
+"""What the address of a switch begins with that speaks TLS."""
+
+_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
+_ADDRESS = re.compile(rf"(?:{TLS_PREFIX})?{_HOST}:([0-9]{{1,5}})", re.ASCII)
+_REMOTE = re.compile(rf"unix:/[^\0]{{1,107}}|tcp:{_HOST}:[0-9]{{1,5}}")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}", re.ASCII)
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from finsy import GRPCCredentialsTLS
 
-PREFIX = "tls:"
-"""What the address of a switch begins with that speaks TLS."""
+from pacer_controller.config import TLS_PREFIX
 
 MAX_FILE_BYTES = 1 << 20
 
@@ -57,6 +56,6 @@ def endpoint(address: str, tls: SwitchTls) -> tuple[str, GRPCCredentialsTLS | No
         OSError: a file cannot be read.
 
     """
-    if address.startswith(PREFIX):
-        return address.removeprefix(PREFIX), tls.credentials()
+    if address.startswith(TLS_PREFIX):
+        return address.removeprefix(TLS_PREFIX), tls.credentials()
     return address, None
