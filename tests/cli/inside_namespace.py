@@ -20,13 +20,13 @@ for folder in ("virtual", "ptf", "common"):
 
 from p4runtime_client import Client, P4RuntimeError, Program  # noqa: E402
 from programs import bad_programs  # noqa: E402
-from virtual_switch import COMPILED, binary  # noqa: E402
+from started import started  # noqa: E402
+from virtual_switch import COMPILED  # noqa: E402
 from wires import make_wires  # noqa: E402
 
 TIMEOUT_S = 60.0
 FRAME_BYTES = 200
 ETHER_TYPE = 0x88B5
-_READY = "gRPC at "
 
 
 def frame_of(number: int, ether_type: int = ETHER_TYPE) -> bytes:
@@ -80,27 +80,13 @@ def running(
     runtime.write_text(
         json.dumps({"multicast_group_entries": groups, "table_entries": list(entries)})
     )
-    process = subprocess.Popen(
-        [
-            *(str(binary()), "-i", "1@a1", "-i", "2@b1,rate=1gbit", "--cpu-port", "510"),
-            *("--grpc-server-addr", "127.0.0.1:0", "--runtime-json", str(runtime)),
-            *("--stats-file", str(folder / "stats.json"), str(COMPILED / "pacer.json"), *more),
-        ],
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    try:
-        for line in process.stderr:
-            if _READY in line:
-                yield process, line.partition(_READY)[2].strip()
-                return
-        raise RuntimeError(f"the switch ended with status {process.wait()}")
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+    arguments = [
+        *("-i", "1@a1", "-i", "2@b1,rate=1gbit", "--cpu-port", "510"),
+        *("--grpc-server-addr", "127.0.0.1:0", "--runtime-json", str(runtime)),
+        *("--stats-file", str(folder / "stats.json"), str(COMPILED / "pacer.json"), *more),
+    ]
+    with started(*arguments) as switch:
+        yield switch.process, switch.address
 
 
 def push_bad_programs(address: str, wires: Wires) -> list[dict[str, Any]]:

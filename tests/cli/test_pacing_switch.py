@@ -13,6 +13,7 @@ import pytest
 from namespaces import told_inside
 from pacer_entries import all_to, flow_by_ether_type, frame, paced_class
 from programs import Bad, bad_programs
+from started import READY, started
 from virtual_switch import COMPILED, TimedFrame, binary, read_capture, write_capture
 
 PACER = str(COMPILED / "pacer.json")
@@ -39,7 +40,7 @@ def refused(folder: Path, *arguments: str, named: tuple[str, ...]) -> None:
     # A refusal is one message, not a crash that happens to have a status.
     assert "panicked" not in ended.stderr
     assert "RUST_BACKTRACE" not in ended.stderr
-    assert "pacing_switch: ready" not in ended.stderr
+    assert READY not in ended.stderr
     assert len(ended.stderr) < 2000
     for text in named:
         assert text in ended.stderr, ended.stderr
@@ -120,26 +121,9 @@ def test_command_line_of_the_p4_tutorials(tmp_path: Path) -> None:
         "--pcap pcaps --nanolog ipc:///tmp/bm-0-log.ipc --device-id 0 --no-p4 --debugger "
         "--log-console --thrift-port 9090 -- --grpc-server-addr 127.0.0.1:0"
     )
-    with subprocess.Popen(
-        [str(binary()), *line.split()],
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        try:
-            told = []
-            for text in process.stderr:
-                told.append(text)
-                if "pacing_switch: ready" in text:
-                    break
-            else:
-                pytest.fail("".join(told))
-        finally:
-            process.terminate()
-            process.stderr.read()
-            assert process.wait(TIMEOUT_S) == 0
+    with started(*line.split(), folder=tmp_path) as running:
+        pass
+    assert running.process.returncode == 0
 
 
 # ---- programs --------------------------------------------------------------------------------

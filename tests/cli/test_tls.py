@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import grpc
 import pytest
 from certificates import make_certificate
 from finsy.proto import p4r, p4r_grpc
+from started import Started, started
 from virtual_switch import binary
 
 TIMEOUT_S = 60
@@ -43,24 +44,9 @@ def parties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Party]:
     return {name: Party.make(folder, name) for name in ("switch", "controller", "stranger")}
 
 
-@contextmanager
-def serving(options: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """A switch without ports; gives its address and what it said before it was ready."""
-    command = [str(binary()), "--no-p4", "--grpc-server-addr", "127.0.0.1:0", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said: list[str] = []
-        try:
-            for line in process.stderr:
-                if "pacing_switch: ready" in line:
-                    yield line.rpartition(" ")[2].strip(), [*said, line]
-                    break
-                said.append(line)
-            else:
-                pytest.fail("".join(said))
-        finally:
-            process.terminate()
-            process.stderr.read()
+def serving(options: Sequence[str]) -> AbstractContextManager[Started]:
+    """A switch without ports."""
+    return started("--no-p4", "--grpc-server-addr", "127.0.0.1:0", *options)
 
 
 def version(channel: grpc.Channel) -> str:
@@ -81,12 +67,13 @@ def trusting(server: Party, client: Party | None = None) -> grpc.ChannelCredenti
 
 
 def test_tls_and_nothing_else(parties: dict[str, Party]) -> None:
-    with serving(parties["switch"].serves) as (address, said):
-        assert READY in said[-1]
-        assert version(grpc.secure_channel(address, trusting(parties["switch"]))).startswith("1.")
+    with serving(parties["switch"].serves) as switch:
+        assert READY in switch.said[-1]
+        trusted = trusting(parties["switch"])
+        assert version(grpc.secure_channel(switch.address, trusted)).startswith("1.")
         for channel in (
-            grpc.insecure_channel(address),
-            grpc.secure_channel(address, trusting(parties["stranger"])),
+            grpc.insecure_channel(switch.address),
+            grpc.secure_channel(switch.address, trusting(parties["stranger"])),
         ):
             with pytest.raises(grpc.RpcError) as refused:
                 version(channel)
@@ -96,11 +83,11 @@ def test_tls_and_nothing_else(parties: dict[str, Party]) -> None:
 def test_clients_show_who_they_are(parties: dict[str, Party]) -> None:
     options = [*parties["switch"].serves, "--grpc-server-with-client-auth"]
     options += ["--grpc-server-cacert", str(parties["controller"].certificate)]
-    with serving(options) as (address, _):
+    with serving(options) as switch:
         known = trusting(parties["switch"], parties["controller"])
-        assert version(grpc.secure_channel(address, known)).startswith("1.")
+        assert version(grpc.secure_channel(switch.address, known)).startswith("1.")
         for client in (None, parties["stranger"]):
-            channel = grpc.secure_channel(address, trusting(parties["switch"], client))
+            channel = grpc.secure_channel(switch.address, trusting(parties["switch"], client))
             with pytest.raises(grpc.RpcError) as refused:
                 version(channel)
             assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -131,9 +118,9 @@ def test_what_is_missing_or_wrong_is_named(parties: dict[str, Party], tmp_path: 
 
 def test_files_without_tls_are_ignored_and_told(parties: dict[str, Party]) -> None:
     options = [*parties["switch"].serves[1:], "--grpc-server-with-client-auth"]
-    with serving([*options, "--grpc-server-cacert", "x.pem"]) as (address, said):
-        assert said[0] == (
+    with serving([*options, "--grpc-server-cacert", "x.pem"]) as switch:
+        assert switch.said[0] == (
             "pacing_switch: ignored: --grpc-server-cert, --grpc-server-key, "
             "--grpc-server-with-client-auth, --grpc-server-cacert\n"
         )
-        assert version(grpc.insecure_channel(address)).startswith("1.")
+        assert version(grpc.insecure_channel(switch.address)).startswith("1.")
