@@ -319,6 +319,17 @@ def check(experiment: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [_checked(claim, rows) for claim in CLAIMS if claim.experiment == experiment]
 
 
+KNOWN_BROKEN = ("paced, ECN: second half, % of the limit",)
+"""What is known not to hold (see docs/experiments.md), by the claim's text."""
+
+
+def broken(checked: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the claims that do not hold, as `told` has them, without those known not to."""
+    known = tuple(f"{text}: " for text in KNOWN_BROKEN)
+    found = [one for one in checked if one["holds"] is False]
+    return [told(one) for one in found if not one["claim"].startswith(known)]
+
+
 ANSWERS = {True: "yes", False: "NO", None: "not known"}
 
 
