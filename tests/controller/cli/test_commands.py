@@ -5,13 +5,14 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controller_harness import ROOT, Controller, Network, Switch, eventually, free_port
+from pacer_controller.cli import render
 from pacer_controller.cli.main import main
 
 
@@ -455,6 +456,22 @@ def test_on_a_switch_it_is_applied_measured_and_seen_in_top(
     assert "video" in live("top s1 -n 1")
 
 
+def test_marks_and_estimates_are_shown_where_there_are_any() -> None:
+    plain = {"name": "video", "rate": "500Mbit", "ce_marked": {"packets": 0, "bytes": 0}}
+    followed = {"name": "bulk", "rtt_ns": 200_000_000, "in_flight_bytes": 1 << 20}
+    marking = {"name": "lab", "ce_marked": {"packets": 1234, "bytes": 1234 * 1514}}
+
+    def shown(*rows: Mapping[str, object]) -> dict[str, list[str]]:
+        made = render.statistics("class", [("s1", {"classes": rows})])
+        return {str(column.header): list(map(str, column.cells)) for column in made.columns}
+
+    assert list(shown(plain))[-1] == "GAP OWED"
+    assert shown(plain, followed)["RTT"] == ["-", "200ms"]
+    assert shown(plain, followed)["IN FLIGHT"] == ["-", "1MB"]
+    assert "MARKED" not in shown(plain, followed)
+    assert shown(plain, marking)["MARKED"] == ["-", "1,234"]
+
+
 def test_top_counts_rounds_of_all_switches(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, network: Network
 ) -> None:
@@ -490,7 +507,9 @@ def test_ports_are_set_and_shown(live: Pacer, controller: Controller, wires: Net
     assert live.json("port show s1 2")["gap_frame_max_bytes"] == 300
     live("port set s1 2 gap-frame none")
     assert live.json("port show s1 2")["gap_frame_max_bytes"] == 1514
-    live("port set s1 2 gap-frame 300")
+    assert live.error == ""
+    assert "gaps pause-frames gap-frame 300" in live("port set s1 2 gap-frame 300")
+    assert "gaps pause-frames gap-frame 300" in live("show s1")
     refused = live.refused("port set s1 2 gaps accounted gap-frame 300")
     assert "only PAUSE frames have a length" in refused
     assert "gap-frame none" in refused

@@ -249,7 +249,9 @@ def _set_command(kind: Kind) -> click.Command:
         _tell(session, kind, switch, session.write(kind, switch, name, body, headers))
         if kind.name == "class":
             _tell_gone(session, fields, {n: v for n, v in before.items() if n not in body})
-        if kind.name == "port" and None in fields.values():
+        # The longest gap frame is the only setting that goes back by itself.
+        kept = (value for field, value in fields.items() if field != "gap_frame_max_bytes")
+        if kind.name == "port" and None in kept:
             _tell_kept(session, name)
 
     if kind.name != "switch":

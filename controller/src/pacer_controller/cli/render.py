@@ -187,7 +187,15 @@ def _port_told(view: Mapping[str, Any]) -> str:
     delay = time(view.get("delay_ns"))
     counts = view.get("counts") or "-"
     fifo = size(view.get("fifo_bytes"))
-    return f"rate {line_rate(view)} counts {counts} fifo {fifo} delay {delay}"
+    return f"rate {line_rate(view)} counts {counts} fifo {fifo} delay {delay}{gaps(view)}"
+
+
+def gaps(port: Mapping[str, Any]) -> str:
+    """Return what fills a port's gaps, in the words in which it is typed; "" if nothing does."""
+    if port.get("gap_mode") in (None, "accounted"):
+        return ""
+    longest = port.get("gap_frame_max_bytes")
+    return f" gaps {port['gap_mode']}" + (f" gap-frame {longest}" if longest else "")
 
 
 _TOLD: dict[str, Callable[[Mapping[str, Any]], str]] = {
@@ -316,10 +324,15 @@ def statistics(kind: str, groups: Sequence[tuple[str, Mapping[str, Any]]]) -> Ta
     """Return a table of what was measured, of classes, flows or ports."""
     with_switch = len(groups) > 1
     columns, rows_of = _STATISTICS[kind]
-    made = table(*(["SWITCH"] if with_switch else []), *columns)
-    for switch, measured in groups:
-        for row in rows_of(measured):
-            made.add_row(*cells([*([switch] if with_switch else []), *row]))
+    rows = [(switch, row) for switch, measured in groups for row in rows_of(measured)]
+    shown = [
+        at
+        for at, title in enumerate(columns)
+        if title not in _IF_SEEN or any(row[at] != "-" for _, row in rows)
+    ]
+    made = table(*(["SWITCH"] if with_switch else []), *(columns[at] for at in shown))
+    for switch, row in rows:
+        made.add_row(*cells([*([switch] if with_switch else []), *(row[at] for at in shown)]))
     intervals = [measured["interval_s"] for _, measured in groups if measured.get("interval_s")]
     if kind != "flow" and intervals:
         # The service's rates are over the time since they were asked for last.
@@ -352,6 +365,7 @@ def owed(row: Mapping[str, Any]) -> str:
 def _class_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:
     for row in measured["classes"]:
         accepted = row.get("accepted") or {}
+        marked = (row.get("ce_marked") or {}).get("packets")
         yield [
             class_name(row),
             row.get("rate") or "-",
@@ -361,6 +375,9 @@ def _class_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:
             count(dropped(row)),
             size(row.get("backlog_bytes")),
             owed(row),
+            count(marked or None),
+            time(row.get("rtt_ns") or None),
+            size(row.get("in_flight_bytes") or None),
         ]
 
 
@@ -392,9 +409,15 @@ def _port_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:
         ]
 
 
+_IF_SEEN = (">MARKED", ">RTT", ">IN FLIGHT")
+"""Columns for classes that mark packets or follow flows, left out where no class has any."""
+
 _STATISTICS: dict[str, tuple[tuple[str, ...], Any]] = {
     "class": (
-        ("CLASS", ">RATE", ">ACHIEVED", ">PACKETS", ">BYTES", ">DROPPED", ">QUEUE", ">GAP OWED"),
+        (
+            *("CLASS", ">RATE", ">ACHIEVED", ">PACKETS", ">BYTES", ">DROPPED", ">QUEUE"),
+            *(">GAP OWED", ">MARKED", ">RTT", ">IN FLIGHT"),
+        ),
         _class_statistics,
     ),
     "flow": (("FLOW", "CLASS", ">PACKETS", ">BYTES"), _flow_statistics),
@@ -453,6 +476,8 @@ def _port_line(port: Mapping[str, Any]) -> Text:
     text.append(f"fifo {size(port.get('fifo_bytes'))}")
     if port.get("delay_ns"):
         text.append(f"  delay {time(port['delay_ns'])}")
+    if told := gaps(port):
+        text.append(f" {told}")
     return text
 
 
