@@ -16,7 +16,7 @@ from started import Started, started
 from virtual_switch import binary
 
 TIMEOUT_S = 60
-READY = "gRPC with TLS at "
+SAID = "gRPC with TLS at "
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def trusting(server: Party, client: Party | None = None) -> grpc.ChannelCredenti
 
 def test_tls_and_nothing_else(parties: dict[str, Party]) -> None:
     with serving(parties["switch"].serves) as switch:
-        assert READY in switch.said[-1]
+        assert SAID in switch.said[-1]
         trusted = trusting(parties["switch"])
         assert version(grpc.secure_channel(switch.address, trusted)).startswith("1.")
         for channel in (

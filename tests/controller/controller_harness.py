@@ -151,7 +151,7 @@ class Switch:
         if TARGET == "bmv2":
             command = [_simple_switch(), "--no-p4", "--device-id", "0", "-L", "warn"]
             command += [*interfaces, "--", "--grpc-server-addr", self.address]
-            command += ["--cpu-port", str(CPU_PORT)]
+            command += ["--cpu-port", str(CPU_PORT), *self._options]
             self._process = Process(command)
             host, _, port = self.address.partition(":")
             eventually(lambda: _connects(host, int(port)), "simple_switch_grpc serves")

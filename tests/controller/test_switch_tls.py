@@ -4,16 +4,10 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from certificates import make_certificate
 from test_live import CLASS
 
-from controller_harness import TARGET, Controller, Network, Switch, eventually
-
-pytestmark = pytest.mark.skipif(
-    TARGET == "bmv2",
-    reason="not run: simple_switch_grpc is started without options of its own here",
-)
+from controller_harness import Controller, Network, Switch, eventually
 
 
 def test_a_switch_that_wants_to_know_its_controllers(
@@ -28,9 +22,10 @@ def test_a_switch_that_wants_to_know_its_controllers(
     try:
         trusting = ["--switch-ca", str(certificate)]
         known = [*trusting, "--switch-cert", str(own_certificate), "--switch-key", str(own_key)]
-        plain = start_controller("--switch", f"s1={switch.address}")
-        unknown = start_controller("--switch", f"s1=tls:{switch.address}", *trusting)
-        controller = start_controller("--switch", f"s1=tls:{switch.address}", *known)
+        place = f"{switch.address}{switch.options}"
+        plain = start_controller("--switch", f"s1={place}")
+        unknown = start_controller("--switch", f"s1=tls:{place}", *trusting)
+        controller = start_controller("--switch", f"s1=tls:{place}", *known)
         controller.wait_connected()
         told = controller.put(CLASS, {"rate": "5Mbit"})
         assert told.json()["state"] == "applied"
