@@ -3,7 +3,9 @@
 //! `one-class`: all packets in one queue. `spread`: each packet in a class of its own, which is
 //! the worst case for the heap and the caches. Every iteration releases one packet and inserts
 //! its successor, so the number held is steady; the time is for the pair. `insert` and
-//! `release` measure the halves, in turns of at most a tenth of the packets held.
+//! `release` measure the halves, in turns of at most a tenth of the packets held; `insert/announced`
+//! is `spread` with the classes of sixteen packets asked for together before they are inserted, as
+//! the engine asks for a packet's class as soon as it knows it.
 //!
 //! A time is that of the quickest of many turns: what else runs on the machine makes turns slower,
 //! never faster.
@@ -104,19 +106,32 @@ fn bench(c: &mut Criterion) {
             });
         }
         group.finish();
-        for half in ["insert", "release"] {
-            let mut group = c.benchmark_group(format!("{half}/{name}"));
-            group.sample_size(10);
-            for held in [100u64, 10_000, 1_000_000] {
-                let classes = if spread { held } else { 1 };
-                let mut level = Level::new(held, classes);
-                group.bench_function(BenchmarkId::from_parameter(held), |b| {
-                    b.iter_custom(|iterations| level.time(half, iterations));
-                });
-            }
-            group.finish();
-        }
     }
+    for (half, name, announced) in [
+        (Half::Insert, "insert/one-class", 1),
+        (Half::Insert, "insert/spread", 1),
+        (Half::Insert, "insert/announced", 16),
+        (Half::Release, "release/one-class", 1),
+        (Half::Release, "release/spread", 1),
+    ] {
+        let mut group = c.benchmark_group(name);
+        group.sample_size(10);
+        for held in [100u64, 10_000, 1_000_000] {
+            let classes = if name.ends_with("one-class") { 1 } else { held };
+            let mut level = Level::new(held, classes, announced);
+            group.bench_function(BenchmarkId::from_parameter(held), |b| {
+                b.iter_custom(|iterations| level.time(half, iterations));
+            });
+        }
+        group.finish();
+    }
+}
+
+/// What is timed.
+#[derive(Clone, Copy)]
+enum Half {
+    Insert,
+    Release,
 }
 
 /// A traffic manager that holds a level of packets.
@@ -125,20 +140,23 @@ struct Level {
     held: u64,
     classes: u64,
     packet: u64,
+    /// Packets whose classes are asked for together.
+    announced: u64,
 }
 
 impl Level {
-    fn new(held: u64, classes: u64) -> Self {
+    fn new(held: u64, classes: u64, announced: u64) -> Self {
         Self {
             tm: filled(held, classes),
             held,
             classes,
             packet: held,
+            announced,
         }
     }
 
     /// Time of `iterations` inserts or releases, done in turns down and up again.
-    fn time(&mut self, half: &str, iterations: u64) -> Duration {
+    fn time(&mut self, half: Half, iterations: u64) -> Duration {
         let turn = (self.held / 10).clamp(1, TURN);
         let (mut inserting, mut releasing) = (Duration::MAX, Duration::MAX);
         for _ in 0..iterations.div_ceil(turn) {
@@ -149,18 +167,28 @@ impl Level {
             releasing = releasing.min(begin.elapsed());
             let begin = Instant::now();
             for _ in 0..turn {
+                if self.packet.is_multiple_of(self.announced) && self.announced > 1 {
+                    self.announce();
+                }
                 let class = class_of(self.packet, self.classes);
                 insert(&mut self.tm, class, self.packet * FRAME_NS);
                 self.packet += 1;
             }
             inserting = inserting.min(begin.elapsed());
         }
-        let least = if half == "insert" {
-            inserting
-        } else {
-            releasing
+        let least = match half {
+            Half::Insert => inserting,
+            Half::Release => releasing,
         };
         scaled(least, turn, iterations)
+    }
+
+    /// Asks for the classes of the next packets.
+    fn announce(&self) {
+        let packets = self.packet..self.packet + self.announced;
+        let classes = packets.map(|packet| class_of(packet, self.classes));
+        let bytes = classes.map(|class| self.tm.class_backlog_bytes(class));
+        black_box(bytes.fold(0, u64::wrapping_add));
     }
 }
 

@@ -136,22 +136,23 @@ impl<K: Key> Wheel<K> {
 
     /// A chunk with its first key, linked before `next`.
     fn chunk(chunks: &mut Vec<Chunk<K>>, free: &mut u32, key: K, next: u32) -> u32 {
-        let mut keys = [K::VACANT; CHUNK_KEYS];
-        keys[0] = key;
-        let chunk = Chunk {
-            keys,
-            used: 1,
-            next,
-        };
         match chunks.get_mut(*free as usize) {
             Some(place) => {
                 let at = *free;
                 *free = place.next;
-                *place = chunk;
+                place.keys[0] = key;
+                place.used = 1;
+                place.next = next;
                 at
             }
             None => {
-                chunks.push(chunk);
+                let mut keys = [K::VACANT; CHUNK_KEYS];
+                keys[0] = key;
+                chunks.push(Chunk {
+                    keys,
+                    used: 1,
+                    next,
+                });
                 // A key per waiting class queue: fewer than 2^32.
                 chunks.len() as u32 - 1
             }
@@ -165,20 +166,26 @@ impl<K: Key> Wheel<K> {
             // A wide slot is spread over the levels below, seen from just before it.
             self.now_slot = if at == 0 { first } else { first - 1 };
             let mut head = self.take(at, slot as usize % LEVEL_SLOTS);
-            while let Some(&chunk) = self.chunks.get(head as usize) {
-                if let Some(place) = self.chunks.get_mut(head as usize) {
-                    place.next = self.free;
-                }
-                self.free = head;
-                head = chunk.next;
-                self.keys -= chunk.used as usize;
-                for key in chunk.keys.into_iter().take(chunk.used as usize) {
+            while let Some(chunk) = self.chunks.get(head as usize) {
+                let (used, next) = (chunk.used as usize, chunk.next);
+                // The next one comes from memory while the keys of this one find their places.
+                std::hint::black_box(self.chunks.get(next as usize).map(|chunk| chunk.used));
+                for member in 0..used.min(CHUNK_KEYS) {
+                    let Some(chunk) = self.chunks.get(head as usize) else {
+                        break;
+                    };
+                    let key = chunk.keys[member];
                     if at == 0 {
                         heap.push(key);
                     } else {
                         self.push(key);
                     }
                 }
+                self.keys -= used;
+                if let Some(chunk) = self.chunks.get_mut(head as usize) {
+                    chunk.next = std::mem::replace(&mut self.free, head);
+                }
+                head = next;
             }
             if at == 0 {
                 return;
@@ -354,6 +361,10 @@ mod tests {
     /// A time in nanoseconds and what breaks ties.
     impl Key for (u64, u64) {
         const VACANT: Self = (u64::MAX, u64::MAX);
+
+        fn is_vacant(self) -> bool {
+            self == Self::VACANT
+        }
 
         fn time_ns(self) -> u64 {
             self.0

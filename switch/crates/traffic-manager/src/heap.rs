@@ -6,6 +6,9 @@ pub(crate) trait Key: Copy + Ord {
     /// Vacant place: no key, and greater than all of them.
     const VACANT: Self;
 
+    /// Whether it stands for a vacant place.
+    fn is_vacant(self) -> bool;
+
     /// The whole nanoseconds of its time. A smaller key's is not greater.
     fn time_ns(self) -> u64;
 }
@@ -38,12 +41,12 @@ impl<K: Key> MinHeap<K> {
 
     /// Keys in it.
     pub(crate) fn len(&self) -> usize {
-        self.places + usize::from(self.root != K::VACANT)
+        self.places + usize::from(!self.root.is_vacant())
     }
 
     /// The smallest key.
     pub(crate) fn peek(&self) -> Option<K> {
-        Some(self.root).filter(|key| *key != K::VACANT)
+        Some(self.root).filter(|key| !key.is_vacant())
     }
 
     /// Every key, in no order.
@@ -51,7 +54,7 @@ impl<K: Key> MinHeap<K> {
         let places = self.families.iter().flat_map(|family| family.0);
         std::iter::once(self.root)
             .chain(places)
-            .filter(|key| *key != K::VACANT)
+            .filter(|key| !key.is_vacant())
     }
 
     /// Whether any key but the smallest is at most `last`.
@@ -62,7 +65,7 @@ impl<K: Key> MinHeap<K> {
     }
 
     pub(crate) fn push(&mut self, key: K) {
-        if self.root == K::VACANT {
+        if self.root.is_vacant() {
             self.root = key;
             return;
         }
@@ -149,7 +152,7 @@ impl<K: Key> MinHeap<K> {
         let right = 2 + usize::from(members[3] < members[2]);
         let member = [left, right][usize::from(members[right] < members[left])];
         let key = members[member];
-        (key != K::VACANT).then_some(family * 4 + member)
+        (!key.is_vacant()).then_some(family * 4 + member)
     }
 
     fn get(&self, place: usize) -> K {

@@ -656,7 +656,8 @@ impl<P> TrafficManager<P> {
 
     fn start(&mut self, at: usize, decision: Decision, now_ns: u64) -> Option<Start<P>> {
         let port = self.ports.get_mut(at)?;
-        let chosen = port.choose(decision, now_ns, &mut self.queues, &mut self.slab)?;
+        let chosen = port.choose(decision, now_ns, &mut self.queues, &self.slab)?;
+        let (payload, meta) = self.slab.take(chosen.node)?;
         let scheduled_ns = decision.at.ceil_ns();
         let lateness_ns = now_ns.saturating_sub(scheduled_ns);
         let timed = chosen.class.is_none() && port.config.delay_ns > 0;
@@ -676,11 +677,11 @@ impl<P> TrafficManager<P> {
             start_ns: chosen.start.ceil_ns(),
             scheduled_ns,
             class: chosen.class,
-            payload: chosen.payload,
-            enqueued_ns: chosen.meta.arrival_ns,
-            departure_ns: chosen.meta.departure_ns,
-            length_bytes: chosen.meta.length_bytes,
-            enqueued_behind_packets: chosen.meta.before_packets,
+            payload,
+            enqueued_ns: meta.arrival_ns,
+            departure_ns: meta.departure_ns,
+            length_bytes: meta.length_bytes,
+            enqueued_behind_packets: meta.before_packets,
             left_behind_packets,
             token: StartToken {
                 port: number,

@@ -16,6 +16,9 @@ use crate::{PortConfig, PortError, RateCounts};
 /// "Nothing to do": later than every instant the traffic manager acts on.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
 
+/// So many packets that leave soon are looked at together.
+const LOOKED_AT: usize = 24;
+
 /// A class that catches up gains one part in this many of a packet's time with each packet.
 const CATCH_UP_PARTS: u128 = 8;
 
@@ -53,9 +56,9 @@ impl Decision {
 
 /// A packet that was chosen.
 #[derive(Debug)]
-pub(crate) struct Chosen<P> {
-    pub(crate) payload: P,
-    pub(crate) meta: Meta,
+pub(crate) struct Chosen {
+    /// Where it is.
+    pub(crate) node: u32,
     pub(crate) class: Option<u32>,
     pub(crate) start: Q24,
 }
@@ -63,6 +66,12 @@ pub(crate) struct Chosen<P> {
 /// E of a class queue's head with the class, as [`waiting_key`] makes it: 120 bits.
 impl Key for u128 {
     const VACANT: Self = Self::MAX;
+
+    fn is_vacant(self) -> bool {
+        // One word tells, of which a key has only 56 bits. To compare both would be to load at once
+        // what was stored as two words, for which the processor waits.
+        (self >> u64::BITS) as u64 == u64::MAX
+    }
 
     fn time_ns(self) -> u64 {
         Q24::from_raw(self >> CLASS_BITS).whole_ns()
@@ -86,6 +95,10 @@ impl Key for Ready {
         class: u32::MAX,
         spaced: None,
     };
+
+    fn is_vacant(self) -> bool {
+        self.sequence == u64::MAX
+    }
 
     fn time_ns(self) -> u64 {
         self.departure_ns
@@ -308,19 +321,19 @@ impl<P> Port<P> {
         decision: Decision,
         now_ns: u64,
         queues: &mut ClassQueues,
-        slab: &mut Slab<P>,
-    ) -> Option<Chosen<P>> {
+        slab: &Slab<P>,
+    ) -> Option<Chosen> {
         let chosen = if decision.kind == Kind::Paced {
             let poll_lateness = self.poll_lateness(decision, now_ns);
             self.choose_paced(decision.start(now_ns), poll_lateness, queues, slab)
         } else {
-            let (payload, meta) = slab.pop(&mut self.fifo)?;
+            let node = slab.unlink(&mut self.fifo)?;
+            let meta = slab.meta(node)?;
             self.waited_for_gap(decision.at, Q24::from_ns(meta.arrival_ns));
             self.fifo_packets -= 1;
             self.statistics.fifo_bytes -= frame_bytes(meta.length_bytes);
             Some(Chosen {
-                payload,
-                meta,
+                node,
                 class: None,
                 start: decision.at,
             })
@@ -352,8 +365,8 @@ impl<P> Port<P> {
         start: Q24,
         poll_lateness: Q24,
         queues: &mut ClassQueues,
-        slab: &mut Slab<P>,
-    ) -> Option<Chosen<P>> {
+        slab: &Slab<P>,
+    ) -> Option<Chosen> {
         // Keys up to this one have E <= start, whatever the class.
         let last = start.raw() << CLASS_BITS | u128::from(u32::MAX);
         let head = self.eligible(last, queues, slab)?;
@@ -379,11 +392,11 @@ impl<P> Port<P> {
                 release
             }
         };
-        let (payload, meta, queue) = queues.pop((number, class), slab, release)?;
-        self.statistics.paced_bytes -= frame_bytes(meta.length_bytes);
+        let unlinked = queues.unlink((number, class), slab, release)?;
+        self.statistics.paced_bytes -= unlinked.bytes;
         let next = slab
-            .meta(queue.list.head)
-            .map(|next| waiting_key(next.departure_ns, queue.release().max(spaced), class));
+            .meta(unlinked.next)
+            .map(|next| waiting_key(next.departure_ns, unlinked.release.max(spaced), class));
         match (head.in_waiting, next) {
             (true, Some(key)) => self.waiting.replace_smallest(key),
             (true, None) => {
@@ -396,8 +409,7 @@ impl<P> Port<P> {
             self.look_at_next(queues, slab);
         }
         Some(Chosen {
-            payload,
-            meta,
+            node: unlinked.node,
             class: Some(class),
             start,
         })
@@ -406,13 +418,16 @@ impl<P> Port<P> {
     /// Reads what the next releases will need. Loads that wait for memory together take little
     /// longer than one, while each release alone would wait for its own.
     fn look_at_next(&self, queues: &ClassQueues, slab: &Slab<P>) {
-        let heads = self.waiting.soon().map(|key| {
+        // A step at a time for all of them, as the processor looks only so many instructions ahead:
+        // the queue, its first packet, the one that becomes the first.
+        let mut packets = [NONE; LOOKED_AT];
+        for (packet, key) in packets.iter_mut().zip(self.waiting.soon()) {
             let queue = queues.get(self.number, class_of(key));
-            queue
-                .and_then(|queue| slab.meta(queue.list.head))
-                .map_or(0, |meta| meta.sequence)
-        });
-        std::hint::black_box(heads.fold(0, u64::wrapping_add));
+            *packet = queue.map_or(NONE, |queue| queue.list.head);
+        }
+        let successors = packets.map(|packet| slab.next(packet));
+        let departures = successors.map(|packet| slab.meta(packet).map_or(0, |m| m.departure_ns));
+        std::hint::black_box(departures);
     }
 
     /// The head with the smallest (departure, sequence) of those with keys up to `last`.
@@ -423,6 +438,14 @@ impl<P> Port<P> {
             && key <= last
         {
             let class = class_of(key);
+            let alone = self.ready.peek().is_none() && !self.waiting.second_may_be_up_to(last);
+            if alone && !self.spaces_catch_up {
+                return Some(Head {
+                    class,
+                    in_waiting: true,
+                    spaced: None,
+                });
+            }
             let spaces_catch_up = self.spaces_catch_up;
             let spaced = |queue: &Queue, meta: &Meta| {
                 let unspaced = waiting_key(meta.departure_ns, queue.release(), class);
@@ -432,7 +455,7 @@ impl<P> Port<P> {
                 let meta = slab.meta(queue.list.head)?;
                 Some((meta, spaced(queue, meta)))
             });
-            if self.ready.peek().is_none() && !self.waiting.second_may_be_up_to(last) {
+            if alone {
                 return Some(Head {
                     class,
                     in_waiting: true,
@@ -466,10 +489,9 @@ impl<P> Port<P> {
         queues: &mut ClassQueues,
         slab: &mut Slab<P>,
     ) -> Result<bool, P> {
-        let before = queues.push((self.number, class), payload, meta, slab)?;
-        let was_empty = before.packets == 0;
-        if was_empty {
-            let key = waiting_key(meta.departure_ns, before.release(), class);
+        let release_of_empty = queues.push((self.number, class), payload, meta, slab)?;
+        if let Some(release) = release_of_empty {
+            let key = waiting_key(meta.departure_ns, release, class);
             self.waiting.push(key);
         }
         if self.config.gaps != Gaps::Accounted && self.statistics.paced_bytes == 0 {
@@ -481,7 +503,7 @@ impl<P> Port<P> {
         statistics.paced_bytes += bytes;
         statistics.paced_bytes_max = statistics.paced_bytes_max.max(statistics.paced_bytes);
         self.count_queued();
-        Ok(was_empty)
+        Ok(release_of_empty.is_some())
     }
 
     /// Queues an unpaced packet; the caller has checked the FIFO's room.
@@ -575,7 +597,7 @@ impl<P> Port<P> {
 
     /// Takes what waits in the FIFO. What waits in class queues the caller takes.
     pub(crate) fn take_waiting(&mut self, slab: &mut Slab<P>, mut out: impl FnMut(P)) {
-        while let Some((payload, _)) = slab.pop(&mut self.fifo) {
+        while let Some(payload) = slab.pop(&mut self.fifo) {
             out(payload);
         }
         self.fifo_packets = 0;

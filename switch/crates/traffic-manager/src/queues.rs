@@ -68,6 +68,19 @@ impl Queue {
     }
 }
 
+/// A packet that left its queue.
+#[derive(Debug)]
+pub(crate) struct Unlinked {
+    /// Where it is.
+    pub(crate) node: u32,
+    /// Layer 2 + FCS.
+    pub(crate) bytes: u64,
+    /// The queue's first packet now; none if it is empty.
+    pub(crate) next: u32,
+    /// R of the queue now.
+    pub(crate) release: Q24,
+}
+
 /// The queues.
 #[derive(Debug, Default)]
 pub(crate) struct ClassQueues {
@@ -142,19 +155,19 @@ impl ClassQueues {
         self.further.retain(|_, pages| pages.used_pages() > 0);
     }
 
-    /// Appends a packet to a queue that exists; gives it back otherwise. Returns the queue as it
-    /// was before.
+    /// Appends a packet to a queue that exists; gives it back otherwise. Returns R if the queue was
+    /// empty.
     pub(crate) fn push<P>(
         &mut self,
         (port, class): (u16, u32),
         payload: P,
         meta: Meta,
         slab: &mut Slab<P>,
-    ) -> Result<Queue, P> {
+    ) -> Result<Option<Q24>, P> {
         let Some(queue) = self.get_mut(port, class) else {
             return Err(payload);
         };
-        let before = *queue;
+        let before = (queue.packets == 0).then(|| queue.release());
         slab.push(&mut queue.list, payload, meta)?;
         queue.packets += 1;
         queue.bytes_and_port += frame_bytes(meta.length_bytes) << PORT_BITS;
@@ -164,27 +177,33 @@ impl ClassQueues {
         Ok(before)
     }
 
-    /// Takes the first packet of a queue, and sets its R to what `release` makes of the packet,
-    /// R, and whether it was the last. Returns the queue as it is then.
-    pub(crate) fn pop<P>(
+    /// Unlinks the first packet of a queue, and sets its R to what `release` makes of the packet,
+    /// R, and whether it was the last.
+    pub(crate) fn unlink<P>(
         &mut self,
         (port, class): (u16, u32),
-        slab: &mut Slab<P>,
+        slab: &Slab<P>,
         release: impl FnOnce(&Meta, Q24, bool) -> Q24,
-    ) -> Option<(P, Meta, Queue)> {
+    ) -> Option<Unlinked> {
         let queue = self.get_mut(port, class)?;
-        let (payload, meta) = slab.pop(&mut queue.list)?;
+        let node = slab.unlink(&mut queue.list)?;
+        let meta = slab.meta(node)?;
         let bytes = frame_bytes(meta.length_bytes);
         queue.packets -= 1;
         queue.bytes_and_port -= bytes << PORT_BITS;
-        let release = release(&meta, queue.release(), queue.packets == 0);
+        let release = release(meta, queue.release(), queue.packets == 0);
         queue.release_ns = release.whole_ns();
         queue.release_fraction = release.fraction();
-        let after = *queue;
+        let next = queue.list.head;
         if let Some(further) = self.further_mut(port, class) {
             *further -= bytes;
         }
-        Some((payload, meta, after))
+        Some(Unlinked {
+            node,
+            bytes,
+            next,
+            release,
+        })
     }
 
     /// Where the bytes of a further queue are counted again; `None` for a first one.
@@ -204,7 +223,7 @@ impl ClassQueues {
         mut out: impl FnMut(P),
     ) {
         let mut empty = |queue: &mut Queue| {
-            while let Some((payload, _)) = slab.pop(&mut queue.list) {
+            while let Some(payload) = slab.pop(&mut queue.list) {
                 out(payload);
             }
             *queue = Queue::default();

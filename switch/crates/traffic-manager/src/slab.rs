@@ -84,6 +84,11 @@ impl<P> Slab<P> {
         self.nodes.get(at as usize).map(|node| &node.meta)
     }
 
+    /// The packet after this one in its list.
+    pub(crate) fn next(&self, at: u32) -> u32 {
+        self.nodes.get(at as usize).map_or(NONE, |node| node.next)
+    }
+
     /// Appends a packet to `list`; gives the payload back when the slab is full.
     pub(crate) fn push(&mut self, list: &mut List, payload: P, meta: Meta) -> Result<u32, P> {
         if self.free() == 0 {
@@ -115,18 +120,29 @@ impl<P> Slab<P> {
         Ok(at)
     }
 
-    /// Takes the first packet of `list`.
-    pub(crate) fn pop(&mut self, list: &mut List) -> Option<(P, Meta)> {
+    /// Unlinks the first packet of `list` and says where it is: for [`Self::take`], at once.
+    pub(crate) fn unlink(&self, list: &mut List) -> Option<u32> {
         let at = list.head;
-        let node = self.nodes.get_mut(at as usize)?;
-        let payload = node.payload.take()?;
+        let node = self.nodes.get(at as usize)?;
         list.head = node.next;
         if list.head == NONE {
             list.tail = NONE;
         }
-        let meta = node.meta;
+        Some(at)
+    }
+
+    /// Takes a packet that [`Self::unlink`] has named.
+    pub(crate) fn take(&mut self, at: u32) -> Option<(P, &Meta)> {
+        let node = self.nodes.get_mut(at as usize)?;
+        let payload = node.payload.take()?;
         self.free.push(at);
-        Some((payload, meta))
+        Some((payload, &node.meta))
+    }
+
+    /// Takes the first packet of `list`.
+    pub(crate) fn pop(&mut self, list: &mut List) -> Option<P> {
+        let at = self.unlink(list)?;
+        self.take(at).map(|(payload, _)| payload)
     }
 }
 
@@ -154,12 +170,12 @@ mod tests {
         assert!(slab.push(&mut b, 'y', meta(1)).is_ok());
         assert!(slab.push(&mut a, 'z', meta(2)).is_ok());
         assert_eq!(slab.push(&mut a, 'w', meta(3)), Err('w'));
-        assert_eq!(slab.pop(&mut a).map(|p| p.0), Some('x'));
+        assert_eq!(slab.pop(&mut a), Some('x'));
         assert!(slab.push(&mut b, 'v', meta(4)).is_ok());
-        assert_eq!(slab.pop(&mut b).map(|p| p.0), Some('y'));
-        assert_eq!(slab.pop(&mut b).map(|p| p.0), Some('v'));
-        assert_eq!(slab.pop(&mut b).map(|p| p.0), None);
-        assert_eq!(slab.pop(&mut a).map(|p| p.0), Some('z'));
+        assert_eq!(slab.pop(&mut b), Some('y'));
+        assert_eq!(slab.pop(&mut b), Some('v'));
+        assert_eq!(slab.pop(&mut b), None);
+        assert_eq!(slab.pop(&mut a), Some('z'));
         assert_eq!((slab.len(), a.head, b.head), (0, NONE, NONE));
     }
 
