@@ -137,6 +137,20 @@ pub struct Counters {
     pub digests_lost: u64,
     /// Times that the program sent a packet through ingress again (resubmitted, recirculated).
     pub rounds: u64,
+    /// Packets dropped because an `assert` or `assume` failed, or a loop did not end.
+    pub assertions_failed: u64,
+}
+
+impl Counters {
+    /// Notes a packet that an assertion ended, and tells of the first and of each that makes them
+    /// twice as many.
+    fn assertion_failed(&mut self, control: &str, port: u16) {
+        self.assertions_failed += 1;
+        let so_far = self.assertions_failed;
+        if so_far.is_power_of_two() {
+            tracing::warn!(target: "p4", control, port, so_far, "packet dropped: an assert or assume failed, or an action's loops went round too often");
+        }
+    }
 }
 
 /// What came in at one port.
@@ -680,6 +694,7 @@ impl Switch {
         self.counters.parser_errors += u64::from(verdict.parser_error);
         if verdict.assertion_failed {
             // Whatever else the program asked for before.
+            self.counters.assertion_failed("ingress", input.port);
             self.manager.count_drop(input.port, DropCause::IngressDrop);
             self.release(id);
             return;
@@ -976,6 +991,9 @@ impl Switch {
         if !verdict.drop {
             self.deparse(id, start.start_ns, &mut verdict);
         }
+        if verdict.assertion_failed {
+            self.counters.assertion_failed("egress", start.port);
+        }
         if verdict.drop {
             let cause = if copied_from == Some(start.port) {
                 DropCause::Pruned
@@ -1081,6 +1099,9 @@ impl Switch {
         }
         if !verdict.drop {
             self.deparse(id, now_ns, &mut verdict);
+        }
+        if verdict.assertion_failed {
+            self.counters.assertion_failed("egress", port);
         }
         let again = !verdict.drop
             && verdict.recirculate.is_some_and(|list| {

@@ -19,6 +19,9 @@ use dataplane::hold::Hold;
 /// simple_switch keeps 15 bits of a clone session's number.
 const CLONE_SESSION_MASK: u64 = 0x7fff;
 
+/// So many times may the loops of one action go round, each time that it runs.
+const MAX_ROUNDS: u32 = 1 << 16;
+
 /// How a run of code ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -26,7 +29,7 @@ pub(crate) enum Outcome {
     Done,
     /// The program said `exit`.
     Exit,
-    /// An `assert` or `assume` failed.
+    /// An `assert` or `assume` failed, or a loop did not end.
     Asserted,
     /// A parser error, with its code.
     Error(u64),
@@ -405,9 +408,10 @@ impl<E: Externs> Machine<'_, E> {
 
     fn run_some(&mut self, ctx: &mut Context, code: Code) -> Outcome {
         let program = self.program;
-        // Jumps go forward and, within the program, to the end at most.
+        // Jumps stay within the code.
         let ops = &program.ops[..code.end as usize];
         let mut pc = code.start;
+        let mut rounds_left = MAX_ROUNDS;
         loop {
             let w = &mut ctx.words[..];
             let other = loop {
@@ -492,6 +496,14 @@ impl<E: Externs> Machine<'_, E> {
                 if !extract(ctx, program, h) {
                     return Outcome::Error(program.errors.packet_too_short);
                 }
+                continue;
+            }
+            if let Op::JumpBack { to } = *other {
+                if rounds_left == 0 {
+                    return Outcome::Asserted;
+                }
+                rounds_left -= 1;
+                pc = to;
                 continue;
             }
             let outcome = self.step(ctx, other, &mut pc);

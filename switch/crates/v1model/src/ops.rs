@@ -2,8 +2,8 @@
 //!
 //! Operands are slots of the packet's word array, where fields, temporaries, action arguments
 //! and constants all live, so an operation names its operands directly. `d` is a destination,
-//! `a`/`b` are sources, `n` is a number of words. Code only ever runs forward: jumps go to
-//! higher addresses (checked at load), so every run ends.
+//! `a`/`b` are sources, `n` is a number of words. Jumps go to higher addresses but for
+//! [`Op::JumpBack`], of which a run takes so many and no more: every run ends.
 
 use crate::unchanged::Changes;
 use crate::wide::limbs;
@@ -52,7 +52,7 @@ pub(crate) enum HeaderRef {
 
 /// One operation. Arithmetic without suffix is on one word, modulo 2^64; `W` works on `n`
 /// limbs, two's complement.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // A plain tag: `run` looks at one for each operation.
 #[repr(u8)]
 pub(crate) enum Op {
@@ -377,6 +377,10 @@ pub(crate) enum Op {
         a: Slot,
         to: u32,
     },
+    /// To a lower address, in a loop.
+    JumpBack {
+        to: u32,
+    },
     /// Ends the control.
     Exit,
     /// Ends the control if `a` is zero.
@@ -575,6 +579,7 @@ impl Op {
             Op::MarkToDrop => Written::Nothing,
             Op::Jump { .. }
             | Op::JumpIfZero { .. }
+            | Op::JumpBack { .. }
             | Op::Exit
             | Op::Assert { .. }
             | Op::RegisterWrite { .. }
@@ -590,6 +595,45 @@ impl Op {
             | Op::Verify { .. }
             | Op::NeedLast { .. } => Written::Nothing,
         }
+    }
+
+    /// What an operation reads that makes one word of single words and does nothing else; `None` of
+    /// others. One that reads fewer than three names the same several times.
+    pub fn operands(&self) -> Option<[Slot; 3]> {
+        match *self {
+            Op::Not { a, .. }
+            | Op::Sext { a, .. }
+            | Op::IsZero { a, .. }
+            | Op::NonZero { a, .. } => Some([a; 3]),
+            Op::Add { a, b, .. }
+            | Op::Sub { a, b, .. }
+            | Op::Mul { a, b, .. }
+            | Op::And { a, b, .. }
+            | Op::Or { a, b, .. }
+            | Op::Xor { a, b, .. }
+            | Op::Shl { a, b, .. }
+            | Op::Shr { a, b, .. }
+            | Op::Sar { a, b, .. }
+            | Op::Div { a, b, .. }
+            | Op::Rem { a, b, .. }
+            | Op::Eq { a, b, .. }
+            | Op::Ne { a, b, .. }
+            | Op::Lt { a, b, .. }
+            | Op::Le { a, b, .. }
+            | Op::LtS { a, b, .. }
+            | Op::LeS { a, b, .. } => Some([a, b, b]),
+            Op::Select { c, a, b, .. } => Some([c, a, b]),
+            _ => None,
+        }
+    }
+
+    /// Whether the packet's words are after it what they were before, and what follows is always
+    /// what comes next. False where that is not certain.
+    pub fn leaves_words(&self) -> bool {
+        matches!(
+            self,
+            Op::RegisterWrite { .. } | Op::Count { .. } | Op::Hold { .. } | Op::Truncate { .. }
+        )
     }
 
     /// Redirects a one-word result from `from` to `to`; false if this operation's result is
@@ -621,6 +665,7 @@ impl Op {
             | Op::NonZeroW { d, .. }
             | Op::EqW { d, .. }
             | Op::LtW { d, .. }
+            | Op::Now { d }
                 if *d == from =>
             {
                 *d = to;

@@ -45,6 +45,20 @@ fn entries_of_the_program() {
 }
 
 #[test]
+fn loops_go_round_as_often_as_they_say_but_not_for_ever() {
+    let mut p = load("loops");
+    for t in [0u64, 1, 3, 4, 9, 99, 100, 101, 500] {
+        let rounds = (0..t.min(100)).filter(|i| *i != 3).map(|i| i + 1);
+        let (sum, squares) = rounds.fold((0, 0), |(sum, squares), i| (sum + i, squares + i * i));
+        let left = through(&mut p, &e(7, 7, t as u16));
+        assert_eq!(left, Some((1, e(sum, squares, t as u16))), "{t}");
+    }
+    // Dropped; the next packet is as good as any.
+    assert_eq!(through(&mut p, &e(7, 7, 0xffff)), None);
+    assert_eq!(through(&mut p, &e(7, 7, 1)), Some((1, e(1, 1, 1))));
+}
+
+#[test]
 fn random_is_in_range_and_repeatable() {
     let draw = || -> Vec<u16> {
         let mut p = load("random");

@@ -75,22 +75,24 @@ pub(crate) fn primitives(
     list: &[Primitive],
 ) -> LoadResult<Code> {
     let start = c.here();
+    let branches = list.iter().any(|p| p.op.starts_with("_jump"));
     let mut starts = Vec::with_capacity(list.len() + 1);
     let mut jumps = Vec::new();
     for (i, p) in list.iter().enumerate() {
         starts.push(c.here());
-        c.free_temps();
-        primitive(c, names, p, &mut jumps).at(|| format!("primitive {i} ('{}')", p.op))?;
+        // Any of them may be where a jump goes to.
+        if i == 0 || branches {
+            c.free_temps();
+        } else {
+            c.next_statement();
+        }
+        primitive(c, names, p, &starts, &mut jumps).at(|| format!("primitive {i} ('{}')", p.op))?;
     }
     starts.push(c.here());
     for jump in jumps {
         let Some(&to) = starts.get(jump.target) else {
             refuse!("jump to primitive {}, which does not exist", jump.target);
         };
-        // Backward jumps would make loops possible.
-        if to <= jump.at {
-            refuse!("jump to primitive {} goes backwards", jump.target);
-        }
         match c.ops.get_mut(jump.at as usize) {
             Some(Op::Jump { to: t } | Op::JumpIfZero { to: t, .. }) => *t = to,
             _ => refuse!("jump cannot be resolved"),
@@ -99,7 +101,7 @@ pub(crate) fn primitives(
     Ok(c.since(start))
 }
 
-/// A jump to be resolved: its address and the primitive it goes to.
+/// A jump forward, to be resolved: its address and the primitive it goes to.
 struct Jump {
     at: u32,
     target: usize,
@@ -147,6 +149,7 @@ fn primitive(
     c: &mut Compiler<'_>,
     names: &Names,
     p: &Primitive,
+    starts: &[u32],
     jumps: &mut Vec<Jump>,
 ) -> LoadResult<()> {
     let params = Params(&p.parameters);
@@ -286,21 +289,36 @@ fn primitive(
         }
         "_jump" => {
             params.count(1)?;
-            jumps.push(Jump {
-                at: c.here(),
-                target: jump_target(params.get(0)?)?,
-            });
-            c.emit(Op::Jump { to: 0 });
+            let target = jump_target(params.get(0)?)?;
+            match starts.get(target) {
+                // The end of a loop.
+                Some(&to) => c.emit(Op::JumpBack { to }),
+                None => {
+                    jumps.push(Jump {
+                        at: c.here(),
+                        target,
+                    });
+                    c.emit(Op::Jump { to: 0 });
+                }
+            }
         }
         "_jump_if_zero" => {
             params.count(2)?;
             let node = params.node(c, 0)?;
             let a = c.condition(node)?;
-            jumps.push(Jump {
-                at: c.here(),
-                target: jump_target(params.get(1)?)?,
-            });
+            let target = jump_target(params.get(1)?)?;
+            let at = c.here();
             c.emit(Op::JumpIfZero { a, to: 0 });
+            match starts.get(target) {
+                Some(&to) => {
+                    let otherwise = c.here();
+                    c.emit(Op::Jump { to: 0 });
+                    c.land(at);
+                    c.emit(Op::JumpBack { to });
+                    c.land(otherwise);
+                }
+                None => jumps.push(Jump { at, target }),
+            }
         }
         "register_read" => {
             params.count(3)?;
@@ -647,6 +665,7 @@ fn jump_target(p: &TypeValue) -> LoadResult<usize> {
 /// Makes the operation at `at` skip everything emitted after it when it has no result.
 fn set_skip(c: &mut Compiler<'_>, at: u32) -> LoadResult<()> {
     let after = c.here() - at - 1;
+    c.forget();
     match (c.ops.get_mut(at as usize), u8::try_from(after)) {
         (
             Some(Op::RegisterRead { skip, .. } | Op::Random { skip, .. } | Op::Meter { skip, .. }),

@@ -22,6 +22,7 @@ pub(super) fn comparisons(
     let found = both(code, slot, zero, &valid);
     if found.is_some() {
         c.ops.truncate(start as usize);
+        c.forget();
     }
     Ok(found)
 }

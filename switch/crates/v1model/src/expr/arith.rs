@@ -27,6 +27,9 @@ impl Compiler<'_> {
         };
         match op {
             BinOp::And => {
+                if let Some(value) = self.masked(l, r)? {
+                    return Ok(value);
+                }
                 // A non-negative side bounds what is needed of the other.
                 let (l_need, r_need, exact) = if !range.neg && range.bits <= bits {
                     let all_or = |side: &Node, other: &Node| {
@@ -54,19 +57,15 @@ impl Compiler<'_> {
                 };
                 let a = self.operand(l, l_need, n)?;
                 let b = self.operand(r, r_need, n)?;
-                let d = self.temp(n)?;
-                self.emit(if n == 1 {
-                    Op::And { d, a, b }
+                let slot = if n == 1 {
+                    self.computed(|d| Op::And { d, a, b })?
                 } else {
-                    Op::AndW {
-                        d,
-                        a,
-                        b,
-                        n: n as u16,
-                    }
-                });
+                    let (d, n) = (self.temp(n)?, n as u16);
+                    self.emit(Op::AndW { d, a, b, n });
+                    d
+                };
                 Ok(Val {
-                    slot: d,
+                    slot,
                     limbs: n,
                     exact,
                 })
@@ -77,17 +76,22 @@ impl Compiler<'_> {
                 let need = need_of(need, bits);
                 let a = self.operand(l, need, n)?;
                 let b = self.operand(r, need, n)?;
+                if n == 1 {
+                    let slot = self.computed(|d| match op {
+                        BinOp::Add => Op::Add { d, a, b },
+                        BinOp::Sub => Op::Sub { d, a, b },
+                        BinOp::Mul => Op::Mul { d, a, b },
+                        BinOp::Or => Op::Or { d, a, b },
+                        _ => Op::Xor { d, a, b },
+                    })?;
+                    return Ok(val(slot));
+                }
                 let d = self.temp(n)?;
-                self.emit(match (op, n) {
-                    (BinOp::Add, 1) => Op::Add { d, a, b },
-                    (BinOp::Sub, 1) => Op::Sub { d, a, b },
-                    (BinOp::Mul, 1) => Op::Mul { d, a, b },
-                    (BinOp::Or, 1) => Op::Or { d, a, b },
-                    (BinOp::Xor, 1) => Op::Xor { d, a, b },
-                    (BinOp::Add, _) => Op::AddW { d, a, b, n: wide },
-                    (BinOp::Sub, _) => Op::SubW { d, a, b, n: wide },
-                    (BinOp::Mul, _) => Op::MulW { d, a, b, n: wide },
-                    (BinOp::Or, _) => Op::OrW { d, a, b, n: wide },
+                self.emit(match op {
+                    BinOp::Add => Op::AddW { d, a, b, n: wide },
+                    BinOp::Sub => Op::SubW { d, a, b, n: wide },
+                    BinOp::Mul => Op::MulW { d, a, b, n: wide },
+                    BinOp::Or => Op::OrW { d, a, b, n: wide },
                     _ => Op::XorW { d, a, b, n: wide },
                 });
                 Ok(val(d))
@@ -95,12 +99,11 @@ impl Compiler<'_> {
             BinOp::Shl => {
                 let b = self.word(r)?;
                 let a = self.operand(l, need_of(need, bits), n)?;
+                if n == 1 {
+                    return Ok(val(self.computed(|d| Op::Shl { d, a, b })?));
+                }
                 let d = self.temp(n)?;
-                self.emit(if n == 1 {
-                    Op::Shl { d, a, b }
-                } else {
-                    Op::ShlW { d, a, b, n: wide }
-                });
+                self.emit(Op::ShlW { d, a, b, n: wide });
                 Ok(val(d))
             }
             BinOp::Shr => {
@@ -118,21 +121,18 @@ impl Compiler<'_> {
                 } else {
                     (self.value(l, Need::All)?, l.range.neg, Some(range))
                 };
-                let m = v.limbs;
-                let d = self.temp(m)?;
-                self.emit(match (m, signed) {
-                    (1, false) => Op::Shr { d, a: v.slot, b },
-                    (1, true) => Op::Sar { d, a: v.slot, b },
-                    _ => Op::ShrW {
-                        d,
-                        a: v.slot,
-                        b,
-                        n: m as u16,
-                        signed,
-                    },
-                });
+                let (a, m) = (v.slot, v.limbs);
+                let slot = match (m, signed) {
+                    (1, false) => self.computed(|d| Op::Shr { d, a, b })?,
+                    (1, true) => self.computed(|d| Op::Sar { d, a, b })?,
+                    _ => {
+                        let (d, n) = (self.temp(m)?, m as u16);
+                        self.emit(Op::ShrW { d, a, b, n, signed });
+                        d
+                    }
+                };
                 Ok(Val {
-                    slot: d,
+                    slot,
                     limbs: m,
                     exact,
                 })
@@ -143,21 +143,24 @@ impl Compiler<'_> {
                 let m = limbs(most);
                 let a = self.operand(l, Need::All, m)?;
                 let b = self.operand(r, Need::All, m)?;
-                let d = self.temp(m)?;
-                self.emit(match (op, m, signed) {
-                    (BinOp::Div, 1, false) => Op::Div { d, a, b },
-                    (BinOp::Rem, 1, false) => Op::Rem { d, a, b },
-                    _ => Op::DivW {
-                        d,
-                        a,
-                        b,
-                        n: m as u16,
-                        signed,
-                        rest: op == BinOp::Rem,
-                    },
-                });
+                let slot = match (op, m, signed) {
+                    (BinOp::Div, 1, false) => self.computed(|d| Op::Div { d, a, b })?,
+                    (BinOp::Rem, 1, false) => self.computed(|d| Op::Rem { d, a, b })?,
+                    _ => {
+                        let d = self.temp(m)?;
+                        self.emit(Op::DivW {
+                            d,
+                            a,
+                            b,
+                            n: m as u16,
+                            signed,
+                            rest: op == BinOp::Rem,
+                        });
+                        d
+                    }
+                };
                 Ok(Val {
-                    slot: d,
+                    slot,
                     limbs: m,
                     exact: Some(range),
                 })
@@ -165,13 +168,11 @@ impl Compiler<'_> {
             BinOp::LAnd | BinOp::LOr => {
                 let a = self.value(l, Need::All)?.slot;
                 let b = self.value(r, Need::All)?.slot;
-                let d = self.temp(1)?;
-                self.emit(if op == BinOp::LAnd {
-                    Op::And { d, a, b }
-                } else {
-                    Op::Or { d, a, b }
-                });
-                Ok(val(d))
+                let slot = self.computed(|d| match op {
+                    BinOp::LAnd => Op::And { d, a, b },
+                    _ => Op::Or { d, a, b },
+                })?;
+                Ok(val(slot))
             }
             BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le | BinOp::Gt | BinOp::Ge => {
                 self.comparison(op, l, r)
@@ -188,21 +189,31 @@ impl Compiler<'_> {
         if matches!(op, BinOp::Gt | BinOp::Ge) {
             std::mem::swap(&mut a, &mut b);
         }
+        let truth = |slot| Val {
+            slot,
+            limbs: 1,
+            exact: Some(Range::BOOL),
+        };
+        if n == 1 {
+            let slot = self.computed(|d| match (op, signed) {
+                (BinOp::Eq, _) => Op::Eq { d, a, b },
+                (BinOp::Ne, _) => Op::Ne { d, a, b },
+                (BinOp::Lt | BinOp::Gt, false) => Op::Lt { d, a, b },
+                (BinOp::Lt | BinOp::Gt, true) => Op::LtS { d, a, b },
+                (_, false) => Op::Le { d, a, b },
+                (_, true) => Op::LeS { d, a, b },
+            })?;
+            return Ok(truth(slot));
+        }
         let d = self.temp(1)?;
         let wide = n as u16;
-        match (op, n, signed) {
-            (BinOp::Eq, 1, _) => self.emit(Op::Eq { d, a, b }),
-            (BinOp::Ne, 1, _) => self.emit(Op::Ne { d, a, b }),
-            (BinOp::Lt | BinOp::Gt, 1, false) => self.emit(Op::Lt { d, a, b }),
-            (BinOp::Lt | BinOp::Gt, 1, true) => self.emit(Op::LtS { d, a, b }),
-            (_, 1, false) => self.emit(Op::Le { d, a, b }),
-            (_, 1, true) => self.emit(Op::LeS { d, a, b }),
-            (BinOp::Eq, ..) => self.emit(Op::EqW { d, a, b, n: wide }),
-            (BinOp::Ne, ..) => {
+        match op {
+            BinOp::Eq => self.emit(Op::EqW { d, a, b, n: wide }),
+            BinOp::Ne => {
                 self.emit(Op::EqW { d, a, b, n: wide });
                 self.emit(Op::IsZero { d, a: d });
             }
-            (BinOp::Lt | BinOp::Gt, ..) => self.emit(Op::LtW {
+            BinOp::Lt | BinOp::Gt => self.emit(Op::LtW {
                 d,
                 a,
                 b,
@@ -221,10 +232,40 @@ impl Compiler<'_> {
                 self.emit(Op::IsZero { d, a: d });
             }
         }
-        Ok(Val {
-            slot: d,
+        Ok(truth(d))
+    }
+
+    /// `l & r` where one of them is a constant whose low bits are ones, no others, and that takes
+    /// nothing away that is there: the other side, whole or modulo 2^64.
+    fn masked(&mut self, l: &Node, r: &Node) -> LoadResult<Option<Val>> {
+        let (side, bits) = match (ones(l), ones(r)) {
+            (_, Some(bits)) => (l, bits),
+            (Some(bits), None) => (r, bits),
+            (None, None) => return Ok(None),
+        };
+        if !side.range.neg && side.range.bits <= bits {
+            return self.value(side, Need::All).map(Some);
+        }
+        if bits != u64::BITS {
+            return Ok(None);
+        }
+        // What it needs of the other side is one word at least, and a word has no more bits.
+        let value = self.value(side, Need::Low(bits))?;
+        Ok(Some(Val {
+            slot: value.slot,
             limbs: 1,
-            exact: Some(Range::BOOL),
-        })
+            exact: Some(Range::unsigned(bits)),
+        }))
+    }
+}
+
+/// How many low bits are ones in a constant that has no others.
+fn ones(node: &Node) -> Option<u32> {
+    match &node.kind {
+        Kind::Const(value) if !node.range.neg => match value.as_slice() {
+            [low] if low.trailing_ones() == 64 - low.leading_zeros() => Some(low.trailing_ones()),
+            _ => None,
+        },
+        _ => None,
     }
 }

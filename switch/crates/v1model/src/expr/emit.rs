@@ -13,13 +13,7 @@ impl Compiler<'_> {
             return Ok(value.slot);
         }
         let d = self.temp(n)?;
-        self.emit(Op::ExtendW {
-            d,
-            a: value.slot,
-            from: value.limbs as u16,
-            n: n as u16,
-            signed: value.exact.is_some_and(|r| r.neg),
-        });
+        self.emit(extension(d, value, n));
         Ok(d)
     }
 
@@ -56,7 +50,7 @@ impl Compiler<'_> {
                 value.resize(n as usize, fill);
                 Ok(val(self.constant(&value)?))
             }
-            Kind::Slot(f) => self.loaded(*f, f.slot, f.slot, need),
+            Kind::Slot(f) => self.loaded(*f, f.slot, need),
             Kind::Element {
                 stack,
                 index,
@@ -71,7 +65,7 @@ impl Compiler<'_> {
                     offset: field.slot as u16,
                     n: field.limbs() as u16,
                 });
-                self.loaded(*field, d, d, need)
+                self.loaded(*field, d, need)
             }
             Kind::Last { stack, field } => {
                 let index = self.temp(1)?;
@@ -87,7 +81,7 @@ impl Compiler<'_> {
                     offset: field.slot as u16,
                     n: field.limbs() as u16,
                 });
-                self.loaded(*field, d, d, need)
+                self.loaded(*field, d, need)
             }
             Kind::LastIndex(stack) => {
                 let d = self.temp(1)?;
@@ -108,50 +102,36 @@ impl Compiler<'_> {
             }),
             Kind::Invert(x) => {
                 let a = self.operand(x, need_of(need, bits), n)?;
+                if n == 1 {
+                    return Ok(val(self.computed(|d| Op::Not { d, a })?));
+                }
                 let d = self.temp(n)?;
-                self.emit(if n == 1 {
-                    Op::Not { d, a }
-                } else {
-                    Op::NotW { d, a, n: n as u16 }
-                });
+                self.emit(Op::NotW { d, a, n: n as u16 });
                 Ok(val(d))
             }
             Kind::Not(x) => {
                 let a = self.value(x, Need::All)?.slot;
-                let d = self.temp(1)?;
-                self.emit(Op::IsZero { d, a });
-                Ok(val(d))
+                Ok(val(self.computed(|d| Op::IsZero { d, a })?))
             }
             Kind::Truth(x) => {
                 let v = self.value(x, Need::All)?;
-                let d = self.temp(1)?;
-                self.emit(if v.limbs == 1 {
-                    Op::NonZero { d, a: v.slot }
-                } else {
-                    Op::NonZeroW {
-                        d,
-                        a: v.slot,
-                        n: v.limbs as u16,
-                    }
-                });
+                let a = v.slot;
+                if v.limbs == 1 {
+                    return Ok(val(self.computed(|d| Op::NonZero { d, a })?));
+                }
+                let (d, n) = (self.temp(1)?, v.limbs as u16);
+                self.emit(Op::NonZeroW { d, a, n });
                 Ok(val(d))
             }
             Kind::Select(c, a, b) => {
                 let c = self.value(c, Need::All)?.slot;
                 let a = self.operand(a, need_of(need, bits), n)?;
                 let b = self.operand(b, need_of(need, bits), n)?;
-                let d = self.temp(n)?;
-                self.emit(if n == 1 {
-                    Op::Select { d, c, a, b }
-                } else {
-                    Op::SelectW {
-                        d,
-                        c,
-                        a,
-                        b,
-                        n: n as u16,
-                    }
-                });
+                if n == 1 {
+                    return Ok(val(self.computed(|d| Op::Select { d, c, a, b })?));
+                }
+                let (d, n) = (self.temp(n)?, n as u16);
+                self.emit(Op::SelectW { d, c, a, b, n });
                 Ok(val(d))
             }
             Kind::TwoComp(x, width) => {
@@ -160,21 +140,13 @@ impl Compiler<'_> {
                     return self.value(x, Need::Low(k));
                 }
                 let a = self.operand(x, Need::Low(*width), n)?;
-                let d = self.temp(n)?;
+                let bits = *width as u16;
                 if n == 1 {
-                    self.emit(Op::Sext {
-                        d,
-                        a,
-                        bits: *width as u16,
-                    });
-                } else {
-                    self.emit(Op::CopyW { d, a, n: n as u16 });
-                    self.emit(Op::SextW {
-                        d,
-                        n: n as u16,
-                        bits: *width as u16,
-                    });
+                    return Ok(val(self.computed(|d| Op::Sext { d, a, bits })?));
                 }
+                let (d, n) = (self.temp(n)?, n as u16);
+                self.emit(Op::CopyW { d, a, n });
+                self.emit(Op::SextW { d, n, bits });
                 Ok(val(d))
             }
             Kind::USat(x, width) | Kind::SSat(x, width) => {
@@ -250,7 +222,7 @@ impl Compiler<'_> {
     }
 
     /// A field that stands at `slot`; sign-extended if it is signed and all of it is needed.
-    fn loaded(&mut self, f: Field, slot: Slot, _at: Slot, need: Need) -> LoadResult<Val> {
+    fn loaded(&mut self, f: Field, slot: Slot, need: Need) -> LoadResult<Val> {
         let n = f.limbs();
         if !f.signed {
             return Ok(Val {
@@ -266,30 +238,31 @@ impl Compiler<'_> {
                 exact: None,
             });
         }
-        let d = self.temp(n)?;
-        if n == 1 {
-            self.emit(Op::Sext {
-                d,
-                a: slot,
-                bits: f.bits as u16,
-            });
+        let bits = f.bits as u16;
+        let slot = if n == 1 {
+            self.computed(|d| Op::Sext { d, a: slot, bits })?
         } else {
-            self.emit(Op::CopyW {
-                d,
-                a: slot,
-                n: n as u16,
-            });
-            self.emit(Op::SextW {
-                d,
-                n: n as u16,
-                bits: f.bits as u16,
-            });
-        }
+            let (d, n) = (self.temp(n)?, n as u16);
+            self.emit(Op::CopyW { d, a: slot, n });
+            self.emit(Op::SextW { d, n, bits });
+            d
+        };
         Ok(Val {
-            slot: d,
+            slot,
             limbs: n,
             exact: Some(Range::signed(f.bits - 1)),
         })
+    }
+}
+
+/// `value` on `n` limbs, which are more than it has, at `d`.
+pub(super) fn extension(d: Slot, value: Val, n: u32) -> Op {
+    Op::ExtendW {
+        d,
+        a: value.slot,
+        from: value.limbs as u16,
+        n: n as u16,
+        signed: value.exact.is_some_and(|r| r.neg),
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod arith;
 mod emit;
+mod known;
 mod literal;
 mod store;
 mod tree;
@@ -20,11 +21,12 @@ use crate::message::Message;
 use crate::ops::{Code, Op, Slot, Written};
 use crate::unchanged::{Changes, RESHAPED};
 use crate::wide::limbs;
+use known::Known;
 use std::collections::HashMap;
 
 pub(crate) use literal::{hex_limbs, text, type_value};
 
-/// Most words of temporaries of one primitive.
+/// Most words of temporaries of one primitive, and of what is kept for it of those before.
 pub(crate) const MAX_TEMP_WORDS: u32 = 8_192;
 /// Widest intermediate value in bits.
 const MAX_BITS: u32 = 8_192;
@@ -193,6 +195,7 @@ pub(crate) struct Compiler<'a> {
     pub registers: HashMap<String, (u16, u32)>,
     /// Messages that the program logs.
     pub messages: Vec<Message>,
+    known: Known,
 }
 
 impl<'a> Compiler<'a> {
@@ -213,6 +216,7 @@ impl<'a> Compiler<'a> {
             params: Vec::new(),
             registers: HashMap::new(),
             messages: Vec::new(),
+            known: Known::default(),
         }
     }
 
@@ -262,17 +266,9 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Gives the temporaries back; values computed before are gone.
-    pub fn free_temps(&mut self) {
-        self.temp_next = self.temp_base;
-    }
-
-    pub fn emit(&mut self, op: Op) {
-        self.ops.push(op);
-    }
-
     /// Makes the jump at `jump` go to the next operation.
     pub fn land(&mut self, jump: u32) {
+        self.forget();
         let here = self.here();
         if let Some(Op::Jump { to } | Op::JumpIfZero { to, .. }) = self.ops.get_mut(jump as usize) {
             *to = here;

@@ -1,5 +1,6 @@
 //! Assignments, and values in the forms that primitives need.
 
+use super::emit::extension;
 use super::tree::truth;
 use super::{Compiler, Dest, HeaderNode, Need, Node, Range, Val, type_value};
 use crate::error::{At, LoadError, LoadResult};
@@ -14,7 +15,15 @@ impl Compiler<'_> {
         Ok(match h {
             HeaderNode::Fixed(h) => HeaderRef::Fixed(self.layout.headers[*h].base),
             HeaderNode::Element(stack, index) => {
-                HeaderRef::Element(*stack as u16, self.word(index)?)
+                let mut index = self.word(index)?;
+                if self.layout.stacks[*stack].union.is_some() {
+                    // Asked for again when the other members become invalid: by then a field that
+                    // it stands in may be another.
+                    let d = self.temp(1)?;
+                    self.emit(Op::Copy { d, a: index });
+                    index = d;
+                }
+                HeaderRef::Element(*stack as u16, index)
             }
         })
     }
@@ -88,14 +97,15 @@ impl Compiler<'_> {
     fn store(&mut self, dest: &Dest, value: Val, fits: bool) -> LoadResult<()> {
         let bits = dest.bits();
         let n = limbs(bits);
-        let value = self.resized(value, n)?;
         match dest {
             Dest::Field(f) => {
                 if n > 1 {
-                    if f.slot != value {
+                    if value.limbs < n {
+                        self.emit(extension(f.slot, value, n));
+                    } else if f.slot != value.slot {
                         self.emit(Op::CopyW {
                             d: f.slot,
-                            a: value,
+                            a: value.slot,
                             n: n as u16,
                         });
                     }
@@ -106,29 +116,24 @@ impl Compiler<'_> {
                             bits: bits as u16,
                         });
                     }
-                } else if fits || bits == 64 {
-                    let is_temp = (self.temp_base..self.constant_base).contains(&value);
-                    let direct = is_temp
-                        && self
-                            .ops
-                            .last_mut()
-                            .is_some_and(|o| o.retarget(value, f.slot));
-                    if !direct && f.slot != value {
-                        self.emit(Op::Copy {
-                            d: f.slot,
-                            a: value,
-                        });
-                    }
                 } else {
-                    let mask = self.constant(&[mask64(bits)])?;
-                    self.emit(Op::And {
-                        d: f.slot,
-                        a: value,
-                        b: mask,
-                    });
+                    let slot = if fits || bits == 64 {
+                        value.slot
+                    } else {
+                        let b = self.constant(&[mask64(bits)])?;
+                        self.computed(|d| Op::And {
+                            d,
+                            a: value.slot,
+                            b,
+                        })?
+                    };
+                    if f.slot != slot && !self.retarget(slot, f.slot) {
+                        self.emit(Op::Copy { d: f.slot, a: slot });
+                    }
                 }
             }
             Dest::Element(stack, index, f) => {
+                let value = self.resized(value, n)?;
                 let index = self.word(index)?;
                 let a = self.temp(n)?;
                 self.emit(Op::CopyW {
@@ -178,14 +183,8 @@ impl Compiler<'_> {
         if bits == 64 {
             return Ok(v.slot);
         }
-        let d = self.temp(1)?;
-        let mask = self.constant(&[mask64(bits)])?;
-        self.emit(Op::And {
-            d,
-            a: v.slot,
-            b: mask,
-        });
-        Ok(d)
+        let b = self.constant(&[mask64(bits)])?;
+        self.computed(|d| Op::And { d, a: v.slot, b })
     }
 
     /// The low `bits` bits, zero extended over `limbs(bits)` words.
