@@ -29,8 +29,23 @@ control WindowScale(inout metadata_t meta) {
                              meta.window_scale > WINDOW_SCALE_MAX ? WINDOW_SCALE_MAX
                                                                   : meta.window_scale);
         }
-        if (meta.has_window_scale == 0 && meta.flow_known == 1) {
-            flow_scale.write(meta.flow_cell, 0);
+        if (meta.has_window_scale == 0) {
+            // Nor are the other end's windows scaled, whatever its SYN offered. The flow that they
+            // are of need not be followed yet.
+            bit<64> identity;
+            bit<32> cell;
+            bit<64> scale_of;
+            bit<128> sender;
+            bit<128> receiver;
+            FLOW_CELL(meta.flow.vlan_id, meta.flow.src_addr, meta.flow.dst_addr,
+                      meta.flow.src_port, meta.flow.dst_port, cell, identity)
+            flow_scale_of.read(scale_of, cell);
+            flow_scale_sender.read(sender, cell);
+            flow_scale_receiver.read(receiver, cell);
+            if (scale_of == identity && sender == meta.flow.src_addr
+                && receiver == meta.flow.dst_addr) {
+                flow_scale.write(cell, 0);
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ import pytest
 from flow_model import Address, Segment, clamped, window_limit_bytes
 from flow_runs import OF_THE_SAME_CELL, V4, V6, cell_of
 from pacer_entries import class_entry, flow, station
-from scapy.layers.inet import TCP
+from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from tcp_traffic import STATIONS, frame_of
 from virtual_switch import Port, TimedFrame, VirtualRun, run
@@ -25,8 +25,13 @@ Passing = tuple[int, int, bytes]
 """Port, time and frame."""
 
 
-def through(passing: list[Passing], sender_port: int, folder: Path) -> list[bytes]:
-    """What leaves the switch, in order of time; packets from one port are of the class."""
+def through(
+    passing: list[Passing], sender_port: int, folder: Path, dscp: int | None = None
+) -> list[bytes]:
+    """What leaves the switch, in order of time.
+
+    Packets from one port are of the class; with `dscp` only those that have it.
+    """
     params = {
         "time_per_byte_q24": 80 << 24,
         "limit_bytes": 1 << 30,
@@ -37,7 +42,10 @@ def through(passing: list[Passing], sender_port: int, folder: Path) -> list[byte
     }
     entries = [entry for mac, port in STATIONS.items() for entry in station(mac, port)]
     entries.append(class_entry(CLASS, "paced_static_controlled", params))
-    entries.append(flow({"ingress_port": [sender_port, 0x1FF]}, CLASS))
+    match = {"ingress_port": [sender_port, 0x1FF]}
+    if dscp is not None:
+        match["dscp"] = [dscp, 0x3F]
+    entries.append(flow(match, CLASS))
     arrivals: dict[int, list[TimedFrame]] = {1: [], 2: []}
     for port, at_ns, frame in passing:
         arrivals[port].append(TimedFrame(at_ns, frame))
@@ -119,6 +127,31 @@ def test_without_scaling_the_field_is_the_window(tmp_path: Path) -> None:
     for sender_port in (1, 2):
         passing = Connection(*V4, server_scale=None).frames(sender_port, 65_535)
         assert through(passing, sender_port, tmp_path) == [frame for _, _, frame in passing]
+
+
+@pytest.mark.parametrize("server_scale", [None, 7])
+def test_the_handshake_counts_before_the_flow_is_followed(
+    server_scale: int | None, tmp_path: Path
+) -> None:
+    """The server sends, of a class only from its first data on.
+
+    Without scaling on its side the client's windows are not scaled, whatever its SYN offered.
+    """
+    sender_port, dscp, window = 2, 10, 3_000
+    passing = []
+    for port, at_ns, frame in Connection(*V4, server_scale=server_scale).frames(
+        sender_port, window
+    ):
+        parsed = Ether(frame)
+        if port == sender_port and at_ns >= 60_000_000:
+            parsed[IP].tos = dscp << 2
+            del parsed[IP].chksum
+        passing.append((port, at_ns, bytes(parsed)))
+    limit = clamped(window, server_scale or 0, LIMIT_BYTES)
+    assert (limit < window) == (server_scale is not None)
+    # The first acknowledgement says how long a round trip takes.
+    want = lowered(passing, 1, limit, 90_000_000)
+    assert through(passing, sender_port, tmp_path, dscp) == want
 
 
 def test_a_flow_whose_handshake_was_not_seen_is_left_alone(tmp_path: Path) -> None:
