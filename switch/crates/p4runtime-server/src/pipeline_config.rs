@@ -14,7 +14,7 @@ use crate::executor::{self, CompiledProgram};
 use crate::proto::p4::v1 as p4;
 use crate::reconcile;
 use crate::server::Shared;
-use crate::translate::Pipeline;
+use crate::translate::{Pipeline, Table};
 
 /// What controllers attach to entries and the switch only keeps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub(crate) struct Side {
 pub(crate) struct Active {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) side: Side,
+    /// The entries that the program came with and that may be deleted.
+    pub(crate) preset: Vec<p4::TableEntry>,
 }
 
 /// The pipelines that controllers have set.
@@ -195,7 +197,7 @@ async fn reconcile(
     let prepared = prepare(shared, config).await?;
     let kept = match &state.committed {
         Some(active) => reconcile::state_of(shared, state, active).await?,
-        None => Vec::new(),
+        None => reconcile::Kept::default(),
     };
     stage(shared, state, prepared).await?;
     let Some(staged) = &mut state.saved else {
@@ -270,6 +272,12 @@ async fn stage(
         .iter()
         .map(|table| (table.index, table.const_entries, table.size))
         .collect();
+    let has_preset = |table: &&Table| {
+        let info = program.info.tables.get(table.index);
+        !table.const_entries && info.is_some_and(|info| info.const_entries)
+    };
+    let with_preset = pipeline.tables.iter().filter(has_preset);
+    let with_preset: Vec<u32> = with_preset.map(|table| table.id).collect();
     let before = executor::with(&*shared.executor, move |switch| {
         let before = switch.stage(program)?;
         for (table, const_entries, size) in tables {
@@ -287,7 +295,21 @@ async fn stage(
     state.saved = Some(Active {
         pipeline: Arc::new(pipeline),
         side: Side::default(),
+        preset: Vec::new(),
     });
+    if !with_preset.is_empty() {
+        match reconcile::entries_of(shared, state, &with_preset).await {
+            Ok(preset) => {
+                if let Some(staged) = &mut state.saved {
+                    staged.preset = preset;
+                }
+            }
+            Err(status) => {
+                drop_saved(shared, state).await?;
+                return Err(status);
+            }
+        }
+    }
     Ok(())
 }
 

@@ -5,6 +5,9 @@
 //! ids are P4Info's, which the compiler keeps for objects of the same name. Packets go through the
 //! old program until the new one has everything.
 
+use std::collections::HashSet;
+
+use prost::Message;
 use tonic::{Code, Status};
 
 use crate::error::UpdateError;
@@ -17,12 +20,51 @@ use crate::roles::Scope;
 use crate::server::Shared;
 use crate::{bytestring, read, write};
 
+/// What another program takes over.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    written: Vec<Entity>,
+    /// Entries that the running program came with and that are not there any more.
+    deleted: Vec<p4::TableEntry>,
+}
+
+/// The entries of these tables.
+pub(crate) async fn entries_of(
+    shared: &Shared,
+    state: &PipelineState,
+    tables: &[u32],
+) -> Result<Vec<p4::TableEntry>, Status> {
+    let all = tables.iter().map(|&table_id| {
+        Entity::TableEntry(p4::TableEntry {
+            table_id,
+            ..Default::default()
+        })
+    });
+    let entities = read::collect(shared, state, all.collect(), |_| true).await?;
+    let entries = entities.into_iter().filter_map(|entity| match entity {
+        Entity::TableEntry(entry) => Some(entry),
+        _ => None,
+    });
+    Ok(entries.collect())
+}
+
+/// What an entry matches, in a form that can be looked up.
+fn key_of(entry: &p4::TableEntry) -> Vec<u8> {
+    let key = p4::TableEntry {
+        table_id: entry.table_id,
+        r#match: entry.r#match.clone(),
+        priority: entry.priority,
+        ..Default::default()
+    };
+    key.encode_to_vec()
+}
+
 /// What was written for the running program, and for which tables the default entry.
 pub(crate) async fn state_of(
     shared: &Shared,
     state: &PipelineState,
     active: &Active,
-) -> Result<Vec<Entity>, Status> {
+) -> Result<Kept, Status> {
     use p4::packet_replication_engine_entry::Type as Replication;
     let replication = |entry| {
         Entity::PacketReplicationEngineEntry(p4::PacketReplicationEngineEntry {
@@ -74,7 +116,19 @@ pub(crate) async fn state_of(
         table_entry: Some(default_entry),
         ..Default::default()
     }));
-    read::collect(shared, state, requests, is_worth_keeping).await
+    let written = read::collect(shared, state, requests, is_worth_keeping).await?;
+    let tables: HashSet<u32> = active.preset.iter().map(|entry| entry.table_id).collect();
+    let of_these = written.iter().filter_map(|entity| match entity {
+        Entity::TableEntry(entry) if tables.contains(&entry.table_id) => Some(key_of(entry)),
+        _ => None,
+    });
+    let there: HashSet<Vec<u8>> = of_these.collect();
+    let presets = active.preset.iter();
+    let deleted = presets.filter(|preset| !there.contains(&key_of(preset)));
+    Ok(Kept {
+        deleted: deleted.cloned().collect(),
+        written,
+    })
 }
 
 /// A new program begins with empty arrays and sets, and with its constant entries: of these, what
@@ -117,9 +171,19 @@ fn is_given(entry: &p4::TableEntry) -> bool {
 pub(crate) async fn write_to(
     shared: &Shared,
     active: &mut Active,
-    state: Vec<Entity>,
+    state: Kept,
 ) -> Result<(), Status> {
-    let mut updates: Vec<p4::Update> = state.into_iter().map(update).collect();
+    let presets: HashSet<Vec<u8>> = active.preset.iter().map(key_of).collect();
+    let deleted = state.deleted.into_iter();
+    let deleted = deleted.filter(|entry| presets.contains(&key_of(entry)));
+    let deletions = deleted.map(|entry| p4::Update {
+        r#type: Type::Delete.into(),
+        entity: Some(p4::Entity {
+            entity: Some(Entity::TableEntry(entry)),
+        }),
+    });
+    let written = state.written.into_iter().map(update);
+    let mut updates: Vec<p4::Update> = deletions.chain(written).collect();
     // Statistics may go with what they were about.
     updates.retain(
         |update| match update.entity.as_ref().and_then(|e| e.entity.as_ref()) {

@@ -831,7 +831,7 @@ async fn entries_of_the_program_may_be_changed_unless_p4info_says_constant() {
         table.is_const_table = false;
     }
     controller
-        .push(preset, Push::VerifyAndCommit)
+        .push(preset.clone(), Push::VerifyAndCommit)
         .await
         .expect("accepted");
     let filter = p4::TableEntry {
@@ -849,7 +849,15 @@ async fn entries_of_the_program_may_be_changed_unless_p4info_says_constant() {
             .expect("room by P4Info's size");
     }
     controller.delete(own[0].clone()).await.expect("deleted");
-    assert_eq!(controller.entries(filter).await.len(), 4);
+    let left = controller.entries(filter.clone()).await;
+    assert_eq!(left.len(), 4);
+    // It is state, too, that an entry of the program's is gone.
+    preset.p4_device_config.push(b' ');
+    controller
+        .push(preset, Push::ReconcileAndCommit)
+        .await
+        .expect("reconciled");
+    assert_eq!(controller.entries(filter).await, left);
     server.stop().await;
 }
 
