@@ -63,10 +63,10 @@ def carrier(folder: Path) -> dict[str, Any]:
         assert process.stderr is not None
         others, there = Wires("b0"), Wires("c0")
         subprocess.run(["ip", "link", "set", "c0", "down"], check=True)
-        lost = next(line for line in process.stderr if "NoCarrier" in line)
+        lost = next(line for line in process.stderr if "has no carrier" in line)
         others.forwarded(20)
         subprocess.run(["ip", "link", "set", "c0", "up"], check=True)
-        found = next(line for line in process.stderr if "Up" in line)
+        found = next(line for line in process.stderr if "is up again" in line)
         # A socket tells once that its interface was down.
         there.receiver = listener("c0")
         forwarded = there.forwarded(20)
@@ -85,7 +85,7 @@ def vanishing(folder: Path) -> dict[str, Any]:
         subprocess.run(["ip", "link", "delete", "b0"], check=True)
         assert process.stderr is not None
         # It says so when it has noticed.
-        noticed = next(line for line in process.stderr if "Gone" in line)
+        noticed = next(line for line in process.stderr if "is gone" in line)
         after = Wires("c0")
         forwarded = after.forwarded(20)
         used_s = -cpu_seconds(process.pid)

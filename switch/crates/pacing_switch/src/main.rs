@@ -14,7 +14,7 @@ mod units;
 mod virtual_time;
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -51,11 +51,14 @@ fn main() -> ExitCode {
         None if options.log_console => "debug",
         None => "warn",
     };
+    // What the libraries beneath gRPC have to say is of no use to who debugs a program.
+    let filter = format!("{level},h2=warn,hyper=warn,hyper_util=warn,tonic=warn,tower=warn");
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_default_env()
-                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level)),
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(filter)),
         )
         .init();
     match run(&options) {

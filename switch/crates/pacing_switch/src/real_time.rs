@@ -586,13 +586,22 @@ impl RealTime {
             };
             let state = link.port.link_state();
             if state != link.state {
-                tracing::warn!(
-                    port = link.number,
-                    interface = link.port.name(),
-                    ?state,
-                    ?error,
-                    "interface"
-                );
+                let (port, interface) = (link.number, link.port.name());
+                let error = error.map(|error| error.to_string());
+                match state {
+                    LinkState::Up => tracing::warn!(port, interface, "interface is up again"),
+                    LinkState::Gone => tracing::warn!(
+                        port,
+                        interface,
+                        error,
+                        "interface is gone, and the port down for good: another of its name is not \
+                         taken for it; start the switch again"
+                    ),
+                    LinkState::Down => tracing::warn!(port, interface, error, "interface is down"),
+                    LinkState::NoCarrier => {
+                        tracing::warn!(port, interface, error, "interface has no carrier");
+                    }
+                }
                 link.state = state;
                 self.switch.set_port_up(link.number, state == LinkState::Up);
                 if state == LinkState::Gone {
