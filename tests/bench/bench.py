@@ -190,10 +190,12 @@ def gap_row(shaper: str, rate_bps: int, report: dict[str, Any]) -> dict[str, Any
 
 
 def paced_row(
-    rate_bps: int, seconds: float, *options: str, shaper: str = "pacing_switch"
+    rate_bps: int, seconds: float, *options: str, shaper: str = "pacing_switch", nice: int = 0
 ) -> dict[str, Any]:
     """Gaps behind pacing_switch, its processor time and its own account of its stalls."""
     with paced_switch(rate_bps, *options) as started:
+        # Of the thread that paces, which is the first.
+        os.setpriority(os.PRIO_PROCESS, started.pid, nice)
         used_s = -started.cpu_seconds()
         report = measures.gaps(WIRE.receiver, rate_bps, seconds, SENDER_CPU)
         used_s += started.cpu_seconds()
@@ -231,6 +233,7 @@ def gaps(seconds: float) -> Rows:
     xdp = has_xdp()
     for rate_bps in RATES_BPS:
         rows.append(paced_row(rate_bps, seconds))
+        rows.append(paced_row(rate_bps, seconds, shaper="pacing_switch, nice -20", nice=-20))
         if xdp:
             rows.append(paced_row(rate_bps, seconds, *XDP, shaper="pacing_switch, AF_XDP"))
         for kind in ("tbf", "htb"):
