@@ -176,13 +176,8 @@ pub(crate) async fn write_to(
     let presets: HashSet<Vec<u8>> = active.preset.iter().map(key_of).collect();
     let deleted = state.deleted.into_iter();
     let deleted = deleted.filter(|entry| presets.contains(&key_of(entry)));
-    let deletions = deleted.map(|entry| p4::Update {
-        r#type: Type::Delete.into(),
-        entity: Some(p4::Entity {
-            entity: Some(Entity::TableEntry(entry)),
-        }),
-    });
-    let written = state.written.into_iter().map(update);
+    let deletions = deleted.map(|entry| update(Type::Delete, Entity::TableEntry(entry)));
+    let written = state.written.into_iter().map(writing);
     let mut updates: Vec<p4::Update> = deletions.chain(written).collect();
     // Statistics may go with what they were about.
     updates.retain(
@@ -253,7 +248,7 @@ fn is_statistics(update: &p4::Update) -> bool {
 }
 
 /// What writes an entity that was read.
-fn update(mut entity: Entity) -> p4::Update {
+fn writing(mut entity: Entity) -> p4::Update {
     let constant = match &mut entity {
         Entity::TableEntry(entry) if entry.is_const => {
             // The program has the entry itself; its action is not to be given.
@@ -274,6 +269,10 @@ fn update(mut entity: Entity) -> p4::Update {
         | Entity::RegisterEntry(_) => Type::Modify,
         _ => Type::Insert,
     };
+    update(kind, entity)
+}
+
+fn update(kind: Type, entity: Entity) -> p4::Update {
     p4::Update {
         r#type: kind.into(),
         entity: Some(p4::Entity {

@@ -695,7 +695,7 @@ impl Switch {
         if verdict.assertion_failed {
             // Whatever else the program asked for before.
             self.counters.assertion_failed("ingress", input.port);
-            self.manager.count_drop(input.port, DropCause::IngressDrop);
+            self.manager.count_drop(input.port, DropCause::Assertion);
             self.release(id);
             return;
         }
@@ -995,7 +995,9 @@ impl Switch {
             self.counters.assertion_failed("egress", start.port);
         }
         if verdict.drop {
-            let cause = if copied_from == Some(start.port) {
+            let cause = if verdict.assertion_failed {
+                DropCause::Assertion
+            } else if copied_from == Some(start.port) {
                 DropCause::Pruned
             } else {
                 DropCause::EgressDrop
@@ -1115,6 +1117,7 @@ impl Switch {
             self.send_round(id, 0, InstanceType::Recirculated, now_ns, false);
         } else {
             let (at, cause) = match port {
+                _ if verdict.assertion_failed => (from, DropCause::Assertion),
                 // The program chose none.
                 0 => (from, DropCause::NoRoute),
                 _ => (port, DropCause::NoSuchPort),

@@ -284,6 +284,14 @@ fn drops_are_told_apart_by_who_dropped() {
     switch.advance(5_000_000, &mut Sent::default());
     assert_eq!(drops(&switch, 3, DropCause::NoRoute), 1);
     assert_eq!(drops(&switch, 3, DropCause::IngressDrop), 0);
+    // This one goes round for ever where the type is 0xffff, which ends like a failed assertion.
+    switch.load(&small_program("loops")).expect("it loads");
+    let mut endless = frame();
+    endless[12..14].fill(0xff);
+    switch.receive(3, &endless, 6_000_000, 6_000_000);
+    switch.advance(7_000_000, &mut Sent::default());
+    assert_eq!(drops(&switch, 3, DropCause::Assertion), 1);
+    assert_eq!(drops(&switch, 3, DropCause::IngressDrop), 0);
 }
 
 /// `v1model`'s program `misc`: operation 11 is cloned at the end of ingress to session 6 with

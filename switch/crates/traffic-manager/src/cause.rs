@@ -53,11 +53,13 @@ pub enum DropCause {
     /// The delay line had no room for a PAUSE frame of the port's own; the time it would have
     /// taken passes all the same. No loss.
     GapFrame,
+    /// An `assert` or `assume` of the program failed, or an action's loops did not end.
+    Assertion,
 }
 
 impl DropCause {
     /// Every cause, in the order of the counters.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::ParserError,
         Self::NoRoute,
         Self::ClassLimit,
@@ -79,6 +81,7 @@ impl DropCause {
         Self::DelayLineFull,
         Self::PauseFrame,
         Self::GapFrame,
+        Self::Assertion,
     ];
 
     /// The stable name.
@@ -105,6 +108,7 @@ impl DropCause {
             Self::DelayLineFull => "delay-line-full",
             Self::PauseFrame => "pause-frame",
             Self::GapFrame => "gap-frame",
+            Self::Assertion => "assertion",
         }
     }
 }

@@ -7,7 +7,6 @@
 use super::Compiler;
 use crate::error::LoadResult;
 use crate::ops::{Op, Slot, Written};
-use crate::wide::limbs;
 
 /// Most values that are known at once: what is looked through for each operation.
 const MAX_KNOWN: usize = 64;
@@ -64,13 +63,10 @@ impl Compiler<'_> {
                 self.known.overwrite(a, 1);
                 self.known.overwrite(b, 1);
             }
-            Written::Cell(slot, array) => {
-                let mut widths = self.registers.values();
-                match widths.find(|(index, _)| *index == array) {
-                    Some(&(_, bits)) => self.known.overwrite(slot, limbs(bits)),
-                    None => self.forget(),
-                }
-            }
+            Written::Cell(slot, array) => match self.cell_words(array) {
+                Some(words) => self.known.overwrite(slot, words),
+                None => self.forget(),
+            },
             Written::Nothing if op.leaves_words() => {}
             Written::Nothing | Written::Elements(_) => self.forget(),
         }

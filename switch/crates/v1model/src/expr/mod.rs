@@ -251,11 +251,9 @@ impl<'a> Compiler<'a> {
             Written::Nothing => 0,
             Written::Words(slot, words) => self.layout.changes(slot, words),
             Written::Two(a, b) => self.layout.changes(a, 1) | self.layout.changes(b, 1),
-            Written::Cell(slot, array) => {
-                let mut widths = self.registers.values();
-                let bits = widths.find(|(index, _)| *index == array).map(|r| r.1);
-                bits.map_or(RESHAPED, |bits| self.layout.changes(slot, limbs(bits)))
-            }
+            Written::Cell(slot, array) => self
+                .cell_words(array)
+                .map_or(RESHAPED, |words| self.layout.changes(slot, words)),
             Written::Elements(stack) => {
                 let bases = self.layout.stacks.get(usize::from(stack));
                 let bases = bases.map_or(&[][..], |stack| &stack.bases);
@@ -264,6 +262,13 @@ impl<'a> Compiler<'a> {
                 bases.iter().fold(0, |all, base| all | change(base))
             }
         }
+    }
+
+    /// Words of a cell of the register array `array`.
+    fn cell_words(&self, array: u16) -> Option<u32> {
+        let mut registers = self.registers.values();
+        let found = registers.find(|(index, _)| *index == array);
+        found.map(|&(_, bits)| limbs(bits))
     }
 
     /// Makes the jump at `jump` go to the next operation.
