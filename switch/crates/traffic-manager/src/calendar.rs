@@ -27,20 +27,20 @@ const GATHER_KEYS: usize = 256;
 /// An empty heap takes at least these from the wheel, so that what they stand for can be looked
 /// at together.
 const REFILL_KEYS: usize = 16;
-/// Keys that share a link: 16-byte keys fill two cache lines.
-const CHUNK_KEYS: usize = 7;
+/// Keys that share a link: with it, 16-byte keys fill four cache lines.
+const CHUNK_KEYS: usize = 15;
 /// No chunk.
 const NONE: u32 = u32::MAX;
 
-/// Keys of one slot.
+/// Keys of one slot. In this order, so that all of a slot with few keys is in one cache line.
 #[derive(Debug, Clone, Copy)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct Chunk<K> {
-    keys: [K; CHUNK_KEYS],
-    /// How many of them are taken.
+    /// How many keys there are.
     used: u32,
     /// The next chunk of the slot, or of the free list.
     next: u32,
+    keys: [K; CHUNK_KEYS],
 }
 
 /// A ring of slots.

@@ -419,12 +419,12 @@ impl<P> Port<P> {
     /// longer than one, while each release alone would wait for its own.
     fn look_at_next(&self, queues: &ClassQueues, slab: &Slab<P>) {
         // A step at a time for all of them, as the processor looks only so many instructions ahead:
-        // the queue, its first packet, the one that becomes the first.
-        let mut packets = [NONE; LOOKED_AT];
-        for (packet, key) in packets.iter_mut().zip(self.waiting.soon()) {
-            let queue = queues.get(self.number, class_of(key));
-            *packet = queue.map_or(NONE, |queue| queue.list.head);
+        // where the queue is, the queue, its first packet, the one that becomes the first.
+        let mut places = [None; LOOKED_AT];
+        for (place, key) in places.iter_mut().zip(self.waiting.soon()) {
+            *place = queues.first_of(class_of(key));
         }
+        let packets = places.map(|queue| queue.map_or(NONE, |queue| queue.list.head));
         let successors = packets.map(|packet| slab.next(packet));
         let departures = successors.map(|packet| slab.meta(packet).map_or(0, |m| m.departure_ns));
         std::hint::black_box(departures);

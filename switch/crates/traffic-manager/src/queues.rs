@@ -103,6 +103,11 @@ impl ClassQueues {
         }
     }
 
+    /// The class's queue on the first port that asked, whichever that is. Nothing of the queue is read.
+    pub(crate) fn first_of(&self, class: u32) -> Option<&Queue> {
+        self.first.get(class)
+    }
+
     fn get_mut(&mut self, port: u16, class: u32) -> Option<&mut Queue> {
         match self.first.get_mut(class) {
             Some(queue) if queue.port() == port => Some(queue),
