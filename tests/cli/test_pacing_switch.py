@@ -123,6 +123,7 @@ def test_command_line_of_the_p4_tutorials(tmp_path: Path) -> None:
     )
     with started(*line.split(), folder=tmp_path) as running:
         pass
+    assert any("no program yet" in said for said in running.said)
     assert running.process.returncode == 0
 
 
@@ -184,6 +185,10 @@ OPTIONS: list[tuple[list[str], tuple[str, ...]]] = [
     (["--spin", "long"], ("--spin", "'long'")),
     (["--speed", "1gbit"], ("'--speed'",)),
     (["--runtime-json", "no.json"], ("no.json", "No such file")),
+    (["--use-files", "5"], ("--use-files", "--virtual")),
+    (["--packet-in", "ipc:///tmp/p"], ("--packet-in", "interfaces", "--virtual")),
+    (["--dp-grpc-server-addr", "127.0.0.1:1"], ("--dp-grpc-server-addr", "interfaces")),
+    (["--json-version"], ("--json-version", "2.x")),
     (["--virtual"], ("--virtual needs ports", "-i PORT@NAME", "NAME_in.pcap")),
     (["--virtual", "-i", "1@p", "-i", "2@no/q"], ("no/q_out.pcap", "No such file")),
     (["--virtual-until", "10s"], ("--virtual",)),

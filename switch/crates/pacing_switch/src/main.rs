@@ -234,6 +234,11 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         compiler,
         controller_receiver,
     ))?;
+    if options.program.is_none() || options.no_p4 {
+        say(
+            "pacing_switch: no program yet, so packets are dropped (no-program): P4Runtime brings one\n",
+        );
+    }
     say(&format!(
         "pacing_switch: ready, {} ports, gRPC {}at {}\n",
         options.ports.len(),

@@ -131,6 +131,9 @@ pub struct Options {
     #[command(flatten)]
     pub ignored: Ignored,
 
+    #[command(flatten)]
+    pub refused: Refused,
+
     /// Print version.
     #[arg(short = 'v', short_alias = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
@@ -256,6 +259,56 @@ impl Ignored {
         .into_iter()
         .filter_map(|(name, value)| Some(format!("{name} {}", value?).trim_end().to_owned()))
         .collect()
+    }
+}
+
+/// What simple_switch_grpc does and this switch does not. Known, so that each refusal says what would do
+/// instead.
+#[derive(Args, Debug, Default)]
+pub struct Refused {
+    #[arg(long, hide = true, value_name = "SECONDS")]
+    use_files: Option<String>,
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    packet_in: Option<String>,
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    dp_grpc_server_addr: Option<String>,
+    #[arg(long, hide = true)]
+    json_version: bool,
+}
+
+impl Refused {
+    /// # Errors
+    /// One of them was given: says what would do instead.
+    fn check(&self) -> Result<(), &'static str> {
+        let Self {
+            use_files,
+            packet_in,
+            dp_grpc_server_addr,
+            json_version,
+        } = self;
+        let given = [
+            (
+                use_files.is_some(),
+                "--use-files: ports read and write capture files with --virtual, as fast as they can",
+            ),
+            (
+                packet_in.is_some(),
+                "--packet-in: there is no nanomsg; ports are interfaces, or capture files with --virtual",
+            ),
+            (
+                dp_grpc_server_addr.is_some(),
+                "--dp-grpc-server-addr: no packets by gRPC; ports are interfaces (a veth pair, say), or \
+                 capture files with --virtual",
+            ),
+            (
+                *json_version,
+                "--json-version: the JSON of p4c's BMv2 backend, versions 2.x, is what is taken",
+            ),
+        ];
+        match given.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, instead)) => Err(instead),
+            None => Ok(()),
+        }
     }
 }
 
@@ -446,6 +499,7 @@ impl Options {
     /// # Errors
     /// Names the option and what is wrong.
     pub fn check(&self) -> Result<(), String> {
+        self.refused.check()?;
         for (index, option) in self.ports.iter().enumerate() {
             let before = self.ports.get(..index).unwrap_or(&[]);
             if let Some(other) = before.iter().find(|other| other.port == option.port) {
