@@ -105,7 +105,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
     for option in &options.ports {
         switch.add_port(option.port, &option.interface, option.config)?;
     }
-    if let Some(path) = options.program.as_ref().filter(|_| !options.no_p4) {
+    if let Some(path) = options.program_at_start() {
         let program = read_limited(path, PROGRAM_BYTES_MAX)?;
         switch
             .load(&program)
@@ -234,7 +234,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         compiler,
         controller_receiver,
     ))?;
-    if options.program.is_none() || options.no_p4 {
+    if options.program_at_start().is_none() {
         say(
             "pacing_switch: no program yet, so packets are dropped (no-program): P4Runtime brings one\n",
         );

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, Parser};
@@ -481,6 +481,11 @@ fn server_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl Options {
+    /// The program that the switch starts with.
+    pub fn program_at_start(&self) -> Option<&Path> {
+        self.program.as_deref().filter(|_| !self.no_p4)
+    }
+
     /// A port that is given again as it was before counts once: scripts for simple_switch_grpc do
     /// that, of which the last one counts.
     pub fn forget_repeated_ports(&mut self) {
