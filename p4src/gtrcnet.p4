@@ -1,6 +1,6 @@
-// A measuring wire, after the GtrcNET-1 network emulator: what comes in at one port leaves at
-// the other, and is measured on the way. Rate, FIFO and delay of the emulated link belong to
-// the ports of the target's traffic manager.
+// A measuring wire, after the GtrcNET-1 network emulator: a packet that enters one port leaves the
+// other, and is measured on the way. The ports of the target's traffic manager have the rate, FIFO
+// and delay of the emulated link.
 #include <core.p4>
 #include <v1model.p4>
 
@@ -8,13 +8,13 @@
 
 #include "include/wire_flow.p4"
 
-// Nothing is extracted: a wire carries whatever comes.
+// The parser extracts nothing: a wire carries any packet.
 struct headers_t { }
 
 struct measurement_t {
     bit<1> measured;
     bit<64> bytes_per_ns_q24;
-    bit<32> flow_slot;  // 0: the packet is of no measured flow
+    bit<32> flow_slot;  // 0: the packet belongs to no measured flow
     bit<64> flow_bytes_per_ns_q24;
     wire_flow_t flow;
 }

@@ -1,5 +1,5 @@
-// The edge switch: forwards at layer 2, tells flows, meters them, and spaces the packets of
-// each paced class as PSPacer's gap packets would.
+// The edge switch: forwards at layer 2, classifies flows, meters them, and spaces the packets
+// of each paced class as PSPacer's gap packets would.
 //
 // Two flavours from one source: by default packets are held by the TrafficManager extern of
 // pacing_switch (compile with --emit-externs); with -DTARGET_BMV2 they are held by
@@ -29,8 +29,8 @@
 #include "include/congestion_marking.p4"
 #include "include/drops.p4"
 
-// A TCP segment: what it says of the flow that it belongs to and of the one that it answers, and
-// what becomes of it for that.
+// A TCP segment: updates the flow that it belongs to and the flow that it acknowledges, then
+// applies that state to the segment (pace, window clamp).
 control TcpFlows(inout headers_t hdr, inout metadata_t meta,
                  inout standard_metadata_t standard_metadata) {
     FlowOfSender() flow_of_sender;
@@ -46,13 +46,13 @@ control TcpFlows(inout headers_t hdr, inout metadata_t meta,
             flow_of_sender.apply(hdr, meta, standard_metadata);
             if (meta.flow_known == 1) {
                 window_limit.apply(meta);
-                // What belongs to no flow that is followed is paced with its class.
+                // A packet of a flow that is not followed is paced with its class.
                 if (meta.paces_flows == 1) {
                     flow_pace.apply(meta);
                 }
             }
         }
-        if (hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1) {
+        if (hdr.tcp.syn == 1) {
             window_scale.apply(meta);
         } else if (meta.answered == 1) {
             window_clamp.apply(hdr, meta);
@@ -60,57 +60,66 @@ control TcpFlows(inout headers_t hdr, inout metadata_t meta,
     }
 }
 
-control PacerIngress(inout headers_t hdr, inout metadata_t meta,
-                     inout standard_metadata_t standard_metadata) {
-    Classifier() classifier;
-    Metering() metering;
-    Forwarding() forwarding;
+// A packet that is forwarded: its class, the class's pacing, and what that does to the packet.
+control Pacing(inout headers_t hdr, inout metadata_t meta,
+               inout standard_metadata_t standard_metadata) {
     Classes() classes;
     TcpFlows() tcp_flows;
     ClassClock() class_clock;
     CongestionMarking() congestion_marking;
+
+    apply {
+        classes.apply(meta);
+        if (hdr.tcp.isValid()) {
+            bit<1> followed;
+            flows_followed.read(followed, 0);
+            if (followed == 1 || hdr.tcp.syn == 1 || meta.follows_flows == 1) {
+                tcp_flows.apply(hdr, meta, standard_metadata);
+            }
+        }
+        class_clock.apply(meta, standard_metadata);
+        if (meta.congested == 1) {
+            congestion_marking.apply(hdr, meta);
+        }
+    }
+}
+
+control PacerIngress(inout headers_t hdr, inout metadata_t meta,
+                     inout standard_metadata_t standard_metadata) {
+    Forwarding() forwarding;
+    Classifier() classifier;
+    Metering() metering;
+    Pacing() pacing;
     CountedDrop() counted_drop;
 #ifdef TARGET_BMV2
     HeldIngress() held_ingress;
 #endif
 
     apply {
-        bit<1> on_its_rounds = 0;
+        bit<1> recirculated = 0;
 #ifdef TARGET_BMV2
-        held_ingress.apply(meta, standard_metadata, on_its_rounds);
+        held_ingress.apply(meta, standard_metadata, recirculated);
 #endif
-        if (on_its_rounds == 0) {
-            if (standard_metadata.parser_error != error.NoError) {
-                meta.drop_cause = DROP_PARSER_ERROR;
-            } else if (hdr.packet_out.isValid() && hdr.packet_out.egress_port != 0) {
-                // The controller names the port: past all tables.
-                standard_metadata.egress_spec = hdr.packet_out.egress_port;
-            } else {
-                forwarding.apply(hdr, meta, standard_metadata);
-                if (meta.drop_cause == 0 && meta.to_controller_only == 0) {
-                    classifier.apply(meta, standard_metadata);
-                    metering.apply(hdr, meta);
-                }
-                if (meta.drop_cause == 0 && meta.to_controller_only == 0) {
-                    classes.apply(meta);
-                    if (hdr.tcp.isValid()) {
-                        bit<1> followed;
-                        flows_followed.read(followed, 0);
-                        if (followed == 1 || hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1
-                            || meta.follows_flows == 1) {
-                            tcp_flows.apply(hdr, meta, standard_metadata);
-                        }
-                    }
-                    class_clock.apply(meta, standard_metadata);
-                    if (meta.congested == 1) {
-                        congestion_marking.apply(hdr, meta);
-                    }
-                }
+        if (recirculated == 1) {
+            // A held packet has passed the tables before.
+        } else if (standard_metadata.parser_error != error.NoError) {
+            meta.drop_cause = DROP_PARSER_ERROR;
+        } else if (hdr.packet_out.isValid() && hdr.packet_out.egress_port != 0) {
+            // The controller names the port, so the packet passes no table.
+            standard_metadata.egress_spec = hdr.packet_out.egress_port;
+        } else {
+            forwarding.apply(hdr, meta, standard_metadata);
+            if (meta.drop_cause == 0 && meta.to_controller_only == 0) {
+                classifier.apply(meta, standard_metadata);
+                metering.apply(hdr, meta);
             }
-            hdr.packet_out.setInvalid();
-            if (meta.drop_cause != 0) {
-                counted_drop.apply(meta, standard_metadata);
+            if (meta.drop_cause == 0 && meta.to_controller_only == 0) {
+                pacing.apply(hdr, meta, standard_metadata);
             }
+        }
+        hdr.packet_out.setInvalid();
+        if (meta.drop_cause != 0) {
+            counted_drop.apply(meta, standard_metadata);
         }
     }
 }
@@ -128,7 +137,7 @@ control PacerEgress(inout headers_t hdr, inout metadata_t meta,
             hdr.packet_in.reason = meta.reason;
         } else if (standard_metadata.egress_rid != 0
                    && standard_metadata.egress_port == standard_metadata.ingress_port) {
-            // A flooded packet does not go back where it came from.
+            // A flooded packet does not return to its ingress port.
             mark_to_drop(standard_metadata);
         }
 #ifdef TARGET_BMV2

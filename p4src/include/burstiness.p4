@@ -1,14 +1,15 @@
-// What GtrcNET-1 measured: bandwidth in bins of 500 us, per ingress port; and per port and per
-// flow, in windows of T = 100 ms, the average bandwidth ABW_T and the longest queue max(Q)_T in
-// front of a virtual bottleneck (Takano et al., "realtime burstiness"): with each packet,
+// Measures bandwidth and burstiness as GtrcNET-1 does; it decides nothing for the packet.
+// Per ingress port it counts bandwidth in bins of 500 us. Per port and per flow it takes, in
+// windows of T = 100 ms, the average bandwidth ABW_T and the longest queue max(Q)_T in front of a
+// virtual bottleneck (Takano et al., "realtime burstiness"): with each packet,
 // Q <- max(0, Q - BWvb * dt) + length.
 //
-// Static burstiness has a given BWvb. Dynamic burstiness takes for BWvb the average bandwidth of
-// the window before; a window after an empty one has none to drain at, and counts as 0.
+// Static burstiness has a given BWvb. Dynamic burstiness uses the average bandwidth of the
+// previous window as BWvb. After an empty window there is no such rate, and the window counts as 0.
 //
-// A slot is what is measured together: slots 0 to 3 are the ports of these numbers, the others
+// A slot is one measured object: slots 0 to 3 are the ports of these numbers, the others are
 // flows. The arrays are rings: cell n of a slot holds bin (or window) number `id`, where id mod
-// ring size = n; a cell whose id is not the one asked for belongs to another round, and that bin
+// ring size = n; a cell with another id belongs to another turn of the ring, and that bin
 // was empty. Lengths are layer-2 bytes with FCS.
 #ifndef BURSTINESS_P4
 #define BURSTINESS_P4
@@ -41,7 +42,7 @@ control MeasureSlot(in bit<32> slot, in bit<64> stamp_ns, in bit<32> frame_bytes
     register<bit<32>>(SLOTS * WINDOWS) window_bytes;
     @name(".GtrcnetIngress.window_vb_max_bytes")
     register<bit<32>>(SLOTS * WINDOWS) window_vb_max_bytes;
-    // In bytes times WINDOW_NS: what is divided by T in Q is multiplied by it instead.
+    // In bytes times WINDOW_NS, which avoids the division by T.
     @name(".GtrcnetIngress.window_dynamic_max")
     register<bit<64>>(SLOTS * WINDOWS) window_dynamic_max;
     @name(".GtrcnetIngress.window_id")
@@ -52,7 +53,7 @@ control MeasureSlot(in bit<32> slot, in bit<64> stamp_ns, in bit<32> frame_bytes
     register<bit<64>>(SLOTS) vb_last_ns;
     @name(".GtrcnetIngress.vb_max_bytes")
     register<bit<32>>(SLOTS) vb_max_bytes;
-    // The queue of dynamic burstiness, in bytes times WINDOW_NS, and the bytes of the window before.
+    // Queue of dynamic burstiness in bytes times WINDOW_NS, and bytes of the previous window.
     @name(".GtrcnetIngress.dynamic_now")
     register<bit<64>>(SLOTS) dynamic_now;
     @name(".GtrcnetIngress.dynamic_bytes_per_window")
@@ -64,7 +65,7 @@ control MeasureSlot(in bit<32> slot, in bit<64> stamp_ns, in bit<32> frame_bytes
             bit<64> last_ns;
             vb_now_q24.read(queue_q24, slot);
             vb_last_ns.read(last_ns, slot);
-            // Timestamps of one port do not run backwards; should one, no time has passed.
+            // Timestamps of a port do not decrease. If one does, no time has passed.
             bit<64> now_ns = stamp_ns < last_ns ? last_ns : stamp_ns;
             bit<64> elapsed_ns = now_ns - last_ns;
             bit<64> drained_q24 = elapsed_ns * bytes_per_ns_q24;
@@ -97,7 +98,7 @@ control MeasureSlot(in bit<32> slot, in bit<64> stamp_ns, in bit<32> frame_bytes
             window_dynamic_max.read(dynamic_highest, cell);
             dynamic_now.read(queue, slot);
             dynamic_bytes_per_window.read(rate, slot);
-            // An unused cell reads id 0, as window 0 would: no packet has come in it either.
+            // An unused cell reads id 0, like window 0, in which no packet has arrived either.
             if (id != window || bytes == 0) {
                 bytes = 0;
                 highest_bytes = 0;
@@ -113,8 +114,8 @@ control MeasureSlot(in bit<32> slot, in bit<64> stamp_ns, in bit<32> frame_bytes
                     queue = 0;
                     rate = 0;
                 } else {
-                    // Until the window began at the former rate, since then at the new one; the
-                    // latter is what is drained below.
+                    // The queue drains at the former rate until the window begins and at the new
+                    // rate from then on. The code below does the latter.
                     bit<64> began_ns = window * WINDOW_NS;
                     if (elapsed_ns != 0) {
                         bit<64> drained = (began_ns - last_ns) * rate;

@@ -1,5 +1,5 @@
-// The Internet checksum of a header of which one 16-bit word changes (RFC 1624, equation 3):
-// HC' = ~(~HC + ~m + m'). So a wrong checksum stays wrong, and is the end host's to find.
+// Updates the Internet checksum of a header when one 16-bit word changes (RFC 1624, equation 3):
+// HC' = ~(~HC + ~m + m'). A wrong checksum stays wrong, so the end host detects it.
 #ifndef CHECKSUM_UPDATE_P4
 #define CHECKSUM_UPDATE_P4
 

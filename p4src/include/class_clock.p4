@@ -1,7 +1,7 @@
-// Class clocks: when may this packet leave?
+// Decides when a packet of a paced class leaves, and drops it where its class's limit is reached.
 //
-// A packet's clock and queue are those of its class; in the modes that pace each TCP flow by itself
-// (flow_pace.p4), those of its flow.
+// A packet uses the clock and the queue of its class. In the modes that pace each TCP flow by
+// itself (flow_pace.p4) it uses those of its flow.
 //
 // PSPacer's accounting (Takano et al., IPSJ Vol. 47 SIG 7): a packet of length L occupies its
 // class for (L + FCS) / rate, counted from start to start; the time between the end of one
@@ -60,13 +60,13 @@ control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_met
                         start_ns = now_ns;
                         start_frac = 0;
                     }
-                    // Never early: a departure within a nanosecond is rounded up.
+                    // A departure within a nanosecond is rounded up, so it is never early.
                     departure_ns = start_ns;
                     if (start_frac != 0) {
                         departure_ns = departure_ns + 1;
                     }
 
-                    // C' = D + (len + FCS) * time_per_byte, exactly (of mode ipg: on-wire bytes).
+                    // C' = D + (len + FCS) * time_per_byte, exactly (mode ipg: on-wire bytes).
                     bit<32> sum = start_frac + (bit<32>) (cost_q24 & FRACTION_MASK);
                     clock_ns.write(meta.queue_id, start_ns + (cost_q24 >> FRACTION_BITS)
                                                   + (bit<64>) (sum >> FRACTION_BITS));

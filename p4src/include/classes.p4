@@ -1,4 +1,5 @@
-// Classes: which mode a packet's class has, and the mode's numbers.
+// Decides which mode a packet's class has (unpaced, static, ipg, dynamic, slow-start), and sets
+// the mode's parameters.
 #ifndef CLASSES_P4
 #define CLASSES_P4
 
@@ -6,8 +7,8 @@ control Classes(inout metadata_t meta) {
     @name(".PacerIngress.unpaced")
     action unpaced() { }
 
-    // time_per_byte_q24: 8e9 / rate_bps in 2^-24 ns. limit_bytes: most the class may queue,
-    // frames with FCS. allowance_ns: how much lost time the class may make up after a stall.
+    // time_per_byte_q24: 8e9 / rate_bps in 2^-24 ns. limit_bytes: most bytes that the class
+    // queues, frames with FCS. allowance_ns: the time that the class may make up after a stall.
     @name(".PacerIngress.paced_static")
     action paced_static(bit<64> time_per_byte_q24, bit<32> limit_bytes, bit<64> allowance_ns) {
         meta.paced = 1;
@@ -23,10 +24,9 @@ control Classes(inout metadata_t meta) {
         meta.follows_flows = meta.follows_flows | (bit<1>) (bytes_per_ns_q24 != 0);
     }
 
-    // As paced_static, and what waits is kept short: packets that find more than
-    // ecn_threshold_bytes (0: any) waiting, themselves included, are marked (congestion_marking.p4),
-    // and receive windows are lowered to that rate, window_margin_bytes above it
-    // (window_clamp.p4); bytes_per_ns_q24 0: they are not.
+    // As paced_static, with a short queue. A packet that brings the queue above
+    // ecn_threshold_bytes (0: no threshold) is marked (congestion_marking.p4). Receive windows are
+    // lowered to the rate plus window_margin_bytes (window_clamp.p4), unless bytes_per_ns_q24 is 0.
     @name(".PacerIngress.paced_static_controlled")
     action paced_static_controlled(bit<64> time_per_byte_q24, bit<32> limit_bytes,
                                    bit<64> allowance_ns, bit<32> ecn_threshold_bytes,
@@ -52,10 +52,10 @@ control Classes(inout metadata_t meta) {
         meta.ecn_threshold_bytes = ecn_threshold_bytes;
     }
 
-    // Each TCP flow of the class by itself (flow_pace.p4): headroom times window / round-trip time,
-    // 65536 / headroom being inverse_headroom_q16 (to 2^17, which is a headroom of a half).
-    // time_per_byte_q24: of the highest rate a flow may have, and the rate of whatever of the
-    // class is no flow that can be followed, together; 0: any. The limit is each flow's.
+    // Each TCP flow of the class is paced by itself (flow_pace.p4) at headroom * window / round-trip
+    // time. inverse_headroom_q16 is 65536 / headroom, at most 2^17 (a headroom of one half).
+    // time_per_byte_q24 is that of a flow's highest rate, and of all packets together that belong
+    // to no followed flow; 0: no such rate. The limit applies to each flow.
     @name(".PacerIngress.paced_dynamic")
     action paced_dynamic(bit<32> inverse_headroom_q16, bit<64> time_per_byte_q24,
                          bit<32> limit_bytes, bit<64> allowance_ns,
@@ -69,8 +69,8 @@ control Classes(inout metadata_t meta) {
         meta.inverse_headroom_q16 = (bit<64>) inverse_headroom_q16;
     }
 
-    // The same until a flow sends something again, or until its round-trip time divided by its
-    // window in packets is release_below_ns (to a second; not 0) or less.
+    // As paced_dynamic until the flow retransmits, or until its round-trip time divided by its
+    // window in packets is at most release_below_ns (1 ns to 1 s).
     @name(".PacerIngress.paced_slow_start")
     action paced_slow_start(bit<32> release_below_ns, bit<32> inverse_headroom_q16,
                             bit<64> time_per_byte_q24, bit<32> limit_bytes,

@@ -1,4 +1,5 @@
-// Flows: 5-tuple, DSCP, VLAN and ingress port to a class, with a meter and a counter each.
+// Decides the class of a packet by 5-tuple, DSCP, VLAN and ingress port. Each flow entry has a
+// meter and a counter.
 #ifndef CLASSIFIER_P4
 #define CLASSIFIER_P4
 
@@ -44,7 +45,7 @@ control Classifier(inout metadata_t meta,
 
     apply {
         flows.apply();
-        // A class that cannot exist must not reach past the end of the class registers.
+        // A class number out of range must not index past the end of the class registers.
         if (meta.class_id >= CLASS_COUNT) {
             meta.class_id = 0;
         }

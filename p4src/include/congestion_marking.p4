@@ -1,5 +1,5 @@
-// Explicit congestion notification (RFC 3168): a packet that finds its class's queue above the
-// threshold is marked "congestion experienced", if its ends have said that they understand.
+// Decides whether a packet is marked "congestion experienced" (ECN, RFC 3168): it is if its class's
+// queue is above the threshold and its end hosts support ECN.
 #ifndef CONGESTION_MARKING_P4
 #define CONGESTION_MARKING_P4
 
@@ -7,7 +7,7 @@
 #define ECN_CE 3
 
 control CongestionMarking(inout headers_t hdr, inout metadata_t meta) {
-    // What was marked here; what came marked is not counted.
+    // Packets that were marked here; those that arrived marked are not counted.
     @name(".PacerIngress.class_ce_marks")
     counter(CLASS_COUNT, CounterType.packets_and_bytes) class_ce_marks;
 

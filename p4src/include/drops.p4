@@ -1,5 +1,5 @@
-// Drops by cause: a control that wants a packet gone sets `meta.drop_cause`; this one counts
-// and drops it, so that no drop is silent.
+// Drops packets and counts the drops by cause. A control that decides to drop a packet sets
+// `meta.drop_cause`, so no drop is silent.
 #ifndef DROPS_P4
 #define DROPS_P4
 

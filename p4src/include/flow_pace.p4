@@ -1,13 +1,13 @@
-// Spacing by what a flow does itself: window / round-trip time, as PSPacer's dynamic mode
-// (target rate = cwnd * packet size / RTT) and the TCP-aware NIC (gap = RTT / cwnd - packet size /
-// bandwidth) have it. The time of a byte is RTT / (window * headroom), and no less than what the
-// flow's path takes (path_rate.p4). Its first flight goes at once.
+// Decides the rate of a TCP flow that is paced by itself: window / round-trip time, as in PSPacer's
+// dynamic mode (target rate = cwnd * packet size / RTT) and in the TCP-aware NIC
+// (gap = RTT / cwnd - packet size / bandwidth). The time per byte is RTT / (window * headroom), and
+// at least the time per byte of the flow's path (path_rate.p4). The first flight is not spaced.
 #ifndef FLOW_PACE_P4
 #define FLOW_PACE_P4
 
 control FlowPace(inout metadata_t meta) {
-    // Flows that have seen a loss, or whose packets come dense enough: mode slow-start leaves
-    // them alone from then on.
+    // Flows that have seen a loss or whose packets are dense enough. Mode slow-start does not pace
+    // them from then on.
     @name(".PacerIngress.flow_released")
     register<bit<1>>(TRACKED_FLOWS) flow_released;
 
@@ -25,7 +25,7 @@ control FlowPace(inout metadata_t meta) {
             if (meta.flow_starts == 0) {
                 flow_released.read(released, meta.flow_cell);
             }
-            // RTT / (window in packets) <= threshold, multiplied out.
+            // RTT / (window in packets) <= threshold, without the division.
             if (meta.flow_lost == 1
                 || (meta.rtt_ns != 0
                     && meta.rtt_ns * SEGMENT_BYTES <= meta.release_below_ns * (bit<64>) window)) {
@@ -44,7 +44,7 @@ control FlowPace(inout metadata_t meta) {
         } else if (meta.rtt_ns != 0) {
             meta.paced = 1;
             if (meta.in_train == 0) {
-                // 34 bits of RTT and 17 of headroom; 35 bits of their product.
+                // RTT has 34 bits, headroom 17; the product is kept to 35 bits.
                 bit<64> pace_ns = (meta.rtt_ns * meta.inverse_headroom_q16) >> 16;
                 bit<64> time_per_byte_q24;
                 bit<64> fastest_q24;
@@ -55,8 +55,8 @@ control FlowPace(inout metadata_t meta) {
                 }
                 time_per_byte.apply(pace_ns, window, time_per_byte_q24);
                 flow_fastest_q24.read(fastest_q24, meta.flow_cell);
-                // What meta.time_per_byte_q24 was is of the highest rate allowed; 0: any. It stays
-                // that as long as the round-trip time is not known.
+                // So far meta.time_per_byte_q24 is that of the highest rate allowed (0: no such
+                // rate). It stays so while the round-trip time is unknown.
                 if (time_per_byte_q24 > meta.time_per_byte_q24) {
                     meta.time_per_byte_q24 = time_per_byte_q24;
                 }
@@ -70,7 +70,7 @@ control FlowPace(inout metadata_t meta) {
             flow_timed_at_path_rate.write(meta.flow_cell, at_path_rate);
         }
         if (meta.time_per_byte_q24 == 0) {
-            // A packet that takes no time joins the unpaced ones, once none of its flow is held.
+            // A packet without spacing becomes unpaced once no packet of its flow is held.
             bit<32> backlog_bytes;
             backlog.apply(meta.queue_id, backlog_bytes);
             meta.paced = (bit<1>) (backlog_bytes != 0);

@@ -1,5 +1,5 @@
-// Layer-2 forwarding: known stations to their port, everything else flooded; a source the
-// controller does not know yet also reaches the controller.
+// Decides the output port: a known station's port, or all ports (flood). A packet from an unknown
+// source also goes to the controller, which learns the source.
 #ifndef FORWARDING_P4
 #define FORWARDING_P4
 
@@ -51,7 +51,7 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta,
         if (forward.apply().hit) {
             if (standard_metadata.egress_spec == standard_metadata.ingress_port) {
                 if (meta.reason == REASON_UNKNOWN_SOURCE) {
-                    // The destination has it already; the controller has yet to learn the source.
+                    // The destination has received the packet; only the controller needs it.
                     standard_metadata.egress_spec = CPU_PORT;
                     meta.to_controller_only = 1;
                 } else {
@@ -59,8 +59,8 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta,
                 }
             }
         }
-        // The controller's copy comes with a flood: one more copy of one packet per station is
-        // cheaper than a clone session, and right while the station's own port is not known.
+        // The controller's copy is part of a flood. That costs one copy of one packet per station,
+        // which is cheaper than a clone session, and a flood is right while the port is unknown.
         if (meta.reason == REASON_UNKNOWN_SOURCE && meta.to_controller_only == 0) {
             standard_metadata.mcast_grp = FLOOD_AND_LEARN_GROUP;
         }

@@ -1,4 +1,5 @@
-// Packet headers and per-packet metadata of pacer.p4.
+// Declares the packet headers and the per-packet metadata of pacer.p4: what controls read and
+// write. It decides nothing.
 #ifndef HEADERS_P4
 #define HEADERS_P4
 
@@ -21,7 +22,7 @@ header packet_in_t {
 
 @controller_header("packet_out")
 header packet_out_t {
-    port_t egress_port;  // 0: through the tables, as if received on the CPU port
+    port_t egress_port;  // 0: the packet passes the tables, as if received on the CPU port
     bit<7> pad;
 }
 
@@ -73,13 +74,20 @@ header tcp_t {
     bit<32> acknowledgement;
     bit<4> header_words;
     bit<4> reserved;
-    bit<8> flags;
+    bit<1> cwr;
+    bit<1> ece;
+    bit<1> urg;
+    bit<1> ack;
+    bit<1> psh;
+    bit<1> rst;
+    bit<1> syn;
+    bit<1> fin;
     bit<16> window;
     bit<16> checksum;
     bit<16> urgent;
 }
 
-// An option; of those of one byte (end, no operation) the rest is empty.
+// A TCP option. `rest` is empty for the options of one byte (end, no operation).
 header tcp_option_t {
     bit<8> kind;
     varbit<136> rest;  // TCP_OPTION_BYTES_MAX
@@ -100,11 +108,11 @@ struct headers_t {
     ipv4_t ipv4;
     ipv6_t ipv6;
     tcp_t tcp;
-    tcp_option_t[TCP_OPTIONS_READ] tcp_options;  // of a SYN, up to the window scale
+    tcp_option_t[TCP_OPTIONS_READ] tcp_options;  // of a SYN, up to the window scale option
     udp_t udp;
 }
 
-// The 5-tuple and what else a flow may be told by; zero where the packet has no such field.
+// The 5-tuple and the other fields that flow entries match; zero where the packet has none.
 struct flow_key_t {
     bit<16> ether_type;
     bit<12> vlan_id;
@@ -116,7 +124,7 @@ struct flow_key_t {
     bit<16> dst_port;
 }
 
-// What a held packet carries on its rounds through a switch that can only recirculate.
+// The state of a held packet on a switch that holds packets by recirculation.
 struct hold_t {
     @field_list(1)
     bit<8> state;  // see hold_by_recirculation.p4
@@ -143,7 +151,7 @@ struct metadata_t {
     bit<7> reason;       // why the controller gets a copy
     bit<1> to_controller_only;
     bit<64> time_per_byte_q24;
-    bit<32> spacing_bytes;       // what a packet takes of its class beside the frame itself
+    bit<32> spacing_bytes;       // bytes that a packet takes of its class besides the frame
     bit<32> limit_bytes;
     bit<64> allowance_ns;
     bit<32> ecn_threshold_bytes; // 0: the class does not mark
@@ -157,24 +165,24 @@ struct metadata_t {
     bit<64> release_below_ns;    // mode slow-start; 0: another mode
     bit<1> flow_known;           // the packet's flow is followed
     bit<1> flow_starts;
-    bit<1> flow_lost;            // this packet was sent before
-    bit<1> flow_timing;          // the round-trip time is taken from this packet on
-    bit<1> in_train;             // it belongs to the first flight (path_rate.p4)
+    bit<1> flow_lost;            // this packet is a retransmission
+    bit<1> flow_timing;          // this packet's round-trip time is measured
+    bit<1> in_train;             // the packet is of the first flight (path_rate.p4)
     bit<32> flow_cell;
-    bit<32> window_bytes;        // most in flight within a round trip
+    bit<32> window_bytes;        // most bytes in flight within a round trip
     bit<64> rtt_ns;              // 0: not known yet
     bit<1> answered;             // the packet acknowledges a flow that is followed
-    bit<1> answered_elsewhere;   // that flow's cell is another's, which lives
+    bit<1> answered_elsewhere;   // another live flow has that flow's cell
     bit<32> answered_cell;
     bit<64> answered_identity;
 
     // Receive windows (window_clamp.p4).
-    bit<64> bytes_per_ns_q24;    // rate that the window is for; 0: it is left alone
+    bit<64> bytes_per_ns_q24;    // rate that the window is computed for; 0: no clamp
     bit<64> window_margin_bytes;
     bit<1> has_window_scale;
     bit<8> window_scale;
     bit<8> tcp_options_read;
-    bit<8> tcp_options_bytes;    // not read yet
+    bit<8> tcp_options_bytes;    // bytes of options that are not parsed yet
     bit<8> tcp_option_bytes;
     hold_t hold;
 }

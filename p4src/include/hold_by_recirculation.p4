@@ -1,18 +1,18 @@
-// Holding packets on a target without a traffic manager (stock BMv2): a held packet goes round
-// through recirculation until its departure time has come, in its class's order.
+// Decides whether a held packet leaves or recirculates once more, on a target without a traffic
+// manager (stock BMv2). A packet recirculates until its departure time, in its class's order.
 //
-// What that costs: each round is a pass through the whole switch, time has the resolution of a
-// round and of a microsecond, and the egress queue that each round goes through (64 packets,
-// dropped silently when full) bounds what can be held. So the packets held are counted here, and
-// those over HELD_PACKETS_MAX are dropped and counted. A burst that overflows the queue can still
-// push out a held packet; those behind it in its class wait LOST_AFTER_NS for it, then go on. The
-// burst allowance is not applied: a late packet is simply late.
+// Each recirculation is a pass through the whole switch. Time has the resolution of one pass and
+// of a microsecond. Each pass goes through an egress queue of 64 packets, which drops silently when
+// it is full and so limits how many packets can be held. Held packets are therefore counted here,
+// and packets beyond HELD_PACKETS_MAX are dropped and counted. A burst that overflows the queue can
+// still push out a held packet; the packets behind it in its class wait LOST_AFTER_NS for it, then
+// proceed. The burst allowance is not applied.
 //
 // A held packet carries its state in preserved metadata, since a recirculated packet has
 // neither ingress port nor timestamp:
 //   HOLD_NONE    not held
-//   HOLD_WANTED  ingress asked for it; egress gives it its place in the class's order
-//   HOLD_HELD    on its rounds
+//   HOLD_WANTED  ingress has asked for a hold; egress gives it its place in the class's order
+//   HOLD_HELD    recirculating
 #ifndef HOLD_BY_RECIRCULATION_P4
 #define HOLD_BY_RECIRCULATION_P4
 
@@ -26,8 +26,8 @@
 #define LOST_AFTER_NS 100000000
 #define INSTANCE_TYPE_RECIRCULATED 4
 
-// simple_switch runs egress in 4 threads, port modulo 4, and @atomic does not hold across them:
-// each thread has cells of its own, so that no two write the same one.
+// simple_switch runs egress in 4 threads (port modulo 4), and @atomic does not hold across them.
+// Each thread has its own cells, so that no two threads write the same one.
 #define EGRESS_THREADS 4
 register<bit<32>>(EGRESS_THREADS) held_packets;
 register<bit<32>>(QUEUE_COUNT * EGRESS_THREADS) held_bytes;
@@ -55,19 +55,19 @@ control Hold(inout metadata_t meta, in bit<64> departure_ns, in bit<64> cost_q24
     }
 }
 
-// First thing in ingress: a packet on its rounds goes straight back to its egress port.
+// First in ingress: a held packet returns to its egress port and skips the tables.
 control HeldIngress(inout metadata_t meta, inout standard_metadata_t standard_metadata,
-                    out bit<1> on_its_rounds) {
+                    out bit<1> recirculated) {
     apply {
-        on_its_rounds = 0;
+        recirculated = 0;
         if (standard_metadata.instance_type == INSTANCE_TYPE_RECIRCULATED) {
-            on_its_rounds = 1;
+            recirculated = 1;
             standard_metadata.egress_spec = meta.hold.egress_port;
         }
     }
 }
 
-// Last thing in egress: leave, or go round once more.
+// Last in egress: the packet leaves or recirculates.
 control HeldEgress(inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     @name(".PacerEgress.hold_drops")
     counter(1, CounterType.packets_and_bytes) hold_drops;
@@ -102,8 +102,8 @@ control HeldEgress(inout metadata_t meta, inout standard_metadata_t standard_met
                     bit<64> now_ns =
                         (bit<64>) standard_metadata.egress_global_timestamp * 1000;
                     next_to_leave.read(leaves, cell);
-                    // Packets of the class before this one that have not left: 0 when it is its
-                    // turn, and "negative" when it was itself taken for lost.
+                    // How many packets of the class are ahead of this one: 0 when it is next,
+                    // negative (modulo 2^32) when it was itself taken for lost.
                     bit<32> before = meta.hold.sequence - leaves;
                     if (before[31:31] == 1) {
                         meta.hold.state = HOLD_NONE;

@@ -1,4 +1,5 @@
-// Holding packets where the target has a traffic manager: one extern call each.
+// Hands a packet and its departure time to the target's traffic manager, in one extern call; the
+// traffic manager decides when the packet leaves.
 #ifndef HOLD_IN_TRAFFIC_MANAGER_P4
 #define HOLD_IN_TRAFFIC_MANAGER_P4
 

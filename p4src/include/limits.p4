@@ -1,16 +1,17 @@
-// Sizes and fixed numbers that both programs, their tests and the controller rely on.
+// Declares the sizes and constants that both programs, their tests and the controller rely on.
+// It decides nothing for a packet.
 #ifndef LIMITS_P4
 #define LIMITS_P4
 
 // Port that packets to and from the controller use; ports are numbered 1 to 509.
 #define CPU_PORT 510
 
-// Multicast groups that the control plane fills.
+// Multicast groups that the control plane writes.
 #define FLOOD_GROUP 1
 #define FLOOD_AND_LEARN_GROUP 2
 
-// Classes; class 0 is every packet that no flow entry matches. A stock BMv2 keeps every
-// register cell as a big integer, so its flavour has fewer. Flows: one for each class.
+// Number of classes. Class 0 has the packets that no flow entry matches. Stock BMv2 keeps each
+// register cell as a big integer, so its flavour has fewer classes. One flow entry per class.
 #ifdef TARGET_BMV2
 #define CLASS_COUNT 4096
 #define FLOW_COUNT 16384
@@ -21,8 +22,8 @@
 #define TRACKED_FLOWS_BITS 16
 #endif
 
-// TCP flows that are followed at once. Each has a queue and a clock of its own, above those of
-// the classes.
+// TCP flows that are followed at the same time. Each has its own queue and clock; their numbers
+// follow those of the classes.
 #define TRACKED_FLOWS (1 << TRACKED_FLOWS_BITS)
 #define QUEUE_COUNT (CLASS_COUNT + TRACKED_FLOWS)
 
@@ -38,15 +39,15 @@
 // Preamble and start-of-frame delimiter: on the wire before each frame (IEEE 802.3).
 #define PREAMBLE_BYTES 8
 
-// What a segment of a window is taken for.
+// Assumed size of a segment of a window.
 #define SEGMENT_BYTES 1460
 
-// Ten segments, with which a TCP flow may begin (RFC 6928), and what its window is taken for at
-// least: a burst's first packets have not yet shown how large it is.
+// Initial window of TCP: ten segments (RFC 6928). A flow's window is taken to be at least this,
+// since the first packets of a burst do not show yet how large the burst is.
 #define INITIAL_WINDOW_BYTES 14600
 
-// TCP options of a SYN that are looked at in search of the window scale, which senders put behind
-// no more than five; and the bytes of the longest that is looked past (fast open, RFC 7413).
+// TCP options of a SYN that are parsed to find the window scale, which senders put behind at most
+// five others; and the length of the longest option that is skipped (fast open, RFC 7413).
 #define TCP_OPTIONS_READ 6
 #define TCP_OPTION_BYTES_MAX 18
 

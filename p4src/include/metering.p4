@@ -1,4 +1,5 @@
-// What a meter's colour does to the packet: dropped, marked, or nothing.
+// Decides what a meter's colour (RFC 2698) does to the packet: drop it, mark its DSCP, or leave it
+// unchanged.
 #ifndef METERING_P4
 #define METERING_P4
 
@@ -19,7 +20,7 @@ control Metering(inout headers_t hdr, inout metadata_t meta) {
         } else if (meta.mark == 1 && meta.colour != COLOUR_GREEN) {
             bit<6> dscp = meta.colour == COLOUR_RED ? meta.red_dscp : meta.yellow_dscp;
             if (hdr.ipv4.isValid()) {
-                // The rest of the word stays as it is, and counts for nothing.
+                // The rest of the word does not change, so it does not affect the checksum.
                 checksum_update.apply(hdr.ipv4.checksum, (bit<16>) (hdr.ipv4.dscp ++ 2w0),
                                       (bit<16>) (dscp ++ 2w0));
                 hdr.ipv4.dscp = dscp;

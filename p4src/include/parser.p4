@@ -1,5 +1,5 @@
-// Bytes to headers and back. A frame that ends inside a header is left with a parser error,
-// which PacerIngress drops and counts.
+// Decides which headers a frame has, and deparses them. A frame that ends inside a header gets a
+// parser error; PacerIngress drops and counts it.
 #ifndef PARSER_P4
 #define PARSER_P4
 
@@ -45,7 +45,7 @@ parser PacerParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         meta.flow.dst_addr = 96w0xFFFF ++ hdr.ipv4.dst_addr;
         meta.flow.dscp = hdr.ipv4.dscp;
         meta.flow.protocol = hdr.ipv4.protocol;
-        // Ports only where they are at a fixed place: no options, not a later fragment.
+        // The ports are read only at a fixed offset: no IP options, no later fragment.
         transition select(hdr.ipv4.header_words, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
             (5, 0, PROTOCOL_TCP): parse_tcp;
             (5, 0, PROTOCOL_UDP): parse_udp;
@@ -70,15 +70,15 @@ parser PacerParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         packet.extract(hdr.tcp);
         meta.flow.src_port = hdr.tcp.src_port;
         meta.flow.dst_port = hdr.tcp.dst_port;
-        transition select(hdr.tcp.flags[1:1]) {
+        transition select(hdr.tcp.syn) {
             1: tcp_options;
             default: accept;
         }
     }
 
-    // Options of a SYN, until the window scale (RFC 7323) has been seen. What does not add up is
-    // the end hosts' to judge: it is left unread, and passes as it came. A frame that ends within
-    // its options is refused, as one that ends within any header.
+    // Options of a SYN, up to the window scale (RFC 7323). Malformed options are not parsed and
+    // pass unchanged, since the end hosts judge them. A frame that ends within its options gets a
+    // parser error, like one that ends within any header.
     state tcp_options {
         meta.tcp_options_bytes = ((bit<8>) hdr.tcp.header_words |-| 5) * 4;
         transition next_tcp_option;
@@ -145,12 +145,12 @@ parser PacerParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     }
 }
 
-// An edge switch is transparent: a wrong checksum is the end host's to find.
+// An edge switch is transparent: end hosts detect wrong checksums.
 control PacerVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply { }
 }
 
-// Who changes a field updates its checksum (checksum_update.p4).
+// A control that changes a field updates the checksum (checksum_update.p4).
 control PacerComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply { }
 }

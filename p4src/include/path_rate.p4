@@ -1,50 +1,52 @@
-// What a flow's path takes: the rate above which packets only wait or get lost on it.
+// Decides the rate of a flow's path: the rate above which the flow's packets only queue or get lost
+// on the path.
 //
-// A sender doubles its window each round trip until something is lost, and learns of that a round
-// trip late: window / round-trip time then is twice what the path takes. So that rate is asked for
-// beforehand (Hoe, SIGCOMM 1996; Keshav, SIGCOMM 1991): the flow's first flight, which any path has
-// to take at once (RFC 6928), is not spaced, and the narrowest link spaces its acknowledgements. The
-// time of a byte is that from the first one of more than a segment (the first may be an application's
-// header) to the first one of three quarters of the flight (the last may be a delayed acknowledgement),
-// divided by the frames' bytes between.
+// A sender doubles its window each round trip until a packet is lost, and learns of the loss a round
+// trip later. By then window / round-trip time is twice the rate of the path. So this control
+// measures the rate beforehand (Hoe, SIGCOMM 1996; Keshav, SIGCOMM 1991). The flow's first flight,
+// which every path must accept at once (RFC 6928), is not spaced, and the narrowest link spaces its
+// acknowledgements. The time per byte is the time between two acknowledgements, divided by the frame
+// bytes between them. The first is the first that covers more than a segment (the first segment may
+// be an application's header). The second is the first that covers three quarters of the flight (the
+// last one may be a delayed acknowledgement).
 //
-// A rate that is far too low costs the flow its path, and none costs nothing. So it counts only if
-// both acknowledgements are of the flight alone (what was sent later came later), if the sender sent
-// the flight clearly faster than that and without a pause, and if the class's own rate, to which this
-// switch spaced the flight, is clearly faster.
+// A rate that is far too low costs the flow its path, while no rate costs nothing. So the measured
+// rate counts only under three conditions: both acknowledgements cover the flight alone; the sender
+// sent the flight clearly faster and without a pause; and the class's own rate, at which this switch
+// spaced the flight, is clearly faster.
 //
-// A flow whose path is known may have twice as much as its window makes, as long as its window grows
-// as in slow start: so the window doubles in a round trip and not in two. That ends with the first
-// retransmission, the first echo of a congestion mark, or the first round trip in which the most in
-// flight did not grow by a quarter.
+// A flow whose path rate is known gets twice its window / round-trip time while its window grows as
+// in slow start, so that the window doubles in one round trip and not in two. That ends with the
+// first retransmission, the first ECN echo, or the first round trip in which the most bytes in flight
+// did not grow by a quarter.
 //
-// A first flight can be wrong: cut in between by others, or told of by acknowledgements that came
-// together. So the rate is not a limit for good. It begins 1/256 below what was found, and grows as
-// long as the flow is held to it and no packet of the flow waits downstream: by 1/4096 of that a
-// round trip, after 32 of them by twice as much each time. Where a packet waits longer than eight
-// take and than a millisecond (round-trip time above the smallest, less the time in this switch:
-// Vegas' measure, Brakmo and Peterson, SIGCOMM 1994) half of what it grew by is taken back. The
-// millisecond is more than hosts make by interrupts that are put off and packets that are put together,
-// and less than a bottleneck's buffer holds. It never goes below where it began, whoever fills the queue.
-// Where it has come to sixteen times what it began with, that was never the path's: from then on there
-// is none.
+// A first flight can mislead: other traffic comes between its packets, or its acknowledgements arrive
+// together. So the rate grows again. It begins 1/256 below the measured rate. It grows while the flow
+// is held to it and no packet of the flow queues downstream: by 1/4096 of itself a round trip, and
+// after 32 round trips by twice as much each time. If a packet queues downstream for longer than
+// eight packets take and longer than a millisecond, half of the growth is taken back. The queueing
+// time is the round-trip time above the smallest, without the time in this switch (Vegas: Brakmo and
+// Peterson, SIGCOMM 1994). A millisecond is more than hosts add by interrupt moderation and
+// coalescing, and less than a bottleneck's buffer holds. The rate never falls below where it began,
+// whoever fills the queue. If it reaches sixteen times that, the measurement was not the path's, and
+// the flow has no path rate from then on.
 //
-// Where each of 32 round trips in a row was longer than that, the shortest of them is what the others
-// are held against from then on: the path may have become another. So a queue that others keep up as
-// long is taken for the path, as by BBR after ten seconds.
+// If each of 32 round trips in a row was longer than that, the shortest of them becomes the new base,
+// because the path may have changed. A queue that other flows keep up for as long therefore counts as
+// part of the path, as in BBR after ten seconds.
 #ifndef PATH_RATE_P4
 #define PATH_RATE_P4
 
 #define TRAIN_NONE 0
 #define TRAIN_LEAVES 1    // the first flight is being sent
-#define TRAIN_ANSWERED 2  // something of it has been acknowledged: it is over
-#define TRAIN_RETURNS 3   // more than a segment has: time is taken
+#define TRAIN_ANSWERED 2  // a part is acknowledged: the flight has ended
+#define TRAIN_RETURNS 3   // more than a segment is acknowledged: time is taken
 
-// Least that must lie between two acknowledgements, and longest time (2 s).
+// Least bytes and longest time (2 s) between the two acknowledgements.
 #define TRAIN_BYTES_MIN 2920
 #define TRAIN_NS_MAX 0x7FFFFFFF
 
-// Least length of a first flight that is measured.
+// Shortest first flight that is measured.
 #define TRAIN_LENGTH_MIN (4 * SEGMENT_BYTES)
 
 #define PATH_QUEUE_BYTES 12144
@@ -76,7 +78,7 @@ register<bit<64>>(TRACKED_FLOWS) flow_path_least_ns;   // shortest of these
 register<bit<1>>(TRACKED_FLOWS) flow_path_below;       // the rate is known, and the window grows fast
 register<bit<1>>(TRACKED_FLOWS) flow_timed_at_path_rate;  // the segment that is timed was held to it
 
-// A packet of a flow that is followed: whether it belongs to the first flight. `opens`: it is a SYN.
+// A packet of a followed flow: decides whether it belongs to the first flight. `opens`: it is a SYN.
 control FirstFlight(inout metadata_t meta, in bit<1> opens, in bit<32> end,
                     in bit<32> payload_bytes, in bit<32> frame_bytes, in bit<64> now_ns) {
     apply {
@@ -87,7 +89,7 @@ control FirstFlight(inout metadata_t meta, in bit<1> opens, in bit<32> end,
             flow_path_below.write(cell, 0);
         }
         if (meta.flow_starts == 1) {
-            // A flow that was there before it was seen has no first flight.
+            // A flow that began unseen has no first flight.
             flow_train_state.write(cell, (bit<8>) (opens & meta.paces_flows));
             flow_train_from.write(cell, end);
             flow_train_until.write(cell, end);
@@ -134,7 +136,7 @@ control FirstFlight(inout metadata_t meta, in bit<1> opens, in bit<32> end,
     }
 }
 
-// An acknowledgement of something new: what it says of the first flight.
+// An acknowledgement of new data: measures the first flight.
 control FirstFlightAnswered(in bit<32> cell, in bit<32> acknowledgement, in bit<64> now_ns) {
     TimePerByte() time_per_byte;
 
@@ -152,7 +154,7 @@ control FirstFlightAnswered(in bit<32> cell, in bit<32> acknowledgement, in bit<
             flow_train_sent_ns.read(sent_ns, cell);
             bit<32> bytes = acknowledgement - from;
             bit<32> length = until - from;
-            // "negative" or none: of the SYN.
+            // 0 or negative (modulo 2^32): it acknowledges the SYN only.
             bit<1> of_data = (bit<1>) (bytes != 0 && bytes[31:31] == 0);
             bit<1> of_most = (bit<1>) (bytes >= length - (length >> 2));
             if (state == TRAIN_RETURNS) {
@@ -174,9 +176,9 @@ control FirstFlightAnswered(in bit<32> cell, in bit<32> acknowledgement, in bit<
                         flow_train_payload_bytes.read(payload_bytes, cell);
                         flow_train_frame_bytes.read(frame_bytes, cell);
                         flow_train_class_q24.read(class_q24, cell);
-                        // span / (bytes / payload * frame); 31 and 11 bits, 14 and 11 (of jumbo
-                        // frames 14), less what rounding may cost. A frame is longer than its
-                        // payload: 44 bits at most.
+                        // span / (bytes / payload * frame). The factors have 31 and 11 bits, and
+                        // 14 and 11 (jumbo frames 14). A frame is longer than its payload, so the
+                        // result has at most 44 bits.
                         time_per_byte.apply((span_ns * (bit<64>) payload_bytes) >> 10,
                                             (measured_bytes * frame_bytes) >> 10, slowest_q24);
                         if (slowest_q24 * 3 > class_q24 * 4) {
@@ -205,8 +207,8 @@ control FirstFlightAnswered(in bit<32> cell, in bit<32> acknowledgement, in bit<
     }
 }
 
-// A round trip is over: it took `path_ns` without the time in this switch, and the shortest that the
-// flow has seen `base_rtt_ns`.
+// A round trip has ended. It took `path_ns` without the time in this switch; the flow's shortest took
+// `base_rtt_ns`.
 control PathRate(in bit<32> cell, in bit<64> path_ns, in bit<64> base_rtt_ns) {
     apply {
         bit<64> slowest_q24;

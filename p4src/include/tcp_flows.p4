@@ -1,31 +1,35 @@
-// TCP flows as an edge switch sees them in passing: bytes in flight and round-trip time.
+// Follows TCP flows: decides which flow a segment belongs to or acknowledges, and estimates the
+// flow's bytes in flight and round-trip time from passing segments.
 //
-// A flow is one direction of a connection: what its sender sends, and what comes back. Only
-// flows of classes that need it are followed. A packet of any other class pays for it only if it is
-// TCP: with one register read until the first such flow has come, and one look-up from then on (an
-// acknowledgement does not say otherwise what it acknowledges).
+// A flow is one direction of a connection: its sender's segments and their acknowledgements. Only
+// flows of classes that need it are followed. For any other class, only TCP packets have a cost: one
+// register read until the first flow is followed, and one look-up from then on, because an
+// acknowledgement alone does not tell whether its flow is followed.
 //
-// A flow is known by its addresses, ports and VLAN; the table has a cell for each hash of them. A
-// packet whose flow is not the one in its cell is a collision, counted, and its flow is not followed
-// as long as the other lives. A cell whose flow has sent nothing for FLOW_LIFE_NS (after a SYN
-// FLOW_OPENING_NS, so that many of them do not take the table; after FIN or RST FLOW_CLOSED_NS) is
-// free.
+// A flow is identified by its addresses, ports and VLAN; the table has a cell for each hash of them.
+// If another flow has the cell, this is a collision. It is counted, and the flow is not followed
+// while the other lives. A cell is free when its flow has sent nothing for FLOW_LIFE_NS. After a SYN
+// that time is FLOW_OPENING_NS, so that a SYN flood does not fill the table; after FIN or RST it is
+// FLOW_CLOSED_NS.
 //
-// In flight: highest sequence number sent less highest acknowledged (modulo 2^32, RFC 9293).
+// Bytes in flight: highest sequence number sent less highest acknowledged (modulo 2^32, RFC 9293).
+//
 // Round-trip time: one segment at a time is timed, from its arrival here to the first
-// acknowledgement that covers it, SYN first; whatever a retransmission could have falsified is not
-// taken (Karn and Partridge, SIGCOMM 1987). So time in the pacer's own queue is part of it, as
-// it is for the sender. A sample a round trip comes in, so the smoothed value moves by half, and a
-// sample counts as four times that value at most: acknowledgements that were not seen for a while
-// make one that is far off. The base, which is the path's, is without that time.
+// acknowledgement that covers it, beginning with the SYN. Samples that a retransmission makes
+// ambiguous are discarded (Karn and Partridge, SIGCOMM 1987). The time in the pacer's own queue is
+// part of the round-trip time, as it is for the sender; the base round-trip time, which is the
+// path's, is without it. There is one sample a round trip, so the smoothed value moves by half. A
+// sample counts as at most four times that value, because missed acknowledgements make a sample
+// that is far too large.
 //
-// Window: the most in flight in this round trip, or an eighth less than in the one before for each
-// since: a sender that pauses has its window when it goes on. More than 2^30 bytes in flight are no
-// sender's (RFC 7323, section 2.3): what answers it is not seen, and nothing is known of the flow.
+// Window: the most bytes in flight in this round trip, or the previous value less an eighth for each
+// round trip since, so that a sender that pauses keeps its window. No sender has more than 2^30
+// bytes in flight (RFC 7323, section 2.3). If there seem to be more, the acknowledgements take
+// another path, and the flow's state is unknown.
 //
-// A segment far from all that was sent before (more than two windows and 64 KiB ahead, or more than
-// 2^30 bytes behind) is not taken for the flow's, unless the next one goes on where it ended: then
-// what came between was not seen, and the flow begins anew.
+// A segment is a stray if it is more than two windows and 64 KiB ahead of the flow, or more than
+// 2^30 bytes behind. It does not update the flow, unless the next segment continues where it ended:
+// then the segments between were not seen here, and the flow starts again.
 #ifndef TCP_FLOWS_P4
 #define TCP_FLOWS_P4
 
@@ -33,11 +37,11 @@
 #define FLOW_OPENING_NS 10000000000
 #define FLOW_CLOSED_NS 2000000000
 
-// Longest round-trip time that is believed (17 s): products with it must fit 64 bits.
+// Longest round-trip time that is accepted (17 s): products with it must fit 64 bits.
 #define RTT_NS_MAX 0x3FFFFFFFF
 #define RTT_GROWTH_BITS 2
 
-// A segment is a stray from so far ahead on, besides two windows, and to so far behind.
+// A segment is a stray beyond two windows and STRAY_AHEAD_BYTES, up to STRAY_BEHIND (modulo 2^32).
 #define STRAY_AHEAD_BYTES 65536
 #define STRAY_BEHIND 0xC0000000
 
@@ -47,13 +51,7 @@
 #define FLOW_RETRANSMISSION 2
 #define FLOW_EVENTS 3
 
-#define TCP_FIN 0
-#define TCP_SYN 1
-#define TCP_RST 2
-#define TCP_ACK 4
-#define TCP_ECE 6
-
-// 0 until a flow is followed.
+// 0 until the first flow is followed.
 register<bit<1>>(1) flows_followed;
 
 register<bit<64>>(TRACKED_FLOWS) flow_identity;     // see FLOW_CELL
@@ -64,30 +62,30 @@ register<bit<32>>(TRACKED_FLOWS) flow_next;         // one past the highest sequ
 register<bit<32>>(TRACKED_FLOWS) flow_acknowledged;
 register<bit<32>>(TRACKED_FLOWS) flow_timed;        // the acknowledgement that ends the sample
 register<bit<64>>(TRACKED_FLOWS) flow_timed_at_ns;  // 0: nothing is timed
-register<bit<64>>(TRACKED_FLOWS) flow_timed_wait_ns;  // how long what is timed waits here
+register<bit<64>>(TRACKED_FLOWS) flow_timed_wait_ns;  // how long the timed segment waits here
 register<bit<64>>(TRACKED_FLOWS) flow_rtt_ns;       // smoothed; 0: not known
 register<bit<64>>(TRACKED_FLOWS) flow_base_rtt_ns;  // smallest, less time here; 0: not known
-register<bit<32>>(TRACKED_FLOWS) flow_peak_bytes;   // most in flight in this round trip
-register<bit<32>>(TRACKED_FLOWS) flow_last_peak_bytes;  // and before, an eighth less for each
+register<bit<32>>(TRACKED_FLOWS) flow_peak_bytes;   // most bytes in flight in this round trip
+register<bit<32>>(TRACKED_FLOWS) flow_last_peak_bytes;  // in earlier ones, an eighth less each
 register<bit<32>>(TRACKED_FLOWS) flow_stray;        // where the last stray segment ended
 
-// Where the cell is of the flow from one end to the other, and its identity but for the addresses: of
-// two flows between the same ones, equal ports and CRC-32 mean the same VLAN. (A control would copy
-// the addresses of every packet.)
+// Computes the cell of a flow and its identity, which holds all but the addresses: if two flows
+// between the same addresses have equal ports and CRC-32, they have the same VLAN. This is a macro
+// because a control would copy the addresses of every packet.
 #define FLOW_CELL(vlan_id, sender, receiver, sender_port, receiver_port, cell, identity) \
     hash(identity, HashAlgorithm.crc32, 64w0, { (bit<16>) vlan_id, sender, receiver }, \
          64w1 << 32); \
     identity = sender_port ++ receiver_port ++ identity[31:0]; \
     hash(cell, HashAlgorithm.crc16, 32w0, { identity }, 32w1 << TRACKED_FLOWS_BITS);
 
-// What the packet says of the flow that it belongs to. Sets `meta.flow_known` if the flow is
-// followed, and then what is known of it.
+// Updates the flow that the packet belongs to. If the flow is followed, it sets `meta.flow_known`
+// and the metadata that describe the flow.
 control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
     @name(".PacerIngress.flow_events")
     counter(FLOW_EVENTS, CounterType.packets) flow_events;
 
-    // What was last seen of a class's flows, for whoever wants to look.
+    // Latest values of a class's flows, for the control plane.
     @name(".PacerIngress.class_rtt_ns")
     register<bit<64>>(CLASS_COUNT) class_rtt_ns;
     @name(".PacerIngress.class_in_flight_bytes")
@@ -111,8 +109,7 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
         } else {
             payload_bytes = (bit<32>) hdr.ipv6.payload_length |-| headers_bytes;
         }
-        bit<32> taken = payload_bytes + (bit<32>) hdr.tcp.flags[TCP_SYN:TCP_SYN]
-                        + (bit<32>) hdr.tcp.flags[TCP_FIN:TCP_FIN];
+        bit<32> taken = payload_bytes + (bit<32>) hdr.tcp.syn + (bit<32>) hdr.tcp.fin;
         bit<32> end = hdr.tcp.sequence + taken;
 
         bit<64> known;
@@ -129,15 +126,16 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
         bit<1> starts = 0;
         bit<1> strays = 0;
         if (payload_bytes > standard_metadata.packet_length) {
-            // The length is false: nothing that it says of a flow is taken.
+            // The length field is wrong: the packet does not update a flow.
         } else if (expires_ns <= now_ns) {
             starts = 1;
         } else if (known == identity && sender == meta.flow.src_addr
                    && receiver == meta.flow.dst_addr) {
             meta.flow_known = 1;
-            // Another connection of the same addresses and ports.
+            // A SYN that is not a retransmission starts another connection of the same
+            // addresses and ports.
             bit<32> ahead_bytes = hdr.tcp.sequence - next;
-            if (hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1 && end != next) {
+            if (hdr.tcp.syn == 1 && end != next) {
                 starts = 1;
             } else if (taken != 0 && ahead_bytes > STRAY_AHEAD_BYTES
                        && ahead_bytes < STRAY_BEHIND) {
@@ -189,7 +187,7 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
             bit<32> last_peak_bytes;
             flow_timed_at_ns.read(timed_at_ns, cell);
             if (taken != 0 && strays == 0) {
-                bit<32> before = hdr.tcp.sequence - next;  // "negative": sent before
+                bit<32> before = hdr.tcp.sequence - next;  // negative: a retransmission
                 bit<32> beyond = end - next;
                 if (before[31:31] == 1) {
                     flow_events.count(FLOW_RETRANSMISSION);
@@ -224,14 +222,14 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
         }
         if (meta.flow_known == 1) {
             if (meta.flow_timing == 1) {
-                // Unless it is held (class_clock.p4).
+                // class_clock.p4 adds the time for which it is held.
                 flow_timed_wait_ns.write(cell, 0);
             }
-            first_flight.apply(meta, hdr.tcp.flags[TCP_SYN:TCP_SYN], end, payload_bytes,
+            first_flight.apply(meta, hdr.tcp.syn, end, payload_bytes,
                                standard_metadata.packet_length + FCS_BYTES, now_ns);
-            if (hdr.tcp.flags[TCP_FIN:TCP_FIN] == 1 || hdr.tcp.flags[TCP_RST:TCP_RST] == 1) {
+            if (hdr.tcp.fin == 1 || hdr.tcp.rst == 1) {
                 flow_expires_ns.write(cell, now_ns + FLOW_CLOSED_NS);
-            } else if (hdr.tcp.flags[TCP_SYN:TCP_SYN] == 1) {
+            } else if (hdr.tcp.syn == 1) {
                 flow_expires_ns.write(cell, now_ns + FLOW_OPENING_NS);
             } else if (taken != 0 || starts == 1 || expires_ns - now_ns > FLOW_CLOSED_NS) {
                 // A last acknowledgement, after both ends' FIN, does not open it again.
@@ -241,9 +239,9 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
     }
 }
 
-// What an acknowledgement says of the flow that it answers.
-// Sets `meta.answered` if that flow is followed; where it is, for a SYN in any case, and
-// `meta.answered_elsewhere` if another flow that lives has the cell.
+// Updates the flow that the packet acknowledges. Sets `meta.answered` if that flow is followed.
+// Sets `meta.answered_cell` if it is followed or the packet is a SYN, and
+// `meta.answered_elsewhere` if another live flow has the cell.
 control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
                        inout standard_metadata_t standard_metadata) {
     IngressTime() time;
@@ -269,7 +267,7 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
                                     || sender != meta.flow.dst_addr
                                     || receiver != meta.flow.src_addr)) {
             meta.answered_elsewhere = 1;
-        } else if (hdr.tcp.flags[TCP_ACK:TCP_ACK] == 1 && expires_ns > now_ns) {
+        } else if (hdr.tcp.ack == 1 && expires_ns > now_ns) {
             meta.answered = 1;
             bit<32> next;
             bit<32> acknowledged;
@@ -277,11 +275,11 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
             flow_acknowledged.read(acknowledged, cell);
             bit<32> advance = hdr.tcp.acknowledgement - acknowledged;
             bit<32> in_flight_bytes = next - hdr.tcp.acknowledgement;
-            // Neither an old one nor one of what was never sent.
+            // It is neither old nor beyond what was sent.
             if (advance != 0 && advance[31:31] == 0 && in_flight_bytes[31:31] == 0) {
                 flow_acknowledged.write(cell, hdr.tcp.acknowledgement);
                 first_flight_answered.apply(cell, hdr.tcp.acknowledgement, now_ns);
-                if (hdr.tcp.flags[TCP_ECE:TCP_ECE] == 1) {
+                if (hdr.tcp.ece == 1) {
                     flow_path_below.write(cell, 0);
                 }
                 bit<64> timed_at_ns;
@@ -316,7 +314,7 @@ control FlowOfReceiver(inout headers_t hdr, inout metadata_t meta,
                         path_rate.apply(cell, sample_ns, base_rtt_ns);
                     }
                     flow_timed_at_ns.write(cell, 0);
-                    // A round trip is over.
+                    // A round trip has ended.
                     flow_peak_bytes.read(peak_bytes, cell);
                     flow_last_peak_bytes.read(last_peak_bytes, cell);
                     if (peak_bytes |-| last_peak_bytes < last_peak_bytes >> 2) {

@@ -1,4 +1,4 @@
-// Arrival time in nanoseconds on a stock BMv2, which counts microseconds.
+// Gives a packet's arrival time in nanoseconds on stock BMv2, whose timestamps are microseconds.
 #ifndef TIME_OF_BMV2_P4
 #define TIME_OF_BMV2_P4
 

@@ -1,4 +1,4 @@
-// Arrival time in nanoseconds, from the traffic manager's extern.
+// Gives a packet's arrival time in nanoseconds, from the traffic manager's extern.
 #ifndef TIME_OF_TRAFFIC_MANAGER_P4
 #define TIME_OF_TRAFFIC_MANAGER_P4
 

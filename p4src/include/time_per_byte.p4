@@ -1,7 +1,8 @@
-// How long a byte takes, where so many bytes take so long: division, which P4 does not have.
+// Computes the time per byte as span / bytes. P4 has no division by a run-time value, so this
+// multiplies by a reciprocal.
 //
-// The reciprocal of the bytes comes from a table of 32 and one step of Newton's method. With the
-// table off by at most 1/65 it is off by at most 1/65^2 = 0.024 %, always to the fast side.
+// The reciprocal of the bytes comes from a table of 32 and one step of Newton's method. The
+// table's error is at most 1/65, so the result's is at most 1/65^2 = 0.024 %, always to the fast side.
 #ifndef TIME_PER_BYTE_P4
 #define TIME_PER_BYTE_P4
 
@@ -61,7 +62,7 @@ control TimePerByte(in bit<64> span_ns, in bit<32> bytes, out bit<64> time_per_b
     }
 
     apply {
-        // The leading one to the top.
+        // Shift the leading one to the top.
         bit<32> mantissa = bytes;
         bit<8> shift = 0;
         if (mantissa[31:16] == 0) { mantissa = mantissa << 16; shift = shift + 16; }
@@ -75,7 +76,7 @@ control TimePerByte(in bit<64> span_ns, in bit<32> bytes, out bit<64> time_per_b
         // r' = r * (2 - m * r)
         bit<64> rest = (64w1 << (RECIPROCAL_BITS + 1)) - (bit<64>) mantissa * reciprocal;
         reciprocal = (reciprocal * (rest >> 27)) >> (RECIPROCAL_BITS - 27);
-        // 35 bits of time and 28 of reciprocal.
+        // The time has 35 bits, the reciprocal 28.
         time_per_byte_q24 = (span_ns * reciprocal) >> (RECIPROCAL_BITS - FRACTION_BITS - shift);
     }
 }

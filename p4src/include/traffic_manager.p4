@@ -1,5 +1,5 @@
-// The extern that pacing_switch gives to P4 programs: time in nanoseconds and a traffic
-// manager that holds packets until their departure time.
+// Declares the extern of pacing_switch: time in nanoseconds, and a traffic manager that holds
+// packets until their departure time.
 #ifndef TRAFFIC_MANAGER_P4
 #define TRAFFIC_MANAGER_P4
 
@@ -9,7 +9,7 @@ extern TrafficManager {
     // Arrival time of the packet in ingress, start of transmission in egress; nanoseconds.
     void now(out bit<64> now_ns);
 
-    // Bytes (layer 2 with FCS) of the class that wait in the traffic manager, on all ports.
+    // Backlog of the class in the traffic manager, on all ports: layer-2 bytes with FCS.
     void backlog(in bit<32> class_id, out bit<32> backlog_bytes);
 
     // Holds this packet, and each of its copies, until departure_ns. cost_q24 is the time in

@@ -1,9 +1,9 @@
-// The receive-window clamp: what a receiver advertises is lowered to what its sender needs to fill
-// its rate, so that large buffers at the sender do not end up as a queue here.
+// Decides the largest receive window that a TCP receiver may advertise: what its sender needs to
+// fill its rate. So a sender's large buffers do not become a queue in this switch.
 //
-// window = rate * base round-trip time + margin; never more than advertised, never less than two
-// segments. The scale of the 16-bit field is what the receiver's SYN said (RFC 7323): a flow whose
-// handshake was not seen is left alone. The checksum follows by RFC 1624 (equation 3), so that a
+// window = rate * base round-trip time + margin, at most the advertised window and at least two
+// segments. The scale of the 16-bit field is that of the receiver's SYN (RFC 7323); a flow whose
+// handshake was not seen is not clamped. The checksum is updated by RFC 1624 (equation 3), so a
 // wrong one stays wrong.
 #ifndef WINDOW_CLAMP_P4
 #define WINDOW_CLAMP_P4
@@ -11,14 +11,14 @@
 #define WINDOW_BYTES_MIN 2920
 #define WINDOW_SCALE_MAX 14
 
-register<bit<32>>(TRACKED_FLOWS) flow_window_bytes;  // most that may be advertised; 0: anything
-register<bit<64>>(TRACKED_FLOWS) flow_scale_of;      // whose scale it is: see FLOW_CELL
+register<bit<32>>(TRACKED_FLOWS) flow_window_bytes;  // largest window to advertise; 0: any
+register<bit<64>>(TRACKED_FLOWS) flow_scale_of;      // the flow that has the scale: see FLOW_CELL
 register<bit<128>>(TRACKED_FLOWS) flow_scale_sender;
 register<bit<128>>(TRACKED_FLOWS) flow_scale_receiver;
 register<bit<8>>(TRACKED_FLOWS) flow_scale;
 
-// A SYN: what windows of its sender will be scaled by, if the other end scales, too. Not where a
-// flow lives that it is nothing to: many SYNs would take the scales of all flows away.
+// A SYN: notes the window scale of its sender, which applies if the other end scales, too. A SYN
+// does not overwrite the scale of another live flow; otherwise a SYN flood would erase all scales.
 control WindowScale(inout metadata_t meta) {
     apply {
         if (meta.answered_elsewhere == 0) {
@@ -30,8 +30,8 @@ control WindowScale(inout metadata_t meta) {
                                                                   : meta.window_scale);
         }
         if (meta.has_window_scale == 0) {
-            // Nor are the other end's windows scaled, whatever its SYN offered. The flow that they
-            // are of need not be followed yet.
+            // Then the other end's windows are not scaled either, even if its SYN offered it. The
+            // flow that these windows belong to need not be followed yet.
             bit<64> identity;
             bit<32> cell;
             bit<64> scale_of;
@@ -50,7 +50,7 @@ control WindowScale(inout metadata_t meta) {
     }
 }
 
-// A packet of a flow that is followed: how large its window may be.
+// A packet of a followed flow: computes the largest window for it.
 control WindowLimit(inout metadata_t meta) {
     apply {
         bit<64> window_bytes = 0;
@@ -71,7 +71,7 @@ control WindowLimit(inout metadata_t meta) {
     }
 }
 
-// An acknowledgement: its window.
+// An acknowledgement: lowers its window.
 control WindowClamp(inout headers_t hdr, inout metadata_t meta) {
     @name(".PacerIngress.windows_lowered")
     counter(1, CounterType.packets) windows_lowered;
@@ -90,7 +90,7 @@ control WindowClamp(inout headers_t hdr, inout metadata_t meta) {
             flow_scale_sender.read(sender, meta.answered_cell);
             flow_scale_receiver.read(receiver, meta.answered_cell);
             flow_scale.read(scale, meta.answered_cell);
-            // Rounded up: a window of less than the unit of its field would be none.
+            // Rounded up, since a window below the field's unit would read 0.
             bit<64> units = ((bit<64>) most_bytes + (64w1 << scale) - 1) >> scale;
             if (scale_of == meta.answered_identity && sender == meta.flow.dst_addr
                 && receiver == meta.flow.src_addr && units < (bit<64>) hdr.tcp.window) {

@@ -1,6 +1,6 @@
-// Which flow a packet on the measuring wire is of. Nothing is extracted: the fields are looked at
-// where they lie, so that a packet leaves as it came, whatever is in it. Ports only where they are
-// at a fixed place: no IPv4 options, not a later fragment, no IPv6 extension headers.
+// Decides which measured flow a packet on the measuring wire belongs to. It looks fields up without
+// extracting headers, so every packet leaves unchanged. Ports are read only at a fixed offset: no
+// IPv4 options, no later fragment, no IPv6 extension headers.
 #ifndef WIRE_FLOW_P4
 #define WIRE_FLOW_P4
 
@@ -23,8 +23,8 @@
 #define IPV6_SOURCE 255:128
 #define IPV6_DESTINATION 127:0
 
-// The keys of pacer.p4's flows, so that a flow is written alike for both programs; zero where the
-// packet has no such field.
+// The same keys as pacer.p4's flows, so that flow entries are written alike for both programs;
+// zero where the packet has no such field.
 struct wire_flow_t {
     bit<16> ether_type;
     bit<12> vlan_id;
