@@ -1,7 +1,8 @@
 # P4 PSPacer. `make demo` and `make test` install what they need and say what they install.
 #
 #   make demo              three runs over a 500 Mbit/s, 200 ms path: unpaced, TBF, paced
-#   make test              everything is proved: lint, unit, vectors, PTF, controller, lab
+#   make test              runs all tests: lint, unit, vectors, PTF, controller, lab
+#   make check             after each edit: lints, types and tests of what changed (BASE=main)
 #   make switch            build pacing_switch and install the controller: what `mn` needs
 #   make lab               build the virtual-time lab's kernel, once
 #   make ptf               PTF tests of the P4 programs on a switch, see TARGET
@@ -45,8 +46,8 @@ TARGET ?= pacing_switch
 export P4RUNTIME_DESCRIPTORS := $(abspath $(DESCRIPTORS))
 export PACING_SWITCH := $(abspath $(SWITCH_BIN))
 
-# What the user set for the demo, as options: from the environment or make's command line, but CC
-# from the command line only: in the environment it is somebody's compiler.
+# The user's settings of the demo as options, from the environment or make's command line. CC counts
+# on the command line only: in the environment it names a compiler.
 set_by_user = $(filter environment command,$(firstword $(origin $(1))))
 demo_option = $(if $(call set_by_user,$(1)),--$(2) $($(1)))
 DEMO_OPTIONS = $(call demo_option,FIFO,fifo) $(if $(filter command,$(firstword $(origin CC))),--cc $(CC)) \
@@ -57,7 +58,7 @@ DEMO_OPTIONS = $(call demo_option,FIFO,fifo) $(if $(filter command,$(firstword $
 help:
 	@sed -n '/^#   make/,/^$$/s/^# \{0,3\}//p' $(firstword $(MAKEFILE_LIST))
 
-# ---- what everything stands on -------------------------------------------------------------
+# ---- what the other targets need -------------------------------------------------------------
 
 .PHONY: packages test-packages
 packages:
@@ -86,7 +87,7 @@ $(SWITCH_BIN): $(SWITCH_SOURCES) $(DESCRIPTORS)
 	@cd switch && cargo build --release --locked --bin pacing_switch
 	@touch $@
 
-# What `make bench` measures with; nothing else uses them.
+# The tools that `make bench` measures with.
 WIRETOOLS := $(addprefix switch/target/release/,blaster forwarder gapmeter)
 $(WIRETOOLS) &: $(SWITCH_SOURCES) $(DESCRIPTORS)
 	@cd switch && cargo build --release --locked --bins
@@ -95,7 +96,7 @@ $(WIRETOOLS) &: $(SWITCH_SOURCES) $(DESCRIPTORS)
 .PHONY: switch
 switch: packages venv $(SWITCH_BIN)
 
-# Where there can be no lab the rest goes on: the demo in real time, the tests without it.
+# Without a lab the rest still runs: the demo in real time, the tests without the lab.
 .PHONY: lab
 lab: packages
 	@if ! why=$$(lab/available); then \
@@ -110,21 +111,21 @@ p4:
 	@/usr/bin/python3 p4src/compile.py
 	@/usr/bin/python3 tests/conformance/conformance.py --compile
 
-# Python in the lab cannot write its bytecode (the host's files are read-only there), and compiling
-# takes system calls, which the lab may charge virtual time for: so it is all compiled before.
+# Python in the lab cannot write its bytecode, because the host's files are read-only there. Compiling
+# takes system calls, for which the lab may charge virtual time. So all modules are compiled before.
 .PHONY: bytecode
 bytecode: venv
 	@$(PYTHON) -m compileall -q mininet controller/src tests/lfn tests/rate_change
 
 # ---- what people run -----------------------------------------------------------------------
 
-# Root first: it would be a pity to find out after minutes of building.
+# Checked first, so that a missing right shows before minutes of building.
 .PHONY: may-run
 may-run:
 	@if [ -n "$(filter-out 0,$(REALTIME))" ] && [ "$$(id -u)" -ne 0 ]; then \
 	    echo "REALTIME=1 makes network namespaces: run it as root"; exit 1; fi
 
-# The demo itself builds the lab's kernel if it is to run there.
+# The demo builds the lab's kernel itself if it runs there.
 .PHONY: demo
 demo: may-run packages venv switch bytecode $(if $(filter ovs,$(EDGE)),ovs)
 	@$(PYTHON) mininet/demo.py $(DEMO_OPTIONS)
@@ -163,7 +164,7 @@ bench: packages venv switch $(WIRETOOLS)
 	@echo "== the controller"
 	@$(PYTHON) tests/controller/bench.py --out results/controller-bench.json
 
-# Needs no interface and no quiet machine: each figure is the least of many short batches.
+# It needs neither an interface nor a quiet machine: each figure is the least of many short batches.
 .PHONY: bench-engine
 bench-engine: venv $(DESCRIPTORS)
 	@mkdir -p results
@@ -177,15 +178,21 @@ CLASSES ?= 1000000
 bench-install: venv switch
 	@$(PYTHON) tests/bench/install.py --classes $(CLASSES) --flows --out results/install.json
 
-# ---- what proves it ------------------------------------------------------------------------
+# ---- tests ------------------------------------------------------------------------
 
-# The lab is pinned to one processor and knows nothing of the other, where Python's tests run
-# meanwhile; each prints what it has to say when it is done.
+# The lab uses one processor; the Python tests run on the other at the same time. Each target prints
+# its output when it ends.
 .PHONY: test
 test: test-packages venv switch lab lint test-p4 test-rust bytecode
 	@$(MAKE) --jobs=2 --output-sync=target test-lab test-controller test-python
 	@$(MAKE) ptf accuracy
 	@echo "all tests passed"
+
+# What to run after each edit. BASE: what has changed since that commit.
+BASE ?= HEAD
+.PHONY: check
+check: venv $(DESCRIPTORS)
+	@tools/check $(VENV) $(BASE)
 
 .PHONY: lint
 lint: venv $(DESCRIPTORS)
