@@ -10,6 +10,7 @@
 #   make differential      random tables and packets here and on stock BMv2, compared
 #   make experiments       every published table and figure, and more, beside the published ones
 #   make experiment-table5 one of them; their names: make experiment-list
+#   make docs              the documentation as a site, in build/site; links are checked
 #   make accuracy          Tables 2, 3 and 4 in virtual time, beside the published ones
 #   make ovs               Open vSwitch with the pacer, from Debian's source, under build/ovs
 #   make test-ovs          its tests: the pacer's, and Open vSwitch's own of what it touches
@@ -269,6 +270,16 @@ lock:
 	@$(PYTHON) -m pip install --quiet pip-tools
 	@$(PYTHON) -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file requirements.lock requirements.in
+
+.PHONY: docs
+$(BUILD)/docs-venv/.stamp: docs/requirements.txt
+	@test -x $(@D)/bin/python || python3 -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+docs: $(BUILD)/docs-venv/.stamp
+	@python3 docs/build.py $(BUILD)
+	@cd $(BUILD) && docs-venv/bin/zensical build --clean --strict
+	@echo "the documentation is in $(BUILD)/site/index.html"
 
 .PHONY: clean
 clean:

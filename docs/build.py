@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Check the links of every Markdown page of the project and copy the pages for the site.
+
+    build.py OUT      copy to OUT/docs-src, with OUT/zensical.toml beside it
+
+Pages keep their folders, so that links between them are the same in the tree and on the site. A
+link to a file that is no page (a program, a folder) becomes plain text on the site. Exit status 1:
+a link leads nowhere; each is named on standard error.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = {".png", ".svg"}
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+CODE = re.compile(r"^```.*?^```$|^(?: {4}|\t)[^\n]*$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+
+
+def tracked() -> set[Path]:
+    """Return the files of the project, and those about to be added to it."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return {ROOT / name for name in names.splitlines() if (ROOT / name).exists()}
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as Python-Markdown names them."""
+    plain = (re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", line) for line in HEADING.findall(text))
+    words = (re.sub(r"[^\w\s-]", "", line).strip().lower() for line in plain)
+    return {re.sub(r"[-\s]+", "-", line) for line in words}
+
+
+def outside_code(text: str) -> str:
+    """Return the text with the characters of code replaced by spaces; line ends stay."""
+    return CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+
+
+def broken(page: Path, pages: set[Path]) -> list[str]:
+    """Return a line for each link of the page that leads nowhere."""
+    lines = []
+    for _, _, target in LINK.findall(outside_code(page.read_text())):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        there = (page.parent / name).resolve() if name else page
+        if not there.exists():
+            lines.append(f"{page.relative_to(ROOT)}: no file {target}")
+        elif anchor and there in pages and anchor not in anchors(there.read_text()):
+            lines.append(f"{page.relative_to(ROOT)}: no heading {target}")
+    return lines
+
+
+def for_site(page: Path, copied: set[Path]) -> str:
+    """Return the page's text, with links to files that are not copied as plain text."""
+
+    def link(match: re.Match[str]) -> str:
+        target = match[3].partition("#")[0]
+        there = (page.parent / target).resolve()
+        outside = re.match(r"[a-z]+:", match[3])
+        return match[0] if outside or not target or there in copied else match[2]
+
+    return LINK.sub(link, page.read_text())
+
+
+def main() -> int:
+    """Check all links, then copy pages and pictures."""
+    out = Path(sys.argv[1])
+    files = tracked()
+    pages = {file for file in files if file.suffix == ".md"}
+    copied = pages | {file for file in files if file.suffix in PICTURES}
+    lines = [line for page in sorted(pages) for line in broken(page, pages)]
+    print("\n".join(lines), file=sys.stderr, end="\n" if lines else "")
+    if lines:
+        return 1
+    source = out / "docs-src"
+    shutil.rmtree(source, ignore_errors=True)
+    for file in copied:
+        place = source / file.relative_to(ROOT)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if file in pages:
+            place.write_text(for_site(file, copied))
+        else:
+            shutil.copyfile(file, place)
+    shutil.copyfile(ROOT / "docs" / "zensical.toml", out / "zensical.toml")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
