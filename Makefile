@@ -170,7 +170,7 @@ bench: packages venv switch $(WIRETOOLS)
 bench-engine: venv $(DESCRIPTORS)
 	@mkdir -p results
 	@cd switch && cargo bench --locked -p traffic-manager --bench insert_release
-	@cd switch && cargo bench --locked -p switch-core --bench engine -- $(abspath results/engine.json)
+	@cd switch && cargo bench --locked -p switch --bench engine -- $(abspath results/engine.json)
 	@$(PYTHON) tests/bench/engine_plot.py results/engine.json docs/scale.svg
 	@echo "figures in results/engine.json, plot in docs/scale.svg"
 

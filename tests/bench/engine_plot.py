@@ -3,7 +3,7 @@
 
     engine_plot.py FIGURES.json OUT.svg
 
-FIGURES.json is what `cargo bench -p switch-core --bench engine -- FIGURES.json` writes: a list of
+FIGURES.json is what `cargo bench -p switch --bench engine -- FIGURES.json` writes: a list of
 objects with `group`, `series`, `x` (classes, entries, bytes, ports) and `ns`.
 """
 

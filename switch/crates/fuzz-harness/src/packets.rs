@@ -1,11 +1,10 @@
 //! Frames through a whole switch.
 
-use dataplane::control::{
-    ActionCall, CloneSession, DataPlane, EntryKey, KeyField, MatchField, MatchKind, Replica,
-};
-use dataplane::notify::Notification;
-use switch_core::{Sink, Switch, SwitchConfig};
+use switch::notification::Notification;
+use switch::replication::{CloneSession, Replica};
+use switch::{Sink, Switch, SwitchConfig};
 use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
+use v1model::entries::{ActionCall, EntryKey, KeyField, MatchField, MatchKind};
 
 /// Programs by the first byte of the input: new ones at the end, or the corpus changes its
 /// meaning.

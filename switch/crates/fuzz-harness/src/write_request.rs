@@ -1,7 +1,6 @@
 //! P4Runtime writes: through a server, to a switch that runs a program with every kind of table.
 
 use std::cell::OnceCell;
-use std::sync::Arc;
 
 use p4runtime_server::proto::p4::config::v1 as p4info;
 use p4runtime_server::proto::p4::v1 as p4;
@@ -9,7 +8,7 @@ use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_server::server::Limits;
 use p4runtime_server::{ServerConfig, bind, controller_queues, executor};
 use prost::Message;
-use switch_core::{Switch, SwitchConfig};
+use switch::{Switch, SwitchConfig};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
@@ -121,7 +120,7 @@ async fn serve() -> (
         },
         traffic_manager::Limits::default(),
     );
-    let compiler = Arc::new(switch.compiler());
+    let compiler = switch.compiler();
     std::thread::spawn(move || while jobs.run_next(&mut switch) {});
     let config = ServerConfig {
         device_id: DEVICE,

@@ -4,7 +4,7 @@
 //! server sends is the shortest form, at least one byte. Inside, a value is [`Bits`]: exactly
 //! `(W + 7) / 8` bytes.
 
-use dataplane::control::Bits;
+use v1model::entries::Bits;
 
 use crate::error::UpdateError;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dataplane::notify::Notification;
+use switch::notification::Notification;
 use tokio::sync::mpsc;
 
 use crate::tm_service::DropCount;
@@ -201,7 +201,7 @@ impl ControllerSender {
         let counters = &self.counters.notifications;
         let number = counters.offered.fetch_add(1, Ordering::Relaxed);
         let Ok(place) = self.notifications.try_reserve() else {
-            let items = u64::try_from(notification.what.len()).unwrap_or(u64::MAX);
+            let items = u64::try_from(notification.body.len()).unwrap_or(u64::MAX);
             counters.queue_full.fetch_add(items, Ordering::Relaxed);
             return false;
         };
@@ -236,7 +236,8 @@ impl ControllerReceiver {
 
 #[cfg(test)]
 mod tests {
-    use dataplane::notify::{DigestList, Told};
+    use switch::notification::NotificationBody;
+    use v1model::entries::digest::DigestList;
 
     use super::*;
 
@@ -271,7 +272,7 @@ mod tests {
         assert!(sender.packet_in(&[1]) && sender.packet_in(&[2]) && !sender.packet_in(&[3]));
         let notification = Notification {
             at_ns: 0,
-            what: Told::Digests(DigestList {
+            body: NotificationBody::Digests(DigestList {
                 digest: 0,
                 list_id: 1,
                 messages: vec![Vec::new(), Vec::new()],

@@ -1,8 +1,8 @@
 //! Errors as P4Runtime reports them (specification, section "Error Reporting Messages").
 
-use dataplane::control::ControlError;
 use prost::Message;
 use tonic::{Code, Status};
+use v1model::entries::ControlError;
 
 use crate::proto::google::rpc;
 use crate::proto::p4::v1 as p4;

@@ -10,10 +10,10 @@ use std::sync::mpsc;
 use tokio::sync::oneshot;
 use tonic::Status;
 
-pub use dataplane::switch::{CompiledProgram, Compiler, ProgramInfo, Switch};
+use switch::Switch;
 
 /// A piece of work for the thread that owns the switch.
-pub type Job = Box<dyn FnOnce(&mut dyn Switch) + Send>;
+pub type Job = Box<dyn FnOnce(&mut Switch) + Send>;
 
 /// Why an executor took no job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub trait Executor: Send + Sync + 'static {
 /// ran.
 pub async fn with<R: Send + 'static>(
     executor: &dyn Executor,
-    work: impl FnOnce(&mut dyn Switch) -> R + Send + 'static,
+    work: impl FnOnce(&mut Switch) -> R + Send + 'static,
 ) -> Result<R, ExecuteError> {
     let (sender, receiver) = oneshot::channel();
     executor.execute(Box::new(move |switch| {
@@ -113,7 +113,7 @@ impl JobQueue {
     /// Runs at most `most` of the jobs that wait, without blocking; returns how many ran.
     /// A job takes some hundred microseconds at most, except an atomic batch of very many
     /// updates.
-    pub fn run(&self, switch: &mut dyn Switch, most: usize) -> usize {
+    pub fn run(&self, switch: &mut Switch, most: usize) -> usize {
         let mut ran = 0;
         while ran < most {
             match self.receiver.try_recv() {
@@ -126,7 +126,7 @@ impl JobQueue {
     }
 
     /// Blocks until a job has come and runs it; `false` when no executor is left.
-    pub fn run_next(&self, switch: &mut dyn Switch) -> bool {
+    pub fn run_next(&self, switch: &mut Switch) -> bool {
         match self.receiver.recv() {
             Ok(job) => {
                 job(switch);

@@ -51,9 +51,6 @@ pub mod proto {
 pub use controller_queue::{
     ControllerCounters, ControllerLosses, ControllerReceiver, ControllerSender, controller_queues,
 };
-pub use executor::{
-    CompiledProgram, Compiler, ExecuteError, Executor, Job, JobQueue, ProgramInfo, Switch,
-};
+pub use executor::{ExecuteError, Executor, Job, JobQueue};
 pub use server::{BoundServer, ServeError, ServerConfig, bind};
 pub use tls::Tls;
-pub use tm_service::TrafficManagerControl;

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use dataplane::notify::{IdleEntry, Notification, Told};
+use switch::notification::{Notification, NotificationBody};
 use tokio::sync::mpsc;
+use v1model::entries::digest::IdleEntry;
 
 use crate::controller_queue::{Fate, Numbered};
 use crate::executor;
@@ -24,10 +25,10 @@ pub(crate) async fn pass(shared: Arc<Shared>, mut told: mpsc::Receiver<Numbered<
         let Some(notification) = notification else {
             return;
         };
-        let items = notification.item.what.len();
-        let list = match &notification.item.what {
-            Told::Digests(list) => Some((list.digest, list.list_id)),
-            Told::Idle(_) => None,
+        let items = notification.item.body.len();
+        let list = match &notification.item.body {
+            NotificationBody::Digests(list) => Some((list.digest, list.list_id)),
+            NotificationBody::Idle(_) => None,
         };
         let fate = tokio::select! {
             fate = pass_one(&shared, notification) => fate,
@@ -73,8 +74,8 @@ async fn pass_one(shared: &Shared, notification: Numbered<Notification>) -> Fate
 /// `None`: P4Info does not have it.
 fn update(active: &Active, notification: Notification) -> Option<Update> {
     let timestamp = i64::try_from(notification.at_ns).unwrap_or(i64::MAX);
-    match notification.what {
-        Told::Digests(list) => {
+    match notification.body {
+        NotificationBody::Digests(list) => {
             let mut digests = active.pipeline.digests.iter();
             let digest = digests.find(|digest| digest.index == list.digest)?;
             let messages = list.messages.iter();
@@ -85,7 +86,7 @@ fn update(active: &Active, notification: Notification) -> Option<Update> {
                 timestamp,
             }))
         }
-        Told::Idle(entries) => {
+        NotificationBody::Idle(entries) => {
             let entries = entries.iter().filter_map(|entry| idle_entry(active, entry));
             let table_entry: Vec<p4::TableEntry> = entries.collect();
             // "The P4Runtime server must not send an IdleTimeoutNotification message with an

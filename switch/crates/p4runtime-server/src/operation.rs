@@ -1,14 +1,16 @@
 //! Operations on the data plane: what an update comes to, how it is applied and taken back.
 
-use dataplane::control::{
-    ActionCall, CellValue, CloneSession, ControlError, ControlResult, CounterValue, EntryKey,
-    MatchField, MeterWrite, Replica, SavedArray, SavedEntry, SavedMeter,
+use switch::replication::{CloneSession, Replica};
+use v1model::entries::digest::DigestConfig;
+use v1model::entries::profile::{ProfileGroup, ProfileMember};
+use v1model::entries::{
+    ActionCall, CellValue, ControlError, ControlResult, CounterValue, EntryKey, MatchField,
+    MeterWrite,
 };
-use dataplane::notify::DigestConfig;
-use dataplane::profile::{ProfileGroup, ProfileMember};
+use v1model::{SavedArray, SavedEntry, SavedMeter};
 
-use crate::executor::Switch;
 use crate::translate::EntryAction;
+use switch::Switch;
 
 /// Bytes that a configured meter takes, at most.
 const METER_BYTES: usize = 160;
@@ -120,7 +122,7 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// Applies the operation; a refused one changes nothing.
-    pub(crate) fn apply(&self, switch: &mut dyn Switch) -> ControlResult<()> {
+    pub(crate) fn apply(&self, switch: &mut Switch) -> ControlResult<()> {
         match self {
             Self::TableInsert {
                 table,
@@ -239,7 +241,7 @@ impl Operation {
     }
 
     /// Applies the operation and tells how to take it back.
-    pub(crate) fn apply_with_undo(&self, switch: &mut dyn Switch) -> ControlResult<Undo> {
+    pub(crate) fn apply_with_undo(&self, switch: &mut Switch) -> ControlResult<Undo> {
         let undo = match self {
             Self::TableDelete { table, key } => {
                 let removed = switch.table_delete(*table, key)?;
@@ -266,7 +268,7 @@ impl Operation {
     }
 
     /// The operation that takes this one back, found before this one is applied.
-    fn inverse(&self, switch: &mut dyn Switch) -> ControlResult<Self> {
+    fn inverse(&self, switch: &mut Switch) -> ControlResult<Self> {
         Ok(match self {
             Self::TableInsert { table, key, .. } => Self::TableDelete {
                 table: *table,
@@ -331,12 +333,7 @@ impl Operation {
 impl Direct {
     /// Sets the direct resources of an entry (`None`: of the default entry); the meter first,
     /// because only its values can be refused.
-    fn set(
-        &self,
-        table: usize,
-        key: Option<&EntryKey>,
-        switch: &mut dyn Switch,
-    ) -> ControlResult<()> {
+    fn set(&self, table: usize, key: Option<&EntryKey>, switch: &mut Switch) -> ControlResult<()> {
         if let Some(meter) = self.meter {
             switch.direct_meter_set(table, key, meter)?;
         }
@@ -355,7 +352,7 @@ pub(crate) fn set_cell(
     value: &CellValue,
     array: usize,
     index: usize,
-    switch: &mut dyn Switch,
+    switch: &mut Switch,
 ) -> ControlResult<()> {
     match value {
         CellValue::Counter(value) => switch.counter_write(array, index, *value),
@@ -369,7 +366,7 @@ fn cell_now(
     value: &CellValue,
     array: usize,
     index: usize,
-    switch: &mut dyn Switch,
+    switch: &mut Switch,
 ) -> ControlResult<CellValue> {
     Ok(match value {
         CellValue::Counter(_) => CellValue::Counter(switch.counter_read(array, index)?),
@@ -388,7 +385,7 @@ fn digest_not_enabled() -> ControlError {
 fn change_digest(
     digest: usize,
     change: &Change<DigestConfig>,
-    switch: &mut dyn Switch,
+    switch: &mut Switch,
 ) -> ControlResult<()> {
     let enabled = switch.digest_config(digest)?.is_some();
     let config = match change {
@@ -420,7 +417,7 @@ pub(crate) enum Undo {
 }
 
 impl Undo {
-    pub(crate) fn run(self, switch: &mut dyn Switch) -> ControlResult<()> {
+    pub(crate) fn run(self, switch: &mut Switch) -> ControlResult<()> {
         match self {
             Self::Apply(operation) => operation.apply(switch),
             Self::Entry(table, saved) => switch.table_restore(table, saved),

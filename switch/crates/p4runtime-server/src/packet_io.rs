@@ -4,7 +4,7 @@
 //! controller header; on the protocol's side the header's fields are metadata beside the
 //! payload. P4Info's `controller_packet_metadata` says how the header is laid out.
 
-use dataplane::control::Bits;
+use v1model::entries::Bits;
 
 use crate::bytestring;
 use crate::error::UpdateError;

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dataplane::control::EntryKey;
 use prost::Message;
 use tonic::Status;
+use v1model::entries::EntryKey;
 
 use crate::controller_queue::Generation;
 use crate::error::{UpdateError, control_status};
-use crate::executor::{self, CompiledProgram};
+use crate::executor;
 use crate::proto::p4::v1 as p4;
 use crate::reconcile;
 use crate::server::Shared;
@@ -98,7 +98,7 @@ pub(crate) struct Current {
 #[derive(Debug)]
 struct Prepared {
     pipeline: Pipeline,
-    program: CompiledProgram,
+    program: v1model::Pipeline,
 }
 
 /// The envelope in which controllers written for early BMv2 versions pack the JSON
@@ -240,18 +240,18 @@ async fn prepare(
         ));
     }
     let json = bmv2_json(&config.p4_device_config);
-    let compiler = Arc::clone(&shared.compiler);
+    let compiler = shared.compiler.clone();
     let compiled = tokio::task::spawn_blocking(move || compiler.compile(&json))
         .await
         .map_err(|error| Status::internal(format!("the compiler failed: {error}")))?;
     // "Returns an INVALID_ARGUMENT error if ... the provided config cannot be realized."
     let program = compiled.map_err(refused_program)?;
-    let pipeline = Pipeline::new(config, &program.info)
+    let pipeline = Pipeline::new(config, &program)
         .map_err(|error| Status::from(UpdateError::as_invalid(error)))?;
     Ok(Prepared { pipeline, program })
 }
 
-fn refused_program(error: dataplane::control::ControlError) -> Status {
+fn refused_program(error: v1model::entries::ControlError) -> Status {
     Status::invalid_argument(format!("config: p4_device_config: {error}"))
 }
 
@@ -273,13 +273,13 @@ async fn stage(
         .map(|table| (table.index, table.const_entries, table.size))
         .collect();
     let has_preset = |table: &&Table| {
-        let info = program.info.tables.get(table.index);
+        let info = program.tables().get(table.index);
         !table.const_entries && info.is_some_and(|info| info.const_entries)
     };
     let with_preset = pipeline.tables.iter().filter(has_preset);
     let with_preset: Vec<u32> = with_preset.map(|table| table.id).collect();
     let before = executor::with(&*shared.executor, move |switch| {
-        let before = switch.stage(program)?;
+        let before = switch.stage(program);
         for (table, const_entries, size) in tables {
             switch.table_rules(table, const_entries, size)?;
         }

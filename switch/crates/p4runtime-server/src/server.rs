@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use switch::Compiler;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -14,7 +15,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::arbitration::Arbitration;
 use crate::controller_queue::{ControllerCounters, ControllerReceiver};
-use crate::executor::{Compiler, Executor};
+use crate::executor::Executor;
 use crate::pipeline_config::{self, Current, PipelineState};
 use crate::proto::p4::v1 as p4;
 use crate::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
@@ -131,7 +132,7 @@ impl std::error::Error for ServeError {
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     pub(crate) executor: Arc<dyn Executor>,
-    pub(crate) compiler: Arc<dyn Compiler>,
+    pub(crate) compiler: Compiler,
     /// Held while an arbitration update is handled, waiting for writes included.
     pub(crate) deciding: tokio::sync::Mutex<()>,
     /// Reads share it, writes have it alone: a read sees each write done or not begun.
@@ -226,7 +227,7 @@ impl Drop for Changing<'_> {
 pub async fn bind(
     config: ServerConfig,
     executor: Arc<dyn Executor>,
-    compiler: Arc<dyn Compiler>,
+    compiler: Compiler,
     controllers: ControllerReceiver,
 ) -> Result<BoundServer, ServeError> {
     let addr = config.addr;

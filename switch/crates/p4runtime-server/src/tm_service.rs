@@ -1,4 +1,4 @@
-//! The service `pacer.v1.TrafficManager` over [`TrafficManagerControl`].
+//! The service `pacer.v1.TrafficManager`: ports and statistics of the switch.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::error::control_status;
 use crate::executor::{self, Executor};
 use crate::proto::pacer::v1 as pacer;
 
-pub use dataplane::ports::*;
+pub use switch::ports::*;
 
 /// The gRPC service.
 pub(crate) struct TrafficManagerService {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use dataplane::control::CellValue;
 use tonic::{Code, Status};
+use v1model::entries::CellValue;
 
 use crate::error::{UpdateError, write_status};
 use crate::executor;

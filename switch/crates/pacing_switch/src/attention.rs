@@ -7,7 +7,7 @@
 //! Time that the loop meant to sleep is not counted, what it overslept is; nor is time in which
 //! nothing waited for its departure.
 
-use dataplane::ports::{Attention as Told, Lateness, Stalls};
+use switch::ports::{Attention as Told, Lateness, Stalls};
 use traffic_manager::TimeHistogram;
 
 /// A gap between two looks that bounded work cannot explain, in ns.

@@ -17,7 +17,6 @@ use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -26,7 +25,7 @@ use p4runtime_server::{ControllerLosses, ServerConfig, controller_queues};
 use ports::{Port, PortDriver, PortOptions};
 use real_time::RealTime;
 use runtime_file::RuntimeFile;
-use switch_core::{Switch, SwitchConfig};
+use switch::{Switch, SwitchConfig};
 use tokio::sync::oneshot;
 use traffic_manager::Limits;
 use virtual_time::Ended;
@@ -194,7 +193,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
             options.ports.len()
         ));
     }
-    let compiler = Arc::new(switch.compiler());
+    let compiler = switch.compiler();
     let (controller_sender, controller_receiver) =
         controller_queues(PACKET_IN_QUEUE, NOTIFICATION_QUEUE);
     let counters = controller_receiver.counters();

@@ -383,7 +383,7 @@ impl FromStr for PortOption {
             match key {
                 "rate" => {
                     let rate_bps = units::rate_bps(value).map_err(named)?;
-                    if dataplane::hold::time_per_byte_q24(rate_bps).is_none() {
+                    if traffic_manager::hold::time_per_byte_q24(rate_bps).is_none() {
                         return Err(named(format!("{value} is outside 8 kbit/s to 100 Gbit/s")));
                     }
                     config.line_rate_bps = Some(rate_bps);
@@ -423,7 +423,7 @@ impl FromStr for PortOption {
         if config.gaps != Gaps::Accounted && config.line_rate_bps.is_none() {
             return Err(format!("port {port}: gaps: pause-frames needs a rate"));
         }
-        if config.delay_ns > dataplane::ports::DELAY_MAX_NS {
+        if config.delay_ns > switch::ports::DELAY_MAX_NS {
             return Err(format!("port {port}: delay: more than 10 s"));
         }
         Ok(Self {

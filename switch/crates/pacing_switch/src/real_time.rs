@@ -27,10 +27,10 @@ use std::io;
 use std::ops::Range;
 
 use anyhow::Context;
-use dataplane::notify::Notification;
 use p4runtime_server::{ControllerSender, JobQueue};
 use ports::{LinkState, Port, Token, Waiter, WaiterOptions, clock};
-use switch_core::{Sink, Switch};
+use switch::notification::Notification;
+use switch::{Sink, Switch};
 use traffic_manager::DropCause;
 
 use crate::attention::Attention;

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use dataplane::ports::{Attention, DropCount, Lateness, PortStatistics, TrafficManagerControl};
 use p4runtime_server::ControllerLosses;
 use serde_json::{Map, Value, json};
-use switch_core::Switch;
+use switch::Switch;
+use switch::ports::{Attention, DropCount, Lateness, PortStatistics};
 
 use crate::attention::STALL_NS;
 
 /// For `--stats-file`. `losses`: what was for a controller and lost after the program sent it.
 pub fn as_json(switch: &Switch, losses: &ControllerLosses) -> Value {
     let statistics = switch.statistics(&[]);
-    let counters = switch.counters();
+    let counters = switch.totals();
     json!({
         "now_ns": statistics.switch.now_ns,
         "rx_packets": statistics.switch.rx_packets,
@@ -77,7 +77,7 @@ fn lost_notifications(switch: &Switch, losses: &ControllerLosses) -> Vec<DropCou
     let mut counts = losses.notifications.clone();
     counts.push(DropCount {
         cause: "digest-lists-full",
-        packets: switch.counters().digests_lost,
+        packets: switch.totals().digests_lost,
     });
     counts
 }
@@ -137,7 +137,7 @@ pub fn as_text(switch: &Switch, losses: &ControllerLosses) -> String {
         drop_text(&all)
     );
     text.push_str(&attention_text(&statistics.switch.attention));
-    let counters = switch.counters();
+    let counters = switch.totals();
     let lost_packets = lost(&losses.packet_ins);
     if counters.packets_to_controller > 0 || !lost_packets.is_empty() {
         let _ = writeln!(
@@ -224,7 +224,7 @@ fn lateness_text(lateness: &Lateness) -> String {
 
 #[cfg(test)]
 mod tests {
-    use switch_core::SwitchConfig;
+    use switch::SwitchConfig;
     use traffic_manager::Limits;
 
     use super::*;

@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use dataplane::hold::Hold;
+use traffic_manager::hold::Hold;
 use traffic_manager::{Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
 
 /// As in `pacing_switch`.

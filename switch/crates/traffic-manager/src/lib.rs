@@ -59,7 +59,7 @@
 //! jump to [`TrafficManager::next_start_ns`] or [`TrafficManager::next_delivery_ns`].
 //!
 //! ```
-//! use dataplane::hold::{Hold, time_per_byte_q24};
+//! use traffic_manager::hold::{Hold, time_per_byte_q24};
 //! use traffic_manager::{Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
 //!
 //! fn start_all(tm: &mut TrafficManager<&'static str>, now_ns: u64) {
@@ -121,6 +121,7 @@ mod calendar;
 mod cause;
 mod gaps;
 mod heap;
+pub mod hold;
 mod manager;
 mod paged;
 mod port;

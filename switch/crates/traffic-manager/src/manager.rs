@@ -1,6 +1,6 @@
 //! The traffic manager: all ports together.
 
-use dataplane::hold::Hold;
+use crate::hold::Hold;
 
 use crate::cause::DropCause;
 use crate::gaps::{GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use dataplane::hold::time_per_byte_q24;
+use crate::hold::time_per_byte_q24;
 
 use crate::calendar::Calendar;
 use crate::gaps::{self, Gaps};

@@ -1,6 +1,6 @@
 //! Exact instants: unsigned fixed point, in units of 2^-24 ns.
 
-use dataplane::hold::FRACTION_BITS;
+use crate::hold::FRACTION_BITS;
 
 /// An instant or a sum of durations, in 2^-24 ns. At most `u64::MAX` ns: every operation
 /// saturates there (584 years), so no input can make the clock wrap.

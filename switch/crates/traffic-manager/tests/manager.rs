@@ -1,6 +1,6 @@
 //! Limits, refusals, ports at run time, statistics: what neither vectors nor model look at.
 
-use dataplane::hold::Hold;
+use traffic_manager::hold::Hold;
 use traffic_manager::{
     DropCause, Frame, Gaps, Limits, PortConfig, PortError, Queued, RateCounts, Refused, Start,
     TrafficManager,

@@ -1,6 +1,6 @@
 //! What a million idle classes take: a test of its own, so that nothing else allocates meanwhile.
 
-use dataplane::hold::Hold;
+use traffic_manager::hold::Hold;
 use traffic_manager::{Frame, Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
 
 const CLASSES: u32 = 1 << 20;

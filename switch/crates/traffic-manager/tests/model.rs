@@ -2,8 +2,8 @@
 //! lists searched from end to end, nothing cached. Several ports, polls that are late or too
 //! early, packets abandoned or changed in length by egress, ports changed while they run.
 
-use dataplane::hold::{FRACTION_BITS, Hold, time_per_byte_q24};
 use proptest::prelude::*;
+use traffic_manager::hold::{FRACTION_BITS, Hold, time_per_byte_q24};
 use traffic_manager::{
     DropCause, Frame, Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager,
 };

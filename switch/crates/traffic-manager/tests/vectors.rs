@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use dataplane::hold::{FRACTION_BITS, Hold, time_per_byte_q24};
 use serde::Deserialize;
+use traffic_manager::hold::{FRACTION_BITS, Hold, time_per_byte_q24};
 use traffic_manager::{
     DropCause, Frame, GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MIN_BYTES, Gaps, Limits, PortConfig,
     Queued, RateCounts, TrafficManager,

@@ -4,8 +4,8 @@
 #![allow(missing_docs)]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use dataplane::control::{ActionCall, EntryKey, MatchField};
 use std::hint::black_box;
+use v1model::entries::{ActionCall, EntryKey, MatchField};
 use v1model::{EgressInput, IngressInput, LoadOptions, NoTrafficManager, Pipeline};
 
 fn load(name: &str) -> Pipeline {

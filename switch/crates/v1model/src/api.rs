@@ -1,7 +1,7 @@
 //! The words between the packet engine and its caller: what goes in with a packet, what comes
 //! out as a decision.
 
-use dataplane::hold::Hold;
+use traffic_manager::hold::Hold;
 
 /// Settings and limits of one loaded program.
 #[derive(Debug, Clone, PartialEq, Eq)]

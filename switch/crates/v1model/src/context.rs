@@ -3,8 +3,8 @@
 use crate::api::CloneRequest;
 use crate::program::Program;
 use crate::unchanged::Unchanged;
-use dataplane::hold::Hold;
 use std::ops::Range;
+use traffic_manager::hold::Hold;
 
 /// Frames up to this long fit a new context; a longer one makes it grow, once. Memory for the
 /// longest frame in every context would make holding a million packets cost ten times as much.

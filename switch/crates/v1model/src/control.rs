@@ -1,25 +1,24 @@
 //! The control plane's side of a pipeline: table entries, counters, meters, registers.
 //!
-//! Signatures and semantics are those of [`dataplane::control::DataPlane`]. A refused call
-//! changes nothing.
+//! A refused call changes nothing.
 //!
 //! Priorities are P4Runtime's: greater wins. Entries written in the program get priorities
 //! from the number of entries downwards (the first one wins, the last one has 1), whatever
 //! numbers BMv2 JSON gives them, where the lowest wins. Among equal priorities the entry that
 //! was inserted first wins.
 
+use crate::entries::digest::{IdleEntry, IdleTimeout};
+use crate::entries::profile::IndirectAction;
+use crate::entries::{
+    ActionCall, ActionInfo, ArrayInfo, Bits, CellValue, ControlError, ControlResult, CounterValue,
+    DefaultEntry, EntryKey, KeyField, MatchField, MatchKind, MeterConfig, MeterState, MeterUnit,
+    MeterWrite, Page, TableEntry, TableInfo,
+};
 use crate::pipeline::Pipeline;
 use crate::state::{MeterArray, MeterCell, counter_value};
 use crate::table::range::Bounds;
 use crate::table::{Call, DefaultTarget, Direct, Entry, KeyPart, Packed, Table, Target};
 use crate::wide::{limbs, mask64};
-use dataplane::control::{
-    ActionCall, ActionInfo, ArrayInfo, Bits, CellValue, ControlError, ControlResult, CounterValue,
-    DefaultEntry, EntryKey, KeyField, MatchField, MatchKind, MeterConfig, MeterState, MeterUnit,
-    MeterWrite, Page, SavedArray, SavedEntry, SavedMeter, TableEntry, TableInfo,
-};
-use dataplane::notify::{IdleEntry, IdleTimeout};
-use dataplane::profile::IndirectAction;
 
 pub(crate) fn invalid<T>(message: impl Into<String>) -> ControlResult<T> {
     Err(ControlError::InvalidArgument(message.into()))
@@ -213,14 +212,27 @@ pub(crate) fn insert_checked(
     Ok(())
 }
 
-/// An entry as a table had it.
+/// An entry or a default entry as the table has it or had it, for [`Pipeline::table_restore`].
+#[derive(Debug)]
+pub struct SavedEntry(Saved);
+
+/// A cell of an indirect meter with its configuration, buckets and counts, for
+/// [`Pipeline::meter_restore`].
+#[derive(Debug)]
+pub struct SavedMeter(MeterCell);
+
+/// All cells of an array, for [`Pipeline::array_restore`].
+#[derive(Debug)]
+pub struct SavedArray(SavedCells);
+
+#[derive(Debug)]
 enum Saved {
     /// With what it named in the table's action profile.
     Entry(Box<Entry>, Option<IndirectAction>),
     Default(DefaultTarget),
 }
 
-/// All cells of an array as they were.
+#[derive(Debug)]
 enum SavedCells {
     Counters(Vec<u64>),
     Meters(Box<MeterArray>),
@@ -526,7 +538,7 @@ impl Pipeline {
     pub fn table_save(&self, table: usize, key: Option<&EntryKey>) -> ControlResult<SavedEntry> {
         let Some(key) = key else {
             let (_, t) = self.info(table)?;
-            return Ok(SavedEntry(Box::new(Saved::Default(t.default.clone()))));
+            return Ok(SavedEntry(Saved::Default(t.default.clone())));
         };
         let (_, id) = self.existing(table, key)?;
         let (info, t) = self.info(table)?;
@@ -535,7 +547,7 @@ impl Pipeline {
         };
         let (_, indirect) = self.public_target(t, &entry.target);
         let entry = Box::new(entry.without_spread());
-        Ok(SavedEntry(Box::new(Saved::Entry(entry, indirect))))
+        Ok(SavedEntry(Saved::Entry(entry, indirect)))
     }
 
     /// Removes an entry that exists.
@@ -553,10 +565,7 @@ impl Pipeline {
     /// the order of insertion. Takes the place of an entry of the same key.
     pub fn table_restore(&mut self, table: usize, saved: SavedEntry) -> ControlResult<()> {
         let (info, t) = self.info(table)?;
-        let Ok(saved) = saved.0.downcast::<Saved>() else {
-            return invalid(format!("table '{}' never had this entry", info.name));
-        };
-        let (mut entry, indirect) = match *saved {
+        let (mut entry, indirect) = match saved.0 {
             Saved::Entry(entry, indirect) => (*entry, indirect),
             Saved::Default(default) => {
                 self.info_mut(table)?.1.default = default;
@@ -744,9 +753,10 @@ impl Pipeline {
     /// A copy of a cell of an indirect meter as it is now, for [`Self::meter_restore`].
     pub fn meter_save(&self, meter: usize, index: usize) -> ControlResult<SavedMeter> {
         self.meter_cell(meter, index)?;
-        let array = self.state.meters.get(meter);
-        let cell: Option<MeterCell> = array.map(|m| m.cell(index));
-        Ok(SavedMeter(Box::new(cell)))
+        match self.state.meters.get(meter) {
+            Some(array) => Ok(SavedMeter(array.cell(index))),
+            None => not_found(format!("no meter number {meter}")),
+        }
     }
 
     /// Puts a cell of an indirect meter back as it was, with what its buckets held and what it
@@ -758,11 +768,8 @@ impl Pipeline {
         saved: SavedMeter,
     ) -> ControlResult<()> {
         self.meter_cell(meter, index)?;
-        let Ok(cell) = saved.0.downcast::<Option<MeterCell>>() else {
-            return invalid("this meter is not of this switch");
-        };
-        if let (Some(array), Some(cell)) = (self.state.meters.get_mut(meter), *cell) {
-            array.put(index, cell);
+        if let Some(array) = self.state.meters.get_mut(meter) {
+            array.put(index, saved.0);
         }
         Ok(())
     }
@@ -795,16 +802,13 @@ impl Pipeline {
                 SavedCells::Register(before)
             }
         };
-        Ok(SavedArray(Box::new(before)))
+        Ok(SavedArray(before))
     }
 
     /// Puts all cells of an array back as they were.
     pub fn array_restore(&mut self, array: usize, saved: SavedArray) -> ControlResult<()> {
-        let Ok(saved) = saved.0.downcast::<SavedCells>() else {
-            return invalid("this array is not of this switch");
-        };
         let state = &mut self.state;
-        match *saved {
+        match saved.0 {
             SavedCells::Counters(before) => {
                 if state.counter_restore(array, &before) {
                     return Ok(());

@@ -14,7 +14,7 @@ use crate::table::{END, Hit, Table, Target, Upcoming};
 use crate::unchanged::{Changes, RESHAPED};
 use crate::value_set::ValueSets;
 use crate::wide::{self, limbs, mask64, sext64};
-use dataplane::hold::Hold;
+use traffic_manager::hold::Hold;
 
 /// simple_switch keeps 15 bits of a clone session's number.
 const CLONE_SESSION_MASK: u64 = 0x7fff;

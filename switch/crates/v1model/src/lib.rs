@@ -27,6 +27,7 @@ mod calculation;
 mod compile;
 mod context;
 mod control;
+pub mod entries;
 mod error;
 mod exec;
 mod expr;
@@ -52,5 +53,6 @@ pub use api::{
     LoadOptions, NoTrafficManager,
 };
 pub use context::Context;
+pub use control::{SavedArray, SavedEntry, SavedMeter};
 pub use error::LoadError;
 pub use pipeline::Pipeline;

@@ -3,7 +3,7 @@
 //!
 //! Tokens are kept in billionths of a unit, so that `rate * elapsed_ns` needs no rounding.
 
-use dataplane::control::{MeterConfig, MeterUnit, MeterWrite};
+use crate::entries::{MeterConfig, MeterUnit, MeterWrite};
 
 /// Colour numbers of v1model.
 pub(crate) const GREEN: u64 = 0;

@@ -7,6 +7,8 @@ use crate::api::{
 use crate::compile::{Compiled, compile};
 use crate::context::Context;
 use crate::control::to_bits;
+use crate::entries::Bits;
+use crate::entries::digest::DigestInfo;
 use crate::error::{LoadError, LoadResult};
 use crate::exec::{Machine, Outcome, get_field, set_field};
 use crate::layout::Field;
@@ -19,8 +21,6 @@ use crate::table::{Table, Upcoming};
 use crate::unchanged::RESHAPED;
 use crate::value_set::ValueSets;
 use crate::wide::limbs;
-use dataplane::control::Bits;
-use dataplane::notify::DigestInfo;
 use std::collections::BTreeSet;
 
 /// Stack for reading and compiling a program: deeply nested expressions recurse.

@@ -2,13 +2,13 @@
 //! them.
 
 use crate::control::{invalid, not_found, to_bits};
-use crate::pipeline::Pipeline;
-use crate::table::{OneShot, Table, Target};
-use dataplane::control::{ActionCall, ControlError, ControlResult, EntryKey, Page};
-use dataplane::profile::{
+use crate::entries::profile::{
     GroupMember, IndirectAction, ProfileGroup, ProfileInfo, ProfileMember, ProfileRules,
     SizeSemantics, WatchPort, WeightedAction,
 };
+use crate::entries::{ActionCall, ControlError, ControlResult, EntryKey, Page};
+use crate::pipeline::Pipeline;
+use crate::table::{OneShot, Table, Target};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Largest sum of the weights of a group or one-shot set.

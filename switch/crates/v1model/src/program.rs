@@ -1,14 +1,14 @@
 //! The compiled program: what does not change while packets flow.
 
 use crate::calculation::Calculation;
+use crate::entries::digest::DigestInfo;
+use crate::entries::profile::ProfileInfo;
+use crate::entries::{ActionInfo, ArrayInfo, MeterUnit, TableInfo, ValueSetInfo};
 use crate::header_io::HeaderIo;
 use crate::layout::Field;
 use crate::message::Message;
 use crate::ops::{Code, Op, Slot};
 use crate::unchanged::Changes;
-use dataplane::control::{ActionInfo, ArrayInfo, MeterUnit, TableInfo, ValueSetInfo};
-use dataplane::notify::DigestInfo;
-use dataplane::profile::ProfileInfo;
 
 /// How two words compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! What a program keeps from packet to packet besides table entries: registers, indirect
 //! counters and meters, and the random number generator.
 
+use crate::entries::{CounterValue, MeterState, MeterUnit, MeterWrite};
 use crate::meter::{Count, GREEN, Meter, Metered, count};
 use crate::rows::Rows;
-use dataplane::control::{CounterValue, MeterState, MeterUnit, MeterWrite};
 
 /// A cell of a meter array, whole.
 #[derive(Debug, Clone)]

@@ -1,10 +1,10 @@
 //! Parser value sets: members and the tests they make of a select's key.
 
 use crate::control::{from_bits, invalid, not_found, prefix_mask};
+use crate::entries::{ControlError, ControlResult, MatchField, ValueSetInfo};
 use crate::pipeline::Pipeline;
 use crate::program::Program;
 use crate::wide::{limbs, mask64};
-use dataplane::control::{ControlError, ControlResult, MatchField, ValueSetInfo};
 
 /// `(word & mask) - low` (modulo 2^64) is at most `span`.
 #[derive(Debug, Clone, Copy)]

@@ -4,11 +4,11 @@
 mod common;
 
 use common::{bits, load, table};
-use dataplane::control::{ActionCall, ControlError, EntryKey, MatchField};
-use dataplane::profile::{
+use v1model::entries::profile::{
     GroupMember, IndirectAction, ProfileGroup, ProfileMember, ProfileRules, SizeSemantics,
     WatchPort, WeightedAction,
 };
+use v1model::entries::{ActionCall, ControlError, EntryKey, MatchField};
 use v1model::{EgressInput, IngressInput, IngressVerdict, NoTrafficManager, Pipeline};
 
 /// The verdict of ingress and the bytes after egress.

@@ -4,10 +4,10 @@
 mod common;
 
 use common::{Backlog, bits, frame, ipv4_checksum_ok, load, table, v4, v6};
-use dataplane::control::{
+use traffic_manager::hold::Hold;
+use v1model::entries::{
     ActionCall, CounterValue, EntryKey, MatchField, MeterConfig, MeterState, MeterWrite,
 };
-use dataplane::hold::Hold;
 use v1model::{EgressInput, IngressInput, InstanceType, NoTrafficManager, Pipeline};
 
 fn action(p: &Pipeline, name: &str, args: &[(u128, u32)]) -> ActionCall {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{bits, frame, load, program, table};
-use dataplane::control::{ActionCall, ControlError, EntryKey, MatchField, MeterConfig, MeterWrite};
+use v1model::entries::{ActionCall, ControlError, EntryKey, MatchField, MeterConfig, MeterWrite};
 use v1model::{
     CloneRequest, Context, EgressInput, EgressVerdict, IngressInput, IngressVerdict, InstanceType,
     LoadOptions, NoTrafficManager, Pipeline,

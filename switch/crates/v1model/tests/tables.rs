@@ -4,8 +4,8 @@
 mod common;
 
 use common::{bits, load, table};
-use dataplane::control::{ActionCall, Bits, ControlError, EntryKey, MatchField};
 use proptest::prelude::*;
+use v1model::entries::{ActionCall, Bits, ControlError, EntryKey, MatchField};
 use v1model::{Context, EgressInput, IngressInput, NoTrafficManager, Pipeline};
 
 /// Tables of `scale.p4`, in the order of the numbers that packets ask for them by.

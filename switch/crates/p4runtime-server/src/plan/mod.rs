@@ -6,8 +6,8 @@ mod table;
 
 use std::collections::HashSet;
 
-use dataplane::control::{CellValue, EntryKey, MeterWrite};
 use tonic::Code;
+use v1model::entries::{CellValue, EntryKey, MeterWrite};
 
 use crate::error::UpdateError;
 use crate::operation::{Change, Operation};

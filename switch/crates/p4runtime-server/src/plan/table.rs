@@ -1,6 +1,6 @@
 //! Table entries and their direct resources.
 
-use dataplane::control::{CounterValue, EntryKey, MeterConfig, MeterWrite};
+use v1model::entries::{CounterValue, EntryKey, MeterConfig, MeterWrite};
 
 use super::{Kind, Planned, Result, SideChange, clears_counts, cookie, only_modify};
 use crate::error::UpdateError;

@@ -1,6 +1,6 @@
 //! Cells of counters, meters and registers.
 
-use dataplane::control;
+use v1model::entries;
 
 use super::{Emitter, Reader, Stop};
 use crate::error::UpdateError;
@@ -58,7 +58,7 @@ impl Reader<'_> {
         &self,
         array: &Array,
         wanted: Wanted<'_>,
-        read: impl Fn(&mut dyn executor::Switch, usize, usize) -> control::ControlResult<V>
+        read: impl Fn(&mut switch::Switch, usize, usize) -> entries::ControlResult<V>
         + Send
         + Copy
         + 'static,
@@ -84,7 +84,7 @@ impl Reader<'_> {
             let cells: Vec<usize> = visited.iter().flatten().copied().collect();
             let values = executor::with(&*self.shared.executor, move |switch| {
                 let values = cells.into_iter().map(|cell| read(switch, number, cell));
-                values.collect::<control::ControlResult<Vec<V>>>()
+                values.collect::<entries::ControlResult<Vec<V>>>()
             })
             .await?
             .map_err(|error| UpdateError::from_control(error, &array.name))?;
@@ -167,7 +167,7 @@ impl Reader<'_> {
         counts: bool,
         emitter: &mut Emitter,
     ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
-        let message = |index, meter: control::MeterState| {
+        let message = |index, meter: entries::MeterState| {
             p4::entity::Entity::MeterEntry(p4::MeterEntry {
                 meter_id: array.id,
                 index: Some(index),
@@ -192,7 +192,7 @@ impl Reader<'_> {
         emitter: &mut Emitter,
     ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
         let shape = array.register_shape()?;
-        let message = |index, value: control::Bits| {
+        let message = |index, value: entries::Bits| {
             p4::entity::Entity::RegisterEntry(p4::RegisterEntry {
                 register_id: array.id,
                 index: Some(index),

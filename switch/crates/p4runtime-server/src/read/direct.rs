@@ -1,6 +1,6 @@
 //! Direct counters and meters: what belongs to entries of tables.
 
-use dataplane::control::{self, EntryKey};
+use v1model::entries::{self, EntryKey};
 
 use super::{Emitter, Reader, Stop};
 use crate::error::UpdateError;
@@ -10,7 +10,7 @@ use crate::proto::p4::v1 as p4;
 use crate::translate::{self, Table};
 
 /// Direct counter and meter of an entry.
-type DirectState = (Option<control::CounterValue>, Option<control::MeterState>);
+type DirectState = (Option<entries::CounterValue>, Option<entries::MeterState>);
 
 /// Whose direct resources are wanted.
 enum Place {
@@ -76,7 +76,7 @@ impl Reader<'_> {
     ) -> Result<(), Stop> {
         for (table, place) in places {
             let index = table.index;
-            let of = |entry: &control::TableEntry| {
+            let of = |entry: &entries::TableEntry| {
                 let state = (entry.counter, entry.meter);
                 message(table, key_message(table, entry), state)
             };
@@ -158,7 +158,7 @@ impl Reader<'_> {
 /// A direct counter as a controller sees it, if P4Info gives the table one.
 pub(super) fn counter_data(
     table: &Table,
-    counter: Option<control::CounterValue>,
+    counter: Option<entries::CounterValue>,
 ) -> Option<p4::CounterData> {
     let counter = counter.filter(|_| table.direct_counter)?;
     Some(translate::counter_message(counter))
@@ -168,7 +168,7 @@ pub(super) fn counter_data(
 /// configuration, meter_config is unset in the response".
 pub(super) fn meter_config(
     table: &Table,
-    meter: Option<control::MeterState>,
+    meter: Option<entries::MeterState>,
 ) -> Option<p4::MeterConfig> {
     let meter = meter.filter(|_| table.direct_meter.is_some())?;
     meter.config.map(translate::meter_message)
@@ -177,14 +177,14 @@ pub(super) fn meter_config(
 /// What a direct meter has coloured.
 pub(super) fn meter_counts(
     table: &Table,
-    meter: Option<control::MeterState>,
+    meter: Option<entries::MeterState>,
 ) -> Option<p4::MeterCounterData> {
     let meter = meter.filter(|_| table.direct_meter.is_some())?;
     Some(translate::meter_counts_message(meter.counts))
 }
 
 /// What identifies an entry, as a controller sees it.
-fn key_message(table: &Table, entry: &control::TableEntry) -> p4::TableEntry {
+fn key_message(table: &Table, entry: &entries::TableEntry) -> p4::TableEntry {
     p4::TableEntry {
         table_id: table.id,
         r#match: table.keys.match_messages(&entry.key.fields),

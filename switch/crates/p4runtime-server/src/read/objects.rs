@@ -1,7 +1,7 @@
 //! Replication, action profiles, value sets and digests.
 
-use dataplane::control;
-use dataplane::profile::{ProfileGroup, ProfileMember};
+use v1model::entries;
+use v1model::entries::profile::{ProfileGroup, ProfileMember};
 
 use super::{Emitter, Reader, Stop};
 use crate::error::UpdateError;
@@ -20,10 +20,8 @@ impl Reader<'_> {
     async fn objects<V: Send + 'static>(
         &self,
         object: &str,
-        one: Option<
-            impl FnOnce(&mut dyn executor::Switch) -> control::ControlResult<V> + Send + 'static,
-        >,
-        page: impl Fn(&mut dyn executor::Switch, u64) -> control::Page<V> + Send + Copy + 'static,
+        one: Option<impl FnOnce(&mut switch::Switch) -> entries::ControlResult<V> + Send + 'static>,
+        page: impl Fn(&mut switch::Switch, u64) -> entries::Page<V> + Send + Copy + 'static,
         message: impl Fn(V) -> p4::entity::Entity,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
@@ -46,10 +44,9 @@ impl Reader<'_> {
     }
 
     pub(super) async fn groups(&self, id: u32, emitter: &mut Emitter) -> Result<(), Stop> {
-        let one = (id != 0).then_some(move |switch: &mut dyn executor::Switch| {
-            Ok((id, switch.multicast_group(id)?))
-        });
-        let message = |(multicast_group_id, replicas): (u32, Vec<control::Replica>)| {
+        let one = (id != 0)
+            .then_some(move |switch: &mut switch::Switch| Ok((id, switch.multicast_group(id)?)));
+        let message = |(multicast_group_id, replicas): (u32, Vec<switch::replication::Replica>)| {
             let cookie = self.side.groups.get(&multicast_group_id).cloned();
             let cookie = cookie.unwrap_or_default();
             pre_entity(
@@ -73,10 +70,9 @@ impl Reader<'_> {
     }
 
     pub(super) async fn sessions(&self, id: u32, emitter: &mut Emitter) -> Result<(), Stop> {
-        let one = (id != 0).then_some(move |switch: &mut dyn executor::Switch| {
-            Ok((id, switch.clone_session(id)?))
-        });
-        let message = |(id, session): (u32, control::CloneSession)| {
+        let one = (id != 0)
+            .then_some(move |switch: &mut switch::Switch| Ok((id, switch.clone_session(id)?)));
+        let message = |(id, session): (u32, switch::replication::CloneSession)| {
             let deprecated = self.side.sessions.get(&id).map_or(&[][..], Vec::as_slice);
             pre_entity(
                 p4::packet_replication_engine_entry::Type::CloneSessionEntry(
@@ -116,8 +112,7 @@ impl Reader<'_> {
     ) -> Result<(), Stop> {
         let index = profile.index;
         let table = self.pipeline.table_of(profile).ok();
-        let one =
-            (id != 0).then_some(move |switch: &mut dyn executor::Switch| switch.member(index, id));
+        let one = (id != 0).then_some(move |switch: &mut switch::Switch| switch.member(index, id));
         let message = |member: ProfileMember| {
             p4::entity::Entity::ActionProfileMember(p4::ActionProfileMember {
                 action_profile_id: profile.id,
@@ -142,8 +137,7 @@ impl Reader<'_> {
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
         let index = profile.index;
-        let one =
-            (id != 0).then_some(move |switch: &mut dyn executor::Switch| switch.group(index, id));
+        let one = (id != 0).then_some(move |switch: &mut switch::Switch| switch.group(index, id));
         let message = |group: ProfileGroup| {
             p4::entity::Entity::ActionProfileGroup(profile.group_message(&group))
         };

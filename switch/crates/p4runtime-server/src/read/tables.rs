@@ -1,6 +1,6 @@
 //! Entries of tables (specification, section "TableEntry").
 
-use dataplane::control::{self, EntryKey};
+use v1model::entries::{self, EntryKey};
 
 use super::direct::{counter_data, meter_config, meter_counts};
 use super::{Emitter, Reader, Stop};
@@ -100,7 +100,7 @@ impl Reader<'_> {
             .await?;
             return match entry {
                 // A key that is not there filters everything out, as any other filter does.
-                Err(control::ControlError::NotFound(_)) => Ok(()),
+                Err(entries::ControlError::NotFound(_)) => Ok(()),
                 Err(error) => Err(UpdateError::from_control(error, &table.name).into()),
                 Ok(entry) => self.entry(table, filter, action, entry, emitter).await,
             };
@@ -126,7 +126,7 @@ impl Reader<'_> {
         &self,
         table: usize,
         from: u64,
-    ) -> Result<control::Page<control::TableEntry>, Stop> {
+    ) -> Result<entries::Page<entries::TableEntry>, Stop> {
         Ok(executor::with(&*self.shared.executor, move |switch| {
             switch.table_entries(table, from, ENTRIES_PER_VISIT)
         })
@@ -139,7 +139,7 @@ impl Reader<'_> {
         table: &Table,
         filter: &p4::TableEntry,
         action: Option<usize>,
-        entry: control::TableEntry,
+        entry: entries::TableEntry,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
         let cookie = self

@@ -1,6 +1,6 @@
 //! Counters, meters and registers.
 
-use dataplane::control::{Bits, ColourCounts, CounterValue, MeterConfig};
+use v1model::entries::{Bits, ColourCounts, CounterValue, MeterConfig};
 
 use super::shape::Shape;
 use super::{Array, Cell, MeterKind, Result};

@@ -3,16 +3,17 @@
 
 use std::collections::HashMap;
 
-use dataplane::control::{ArrayInfo, KeyField, MatchKind, MeterUnit, TableInfo};
-use dataplane::profile::{ProfileRules, SizeSemantics};
+use v1model::entries::profile::{ProfileRules, SizeSemantics};
+use v1model::entries::{ArrayInfo, KeyField, MatchKind, MeterUnit, TableInfo};
 
 use super::digest::Digest;
 use super::keys::{Key, Keys};
 use super::profile::Profile;
 use super::shape::{Shape, Widths};
 use super::{Array, Cell, MeterKind, Param, Pipeline, Result, Table, TableAction, ValueSet};
+use v1model::Pipeline as Program;
+
 use crate::error::UpdateError;
-use crate::executor::ProgramInfo;
 use crate::packet_io::ControllerHeader;
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
@@ -22,7 +23,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` that names what P4Info has and the program has not, or has otherwise.
-    pub(crate) fn new(config: p4::ForwardingPipelineConfig, program: &ProgramInfo) -> Result<Self> {
+    pub(crate) fn new(config: p4::ForwardingPipelineConfig, program: &Program) -> Result<Self> {
         let empty = p4info::P4Info::default();
         let info = config.p4info.as_ref().unwrap_or(&empty);
         let mut ids = Ids::default();
@@ -41,7 +42,7 @@ impl Pipeline {
                     "counter",
                     counter.size,
                     Cell::Counter,
-                    program.counters.iter(),
+                    program.counters().iter(),
                 )
             })
             .collect::<Result<Vec<_>>>()?;
@@ -55,9 +56,9 @@ impl Pipeline {
                     "meter",
                     meter.size,
                     Cell::Meter(meter_kind(meter.spec.as_ref())),
-                    program.meters.iter().map(|(array, _)| array),
+                    program.meters().iter().map(|(array, _)| array),
                 )?;
-                if let Some((_, unit)) = program.meters.get(array.index) {
+                if let Some((_, unit)) = program.meters().get(array.index) {
                     check_meter_unit(&array.name, meter.spec.as_ref(), *unit)?;
                 }
                 Ok(array)
@@ -74,7 +75,7 @@ impl Pipeline {
                     "register",
                     i64::from(register.size),
                     Cell::Register(shape.clone()),
-                    program.registers.iter(),
+                    program.registers().iter(),
                 )?;
                 // A type that is not implemented has no width to compare.
                 if shape.is_some_and(|shape| !shape.is_made_of(Widths::one(&array.bits))) {
@@ -182,13 +183,13 @@ fn widths_differ(what: &str, info_bits: i64, program_bits: u32) -> UpdateError {
 
 fn actions_by_id<'a>(
     info: &'a p4info::P4Info,
-    program: &ProgramInfo,
+    program: &Program,
     ids: &mut Ids,
 ) -> Result<HashMap<u32, &'a p4info::Action>> {
     let mut actions = HashMap::with_capacity(info.actions.len());
     for action in &info.actions {
         let (id, name) = ids.take(action.preamble.as_ref(), "action")?;
-        if !program.actions.iter().any(|known| known.name == name) {
+        if !program.actions().iter().any(|known| known.name == name) {
             return Err(missing("action", &name));
         }
         actions.insert(id, action);
@@ -200,11 +201,11 @@ fn bind_table(
     table: &p4info::Table,
     info: &p4info::P4Info,
     actions: &HashMap<u32, &p4info::Action>,
-    program: &ProgramInfo,
+    program: &Program,
     ids: &mut Ids,
 ) -> Result<Table> {
     let (id, name) = ids.take(table.preamble.as_ref(), "table")?;
-    let (index, known) = named(&program.tables, |known| &known.name, "table", &name)?;
+    let (index, known) = named(program.tables(), |known| &known.name, "table", &name)?;
     let keys = bind_keys(&name, &table.match_fields, &known.key)?;
     let mut bound = Vec::with_capacity(table.action_refs.len());
     for reference in &table.action_refs {
@@ -341,7 +342,7 @@ fn bind_action(
     action: &p4info::Action,
     scope: p4info::action_ref::Scope,
     known_table: &TableInfo,
-    program: &ProgramInfo,
+    program: &Program,
 ) -> Result<TableAction> {
     let (id, name) = action
         .preamble
@@ -351,7 +352,7 @@ fn bind_action(
     let found = known_table
         .actions
         .iter()
-        .filter_map(|index| Some((*index, program.actions.get(*index)?)))
+        .filter_map(|index| Some((*index, program.actions().get(*index)?)))
         .find(|(_, known)| known.name == name);
     let Some((index, known)) = found else {
         return Err(missing("action", &format!("{name} of table {table}")));
@@ -429,7 +430,7 @@ fn bind_array<'a>(
 fn bind_profiles(
     info: &p4info::P4Info,
     tables: &mut [Table],
-    program: &ProgramInfo,
+    program: &Program,
     ids: &mut Ids,
 ) -> Result<Vec<Profile>> {
     use p4info::action_profile::SelectorSizeSemantics;
@@ -437,7 +438,7 @@ fn bind_profiles(
     for given in &info.action_profiles {
         let (id, name) = ids.take(given.preamble.as_ref(), "action profile")?;
         let (index, known) = named(
-            &program.profiles,
+            program.profiles(),
             |known| &known.name,
             "action profile",
             &name,
@@ -479,7 +480,7 @@ fn bind_profiles(
         });
     }
     for (place, (table, given)) in tables.iter_mut().zip(&info.tables).enumerate() {
-        let known = program.tables.get(table.index).and_then(|t| t.profile);
+        let known = program.tables().get(table.index).and_then(|t| t.profile);
         if given.implementation_id == 0 && known.is_none() {
             continue;
         }
@@ -500,13 +501,18 @@ fn bind_profiles(
 
 fn bind_value_sets(
     info: &p4info::P4Info,
-    program: &ProgramInfo,
+    program: &Program,
     ids: &mut Ids,
 ) -> Result<Vec<ValueSet>> {
     let mut sets = Vec::with_capacity(info.value_sets.len());
     for given in &info.value_sets {
         let (id, name) = ids.take(given.preamble.as_ref(), "value set")?;
-        let (index, known) = named(&program.value_sets, |known| &known.name, "value set", &name)?;
+        let (index, known) = named(
+            program.value_sets(),
+            |known| &known.name,
+            "value set",
+            &name,
+        )?;
         if given.r#match.len() != known.widths.len() {
             return Err(UpdateError::invalid(format!(
                 "P4Info: value set {name}: {} match fields in P4Info, {} fields in the program",
@@ -554,15 +560,11 @@ fn bind_value_sets(
     Ok(sets)
 }
 
-fn bind_digests(
-    info: &p4info::P4Info,
-    program: &ProgramInfo,
-    ids: &mut Ids,
-) -> Result<Vec<Digest>> {
+fn bind_digests(info: &p4info::P4Info, program: &Program, ids: &mut Ids) -> Result<Vec<Digest>> {
     let mut digests = Vec::with_capacity(info.digests.len());
     for given in &info.digests {
         let (id, name) = ids.take(given.preamble.as_ref(), "digest")?;
-        let (index, known) = named(&program.digests, |known| &known.name, "digest", &name)?;
+        let (index, known) = named(program.digests(), |known| &known.name, "digest", &name)?;
         digests.push(Digest::new(
             (id, name),
             index,

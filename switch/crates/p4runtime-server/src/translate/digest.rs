@@ -1,7 +1,7 @@
 //! Digests: their configuration, and their messages (specification, section "DigestEntry").
 
-use dataplane::control::Bits;
-use dataplane::notify::{DigestConfig, DigestInfo};
+use v1model::entries::Bits;
+use v1model::entries::digest::{DigestConfig, DigestInfo};
 
 use super::Result;
 use super::shape::{Fields, Shape, Widths};

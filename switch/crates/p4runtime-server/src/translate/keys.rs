@@ -1,7 +1,7 @@
 //! Match fields: of table entries and of members of value sets (specification, section "Match
 //! Format").
 
-use dataplane::control::{Bits, MatchField, MatchKind};
+use v1model::entries::{Bits, MatchField, MatchKind};
 
 use super::Result;
 use super::bind::kind_name;

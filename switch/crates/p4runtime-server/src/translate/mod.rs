@@ -14,8 +14,8 @@ mod table;
 
 use std::collections::HashMap;
 
-use dataplane::control::ActionCall;
-use dataplane::profile::IndirectAction;
+use v1model::entries::ActionCall;
+use v1model::entries::profile::IndirectAction;
 
 use crate::error::UpdateError;
 use crate::packet_io::ControllerHeader;

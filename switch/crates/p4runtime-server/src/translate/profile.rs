@@ -1,7 +1,7 @@
 //! Action profiles and selectors: members, groups, one-shot action sets (specification, section
 //! "ActionProfileMember & ActionProfileGroup").
 
-use dataplane::profile::{
+use v1model::entries::profile::{
     GroupMember, ProfileGroup, ProfileRules, SizeSemantics, WatchPort, WeightedAction,
 };
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use dataplane::control::{CloneSession, Replica};
+use switch::replication::{CloneSession, Replica};
 
 use super::Result;
 use crate::bytestring;

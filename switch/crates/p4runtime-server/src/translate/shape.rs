@@ -1,8 +1,8 @@
 //! Values of P4 types as `P4Data`, in digests and registers (specification, section
 //! "Representation of Arbitrary P4 Types").
 
-use dataplane::control::Bits;
-use dataplane::notify::DigestInfo;
+use v1model::entries::Bits;
+use v1model::entries::digest::DigestInfo;
 
 use super::Result;
 use crate::bytestring;

@@ -1,7 +1,7 @@
 //! Table entries: keys and actions.
 
-use dataplane::control::{ActionCall, Bits, EntryKey, TableEntry};
-use dataplane::profile::IndirectAction;
+use v1model::entries::profile::IndirectAction;
+use v1model::entries::{ActionCall, Bits, EntryKey, TableEntry};
 
 use super::profile::Profile;
 use super::{EntryAction, Result, Table, TableAction, nonzero};

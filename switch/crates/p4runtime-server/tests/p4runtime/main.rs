@@ -13,13 +13,13 @@ use p4::entity::Entity;
 use p4::stream_message_request::Update as ToSwitch;
 use p4::stream_message_response::Update as FromSwitch;
 use p4::update::Type;
-use p4runtime_server::Switch;
 use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::server::Limits;
 use support::{
     Controller, DEVICE, Push, Server, code, config, details, election, exact, lpm, optional, range,
     ternary,
 };
+use switch::Switch;
 use tonic::Code;
 
 const MAC: &[u8] = &[2, 0, 0, 0, 0, 1];
@@ -181,7 +181,7 @@ async fn write_that_waits(
     let mut jobs = server.jobs.clone();
     let before = *jobs.borrow_and_update();
     let (release, released) = std::sync::mpsc::channel::<()>();
-    let stand_still = Box::new(move |_: &mut dyn Switch| {
+    let stand_still = Box::new(move |_: &mut Switch| {
         let _ = released.recv();
     });
     server.executor.execute(stand_still).expect("queued");
@@ -412,7 +412,7 @@ async fn a_program_is_compiled_while_the_switch_is_busy() {
     let before = *server.jobs.borrow();
     // The switch has no time for anybody.
     let (release, released) = std::sync::mpsc::channel::<()>();
-    let stand_still = Box::new(move |_: &mut dyn Switch| {
+    let stand_still = Box::new(move |_: &mut Switch| {
         let _ = released.recv();
     });
     server.executor.execute(stand_still).expect("queued");

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use dataplane::notify::Notification;
 use p4runtime_server::proto::google::rpc;
 use p4runtime_server::proto::p4::config::v1 as p4info;
 use p4runtime_server::proto::p4::v1 as p4;
@@ -15,7 +14,8 @@ use p4runtime_server::{
     ControllerSender, Executor, ServeError, ServerConfig, bind, controller_queues, executor,
 };
 use prost::Message;
-use switch_core::{Sink, Switch, SwitchConfig};
+use switch::notification::Notification;
+use switch::{Sink, Switch, SwitchConfig};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
@@ -116,7 +116,7 @@ impl Server {
         let (controllers, receiver) = controller_queues(64, 64);
         let (out, sent) = mpsc::unbounded_channel();
         let mut switch = new_switch();
-        let compiler = Arc::new(switch.compiler());
+        let compiler = switch.compiler();
         let mut outside = Outside {
             controllers,
             sent: out,

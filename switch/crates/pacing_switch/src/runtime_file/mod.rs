@@ -32,15 +32,15 @@
 mod objects;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use switch::Switch;
 
 use anyhow::{Context, anyhow, bail};
-use dataplane::control::{
-    ActionCall, Bits, DataPlane, EntryKey, KeyField, MatchField, MatchKind, Replica, TableInfo,
-};
-use dataplane::profile::IndirectAction;
 use objects::Objects;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use switch::replication::Replica;
+use v1model::entries::profile::IndirectAction;
+use v1model::entries::{ActionCall, Bits, EntryKey, KeyField, MatchField, MatchKind, TableInfo};
 
 /// Most bytes of a runtime file.
 pub const MAX_BYTES: u64 = 256 << 20;
@@ -155,7 +155,7 @@ impl RuntimeFile {
     ///
     /// # Errors
     /// Names the group; those before it are installed.
-    pub fn apply_groups(&self, switch: &mut dyn DataPlane) -> anyhow::Result<()> {
+    pub fn apply_groups(&self, switch: &mut Switch) -> anyhow::Result<()> {
         for group in &self.multicast_group_entries {
             let replicas: Vec<Replica> = group.replicas.iter().map(GroupReplica::replica).collect();
             switch.multicast_insert(group.multicast_group_id, &replicas)?;
@@ -175,7 +175,7 @@ impl RuntimeFile {
     /// Names entry, table and field; the entries before it are applied.
     pub fn apply_due(
         &self,
-        switch: &mut dyn DataPlane,
+        switch: &mut Switch,
         mut applied: usize,
         now_ns: u64,
     ) -> anyhow::Result<usize> {
@@ -192,7 +192,7 @@ impl RuntimeFile {
 }
 
 impl Entry {
-    fn apply(&self, switch: &mut dyn DataPlane) -> anyhow::Result<()> {
+    fn apply(&self, switch: &mut Switch) -> anyhow::Result<()> {
         let (table, info) = find(switch.tables(), &self.table, |table| &table.name)
             .ok_or_else(|| anyhow!("the program has no such table"))?;
         let info = info.clone();
@@ -264,7 +264,7 @@ impl Entry {
 
 /// One of the table's actions with named arguments.
 fn action_call(
-    switch: &dyn DataPlane,
+    switch: &Switch,
     table: &TableInfo,
     name: &str,
     params: &Map<String, Value>,

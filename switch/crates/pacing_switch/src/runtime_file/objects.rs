@@ -3,10 +3,12 @@
 //! register cells.
 
 use anyhow::{Context, anyhow, bail};
-use dataplane::control::{ArrayInfo, CloneSession, DataPlane, KeyField, MatchKind};
-use dataplane::profile::{GroupMember, ProfileGroup, ProfileMember};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use switch::Switch;
+use switch::replication::CloneSession;
+use v1model::entries::profile::{GroupMember, ProfileGroup, ProfileMember};
+use v1model::entries::{ArrayInfo, KeyField, MatchKind};
 
 use super::{GroupReplica, action_call, encode, find, match_field};
 
@@ -87,7 +89,7 @@ impl Objects {
     ///
     /// # Errors
     /// Names the object; those before it are installed.
-    pub(super) fn apply(&self, switch: &mut dyn DataPlane) -> anyhow::Result<()> {
+    pub(super) fn apply(&self, switch: &mut Switch) -> anyhow::Result<()> {
         for session in &self.clone_session_entries {
             let to = CloneSession {
                 replicas: session.replicas.iter().map(GroupReplica::replica).collect(),
@@ -132,14 +134,14 @@ impl Objects {
     }
 }
 
-fn profile(switch: &dyn DataPlane, name: &str) -> anyhow::Result<usize> {
+fn profile(switch: &Switch, name: &str) -> anyhow::Result<usize> {
     find(switch.profiles(), name, |profile| &profile.name)
         .map(|(index, _)| index)
         .ok_or_else(|| anyhow!("the program has no action profile '{name}'"))
 }
 
 impl Member {
-    fn apply(&self, switch: &mut dyn DataPlane) -> anyhow::Result<()> {
+    fn apply(&self, switch: &mut Switch) -> anyhow::Result<()> {
         let profile = profile(switch, &self.action_profile)?;
         let tables = switch.profiles().get(profile).map(|p| p.tables.clone());
         let table = tables
@@ -156,7 +158,7 @@ impl Member {
 }
 
 impl ValueSet {
-    fn apply(&self, switch: &mut dyn DataPlane) -> anyhow::Result<()> {
+    fn apply(&self, switch: &mut Switch) -> anyhow::Result<()> {
         let (index, info) = find(switch.value_sets(), &self.value_set, |set| &set.name)
             .ok_or_else(|| anyhow!("the program has no such value set"))?;
         let mut members = Vec::new();

@@ -5,6 +5,8 @@ use super::action::Action;
 use super::condition::comparisons;
 use crate::calculation::Calculation;
 use crate::control::insert_checked;
+use crate::entries::profile::ProfileInfo;
+use crate::entries::{ActionInfo, Bits, EntryKey, KeyField, MatchField, MatchKind, TableInfo};
 use crate::error::{At, LoadError, LoadResult, refuse};
 use crate::expr::{Compiler, hex_limbs, text};
 use crate::layout::Field;
@@ -13,8 +15,6 @@ use crate::profile::Profile;
 use crate::program::{Node, Relation};
 use crate::table::{Call, DirectMeter, END, KeyPart, Table, TableAction, TableSpec, Target};
 use crate::wide::{limbs, mask64};
-use dataplane::control::{ActionInfo, Bits, EntryKey, KeyField, MatchField, MatchKind, TableInfo};
-use dataplane::profile::ProfileInfo;
 use std::collections::HashMap;
 
 /// Members of an action profile whose size the program leaves open.

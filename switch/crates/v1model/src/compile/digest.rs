@@ -1,11 +1,11 @@
 //! Learn lists: what digests tell, and how the control plane sees them.
 
 use super::field_lists;
+use crate::entries::digest::DigestInfo;
 use crate::error::{At, LoadResult};
 use crate::layout::{Field, Layout, pair};
 use crate::model::FieldList;
 use crate::program::DigestFields;
-use dataplane::notify::DigestInfo;
 
 /// Learn lists, and their descriptions.
 pub(super) fn digests(

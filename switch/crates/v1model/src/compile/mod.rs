@@ -9,6 +9,7 @@ mod parser;
 
 use crate::api::LoadOptions;
 use crate::calculation::{Calculation, Input};
+use crate::entries::{ArrayInfo, MeterUnit};
 use crate::error::{At, LoadError, LoadResult, refuse};
 use crate::exec::list_words;
 use crate::expr::{Compiler, MAX_TEMP_WORDS, hex_limbs};
@@ -23,7 +24,6 @@ use crate::table::Table;
 use crate::unchanged::{Changes, NOWHERE};
 use crate::wide::{limbs, mask64};
 use action::Action;
-use dataplane::control::{ArrayInfo, MeterUnit};
 use std::collections::{HashMap, HashSet};
 
 /// Most arrays of one kind, calculations and the like.

@@ -2,6 +2,7 @@
 
 use super::Names;
 use super::action::{copy_variable, primitives, variable};
+use crate::entries::ValueSetInfo;
 use crate::error::{At, LoadError, LoadResult, refuse};
 use crate::expr::{Compiler, Dest, hex_limbs, text, type_value};
 use crate::layout::Field;
@@ -10,7 +11,6 @@ use crate::ops::Op;
 use crate::program::{Case, State, Test, ValueSetUse};
 use crate::table::END;
 use crate::wide::{limbs, mask64};
-use dataplane::control::ValueSetInfo;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Match keys as entries keep them: one piece of memory each, where the fields of a million keys
 //! would be twenty million pieces.
 
-use dataplane::control::{Bits, EntryKey, MatchField};
+use crate::entries::{Bits, EntryKey, MatchField};
 
 /// A match key. Equal keys are equal bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -11,14 +11,14 @@ mod slots;
 pub(crate) mod ternary;
 
 use crate::compile::foresight::Indexed;
+use crate::entries::profile::WatchPort;
+use crate::entries::{EntryKey, MatchKind, MeterState, MeterUnit, MeterWrite};
 use crate::meter::{Count, GREEN, Meter, Metered, count};
 use crate::ops::{Code, Slot};
 use crate::state::meter_state;
 use crate::wide::{limbs, mask64};
 pub(crate) use call::Call;
 use cells::{NO_HINT, Tag};
-use dataplane::control::{EntryKey, MatchKind, MeterState, MeterUnit, MeterWrite};
-use dataplane::profile::WatchPort;
 use foldhash::quality::RandomState;
 use kept::KeptKey;
 use keyed::Keyed;

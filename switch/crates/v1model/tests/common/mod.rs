@@ -1,7 +1,7 @@
 //! Frames and shorthands shared by the tests.
 #![allow(dead_code)]
 
-use dataplane::control::Bits;
+use v1model::entries::Bits;
 use v1model::{Externs, LoadOptions, Pipeline};
 
 /// Every class holds this many bytes.

@@ -25,7 +25,7 @@ pub struct Hold {
 /// Returns `None` outside 8 kbit/s to 100 Gbit/s, the range of the pacing contract.
 ///
 /// ```
-/// assert_eq!(dataplane::hold::time_per_byte_q24(500_000_000), Some(16 << 24));
+/// assert_eq!(traffic_manager::hold::time_per_byte_q24(500_000_000), Some(16 << 24));
 /// ```
 pub fn time_per_byte_q24(rate_bps: u64) -> Option<u64> {
     if !(8_000..=100_000_000_000).contains(&rate_bps) {

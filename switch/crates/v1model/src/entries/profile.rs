@@ -1,7 +1,7 @@
 //! Action profiles and selectors: tables whose entries name a member or a group instead of an
 //! action.
 
-use crate::control::ActionCall;
+use super::ActionCall;
 
 /// An action profile's static description.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,15 +20,18 @@
 //!
 //! The same code runs in real time and in virtual time: the driver owns the clock.
 
-mod clones;
 mod control;
 mod learning;
+mod mirror;
 mod multicast;
+pub mod notification;
 mod pause_frame;
 mod pool;
-mod ports_control;
+mod port_control;
+pub mod ports;
+pub mod replication;
 mod switch;
 
-pub use control::Compiler;
+pub use control::{Compiler, Retired};
 pub use multicast::GroupLimits;
 pub use switch::{Counters, Received, Sink, Switch, SwitchConfig};

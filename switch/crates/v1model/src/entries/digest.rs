@@ -1,6 +1,6 @@
-//! What a switch tells its controllers unasked: lists of digest messages, and idle entries.
+//! What a switch sends its controllers unasked: lists of digest messages, and idle entries.
 
-use crate::control::{Bits, EntryKey};
+use super::{Bits, EntryKey};
 
 /// A digest's static description.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct DigestConfig {
 /// Digest messages, all different.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DigestList {
-    /// Index into [`crate::control::DataPlane::digests`].
+    /// Index into [`crate::Pipeline::digests`].
     pub digest: usize,
     /// Number of the list among those of its digest, from 1.
     pub list_id: u64,
@@ -51,44 +51,10 @@ pub struct IdleTimeout {
 /// An entry that is idle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleEntry {
-    /// Index into [`crate::control::DataPlane::tables`].
+    /// Index into [`crate::Pipeline::tables`].
     pub table: usize,
     /// Which entry.
     pub key: EntryKey,
     /// Its idle timeout.
     pub timeout_ns: u64,
-}
-
-/// Something to tell the controllers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notification {
-    /// When, in nanoseconds of the switch's clock.
-    pub at_ns: u64,
-    /// What.
-    pub what: Told,
-}
-
-/// What there is to tell.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
-    /// Digest messages.
-    Digests(DigestList),
-    /// Entries without packets for as long as their timeouts, or again so long after they were
-    /// last told. Never empty.
-    Idle(Vec<IdleEntry>),
-}
-
-impl Told {
-    /// Digest messages or entries in it.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Digests(list) => list.messages.len(),
-            Self::Idle(entries) => entries.len(),
-        }
-    }
-
-    /// Whether there is nothing in it.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }

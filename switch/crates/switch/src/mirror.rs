@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use dataplane::control::{CloneSession, ControlError, ControlResult, Page, Replica};
+use crate::replication::{CloneSession, Replica};
+use v1model::entries::{ControlError, ControlResult, Page};
 
 use crate::multicast::{GroupLimits, check_replicas};
 

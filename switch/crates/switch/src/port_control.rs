@@ -1,13 +1,13 @@
 //! The ports as a control server sees them.
 
-use dataplane::control::{ControlError, ControlResult};
-use dataplane::ports::{
+use crate::ports::{
     ClassQueue, ClassState, DropCount, GapMode, Lateness, LineCounting, LineRate, PortChange,
-    PortSettings, PortStatistics, Statistics, SwitchStatistics, TrafficManagerControl,
+    PortSettings, PortStatistics, Statistics, SwitchStatistics,
 };
 use traffic_manager::{
     DropCounters, GAP_FRAME_DEFAULT_BYTES, Gaps, PortConfig, RateCounts, TimeHistogram,
 };
+use v1model::entries::{ControlError, ControlResult};
 
 use crate::switch::Switch;
 
@@ -85,8 +85,9 @@ impl Switch {
     }
 }
 
-impl TrafficManagerControl for Switch {
-    fn ports(&self) -> Vec<PortSettings> {
+impl Switch {
+    /// All ports with their settings, by port number.
+    pub fn ports(&self) -> Vec<PortSettings> {
         self.traffic_manager()
             .ports()
             .filter(|(port, _)| self.config().cpu_port != Some(*port))
@@ -94,7 +95,11 @@ impl TrafficManagerControl for Switch {
             .collect()
     }
 
-    fn set_port(&mut self, port: u32, change: &PortChange) -> ControlResult<PortSettings> {
+    /// Changes a port's settings and returns them. All or nothing.
+    ///
+    /// # Errors
+    /// `NotFound`: no such port. `InvalidArgument`: values that do not go together.
+    pub fn set_port(&mut self, port: u32, change: &PortChange) -> ControlResult<PortSettings> {
         let unknown = || ControlError::NotFound(format!("this switch has no port {port}"));
         let number = u16::try_from(port)
             .ok()
@@ -131,7 +136,10 @@ impl TrafficManagerControl for Switch {
         Ok(self.settings(number, &config))
     }
 
-    fn statistics(&self, class_ids: &[u32]) -> Statistics {
+    /// Statistics of the switch, its ports and the given classes (at most
+    /// [`CLASSES_PER_REQUEST_MAX`](crate::ports::CLASSES_PER_REQUEST_MAX); a class that never held a
+    /// packet has all zeros).
+    pub fn statistics(&self, class_ids: &[u32]) -> Statistics {
         let manager = self.traffic_manager();
         let whole = manager.statistics();
         let ports: Vec<PortStatistics> = manager

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use dataplane::notify::DigestConfig;
+use v1model::entries::digest::DigestConfig;
 
 /// Most messages of a list, whatever the controller allows; a list of the widest digest fits in a
 /// gRPC message.

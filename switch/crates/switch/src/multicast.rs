@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use dataplane::control::{ControlError, ControlResult, Page, Replica};
+use crate::replication::Replica;
+use v1model::entries::{ControlError, ControlResult, Page};
 
 /// How large replication may get.
 #[derive(Debug, Clone, Copy)]

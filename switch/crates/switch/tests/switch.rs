@@ -3,14 +3,12 @@
 
 use std::path::PathBuf;
 
-use dataplane::control::{
-    ActionCall, Bits, CloneSession, ControlError, DataPlane, EntryKey, MatchField, Replica,
-    TableInfo,
-};
-use dataplane::notify::{DigestConfig, DigestList, IdleEntry, Notification, Told};
-use dataplane::ports::TrafficManagerControl;
-use dataplane::switch::{Compiler as _, Switch as _};
-use switch_core::{Sink, Switch, SwitchConfig};
+use switch::notification::{Notification, NotificationBody};
+use switch::replication::{CloneSession, Replica};
+use v1model::entries::digest::{DigestConfig, DigestList, IdleEntry};
+use v1model::entries::{ActionCall, Bits, ControlError, EntryKey, MatchField, TableInfo};
+
+use switch::{Sink, Switch, SwitchConfig};
 use traffic_manager::{DropCause, Gaps, Limits, PortConfig, RateCounts};
 
 const CPU_PORT: u16 = 510;
@@ -260,7 +258,7 @@ fn drops_are_told_apart_by_who_dropped() {
     let mut switch = switch("pacing_switch", with_cpu_port());
     let all = |switch: &Switch| -> Vec<(u32, &str, u64)> {
         let ports = switch.statistics(&[]).ports;
-        let of_port = |port: &dataplane::ports::PortStatistics| {
+        let of_port = |port: &switch::ports::PortStatistics| {
             let number = port.port;
             let drops = port.drops.iter().filter(|drop| drop.packets > 0);
             drops
@@ -414,7 +412,7 @@ fn digests_are_told_in_lists_at_their_time() {
         sent.told,
         [Notification {
             at_ns: 21_000,
-            what: Told::Digests(list)
+            body: NotificationBody::Digests(list)
         }]
     );
 }
@@ -452,7 +450,7 @@ fn idle_entries_are_told_at_their_time() {
     switch.advance(7_000_000, &mut sent);
     let idle = |at_ns| Notification {
         at_ns,
-        what: Told::Idle(vec![IdleEntry {
+        body: NotificationBody::Idle(vec![IdleEntry {
             table,
             key: key.clone(),
             timeout_ns: 5_000_000,
@@ -473,7 +471,7 @@ fn a_staged_program_takes_writes_while_the_running_one_forwards() {
         .compiler()
         .compile(&small_program("digest"))
         .expect("it compiles");
-    switch.stage(digest).expect("compiled here");
+    drop(switch.stage(digest));
     // The control plane means the new one, packets go through the old one.
     assert_eq!(switch.digests().len(), 1);
     let config = Some(DigestConfig::default());
@@ -482,7 +480,7 @@ fn a_staged_program_takes_writes_while_the_running_one_forwards() {
         .multicast_insert(3, &[replica(2, 0)])
         .expect("the new one's");
     assert_eq!(after(&mut switch, &before), wanted);
-    switch.commit_staged().expect("one is staged");
+    drop(switch.commit_staged().expect("one is staged"));
     assert!(switch.commit_staged().is_err());
     assert_eq!(switch.digest_config(0).expect("there"), config);
     assert_eq!(switch.multicast_group(3).expect("there"), [replica(2, 0)]);

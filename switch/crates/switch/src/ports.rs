@@ -1,7 +1,4 @@
-//! What a control server may ask of a running switch about its ports: the emulated lines of the
-//! traffic manager, their settings and statistics.
-
-use crate::control::ControlResult;
+//! The ports as a control server sees them: their settings and their statistics.
 
 /// Lowest line rate of a port, in bit/s.
 pub const LINE_RATE_MIN_BPS: u64 = 8_000;
@@ -214,21 +211,4 @@ pub struct Statistics {
     pub ports: Vec<PortStatistics>,
     /// One per class asked for, in that order.
     pub classes: Vec<ClassState>,
-}
-
-/// What the service asks of a traffic manager; called on the thread that owns the switch,
-/// between packets.
-pub trait TrafficManagerControl {
-    /// All ports with their settings, by port number.
-    fn ports(&self) -> Vec<PortSettings>;
-
-    /// Changes a port's settings and returns them. All or nothing.
-    ///
-    /// # Errors
-    /// `NotFound`: no such port. `InvalidArgument`: values that do not go together.
-    fn set_port(&mut self, port: u32, change: &PortChange) -> ControlResult<PortSettings>;
-
-    /// Statistics of the switch, its ports and the given classes (at most
-    /// [`CLASSES_PER_REQUEST_MAX`]; a class that never held a packet has all zeros).
-    fn statistics(&self, class_ids: &[u32]) -> Statistics;
 }

@@ -2,16 +2,16 @@
 //! but the interfaces.
 //!
 //! Every figure is the least of many short batches: what else runs on the machine makes batches
-//! slower, never faster. `cargo bench -p switch-core --bench engine -- OUT.json [WORD[=N]]` writes
+//! slower, never faster. `cargo bench -p switch --bench engine -- OUT.json [WORD[=N]]` writes
 //! the figures as JSON (WORD: only those groups whose name contains it; N: of them only that
 //! point); without OUT.json they are only printed.
 
 use std::time::{Duration, Instant};
 
-use dataplane::control::{ActionCall, Bits, DataPlane, EntryKey, MatchField};
-use dataplane::notify::Notification;
-use switch_core::{Sink, Switch, SwitchConfig};
+use switch::notification::Notification;
+use switch::{Sink, Switch, SwitchConfig};
 use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
+use v1model::entries::{ActionCall, Bits, EntryKey, MatchField};
 
 /// As in `pacing_switch`.
 #[global_allocator]

@@ -3,19 +3,20 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-use dataplane::hold::Hold;
-use dataplane::notify::{DigestList, Notification, Told};
-use dataplane::ports::Attention;
+use crate::notification::{Notification, NotificationBody};
+use crate::ports::Attention;
+use traffic_manager::hold::Hold;
 use traffic_manager::{
     DropCause, Frame, Gaps, Limits, PortConfig, PortError, Queued, RateCounts, TrafficManager,
 };
+use v1model::entries::digest::DigestList;
 use v1model::{
     CloneRequest, EgressInput, EgressVerdict, Externs, IngressInput, IngressVerdict, InstanceType,
     LoadOptions, Pipeline,
 };
 
-use crate::clones::Sessions;
 use crate::learning::Learning;
+use crate::mirror::Sessions;
 use crate::multicast::{GroupLimits, Groups};
 use crate::pause_frame::{PauseFrame, is_pause};
 use crate::pool::{PacketId, Pool};
@@ -386,7 +387,7 @@ impl Switch {
     }
 
     /// Counters of the switch as a whole.
-    pub fn counters(&self) -> Counters {
+    pub fn totals(&self) -> Counters {
         self.counters
     }
 
@@ -764,7 +765,7 @@ impl Switch {
             };
             let taken = sink.notify(Notification {
                 at_ns: now_ns,
-                what: Told::Digests(list),
+                body: NotificationBody::Digests(list),
             });
             if !taken {
                 // Nobody has seen it: its messages are to be told again.
@@ -778,7 +779,7 @@ impl Switch {
             if !idle.is_empty() {
                 sink.notify(Notification {
                     at_ns: now_ns,
-                    what: Told::Idle(idle),
+                    body: NotificationBody::Idle(idle),
                 });
             }
         }

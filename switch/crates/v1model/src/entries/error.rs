@@ -1,0 +1,46 @@
+//! Why a control request is refused.
+
+/// Why a control request was refused; each maps to one gRPC status code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ControlError {
+    /// An argument is wrong by itself; the text names it and says what would be right.
+    InvalidArgument(String),
+    /// The object or entry does not exist.
+    NotFound(String),
+    /// The entry exists already.
+    AlreadyExists(String),
+    /// A limit is reached (table full, too many groups); names the limit.
+    ResourceExhausted(String),
+    /// The program forbids it (const entries, const default action).
+    PermissionDenied(String),
+    /// Not before a program is loaded.
+    FailedPrecondition(String),
+    /// The program has no such feature, or this target does not do it.
+    Unimplemented(String),
+}
+
+impl ControlError {
+    /// The explanation, as shown to the user.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::InvalidArgument(m)
+            | Self::NotFound(m)
+            | Self::AlreadyExists(m)
+            | Self::ResourceExhausted(m)
+            | Self::PermissionDenied(m)
+            | Self::FailedPrecondition(m)
+            | Self::Unimplemented(m) => m,
+        }
+    }
+}
+
+impl std::fmt::Display for ControlError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+impl std::error::Error for ControlError {}
+
+/// Result of a control request.
+pub type ControlResult<T> = Result<T, ControlError>;
