@@ -3,41 +3,10 @@
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
+use crate::frame::{Head, Lost};
 use crate::packet::PacketDriver;
 use crate::tx::Flushed;
 use crate::xdp::XdpDriver;
-
-/// What is known of the checksum of a received frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChecksumState {
-    Complete,
-    /// The sender left it to its hardware.
-    Incomplete,
-    /// The kernel's mark did not come along.
-    Unmarked,
-}
-
-/// The frame at the head of what was received.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
-    /// Bytes the frame had.
-    pub(crate) wire_bytes: usize,
-    /// Bytes of it in the slot, from `start` of the slot.
-    pub(crate) captured_bytes: usize,
-    pub(crate) start: usize,
-    /// When the kernel received it, on the clock of the switch.
-    pub(crate) stamp_ns: u64,
-    pub(crate) checksum: ChecksumState,
-    /// The VLAN tag that the kernel took out, as it was in the frame.
-    pub(crate) vlan_tag: Option<[u8; 4]>,
-}
-
-/// Frames the kernel lost since it was asked last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lost {
-    pub(crate) ring_full: u64,
-    pub(crate) oversize: u64,
-}
 
 /// The ways to the kernel. No call blocks.
 pub(crate) enum Driver {

@@ -31,7 +31,7 @@
 //!   captures on the interface would miss the frames.
 //! * **Receiving by a ring, TPACKET_V2**: no system call per frame. Version 3 hands over blocks,
 //!   and one that is not full only by a timer of 1 ms or more.
-//! * **Waiting by ppoll(2) with the kernel's slack taken off the timeout** (see [`Waiter`]): exact
+//! * **Waiting by epoll_pwait2(2) with the kernel's slack taken off the timeout** (see [`Waiter`]): exact
 //!   to the nanosecond in virtual time, in one system call. Without that a wait of 0.5 s ends
 //!   0.5 ms late, in virtual as in real time (measured in real time: 569 us; with it: 52 us).
 //! * **AF_XDP's rings and program by system calls of our own.** Of the crates, `xsk-rs` and aya need C
@@ -83,9 +83,11 @@
 pub mod checksum;
 pub mod clock;
 mod driver;
+mod frame;
 mod mapping;
 mod memory;
 mod opening;
+mod options;
 mod packet;
 mod port;
 mod qdisc;
@@ -94,14 +96,13 @@ mod signals;
 mod sys;
 mod tx;
 mod waiter;
+mod wake_state;
 mod xdp;
 mod xdp_program;
 mod xdp_ring;
 
 pub use memory::HugePages;
-pub use port::{
-    Frame, LinkState, MAX_RX_FRAMES, MIN_FRAME_BYTES, Port, PortDriver, PortError, PortMode,
-    PortOptions, PortStatistics, SendRefused,
-};
+pub use options::{MAX_RX_FRAMES, PortDriver, PortError, PortMode, PortOptions};
+pub use port::{Frame, LinkState, MIN_FRAME_BYTES, Port, PortStatistics, SendRefused};
 pub use tx::Flushed;
 pub use waiter::{Token, Waiter, WaiterOptions, Waker, Woken};

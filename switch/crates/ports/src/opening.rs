@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::port::PortError;
+use crate::options::PortError;
 use crate::sys;
 
 /// An interface whose port is being opened.

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::driver::{Head, Lost};
+use crate::frame::{Head, Lost};
 use crate::opening::Opening;
-use crate::port::{PortError, PortOptions};
+use crate::options::{PortError, PortOptions};
 use crate::qdisc;
 use crate::ring::{RingSize, RxRing};
 use crate::sys;

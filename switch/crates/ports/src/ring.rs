@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::clock;
-use crate::driver::{ChecksumState, Head};
+use crate::frame::{ChecksumState, Head};
 use crate::mapping::Mapping;
 use crate::sys;
 

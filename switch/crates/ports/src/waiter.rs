@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 use crate::clock;
 use crate::port::Port;
 use crate::sys::{self, TimeoutSlack};
+use crate::wake_state::{ASLEEP, AWAKE, CALLED, WakeState};
 
 /// The kernel adds no more than this.
 const MAX_SLACK_NS: u64 = 100_000_000;
@@ -38,46 +39,18 @@ const MAX_TIMEOUT_NS: u64 = 86_400 * clock::NS_PER_S;
 /// and clock steps.
 const MAX_SKIPPED: u32 = 256;
 
-const AWAKE: u8 = 0;
-const ASLEEP: u8 = 1;
-const CALLED: u8 = 2;
-
-/// What wakers and signal handlers share with the waiter.
-#[derive(Debug)]
-pub(crate) struct Bell {
-    state: AtomicU8,
-    /// The signal that asks the process to end; 0: none.
-    signal: AtomicI32,
-    event: OwnedFd,
-}
-
-impl Bell {
-    /// Async-signal-safe: two atomics and at most one write(2).
-    pub(crate) fn ring(&self) {
-        if self.state.swap(CALLED, Ordering::AcqRel) == ASLEEP {
-            sys::event_signal(self.event.as_fd());
-        }
-    }
-
-    /// Async-signal-safe.
-    pub(crate) fn ring_for_signal(&self, signal: i32) {
-        self.signal.store(signal, Ordering::Release);
-        self.ring();
-    }
-}
-
 /// Wakes a [`Waiter`] from any thread. Cloning is cheap. Costs a system call only if the waiter
 /// sleeps.
 #[derive(Clone, Debug)]
 pub struct Waker {
-    bell: Arc<Bell>,
+    wake_state: Arc<WakeState>,
 }
 
 impl Waker {
     /// Makes the present or the next wait end at once with [`Woken::called`]. What was written
     /// before this call is visible to the waiting thread then. Several calls may be seen as one.
     pub fn wake(&self) {
-        self.bell.ring();
+        self.wake_state.wake();
     }
 }
 
@@ -119,7 +92,7 @@ pub struct Token(usize);
 /// timer slack to 1 ns.
 pub struct Waiter {
     options: WaiterOptions,
-    bell: Arc<Bell>,
+    wake_state: Arc<WakeState>,
     /// Readable after a step of CLOCK_REALTIME; absent where the kernel cannot tell.
     clock_step: Option<OwnedFd>,
     /// For the deadline that no timeout ends at.
@@ -148,7 +121,7 @@ const IN: u32 = libc::EPOLLIN.cast_unsigned();
 /// A descriptor that poll passes over.
 const NOT_POLLED: libc::c_int = -1;
 
-const BELL_SLOT: usize = 0;
+const WAKE_SLOT: usize = 0;
 const STEP_SLOT: usize = 1;
 const ALARM_SLOT: usize = 2;
 /// Keys of epoll's events: the slots above, then the ports.
@@ -162,7 +135,7 @@ impl Waiter {
     /// # Errors
     /// When the process has no descriptors left.
     pub fn new(options: WaiterOptions) -> io::Result<Waiter> {
-        let bell = Arc::new(Bell {
+        let wake_state = Arc::new(WakeState {
             state: AtomicU8::new(AWAKE),
             signal: AtomicI32::new(0),
             event: sys::event_fd()?,
@@ -171,8 +144,8 @@ impl Waiter {
         let step_fd = clock_step.as_ref().map_or(NOT_POLLED, AsRawFd::as_raw_fd);
         let alarm = sys::alarm_fd()?;
         let epoll = sys::epoll_fd()?;
-        let bell_fd = bell.event.as_raw_fd();
-        sys::epoll_add(epoll.as_fd(), bell_fd, BELL_SLOT, false)?;
+        let wake_fd = wake_state.event.as_raw_fd();
+        sys::epoll_add(epoll.as_fd(), wake_fd, WAKE_SLOT, false)?;
         if clock_step.is_some() {
             sys::epoll_add(epoll.as_fd(), step_fd, STEP_SLOT, false)?;
         }
@@ -180,10 +153,10 @@ impl Waiter {
         sys::epoll_add(epoll.as_fd(), alarm.as_raw_fd(), ALARM_SLOT, true)?;
         Ok(Waiter {
             options,
-            bell,
+            wake_state,
             clock_step,
             alarm,
-            fds: [pollfd(bell_fd), pollfd(step_fd), pollfd(NOT_POLLED)],
+            fds: [pollfd(wake_fd), pollfd(step_fd), pollfd(NOT_POLLED)],
             epoll,
             ports: Vec::new(),
             events: vec![libc::epoll_event { events: 0, u64: 0 }; PORT_KEYS],
@@ -231,7 +204,7 @@ impl Waiter {
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker {
-            bell: Arc::clone(&self.bell),
+            wake_state: Arc::clone(&self.wake_state),
         }
     }
 
@@ -242,7 +215,7 @@ impl Waiter {
     /// When the kernel refuses the handlers.
     pub fn end_on_signals(&self) -> io::Result<()> {
         for signal in [libc::SIGTERM, libc::SIGINT] {
-            crate::signals::ring_on(signal, Arc::clone(&self.bell))?;
+            crate::signals::wake_on(signal, Arc::clone(&self.wake_state))?;
         }
         Ok(())
     }
@@ -297,11 +270,11 @@ impl Waiter {
             // What the caller sent may have been answered already.
             self.skipped += 1;
             woken.readable = true;
-            woken.called = self.bell.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
+            woken.called = self.wake_state.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
         } else if near && self.skipped < MAX_SKIPPED {
             self.skipped += 1;
             self.spin(now_ns, deadline_ns.unwrap_or(0), has_frame, &mut woken);
-            woken.called = self.bell.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
+            woken.called = self.wake_state.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
         } else {
             self.skipped = 0;
             let sleep_ns = left_ns.map(|left_ns| left_ns.saturating_sub(self.options.spin_ns));
@@ -310,7 +283,7 @@ impl Waiter {
                 self.after_sleep(deadline_ns.unwrap_or(0), has_frame, &mut woken);
             }
         }
-        let signal = self.bell.signal.load(Ordering::Acquire);
+        let signal = self.wake_state.signal.load(Ordering::Acquire);
         woken.signal = (signal != 0).then_some(signal);
         Ok(woken)
     }
@@ -343,13 +316,15 @@ impl Waiter {
         slack: TimeoutSlack,
         woken: &mut Woken,
     ) -> io::Result<bool> {
-        let asleep =
-            self.bell
-                .state
-                .compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
+        let asleep = self.wake_state.state.compare_exchange(
+            AWAKE,
+            ASLEEP,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
         if asleep.is_err() {
             // Called while awake. The swap also takes in a call that comes just now.
-            self.bell.state.swap(AWAKE, Ordering::AcqRel);
+            self.wake_state.state.swap(AWAKE, Ordering::AcqRel);
             woken.called = true;
             return Ok(false);
         }
@@ -368,7 +343,7 @@ impl Waiter {
         } else {
             sys::poll(&mut self.fds, timeout_ns)
         };
-        woken.called = self.bell.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
+        woken.called = self.wake_state.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
         let Some(ready) = ended? else {
             return Ok(false);
         };
@@ -381,8 +356,8 @@ impl Waiter {
         if ready == 0 {
             return Ok(!woken.called);
         }
-        if slots[BELL_SLOT] {
-            let _ = sys::event_clear(self.bell.event.as_fd());
+        if slots[WAKE_SLOT] {
+            let _ = sys::event_clear(self.wake_state.event.as_fd());
             woken.called = true;
         }
         if slots[STEP_SLOT] {
@@ -438,7 +413,7 @@ impl Waiter {
                 woken.readable = true;
                 return;
             }
-            if self.bell.state.load(Ordering::Relaxed) == CALLED {
+            if self.wake_state.state.load(Ordering::Relaxed) == CALLED {
                 return; // the caller of this takes the call
             }
             std::hint::spin_loop();

@@ -16,10 +16,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::clock;
-use crate::driver::{ChecksumState, Head, Lost};
+use crate::frame::{ChecksumState, Head, Lost};
 use crate::mapping::Mapping;
 use crate::opening::Opening;
-use crate::port::{PortError, PortMode, PortOptions};
+use crate::options::{PortError, PortMode, PortOptions};
 use crate::sys;
 use crate::tx::{Flushed, MAX_RETRIES};
 use crate::xdp_program::{self, Place, Program, STAMP_BYTES};

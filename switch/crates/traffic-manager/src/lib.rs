@@ -119,6 +119,7 @@
 
 mod calendar;
 mod cause;
+mod config;
 mod gaps;
 mod heap;
 pub mod hold;
@@ -131,10 +132,8 @@ mod statistics;
 mod time;
 
 pub use cause::{DropCause, DropCounters};
+pub use config::{PortConfig, PortError, RateCounts};
 pub use gaps::{GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps};
-pub use manager::{
-    Delivery, Limits, PortConfig, PortError, Queued, RateCounts, Refused, Start, StartToken,
-    TrafficManager,
-};
+pub use manager::{Delivery, Limits, Queued, Refused, Start, StartToken, TrafficManager};
 pub use port::Frame;
 pub use statistics::{PortStatistics, QueueState, Statistics, TIME_BUCKETS, TimeHistogram};

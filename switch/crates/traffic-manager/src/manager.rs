@@ -3,37 +3,12 @@
 use crate::hold::Hold;
 
 use crate::cause::DropCause;
-use crate::gaps::{GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps};
-use crate::port::{Decision, Frame, Kind, NEVER_NS, Port, frame_bytes};
+use crate::config::{PortConfig, PortError, frame_bytes};
+use crate::port::{Decision, Frame, Kind, NEVER_NS, Port};
 use crate::queues::{ClassQueues, Queue};
 use crate::slab::{Meta, Slab};
 use crate::statistics::{PortStatistics, QueueState, Statistics};
 use crate::time::Q24;
-
-/// Which bytes of a frame take time on the line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RateCounts {
-    /// Layer 2 with FCS: `len + 4`. How the papers count a bottleneck's rate.
-    Layer2,
-    /// What Ethernet really sends: `len + 24` (FCS 4, preamble and SFD 8, inter-frame gap 12).
-    Wire,
-}
-
-/// How a port behaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PortConfig {
-    /// Line rate in bit/s, 8 kbit/s to 100 Gbit/s; `None`: frames take no time.
-    pub line_rate_bps: Option<u64>,
-    /// What the line rate counts.
-    pub counts: RateCounts,
-    /// Room of the unpaced drop-tail FIFO, in bytes of layer 2 + FCS. The frame on the line does
-    /// not count, but a packet needs room even on an idle port.
-    pub fifo_bytes: u64,
-    /// Propagation delay, in nanoseconds.
-    pub delay_ns: u64,
-    /// What fills the gaps between paced packets.
-    pub gaps: Gaps,
-}
 
 /// Upper bounds of everything the traffic manager keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,50 +43,6 @@ impl Default for Limits {
         }
     }
 }
-
-/// Why a port was not added or changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PortError {
-    /// The port exists already.
-    Exists(u16),
-    /// No such port.
-    NoSuchPort(u16),
-    /// As many ports as [`Limits::max_ports`] allows.
-    TooManyPorts(usize),
-    /// Line rate out of range, in bit/s.
-    LineRate(u64),
-    /// Longest PAUSE frame out of range, in bytes.
-    GapFrame(u32),
-    /// PAUSE frames fill a line's time, and the port has no line rate.
-    GapsWithoutRate,
-}
-
-impl std::fmt::Display for PortError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Exists(port) => write!(f, "port {port} exists already"),
-            Self::NoSuchPort(port) => write!(f, "no port {port}"),
-            Self::TooManyPorts(limit) => write!(f, "no more than {limit} ports"),
-            Self::LineRate(rate) => write!(
-                f,
-                "line rate {rate} bit/s is not between 8 kbit/s and 100 Gbit/s"
-            ),
-            Self::GapFrame(bytes) => write!(
-                f,
-                "longest PAUSE frame of {bytes} bytes is not between {GAP_FRAME_MIN_BYTES} and \
-                 {GAP_FRAME_MAX_BYTES}"
-            ),
-            Self::GapsWithoutRate => {
-                write!(
-                    f,
-                    "PAUSE frames in the gaps need a line rate, which the port has not"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for PortError {}
 
 /// A packet as the pipeline hands it in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

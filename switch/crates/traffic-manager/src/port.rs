@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use crate::hold::time_per_byte_q24;
 
 use crate::calendar::Calendar;
+use crate::config::{PortConfig, PortError, RateCounts, frame_bytes};
 use crate::gaps::{self, Gaps};
 use crate::heap::Key;
 use crate::queues::{ClassQueues, Queue};
 use crate::slab::{List, Meta, NONE, Slab};
 use crate::statistics::PortStatistics;
 use crate::time::Q24;
-use crate::{PortConfig, PortError, RateCounts};
 
 /// "Nothing to do": later than every instant the traffic manager acts on.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
@@ -181,11 +181,6 @@ pub(crate) struct Port<P> {
 
 /// Of a key of `waiting`, below the instant.
 const CLASS_BITS: u32 = u32::BITS;
-
-/// Bytes that count against limits and rates: layer 2 with FCS.
-pub(crate) const fn frame_bytes(length_bytes: u32) -> u64 {
-    length_bytes as u64 + 4
-}
 
 /// Checks a configuration and computes the line's time per byte (0: no line rate).
 fn line_time_per_byte_q24(config: &PortConfig) -> Result<u64, PortError> {

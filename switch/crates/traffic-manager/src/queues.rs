@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::config::frame_bytes;
 use crate::paged::{PAGE, Paged};
-use crate::port::frame_bytes;
 use crate::slab::{List, Meta, Slab};
 use crate::time::Q24;
 

@@ -1,0 +1,34 @@
+//! The state that wakers and signal handlers share with the waiter.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+
+use crate::sys;
+
+pub(crate) const AWAKE: u8 = 0;
+pub(crate) const ASLEEP: u8 = 1;
+pub(crate) const CALLED: u8 = 2;
+
+/// What wakers and signal handlers share with the waiter.
+#[derive(Debug)]
+pub(crate) struct WakeState {
+    pub(crate) state: AtomicU8,
+    /// The signal that asks the process to end; 0: none.
+    pub(crate) signal: AtomicI32,
+    pub(crate) event: OwnedFd,
+}
+
+impl WakeState {
+    /// Async-signal-safe: two atomics and at most one write(2).
+    pub(crate) fn wake(&self) {
+        if self.state.swap(CALLED, Ordering::AcqRel) == ASLEEP {
+            sys::event_signal(self.event.as_fd());
+        }
+    }
+
+    /// Async-signal-safe.
+    pub(crate) fn wake_for_signal(&self, signal: i32) {
+        self.signal.store(signal, Ordering::Release);
+        self.wake();
+    }
+}
