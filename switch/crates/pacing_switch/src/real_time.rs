@@ -287,7 +287,7 @@ impl RealTime {
     ) -> io::Result<Self> {
         let waiter = Waiter::new(WaiterOptions { spin_ns })?;
         waiter.end_on_signals()?;
-        // Who only ever sleeps is late for every packet: spacing would cost rate then.
+        // A thread that always sleeps wakes late for every packet, so spacing would cost rate.
         if spin_ns > 0 {
             switch.space_catch_up();
         }
@@ -384,7 +384,7 @@ impl RealTime {
             let rest_until_ns = now_ns.saturating_add(self.switch.moderation_ns());
             let woken = if now_ns < deadline_ns && deadline_ns < rest_until_ns && !self.behind {
                 self.attention.rest_until(deadline_ns);
-                self.waiter.rest(now_ns, deadline_ns)?
+                self.waiter.sleep_until(now_ns, deadline_ns)?
             } else {
                 let (links, attention) = (&self.links, &mut self.attention);
                 self.waiter.wait(now_ns, Some(deadline_ns), |at_ns| {

@@ -29,7 +29,7 @@ impl Opening<'_> {
     }
 
     /// As many bytes of frames may be on their way from the socket `fd`.
-    pub(crate) fn allow_on_the_way(
+    pub(crate) fn set_send_buffer(
         &self,
         fd: BorrowedFd<'_>,
         bytes: usize,

@@ -172,7 +172,7 @@ fn send_side(
     fd: BorrowedFd<'_>,
     options: &PortOptions,
 ) -> Result<(), PortError> {
-    opening.allow_on_the_way(fd, options.tx_buffer_bytes)?;
+    opening.set_send_buffer(fd, options.tx_buffer_bytes)?;
     if options.qdisc_bypass {
         opening.step(
             "bypass the queueing discipline",

@@ -13,10 +13,10 @@
 //! included, at the deadline. It may therefore end early, by up to a thousandth; the caller looks
 //! at the clock, finds the deadline not reached, and waits again.
 //!
-//! One deadline no timeout ends at: with the margin, the shortest takes 2 ns, and 1 ns may be left.
-//! (In virtual time it is, again and again: the frames of a steady stream come one nanosecond before
-//! those before them are due.) A timerfd has no margin, but costs a second system call, so it serves
-//! that one.
+//! No timeout can end 1 ns from now: with the margin, the shortest takes 2 ns.
+//! (Virtual time needs this often: the frames of a steady stream come one nanosecond before
+//! the previous ones are due.) A timerfd has no margin but costs a second system call, so the waiter
+//! uses it for this deadline alone.
 //!
 //! # Waking costs nothing while the waiter is awake
 //! A [`Waker`] sets an atomic; it writes to the eventfd only if the waiter sleeps.
@@ -97,7 +97,7 @@ pub struct Waiter {
     clock_step: Option<OwnedFd>,
     /// For the deadline that no timeout ends at.
     alarm: OwnedFd,
-    /// Eventfd, clock step, alarm (-1: ignored by poll): all that ends a [`Waiter::rest`].
+    /// Eventfd, clock step, alarm (-1: ignored by poll): all that ends a [`Waiter::sleep_until`].
     fds: [libc::pollfd; PORT_KEYS],
     /// The same, and the ports.
     epoll: OwnedFd,
@@ -112,7 +112,7 @@ pub struct Waiter {
     listed: bool,
     thread: Option<(std::thread::ThreadId, TimeoutSlack)>,
     skipped: u32,
-    /// Calls of [`Waiter::rest`].
+    /// Calls of [`Waiter::sleep_until`].
     rested: u32,
 }
 
@@ -246,7 +246,7 @@ impl Waiter {
     ///
     /// # Errors
     /// As [`wait`](Waiter::wait).
-    pub fn rest(&mut self, now_ns: u64, deadline_ns: u64) -> io::Result<Woken> {
+    pub fn sleep_until(&mut self, now_ns: u64, deadline_ns: u64) -> io::Result<Woken> {
         self.rested = self.rested.wrapping_add(1);
         let ports = self.rested.is_multiple_of(MAX_SKIPPED);
         self.wait_for(ports, now_ns, Some(deadline_ns), |_| false)
@@ -622,11 +622,11 @@ mod tests {
         let woken = waiter.wait(now_ns, None, |_| true).unwrap();
         assert!(woken.readable && woken.called, "the call is not lost");
         let deadline_ns = clock::now_ns() + 2_000_000;
-        let woken = waiter.rest(clock::now_ns(), deadline_ns).unwrap();
+        let woken = waiter.sleep_until(clock::now_ns(), deadline_ns).unwrap();
         assert!(woken.deadline && !woken.readable);
         assert!(clock::now_ns() + 2_100 > deadline_ns);
         waiter.waker().wake();
-        let woken = waiter.rest(clock::now_ns(), u64::MAX).unwrap();
+        let woken = waiter.sleep_until(clock::now_ns(), u64::MAX).unwrap();
         assert!(woken.called);
     }
 

@@ -108,7 +108,7 @@ impl XdpDriver {
         let bytes = (rx_slots as usize + tx_slots as usize) * slot_bytes;
         let memory = opening.step("get memory for frames", Mapping::anonymous(bytes))?;
         let fd = socket.as_fd();
-        opening.allow_on_the_way(fd, options.tx_buffer_bytes)?;
+        opening.set_send_buffer(fd, options.tx_buffer_bytes)?;
         let region = libc::xdp_umem_reg {
             addr: memory.base().as_ptr().expose_provenance() as u64,
             len: bytes as u64,
