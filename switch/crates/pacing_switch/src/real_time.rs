@@ -402,7 +402,7 @@ impl RealTime {
             if let Some(signal) = woken.signal {
                 tracing::info!(signal, "asked to end");
                 self.tell_interface_losses();
-                self.switch.tell_attention(self.attention.told());
+                self.switch.report_attention(self.attention.told());
                 return Ok(self.switch);
             }
             if woken.error || next_link_check_ns <= now_ns {
@@ -449,7 +449,7 @@ impl RealTime {
     /// `now_ns`.
     fn run_jobs(&mut self, now_ns: u64) -> bool {
         self.tell_interface_losses();
-        self.switch.tell_attention(self.attention.told());
+        self.switch.report_attention(self.attention.told());
         self.switch.advance(now_ns, &mut self.links);
         self.links.flush();
         for _ in 0..JOB_BATCH {

@@ -106,7 +106,7 @@ pub fn run(
             && due_entry_ns.is_some_and(|due_ns| due_ns <= now_ns)
         {
             applied = file.apply_due(switch, applied, now_ns)?;
-            rounds_before = switch.totals().rounds;
+            rounds_before = switch.totals().recirculated;
         }
         if let Some((at_ns, at)) = arrival
             && at_ns <= now_ns
@@ -116,13 +116,13 @@ pub fn run(
             switch.receive(input.port, &frame, at_ns, at_ns);
             switch.advance(at_ns, &mut sink);
             input.next = input.reader.next()?;
-            rounds_before = switch.totals().rounds;
+            rounds_before = switch.totals().recirculated;
         }
         if let Some(failure) = sink.failure.take() {
             return Err(failure);
         }
         anyhow::ensure!(
-            end_ns.is_some() || switch.totals().rounds - rounds_before < ROUNDS_MAX,
+            end_ns.is_some() || switch.totals().recirculated - rounds_before < ROUNDS_MAX,
             "the program sends packets round without end: {ROUNDS_MAX} times since the last one \
              came, until {now_ns} ns; --virtual-until TIME ends a run in the middle"
         );

@@ -14,7 +14,8 @@ use v1model::entries::{
 use v1model::{LoadOptions, Pipeline};
 use v1model::{SavedArray, SavedEntry, SavedMeter};
 
-use crate::switch::{Engines, Running, Staged, Switch};
+use crate::program::Program;
+use crate::switch::Switch;
 
 fn no_program() -> ControlError {
     ControlError::FailedPrecondition(
@@ -23,28 +24,23 @@ fn no_program() -> ControlError {
 }
 
 impl Switch {
-    /// The program that the control plane means: the staged one, if there is one.
+    /// The program that the control plane reads and writes: the staged one, if there is one.
+    fn program(&self) -> ControlResult<&Program> {
+        let program = self.staged.as_ref().or(self.running.as_ref());
+        program.ok_or_else(no_program)
+    }
+
+    fn program_mut(&mut self) -> ControlResult<&mut Program> {
+        let program = self.staged.as_mut().or(self.running.as_mut());
+        program.ok_or_else(no_program)
+    }
+
     fn pipeline(&self) -> ControlResult<&Pipeline> {
-        let staged = self.staged.as_ref().map(|staged| &staged.pipeline);
-        let running = self.running.as_ref().map(|running| &running.pipeline);
-        staged.or(running).ok_or_else(no_program)
+        Ok(&self.program()?.pipeline)
     }
 
     fn pipeline_mut(&mut self) -> ControlResult<&mut Pipeline> {
-        let staged = self.staged.as_mut().map(|staged| &mut staged.pipeline);
-        let running = self.running.as_mut().map(|running| &mut running.pipeline);
-        staged.or(running).ok_or_else(no_program)
-    }
-
-    /// What belongs to that program.
-    fn meant(&self) -> &Engines {
-        let staged = self.staged.as_ref().map(|staged| &staged.engines);
-        staged.unwrap_or(&self.engines)
-    }
-
-    fn meant_mut(&mut self) -> &mut Engines {
-        let staged = self.staged.as_mut().map(|staged| &mut staged.engines);
-        staged.unwrap_or(&mut self.engines)
+        Ok(&mut self.program_mut()?.pipeline)
     }
 
     fn digest(&self, digest: usize) -> ControlResult<()> {
@@ -68,7 +64,7 @@ impl Switch {
     /// The program cannot be run; the error says why. The running one stays.
     pub fn load(&mut self, bmv2_json: &[u8]) -> ControlResult<()> {
         let pipeline = self.compiler().compile(bmv2_json)?;
-        let prepared = self.prepared(pipeline);
+        let prepared = self.prepare(pipeline);
         self.staged = None;
         drop(self.replace(prepared));
         Ok(())
@@ -184,8 +180,9 @@ impl Switch {
     /// of insertion, which decides among entries of one priority. Takes the place of an entry of
     /// the same key. Errors: table full, the member or group it names is gone.
     pub fn table_restore(&mut self, table: usize, saved: SavedEntry) -> ControlResult<()> {
-        self.pipeline_mut()?.table_restore(table, saved)?;
-        self.look_for_idle();
+        let program = self.program_mut()?;
+        program.pipeline.table_restore(table, saved)?;
+        program.schedule_idle_search();
         Ok(())
     }
 
@@ -313,29 +310,38 @@ impl Switch {
     pub fn multicast_insert(&mut self, group: u32, replicas: &[Replica]) -> ControlResult<()> {
         self.pipeline()?;
         self.check_replicas(&format!("multicast group {group}"), replicas)?;
-        self.meant_mut().groups.insert(group, replicas)
+        self.program_mut()?
+            .replication
+            .groups
+            .insert(group, replicas)
     }
 
     /// Replaces a group's replicas.
     pub fn multicast_modify(&mut self, group: u32, replicas: &[Replica]) -> ControlResult<()> {
         self.pipeline()?;
         self.check_replicas(&format!("multicast group {group}"), replicas)?;
-        self.meant_mut().groups.modify(group, replicas)
+        self.program_mut()?
+            .replication
+            .groups
+            .modify(group, replicas)
     }
 
     /// Deletes a group.
     pub fn multicast_delete(&mut self, group: u32) -> ControlResult<()> {
-        self.meant_mut().groups.delete(group)
+        self.program_mut()?.replication.groups.delete(group)
     }
 
     /// A group's replicas.
     pub fn multicast_group(&self, group: u32) -> ControlResult<Vec<Replica>> {
-        self.meant().groups.group(group)
+        self.program()?.replication.groups.group(group)
     }
 
     /// Groups by id, paged like table entries.
     pub fn multicast_groups(&self, from: u64, most: usize) -> Page<(u32, Vec<Replica>)> {
-        self.meant().groups.page(from, most)
+        self.program().map_or_else(
+            |_| Page::default(),
+            |program| program.replication.groups.page(from, most),
+        )
     }
 
     /// Action profiles.
@@ -470,7 +476,7 @@ impl Switch {
     /// How a digest's messages are collected; `None`: they are not.
     pub fn digest_config(&self, digest: usize) -> ControlResult<Option<DigestConfig>> {
         self.digest(digest)?;
-        Ok(self.meant().learning.config(digest))
+        Ok(self.program()?.learning.config(digest))
     }
 
     /// Collects a digest's messages from now on, otherwise than before, or no more.
@@ -481,7 +487,9 @@ impl Switch {
     ) -> ControlResult<()> {
         self.digest(digest)?;
         let now_ns = self.now_ns();
-        self.meant_mut().learning.configure(digest, config, now_ns);
+        self.program_mut()?
+            .learning
+            .configure(digest, config, now_ns);
         Ok(())
     }
 
@@ -489,7 +497,9 @@ impl Switch {
     /// are told again. A list that is not known (any more) is no error. Lists are the running
     /// program's, also while another one is staged.
     pub fn digest_acknowledge(&mut self, digest: usize, list_id: u64) -> ControlResult<()> {
-        self.engines.learning.acknowledge(digest, list_id);
+        if let Some(program) = &mut self.running {
+            program.learning.acknowledge(digest, list_id);
+        }
         Ok(())
     }
 
@@ -502,10 +512,10 @@ impl Switch {
         timeout_ns: u64,
     ) -> ControlResult<()> {
         let now_ns = self.now_ns();
-        let pipeline = self.pipeline_mut()?;
-        pipeline.tell_time(now_ns);
-        pipeline.idle_timeout_set(table, key, timeout_ns)?;
-        self.look_for_idle();
+        let program = self.program_mut()?;
+        program.pipeline.tell_time(now_ns);
+        program.pipeline.idle_timeout_set(table, key, timeout_ns)?;
+        program.schedule_idle_search();
         Ok(())
     }
 
@@ -514,29 +524,32 @@ impl Switch {
     pub fn clone_session_insert(&mut self, session: u32, to: &CloneSession) -> ControlResult<()> {
         self.pipeline()?;
         self.check_replicas(&format!("clone session {session}"), &to.replicas)?;
-        self.meant_mut().sessions.insert(session, to)
+        self.program_mut()?.replication.mirrors.insert(session, to)
     }
 
     /// Replaces a clone session.
     pub fn clone_session_modify(&mut self, session: u32, to: &CloneSession) -> ControlResult<()> {
         self.pipeline()?;
         self.check_replicas(&format!("clone session {session}"), &to.replicas)?;
-        self.meant_mut().sessions.modify(session, to)
+        self.program_mut()?.replication.mirrors.modify(session, to)
     }
 
     /// Deletes a clone session.
     pub fn clone_session_delete(&mut self, session: u32) -> ControlResult<()> {
-        self.meant_mut().sessions.delete(session)
+        self.program_mut()?.replication.mirrors.delete(session)
     }
 
     /// One clone session.
     pub fn clone_session(&self, session: u32) -> ControlResult<CloneSession> {
-        self.meant().sessions.session(session)
+        self.program()?.replication.mirrors.session(session)
     }
 
     /// Clone sessions by id, paged like table entries.
     pub fn clone_sessions(&self, from: u64, most: usize) -> Page<(u32, CloneSession)> {
-        self.meant().sessions.page(from, most)
+        self.program().map_or_else(
+            |_| Page::default(),
+            |program| program.replication.mirrors.page(from, most),
+        )
     }
 
     /// A packet from the controller: `frame` begins with the program's packet-out header and
@@ -568,10 +581,9 @@ impl Switch {
     /// are its own, while packets go through the running one. Returns what was staged before, for
     /// the caller to drop where that delays no packet: it may be large.
     pub fn stage(&mut self, pipeline: Pipeline) -> Retired {
-        let staged = self.prepared(pipeline);
+        let staged = self.prepare(pipeline);
         Retired {
-            _staged: self.staged.replace(staged),
-            _running: None,
+            _program: self.staged.replace(staged),
         }
     }
 
@@ -588,16 +600,14 @@ impl Switch {
             ));
         };
         Ok(Retired {
-            _running: self.replace(staged),
-            _staged: None,
+            _program: self.replace(staged),
         })
     }
 
     /// Removes the staged program, if there is one; returns it as [`Self::stage`].
     pub fn unstage(&mut self) -> Retired {
         Retired {
-            _staged: self.staged.take(),
-            _running: None,
+            _program: self.staged.take(),
         }
     }
 }
@@ -606,8 +616,7 @@ impl Switch {
 /// long for large tables: drop it where no packet waits.
 #[must_use = "dropping a program takes long; choose where"]
 pub struct Retired {
-    _running: Option<Running>,
-    _staged: Option<Staged>,
+    _program: Option<Program>,
 }
 
 /// Compiles programs for one [`Switch`], on any thread: compiling takes long, and packets must not

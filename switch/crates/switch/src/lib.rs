@@ -21,6 +21,8 @@
 //! The same code runs in real time and in virtual time: the driver owns the clock.
 
 mod control;
+mod egress;
+mod handover;
 mod learning;
 mod mirror;
 mod multicast;
@@ -29,9 +31,12 @@ mod pause_frame;
 mod pool;
 mod port_control;
 pub mod ports;
+mod program;
+mod recirculation;
 pub mod replication;
 mod switch;
 
 pub use control::{Compiler, Retired};
 pub use multicast::GroupLimits;
-pub use switch::{Counters, Received, Sink, Switch, SwitchConfig};
+pub use program::{Counters, Sink};
+pub use switch::{Received, Switch, SwitchConfig};

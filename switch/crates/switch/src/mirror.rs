@@ -1,4 +1,4 @@
-//! Clone sessions: where the clones go that a program asks for.
+//! Mirror sessions (P4Runtime's clone sessions): where the clones go that a program asks for.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::multicast::{GroupLimits, check_replicas};
 /// Session numbers of v1model: 15 bits.
 const SESSION_MAX: u32 = 0x7FFF;
 
-/// Sessions by id.
-pub(crate) struct Sessions {
+/// Mirror sessions by id.
+pub(crate) struct MirrorSessions {
     limits: GroupLimits,
     sessions: BTreeMap<u32, CloneSession>,
 }
 
-impl Sessions {
+impl MirrorSessions {
     pub(crate) fn new(limits: GroupLimits) -> Self {
         Self {
             limits,

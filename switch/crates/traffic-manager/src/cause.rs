@@ -55,11 +55,13 @@ pub enum DropCause {
     GapFrame,
     /// An `assert` or `assume` of the program failed, or an action's loops did not end.
     Assertion,
+    /// A fault of the switch itself: a case that cannot happen did. Please report it.
+    InternalError,
 }
 
 impl DropCause {
     /// Every cause, in the order of the counters.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::ParserError,
         Self::NoRoute,
         Self::ClassLimit,
@@ -82,6 +84,7 @@ impl DropCause {
         Self::PauseFrame,
         Self::GapFrame,
         Self::Assertion,
+        Self::InternalError,
     ];
 
     /// The stable name.
@@ -109,6 +112,7 @@ impl DropCause {
             Self::PauseFrame => "pause-frame",
             Self::GapFrame => "gap-frame",
             Self::Assertion => "assertion",
+            Self::InternalError => "internal-error",
         }
     }
 }

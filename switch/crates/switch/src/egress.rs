@@ -1,0 +1,189 @@
+//! Egress: the program's egress control and deparser, and what becomes of the packet.
+
+use traffic_manager::{DropCause, Start};
+use v1model::{EgressInput, EgressVerdict, InstanceType};
+
+use crate::pool::PacketId;
+use crate::program::{Environment, Program, Sink, TrafficManagerView};
+
+/// Most packets that `enq_qdepth` and `deq_qdepth` show: 19 bits.
+const QUEUE_DEPTH_MAX: u32 = (1 << 19) - 1;
+
+/// What egress has decided for a packet.
+enum Decision {
+    /// It goes to its port.
+    Transmit,
+    /// It enters ingress again.
+    Recirculate,
+    /// It has grown past what a packet may be on its way to ingress.
+    Oversize,
+    /// It is dropped for this cause.
+    Drop(DropCause),
+}
+
+impl Program {
+    /// Starts what the FIFOs have started by `until_ns`, without releasing paced packets.
+    pub(crate) fn start_unpaced(&mut self, env: &mut Environment, until_ns: u64) {
+        while let Some(start) = env.manager.poll_start_unpaced(until_ns, env.now_ns) {
+            self.egress(env, start);
+        }
+    }
+
+    /// A packet's turn at its port has come.
+    pub(crate) fn egress(&mut self, env: &mut Environment, start: Start<PacketId>) {
+        let id = start.payload;
+        let Some(packet) = self.packets.get_mut(id) else {
+            debug_assert!(false, "a queued packet is not in the pool");
+            env.manager.abandoned(start.token, DropCause::InternalError);
+            return;
+        };
+        let input = EgressInput {
+            port: start.port,
+            now_ns: start.start_ns,
+            rid: packet.replication_id,
+            enqueued_ns: start.enqueued_ns,
+            enq_qdepth: start.enqueued_behind_packets.min(QUEUE_DEPTH_MAX),
+            deq_qdepth: start.left_behind_packets.min(QUEUE_DEPTH_MAX),
+            instance_type: packet.instance_type,
+        };
+        match self.run_egress(env, id, &input) {
+            Decision::Drop(cause) => {
+                env.manager.abandoned(start.token, cause);
+                self.packets.release(id);
+            }
+            Decision::Oversize => {
+                env.manager.recirculated(start.token);
+                self.drop_packet(env, id, start.port, DropCause::Oversize);
+            }
+            Decision::Recirculate => {
+                env.manager.recirculated(start.token);
+                // As in simple_switch, a recirculated packet has no ingress port of its own.
+                self.recirculate(env, id, 0, InstanceType::Recirculated, start.start_ns);
+            }
+            Decision::Transmit => {
+                let packet = self.packets.get_mut(id);
+                let length = packet.map_or(0, |packet| packet.context.output().len());
+                let length_bytes = u32::try_from(length).unwrap_or(u32::MAX);
+                if let Err(refused) = env.manager.transmitted(start.token, length_bytes, id) {
+                    self.packets.release(refused.payload);
+                }
+            }
+        }
+    }
+
+    /// Egress of a packet for a port that does not exist. As in simple_switch its egress runs, and
+    /// may clone or recirculate it; then it is dropped.
+    pub(crate) fn egress_invalid_port(
+        &mut self,
+        env: &mut Environment,
+        id: PacketId,
+        port: u16,
+        now_ns: u64,
+    ) {
+        let Some(packet) = self.packets.get_mut(id) else {
+            return env.internal_error(port);
+        };
+        let input = EgressInput {
+            port,
+            now_ns,
+            rid: packet.replication_id,
+            enqueued_ns: now_ns,
+            enq_qdepth: 0,
+            deq_qdepth: 0,
+            instance_type: packet.instance_type,
+        };
+        let ingress_port = packet.context.ingress_port();
+        let (at, cause) = match self.run_egress(env, id, &input) {
+            Decision::Recirculate => {
+                self.recirculate(env, id, 0, InstanceType::Recirculated, now_ns);
+                return;
+            }
+            Decision::Drop(DropCause::Assertion) => (ingress_port, DropCause::Assertion),
+            // The program chose no port.
+            _ if port == 0 => (ingress_port, DropCause::NoRoute),
+            _ => (port, DropCause::NoSuchPort),
+        };
+        self.drop_packet(env, id, at, cause);
+    }
+
+    /// Runs egress control, clones, deparses and prepares recirculation.
+    fn run_egress(&mut self, env: &mut Environment, id: PacketId, input: &EgressInput) -> Decision {
+        let Some(packet) = self.packets.get_mut(id) else {
+            debug_assert!(false, "a packet in egress is not in the pool");
+            return Decision::Drop(DropCause::InternalError);
+        };
+        let externs = TrafficManagerView(&env.manager);
+        let mut verdict = self
+            .pipeline
+            .egress_control(&mut packet.context, input, &externs);
+        let copied_from = packet.copied_from;
+        if let Some(request) = verdict.clone {
+            // A clone has the headers as egress left them: checksums are updated later.
+            self.clone_packet(env, id, request, InstanceType::EgressClone, input.now_ns);
+        }
+        if !verdict.drop {
+            self.deparse(env, id, input.now_ns, &mut verdict);
+        }
+        if verdict.assertion_failed {
+            env.counters.assertion_failed("egress", input.port);
+        }
+        if verdict.drop {
+            return Decision::Drop(if verdict.assertion_failed {
+                DropCause::Assertion
+            } else if copied_from == Some(input.port) {
+                DropCause::Pruned
+            } else {
+                DropCause::EgressDrop
+            });
+        }
+        let Some(field_list) = verdict.recirculate else {
+            return Decision::Transmit;
+        };
+        let recirculates = self
+            .packets
+            .get_mut(id)
+            .is_some_and(|packet| self.pipeline.recirculate(&mut packet.context, field_list));
+        if recirculates {
+            Decision::Recirculate
+        } else {
+            Decision::Oversize
+        }
+    }
+
+    /// Updates a packet's checksums and deparses it, after its egress.
+    fn deparse(
+        &mut self,
+        env: &Environment,
+        id: PacketId,
+        now_ns: u64,
+        verdict: &mut EgressVerdict,
+    ) {
+        if let Some(packet) = self.packets.get_mut(id) {
+            let externs = TrafficManagerView(&env.manager);
+            self.pipeline
+                .deparse(&mut packet.context, now_ns, &externs, verdict);
+        }
+    }
+
+    /// Hands a packet to the interface or to the controller, and frees it.
+    pub(crate) fn deliver(
+        &mut self,
+        env: &mut Environment,
+        port: u16,
+        id: PacketId,
+        delivery_ns: u64,
+        sink: &mut impl Sink,
+    ) {
+        let Some(packet) = self.packets.get_mut(id) else {
+            return env.internal_error(port);
+        };
+        if env.config.cpu_port == Some(port) {
+            env.counters.packets_to_controller += 1;
+            sink.to_controller(packet.context.output());
+        } else {
+            let (buffer, frame) = packet.context.lend_output();
+            sink.transmit_buffer(port, buffer, frame, delivery_ns, packet.held);
+        }
+        self.packets.release(id);
+    }
+}

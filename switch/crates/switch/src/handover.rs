@@ -1,0 +1,115 @@
+//! The hand-over policy: when the switch looks at frames and hands packets over to the interfaces.
+//!
+//! Looking at each frame when it comes and sending each when it leaves costs a wake-up each. Where
+//! that changes nothing that can be observed on a line, the switch does it in batches, as
+//! interfaces do that moderate their interrupts.
+//!
+//! | state | condition | arrivals may wait | packets start early by | frames are handed over early by |
+//! |---|---|---|---|---|
+//! | immediate | otherwise | 0 | 0 | 0 |
+//! | moderated | every port has a propagation delay, and the program may run late | half the shortest delay, at most 250 us | 0 | 0 |
+//! | moderated, early | the same, and the sink sends frames when it is time | the same, at most 1 ms | 0 | as long as arrivals may wait |
+//! | early start | the sink sends frames when it is time, arrivals may not wait, the program may start packets early, and no port fills gaps with PAUSE frames | 0 | 400 us | 400 us |
+//!
+//! In the state *early start*, a packet that arrives for the same port meanwhile leaves behind those
+//! that have started, limits on queues see that much less, and egress sees times to come.
+
+/// Longest time that a frame may wait before the switch looks at it. What comes meanwhile delays
+/// what is to leave by some ten microseconds.
+const MODERATION_MAX_NS: u64 = 250_000;
+
+/// The same where what is to leave has been handed over before.
+const MODERATION_EARLY_MAX_NS: u64 = 1_000_000;
+
+/// How early packets start in the state *early start*.
+const START_LEAD_NS: u64 = 400_000;
+
+/// While the driver is awake, packets start when half of the lead is left. Then all that are due
+/// within the lead start together: each hand-over costs one system call, however many frames it has.
+const AWAKE_PARTS: u64 = 2;
+
+/// The driver wakes for them when an eighth of the lead is left.
+const WAKE_PARTS: u64 = 8;
+
+/// What the policy depends on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Conditions {
+    /// Shortest propagation delay of the ports, without the CPU port; 0 where there is none.
+    pub(crate) shortest_delay_ns: u64,
+    /// Nothing that the program does depends on when it runs.
+    pub(crate) program_may_run_late: bool,
+    /// Nor on whether packets start early.
+    pub(crate) program_may_start_early: bool,
+    /// A port fills gaps with PAUSE frames, which depend on what arrives.
+    pub(crate) fills_gaps: bool,
+}
+
+/// How early something may or must be done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leads {
+    /// Packets start before their time.
+    pub(crate) start_ns: u64,
+    /// Frames are handed over before their delivery.
+    pub(crate) delivery_ns: u64,
+    /// Packets may start after their time, since nothing leaves later for it.
+    pub(crate) patience_ns: u64,
+}
+
+/// The policy with its state.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Handover {
+    /// The sink sends frames when it is time.
+    pub(crate) early: bool,
+    /// How long arrivals may wait.
+    pub(crate) moderation_ns: u64,
+    /// How early packets start.
+    pub(crate) start_lead_ns: u64,
+}
+
+impl Handover {
+    /// Chooses the state for these conditions.
+    pub(crate) fn update(&mut self, conditions: &Conditions) {
+        let most_ns = if self.early {
+            MODERATION_EARLY_MAX_NS
+        } else {
+            MODERATION_MAX_NS
+        };
+        self.moderation_ns = if conditions.program_may_run_late {
+            (conditions.shortest_delay_ns / 2).min(most_ns)
+        } else {
+            0
+        };
+        let starts_early = self.early
+            && self.moderation_ns == 0
+            && conditions.program_may_start_early
+            && !conditions.fills_gaps;
+        self.start_lead_ns = if starts_early { START_LEAD_NS } else { 0 };
+    }
+
+    /// How early frames are handed over, at most.
+    pub(crate) fn lead_ns(&self) -> u64 {
+        if self.early {
+            self.moderation_ns.max(self.start_lead_ns)
+        } else {
+            0
+        }
+    }
+
+    /// As early as it may be done, for a driver that is awake.
+    pub(crate) fn earliest(&self) -> Leads {
+        Leads {
+            start_ns: self.start_lead_ns / AWAKE_PARTS,
+            delivery_ns: self.lead_ns(),
+            patience_ns: 0,
+        }
+    }
+
+    /// As late as it may be done, for a driver that sleeps until then.
+    pub(crate) fn latest(&self) -> Leads {
+        Leads {
+            start_ns: self.start_lead_ns / WAKE_PARTS,
+            delivery_ns: self.lead_ns() / 2,
+            patience_ns: self.moderation_ns,
+        }
+    }
+}

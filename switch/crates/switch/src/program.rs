@@ -1,0 +1,383 @@
+//! A P4 program with everything that it owns: pipeline, replication engine, digests, the packets
+//! that are in it. A [`Switch`](crate::Switch) has one that runs and at most one that is staged.
+//!
+//! The steps of a packet's way are methods of [`Program`]. What outlives a program (ports, traffic
+//! manager, counters) comes with each call, as an [`Environment`].
+
+use std::ops::Range;
+
+use traffic_manager::{DropCause, Queued, TrafficManager};
+use v1model::entries::digest::DigestList;
+use v1model::{Externs, IngressInput, IngressVerdict, InstanceType, Pipeline};
+
+use crate::learning::Learning;
+use crate::notification::{Notification, NotificationBody};
+use crate::pool::{PacketId, Pool};
+use crate::recirculation::Recirculating;
+use crate::replication::ReplicationEngine;
+use crate::switch::SwitchConfig;
+
+/// Entries that one search for idle entries visits: it takes some hundred microseconds.
+const IDLE_ENTRIES_PER_SEARCH: usize = 512;
+
+/// Time between two searches for idle entries.
+const IDLE_INTERVAL_NS: u64 = 1_000_000;
+
+/// Where frames go that leave the switch.
+pub trait Sink {
+    /// A frame for the interface of `port`. Its first bit leaves at `delivery_ns`, which is at most
+    /// the `now_ns` of the call that led here, unless the sink sends frames when it is time
+    /// ([`Switch::hand_over_early`](crate::Switch::hand_over_early)). `held`: the program gave it a
+    /// departure time, so the instant at which it leaves matters. PAUSE frames that fill gaps come
+    /// this way, too.
+    fn transmit(&mut self, port: u16, frame: &[u8], delivery_ns: u64, held: bool);
+
+    /// The same for the frame at `frame` of `buffer`. The sink may exchange the buffer for another
+    /// one instead of copying from it.
+    fn transmit_buffer(
+        &mut self,
+        port: u16,
+        buffer: &mut Vec<u8>,
+        frame: Range<usize>,
+        delivery_ns: u64,
+        held: bool,
+    ) {
+        let frame = buffer.get(frame).unwrap_or_default();
+        self.transmit(port, frame, delivery_ns, held);
+    }
+
+    /// A frame for the controller, with the program's packet-in header in front.
+    fn to_controller(&mut self, frame: &[u8]);
+
+    /// A message for the controllers. Returns false if there was no room for it.
+    fn notify(&mut self, notification: Notification) -> bool;
+}
+
+/// What the switch as a whole has counted since it started. The traffic manager counts drops, per
+/// port and cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames whose parser ended with an error, dropped by the program or not.
+    pub parser_errors: u64,
+    /// Packets handed to the controller.
+    pub packets_to_controller: u64,
+    /// Packets taken from the controller.
+    pub packets_from_controller: u64,
+    /// Digest messages lost because too many waited.
+    pub digests_lost: u64,
+    /// Times that a packet entered ingress again (resubmitted, recirculated).
+    pub recirculated: u64,
+    /// Packets dropped because an `assert` or `assume` failed, or a loop did not end.
+    pub assertions_failed: u64,
+}
+
+impl Counters {
+    /// Counts a packet that an assertion ended. Logs the first one and each that doubles the count.
+    pub(crate) fn assertion_failed(&mut self, control: &str, port: u16) {
+        self.assertions_failed += 1;
+        let so_far = self.assertions_failed;
+        if so_far.is_power_of_two() {
+            tracing::warn!(target: "p4", control, port, so_far, "packet dropped: an assert or assume failed, or an action's loops did not end");
+        }
+    }
+}
+
+/// What a program works in and does not own.
+pub(crate) struct Environment {
+    pub(crate) config: SwitchConfig,
+    pub(crate) manager: TrafficManager<PacketId>,
+    pub(crate) counters: Counters,
+    /// Latest time that the driver has given.
+    pub(crate) now_ns: u64,
+}
+
+/// The traffic manager as the program's extern sees it.
+pub(crate) struct TrafficManagerView<'a>(pub(crate) &'a TrafficManager<PacketId>);
+
+impl Externs for TrafficManagerView<'_> {
+    fn backlog_bytes(&self, class: u32) -> u64 {
+        self.0.class_backlog_bytes(class)
+    }
+
+    fn logs(&self) -> bool {
+        tracing::enabled!(target: "p4", tracing::Level::INFO)
+    }
+
+    fn log(&self, message: &str) {
+        tracing::info!(target: "p4", "{message}");
+    }
+}
+
+/// A packet that has been parsed and waits for ingress.
+#[derive(Clone, Copy)]
+pub(crate) struct Parsed {
+    pub(crate) id: PacketId,
+    pub(crate) input: IngressInput,
+}
+
+/// Where a packet or a copy of it goes, and as what.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Destination {
+    pub(crate) port: u16,
+    pub(crate) rid: u16,
+    pub(crate) instance_type: InstanceType,
+    /// Ingress port of the packet that this is a multicast copy of.
+    pub(crate) copied_from: Option<u16>,
+}
+
+/// A program. See the [module](self).
+pub(crate) struct Program {
+    pub(crate) pipeline: Pipeline,
+    pub(crate) replication: ReplicationEngine,
+    pub(crate) learning: Learning,
+    pub(crate) packets: Pool,
+    pub(crate) recirculating: Recirculating,
+    /// The frame that came last. It waits, parsed, until the next one comes or the driver has no
+    /// other ([`Self::receive`]).
+    parsed: Option<Parsed>,
+    /// The words of one digest message.
+    digest_words: Vec<u64>,
+    /// When to search for idle entries, and when the last search was.
+    pub(crate) idle_due_ns: Option<u64>,
+    idle_searched_ns: u64,
+}
+
+impl Program {
+    pub(crate) fn new(pipeline: Pipeline, config: &SwitchConfig) -> Self {
+        Self {
+            pipeline,
+            replication: ReplicationEngine::new(config.groups),
+            learning: Learning::default(),
+            packets: Pool::new(config.max_packets),
+            recirculating: Recirculating::default(),
+            parsed: None,
+            digest_words: Vec::new(),
+            idle_due_ns: None,
+            idle_searched_ns: 0,
+        }
+    }
+
+    /// A frame arrives. It is parsed and waits; the frame before it goes through ingress. So the
+    /// program knows which memory a frame needs while it processes another; the results are the
+    /// same.
+    pub(crate) fn receive(&mut self, env: &mut Environment, frame: &[u8], input: IngressInput) {
+        // The frame before may be what keeps this one from being taken.
+        if !self.packets.has_room() {
+            self.run_parsed(env);
+            self.start_unpaced(env, input.now_ns);
+        }
+        let parsed = self.take_in(env, frame, input);
+        if let (Some(Parsed { id, .. }), Some(_)) = (&parsed, &self.parsed)
+            && let Some(packet) = self.packets.get_mut(*id)
+        {
+            self.pipeline.expect(&mut packet.context);
+        }
+        self.run_parsed(env);
+        self.parsed = parsed;
+    }
+
+    /// The frame that waits after [`Self::receive`] goes through ingress.
+    pub(crate) fn run_parsed(&mut self, env: &mut Environment) {
+        if let Some(Parsed { id, input }) = self.parsed.take() {
+            // The FIFOs have room for this frame where they have sent others by then.
+            self.start_unpaced(env, input.now_ns);
+            self.ingress(env, id, input);
+        }
+    }
+
+    /// The frame that waits after [`Self::receive`], to be dropped with the program.
+    pub(crate) fn take_parsed(&mut self) -> Option<Parsed> {
+        self.parsed.take()
+    }
+
+    /// Takes a frame into the switch and parses it; `None`: it has been dropped.
+    pub(crate) fn take_in(
+        &mut self,
+        env: &mut Environment,
+        frame: &[u8],
+        input: IngressInput,
+    ) -> Option<Parsed> {
+        if frame.len() > env.config.max_frame_bytes {
+            env.manager.count_drop(input.port, DropCause::Oversize);
+            return None;
+        }
+        let Some(id) = self.packets.take(&self.pipeline) else {
+            env.manager.count_drop(input.port, DropCause::HoldLimit);
+            return None;
+        };
+        self.packets.get_mut(id)?.context.set_frame(frame);
+        self.parse(env, id, &input);
+        Some(Parsed { id, input })
+    }
+
+    pub(crate) fn parse(&mut self, env: &Environment, id: PacketId, input: &IngressInput) {
+        if let Some(packet) = self.packets.get_mut(id) {
+            let externs = TrafficManagerView(&env.manager);
+            self.pipeline.parse(&mut packet.context, input, &externs);
+        }
+    }
+
+    /// Ingress of a packet that has been parsed, and what it decides.
+    pub(crate) fn ingress(&mut self, env: &mut Environment, id: PacketId, input: IngressInput) {
+        let Some(packet) = self.packets.get_mut(id) else {
+            return env.internal_error(input.port);
+        };
+        let length_bytes = u32::try_from(packet.context.frame_len()).unwrap_or(u32::MAX);
+        let externs = TrafficManagerView(&env.manager);
+        let verdict = self
+            .pipeline
+            .ingress_control(&mut packet.context, &input, &externs);
+        env.counters.parser_errors += u64::from(verdict.parser_error);
+        if verdict.assertion_failed {
+            // A failed assertion overrides everything that the program asked for before.
+            env.counters.assertion_failed("ingress", input.port);
+            self.drop_packet(env, id, input.port, DropCause::Assertion);
+            return;
+        }
+        if let Some(digest) = verdict.digest {
+            self.learn(env, id, digest, input.now_ns);
+        }
+        if let Some(request) = verdict.clone {
+            self.clone_packet(env, id, request, InstanceType::IngressClone, input.now_ns);
+        }
+        self.leave_ingress(env, id, input, &verdict, length_bytes);
+    }
+
+    /// Sends a packet where ingress has decided: resubmitted, multicast, dropped or unicast, in
+    /// this order of precedence (v1model.p4).
+    fn leave_ingress(
+        &mut self,
+        env: &mut Environment,
+        id: PacketId,
+        input: IngressInput,
+        verdict: &IngressVerdict,
+        length_bytes: u32,
+    ) {
+        if let Some(field_list) = verdict.resubmit {
+            if let Some(packet) = self.packets.get_mut(id) {
+                self.pipeline.resubmit(&mut packet.context, field_list);
+            }
+            self.recirculate(env, id, input.port, InstanceType::Resubmit, input.now_ns);
+        } else if verdict.mcast_group != 0 {
+            self.replicate(env, id, verdict, input, length_bytes);
+        } else if verdict.drop {
+            self.drop_packet(env, id, input.port, DropCause::IngressDrop);
+        } else {
+            let to = Destination {
+                port: verdict.egress_port,
+                rid: 0,
+                // As in simple_switch, also for a packet that was recirculated.
+                instance_type: InstanceType::Normal,
+                copied_from: None,
+            };
+            self.enqueue(env, id, to, verdict.hold, input.now_ns, length_bytes);
+        }
+    }
+
+    /// Hands a packet to the traffic manager.
+    pub(crate) fn enqueue(
+        &mut self,
+        env: &mut Environment,
+        id: PacketId,
+        to: Destination,
+        hold: Option<traffic_manager::hold::Hold>,
+        now_ns: u64,
+        length_bytes: u32,
+    ) {
+        // The controller is not at the end of a paced path: its copies go at once.
+        let hold = hold.filter(|_| env.config.cpu_port != Some(to.port));
+        if let Some(packet) = self.packets.get_mut(id) {
+            packet.replication_id = to.rid;
+            packet.copied_from = to.copied_from;
+            packet.instance_type = to.instance_type;
+            packet.held = hold.is_some();
+        }
+        if env.manager.port_config(to.port).is_none() {
+            self.send_to_invalid_port(env, id, to.port, to.instance_type, now_ns);
+            return;
+        }
+        let queued = Queued {
+            payload: id,
+            length_bytes,
+            arrival_ns: now_ns,
+            hold,
+        };
+        if let Err(refused) = env.manager.enqueue(to.port, queued) {
+            self.packets.release(refused.payload);
+        }
+    }
+
+    /// Counts a drop at `port` and frees the packet.
+    pub(crate) fn drop_packet(
+        &mut self,
+        env: &mut Environment,
+        id: PacketId,
+        port: u16,
+        cause: DropCause,
+    ) {
+        env.manager.count_drop(port, cause);
+        self.packets.release(id);
+    }
+
+    /// Takes a packet's digest message, if a controller wants it.
+    fn learn(&mut self, env: &mut Environment, id: PacketId, digest: usize, at_ns: u64) {
+        if !self.learning.wants(digest) {
+            return;
+        }
+        if let Some(packet) = self.packets.get_mut(id) {
+            self.digest_words.clear();
+            let words = self.pipeline.digest(&packet.context, digest);
+            self.digest_words.extend(words);
+            env.counters.digests_lost += self.learning.learn(digest, &self.digest_words, at_ns);
+        }
+    }
+
+    /// Sends the notifications that are due by `now_ns`.
+    pub(crate) fn notify(&mut self, now_ns: u64, sink: &mut impl Sink) {
+        while let Some(list) = self.learning.take(now_ns) {
+            let messages = list.messages.iter();
+            let (digest, list_id) = (list.digest, list.list_id);
+            let list = DigestList {
+                digest,
+                list_id,
+                messages: messages
+                    .map(|words| self.pipeline.digest_fields(list.digest, words))
+                    .collect(),
+            };
+            let taken = sink.notify(Notification {
+                at_ns: now_ns,
+                body: NotificationBody::Digests(list),
+            });
+            if !taken {
+                // No controller has seen it, so its messages may be sent again.
+                self.learning.acknowledge(digest, list_id);
+            }
+        }
+        if self.idle_due_ns.is_some_and(|due_ns| due_ns <= now_ns) {
+            let idle = self.pipeline.take_idle_entries(IDLE_ENTRIES_PER_SEARCH);
+            self.idle_searched_ns = now_ns;
+            self.schedule_idle_search();
+            if !idle.is_empty() {
+                sink.notify(Notification {
+                    at_ns: now_ns,
+                    body: NotificationBody::Idle(idle),
+                });
+            }
+        }
+    }
+
+    /// Sets when to search for idle entries next, after idle timeouts have changed.
+    pub(crate) fn schedule_idle_search(&mut self) {
+        let earliest_ns = self.idle_searched_ns.saturating_add(IDLE_INTERVAL_NS);
+        let due_ns = self.pipeline.next_idle_ns();
+        self.idle_due_ns = due_ns.map(|due_ns| due_ns.max(earliest_ns));
+    }
+}
+
+impl Environment {
+    /// Counts a packet that is lost by a fault of the switch itself (`internal-error`).
+    pub(crate) fn internal_error(&mut self, port: u16) {
+        debug_assert!(false, "a packet of port {port} is not in the pool");
+        self.manager.count_drop(port, DropCause::InternalError);
+    }
+}
