@@ -1,8 +1,8 @@
-"""Remembers the result of each run, under a digest of all that it hangs on.
+"""Keeps the result of each run, under a digest of everything that the result depends on.
 
 That is the scenario, the clock (lab or real time), the kernel, and the programs: the switch, the
-compiled P4 programs, the controller, and what of this package makes the run. A change of a table
-or a plot makes no run anew; a change of a switch makes all.
+compiled P4 programs, the controller, and the modules of this package that make a run. A change of
+a table or a plot repeats no run; a change of the switch repeats all.
 """
 
 import hashlib
@@ -13,15 +13,10 @@ from typing import Any
 
 from pacer_mininet import paths
 from pacer_mininet.experiments.scenario import Scenario
+from pacer_mininet.experiments.sources import closure
 
-_PACKAGE = paths.MININET_DIR / "pacer_mininet"
-_MAKES_RUNS = (
-    *("command.py", "congestion.py", "experiment.py", "hosts.py", "namespaces.py", "nodes.py"),
-    *("offloads.py", "processors.py", "rest.py", "sink.py", "table.py", "tcp_state.py"),
-    *("topology.py", "traffic.py", "units.py"),
-    *("experiments/inside.py", "experiments/network.py", "experiments/runner.py"),
-    *("experiments/scenario.py", "experiments/shaping.py"),
-)
+_MAKES_RUNS = "pacer_mininet.experiments.inside"
+"""The module that makes a run."""
 
 
 def digest_of(files: list[Path]) -> str:
@@ -40,7 +35,7 @@ def versions(kernel: str) -> dict[str, str]:
         "switch": digest_of([paths.SWITCH_BINARY]),
         "programs": digest_of(list((paths.COMPILED / "pacing_switch").glob("*.json"))),
         "controller": digest_of(list(controller.rglob("*.py"))),
-        "runs": digest_of([_PACKAGE / name for name in _MAKES_RUNS]),
+        "runs": digest_of(closure(_MAKES_RUNS, paths.MININET_DIR)),
         "kernel": kernel,
     }
 
