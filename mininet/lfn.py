@@ -118,10 +118,17 @@ def findController() -> type[PacerController]:  # noqa: N802 (mn's name)
 
 
 def validate(options: Any) -> None:
-    """Make sure, for `mn`, that the topology comes with the switch that it is made of."""
+    """Check, for `mn`, that topology, switch and link go together; exit with a message if not."""
     topo, switch = (str(option).partition(",")[0] for option in (options.topo, options.switch))
     if topo == "lfn" and switch != "pacing":
         sys.exit(f"\n*** --topo lfn is made of --switch pacing, not of {switch!r}")
+    link = str(options.link).partition(",")[0]
+    if switch == "pacing" and link.startswith("tc"):
+        sys.exit(
+            f"\n*** --switch pacing does not work with --link {link}: the switch itself sets a "
+            "link's rate, queue and delay. Leave --link out and use "
+            "--topo lfn,rate=500mbit,rtt=200ms,fifo=64KB"
+        )
 
 
 limit_open_files()

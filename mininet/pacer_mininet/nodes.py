@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, Protocol
 
 from mininet.link import Intf, TCIntf
-from mininet.log import warn
+from mininet.log import info, warn
 from mininet.net import Mininet
 from mininet.node import Controller, Host, Switch
 from mininet.node import Node as MininetNode
@@ -324,7 +324,7 @@ class PacingSwitch(Switch):  # type: ignore[misc] # mininet has no types
         if isinstance(interface, TCIntf):
             raise ValueError(
                 f"{interface.name}: a PacingSwitch makes rate and delay itself; "
-                "use Mininet's plain Link, not TCLink"
+                "use Mininet's plain Link, not TCLink (with mn: no --link tc)"
             )
         words = [f"{self.ports[interface]}@{interface.name}"]
         for key, parse in self.port_keys.items():
@@ -495,6 +495,7 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
         for switch in self._switches.values():
             for port, settings in switch.service_ports().items():
                 self.rest.put("switches", switch.name, "ports", str(port), body=settings)
+        info(f"\n*** Dashboard: http://127.0.0.1:{self.port}/  Logs: {self.log_dir}\n")
 
     def _all_connected(self) -> bool:
         if self._service is not None and self._service.process.poll() is not None:

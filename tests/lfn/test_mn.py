@@ -68,10 +68,17 @@ def test_a_right_topology_has_two_hosts_and_three_switches(lfn: dict[str, Any]) 
 
 
 def test_the_topology_wants_its_switch(lfn: dict[str, Any]) -> None:
-    lfn["validate"](SimpleNamespace(topo="lfn,rtt=5ms", switch="pacing,spin=0ns"))
-    lfn["validate"](SimpleNamespace(topo="single,3", switch="ovsk"))
+    lfn["validate"](SimpleNamespace(topo="lfn,rtt=5ms", switch="pacing,spin=0ns", link="default"))
+    lfn["validate"](SimpleNamespace(topo="single,3", switch="ovsk", link="tc,bw=10"))
     with pytest.raises(SystemExit, match="--switch pacing, not of 'ovsk'"):
-        lfn["validate"](SimpleNamespace(topo="lfn", switch="ovsk"))
+        lfn["validate"](SimpleNamespace(topo="lfn", switch="ovsk", link="default"))
+
+
+def test_a_tc_link_is_refused_with_what_to_use(lfn: dict[str, Any]) -> None:
+    for topo in ("lfn", "single,2"):
+        options = SimpleNamespace(topo=topo, switch="pacing", link="tc,bw=10")
+        with pytest.raises(SystemExit, match=r"--link tc: .*--topo lfn,rate="):
+            lfn["validate"](options)
 
 
 def test_without_a_controller_mn_takes_ours(lfn: dict[str, Any]) -> None:
