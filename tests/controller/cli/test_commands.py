@@ -85,7 +85,7 @@ def at(
 def test_the_everyday_life_of_a_class(pacer: Pacer, offline: Controller) -> None:
     said = pacer("class add s1 video rate 500mbit limit 1MB")
     assert said.startswith("class video: static 500Mbit limit 1MB, pending")
-    assert "s1 has not got it yet" in pacer.error
+    assert "saved; applied when s1 reconnects" in pacer.error
     assert offline.get("/v1/switches/s1/classes/video")["rate"] == "500Mbit"
 
     again = pacer.refused("class add s1 video rate 1mbit", 2)
@@ -106,14 +106,14 @@ def test_the_everyday_life_of_a_class(pacer: Pacer, offline: Controller) -> None
 def test_what_another_mode_takes_away_is_told(pacer: Pacer) -> None:
     pacer("class add s1 video rate 20mbit ecn 100KB limit 1MB")
     pacer("class set s1 video mode unpaced")
-    assert "mode unpaced has no use for, so gone: 20Mbit ecn 100KB" in pacer.error
+    assert "mode unpaced ignores, so removed: 20Mbit ecn 100KB" in pacer.error
     # What was typed as well is not gone.
     pacer("class set s1 video mode static rate 5mbit window-margin 3000")
-    assert "gone" not in pacer.error
+    assert "removed" not in pacer.error
     pacer("class set s1 video mode ipg gap 60")
-    assert "so gone: window-margin 3000B" in pacer.error
+    assert "so removed: window-margin 3000B" in pacer.error
     pacer("class set s1 video rate 6mbit")
-    assert "gone" not in pacer.error
+    assert "removed" not in pacer.error
 
 
 def test_what_a_mode_goes_by_is_listed(pacer: Pacer) -> None:
@@ -222,6 +222,25 @@ def test_a_negative_value_is_a_wrong_value_and_no_option(pacer: Pacer) -> None:
     problem = json.loads(pacer.refused("class add s1 new rate -3mbit --json", 2))
     assert "'-3mbit' is not a rate" in problem["detail"]
     assert "No such option" in pacer.refused("class set s1 video --rat 3mbit", 2)
+
+
+def test_a_refusal_names_the_words_typed(pacer: Pacer) -> None:
+    pacer("class add s1 bulk mode unpaced")
+    pacer("class set s1 bulk rate 5mbit")
+    assert "was unpaced; with a rate it is static" in pacer.error
+    assert "None" not in pacer.error
+    assert "no switch 'foo'" in pacer.refused("class add foo rate 1mbit", 2)
+    said = pacer.refused("class set s1 bulk limit 1")
+    assert "limit: want" in said
+    assert "limit_bytes:" not in said
+
+
+def test_a_deletion_that_stops_says_what_is_deleted(pacer: Pacer) -> None:
+    for name in ("a", "b", "c"):
+        pacer(f"class add s1 {name} rate 1mbit")
+    said = pacer.refused("class del s1 a b nosuch c")
+    assert "deleted: a, b; not deleted: nosuch, c" in said
+    assert [c["name"] for c in pacer.json("class show s1")["s1"]["classes"]] == ["c"]
 
 
 def test_a_port_is_named_by_its_number(pacer: Pacer) -> None:

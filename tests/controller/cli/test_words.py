@@ -104,6 +104,8 @@ def test_a_port_without_a_line_rate_is_asked_for_by_name() -> None:
         (CLASS, "limit 0.3", "no whole number"),
         (CLASS, "limit -5", "not a size"),
         (CLASS, "allowance 5min", "not a time; such as 100ms"),
+        (CLASS, "allowance 20", "'20' has no unit: ns, us, ms or s"),
+        (CLASS, "rate 10 mbit", "no space between number and unit: rate 10mbit"),
         (CLASS, "port two", "'two' is not a whole number"),
         (FLOW, "match tcp udp", "protocol is set twice"),
         (FLOW, "match dport 80-", "not a port, or a range such as"),

@@ -171,7 +171,7 @@ def _tell(session: Session, kind: Kind, switch: str, view: dict[str, Any]) -> No
         return
     render.console().print(render.one_line(kind.name, view))
     if view.get("state") == "pending" and kind.name != "switch":
-        session.say(f"pacer: {switch} has not got it yet; it gets it as soon as it can")
+        session.say(f"pacer: saved; applied when {switch} reconnects")
 
 
 def _tell_kept(session: Session, port: str) -> None:
@@ -182,9 +182,15 @@ def _tell_kept(session: Session, port: str) -> None:
 
 def _tell_gone(session: Session, fields: dict[str, Any], gone: dict[str, Any]) -> None:
     """Say which settings of a class another mode took away."""
+    if session.as_json:
+        return
+    if fields.get("mode") is None:
+        if gone.get("mode") == "unpaced":
+            session.say("pacer: the class was unpaced; with a rate it is static")
+        return
     words = render.pace({name: value for name, value in gone.items() if name not in fields})
-    if words and not session.as_json:
-        session.say(f"pacer: mode {fields.get('mode')} has no use for, so gone: {words}")
+    if words:
+        session.say(f"pacer: mode {fields['mode']} ignores, so removed: {words}")
 
 
 def _split_name(kind: Kind, words: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -216,6 +222,41 @@ def _named_fields(kind: Kind, typed: Sequence[str]) -> tuple[str, dict[str, Any]
     return name, fields
 
 
+def _parsed(session: Session, kind: Kind, switch: str, words: Sequence[str]) -> dict[str, Any]:
+    """Read the words; where they are wrong because the switch was left out, say that instead."""
+    try:
+        return kind.grammar.parse(words)
+    except UsageError as error:
+        try:
+            known = [view["name"] for view in session.switches()]
+        except ClientError:
+            raise error from None
+        if kind.name == "switch" or switch in known:
+            raise
+        raise UsageError(f"no switch {switch!r}{did_you_mean(switch, known)}") from None
+
+
+def _delete_all(session: Session, kind: Kind, switch: str, names: Sequence[str]) -> None:
+    """Delete in order; a refusal says what was deleted before it and what was not."""
+    for at, name in enumerate(names):
+        try:
+            session.delete(kind, name if kind.name == "switch" else switch, name)
+        except ClientError as error:
+            if kind.name == "port" and error.status == 404:
+                session.connection.get(kind.path(switch, name))  # Refused: there is no such port.
+                error.problem["detail"] = f"port {name} of {switch}: nothing is set"
+            if len(names) > 1:
+                error.problem["detail"] = (
+                    f"{error.problem.get('detail')}; deleted: {', '.join(names[:at]) or 'none'}; "
+                    f"not deleted: {', '.join(names[at:])}"
+                )
+            raise
+        if kind.name == "port":
+            _tell_kept(session, name)
+    if session.as_json:
+        session.print_json({"deleted": list(names)})
+
+
 def _add_command(kind: Kind, replace: bool) -> click.Command:
     """Make `add` (it must be new) or `replace` (whatever it was)."""
 
@@ -223,7 +264,7 @@ def _add_command(kind: Kind, replace: bool) -> click.Command:
         if kind.name == "flow":
             name, fields = _named_fields(kind, words)
         else:
-            fields = kind.grammar.parse(words)
+            fields = _parsed(session, kind, switch, words)
         body = body_of(kind, fields, {"match": {}} if kind.name == "flow" else {})
         write = session.replace if replace else session.create
         view = write(kind, switch, switch if name is None else name, body)
@@ -237,7 +278,7 @@ def _add_command(kind: Kind, replace: bool) -> click.Command:
 
 def _set_command(kind: Kind) -> click.Command:
     def run(session: Session, switch: str, words: tuple[str, ...], name: str | None = None) -> None:
-        fields = kind.grammar.parse(words)
+        fields = _parsed(session, kind, switch, words)
         if not fields:
             known = ", ".join(word.names[0] for word in kind.grammar.words)
             raise UsageError(f"{kind.name}: what is to be set? words: {known}")
@@ -285,22 +326,14 @@ def _del_command(kind: Kind) -> click.Command:
     @_common
     @click.pass_obj
     def delete(session: Session, switch: str, names: tuple[str, ...]) -> None:
-        for name in names:
-            session.delete(kind, switch, name)
-            if kind.name == "port":
-                _tell_kept(session, name)
-        if session.as_json:
-            session.print_json({"deleted": list(names)})
+        _delete_all(session, kind, switch, names)
 
     @click.command("del", help="Forget switches and all their resources; they keep forwarding.")
     @_argument("names", complete.switches, nargs=-1, required=True)
     @_common
     @click.pass_obj
     def delete_switch(session: Session, names: tuple[str, ...]) -> None:
-        for name in names:
-            session.delete(kind, name, name)
-        if session.as_json:
-            session.print_json({"deleted": list(names)})
+        _delete_all(session, kind, "", names)
 
     return delete_switch if kind.name == "switch" else delete
 
@@ -467,7 +500,7 @@ def show(session: Session, switch: str | None) -> None:
 def top_(session: Session, switch: str | None, interval: float, times: int | None) -> None:
     """Show what every class does, live; q quits.
 
-    Where no terminal is, samples are printed one after the other; with --json each is a line.
+    When output is not a terminal, samples are printed one after the other; --json: one a line.
     """
     top.run(session, switch, round(interval * 1000), times)
 
@@ -581,6 +614,16 @@ def completion(shell: str) -> None:
 # ---- the end of it -------------------------------------------------------------------------
 
 
+_WORD_OF_FIELD = {
+    field: word.names[0]
+    for kind in KINDS.values()
+    for word in kind.grammar.words
+    if word.read is not None
+    for field in word.fields
+}
+"""The word typed for a field of the API, so that errors name what was typed."""
+
+
 def _report(error: ClientError, as_json: bool) -> None:
     """Tell an error: for people each field with what would be right, for programs as it came."""
     if as_json:
@@ -588,9 +631,14 @@ def _report(error: ClientError, as_json: bool) -> None:
         return
     problem = error.problem
     fields = [f for f in problem.get("errors") or () if isinstance(f, dict)]
-    print(f"pacer: {error}", file=sys.stderr)
+    text = str(problem.get("detail") or error)
+    lines = []
     for field in fields:
-        print(f"  {field.get('field')}: want {field.get('expected')}", file=sys.stderr)
+        name = str(field.get("field"))
+        word = _WORD_OF_FIELD.get(name, name)
+        text = text.replace(f" {name}: ", f" {word}: ")
+        lines.append(f"  {word}: want {field.get('expected')}")
+    print("\n".join((f"pacer: {text}", *lines)), file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -424,7 +424,7 @@ _STATISTICS: dict[str, tuple[tuple[str, ...], Any]] = {
     "port": (
         (
             *(">PORT", "INTERFACE", ">LINE RATE", ">IN", ">OUT", ">PACKETS IN", ">PACKETS OUT"),
-            *(">LATEST", "DROPS"),
+            *(">WORST LATENESS", "DROPS"),
         ),
         _port_statistics,
     ),

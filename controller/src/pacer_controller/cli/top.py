@@ -145,7 +145,9 @@ class Screen:
         return made
 
     def _ports(self, measured: Mapping[str, Any]) -> Table:
-        made = render.table(">PORT", "INTERFACE", ">LINE RATE", ">IN", ">OUT", ">USED", ">LATEST")
+        made = render.table(
+            ">PORT", "INTERFACE", ">LINE RATE", ">IN", ">OUT", ">USED", ">WORST LATENESS"
+        )
         for row in measured["ports"]:
             line, sent = row.get("line_rate_bps"), row.get("tx_bps")
             used = f"{100 * sent / line:.1f}%" if line and sent is not None else "-"

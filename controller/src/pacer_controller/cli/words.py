@@ -21,7 +21,8 @@ _NUMBER = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?([A-Za-z]*)", re.ASCII)
 _SIZES = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmg", 1):
     _SIZES |= {_letter + unit: 1024**_power for unit in ("", "b", "ib")}
-_TIMES = {"": 1, "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+_TIMES = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+_UNIT = re.compile(r"[num]?s|[kmgt]?i?(bit|b)(/s)?", re.ASCII | re.IGNORECASE)
 _YES = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
 
@@ -52,8 +53,12 @@ def read_size(text: str) -> int:
 
 
 def read_time_ns(text: str) -> int:
-    """Return nanoseconds of `100ms` or `24288`."""
-    return _scaled(text, _TIMES, "a time", "100ms, 24us or 24288 (ns)")
+    """Return nanoseconds of `100ms` or `24288ns`; only zero needs no unit."""
+    if text == "0":
+        return 0
+    if text.isdecimal():
+        raise ValueError(f"{text!r} has no unit: ns, us, ms or s; such as 100ms")
+    return _scaled(text, _TIMES, "a time", "100ms, 24us or 24288ns")
 
 
 def read_whole(text: str) -> int:
@@ -161,7 +166,12 @@ class Grammar:
             if word.read is not None:
                 if not rest:
                     raise UsageError(f"{name!r} needs a value: {name} {word.shown}")
-                value = self._value(name, word, rest.pop(0))
+                text = rest.pop(0)
+                if text[-1:].isdecimal() and rest and _UNIT.fullmatch(rest[0]):
+                    raise UsageError(
+                        f"{name}: no space between number and unit: {name} {text}{rest[0]}"
+                    )
+                value = self._value(name, word, text)
             found.update(dict.fromkeys(word.fields, value))
         return found
 
