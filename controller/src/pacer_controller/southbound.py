@@ -1,11 +1,12 @@
 """What the service needs of a switch, whatever it speaks."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+from pacer_controller.burst.measure import Measured
 from pacer_controller.records import Desired, Record
 from pacer_controller.rows import Key, Row, Rows
 from pacer_controller.switch_tls import SwitchTls
@@ -239,6 +240,40 @@ class DriverContext:
     tls: SwitchTls = field(default_factory=SwitchTls)
 
 
+class Measuring(Protocol):
+    """What a switch answers whose program measures bandwidth and burstiness.
+
+    Readings are None while the switch is not connected, or when its registers cannot be read.
+    """
+
+    @property
+    def measured_flows(self) -> Collection[str]:
+        """Names of the flows that are measured on their own."""
+
+    def bottleneck_bps(self, of: int | str) -> int | None:
+        """Return the rate of the virtual bottleneck of a port (by number) or a measured flow."""
+
+    async def bandwidth(
+        self, port: int, from_ns: int = 0, to_ns: int | None = None
+    ) -> dict[str, Any] | None:
+        """Return the bandwidth of a port, columns by time.
+
+        Raises:
+            SwitchUnreadableError: the switch did not answer.
+
+        """
+
+    async def burstiness(
+        self, of: int | str, from_ns: int = 0, to_ns: int | None = None
+    ) -> Measured | None:
+        """Return the burstiness of a port (by number) or of a measured flow.
+
+        Raises:
+            SwitchUnreadableError: the switch did not answer.
+
+        """
+
+
 class Driver(Protocol):
     """One switch; `run` keeps it connected and reconciled for as long as it lives."""
 
@@ -258,6 +293,10 @@ class Driver(Protocol):
     @property
     def capabilities(self) -> Capabilities:
         """What the switch can do."""
+
+    @property
+    def measuring(self) -> Measuring | None:
+        """How to ask for measurements; None when the switch's program does not measure."""
 
     def describe(self) -> dict[str, Any]:
         """Return what is special to this kind of switch, for its view."""

@@ -115,7 +115,7 @@ def _add_list(app: FastAPI, service: Service, of: _Kind) -> None:
         filters: Annotated[Filters, Depends(of.filters)],
     ) -> dict[str, Any]:
         if kind == "port":
-            await service.switch(switch).driver.refresh_ports()
+            await service.refresh_ports(switch)
         key = "port" if kind == "port" else "name"
         return page(request, of.plural, service.get_all(switch, kind), query, filters, key=key)
 
@@ -140,7 +140,7 @@ def _add_kind(app: FastAPI, service: Service, of: _Kind) -> None:
     )
     async def get(switch: SwitchName, name: name_type, response: Response) -> dict[str, Any]:
         if kind == "port":
-            await service.switch(switch).driver.refresh_ports()
+            await service.refresh_ports(switch)
         view = service.get(switch, kind, str(name))
         response.headers.update(etag(view["revision"]))
         return view

@@ -18,6 +18,7 @@ from pacer_controller.southbound import (
     Capabilities,
     Count,
     DriverContext,
+    Measuring,
     PortInfo,
     Reading,
     Refusal,
@@ -98,6 +99,11 @@ class OpenVSwitch:
         self._unsettled = asyncio.Event()
         self._resync = asyncio.Event()
         self._held: Rows | None = None
+
+    @property
+    def measuring(self) -> Measuring | None:
+        """None: Open vSwitch does not measure."""
+        return None
 
     def describe(self) -> dict[str, Any]:
         """Return what is special to Open vSwitch."""

@@ -9,7 +9,7 @@ the switch at once (`apply`) or with the next reconcile, the same computation sa
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from pacer_controller.rows import row as make_row
 from pacer_controller.southbound import (
     Capabilities,
     DriverContext,
+    Measuring,
     PortInfo,
     Reading,
     Refusal,
@@ -108,6 +109,11 @@ class P4Switch(Connection):
             line_settings=LINE_SETTINGS if own else frozenset(),
             gap_modes=GAP_MODES if own else GAP_MODES[:1],
         )
+
+    @property
+    def measuring(self) -> Measuring | None:
+        """Return the switch itself when its program measures (`southbound.Driver.measuring`)."""
+        return self if self.capabilities.measures else None
 
     def describe(self) -> dict[str, Any]:
         """Return what is special to P4Runtime switches."""
@@ -362,19 +368,14 @@ class P4Switch(Connection):
         measured = self.config.measured
         for place, (name, spec) in enumerate(measured.items()):
             owner = f"measured flow {name!r}"
-            rate_of_flow = self.flow_bottleneck(name)
+            rate_of_flow = self.bottleneck_bps(name)
+            if rate_of_flow is None:
+                raise ValueError(f"measured flow {name!r} has no bottleneck")
             # The first of several that match counts: a higher number goes first.
             priority = len(measured) - place
             slot = self.config.slot_of(name)
             rows += entries.measured_flow_rows(spec, slot, priority, rate_of_flow, owner)
         return by_key(rows)
-
-    def flow_bottleneck(self, name: str) -> int:
-        """Return the rate, in bit/s, of a measured flow's virtual bottleneck."""
-        rate_bps = self.config.measured[name].bottleneck or self.config.bottleneck_bps
-        if rate_bps is None:
-            raise ValueError(f"measured flow {name!r} has no bottleneck")
-        return rate_bps
 
     async def _write(self, switch: fy.Switch, pending: Sequence[Change]) -> list[Refusal]:
         """Write changes; returns those refused.
@@ -480,13 +481,28 @@ class P4Switch(Connection):
             return None
         return await access.registers(switch, self.schema, name, indices)
 
-    async def bandwidth(self, port: int, from_ns: int, to_ns: int | None) -> dict[str, Any] | None:
-        """Return what gtrcnet measured at a port; None when not connected or not readable."""
+    @property
+    def measured_flows(self) -> Collection[str]:
+        """Names of the flows that gtrcnet measures on their own."""
+        return self.config.measured
+
+    def bottleneck_bps(self, of: int | str) -> int | None:
+        """Return the rate of a virtual bottleneck (`southbound.Measuring.bottleneck_bps`)."""
+        own = self.config.measured[of].bottleneck if isinstance(of, str) else None
+        return own or self.config.bottleneck_bps
+
+    async def bandwidth(
+        self, port: int, from_ns: int = 0, to_ns: int | None = None
+    ) -> dict[str, Any] | None:
+        """Return the bandwidth of a port (`southbound.Measuring.bandwidth`)."""
         found = await bandwidth.read(self.registers, port, from_ns, to_ns)
         return found and {"bottleneck_bps": self.config.bottleneck_bps, **found}
 
-    async def burstiness(self, slot: int, from_ns: int, to_ns: int | None) -> Measured | None:
-        """Return the windows of a slot of gtrcnet; None when not connected or not readable."""
+    async def burstiness(
+        self, of: int | str, from_ns: int = 0, to_ns: int | None = None
+    ) -> Measured | None:
+        """Return the burstiness of a port or flow (`southbound.Measuring.burstiness`)."""
+        slot = self.config.slot_of(of) if isinstance(of, str) else of
         return await burstiness.read(self.registers, slot, from_ns, to_ns)
 
     async def read(self, classes: Sequence[int]) -> Reading:

@@ -38,7 +38,13 @@ from pacer_controller.service.checks import (
 from pacer_controller.service.commit import Committer, locked
 from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin, Samples
 from pacer_controller.service.statistics import statistics, unreadable
-from pacer_controller.southbound import Driver, DriverContext, Leadership, SwitchUnreadableError
+from pacer_controller.southbound import (
+    Driver,
+    DriverContext,
+    Leadership,
+    Measuring,
+    SwitchUnreadableError,
+)
 from pacer_controller.store import Store
 from pacer_controller.switch_tls import SwitchTls
 
@@ -258,9 +264,14 @@ class Service:
 
     async def switch_view(self, name: str) -> dict[str, Any]:
         """Return what there is to say about a switch, its links as they are now."""
+        found = await self.refresh_ports(name)
+        return views.switch_view(found)
+
+    async def refresh_ports(self, name: str) -> ManagedSwitch:
+        """Ask a switch for its ports, and return the switch."""
         found = self.switch(name)
         await found.driver.refresh_ports()
-        return views.switch_view(found)
+        return found
 
     # ---- resources ----
 
@@ -416,59 +427,46 @@ class Service:
         self, name: str, port: int, from_ns: int | None, to_ns: int | None
     ) -> dict[str, Any]:
         """Return what gtrcnet measured at a port, columns by time; empty bins are left out."""
-        driver = self._measuring(name)
-        result = await self._read(driver, driver.bandwidth(port, from_ns or 0, to_ns))
+        found = self.switch(name)
+        result = await self._read(found, _measuring(found).bandwidth(port, from_ns or 0, to_ns))
         return {"switch": name, "port": port, **result}
 
     async def burstiness(
         self, name: str, of: int | str, from_ns: int | None, to_ns: int | None
     ) -> dict[str, Any]:
         """Return the burstiness that gtrcnet measured at a port (by number) or of a flow."""
-        driver = self._measuring(name)
+        found = self.switch(name)
+        measuring = _measuring(found)
         what: dict[str, Any] = {"port": of, "flow": None}
-        slot, rate_bps = of, driver.config.bottleneck_bps
         if isinstance(of, str):
             what = {"port": None, "flow": of}
-            measured = driver.config.measured
-            if of not in measured:
-                guess = did_you_mean(of, measured)
+            if of not in measuring.measured_flows:
+                guess = did_you_mean(of, measuring.measured_flows)
                 raise Problem(
                     HTTPStatus.NOT_FOUND,
                     "unknown-flow",
                     "There is no such flow",
                     f"switch {name!r} measures no flow {of!r}{guess}",
                 )
-            slot, rate_bps = driver.config.slot_of(of), driver.flow_bottleneck(of)
-        found = await self._read(driver, driver.burstiness(int(slot), from_ns or 0, to_ns))
-        return {"switch": name, **what, "bottleneck_bps": rate_bps, **found.as_dict()}
-
-    def _measuring(self, name: str) -> P4Switch:
-        """Return the driver of a switch, or raise the 409 when its program does not measure."""
-        driver = self.switch(name).driver
-        if not isinstance(driver, P4Switch) or not driver.capabilities.measures:
-            raise Problem(
-                HTTPStatus.CONFLICT,
-                "program-does-not-measure",
-                "The switch's program does not measure bandwidth",
-                f"switch {name!r} runs {driver.describe().get('program')}; only gtrcnet measures",
-            )
-        return driver
+        rate_bps = measuring.bottleneck_bps(of)
+        measured = await self._read(found, measuring.burstiness(of, from_ns or 0, to_ns))
+        return {"switch": name, **what, "bottleneck_bps": rate_bps, **measured.as_dict()}
 
     @staticmethod
-    async def _read(driver: P4Switch, reading: Awaitable[_Read | None]) -> _Read:
+    async def _read(found: ManagedSwitch, reading: Awaitable[_Read | None]) -> _Read:
         """Return what was read of registers, or raise why it could not be."""
         try:
             result = await reading
         except SwitchUnreadableError as error:
             if not error.gone:
-                raise unreadable(driver.name, error) from None
+                raise unreadable(found.name, error) from None
             result = None
         if result is None:
             raise Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "switch-unreadable",
                 "The switch's registers cannot be read now",
-                f"switch {driver.name!r} is {driver.state.value}, "
+                f"switch {found.name!r} is {found.driver.state.value}, "
                 "or its target does not read registers",
             )
         return result
@@ -476,6 +474,20 @@ class Service:
     def states(self) -> Mapping[str, str]:
         """Return how each switch is doing, by name."""
         return {name: managed.driver.state.value for name, managed in self.switches.items()}
+
+
+def _measuring(found: ManagedSwitch) -> Measuring:
+    """Return how to ask a switch for measurements, or raise the 409 when it does not measure."""
+    measuring = found.driver.measuring
+    if measuring is None:
+        program = found.driver.describe().get("program")
+        raise Problem(
+            HTTPStatus.CONFLICT,
+            "program-does-not-measure",
+            "The switch's program does not measure bandwidth",
+            f"switch {found.name!r} runs {program}; only gtrcnet measures",
+        )
+    return measuring
 
 
 def make_record(
