@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -25,6 +26,9 @@ from pacer_controller.cli.session import Session
 from pacer_controller.cli.words import did_you_mean
 
 _EXIT_INTERRUPTED = 130
+
+_NOW_S = 2.0
+"""A measured rate counts as the rate of now up to this age."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -415,6 +419,11 @@ def _show_statistics(
     groups = []
     for switch in switches:
         measured = session.connection.get(path("switches", switch, "stats"))
+        if kind.name != "flow" and not 0 < (measured.get("interval_s") or 0) <= _NOW_S:
+            # Rates are over the time since the last reading: the first, or one long ago, says
+            # nothing of now.
+            time.sleep(_NOW_S / 2)
+            measured = session.connection.get(path("switches", switch, "stats"))
         if names:
             key = "port" if kind.name == "port" else "name"
             measured[part] = [row for row in measured[part] if str(row.get(key)) in names]
