@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use switch::notification::Notification;
+use switch::ports::DropCount;
 use tokio::sync::mpsc;
-
-use crate::tm_service::DropCount;
 
 /// What became of something after the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

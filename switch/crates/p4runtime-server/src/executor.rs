@@ -12,6 +12,9 @@ use tonic::Status;
 
 use switch::Switch;
 
+/// The most cells of an array that one job reads or writes; packets pass between jobs.
+pub(crate) const CELLS_PER_VISIT: usize = 4_096;
+
 /// A piece of work for the thread that owns the switch.
 pub type Job = Box<dyn FnOnce(&mut Switch) + Send>;
 

@@ -9,10 +9,10 @@ use v1model::entries::digest::IdleEntry;
 
 use crate::controller_queue::{Fate, Numbered};
 use crate::executor;
-use crate::pipeline_config::Active;
 use crate::proto::p4::v1 as p4;
 use crate::proto::p4::v1::stream_message_response::Update;
-use crate::server::Shared;
+use crate::shared::Shared;
+use crate::state::Active;
 
 /// Passes notifications on until the data plane or the server ends.
 pub(crate) async fn pass(shared: Arc<Shared>, mut told: mpsc::Receiver<Numbered<Notification>>) {

@@ -11,13 +11,13 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use crate::error::UpdateError;
-use crate::pipeline_config::{Active, PipelineState, Side};
 use crate::plan::{self, Planned};
 use crate::proto::p4::v1 as p4;
 use crate::proto::p4::v1::entity::Entity;
 use crate::proto::p4::v1::update::Type;
 use crate::roles::Scope;
-use crate::server::Shared;
+use crate::shared::Shared;
+use crate::state::{Active, PipelineState, Side};
 use crate::{bytestring, read, write};
 
 /// What another program takes over.

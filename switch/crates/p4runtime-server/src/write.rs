@@ -8,17 +8,15 @@ use v1model::entries::CellValue;
 use crate::error::{UpdateError, write_status};
 use crate::executor;
 use crate::operation::{Operation, Undo, set_cell};
-use crate::pipeline_config::PipelineState;
 use crate::plan::{self, Planned};
 use crate::proto::p4::v1 as p4;
-use crate::server::Shared;
+use crate::shared::Shared;
+use crate::state::PipelineState;
 
 type Result<T> = std::result::Result<T, UpdateError>;
 
 /// Operations run in one visit to the data plane's thread; packets pass between visits.
 const OPERATIONS_PER_VISIT: usize = 256;
-/// Cells of an array read or written in one visit.
-pub(crate) const CELLS_PER_VISIT: usize = 4_096;
 
 /// `Write`, after the checks of device and primary; the caller holds the write lock.
 pub(crate) async fn write(
@@ -197,7 +195,7 @@ async fn fill(
 ) -> std::result::Result<Result<()>, Status> {
     let mut start = 0;
     while start < size {
-        let end = size.min(start + CELLS_PER_VISIT);
+        let end = size.min(start + executor::CELLS_PER_VISIT);
         let value = value.clone();
         let done = executor::with(&*shared.executor, move |switch| {
             (start..end).try_for_each(|index| set_cell(&value, array, index, switch))

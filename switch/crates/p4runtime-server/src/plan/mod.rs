@@ -11,10 +11,10 @@ use v1model::entries::{CellValue, EntryKey, MeterWrite};
 
 use crate::error::UpdateError;
 use crate::operation::{Change, Operation};
-use crate::pipeline_config::{Cookie, GroupCookie, Side};
 use crate::proto::p4::v1 as p4;
 use crate::roles::Scope;
-use crate::server::Limits;
+use crate::shared::Limits;
+use crate::state::{Cookie, GroupCookie, Side};
 use crate::translate::{self, Array, Cell, Pipeline};
 
 pub(crate) use table::{check_default_key, controller_metadata, direct_entry};

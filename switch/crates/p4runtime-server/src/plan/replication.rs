@@ -3,9 +3,9 @@
 
 use super::{Kind, Planned, Result, SideChange, cookie};
 use crate::operation::{Change, Operation};
-use crate::pipeline_config::GroupCookie;
 use crate::proto::p4::v1 as p4;
-use crate::server::Limits;
+use crate::shared::Limits;
+use crate::state::GroupCookie;
 use crate::translate::{self, nonzero};
 
 /// A multicast group.

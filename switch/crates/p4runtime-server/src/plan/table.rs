@@ -6,7 +6,7 @@ use super::{Kind, Planned, Result, SideChange, clears_counts, cookie, only_modif
 use crate::error::UpdateError;
 use crate::operation::{DefaultAction, Direct, Operation};
 use crate::proto::p4::v1 as p4;
-use crate::server::Limits;
+use crate::shared::Limits;
 use crate::translate::{self, Pipeline, Table};
 
 /// A table entry (specification, section "TableEntry").

@@ -7,7 +7,6 @@ use crate::error::UpdateError;
 use crate::executor;
 use crate::proto::p4::v1 as p4;
 use crate::translate::{self, Array};
-use crate::write::CELLS_PER_VISIT;
 
 /// The cells of an array that are wanted; `None`: all.
 type Wanted<'a> = Option<&'a [&'a p4::Index]>;
@@ -70,10 +69,14 @@ impl Reader<'_> {
         let mut some = wanted.unwrap_or_default().iter();
         loop {
             let visited: Vec<Result<usize, UpdateError>> = match wanted {
-                None => all.by_ref().take(CELLS_PER_VISIT).map(Ok).collect(),
+                None => all
+                    .by_ref()
+                    .take(executor::CELLS_PER_VISIT)
+                    .map(Ok)
+                    .collect(),
                 Some(_) => some
                     .by_ref()
-                    .take(CELLS_PER_VISIT)
+                    .take(executor::CELLS_PER_VISIT)
                     .map(|index| array.cell_at(index))
                     .collect(),
             };

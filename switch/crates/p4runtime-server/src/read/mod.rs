@@ -18,10 +18,10 @@ use tonic::Status;
 
 use crate::error::{UpdateError, write_status};
 use crate::executor;
-use crate::pipeline_config::{PipelineState, Side};
 use crate::proto::p4::v1 as p4;
 use crate::roles::Scope;
-use crate::server::Shared;
+use crate::shared::Shared;
+use crate::state::{PipelineState, Side};
 use crate::translate::{self, Pipeline};
 
 /// Most entities in one response; a table entry with its metadata stays under 4 KiB, so a

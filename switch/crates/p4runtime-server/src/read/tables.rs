@@ -6,9 +6,9 @@ use super::direct::{counter_data, meter_config, meter_counts};
 use super::{Emitter, Reader, Stop};
 use crate::error::UpdateError;
 use crate::executor;
-use crate::pipeline_config::Cookie;
 use crate::plan::{check_default_key, controller_metadata};
 use crate::proto::p4::v1 as p4;
+use crate::state::Cookie;
 use crate::translate::Table;
 
 /// Entries of a table read in one visit. (A switch of 64-byte frames has some 2,000 a millisecond

@@ -7,7 +7,7 @@ use v1model::entries::profile::{ProfileRules, SizeSemantics};
 use v1model::entries::{ArrayInfo, KeyField, MatchKind, MeterUnit, TableInfo};
 
 use super::digest::Digest;
-use super::keys::{Key, Keys};
+use super::keys::{Key, Keys, kind_name};
 use super::profile::Profile;
 use super::shape::{Shape, Widths};
 use super::{Array, Cell, MeterKind, Param, Pipeline, Result, Table, TableAction, ValueSet};
@@ -601,16 +601,6 @@ fn match_kind(kind: i32) -> Option<MatchKind> {
         MatchType::Ternary => Some(MatchKind::Ternary),
         MatchType::Range => Some(MatchKind::Range),
         MatchType::Optional => Some(MatchKind::Optional),
-    }
-}
-
-pub(super) fn kind_name(kind: MatchKind) -> &'static str {
-    match kind {
-        MatchKind::Exact => "exact",
-        MatchKind::Lpm => "lpm",
-        MatchKind::Ternary => "ternary",
-        MatchKind::Range => "range",
-        MatchKind::Optional => "optional",
     }
 }
 

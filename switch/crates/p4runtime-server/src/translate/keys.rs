@@ -4,7 +4,6 @@
 use v1model::entries::{Bits, MatchField, MatchKind};
 
 use super::Result;
-use super::bind::kind_name;
 use crate::bytestring;
 use crate::error::UpdateError;
 use crate::proto::p4::v1 as p4;
@@ -279,5 +278,15 @@ impl Keys {
                 })
             })
             .collect()
+    }
+}
+
+pub(super) fn kind_name(kind: MatchKind) -> &'static str {
+    match kind {
+        MatchKind::Exact => "exact",
+        MatchKind::Lpm => "lpm",
+        MatchKind::Ternary => "ternary",
+        MatchKind::Range => "range",
+        MatchKind::Optional => "optional",
     }
 }
