@@ -85,13 +85,15 @@ def _panel(axes: Axes, run: dict[str, Any], series: dict[str, Any], line_ns: int
         if top
     ]
     axes.add_collection(
-        LineCollection(bars, colors=BAR_COLOUR, linewidths=BAR_POINTS, label="500 µs", zorder=2)
+        LineCollection(
+            bars, colors=BAR_COLOUR, linewidths=BAR_POINTS, label="500 µs average", zorder=2
+        )
     )
     size = line_ns // bin_ns
     averages = [total * scale / size for total in regroup(bins, size)]
     middles = [(number + 0.5) * line_ns / NS_PER_S for number in range(len(averages))]
     axes.plot(middles, averages, color="white", linewidth=3.2, zorder=3)
-    label = f"{line_ns // 1_000_000} ms"
+    label = f"{line_ns // 1_000_000} ms average"
     axes.plot(middles, averages, color=LINE_COLOUR, linewidth=1.6, label=label, zorder=4)
     axes.axhline(
         run["rate_bps"] / 1e6,
@@ -123,7 +125,7 @@ def _panel(axes: Axes, run: dict[str, Any], series: dict[str, Any], line_ns: int
     if run["edge_rate_bps"] == 10**9:
         axes.yaxis.set_major_locator(MultipleLocator(250))
     axes.set_title(
-        f"{TITLES.get(run['name'], run['name'])}: {mbps(run['goodput_bps'])} Mbit/s, "
-        f"{run['bottleneck_drops']:,} lost",
+        f"{TITLES.get(run['name'], run['name'])}: {mbps(run['goodput_bps'])} Mbit/s "
+        f"over the whole run, {run['bottleneck_drops']:,} lost",
         loc="left",
     )
