@@ -16,12 +16,12 @@ from pacer_controller.api.errors import add_error_handlers
 from pacer_controller.api.operations import add_operations
 from pacer_controller.api.replication import add_replication
 from pacer_controller.api.resources import add_resources
+from pacer_controller.api.ryu import add_ryu
 from pacer_controller.api.state import add_state
 from pacer_controller.api.streams import add_streams
 from pacer_controller.api.switches import add_switches
 from pacer_controller.api.views import ProblemDetails
 from pacer_controller.http_limits import BodyLimits
-from pacer_controller.ryu.api import add_ryu
 from pacer_controller.service import Service
 
 __all__ = ["build"]
