@@ -7,6 +7,7 @@
 //! numbers BMv2 JSON gives them, where the lowest wins. Among equal priorities the entry that
 //! was inserted first wins.
 
+use crate::bits::{from_bits, prefix_mask, to_bits};
 use crate::entries::digest::{IdleEntry, IdleTimeout};
 use crate::entries::profile::IndirectAction;
 use crate::entries::{
@@ -18,7 +19,7 @@ use crate::pipeline::Pipeline;
 use crate::state::{MeterArray, MeterCell, counter_value};
 use crate::table::range::Bounds;
 use crate::table::{Call, DefaultTarget, Direct, Entry, KeyPart, Packed, Table, Target};
-use crate::wide::{limbs, mask64};
+use crate::wide::limbs;
 
 pub(crate) fn invalid<T>(message: impl Into<String>) -> ControlResult<T> {
     Err(ControlError::InvalidArgument(message.into()))
@@ -26,52 +27,6 @@ pub(crate) fn invalid<T>(message: impl Into<String>) -> ControlResult<T> {
 
 pub(crate) fn not_found<T>(message: impl Into<String>) -> ControlResult<T> {
     Err(ControlError::NotFound(message.into()))
-}
-
-/// Limbs of a byte string that must be exactly as wide as `bits`.
-pub(crate) fn from_bits(value: &[u8], bits: u32, what: &str) -> ControlResult<Vec<u64>> {
-    let bytes = bits.div_ceil(8) as usize;
-    if value.len() != bytes {
-        return invalid(format!(
-            "{what}: {} bytes given, a {bits}-bit value has {bytes}",
-            value.len()
-        ));
-    }
-    let out: Vec<u64> = value
-        .rchunks(8)
-        .map(|chunk| chunk.iter().fold(0, |v, &b| (v << 8) | u64::from(b)))
-        .collect();
-    if let Some(top) = out.last()
-        && top & !mask64(bits - 64 * (out.len() as u32 - 1)) != 0
-    {
-        return invalid(format!("{what}: value does not fit in {bits} bits"));
-    }
-    Ok(out)
-}
-
-/// The byte string of a value of `bits` bits.
-pub(crate) fn to_bits(value: &[u64], bits: u32) -> Bits {
-    let bytes = bits.div_ceil(8) as usize;
-    (0..bytes)
-        .rev()
-        .map(|i| {
-            value
-                .get(i / 8)
-                .map_or(0, |limb| (limb >> (8 * (i % 8))) as u8)
-        })
-        .collect()
-}
-
-/// Limbs of the mask with the `prefix` most significant of `bits` bits set.
-pub(crate) fn prefix_mask(bits: u32, prefix: u32) -> Vec<u64> {
-    let below = bits - prefix.min(bits);
-    (0..limbs(bits))
-        .map(|i| {
-            let all = mask64(bits - 64 * i);
-            let low = mask64(below.saturating_sub(64 * i));
-            all & !low
-        })
-        .collect()
 }
 
 /// Checks a match key against the table; gives it in canonical form and packed.

@@ -13,7 +13,7 @@ use crate::state::State;
 use crate::table::{END, Hit, Table, Target, Upcoming};
 use crate::unchanged::{Changes, RESHAPED};
 use crate::value_set::ValueSets;
-use crate::wide::{self, limbs, mask64, sext64};
+use crate::wide::{self, mask64, sext64};
 use traffic_manager::hold::Hold;
 
 /// simple_switch keeps 15 bits of a clone session's number.
@@ -1065,9 +1065,4 @@ fn bitwise(w: &mut [u64], d: Slot, a: Slot, b: Slot, n: u16, f: impl Fn(u64, u64
     for i in 0..n as usize {
         w[d as usize + i] = f(w[a as usize + i], w[b as usize + i]);
     }
-}
-
-/// Words a field list's fields take.
-pub(crate) fn list_words(fields: &[Field]) -> usize {
-    fields.iter().map(|f| limbs(f.bits) as usize).sum()
 }

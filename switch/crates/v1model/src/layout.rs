@@ -557,3 +557,8 @@ fn header_type(t: &model::HeaderType) -> LoadResult<HeaderType> {
         variable,
     })
 }
+
+/// Words a field list's fields take.
+pub(crate) fn list_words(fields: &[Field]) -> usize {
+    fields.iter().map(|f| limbs(f.bits) as usize).sum()
+}

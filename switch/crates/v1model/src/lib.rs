@@ -23,6 +23,7 @@
 //! in this crate's `README.md`.
 
 mod api;
+mod bits;
 mod calculation;
 mod compile;
 mod context;

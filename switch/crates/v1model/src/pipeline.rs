@@ -4,9 +4,9 @@ use crate::api::{
     EgressInput, EgressVerdict, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions,
     NoTrafficManager,
 };
+use crate::bits::to_bits;
 use crate::compile::{Compiled, compile};
 use crate::context::Context;
-use crate::control::to_bits;
 use crate::entries::Bits;
 use crate::entries::digest::DigestInfo;
 use crate::error::{LoadError, LoadResult};

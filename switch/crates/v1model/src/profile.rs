@@ -1,7 +1,8 @@
 //! Action profiles: members and groups that table entries name, and the control plane's side of
 //! them.
 
-use crate::control::{invalid, not_found, to_bits};
+use crate::bits::to_bits;
+use crate::control::{invalid, not_found};
 use crate::entries::profile::{
     GroupMember, IndirectAction, ProfileGroup, ProfileInfo, ProfileMember, ProfileRules,
     SizeSemantics, WatchPort, WeightedAction,

@@ -1,6 +1,7 @@
 //! Parser value sets: members and the tests they make of a select's key.
 
-use crate::control::{from_bits, invalid, not_found, prefix_mask};
+use crate::bits::{from_bits, prefix_mask};
+use crate::control::{invalid, not_found};
 use crate::entries::{ControlError, ControlResult, MatchField, ValueSetInfo};
 use crate::pipeline::Pipeline;
 use crate::program::Program;

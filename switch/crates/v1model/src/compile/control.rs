@@ -579,7 +579,7 @@ fn bits_of(hex: Option<&str>, bits: u32) -> LoadResult<Vec<u64>> {
 fn match_field(field: &KeyField, m: &model::ConstMatch) -> LoadResult<MatchField> {
     let bits = field.bits;
     let key = m.key.as_ref().and_then(serde_json::Value::as_str);
-    let out = |limbs: &[u64]| -> Bits { crate::control::to_bits(limbs, bits) };
+    let out = |limbs: &[u64]| -> Bits { crate::bits::to_bits(limbs, bits) };
     Ok(match (field.kind, m.match_type.as_str()) {
         (MatchKind::Exact, "exact") => MatchField::Exact(out(&bits_of(key, bits)?)),
         (MatchKind::Exact, "valid") => match m.key.as_ref().and_then(serde_json::Value::as_bool) {
@@ -594,7 +594,7 @@ fn match_field(field: &KeyField, m: &model::ConstMatch) -> LoadResult<MatchField
             let mut value = bits_of(key, bits)?;
             for (limb, mask) in value
                 .iter_mut()
-                .zip(crate::control::prefix_mask(bits, prefix_bits))
+                .zip(crate::bits::prefix_mask(bits, prefix_bits))
             {
                 *limb &= mask;
             }
