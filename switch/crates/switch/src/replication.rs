@@ -123,7 +123,7 @@ impl Program {
                 continue;
             };
             if let Some(packet) = self.packets.get_mut(copy) {
-                packet.context.keep_whole();
+                packet.context.clear_truncate();
             }
             let to = Destination {
                 port,

@@ -207,8 +207,8 @@ impl Context {
         self.ingress_port
     }
 
-    /// Takes back what `truncate` was called for: it does not outlive replication.
-    pub fn keep_whole(&mut self) {
+    /// Undoes `truncate()`, which does not outlive replication.
+    pub fn clear_truncate(&mut self) {
         self.truncate = u64::MAX;
     }
 
