@@ -206,6 +206,9 @@ lint: venv $(DESCRIPTORS)
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@tools/typecheck $(VENV)
+	@for package in controller/src mininet; do \
+	    (cd $$package && $(abspath $(VENV))/bin/lint-imports --no-cache --config $(CURDIR)/$${package%/src}/pyproject.toml >$(abspath $(BUILD))/imports.log 2>&1) || \
+	    { cat $(BUILD)/imports.log; exit 1; }; done
 
 .PHONY: test-p4
 test-p4: venv
