@@ -27,7 +27,6 @@ mod bits;
 mod calculation;
 mod compile;
 mod context;
-mod control;
 pub mod entries;
 mod error;
 mod exec;
@@ -54,6 +53,7 @@ pub use api::{
     LoadOptions, NoTrafficManager,
 };
 pub use context::Context;
-pub use control::{SavedArray, SavedEntry, SavedMeter};
 pub use error::LoadError;
 pub use pipeline::Pipeline;
+pub use pipeline::arrays::{SavedArray, SavedMeter};
+pub use pipeline::tables::SavedEntry;

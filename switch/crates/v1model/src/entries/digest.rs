@@ -1,6 +1,7 @@
 //! What a switch sends its controllers unasked: lists of digest messages, and idle entries.
 
-use super::{Bits, EntryKey};
+use super::action::Bits;
+use super::key::EntryKey;
 
 /// A digest's static description.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -44,3 +44,13 @@ impl std::error::Error for ControlError {}
 
 /// Result of a control request.
 pub type ControlResult<T> = Result<T, ControlError>;
+
+/// Refuses a request whose arguments are wrong.
+pub(crate) fn invalid<T>(message: impl Into<String>) -> ControlResult<T> {
+    Err(ControlError::InvalidArgument(message.into()))
+}
+
+/// Refuses a request for something that does not exist.
+pub(crate) fn not_found<T>(message: impl Into<String>) -> ControlResult<T> {
+    Err(ControlError::NotFound(message.into()))
+}

@@ -1,7 +1,7 @@
 //! Action profiles and selectors: tables whose entries name a member or a group instead of an
 //! action.
 
-use super::ActionCall;
+use super::action::ActionCall;
 
 /// An action profile's static description.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod cells;
 pub(crate) mod exact;
 mod kept;
 mod keyed;
+pub(crate) mod pack;
 pub(crate) mod range;
 mod slots;
 pub(crate) mod ternary;

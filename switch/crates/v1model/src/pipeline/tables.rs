@@ -1,4 +1,4 @@
-//! The control plane's side of a pipeline: table entries, counters, meters, registers.
+//! The control plane's access to tables: entries, default entries, direct resources, idle timeouts.
 //!
 //! A refused call changes nothing.
 //!
@@ -7,178 +7,23 @@
 //! numbers BMv2 JSON gives them, where the lowest wins. Among equal priorities the entry that
 //! was inserted first wins.
 
-use crate::bits::{from_bits, prefix_mask, to_bits};
+use crate::bits::{from_bits, to_bits};
 use crate::entries::digest::{IdleEntry, IdleTimeout};
+use crate::entries::error::{invalid, not_found};
 use crate::entries::profile::IndirectAction;
 use crate::entries::{
-    ActionCall, ActionInfo, ArrayInfo, Bits, CellValue, ControlError, ControlResult, CounterValue,
-    DefaultEntry, EntryKey, KeyField, MatchField, MatchKind, MeterConfig, MeterState, MeterUnit,
-    MeterWrite, Page, TableEntry, TableInfo,
+    ActionCall, ActionInfo, ControlError, ControlResult, CounterValue, DefaultEntry, EntryKey,
+    MeterState, MeterWrite, Page, TableEntry, TableInfo,
 };
 use crate::pipeline::Pipeline;
-use crate::state::{MeterArray, MeterCell, counter_value};
-use crate::table::range::Bounds;
-use crate::table::{Call, DefaultTarget, Direct, Entry, KeyPart, Packed, Table, Target};
+use crate::state::counter_value;
+use crate::table::pack::{insert_checked, pack};
+use crate::table::{Call, DefaultTarget, Direct, Entry, Packed, Table, Target};
 use crate::wide::limbs;
-
-pub(crate) fn invalid<T>(message: impl Into<String>) -> ControlResult<T> {
-    Err(ControlError::InvalidArgument(message.into()))
-}
-
-pub(crate) fn not_found<T>(message: impl Into<String>) -> ControlResult<T> {
-    Err(ControlError::NotFound(message.into()))
-}
-
-/// Checks a match key against the table; gives it in canonical form and packed.
-fn pack(table: &Table, info: &TableInfo, key: &EntryKey) -> ControlResult<(EntryKey, Packed)> {
-    if key.fields.len() != info.key.len() {
-        return invalid(format!(
-            "table '{}' has {} key fields, {} given",
-            info.name,
-            info.key.len(),
-            key.fields.len()
-        ));
-    }
-    if table.has_priorities() {
-        if key.priority < 1 {
-            return invalid(format!(
-                "table '{}' needs a priority of at least 1, {} given",
-                info.name, key.priority
-            ));
-        }
-    } else if key.priority != 0 {
-        return invalid(format!(
-            "table '{}' has no priorities, {} given",
-            info.name, key.priority
-        ));
-    }
-    let mut packed = Packed {
-        value: vec![0; table.key_words],
-        mask: vec![0; table.key_words],
-        bounds: Vec::new(),
-        priority: i64::from(key.priority),
-    };
-    let mut canonical = Vec::with_capacity(key.fields.len());
-    for ((part, field), given) in table.parts.iter().zip(&info.key).zip(&key.fields) {
-        let canon = pack_field(part, field, given, &mut packed, !table.has_priorities())?;
-        canonical.push(canon);
-    }
-    let key = EntryKey {
-        fields: canonical,
-        priority: key.priority,
-    };
-    Ok((key, packed))
-}
-
-fn pack_field(
-    part: &KeyPart,
-    field: &KeyField,
-    given: &MatchField,
-    packed: &mut Packed,
-    by_prefix: bool,
-) -> ControlResult<MatchField> {
-    let what = || format!("key '{}'", field.name);
-    let bits = field.bits;
-    let full = Table::full_mask(part);
-    let mut put = |value: &[u64], mask: &[u64]| {
-        if value.iter().zip(mask).any(|(v, m)| v & !m != 0) {
-            return invalid(format!("{}: value has bits outside its mask", what()));
-        }
-        part.put(value, &mut packed.value);
-        part.put(mask, &mut packed.mask);
-        Ok(())
-    };
-    match (field.kind, given) {
-        (MatchKind::Exact, MatchField::Exact(value)) => {
-            put(&from_bits(value, bits, &what())?, &full)?;
-        }
-        (MatchKind::Lpm, MatchField::Lpm { value, prefix_bits }) => {
-            if *prefix_bits > bits {
-                return invalid(format!(
-                    "{}: prefix of {prefix_bits} of {bits} bits",
-                    what()
-                ));
-            }
-            let mask = prefix_mask(bits, *prefix_bits);
-            put(&from_bits(value, bits, &what())?, &mask)?;
-            if by_prefix {
-                packed.priority = i64::from(*prefix_bits);
-            }
-        }
-        (MatchKind::Ternary, MatchField::Ternary { value, mask }) => {
-            let mask = from_bits(mask, bits, &what())?;
-            put(&from_bits(value, bits, &what())?, &mask)?;
-        }
-        // p4c writes optional keys as ternary ones; accept the optional form for them too.
-        (MatchKind::Optional | MatchKind::Ternary, MatchField::Optional(value)) => {
-            let canonical = match value {
-                Some(value) => {
-                    put(&from_bits(value, bits, &what())?, &full)?;
-                    (value.clone(), to_bits(&full, bits))
-                }
-                None => (to_bits(&[], bits), to_bits(&[], bits)),
-            };
-            if field.kind == MatchKind::Ternary {
-                return Ok(MatchField::Ternary {
-                    value: canonical.0,
-                    mask: canonical.1,
-                });
-            }
-        }
-        (MatchKind::Range, MatchField::Range { low, high }) => {
-            let low = from_bits(low, bits, &what())?;
-            let high = from_bits(high, bits, &what())?;
-            if low.iter().rev().gt(high.iter().rev()) {
-                return invalid(format!("{}: range ends before it starts", what()));
-            }
-            let bounds = Bounds::new(part.word, part.shift, bits, &low, &high);
-            packed.bounds.push(bounds);
-        }
-        (kind, _) => return invalid(format!("{}: is matched by {kind:?}", what())),
-    }
-    Ok(given.clone())
-}
-
-/// Inserts an entry after all checks except that for constant tables.
-pub(crate) fn insert_checked(
-    table: &mut Table,
-    info: &TableInfo,
-    key: &EntryKey,
-    target: Target,
-    now_ns: u64,
-) -> ControlResult<()> {
-    if info.key.is_empty() {
-        return invalid(format!("table '{}' has no key", info.name));
-    }
-    let (key, packed) = pack(table, info, key)?;
-    if table.id_of(&key).is_some() {
-        return Err(ControlError::AlreadyExists(format!(
-            "table '{}' already has this entry",
-            info.name
-        )));
-    }
-    if table.len() >= info.size {
-        return Err(ControlError::ResourceExhausted(format!(
-            "table '{}' is full ({} entries)",
-            info.name, info.size
-        )));
-    }
-    table.insert(&key, &packed, target, now_ns);
-    Ok(())
-}
 
 /// An entry or a default entry as the table has it or had it, for [`Pipeline::table_restore`].
 #[derive(Debug)]
 pub struct SavedEntry(Saved);
-
-/// A cell of an indirect meter with its configuration, buckets and counts, for
-/// [`Pipeline::meter_restore`].
-#[derive(Debug)]
-pub struct SavedMeter(MeterCell);
-
-/// All cells of an array, for [`Pipeline::array_restore`].
-#[derive(Debug)]
-pub struct SavedArray(SavedCells);
 
 #[derive(Debug)]
 enum Saved {
@@ -186,28 +31,6 @@ enum Saved {
     Entry(Box<Entry>, Option<IndirectAction>),
     Default(DefaultTarget),
 }
-
-#[derive(Debug)]
-enum SavedCells {
-    Counters(Vec<u64>),
-    Meters(Box<MeterArray>),
-    Register(Vec<u64>),
-}
-
-fn check_meter(config: Option<MeterConfig>) -> ControlResult<()> {
-    match config {
-        Some(c) if c.pir < c.cir => invalid(format!(
-            "peak rate {} is below committed rate {} (RFC 2698)",
-            c.pir, c.cir
-        )),
-        Some(c) if c.eburst > 0 && (c.pir, c.pburst) != (c.cir, c.cburst) => invalid(format!(
-            "excess burst {} with a peak rate or burst of its own (RFC 2697 has none)",
-            c.eburst
-        )),
-        _ => Ok(()),
-    }
-}
-
 fn direct_counter(info: &TableInfo, direct: &Direct) -> Option<CounterValue> {
     info.direct_counter.then(|| counter_value(direct.counter))
 }
@@ -215,25 +38,6 @@ fn direct_counter(info: &TableInfo, direct: &Direct) -> Option<CounterValue> {
 fn direct_meter(info: &TableInfo, direct: &Direct) -> Option<MeterState> {
     info.direct_meter.map(|_| direct.meter_state())
 }
-
-fn cell<'i>(
-    list: &'i [ArrayInfo],
-    what: &str,
-    array: usize,
-    index: usize,
-) -> ControlResult<&'i ArrayInfo> {
-    let Some(info) = list.get(array) else {
-        return not_found(format!("no {what} number {array}"));
-    };
-    if index >= info.size {
-        return invalid(format!(
-            "{what} '{}' has {} cells, index {index} given",
-            info.name, info.size
-        ));
-    }
-    Ok(info)
-}
-
 impl Pipeline {
     /// All tables of the program, in program order (ingress, then egress), including those
     /// that p4c makes of plain statements (`tbl_...`, keyless, not in P4Info).
@@ -244,21 +48,6 @@ impl Pipeline {
     /// All actions. The copies that p4c makes of one action appear once.
     pub fn actions(&self) -> &[ActionInfo] {
         &self.program.action_infos
-    }
-
-    /// Indirect counters.
-    pub fn counters(&self) -> &[ArrayInfo] {
-        &self.program.counter_infos
-    }
-
-    /// Indirect meters with their unit.
-    pub fn meters(&self) -> &[(ArrayInfo, MeterUnit)] {
-        &self.program.meter_infos
-    }
-
-    /// Registers.
-    pub fn registers(&self) -> &[ArrayInfo] {
-        &self.program.register_infos
     }
 
     pub(crate) fn info(&self, table: usize) -> ControlResult<(&TableInfo, &Table)> {
@@ -646,164 +435,12 @@ impl Pipeline {
         key: Option<&EntryKey>,
         write: MeterWrite,
     ) -> ControlResult<()> {
-        check_meter(write.config)?;
+        write.check()?;
         let (info, direct) = self.direct_mut(table, key)?;
         if info.direct_meter.is_none() {
             return invalid(format!("table '{}' has no direct meter", info.name));
         }
         direct.write_meter(write);
-        Ok(())
-    }
-
-    /// Reads a cell of an indirect counter.
-    pub fn counter_read(&self, counter: usize, index: usize) -> ControlResult<CounterValue> {
-        cell(self.counters(), "counter", counter, index)?;
-        let value = self.state.counter(counter, index);
-        Ok(counter_value(value.copied().unwrap_or_default()))
-    }
-
-    /// Sets a cell of an indirect counter.
-    pub fn counter_write(
-        &mut self,
-        counter: usize,
-        index: usize,
-        value: CounterValue,
-    ) -> ControlResult<()> {
-        cell(self.counters(), "counter", counter, index)?;
-        if let Some(cell) = self.state.counter_mut(counter, index) {
-            *cell = [value.packets, value.bytes];
-        }
-        Ok(())
-    }
-
-    fn meter_cell(&self, meter: usize, index: usize) -> ControlResult<()> {
-        let Some((info, _)) = self.meters().get(meter) else {
-            return not_found(format!("no meter number {meter}"));
-        };
-        cell(std::slice::from_ref(info), "meter", 0, index).map(|_| ())
-    }
-
-    /// Reads a cell of an indirect meter.
-    pub fn meter_read(&self, meter: usize, index: usize) -> ControlResult<MeterState> {
-        self.meter_cell(meter, index)?;
-        let array = self.state.meters.get(meter);
-        Ok(array.map(|m| m.state(index)).unwrap_or_default())
-    }
-
-    /// Sets a cell of an indirect meter; its buckets start full.
-    pub fn meter_write(
-        &mut self,
-        meter: usize,
-        index: usize,
-        write: MeterWrite,
-    ) -> ControlResult<()> {
-        check_meter(write.config)?;
-        self.meter_cell(meter, index)?;
-        if let Some(array) = self.state.meters.get_mut(meter) {
-            array.write(index, write);
-        }
-        Ok(())
-    }
-
-    /// A copy of a cell of an indirect meter as it is now, for [`Self::meter_restore`].
-    pub fn meter_save(&self, meter: usize, index: usize) -> ControlResult<SavedMeter> {
-        self.meter_cell(meter, index)?;
-        match self.state.meters.get(meter) {
-            Some(array) => Ok(SavedMeter(array.cell(index))),
-            None => not_found(format!("no meter number {meter}")),
-        }
-    }
-
-    /// Puts a cell of an indirect meter back as it was, with what its buckets held and what it
-    /// had counted.
-    pub fn meter_restore(
-        &mut self,
-        meter: usize,
-        index: usize,
-        saved: SavedMeter,
-    ) -> ControlResult<()> {
-        self.meter_cell(meter, index)?;
-        if let Some(array) = self.state.meters.get_mut(meter) {
-            array.put(index, saved.0);
-        }
-        Ok(())
-    }
-
-    /// Sets all cells of an array of the value's kind; gives them as they were.
-    pub fn array_fill(&mut self, array: usize, value: &CellValue) -> ControlResult<SavedArray> {
-        let before = match value {
-            CellValue::Counter(value) => {
-                let value = [value.packets, value.bytes];
-                let Some(before) = self.state.counter_fill(array, value) else {
-                    return not_found(format!("no counter number {array}"));
-                };
-                SavedCells::Counters(before)
-            }
-            CellValue::Meter(write) => {
-                check_meter(write.config)?;
-                let Some(array) = self.state.meters.get_mut(array) else {
-                    return not_found(format!("no meter number {array}"));
-                };
-                SavedCells::Meters(Box::new(array.fill(*write)))
-            }
-            CellValue::Register(value) => {
-                let Some(info) = self.program.register_infos.get(array) else {
-                    return not_found(format!("no register number {array}"));
-                };
-                let value = from_bits(value, info.bits, &format!("register '{}'", info.name))?;
-                let Some(before) = self.state.register_fill(array, &value) else {
-                    return not_found(format!("no register number {array}"));
-                };
-                SavedCells::Register(before)
-            }
-        };
-        Ok(SavedArray(before))
-    }
-
-    /// Puts all cells of an array back as they were.
-    pub fn array_restore(&mut self, array: usize, saved: SavedArray) -> ControlResult<()> {
-        let state = &mut self.state;
-        match saved.0 {
-            SavedCells::Counters(before) => {
-                if state.counter_restore(array, &before) {
-                    return Ok(());
-                }
-            }
-            SavedCells::Meters(before) => {
-                let meters = state.meters.get_mut(array);
-                if let Some(meters) = meters.filter(|meters| meters.len() == before.len()) {
-                    meters.restore(*before);
-                    return Ok(());
-                }
-            }
-            SavedCells::Register(before) => {
-                if state.register_restore(array, &before) {
-                    return Ok(());
-                }
-            }
-        }
-        not_found(format!("no array number {array} of this kind and size"))
-    }
-
-    /// Reads a register cell.
-    pub fn register_read(&self, register: usize, index: usize) -> ControlResult<Bits> {
-        let info = cell(self.registers(), "register", register, index)?;
-        let cells = self.state.register(register, index);
-        Ok(to_bits(cells.unwrap_or_default(), info.bits))
-    }
-
-    /// Writes a register cell; the value is as wide as the register.
-    pub fn register_write(
-        &mut self,
-        register: usize,
-        index: usize,
-        value: &[u8],
-    ) -> ControlResult<()> {
-        let info = cell(self.registers(), "register", register, index)?;
-        let value = from_bits(value, info.bits, &format!("register '{}'", info.name))?;
-        if let Some(cells) = self.state.register_mut(register, index) {
-            cells.copy_from_slice(&value);
-        }
         Ok(())
     }
 }

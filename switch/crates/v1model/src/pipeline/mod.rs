@@ -1,4 +1,9 @@
-//! A loaded program, ready for packets.
+//! A loaded program, ready for packets. The control plane's access to it is in the modules below.
+
+pub(crate) mod arrays;
+mod profile;
+pub(crate) mod tables;
+mod value_set;
 
 use crate::api::{
     EgressInput, EgressVerdict, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions,

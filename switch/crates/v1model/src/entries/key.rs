@@ -1,0 +1,80 @@
+//! Match keys: of table entries and of members of value sets.
+
+use super::action::Bits;
+
+/// How a key field is matched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MatchKind {
+    /// Equal.
+    Exact,
+    /// Longest prefix.
+    Lpm,
+    /// Value under mask.
+    Ternary,
+    /// Inclusive range.
+    Range,
+    /// Equal or don't care.
+    Optional,
+}
+
+/// One field of a table's key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyField {
+    /// Name as p4c writes it (`hdr.ipv4.src_addr`).
+    pub name: String,
+    /// How it is matched.
+    pub kind: MatchKind,
+    /// Width in bits.
+    pub bits: u32,
+}
+
+/// One field of an entry's match key, in the order of [`TableInfo::key`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum MatchField {
+    /// Equal to the value.
+    Exact(Bits),
+    /// The `prefix_bits` most significant bits are equal; 0 matches everything.
+    Lpm {
+        /// Value; bits beyond the prefix are zero.
+        value: Bits,
+        /// Prefix length in bits.
+        prefix_bits: u32,
+    },
+    /// `key & mask == value`; `value & !mask` is zero; an all-zero mask matches everything.
+    Ternary {
+        /// Value.
+        value: Bits,
+        /// Mask.
+        mask: Bits,
+    },
+    /// `low <= key <= high`.
+    Range {
+        /// Lowest value that matches.
+        low: Bits,
+        /// Highest value that matches.
+        high: Bits,
+    },
+    /// Equal, or `None`: matches everything.
+    Optional(Option<Bits>),
+}
+
+/// What identifies an entry: its match fields and, where the table has ternary, range or
+/// optional keys, its priority (greater wins; 0 where the table has no priorities).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct EntryKey {
+    /// One per key field.
+    pub fields: Vec<MatchField>,
+    /// P4Runtime priority.
+    pub priority: i32,
+}
+
+/// A parser value set's static description.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueSetInfo {
+    /// Fully qualified P4 name.
+    pub name: String,
+    /// Widths of the fields of a member in bits, in order.
+    pub widths: Vec<u32>,
+    /// Most members.
+    pub size: usize,
+}

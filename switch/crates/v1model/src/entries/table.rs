@@ -1,0 +1,62 @@
+//! Tables and their entries.
+
+use super::action::ActionCall;
+use super::array::{CounterValue, MeterState, MeterUnit};
+use super::digest::IdleTimeout;
+use super::key::{EntryKey, KeyField};
+use super::profile::IndirectAction;
+
+/// A table's static description.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableInfo {
+    /// Fully qualified P4 name.
+    pub name: String,
+    /// Key fields in order; empty for a keyless table.
+    pub key: Vec<KeyField>,
+    /// Actions that entries may use (indices into [`crate::Pipeline::actions`]).
+    pub actions: Vec<usize>,
+    /// Most entries the table takes.
+    pub size: usize,
+    /// Entries are fixed by the program (`const entries`; as long as nobody has told
+    /// otherwise, any that it has).
+    pub const_entries: bool,
+    /// The default action is fixed by the program (`const default_action`).
+    pub const_default: bool,
+    /// The table has a direct counter.
+    pub direct_counter: bool,
+    /// Unit of the direct meter, if the table has one.
+    pub direct_meter: Option<MeterUnit>,
+    /// Action profile whose members its entries name (index into [`crate::Pipeline::profiles`]).
+    pub profile: Option<usize>,
+    /// Entries may have idle timeouts.
+    pub idle_timeout: bool,
+}
+
+/// An entry as read back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableEntry {
+    /// Match fields and priority.
+    pub key: EntryKey,
+    /// Action with arguments; in a table with an action profile, that of the member (of a
+    /// group: of its first member).
+    pub action: ActionCall,
+    /// What the entry names, in a table with an action profile.
+    pub indirect: Option<IndirectAction>,
+    /// Direct counter, where the table has one.
+    pub counter: Option<CounterValue>,
+    /// Direct meter, where the table has one.
+    pub meter: Option<MeterState>,
+    /// Idle timeout, where the table has them.
+    pub idle: Option<IdleTimeout>,
+}
+
+/// A table's default entry: what happens to packets that no other entry matches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DefaultEntry {
+    /// `None`: no action, a miss does nothing.
+    pub action: Option<ActionCall>,
+    /// Direct counter, where the table has one.
+    pub counter: Option<CounterValue>,
+    /// Direct meter, where the table has one.
+    pub meter: Option<MeterState>,
+}

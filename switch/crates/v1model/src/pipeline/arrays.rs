@@ -1,0 +1,211 @@
+//! The control plane's access to counters, meters and registers.
+
+use crate::bits::{from_bits, to_bits};
+use crate::entries::error::{invalid, not_found};
+use crate::entries::{
+    ArrayInfo, Bits, CellValue, ControlResult, CounterValue, MeterState, MeterUnit, MeterWrite,
+};
+use crate::pipeline::Pipeline;
+use crate::state::{MeterArray, MeterCell, counter_value};
+
+/// A cell of an indirect meter with its configuration, buckets and counts, for
+/// [`Pipeline::meter_restore`].
+#[derive(Debug)]
+pub struct SavedMeter(MeterCell);
+
+/// All cells of an array, for [`Pipeline::array_restore`].
+#[derive(Debug)]
+pub struct SavedArray(SavedCells);
+
+#[derive(Debug)]
+enum SavedCells {
+    Counters(Vec<u64>),
+    Meters(Box<MeterArray>),
+    Register(Vec<u64>),
+}
+fn cell<'i>(
+    list: &'i [ArrayInfo],
+    what: &str,
+    array: usize,
+    index: usize,
+) -> ControlResult<&'i ArrayInfo> {
+    let Some(info) = list.get(array) else {
+        return not_found(format!("no {what} number {array}"));
+    };
+    if index >= info.size {
+        return invalid(format!(
+            "{what} '{}' has {} cells, index {index} given",
+            info.name, info.size
+        ));
+    }
+    Ok(info)
+}
+
+impl Pipeline {
+    /// Indirect counters.
+    pub fn counters(&self) -> &[ArrayInfo] {
+        &self.program.counter_infos
+    }
+
+    /// Indirect meters with their unit.
+    pub fn meters(&self) -> &[(ArrayInfo, MeterUnit)] {
+        &self.program.meter_infos
+    }
+
+    /// Registers.
+    pub fn registers(&self) -> &[ArrayInfo] {
+        &self.program.register_infos
+    }
+
+    /// Reads a cell of an indirect counter.
+    pub fn counter_read(&self, counter: usize, index: usize) -> ControlResult<CounterValue> {
+        cell(self.counters(), "counter", counter, index)?;
+        let value = self.state.counter(counter, index);
+        Ok(counter_value(value.copied().unwrap_or_default()))
+    }
+
+    /// Sets a cell of an indirect counter.
+    pub fn counter_write(
+        &mut self,
+        counter: usize,
+        index: usize,
+        value: CounterValue,
+    ) -> ControlResult<()> {
+        cell(self.counters(), "counter", counter, index)?;
+        if let Some(cell) = self.state.counter_mut(counter, index) {
+            *cell = [value.packets, value.bytes];
+        }
+        Ok(())
+    }
+
+    fn meter_cell(&self, meter: usize, index: usize) -> ControlResult<()> {
+        let Some((info, _)) = self.meters().get(meter) else {
+            return not_found(format!("no meter number {meter}"));
+        };
+        cell(std::slice::from_ref(info), "meter", 0, index).map(|_| ())
+    }
+
+    /// Reads a cell of an indirect meter.
+    pub fn meter_read(&self, meter: usize, index: usize) -> ControlResult<MeterState> {
+        self.meter_cell(meter, index)?;
+        let array = self.state.meters.get(meter);
+        Ok(array.map(|m| m.state(index)).unwrap_or_default())
+    }
+
+    /// Sets a cell of an indirect meter; its buckets start full.
+    pub fn meter_write(
+        &mut self,
+        meter: usize,
+        index: usize,
+        write: MeterWrite,
+    ) -> ControlResult<()> {
+        write.check()?;
+        self.meter_cell(meter, index)?;
+        if let Some(array) = self.state.meters.get_mut(meter) {
+            array.write(index, write);
+        }
+        Ok(())
+    }
+
+    /// A copy of a cell of an indirect meter as it is now, for [`Self::meter_restore`].
+    pub fn meter_save(&self, meter: usize, index: usize) -> ControlResult<SavedMeter> {
+        self.meter_cell(meter, index)?;
+        match self.state.meters.get(meter) {
+            Some(array) => Ok(SavedMeter(array.cell(index))),
+            None => not_found(format!("no meter number {meter}")),
+        }
+    }
+
+    /// Puts a cell of an indirect meter back as it was, with what its buckets held and what it
+    /// had counted.
+    pub fn meter_restore(
+        &mut self,
+        meter: usize,
+        index: usize,
+        saved: SavedMeter,
+    ) -> ControlResult<()> {
+        self.meter_cell(meter, index)?;
+        if let Some(array) = self.state.meters.get_mut(meter) {
+            array.put(index, saved.0);
+        }
+        Ok(())
+    }
+
+    /// Sets all cells of an array of the value's kind; gives them as they were.
+    pub fn array_fill(&mut self, array: usize, value: &CellValue) -> ControlResult<SavedArray> {
+        let before = match value {
+            CellValue::Counter(value) => {
+                let value = [value.packets, value.bytes];
+                let Some(before) = self.state.counter_fill(array, value) else {
+                    return not_found(format!("no counter number {array}"));
+                };
+                SavedCells::Counters(before)
+            }
+            CellValue::Meter(write) => {
+                write.check()?;
+                let Some(array) = self.state.meters.get_mut(array) else {
+                    return not_found(format!("no meter number {array}"));
+                };
+                SavedCells::Meters(Box::new(array.fill(*write)))
+            }
+            CellValue::Register(value) => {
+                let Some(info) = self.program.register_infos.get(array) else {
+                    return not_found(format!("no register number {array}"));
+                };
+                let value = from_bits(value, info.bits, &format!("register '{}'", info.name))?;
+                let Some(before) = self.state.register_fill(array, &value) else {
+                    return not_found(format!("no register number {array}"));
+                };
+                SavedCells::Register(before)
+            }
+        };
+        Ok(SavedArray(before))
+    }
+
+    /// Puts all cells of an array back as they were.
+    pub fn array_restore(&mut self, array: usize, saved: SavedArray) -> ControlResult<()> {
+        let state = &mut self.state;
+        match saved.0 {
+            SavedCells::Counters(before) => {
+                if state.counter_restore(array, &before) {
+                    return Ok(());
+                }
+            }
+            SavedCells::Meters(before) => {
+                let meters = state.meters.get_mut(array);
+                if let Some(meters) = meters.filter(|meters| meters.len() == before.len()) {
+                    meters.restore(*before);
+                    return Ok(());
+                }
+            }
+            SavedCells::Register(before) => {
+                if state.register_restore(array, &before) {
+                    return Ok(());
+                }
+            }
+        }
+        not_found(format!("no array number {array} of this kind and size"))
+    }
+
+    /// Reads a register cell.
+    pub fn register_read(&self, register: usize, index: usize) -> ControlResult<Bits> {
+        let info = cell(self.registers(), "register", register, index)?;
+        let cells = self.state.register(register, index);
+        Ok(to_bits(cells.unwrap_or_default(), info.bits))
+    }
+
+    /// Writes a register cell; the value is as wide as the register.
+    pub fn register_write(
+        &mut self,
+        register: usize,
+        index: usize,
+        value: &[u8],
+    ) -> ControlResult<()> {
+        let info = cell(self.registers(), "register", register, index)?;
+        let value = from_bits(value, info.bits, &format!("register '{}'", info.name))?;
+        if let Some(cells) = self.state.register_mut(register, index) {
+            cells.copy_from_slice(&value);
+        }
+        Ok(())
+    }
+}

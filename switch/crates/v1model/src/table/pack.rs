@@ -1,0 +1,151 @@
+//! Match keys of the control plane, checked against a table and packed.
+
+use super::range::Bounds;
+use super::{KeyPart, Packed, Table, Target};
+use crate::bits::{from_bits, prefix_mask, to_bits};
+use crate::entries::error::invalid;
+use crate::entries::{
+    ControlError, ControlResult, EntryKey, KeyField, MatchField, MatchKind, TableInfo,
+};
+
+/// Checks a match key against the table; gives it in canonical form and packed.
+pub(crate) fn pack(
+    table: &Table,
+    info: &TableInfo,
+    key: &EntryKey,
+) -> ControlResult<(EntryKey, Packed)> {
+    if key.fields.len() != info.key.len() {
+        return invalid(format!(
+            "table '{}' has {} key fields, {} given",
+            info.name,
+            info.key.len(),
+            key.fields.len()
+        ));
+    }
+    if table.has_priorities() {
+        if key.priority < 1 {
+            return invalid(format!(
+                "table '{}' needs a priority of at least 1, {} given",
+                info.name, key.priority
+            ));
+        }
+    } else if key.priority != 0 {
+        return invalid(format!(
+            "table '{}' has no priorities, {} given",
+            info.name, key.priority
+        ));
+    }
+    let mut packed = Packed {
+        value: vec![0; table.key_words],
+        mask: vec![0; table.key_words],
+        bounds: Vec::new(),
+        priority: i64::from(key.priority),
+    };
+    let mut canonical = Vec::with_capacity(key.fields.len());
+    for ((part, field), given) in table.parts.iter().zip(&info.key).zip(&key.fields) {
+        let canon = pack_field(part, field, given, &mut packed, !table.has_priorities())?;
+        canonical.push(canon);
+    }
+    let key = EntryKey {
+        fields: canonical,
+        priority: key.priority,
+    };
+    Ok((key, packed))
+}
+
+fn pack_field(
+    part: &KeyPart,
+    field: &KeyField,
+    given: &MatchField,
+    packed: &mut Packed,
+    by_prefix: bool,
+) -> ControlResult<MatchField> {
+    let what = || format!("key '{}'", field.name);
+    let bits = field.bits;
+    let full = Table::full_mask(part);
+    let mut put = |value: &[u64], mask: &[u64]| {
+        if value.iter().zip(mask).any(|(v, m)| v & !m != 0) {
+            return invalid(format!("{}: value has bits outside its mask", what()));
+        }
+        part.put(value, &mut packed.value);
+        part.put(mask, &mut packed.mask);
+        Ok(())
+    };
+    match (field.kind, given) {
+        (MatchKind::Exact, MatchField::Exact(value)) => {
+            put(&from_bits(value, bits, &what())?, &full)?;
+        }
+        (MatchKind::Lpm, MatchField::Lpm { value, prefix_bits }) => {
+            if *prefix_bits > bits {
+                return invalid(format!(
+                    "{}: prefix of {prefix_bits} of {bits} bits",
+                    what()
+                ));
+            }
+            let mask = prefix_mask(bits, *prefix_bits);
+            put(&from_bits(value, bits, &what())?, &mask)?;
+            if by_prefix {
+                packed.priority = i64::from(*prefix_bits);
+            }
+        }
+        (MatchKind::Ternary, MatchField::Ternary { value, mask }) => {
+            let mask = from_bits(mask, bits, &what())?;
+            put(&from_bits(value, bits, &what())?, &mask)?;
+        }
+        // p4c writes optional keys as ternary ones; accept the optional form for them too.
+        (MatchKind::Optional | MatchKind::Ternary, MatchField::Optional(value)) => {
+            let canonical = match value {
+                Some(value) => {
+                    put(&from_bits(value, bits, &what())?, &full)?;
+                    (value.clone(), to_bits(&full, bits))
+                }
+                None => (to_bits(&[], bits), to_bits(&[], bits)),
+            };
+            if field.kind == MatchKind::Ternary {
+                return Ok(MatchField::Ternary {
+                    value: canonical.0,
+                    mask: canonical.1,
+                });
+            }
+        }
+        (MatchKind::Range, MatchField::Range { low, high }) => {
+            let low = from_bits(low, bits, &what())?;
+            let high = from_bits(high, bits, &what())?;
+            if low.iter().rev().gt(high.iter().rev()) {
+                return invalid(format!("{}: range ends before it starts", what()));
+            }
+            let bounds = Bounds::new(part.word, part.shift, bits, &low, &high);
+            packed.bounds.push(bounds);
+        }
+        (kind, _) => return invalid(format!("{}: is matched by {kind:?}", what())),
+    }
+    Ok(given.clone())
+}
+
+/// Inserts an entry after all checks except that for constant tables.
+pub(crate) fn insert_checked(
+    table: &mut Table,
+    info: &TableInfo,
+    key: &EntryKey,
+    target: Target,
+    now_ns: u64,
+) -> ControlResult<()> {
+    if info.key.is_empty() {
+        return invalid(format!("table '{}' has no key", info.name));
+    }
+    let (key, packed) = pack(table, info, key)?;
+    if table.id_of(&key).is_some() {
+        return Err(ControlError::AlreadyExists(format!(
+            "table '{}' already has this entry",
+            info.name
+        )));
+    }
+    if table.len() >= info.size {
+        return Err(ControlError::ResourceExhausted(format!(
+            "table '{}' is full ({} entries)",
+            info.name, info.size
+        )));
+    }
+    table.insert(&key, &packed, target, now_ns);
+    Ok(())
+}
