@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from pacer_mininet.demo import main
+from pacer_mininet.experiments.demo import main
 
 if __name__ == "__main__":
     sys.exit(main())

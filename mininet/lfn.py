@@ -3,9 +3,8 @@
     sudo mn --custom mininet/lfn.py --topo lfn --switch pacing --controller pacer
     sudo mn --custom mininet/lfn.py --topo lfn,rate=500mbit,rtt=200ms,fifo=64KB ...
     sudo mn --custom mininet/lfn.py --topo single,2 --switch pacing_ovs --controller pacer
-    lab/run python3 mininet/lfn.py paced --seconds 6
 
-`mn` executes this file without a module's `__file__`; run as a program it makes one experiment.
+`mn` executes this file without a module's `__file__`.
 """
 
 import contextlib
@@ -132,8 +131,3 @@ def validate(options: Any) -> None:
 
 
 limit_open_files()
-
-if __name__ == "__main__":
-    from pacer_mininet.command import main
-
-    sys.exit(main())

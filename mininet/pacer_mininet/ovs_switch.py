@@ -1,4 +1,4 @@
-"""Open vSwitch with the pacer of `ovs-patches/`, as a Mininet switch and as the demo's edge.
+"""Open vSwitch with the pacer of `ovs-patches/`, as a Mininet switch.
 
     from pacer_mininet.ovs_switch import PacingOVSSwitch
     net = Mininet(topo, switch=PacingOVSSwitch, controller=PacerController)
@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 from mininet.link import Intf, TCIntf
 from mininet.log import warn
 from mininet.node import Controller, Switch
-from mininet.topo import Topo
 
 from pacer_mininet import paths, processors
 from pacer_mininet.nodes import (
@@ -36,24 +35,9 @@ from pacer_mininet.nodes import (
     state_directory,
     turn_offloads_off,
 )
-from pacer_mininet.rest import RestClient
-from pacer_mininet.topology import LfnTopo
-from pacer_mininet.units import MIN_RATE_BPS, parse_rate, parse_size
-
-OVS_RUN_NAMES = ("ovs-meter", "ovs-paced")
-"""The demo's runs that have Open vSwitch at the edge: stock Open vSwitch can meter, that is drop
-what is over a rate; the patched one paces."""
+from pacer_mininet.units import parse_rate, parse_size
 
 COMMAND_TIMEOUT_S = 30
-SHAPED = "lfn"
-"""The class or meter, and the flow, of the demo's connection."""
-
-FRAME_KBIT = 13
-"""Of the largest frame, rounded up."""
-
-PACED_LIMIT_BYTES = 32 << 20
-"""More than the largest TCP window of the experiments, as for `pacing_switch`."""
-
 LATENESS_BUCKETS = 32
 """As lib/pacer.h of the patches has it (PACER_N_LATENESS)."""
 
@@ -348,53 +332,3 @@ def installed_ovs() -> Path:
             f"Open vSwitch with the pacer is not built: run `make ovs` in {paths.REPO}"
         )
     return Path(built.stdout.strip())
-
-
-class OvsEdgeTopo(LfnTopo):
-    """The long fat network with Open vSwitch as its edge switch s1."""
-
-    def addSwitch(self, name: str, **options: Any) -> str:  # noqa: N802 (Mininet's name)
-        """Add a switch; s1 is another one than the class that the net names."""
-        if name == "s1":
-            options = {"cls": PacingOVSSwitch}
-        return str(Topo.addSwitch(self, name, **options))
-
-
-def shape(
-    rest: RestClient, edge: str, run: str, port: int, rate_bps: int, tcp_port: int
-) -> dict[str, Any]:
-    """Have the controller set up what a run with Open vSwitch at the edge is named after.
-
-    Args:
-        rest: the controller.
-        edge: the switch.
-        run: one of OVS_RUN_NAMES.
-        port: the edge's, towards the bottleneck.
-        rate_bps: of layer 2 with FCS.
-        tcp_port: where the flow goes to.
-
-    Returns:
-        It, as plain data.
-
-    """
-    flow: dict[str, Any] = {"match": {"protocol": "tcp", "dst_port": tcp_port}}
-    if run == "ovs-paced":
-        paced = {"rate": rate_bps, "port": port, "limit_bytes": PACED_LIMIT_BYTES}
-        rest.put("switches", edge, "classes", SHAPED, body=paced)
-        rest.put("switches", edge, "flows", SHAPED, body={**flow, "class": SHAPED})
-        return {"kind": "Open vSwitch pacer", "at": edge, "rate_bps": rate_bps}
-    # Meters count frames without FCS, in kbit/s.
-    metered_bps = max(rate_bps * 1514 // 1518 // 1000 * 1000, MIN_RATE_BPS)
-    # A meter counts time in ms: with a burst of less than a ms its bucket is never filled again,
-    # and with one of less than a frame nothing ever passes.
-    burst_kbit = max(metered_bps // 1_000_000 + 1, FRAME_KBIT)
-    burst_bytes = burst_kbit * 125
-    meter = {"cir": metered_bps, "cburst": burst_bytes, "pburst": burst_bytes}
-    rest.put("switches", edge, "meters", SHAPED, body=meter)
-    rest.put("switches", edge, "flows", SHAPED, body={**flow, "meter": SHAPED})
-    return {
-        "kind": "Open vSwitch meter",
-        "at": edge,
-        "rate_bps": metered_bps,
-        "burst_bytes": burst_bytes,
-    }

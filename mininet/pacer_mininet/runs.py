@@ -1,6 +1,6 @@
 """Makes runs from the host: starts each in a lab or in namespaces of its own, and listens to it.
 
-A run is a process of its own (`lfn.py NAME`), which says one JSON object per line. In the lab it
+A run is a process of its own, which prints one JSON object per line. In the lab it
 runs in a virtual-time kernel, on one processor, so that several run side by side without touching
 each other's results; in real time it has the machine to itself, one run after the other.
 """
@@ -11,11 +11,9 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from typing import IO, Any
 
 from pacer_mininet import paths
@@ -36,26 +34,6 @@ class RunError(RuntimeError):
 
 class LabUnavailableError(RuntimeError):
     """There is no lab here; the text says why."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to run: the same path for every name."""
-
-    names: tuple[str, ...]
-    seconds: str = "20"
-    rate: str = "500mbit"
-    rtt: str = "200ms"
-    fifo: str = "64KB"
-    congestion_control: str = "bic"
-
-    def command(self, name: str) -> list[str]:
-        """Return the command that makes one run, for inside."""
-        return [
-            *(sys.executable, str(paths.MININET_DIR / "lfn.py"), name),
-            *("--seconds", self.seconds, "--rate", self.rate, "--rtt", self.rtt),
-            *("--fifo", self.fifo, "--cc", self.congestion_control),
-        ]
 
 
 def check_lab() -> None:
@@ -89,11 +67,6 @@ def need_root() -> None:
     paths.need_programs("unshare", "mount")
 
 
-def lab_command(plan: Plan, name: str) -> list[str]:
-    """Return the command that makes a run in virtual time."""
-    return in_lab_command(plan.command(name))
-
-
 def in_lab_command(command: Sequence[str], *options: str) -> list[str]:
     """Return a command that runs another one in the lab; `options` are lab/run's."""
     passed = [
@@ -104,11 +77,6 @@ def in_lab_command(command: Sequence[str], *options: str) -> list[str]:
     ]
     settings = [word for setting in LAB_ENVIRONMENT for word in ("--env", setting)]
     return [str(paths.LAB_RUN), *passed, *settings, *options, "--", *command]
-
-
-def realtime_command(plan: Plan, name: str) -> list[str]:
-    """Return the command that makes a run on the host's kernel, see `isolated`."""
-    return isolated([*plan.command(name), "--end-with-stdin"])
 
 
 def isolated(command: Sequence[str]) -> list[str]:
@@ -210,30 +178,6 @@ def stopping(running: list[Running]) -> Iterator[None]:
     finally:
         for run in running:
             run.stop()
-
-
-def make_runs(plan: Plan, *, realtime: bool, listener: Listener) -> dict[str, dict[str, Any]]:
-    """Make all runs of a plan; return their results by name, each with `wall_s` added.
-
-    In the lab as many at once as there are processors, the longest (the ones that carry most
-    packets) first; in real time one after the other.
-
-    Raises:
-        RunError: one failed; the others have been ended.
-
-    """
-    if realtime:
-        need_root()
-    at_once = 1 if realtime else max(1, len(os.sched_getaffinity(0)))
-    command = realtime_command if realtime else lab_command
-    names = plan.names if realtime else sorted(plan.names)
-    results: dict[str, dict[str, Any]] = {}
-    commands = [(name, command(plan, name)) for name in names]
-    with contextlib.closing(side_by_side(commands, at_once, listener)) as ending:
-        for ended in ending:
-            results[ended.name] = {**ended.wait(), "wall_s": ended.wall_s}
-            listener({"event": "done", "run": ended.name, "wall_s": ended.wall_s})
-    return {name: results[name] for name in plan.names}
 
 
 def side_by_side(

@@ -11,6 +11,11 @@ BIN_NS = 500_000
 WINDOW_NS = 100_000_000
 NS_PER_S = 1_000_000_000
 
+MTU_FRAME_BYTES = 1518
+FCS_BYTES = 4
+GOODPUT_SHARE_OF_LINE = (1448, MTU_FRAME_BYTES)
+"""Payload of a full frame (MTU 1500, TCP timestamps) over its layer-2 bytes with FCS."""
+
 
 @dataclass
 class Bandwidth:
@@ -44,11 +49,6 @@ class Bandwidth:
         )
 
     @property
-    def vb_max_bytes(self) -> int:
-        """Longest queue in front of the virtual bottleneck, the arriving packet included."""
-        return max(self.window_vb_max_bytes.values(), default=0)
-
-    @property
     def total_bytes(self) -> int:
         """All bytes that came in."""
         return sum(self.bin_bytes.values())
@@ -75,3 +75,9 @@ def percentile(values: list[int], percent: int) -> int:
 def regroup(bins: list[int], size: int) -> list[int]:
     """Sum `size` neighbouring bins at a time; a last, incomplete group is left out."""
     return [sum(bins[at : at + size]) for at in range(0, len(bins) - size + 1, size)]
+
+
+def ideal_goodput_bps(rate_bps: int) -> int:
+    """Return the TCP payload that a rate (layer 2 with FCS) can carry: 476.9 of 500 Mbit/s."""
+    payload, frame = GOODPUT_SHARE_OF_LINE
+    return rate_bps * payload // frame

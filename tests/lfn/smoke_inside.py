@@ -13,13 +13,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "mininet"))
 
 from pacer_mininet import tcp_state
 from pacer_mininet.command import prepare_namespace
-from pacer_mininet.experiment import Run, drops_by_cause, long_fat_network, settings_from
-from pacer_mininet.iperf import PORT
-from pacer_mininet.topology import S1_PORT_TO_WAN, WAN_PORT_TO_SENDER
+from pacer_mininet.counters import bandwidth_of, drops_by_cause
+from pacer_mininet.experiments.experiment import one_flow
+from pacer_mininet.experiments.network import WIRE_IN, network_of, port_to_bottleneck
+from pacer_mininet.experiments.runner import ScenarioRun
+from pacer_mininet.experiments.scenario import PACED, Scenario
+from pacer_mininet.experiments.shaping import port_of, shape
+from pacer_mininet.hosts import ping
 from pacer_mininet.traffic import BIN_NS
 
 TOTAL_BYTES = 3_000_000
-RATE = "20mbit"
+SCENARIO = Scenario(
+    one_flow(PACED, "cubic"), seconds=2, rate_bps=20_000_000, rtt_ns=20_000_000, bins=True
+)
+PING_TIMEOUT_S = 12.0
 
 RECEIVER = """
 import hashlib, socket
@@ -52,39 +59,41 @@ def main() -> None:
     import random
 
     prepare_namespace()
-    settings = settings_from("paced", seconds=2, rate=RATE, rtt="20ms", congestion_control="cubic")
-    with long_fat_network(settings) as net:
-        run = Run(settings, net, lambda _event: None)
-        run.ping()
-        run.shape()
-        before = tcp_state.counters(run.h1.pid)
+    with network_of(SCENARIO) as net:
+        run = ScenarioRun("smoke", SCENARIO, net, lambda _event: None)
+        a1, b1 = net.get("a1"), net.get("b1")
+        for _ in range(2):
+            ping(a1, b1.IP(), timeout_s=PING_TIMEOUT_S)
+        shape(SCENARIO, net, run.rest)
+        before = tcp_state.counters(a1.pid)
         start_ns = run.statistics("wan")["now_ns"]
-        receiver = run.h2.popen([sys.executable, "-c", RECEIVER.format(port=PORT)])
+        receiver = b1.popen([sys.executable, "-c", RECEIVER.format(port=port_of(0))])
         assert receiver.stdout.readline() == b"listening\n"
-        program = SENDER.format(address=run.h2.IP(), port=PORT, total=TOTAL_BYTES)
-        _, problems, status = run.h1.pexec(sys.executable, "-c", program)
+        program = SENDER.format(address=b1.IP(), port=port_of(0), total=TOTAL_BYTES)
+        _, problems, status = a1.pexec(sys.executable, "-c", program)
         assert status == 0, problems
         received, problems = receiver.communicate(timeout=60)
-        run.read_bandwidth(start_ns)
+        answer = run.rest.get("switches", "wan", "bandwidth", port=WIRE_IN, from_ns=start_ns)
         # Read one after the other, while a last ACK or ARP may be on its way: until they agree,
         # which they never do where a ring overflowed.
         for _ in range(READINGS):
-            s1, wan = run.statistics("s1"), run.statistics("wan")
-            sent = port_statistics(s1, S1_PORT_TO_WAN)["tx_packets"]
-            if sent == port_statistics(wan, WAN_PORT_TO_SENDER)["rx_packets"]:
+            edge, wan = run.statistics("edge1"), run.statistics("wan")
+            sent = port_statistics(edge, port_to_bottleneck(SCENARIO, 1))["tx_packets"]
+            arrived = port_statistics(wan, WIRE_IN)["rx_packets"]
+            if sent == arrived:
                 break
-        after = tcp_state.counters(run.h1.pid)
-    bandwidth = run.bandwidth.since(start_ns)
+        after = tcp_state.counters(a1.pid)
+    bandwidth = bandwidth_of(answer).since(start_ns)
     first, last = min(bandwidth.bin_bytes), max(bandwidth.bin_bytes)
     seen = {
-        "rate_bps": settings.rate_bps,
+        "rate_bps": SCENARIO.rate_bps,
         "sent_bytes": TOTAL_BYTES,
         "sent_digest": hashlib.sha256(random.Random(7).randbytes(TOTAL_BYTES)).hexdigest(),
         "received_digest": received.decode().strip(),
         "span_ns": (last - first + 1) * BIN_NS,
         "bytes_in": bandwidth.total_bytes,
-        "s1_to_wan_packets": port_statistics(s1, S1_PORT_TO_WAN)["tx_packets"],
-        "wan_from_s1_packets": port_statistics(wan, WAN_PORT_TO_SENDER)["rx_packets"],
+        "edge_to_wan_packets": sent,
+        "wan_from_edge_packets": arrived,
         "rx_ring_full": drops_by_cause(wan).get("rx-ring-full", 0),
         "retransmits": after["TcpRetransSegs"] - before["TcpRetransSegs"],
     }

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pacer_mininet import congestion, demo, table
-from pacer_mininet.command import parser
-from pacer_mininet.experiment import settings_from
-from pacer_mininet.runs import Plan
+from pacer_mininet import congestion
+from pacer_mininet.experiments import demo
+from pacer_mininet.experiments.experiment import Experiment
+from pacer_mininet.experiments.results import BusyError, results_directory
 
 LAB = ["reno", "bic", "cubic", "scalable"]
 MACHINE = ["reno", "cubic"]
@@ -26,7 +26,7 @@ def test_one_that_was_chosen_is_used_or_refused_with_the_list(lab: bool) -> None
 
 
 def test_without_a_choice_a_machine_without_bic_uses_cubic() -> None:
-    unchosen = settings_from("paced").congestion_control
+    unchosen = demo.options_of([]).cc
     assert congestion.choose(unchosen, LAB, lab=True) == "bic"
     assert congestion.choose(unchosen, LAB, lab=False) == "bic"
     assert congestion.choose(unchosen, MACHINE, lab=False) == "cubic"
@@ -39,26 +39,30 @@ def test_the_lab_never_uses_another_one() -> None:
         congestion.choose(congestion.UNCHOSEN, MACHINE, lab=True)
 
 
-def test_the_command_line_chooses_nothing_by_itself() -> None:
-    assert parser().parse_args(["paced"]).cc == congestion.UNCHOSEN
-    assert parser().parse_args(["paced", "--cc", "bic"]).cc == "bic"
+def _demo(*words: str) -> tuple[Experiment, str]:
+    options = demo.options_of(words)
+    return demo.experiment_of(options), options.cc
 
 
-def test_the_note_about_another_one_stands_only_where_there_is_one() -> None:
-    run = {"name": "paced", "rate_bps": 500_000_000, "congestion_control": "cubic"}
-    same = table.notes([{**run, "congestion_control_asked": "cubic"}])
-    assert "no cubic" not in " ".join(same)
-    other = table.notes([{**run, "congestion_control_asked": "bic"}])
-    assert "no bic, which is the default: the runs used cubic" in " ".join(other)
+def test_the_demo_says_where_it_uses_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(congestion, "of_this_kernel", lambda _choice: MACHINE)
+    monkeypatch.setattr(congestion, "of_the_lab", lambda: LAB)
+    for words, used, noted in (((), "cubic", True), (("--cc", "cubic"), "cubic", False)):
+        found = demo.for_kernel(*_demo(*words), realtime=True)
+        flows = [cell.scenario.flows[0] for cell in found.cells]
+        assert {flow.congestion_control for flow in flows} == {used}
+        assert ("kernel has no BIC" in " ".join(found.differs)) == noted
+    in_lab = demo.for_kernel(*_demo(), realtime=False)
+    assert in_lab.cells[0].scenario.flows[0].congestion_control == "bic"
 
 
 def test_a_demo_checks_the_kernel_that_it_will_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(congestion, "of_this_kernel", lambda _choice: MACHINE)
     monkeypatch.setattr(congestion, "of_the_lab", lambda: LAB)
-    scalable = Plan(("paced",), congestion_control="scalable")
-    demo.check_congestion_control(scalable, realtime=False)
+    scalable = _demo("--cc", "scalable")
+    demo.for_kernel(*scalable, realtime=False)
     with pytest.raises(congestion.CongestionControlError, match="this machine's kernel"):
-        demo.check_congestion_control(scalable, realtime=True)
+        demo.for_kernel(*scalable, realtime=True)
 
 
 def test_this_kernel_says_what_it_has() -> None:
@@ -67,13 +71,13 @@ def test_this_kernel_says_what_it_has() -> None:
 
 def test_a_second_demo_is_told_of_the_first(tmp_path: Path) -> None:
     results = tmp_path / "results" / "demo"
-    with demo.results_directory(results):
+    with results_directory(results):
         with (
-            pytest.raises(demo.BusyError, match="another demo is running"),
-            demo.results_directory(results),
+            pytest.raises(BusyError, match="another demo or experiment is running"),
+            results_directory(results),
         ):
             pass
         with (results / ".lock").open() as held, pytest.raises(BlockingIOError):
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with demo.results_directory(results):
+    with results_directory(results):
         assert results.is_dir()

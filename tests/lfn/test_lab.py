@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from pacer_mininet.runs import (
-    Plan,
-    Running,
-    lab_command,
-    make_runs,
-    stopping,
-)
-from pacer_mininet.table import ideal_goodput_bps
+from pacer_mininet.experiments import schedule
+from pacer_mininet.experiments.experiment import one_flow
+from pacer_mininet.experiments.scenario import PACED, UNPACED, Scenario
+from pacer_mininet.runs import Running, side_by_side, stopping
+from pacer_mininet.traffic import ideal_goodput_bps
 
 RATE_BPS = 500_000_000
 FRAME_BYTES = 1518
 LAB_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-PLAN = Plan(("paced", "unpaced"), seconds="6")
+JOBS = [
+    schedule.Job(shaper.name, Scenario(one_flow(shaper), seconds=6, bins=True))
+    for shaper in (PACED, UNPACED)
+]
 
 
 def _ignore(_event: dict[str, Any]) -> None:
@@ -30,7 +30,8 @@ def _ignore(_event: dict[str, Any]) -> None:
 @pytest.fixture(scope="module")
 def results(lab: None) -> dict[str, dict[str, Any]]:
     """Make the paced and the unpaced run, side by side."""
-    return make_runs(PLAN, realtime=False, listener=_ignore)
+    commands = [(job.name, schedule.command_of(job, realtime=False)) for job in JOBS]
+    return {run.name: run.wait() for run in side_by_side(commands, len(JOBS), _ignore)}
 
 
 @pytest.fixture(scope="module")
@@ -46,31 +47,29 @@ def unpaced(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_paced_loses_nothing_anywhere(paced: dict[str, Any]) -> None:
-    assert paced["bottleneck_drops_by_cause"] == {}
-    assert paced["edge_drops_by_cause"] == {}
+    assert paced["drops_by_cause"] == {}
     assert paced["bottleneck_drops"] == paced["edge_drops"] == 0
     assert paced["retransmits"] == 0
 
 
 def test_paced_fills_the_bottleneck(paced: dict[str, Any]) -> None:
     ideal_bps = ideal_goodput_bps(RATE_BPS)
-    assert 0.99 * ideal_bps <= paced["goodput_second_half_bps"] <= 1.0001 * ideal_bps
+    assert 0.99 * ideal_bps <= paced["flows"][0]["goodput_second_half_bps"] <= 1.0001 * ideal_bps
 
 
 def test_paced_keeps_the_order(paced: dict[str, Any]) -> None:
     assert paced["out_of_order_arrivals"] == 0
-    assert paced["reorderings_seen"] == 0
+    assert paced["flows"][0]["reorderings_seen"] == 0
 
 
 def test_rtt_of_the_empty_path_is_exact(paced: dict[str, Any], unpaced: dict[str, Any]) -> None:
     for run in (paced, unpaced):
-        assert run["rtt_ms"]["min"] == 200.0
-        assert run["ping_rtt_ms"] == 200.0
+        assert run["flows"][0]["rtt_ms"]["min"] == 200.0
 
 
 def test_paced_never_queues_at_the_virtual_bottleneck(paced: dict[str, Any]) -> None:
-    assert paced["vb_max_bytes"] <= 2 * FRAME_BYTES
-    assert paced["lateness_max_ns"] == {"s1": 0, "wan": 0, "s2": 0}
+    assert paced["wan"]["queue_max_bytes"] <= 2 * FRAME_BYTES
+    assert paced["lateness_max_ns"] == {"edge1": 0, "wan": 0}
 
 
 def test_paced_bins_hold_what_the_rate_allows(results: dict[str, dict[str, Any]]) -> None:
@@ -81,15 +80,16 @@ def test_paced_bins_hold_what_the_rate_allows(results: dict[str, dict[str, Any]]
 
 def test_unpaced_overruns_the_bottleneck(unpaced: dict[str, Any]) -> None:
     assert unpaced["bottleneck_drops"] > 0
-    assert set(unpaced["bottleneck_drops_by_cause"]) == {"fifo-full"}
+    assert set(unpaced["drops_by_cause"]["wan"]) == {"fifo-full"}
     assert unpaced["edge_drops"] == 0
     assert unpaced["retransmits"] >= unpaced["bottleneck_drops"]
-    assert unpaced["vb_max_bytes"] > unpaced["fifo_bytes"]
+    assert unpaced["wan"]["queue_max_bytes"] > JOBS[1].scenario.fifo_bytes
 
 
 def test_congestion_control_and_buffers_are_the_ones_asked_for(paced: dict[str, Any]) -> None:
-    assert paced["congestion_control"] == "bic"
-    assert paced["send_buffer_bytes"] == paced["receive_buffer_bytes"] == 25_000_000
+    (flow,) = paced["flows"]
+    assert flow["congestion_control"] == "bic"
+    assert flow["send_buffer_bytes"] == flow["receive_buffer_bytes"] == 25_000_000
 
 
 def test_the_same_run_gives_the_same_bytes(results: dict[str, dict[str, Any]]) -> None:
@@ -100,12 +100,11 @@ def test_the_same_run_gives_the_same_bytes(results: dict[str, dict[str, Any]]) -
     )
     again: dict[str, dict[str, Any]] = {}
     running = []
-    for name in PLAN.names:
-        lab_run, *words = lab_command(PLAN, name)
-        running.append(Running(name, [lab_run, *elsewhere, *words], _ignore))
+    for job in JOBS:
+        lab_run, *words = schedule.command_of(job, realtime=False)
+        running.append(Running(job.name, [lab_run, *elsewhere, *words], _ignore))
     with stopping(running):
         for run in running:
             again[run.name] = run.wait()
-    for name in PLAN.names:
-        first = {key: results[name][key] for key in ("run", "series")}
-        assert json.dumps(again[name]) == json.dumps(first), name
+    for job in JOBS:
+        assert json.dumps(again[job.name]) == json.dumps(results[job.name]), job.name

@@ -58,8 +58,8 @@ def test_rate_is_never_above_the_target(smoke: dict[str, Any]) -> None:
 
 
 def test_counters_agree(smoke: dict[str, Any]) -> None:
-    """What s1 sent, the wan received; what it accepted in the class, it sent or dropped."""
-    lost = smoke["s1_to_wan_packets"] - smoke["wan_from_s1_packets"]
+    """What the edge sent, the wan received; what it accepted in the class, it sent or dropped."""
+    lost = smoke["edge_to_wan_packets"] - smoke["wan_from_edge_packets"]
     assert 0 <= lost <= smoke["rx_ring_full"]
     assert smoke["bytes_in"] >= smoke["sent_bytes"]
     assert smoke["rx_ring_full"] == 0 or smoke["retransmits"] > 0
@@ -67,4 +67,4 @@ def test_counters_agree(smoke: dict[str, Any]) -> None:
 
 def test_nothing_is_left_behind(smoke: dict[str, Any]) -> None:
     names = os.listdir("/sys/class/net")
-    assert not [name for name in names if name.startswith(("s1-eth", "wan-eth", "s2-eth"))]
+    assert not [name for name in names if name.startswith(("edge1-eth", "wan-eth", "a1-eth"))]

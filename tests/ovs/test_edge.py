@@ -4,10 +4,13 @@ import os
 from typing import Any
 
 import pytest
-from pacer_mininet.experiment import lateness_between
+from pacer_mininet.counters import lateness_between
+from pacer_mininet.experiments import schedule
+from pacer_mininet.experiments.experiment import one_flow
+from pacer_mininet.experiments.scenario import OVS_PACED, Scenario
 from pacer_mininet.ovs_switch import installed_ovs, lateness_shown
 from pacer_mininet.paths import MissingError
-from pacer_mininet.runs import LabUnavailableError, Plan, check_lab, make_runs
+from pacer_mininet.runs import LabUnavailableError, check_lab, side_by_side
 
 FRAME_BYTES = 1518
 
@@ -22,10 +25,10 @@ def run() -> dict[str, Any]:
         check_lab()
     except (MissingError, LabUnavailableError) as error:
         pytest.skip(str(error))
-    results = make_runs(
-        Plan(("ovs-paced",), seconds="2"), realtime=False, listener=lambda _event: None
-    )
-    return dict(results["ovs-paced"]["run"])
+    job = schedule.Job("ovs-paced", Scenario(one_flow(OVS_PACED), seconds=2))
+    command = (job.name, schedule.command_of(job, realtime=False))
+    (ended,) = side_by_side([command], 1, lambda _event: None)
+    return dict(ended.wait()["run"])
 
 
 def test_no_packet_is_lost(run: dict[str, Any]) -> None:
@@ -33,13 +36,13 @@ def test_no_packet_is_lost(run: dict[str, Any]) -> None:
     assert run["bottleneck_drops"] == 0
     assert run["edge_drops"] == 0
     assert run["retransmits"] == 0
-    assert run["goodput_second_half_bps"] > 100_000_000
+    assert run["flows"][0]["goodput_second_half_bps"] > 100_000_000
 
 
 def test_gaps_are_exact(run: dict[str, Any]) -> None:
     """In front of a virtual bottleneck of the class's rate there is never more than one frame."""
-    assert run["vb_max_bytes"] == FRAME_BYTES
-    assert run["lateness_max_ns"]["s1"] == 0
+    assert run["wan"]["queue_max_bytes"] == FRAME_BYTES
+    assert run["lateness_max_ns"]["edge1"] == 0
 
 
 def test_lateness_that_grows_is_reported() -> None:

@@ -33,7 +33,7 @@ from mininet.net import Mininet
 from mininet.topo import Topo
 from pacer_mininet import paths, tcp_state
 from pacer_mininet.command import FAILURES, prepare_namespace
-from pacer_mininet.experiment import (
+from pacer_mininet.counters import (
     ExperimentError,
     difference,
     drops_by_cause,

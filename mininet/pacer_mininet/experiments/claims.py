@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pacer_mininet.experiments.scenario import Scenario, from_json
-from pacer_mininet.table import ideal_goodput_bps
+from pacer_mininet.traffic import ideal_goodput_bps
 
 Row = dict[str, Any]
 """A row of a table, as `tables.row_of` makes it."""

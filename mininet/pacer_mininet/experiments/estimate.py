@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from pacer_mininet.experiments.network import has_one_connection
 from pacer_mininet.experiments.scenario import Scenario
-from pacer_mininet.table import GOODPUT_SHARE_OF_LINE
+from pacer_mininet.traffic import GOODPUT_SHARE_OF_LINE
 
 SETUP_S = 5.2
 """Boot, network, controller, reading counters and windows."""

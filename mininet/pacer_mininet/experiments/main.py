@@ -1,9 +1,7 @@
 """The experiments' command. See `../../experiments.py`."""
 
 import argparse
-import json
 import os
-import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -12,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from pacer_mininet import congestion, paths
-from pacer_mininet.demo import BusyError, results_directory
 from pacer_mininet.experiments import (
     again,
     catalogue,
@@ -28,7 +25,9 @@ from pacer_mininet.experiments import (
 from pacer_mininet.experiments import cache as caching
 from pacer_mininet.experiments.costs import Costs
 from pacer_mininet.experiments.experiment import Experiment
+from pacer_mininet.experiments.kernel import kernel_name
 from pacer_mininet.experiments.progress import RunsDisplay
+from pacer_mininet.experiments.results import BusyError, results_directory
 from pacer_mininet.runs import LabUnavailableError, RunError, check_lab, need_root
 
 RESULTS = paths.REPO / "results"
@@ -77,19 +76,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def kernel_name(*, realtime: bool) -> str:
-    """Return what tells the kernel of the runs, and how it is set up, from others."""
-    if realtime:
-        return os.uname().release
-    lab = paths.LAB_RUN.parent
-    set_up_by = [lab / "init", lab / "run"]
-    named = os.environ.get("LAB_KERNEL")
-    if named:
-        return f"{Path(named).name} {caching.digest_of(set_up_by)}"
-    made_of = [lab / "kernel.config", *sorted((lab / "patches").iterdir())]
-    return caching.digest_of([*made_of, *set_up_by])
-
-
 def for_this_kernel(experiment: Experiment) -> Experiment:
     """Return an experiment with what this machine's kernel has in place of BIC, if it has none."""
     if congestion.PREFERRED in congestion.of_this_kernel(congestion.PREFERRED):
@@ -102,7 +88,7 @@ def show_plan(
 ) -> None:
     """Say what there is to do and about how long it takes."""
     wanted = sum(len(cell.runs()) for one in experiments for cell in one.cells)
-    processors = len(os.sched_getaffinity(0))
+    processors = schedule.at_once(realtime=realtime)
     if realtime:
         took_s = sum(estimate.realtime_s(job.scenario) for job in jobs)
         where = "one after the other"
@@ -147,7 +133,7 @@ def with_others_made(
         one
         for name, one in {**known, **asked}.items()
         if name in asked
-        or results_of(one, cache)
+        or tables.results_of(one, cache)
         # The switch alone takes seconds: nothing of it is kept.
         or (one.virtual and (below / f"{name}.json").exists())
     ]
@@ -180,10 +166,10 @@ def report_on(
             drawn = [("Clocks", plots.draw_clocks(clocks))] if clocks is not None else []
         else:
             found = tables.collect(one, cache)
-            drawn = plots.draw(one, results_of(one, cache))
+            drawn = plots.draw(one, tables.results_of(one, cache))
         collected.append(found)
         pictures[one.name] = drawn
-        (below / f"{one.name}.json").write_text(json.dumps(found, indent=1) + "\n")
+        (below / f"{one.name}.json").write_text(tables.to_json(found))
         plots.save(drawn, below, one.name)
     names = {one.name for one in experiments}
     asked = [found for found in collected if found["name"] in names]
@@ -211,22 +197,12 @@ def make_pass(
     costs = Costs(directory)
     jobs = schedule.jobs_of(experiments, cache)
     show_plan(experiments, jobs, realtime=realtime)
-    with RunsDisplay(jobs, "s" if realtime else "virtual s") as display:
+    clock = "s" if realtime else "virtual s"
+    with RunsDisplay(jobs, clock, schedule.at_once(realtime=realtime)) as display:
         failed = schedule.make(jobs, cache, costs, realtime=realtime, listener=display)
     collected = report_on(experiments, cache, results, realtime=realtime)
     wanted = (run for one in experiments for cell in one.cells for run in cell.runs())
     return Pass(collected, cache, failed, costs.summary(map(cache.key, wanted)))
-
-
-def results_of(experiment: Experiment, cache: caching.Cache) -> list[tuple[Any, dict[str, Any]]]:
-    """Return the cells that have results, each with its first and the median of their goodput."""
-    found = []
-    for cell in experiment.cells:
-        results = [one for one in map(cache.load, cell.runs()) if one and "skipped" not in one]
-        if results:
-            goodput_bps = statistics.median(one["goodput_bps"] for one in results)
-            found.append((cell, {**results[0], "goodput_median_bps": goodput_bps}))
-    return found
 
 
 def show(collected: dict[str, Any]) -> None:

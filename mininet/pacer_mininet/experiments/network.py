@@ -18,6 +18,7 @@ from mininet.topo import Topo
 
 from pacer_mininet.experiments.scenario import Scenario
 from pacer_mininet.nodes import LfnHost, departures_here, started
+from pacer_mininet.ovs_switch import PacingOVSSwitch
 from pacer_mininet.topology import EDGE_FIFO
 from pacer_mininet.units import format_rate
 
@@ -87,7 +88,8 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
         }
         measuring = {"program": "gtrcnet", "bottleneck": format_rate(scenario.measuring_rate_bps)}
         wan = self.addSwitch("wan", spin="0ns", **measuring)
-        edges = [self.addSwitch(f"edge{n}", program="pacer") for n in range(1, scenario.edges + 1)]
+        edge = {"cls": PacingOVSSwitch} if scenario.has_ovs_edge else {"program": "pacer"}
+        edges = [self.addSwitch(f"edge{n}", **edge) for n in range(1, scenario.edges + 1)]
         for number in range(1, scenario.senders + 1):
             extra_ns = scenario.extra_rtt_ns[number - 1] if scenario.extra_rtt_ns else 0
             host = self.addHost(f"a{number}", cls=LfnHost)
@@ -125,5 +127,5 @@ def network_of(scenario: Scenario) -> Iterator[Mininet]:
     for host in topo.hosts():
         buffers = {"socket_buffer_bytes": scenario.socket_buffer_bytes}
         topo.setNodeInfo(host, {**topo.nodeInfo(host), **buffers})
-    with started(topo) as net:
+    with started(topo, PacingOVSSwitch.live) as net:
         yield net

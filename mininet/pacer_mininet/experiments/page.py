@@ -8,9 +8,29 @@ from typing import Any
 
 from pacer_mininet.experiments.claims import ANSWERS
 from pacer_mininet.experiments.tables import METRICS, shown
-from pacer_mininet.report import STYLE
 
-MORE_STYLE = """
+STYLE = """
+:root { color-scheme: light dark; --text: #1d1d1f; --page: #fff; --soft: #63636b;
+        --line: #d9d9de; --good: #e9f5ec; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #ececf1; --page: #17171a; --soft: #a5a5ae; --line: #3a3a41; --good: #1d3324; }
+}
+* { box-sizing: border-box }
+body { margin: 0 auto; padding: 1.2rem; max-width: 70rem; background: var(--page);
+       color: var(--text); font: 1rem/1.5 system-ui, sans-serif }
+h1 { font-size: 1.5rem; line-height: 1.2; margin: .3rem 0 }
+h2 { font-size: 1.1rem; margin: 2rem 0 .5rem }
+.soft { color: var(--soft) }
+.wide { overflow-x: auto }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
+th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: right }
+th { font-weight: 600 }
+tbody th { text-align: left; font-weight: 400; position: sticky; left: 0;
+           background: var(--page) }
+thead th { vertical-align: bottom }
+.paced { background: var(--good) }
+img { max-width: 100%; height: auto; background: #fff; border-radius: 6px }
+p { max-width: 46rem }
 nav { columns: 2 18rem; font-size: .9rem; margin-top: 2rem }
 section { margin-top: 3rem; border-top: 1px solid var(--line) }
 .published { color: var(--soft) }
@@ -28,6 +48,7 @@ def write(
     pictures: dict[str, list[Picture]],
     path: Path,
     *,
+    title: str = "The published tables and figures, made again",
     made_by: str = "",
 ) -> None:
     """Write the report of experiments, as `tables.collect` gives them.
@@ -36,6 +57,7 @@ def write(
         collected: their tables.
         pictures: their plots by name.
         path: where the report goes.
+        title: of the page.
         made_by: what it was made of, in words.
 
     """
@@ -54,9 +76,9 @@ def write(
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>P4 PSPacer: the published tables and figures, made again</title>
-<style>{STYLE}{MORE_STYLE}</style>
-<h1>The published tables and figures, made again</h1>
+<title>P4 PSPacer: {html.escape(title)}</title>
+<style>{STYLE}</style>
+<h1>{html.escape(title)}</h1>
 <p class="soft">Each figure is the median over its seeds, with the smallest and the largest in
 brackets where they differ; the published one stands below it. docs/experiments.md says how the runs
 are made. {html.escape(made_by)}</p>

@@ -1,4 +1,10 @@
-"""What is drawn of an experiment. Each plot is a PNG on a light ground, the same for equal data."""
+"""Draws an experiment. Each plot is a PNG on a light ground, the same for equal data.
+
+The plot of bandwidth is the one of PSPacer's home page, Fig. 2.1 and 2.2: one panel for each run,
+bandwidth at the entrance of the bottleneck in 500 us bins (red), its average (blue), the
+bottleneck's rate, and marks where the bottleneck lost packets. Its file holds no date and no name
+of a program's version.
+"""
 
 import functools
 import io
@@ -9,22 +15,42 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.ticker import MultipleLocator
 
-from pacer_mininet import plot
 from pacer_mininet.experiments.experiment import (
     Cell,
     Experiment,
     column_titles,
     row_titles,
 )
-from pacer_mininet.traffic import WINDOW_NS
+from pacer_mininet.traffic import NS_PER_S, WINDOW_NS, regroup
 
-DPI = 110
+DPI = 160
 PANELS = 4
 COLOURS = ("#dd5a62", "#1b3a8c", "#3b8f5a", "#c98a1b", "#7a4ea3", "#4d4d4d", "#0f9aa8")
 LINES = ("-", "--", ":", "-.")
 SLOW_START_S = 5
+LINE_NS = 200_000_000
+BARS = 1600
+BAR_POINTS = 0.6
+BAR_COLOUR, LINE_COLOUR = COLOURS[:2]
+BOTTLENECK_COLOUR = "#2b2b2b"
+DROP_COLOUR = "#111111"
+QUEUE_COLOUR = "#9fb4d8"
+
+STYLE: Any = {
+    "font.size": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "legend.frameon": False,
+}
 
 Runs = Sequence[tuple[Cell, dict[str, Any]]]
 """Cells that have results, each with that of its first seed."""
@@ -35,7 +61,7 @@ def draw(experiment: Experiment, runs: Runs) -> list[tuple[str, bytes]]:
     if not runs:
         return []
     made = []
-    with mpl.rc_context(plot.STYLE):
+    with mpl.rc_context(STYLE):
         for name in experiment.plots:
             if name in _PLOTS:
                 title, make = _PLOTS[name]
@@ -55,38 +81,121 @@ def _figure(height: float) -> Figure:
     return Figure(figsize=(8.4, height), layout="constrained")
 
 
-def _result_for_demo(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:
-    """Return a run in the form that the demo's picture takes."""
-    scenario = cell.scenario
-    run = {
-        "name": f"{cell.row}, {cell.column}",
-        "seconds": scenario.seconds,
-        "rate_bps": scenario.rate_bps,
-        "edge_rate_bps": scenario.edge_rate_bps,
-        "goodput_bps": result["goodput_bps"],
-        "bottleneck_drops": result["bottleneck_drops"],
-    }
-    return {"run": run, "series": result["series"]}
-
-
 def _of_first_row(runs: Runs) -> Runs:
     """Return what a plot of single runs has room for: further rows have the same columns."""
     return [(cell, result) for cell, result in runs if cell.row == runs[0][0].row]
 
 
-def _bandwidth(runs: Runs, line_ns: int = plot.LINE_NS) -> Figure:
+def _bandwidth(
+    runs: Runs, line_ns: int = LINE_NS, seconds: int = 0, *, queues: bool = False
+) -> Figure:
+    """Return a panel of bandwidth for each run, of its first `seconds` or all of it.
+
+    `queues`: below each, a panel of the queue in front of the bottleneck.
+    """
     shown = _of_first_row(runs)[:PANELS]
-    return plot.figure_of([_result_for_demo(cell, result) for cell, result in shown], line_ns)
+    heights = (2.1, 0.9) if queues else (2.1,)
+    figure = _figure(0.8 + sum(heights) * len(shown))
+    panels = figure.subplots(
+        len(heights) * len(shown), 1, sharex=True, squeeze=False, height_ratios=heights * len(shown)
+    )[:, 0]
+    for axes, (cell, result) in zip(panels[:: len(heights)], shown, strict=True):
+        _bandwidth_panel(axes, cell, result, line_ns)
+        axes.set_ylim(0, max(_top_mbps(cell, result) for cell, result in shown))
+    if queues:
+        top_bytes = max(max(result["series"]["window_vb_max_bytes"]) for _, result in shown)
+        for axes, (cell, result) in zip(panels[1::2], shown, strict=True):
+            _queue_panel(axes, cell, result, top_bytes)
+    panels[-1].set_xlim(0, seconds or shown[0][0].scenario.seconds)
+    panels[-1].set_xlabel("time (s)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    legend = figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=9)
+    legend.get_lines()[0].set_linewidth(4)
+    return figure
 
 
-def _slow_start(runs: Runs) -> Figure:
-    cut = []
-    for cell, result in _of_first_row(runs)[:PANELS]:
-        shown = _result_for_demo(cell, result)
-        bins = SLOW_START_S * 10**9 // result["series"]["bin_ns"]
-        series = {**shown["series"], "bin_bytes": shown["series"]["bin_bytes"][:bins]}
-        cut.append({"run": {**shown["run"], "seconds": SLOW_START_S}, "series": series})
-    return plot.figure_of(cut)
+def _top_mbps(cell: Cell, result: dict[str, Any]) -> float:
+    """Return the top of the axis: the sender's line, or what was seen, with room for marks."""
+    series = result["series"]
+    highest_bps = max(series["bin_bytes"], default=0) * 8 * NS_PER_S / series["bin_ns"]
+    return float(max(highest_bps, cell.scenario.edge_rate_bps) / 1e6 * 1.08)
+
+
+def _bandwidth_panel(axes: Axes, cell: Cell, result: dict[str, Any], line_ns: int) -> None:
+    scenario, series = cell.scenario, result["series"]
+    bin_ns, bins = series["bin_ns"], series["bin_bytes"]
+    scale = 8 * NS_PER_S / bin_ns / 1e6
+    # Bars are narrower than a pixel: of those that share one, the highest is what shows.
+    per_bar = max(1, len(bins) // BARS)
+    bar_s = per_bar * bin_ns / NS_PER_S
+    highest = [max(bins[at : at + per_bar]) * scale for at in range(0, len(bins), per_bar)]
+    bars = [
+        (((number + 0.5) * bar_s, 0.0), ((number + 0.5) * bar_s, top))
+        for number, top in enumerate(highest)
+        if top
+    ]
+    axes.add_collection(
+        LineCollection(
+            bars, colors=BAR_COLOUR, linewidths=BAR_POINTS, label="500 µs average", zorder=2
+        )
+    )
+    size = line_ns // bin_ns
+    averages = [total * scale / size for total in regroup(bins, size)]
+    middles = [(number + 0.5) * line_ns / NS_PER_S for number in range(len(averages))]
+    axes.plot(middles, averages, color="white", linewidth=3.2, zorder=3)
+    label = f"{line_ns // 1_000_000} ms average"
+    axes.plot(middles, averages, color=LINE_COLOUR, linewidth=1.6, label=label, zorder=4)
+    axes.axhline(
+        scenario.rate_bps / 1e6,
+        color=BOTTLENECK_COLOUR,
+        linewidth=0.9,
+        linestyle=(0, (5, 3)),
+        label="bottleneck",
+        zorder=5,
+    )
+    drops = series["bottleneck_drops"]
+    steps = zip(drops["at_ms"], drops["packets"], [0, *drops["packets"]], strict=False)
+    losses = [
+        at_ms / 1e3
+        for at_ms, packets, before in steps
+        if packets > before and at_ms <= scenario.seconds * 1000
+    ]
+    axes.plot(
+        losses,
+        [0.96] * len(losses),
+        transform=axes.get_xaxis_transform(),
+        linestyle="none",
+        marker="v",
+        markersize=5,
+        color=DROP_COLOUR,
+        label="packets lost",
+        zorder=6,
+    )
+    axes.set_ylabel("Mbit/s")
+    if scenario.edge_rate_bps == 10**9:
+        axes.yaxis.set_major_locator(MultipleLocator(250))
+    axes.set_title(
+        f"{cell.column}: {result['goodput_bps'] / 1e6:.1f} Mbit/s over the whole run, "
+        f"{result['bottleneck_drops']:,} lost",
+        loc="left",
+    )
+
+
+def _queue_panel(axes: Axes, cell: Cell, result: dict[str, Any], top_bytes: int) -> None:
+    """Draw the largest queue of each 100 ms, as an unbounded FIFO at the bottleneck would hold."""
+    queues = [count / 1024 for count in result["series"]["window_vb_max_bytes"]]
+    times = [(number + 0.5) * WINDOW_NS / NS_PER_S for number in range(len(queues))]
+    axes.bar(times, queues, width=WINDOW_NS / NS_PER_S, color=QUEUE_COLOUR)
+    axes.axhline(
+        cell.scenario.fifo_bytes / 1024,
+        color=BOTTLENECK_COLOUR,
+        linewidth=0.9,
+        linestyle=(0, (1, 2)),
+    )
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_ylim(1, top_bytes / 1024 * 2)
+    axes.set_ylabel("queue (KB)")
 
 
 def _of_sender(column: str, label: str, scale: float) -> Callable[[Runs], Figure]:
@@ -200,12 +309,20 @@ def _flows(runs: Runs) -> Figure:
 
 _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure | None]]] = {
     "bandwidth": ("Bandwidth at the entrance of the bottleneck", _bandwidth),
+    "bandwidth-queue": (
+        "Bandwidth at the entrance of the bottleneck, and the queue in front of it: the largest of "
+        "each 100 ms if the FIFO had no end (dotted: the FIFO's)",
+        functools.partial(_bandwidth, queues=True),
+    ),
     # As the talk has it.
     "bandwidth-100ms": (
         "Bandwidth at the entrance of the bottleneck",
         functools.partial(_bandwidth, line_ns=WINDOW_NS),
     ),
-    "slow-start": (f"The first {SLOW_START_S} s at the bottleneck's entrance", _slow_start),
+    "slow-start": (
+        f"The first {SLOW_START_S} s at the bottleneck's entrance",
+        functools.partial(_bandwidth, seconds=SLOW_START_S),
+    ),
     "window": ("Congestion window every 100 ms", _of_sender("cwnd_packets", "packets", 1)),
     "rtt": ("RTT every 100 ms", _of_sender("rtt_us", "ms", 1000)),
     "comparison": ("Goodput, measured and published", _comparison),
@@ -216,7 +333,7 @@ _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure | None]]] = {
 
 def draw_clocks(clocks: dict[str, Any]) -> bytes:
     """Return Fig. 3: start of each packet and the classes' clocks, from `accuracy.py --clocks`."""
-    with mpl.rc_context(plot.STYLE):
+    with mpl.rc_context(STYLE):
         figure = _figure(3.0)
         axes = figure.subplots()
         for number, one in enumerate(clocks["classes"]):

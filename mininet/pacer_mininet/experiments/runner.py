@@ -11,15 +11,15 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mininet.net import Mininet
 from mininet.node import Node
 
 from pacer_mininet import congestion, paths, tcp_state
-from pacer_mininet.experiment import (
-    START_STEP_NS,
+from pacer_mininet.counters import (
     ExperimentError,
     bandwidth_of,
     difference,
@@ -38,6 +38,7 @@ from pacer_mininet.experiments.shaping import (
 )
 from pacer_mininet.hosts import introduce, ping, write_settings
 from pacer_mininet.nodes import PacerController, in_lab
+from pacer_mininet.ovs_switch import PacingOVSSwitch
 from pacer_mininet.sink import Sink
 from pacer_mininet.tcp_state import TcpMonitor, TcpSample
 from pacer_mininet.traffic import (
@@ -49,6 +50,11 @@ from pacer_mininet.traffic import (
     percentile,
     series,
 )
+
+START_STEP_NS = NS_PER_S
+"""A run starts at a multiple of this on the machine's clock. In the lab, setting up takes more or
+less virtual time from one checkout to another. A run that starts so stands to the bins of 500 us,
+the windows of 100 ms and the kernel's ticks as any other does."""
 
 SAMPLE_NS = 100_000_000
 SAMPLE_LATE_NS = SAMPLE_NS // 2
@@ -289,9 +295,9 @@ class ScenarioRun:
         self._phase("ping")
         try:
             self.prepare()
-            before = {name: statistics_of(self.rest, name) for name in self.switches}
+            before = {name: self.statistics(name) for name in self.switches}
             self.drops_before = sum(drops_by_cause(before["wan"]).values())
-            counters_before = [tcp_state.counters(host.pid) for host in self.senders]
+            counters_before = [self._tcp_counters(h) for h in (self.senders, self.receivers)]
             self._phase("iperf")
             self.send()
         finally:
@@ -302,14 +308,14 @@ class ScenarioRun:
         self._phase("reading")
         # First the counters: reading tens of thousands of registers keeps the lab busy for so
         # long that its clock moves on.
-        after = {name: statistics_of(self.rest, name) for name in self.switches}
+        after = {name: self.statistics(name) for name in self.switches}
         lost = {
             name: difference(drops_by_cause(after[name]), drops_by_cause(before[name]))
             for name in self.switches
         }
         counters = [
-            difference(tcp_state.counters(host.pid), earlier)
-            for host, earlier in zip(self.senders, counters_before, strict=True)
+            difference(self._tcp_counters(hosts), earlier)
+            for hosts, earlier in zip((self.senders, self.receivers), counters_before, strict=True)
         ]
         self._read_bandwidth()
         return {
@@ -327,7 +333,8 @@ class ScenarioRun:
                 name: lateness_between(before[name], after[name]) for name in self.switches
             },
             "stalls": {name: stalls_between(before[name], after[name]) for name in self.switches},
-            "retransmits": sum(c.get("TcpRetransSegs", 0) for c in counters),
+            "retransmits": counters[0].get("TcpRetransSegs", 0),
+            "out_of_order_arrivals": counters[1].get("TcpExtTCPOFOQueue", 0),
             "estimates": {
                 "rtt_error_percent": _median_error([rtt for rtt, _ in self.estimates]),
                 "in_flight_error_percent": _median_error([there for _, there in self.estimates]),
@@ -342,6 +349,21 @@ class ScenarioRun:
         for number, flow in enumerate(self.scenario.flows):
             commands.append(f"a{flow.sender}: {' '.join(self.client_command(number, flow))}")
         return sorted(commands, key=lambda command: int(command[1 : command.index(":")]))
+
+    def statistics(self, switch: str) -> dict[str, Any]:
+        """Return all that a switch counts, as the controller's `stats` resource has it."""
+        node = self.net.get(switch)
+        if isinstance(node, PacingOVSSwitch):
+            return node.statistics()
+        return statistics_of(self.rest, switch)
+
+    @staticmethod
+    def _tcp_counters(hosts: Sequence[Node]) -> Counter[str]:
+        """Return the kernel's counters of TCP, summed over hosts."""
+        total: Counter[str] = Counter()
+        for host in hosts:
+            total.update(tcp_state.counters(host.pid))
+        return total
 
     @property
     def _end_ns(self) -> int:
@@ -393,6 +415,8 @@ class ScenarioRun:
             "payload_bytes": late,
             "goodput_bps": bits_per_second(late, scenario.seconds * NS_PER_S),
             "goodput_second_half_bps": bits_per_second(half, half_ns),
+            "reorderings_seen": sum(sample.reorderings_seen for sample in self._last(number)),
+            **self._buffers(number),
             "completion_ms": None if done_ns is None else done_ns // 1_000_000 - flow.start_ms,
             "rtt_ms": {
                 "min": min(s.min_rtt_us for s in sent) / 1e3,
@@ -401,6 +425,21 @@ class ScenarioRun:
             }
             if sent
             else None,
+        }
+
+    def _last(self, number: int) -> list[TcpSample]:
+        """Return the last sample of each sending connection of a flow."""
+        return [
+            samples[-1][1] for (port, _), samples in self.sent.items() if port == port_of(number)
+        ]
+
+    def _buffers(self, number: int) -> dict[str, int]:
+        """Return the socket buffers that the kernels granted, in bytes: 0 where none was seen."""
+        port = port_of(number)
+        received = [found[-1][1] for key, found in self.received.items() if key[0] == port]
+        return {
+            "send_buffer_bytes": max((s.send_buffer_bytes for s in self._last(number)), default=0),
+            "receive_buffer_bytes": max((s.receive_buffer_bytes for s in received), default=0),
         }
 
     def _done_ns(self, number: int) -> int | None:

@@ -18,9 +18,14 @@ MAX_FLOWS = 128
 MAX_SECONDS = 600
 MAX_HOSTS = 200
 
-KINDS = ("none", "tbf", "fq", "class")
-"""What may space packets: nothing, the sender's kernel by TBF or fq, or a class at the edge."""
+CLASS_KINDS = ("class", "ovs-class")
+"""A class at the edge: of pacing_switch, or of the patched Open vSwitch."""
 
+OVS_KINDS = ("ovs-class", "ovs-meter")
+"""Those that have Open vSwitch at the edge. Its meter drops what is above the rate."""
+
+KINDS = ("none", "tbf", "fq", "class", *OVS_KINDS)
+"""What spaces packets: nothing, the sender's kernel by TBF or fq, or the edge switch."""
 
 RATE_BPS = 500_000_000
 """The papers' bottleneck."""
@@ -75,6 +80,9 @@ UNPACED = Shaper("unpaced")
 TBF = Shaper("TBF", "tbf")
 FQ = Shaper("fq", "fq")
 PACED = Shaper("paced", "class", (("mode", "static"),))
+OVS_METERED = Shaper("Open vSwitch's meter", "ovs-meter")
+OVS_PACED = Shaper("paced by Open vSwitch", "ovs-class", (("limit_bytes", 32 << 20),))
+"""Its limit is more than the largest window, as that of pacing_switch's FIFO is."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +185,11 @@ class Scenario:
     def receivers(self) -> int:
         """How many hosts receive."""
         return max(flow.receiver for flow in self.flows)
+
+    @property
+    def has_ovs_edge(self) -> bool:
+        """Whether Open vSwitch is at the edge."""
+        return any(flow.shaper.kind in OVS_KINDS for flow in self.flows)
 
     @property
     def measuring_rate_bps(self) -> int:

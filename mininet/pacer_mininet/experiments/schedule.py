@@ -66,6 +66,11 @@ def command_of(job: Job, *, realtime: bool) -> list[str]:
     return runs.in_lab_command(words, *options)
 
 
+def at_once(*, realtime: bool) -> int:
+    """Return how many runs are made side by side: in real time one has the machine to itself."""
+    return 1 if realtime else max(1, len(os.sched_getaffinity(0)))
+
+
 def make(
     jobs: list[Job], cache: Cache, costs: Costs, *, realtime: bool, listener: Listener
 ) -> dict[str, str]:
@@ -73,11 +78,12 @@ def make(
 
     One that fails does not keep the others from being made.
     """
-    at_once = 1 if realtime else max(1, len(os.sched_getaffinity(0)))
     by_name = {job.name: job for job in jobs}
     commands = [(job.name, command_of(job, realtime=realtime)) for job in jobs]
     failed: dict[str, str] = {}
-    with contextlib.closing(runs.side_by_side(commands, at_once, listener)) as ending:
+    with contextlib.closing(
+        runs.side_by_side(commands, at_once(realtime=realtime), listener)
+    ) as ending:
         for ended in ending:
             job = by_name[ended.name]
             try:
@@ -89,5 +95,12 @@ def make(
             cache.save(job.scenario, {**result["run"], "series": result["series"]})
             took = {"wall_s": ended.wall_s, "cpu_s": ended.cpu_s}
             costs.note(cache.key(job.scenario), job.name, estimated_s=job.cost_s, **took)
-            listener({"event": "done", "run": ended.name, **took})
+            said = _in_short(result["run"])
+            listener({"event": "done", "run": ended.name, "result": said, **took})
     return failed
+
+
+def _in_short(run: dict[str, Any]) -> str:
+    if "skipped" in run:
+        return f"not offered: {run['skipped']}"
+    return f"{run['goodput_bps'] / 1e6:.1f} Mbit/s, {run['bottleneck_drops']:,} packets lost"

@@ -7,20 +7,18 @@ from typing import Any
 
 from mininet.net import Mininet
 
-from pacer_mininet.experiment import (
-    FCS_BYTES,
-    MTU_FRAME_BYTES,
-    TBF_BURST_BYTES,
-    TBF_LIMIT_BYTES,
-)
 from pacer_mininet.experiments.network import edge_of, port_to_bottleneck
-from pacer_mininet.experiments.scenario import Flow, Scenario, Shaper
+from pacer_mininet.experiments.scenario import CLASS_KINDS, Flow, Scenario, Shaper
 from pacer_mininet.nodes import in_lab
 from pacer_mininet.rest import RestClient
-from pacer_mininet.table import ideal_goodput_bps
-from pacer_mininet.traffic import NS_PER_S
+from pacer_mininet.traffic import FCS_BYTES, MTU_FRAME_BYTES, NS_PER_S, ideal_goodput_bps
+from pacer_mininet.units import MIN_RATE_BPS
 
 FIRST_PORT = 5001
+TBF_BURST_BYTES = 15_000
+TBF_LIMIT_BYTES = 1_000_000
+FRAME_KBIT = 13
+"""Of the largest frame, rounded up."""
 
 
 class NotOfferedError(RuntimeError):
@@ -66,7 +64,7 @@ def missing(shaper: Shaper, schema: dict[str, Any] | None = None) -> str | None:
         schema: JSON schema of a class; None: that of the controller here.
 
     """
-    if shaper.kind != "class":
+    if shaper.kind not in CLASS_KINDS:
         return None
     properties = (_class_schema() if schema is None else schema)["properties"]
     for name, value in shaper.settings:
@@ -118,8 +116,10 @@ def shape(scenario: Scenario, net: Mininet, rest: RestClient) -> list[str]:
 
     """
     for number, flow in enumerate(scenario.flows):
-        if flow.shaper.kind == "class":
+        if flow.shaper.kind in CLASS_KINDS:
             _make_class(scenario, number, flow, rest)
+        elif flow.shaper.kind == "ovs-meter":
+            _make_meter(scenario, number, flow, rest)
     given = []
     for sender in range(1, scenario.senders + 1):
         flows = [flow for flow in scenario.flows if flow.sender == sender]
@@ -131,15 +131,38 @@ def _make_class(scenario: Scenario, number: int, flow: Flow, rest: RestClient) -
     edge = edge_of(scenario, flow.sender)
     body = flow.shaper.class_body(scenario.rate_bps)
     body["port"] = port_to_bottleneck(scenario, edge)
-    if "rate" in body and not in_lab():
+    if "rate" in body and flow.shaper.kind == "class" and not in_lab():
         body["allowance_ns"] = realtime_allowance_ns(body["rate"])
     resource = ("switches", f"edge{edge}", "classes", f"class{number}")
     refused = rest.refusal("PUT", *resource, body=body)
     if refused is not None:
         raise NotOfferedError(f"the controller refuses {body}: {refused}")
+    _make_flow(scenario, number, flow, rest, {"class": f"class{number}"})
+
+
+def meter_body(rate_bps: int) -> dict[str, int]:
+    """Return the meter of Open vSwitch that passes a rate: it drops what is above it."""
+    # Meters count frames without FCS, in kbit/s.
+    metered_bps = max(kernel_rate_bps(rate_bps) // 1000 * 1000, MIN_RATE_BPS)
+    # A meter counts time in ms: a bucket for less than a ms never fills again, and one for less
+    # than a frame lets nothing pass.
+    burst_bytes = max(metered_bps // 1_000_000 + 1, FRAME_KBIT) * 125
+    return {"cir": metered_bps, "cburst": burst_bytes, "pburst": burst_bytes}
+
+
+def _make_meter(scenario: Scenario, number: int, flow: Flow, rest: RestClient) -> None:
+    body = meter_body(flow.shaper.rate_bps(scenario.rate_bps))
+    edge = edge_of(scenario, flow.sender)
+    rest.put("switches", f"edge{edge}", "meters", f"meter{number}", body=body)
+    _make_flow(scenario, number, flow, rest, {"meter": f"meter{number}"})
+
+
+def _make_flow(
+    scenario: Scenario, number: int, flow: Flow, rest: RestClient, target: dict[str, str]
+) -> None:
     match = {"protocol": "udp" if flow.udp_bps else "tcp", "dst_port": port_of(number)}
-    flow_body = {"match": match, "class": f"class{number}"}
-    rest.put("switches", f"edge{edge}", "flows", f"flow{number}", body=flow_body)
+    edge = edge_of(scenario, flow.sender)
+    rest.put("switches", f"edge{edge}", "flows", f"flow{number}", body={"match": match, **target})
 
 
 def queueing_commands(scenario: Scenario, device: str, flows: Sequence[Flow]) -> list[list[str]]:

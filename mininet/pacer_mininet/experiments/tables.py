@@ -1,6 +1,7 @@
 """An experiment's results: medians and spreads by cell, beside the published, and what they say."""
 
 import itertools
+import json
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pacer_mininet.experiments.cache import Cache
 from pacer_mininet.experiments.experiment import Cell, Experiment
 from pacer_mininet.experiments.scenario import UNPACED
 from pacer_mininet.experiments.shaping import missing_of
-from pacer_mininet.table import ideal_goodput_bps
+from pacer_mininet.traffic import ideal_goodput_bps
 
 Result = dict[str, Any]
 KIB = 1024
@@ -118,6 +119,12 @@ def _smallest_share(values: list[float]) -> float:
     return 100.0 * min(values) * len(values) / max(1.0, sum(values))
 
 
+def _edge_late_ms(result: Result) -> float | None:
+    """Return how late an edge switch was with a packet, at most."""
+    late = result["lateness_max_ns"]
+    return max((ns / 1e6 for name, ns in late.items() if name.startswith("edge")), default=None)
+
+
 def _edge_stalls(result: Result) -> float | None:
     """Return how often the machine kept an edge switch from its work; in the lab it never does."""
     told = [stalls for name, stalls in result["stalls"].items() if name.startswith("edge")]
@@ -154,12 +161,19 @@ METRICS: dict[str, Metric] = {
     ),
     "lost": Metric("lost at the bottleneck", lambda r: r["bottleneck_drops"], 0),
     "edge_lost": Metric("lost at the edge", lambda r: r["edge_drops"], 0),
+    "resent": Metric("resent", lambda r: r["retransmits"], 0),
     "queue_max": Metric("VB queue max, bytes", lambda r: r["wan"]["queue_max_bytes"], 0),
     "edge_stalls": Metric("edge stalled by the machine, times", _edge_stalls, 0),
+    "edge_late": Metric("edge late, ms at most", _edge_late_ms, 2),
     "wire_bytes": Metric("bytes at the bottleneck", lambda r: r["wan"]["bytes"], 0),
     "bin_max": Metric(
         "500 us bin max, Mbit/s",
         lambda r: r["wan"]["bin_max_bps"] and r["wan"]["bin_max_bps"] / 1e6,
+        of_first=True,
+    ),
+    "bin_p99": Metric(
+        "500 us bin p99, Mbit/s",
+        lambda r: r["wan"]["bin_p99_bps"] and r["wan"]["bin_p99_bps"] / 1e6,
         of_first=True,
     ),
     "deviation": Metric("deviation / mean of 100 ms windows", lambda r: r["wan"]["deviation"], 3),
@@ -176,6 +190,7 @@ METRICS: dict[str, Metric] = {
     ),
     "done": Metric("done in time", lambda r: _if_any(_speeds(r), _count_done), 0),
     "jain_done": Metric("Jain's index of their speeds", lambda r: _if_any(_speeds(r), jain), 4),
+    "rtt_min": Metric("RTT min, ms", lambda r: _rtt(r, "min", min)),
     "rtt_mean": Metric("RTT mean, ms", lambda r: _rtt(r, "mean", statistics.fmean)),
     "rtt_max": Metric("RTT max, ms", lambda r: _rtt(r, "max", max)),
     "rtt_steady": Metric("RTT max of the 2nd half, ms", _rtt_steady),
@@ -285,6 +300,22 @@ def collect(experiment: Experiment, cache: Cache) -> dict[str, Any]:
     }
 
 
+def results_of(experiment: Experiment, cache: Cache) -> list[tuple[Cell, Result]]:
+    """Return the cells that have results, each with its first and the median of their goodput."""
+    found = []
+    for cell in experiment.cells:
+        results = [one for one in map(cache.load, cell.runs()) if one and "skipped" not in one]
+        if results:
+            goodput_bps = statistics.median(one["goodput_bps"] for one in results)
+            found.append((cell, {**results[0], "goodput_median_bps": goodput_bps}))
+    return found
+
+
+def to_json(found: dict[str, Any]) -> str:
+    """Return an experiment's results as its JSON file has them: equal results, equal bytes."""
+    return json.dumps(found, indent=1) + "\n"
+
+
 def shown(name: str, value: dict[str, float] | None, *, spread: bool = True) -> str:
     """Return a value as the tables have it: the median, and the spread where there is one."""
     if value is None:
@@ -294,6 +325,28 @@ def shown(name: str, value: dict[str, float] | None, *, spread: bool = True) -> 
     if spread and value["max"] > value["min"]:
         text += f" ({value['min']:,.{digits}f} to {value['max']:,.{digits}f})"
     return text
+
+
+def plain(found: dict[str, Any]) -> str:
+    """Return a table as plain text: a column for each of its cells, a line for each metric.
+
+    The published figure stands in brackets behind the measured one.
+    """
+    rows = found["rows"]
+    lines = [["", *(row["column"] for row in rows)]]
+    for name, title in found["metrics"].items():
+        cells = []
+        for row in rows:
+            paper = row["published"].get(name)
+            beside = "" if paper is None else f" [{paper:g}]"
+            cells.append(shown(name, row["values"].get(name)) + beside)
+        lines.append([title, *cells])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    texts = [
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+        for line in lines
+    ]
+    return "\n".join([texts[0], "-" * len(texts[0]), *texts[1:]])
 
 
 # ---- what the data say ---------------------------------------------------------------------

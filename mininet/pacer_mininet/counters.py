@@ -1,0 +1,94 @@
+"""Reads what the switches count: statistics, drops by cause, bandwidth, lateness, stalls.
+
+The controller answers for a pacing_switch; an Open vSwitch node gives the same form itself.
+"""
+
+from typing import Any
+
+from pacer_mininet.rest import RestClient
+from pacer_mininet.traffic import BIN_NS, WINDOW_NS, Bandwidth
+
+
+class ExperimentError(RuntimeError):
+    """A run failed or its result cannot be trusted; the text says why."""
+
+
+def statistics_of(rest: RestClient, switch: str) -> dict[str, Any]:
+    """Return all that a pacing_switch counts, from the controller; ExperimentError without it."""
+    statistics = rest.get("switches", switch, "stats")
+    if not isinstance(statistics, dict) or statistics.get("now_ns") is None:
+        raise ExperimentError(f"switch {switch} gives no statistics")
+    return statistics
+
+
+def drops_by_cause(statistics: dict[str, Any]) -> dict[str, int]:
+    """Return all lost packets in a switch's statistics, by cause, those of all ports together.
+
+    The copy of a flooded packet that its sender does not get back is no loss, nor is a PAUSE frame
+    that has filled its gap.
+    """
+    found: dict[str, int] = {}
+    parts = [(statistics.get("traffic_manager") or {}).get("drops", {})]
+    parts += [(port.get("statistics") or {}).get("drops", {}) for port in statistics["ports"]]
+    for part in parts:
+        for cause, packets in part.items():
+            if cause not in ("pruned", "pause-frame"):
+                found[cause] = found.get(cause, 0) + packets
+    return dict(sorted(found.items()))
+
+
+def bandwidth_of(answer: dict[str, Any]) -> Bandwidth:
+    """Return what the controller's `bandwidth` resource says, keyed by bin and window.
+
+    `burstiness` has no bins, and dynamic burstiness besides.
+    """
+    bins, windows = answer["bins"], answer["windows"]
+    numbers = [start_ns // WINDOW_NS for start_ns in windows["start_ns"]]
+    return Bandwidth(
+        {
+            start_ns // BIN_NS: count
+            for start_ns, count in zip(bins["start_ns"], bins["bytes"], strict=True)
+        },
+        dict(zip(numbers, windows["bytes"], strict=True)),
+        dict(zip(numbers, windows["vb_max_bytes"], strict=True)),
+        dict(zip(numbers, windows.get("dynamic_vb_max_bytes", ()), strict=False)),
+    )
+
+
+def difference(after: dict[str, int], before: dict[str, int]) -> dict[str, int]:
+    """Return what was counted between two readings, without zeros."""
+    counts = {key: value - before.get(key, 0) for key, value in after.items()}
+    return {key: value for key, value in counts.items() if value}
+
+
+def stalls_between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int] | None:
+    """Return how often and for how long, in ns, the machine kept a switch from its work.
+
+    None for a switch that does not know.
+    """
+    earlier, later = (reading["traffic_manager"].get("attention") for reading in (before, after))
+    if earlier is None or later is None:
+        return None
+    return {
+        "count": later["stalls"] - earlier["stalls"],
+        "total_ns": later["stalled_ns"] - earlier["stalled_ns"],
+    }
+
+
+def lateness_between(before: dict[str, Any], after: dict[str, Any]) -> int:
+    """Return the greatest lateness, in ns, of the starts of transmission between two readings.
+
+    Exact when it is the greatest since the switch was started; else the upper end of its bucket
+    (bucket 0 is "on time", bucket i > 0 holds 2^(i-1) to 2^i - 1 ns).
+    """
+    greatest_ns = 0
+    earlier = {port["port"]: port["statistics"] for port in before["ports"]}
+    for port in after["ports"]:
+        lateness = port["statistics"]["lateness"]
+        counts = zip(
+            lateness["buckets"], earlier[port["port"]]["lateness"]["buckets"], strict=False
+        )
+        grown = [number for number, (now, then) in enumerate(counts) if now > then]
+        if grown and grown[-1] > 0:
+            greatest_ns = max(greatest_ns, min(lateness["max_ns"], (1 << grown[-1]) - 1))
+    return greatest_ns

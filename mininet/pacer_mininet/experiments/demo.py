@@ -1,0 +1,222 @@
+"""The demo: three runs over one path, one table, one picture, one report. See `../../demo.py`."""
+
+import argparse
+import dataclasses
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pacer_mininet import congestion, paths
+from pacer_mininet.experiments import cache as caching
+from pacer_mininet.experiments import page, plots, schedule, tables
+from pacer_mininet.experiments.catalogue import with_control_for_bic
+from pacer_mininet.experiments.costs import Costs
+from pacer_mininet.experiments.experiment import Cell, Experiment, one_flow
+from pacer_mininet.experiments.kernel import kernel_name
+from pacer_mininet.experiments.progress import RunsDisplay
+from pacer_mininet.experiments.results import BusyError, results_directory
+from pacer_mininet.experiments.scenario import (
+    OVS_METERED,
+    OVS_PACED,
+    PACED,
+    TBF,
+    UNPACED,
+    Scenario,
+)
+from pacer_mininet.published import published
+from pacer_mininet.runs import LabUnavailableError, RunError, check_lab, need_root
+from pacer_mininet.units import (
+    format_duration,
+    format_rate,
+    format_size,
+    parse_duration,
+    parse_rate,
+    parse_size,
+)
+
+RESULTS = paths.REPO / "results" / "demo"
+
+RUNS = {"unpaced": UNPACED, "tbf": TBF, "paced": PACED}
+OVS_RUNS = {"ovs-meter": OVS_METERED, "ovs-paced": OVS_PACED}
+ALL_RUNS = RUNS | OVS_RUNS
+
+METRICS = (
+    *("goodput", "steady", "lost", "edge_lost", "resent"),
+    *("rtt_min", "rtt_mean", "rtt_max", "bin_max", "bin_p99", "queue_max"),
+)
+REALTIME_METRICS = ("edge_late", "edge_stalls")
+
+DIFFERS = (
+    "The published runs were made some twenty years ago, on Linux of that time and a hardware "
+    "link emulator. Goodput over the whole run holds the slow start, in which nothing fills the "
+    "path yet: compare the second half.",
+    "Unpaced, slow start doubles the window every round trip and sends the new part at the speed "
+    "of the sender's own line. The FIFO overflows while the window is still a small part of what "
+    "the path holds. From there the congestion control needs many round trips to grow again. How "
+    "many packets that costs depends on the TCP: today's starts with ten segments, and detects "
+    "and repairs losses in other ways.",
+    "Today's TBF differs, too. The tick of the system clock used to wake it, and it sent at once "
+    "what had gathered since the last tick. Now a high-resolution timer wakes it for each packet, "
+    "so that its bursts are at most the ten packets of its bucket.",
+)
+LAB_DIFFERS = (
+    "The lab's clock stands still while programs compute: no timer jitters and no process is "
+    "late, for TBF as little as for the pacer. A run with REALTIME=1 shows the cost of TBF on a "
+    "real machine. The same run gives the same numbers, to the bit, on every machine."
+)
+REALTIME_DIFFERS = "This was measured on a shared machine: the next run differs a little."
+
+FAILURES = (
+    ValueError,
+    RunError,
+    BusyError,
+    congestion.CongestionControlError,
+    paths.MissingError,
+)
+
+
+def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options of a command line; where there is none, those of the environment."""
+    environment = os.environ
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__)
+    parser.add_argument("--fifo", default=environment.get("FIFO") or "64KB")
+    parser.add_argument(
+        "--cc",
+        default=congestion.UNCHOSEN,
+        help="congestion control (default bic; where a machine's kernel has none, cubic)",
+    )
+    parser.add_argument("--seconds", default=environment.get("SECONDS") or "20")
+    parser.add_argument("--rate", default=environment.get("RATE") or "500mbit")
+    parser.add_argument("--rtt", default=environment.get("RTT") or "200ms")
+    parser.add_argument(
+        "--realtime",
+        action="store_true",
+        default=environment.get("REALTIME", "0") not in ("", "0"),
+        help="on this machine's kernel instead of in the lab",
+    )
+    parser.add_argument(
+        "--edge",
+        choices=("pacing_switch", "ovs"),
+        default=environment.get("EDGE") or "pacing_switch",
+        help="ovs: two more runs, with Open vSwitch as the edge switch (needs `make ovs`)",
+    )
+    parser.add_argument("--runs", help=f"by comma, of {', '.join(ALL_RUNS)}")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser.parse_args(arguments)
+
+
+def experiment_of(options: argparse.Namespace) -> Experiment:
+    """Return the demo as an experiment; ValueError naming the option at fault."""
+    default = ALL_RUNS if options.edge == "ovs" else RUNS
+    names = options.runs.split(",") if options.runs else list(default)
+    for name in names:
+        if name not in ALL_RUNS:
+            raise ValueError(f"run {name!r} is not one of {', '.join(ALL_RUNS)}")
+    if not str(options.seconds).isdecimal():
+        raise ValueError(f"seconds {options.seconds!r} is not a whole number")
+    rate_bps, rtt_ns = parse_rate(options.rate), parse_duration(options.rtt)
+    fifo_bytes = parse_size(options.fifo)
+    control = congestion.asked_for(options.cc)
+    row = f"{format_rate(rate_bps)}, RTT {format_duration(rtt_ns)}, FIFO {format_size(fifo_bytes)}"
+    paper = published(fifo_bytes, rate_bps, rtt_ns) or {}
+    cells = []
+    for name in names:
+        path = Scenario(
+            one_flow(ALL_RUNS[name], control),
+            seconds=int(options.seconds),
+            rate_bps=rate_bps,
+            rtt_ns=rtt_ns,
+            fifo_bytes=fifo_bytes,
+            bins=True,
+        )
+        if rate_bps > path.edge_rate_bps:
+            line = format_rate(path.edge_rate_bps)
+            raise ValueError(f"rate {options.rate} is above the sender's {line}")
+        figures = paper.get(name)
+        beside = {"goodput": figures.goodput_mbps, "lost": figures.lost_packets} if figures else {}
+        cells.append(Cell(row, path.flows[0].shaper.name, path, beside))
+    return Experiment(
+        name="demo",
+        title=f"TCP {control.upper()} on a long fat network: {row}",
+        metrics=METRICS,
+        cells=tuple(cells),
+        source="Published: Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14), Table 5",
+        reproduces=("IPSJ Table 5",) if paper else (),
+        plots=("bandwidth-queue",),
+        differs=DIFFERS,
+    )
+
+
+def for_kernel(experiment: Experiment, choice: str, *, realtime: bool) -> Experiment:
+    """Return the experiment for the kernel of the runs: with its congestion control and notes.
+
+    Raises:
+        CongestionControlError: the kernel has not the one that was chosen.
+
+    """
+    available = congestion.of_this_kernel(choice) if realtime else congestion.of_the_lab()
+    control = congestion.choose(choice, available, lab=not realtime)
+    if control != congestion.asked_for(choice):
+        experiment = with_control_for_bic(experiment, control)
+    metrics = (*METRICS, *REALTIME_METRICS) if realtime else METRICS
+    differs = (*experiment.differs, REALTIME_DIFFERS if realtime else LAB_DIFFERS)
+    return dataclasses.replace(experiment, metrics=metrics, differs=differs)
+
+
+def make(experiment: Experiment, results: Path, *, realtime: bool) -> dict[str, str]:
+    """Make all runs, print the table, and write everything; return what failed, with the reason."""
+    # The demo is to be seen: nothing of an earlier one is taken for it.
+    shutil.rmtree(results / "runs", ignore_errors=True)
+    cache = caching.Cache(results / "runs", caching.versions(kernel_name(realtime=realtime)))
+    jobs = [
+        dataclasses.replace(job, name=job.scenario.flows[0].shaper.name)
+        for job in schedule.jobs_of([experiment], cache)
+    ]
+    clock = "s" if realtime else "virtual s"
+    with RunsDisplay(jobs, clock, schedule.at_once(realtime=realtime)) as display:
+        failed = schedule.make(jobs, cache, Costs(results), realtime=realtime, listener=display)
+    found = tables.collect(experiment, cache)
+    (results / "summary.json").write_text(tables.to_json(found))
+    drawn = plots.draw(experiment, tables.results_of(experiment, cache))
+    for _, content in drawn:
+        (results / "bandwidth.png").write_bytes(content)
+    page.write([found], {"demo": drawn}, results / "report.html", title=experiment.title)
+    print(f"\n{experiment.title}\n\n{tables.plain(found)}")
+    return failed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the demo; return the exit status."""
+    options = options_of(arguments)
+    try:
+        experiment = experiment_of(options)
+        paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
+        paths.need_built(paths.CONTROLLER, "the controller")
+        realtime = options.realtime
+        if not realtime:
+            try:
+                check_lab()
+            except LabUnavailableError as error:
+                print(f"demo: no virtual-time lab here: {error}", file=sys.stderr)
+                print("demo: measuring on this machine's kernel, in real time", file=sys.stderr)
+                realtime = True
+        if realtime:
+            need_root()
+        experiment = for_kernel(experiment, options.cc, realtime=realtime)
+        began = time.monotonic()
+        with results_directory(options.results):
+            failed = make(experiment, options.results, realtime=realtime)
+    except FAILURES as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("demo: interrupted; the runs have been ended", file=sys.stderr)
+        return 130
+    for name, why in failed.items():
+        print(f"demo: failed: {name}: {why}", file=sys.stderr)
+    print(f"\n{time.monotonic() - began:.0f} s; results in {options.results}:")
+    print("  summary.json  bandwidth.png  report.html")
+    return 1 if failed else 0
