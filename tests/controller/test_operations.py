@@ -125,6 +125,9 @@ def test_statistics_stream(controller: Controller) -> None:
     assert first["interval_s"] is None
     assert all(one["interval_s"] >= 0.15 for one in later)
     assert later[0]["classes"][1]["achieved_bps"] == 0
+    assert later[0]["classes"][1]["below_rate"]["reason"] == "no-demand"
+    assert later[0]["classes"][1]["below_rate"]["short_percent"] == 100
+    assert first["classes"][1]["below_rate"] is None
     assert controller.http.get("/v1/stats/stream?switch=s9").status_code == 404
     assert controller.http.get("/v1/stats/stream?interval_ms=1").status_code == 422
 

@@ -491,6 +491,18 @@ def test_marks_and_estimates_are_shown_where_there_are_any() -> None:
     assert shown(plain, marking)["MARKED"] == ["-", "1,234"]
 
 
+def test_a_class_below_its_rate_says_why() -> None:
+    rows = [
+        {"name": reason, "below_rate": {"reason": reason, "short_percent": 9.0, "stalled_ms": 12.0}}
+        for reason in ("no-demand", "limit", "line", "stalled")
+    ]
+    made = render.statistics("class", [("s1", {"classes": [{"name": "at it"}, *rows]})])
+    shown = {str(column.header): list(map(str, column.cells)) for column in made.columns}
+    assert shown["BELOW ITS RATE"] == [
+        *("-", "no demand", "drops at its limit", "line is full", "machine stalled 12 ms")
+    ]
+
+
 def test_top_counts_rounds_of_all_switches(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, network: Network
 ) -> None:

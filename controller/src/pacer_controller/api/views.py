@@ -166,7 +166,12 @@ class Statistics(View):
     state: str
     now_ns: int | None = Field(description="The switch's clock.")
     interval_s: float | None = Field(description="Time over which rates were taken.")
-    classes: list[dict[str, Any]]
+    classes: list[dict[str, Any]] = Field(
+        description="`below_rate` says why a class is below its rate: `reason` is `no-demand` "
+        "(nothing to send for a part of the time), `limit` (packets lost at its limit), `line` "
+        "(the port's line is full) or `stalled` (the machine ran something else for "
+        "`stalled_ms`); null where the class is at its rate or that cannot be told."
+    )
     flows: list[dict[str, Any]]
     drops: dict[str, dict[str, int]] | None = Field(description="Drops of the program by cause.")
     ports: list[dict[str, Any]]

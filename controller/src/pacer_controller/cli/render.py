@@ -362,6 +362,20 @@ def owed(row: Mapping[str, Any]) -> str:
     return time(row.get("owed_ns")) + (f" {size(tokens)}" if tokens else "")
 
 
+def why_below(row: Mapping[str, Any]) -> str:
+    """Return why a class is below its rate, in a few words; empty where it is at it."""
+    found = row.get("below_rate")
+    if not found:
+        return ""
+    texts = {
+        "no-demand": "no demand",
+        "limit": "drops at its limit",
+        "line": "line is full",
+        "stalled": f"machine stalled {found['stalled_ms']:.0f} ms",
+    }
+    return texts.get(found["reason"], str(found["reason"]))
+
+
 def _class_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:
     for row in measured["classes"]:
         accepted = row.get("accepted") or {}
@@ -378,6 +392,7 @@ def _class_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:
             count(marked or None),
             time(row.get("rtt_ns") or None),
             size(row.get("in_flight_bytes") or None),
+            why_below(row) or "-",
         ]
 
 
@@ -409,14 +424,14 @@ def _port_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:
         ]
 
 
-_IF_SEEN = (">MARKED", ">RTT", ">IN FLIGHT")
+_IF_SEEN = (">MARKED", ">RTT", ">IN FLIGHT", "BELOW ITS RATE")
 """Columns for classes that mark packets or follow flows, left out where no class has any."""
 
 _STATISTICS: dict[str, tuple[tuple[str, ...], Any]] = {
     "class": (
         (
             *("CLASS", ">RATE", ">ACHIEVED", ">PACKETS", ">BYTES", ">DROPPED", ">QUEUE"),
-            *(">GAP OWED", ">MARKED", ">RTT", ">IN FLIGHT"),
+            *(">GAP OWED", ">MARKED", ">RTT", ">IN FLIGHT", "BELOW ITS RATE"),
         ),
         _class_statistics,
     ),

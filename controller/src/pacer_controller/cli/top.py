@@ -125,7 +125,7 @@ class Screen:
         made = render.table(
             *("CLASS", ">TARGET", ">ACHIEVED"),
             *(["", "LAST 30"] if wide else []),
-            *(">DROPS/s", ">QUEUE", ">GAP OWED"),
+            *(">DROPS/s", ">QUEUE", ">GAP OWED", "BELOW ITS RATE"),
         )
         for row in sorted(measured["classes"], key=render.class_name):
             name = render.class_name(row)
@@ -141,6 +141,7 @@ class Screen:
                 Text(render.count(drops), "red" if drops else ""),
                 Text(render.size(row.get("backlog_bytes"))),
                 Text(render.owed(row)),
+                Text(render.why_below(row), "yellow"),
             )
         return made
 

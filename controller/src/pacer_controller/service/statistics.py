@@ -1,8 +1,8 @@
 """Counters of a switch, put together with what they belong to, and rates from their growth."""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -11,8 +11,9 @@ from pacer_controller.problems import Problem
 from pacer_controller.rows import Key
 from pacer_controller.schemas import ClassSpec
 from pacer_controller.service.managed import ManagedSwitch, Samples
+from pacer_controller.service.shortfall import Interval, below_rate
 from pacer_controller.service.views import pace_view, port_view
-from pacer_controller.southbound import Count, Reading, SwitchUnreadableError
+from pacer_controller.southbound import Count, PortInfo, Reading, SwitchUnreadableError
 
 FCS_BYTES = 4
 MIN_INTERVAL_NS = 150_000_000
@@ -20,7 +21,33 @@ MIN_INTERVAL_NS = 150_000_000
 
 _COUNTERS = ("accepted", "limit_dropped", "red_dropped", "ce_marked")
 
-RateOf = Callable[[str, int], int | None]
+LINE_OVERHEAD_BYTES = {"layer2": 4, "wire": 24}
+"""What a port's line rate counts of a frame beside its layer-2 bytes: the FCS, or also preamble,
+start delimiter and inter-frame gap (`LineCounting` of traffic_manager.proto)."""
+
+PACED_MODES = ("static", "slow-start")
+"""Modes in which a class's rate is what it is to reach."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How counts grew since the last sample.
+
+    Attributes:
+        counts: by what is counted; what fell, or is new, is not there.
+        interval_ns: over which time; None without an earlier sample.
+
+    """
+
+    counts: Mapping[tuple[str, int], int]
+    interval_ns: int | None
+
+    def rate_bps(self, kind: str, index: int) -> int | None:
+        """Return bit/s of bytes that are counted; None where that cannot be told."""
+        grown = self.counts.get((kind, index))
+        if grown is None or self.interval_ns is None:
+            return None
+        return grown * 8_000_000_000 // self.interval_ns
 
 
 def unreadable(name: str, error: SwitchUnreadableError) -> Problem:
@@ -49,7 +76,7 @@ async def statistics(found: ManagedSwitch, samples: Samples) -> dict[str, Any]:
     except SwitchUnreadableError as error:
         raise unreadable(found.name, error) from None
     now_ns = reading.now_ns if reading.now_ns is not None else time.monotonic_ns()
-    rate_of, interval_s = _rates(samples, now_ns, _rated_counts(reading))
+    growth = _growth(samples, now_ns, _counts(reading, driver.ports))
     line_bps = max((port.line_rate_bps or 0 for port in driver.ports), default=0)
     paces = driver.capabilities.paces
     described = driver.describe()
@@ -57,16 +84,17 @@ async def statistics(found: ManagedSwitch, samples: Samples) -> dict[str, Any]:
         "switch": found.name,
         "state": driver.state.value,
         "now_ns": reading.now_ns,
-        "interval_s": interval_s,
+        "interval_s": None if growth.interval_ns is None else growth.interval_ns / 1e9,
         "classes": [
-            _class_statistics(owner, index, reading, rate_of, line_bps)
+            _class_statistics(owner, index, reading, growth, line_bps)
+            | {"below_rate": _below_rate(owner, index, growth, driver.ports)}
             for index, owner in (owners.items() if paces else ())
         ],
         "flows": _flow_statistics(found, reading.flows),
         "drops": {cause: asdict(count) for cause, count in reading.drops.items()}
         if reading.drops
         else None,
-        "ports": _port_statistics(found, reading, rate_of),
+        "ports": _port_statistics(found, reading, growth),
         "virtual_bottleneck": reading.bottlenecks,
         "traffic_manager": reading.totals,
         "learning": described.get("learning"),
@@ -87,11 +115,12 @@ def _class_owners(found: ManagedSwitch) -> dict[int, dict[str, Any]]:
 
 def _owner(name: str | None, flow: str | None, spec: ClassSpec) -> dict[str, Any]:
     pace = pace_view(spec)
-    return {"name": name, "flow": flow, **{key: pace[key] for key in ("mode", "rate", "rate_bps")}}
+    shown = {key: pace[key] for key in ("mode", "rate", "rate_bps")}
+    return {"name": name, "flow": flow, **shown, "port": spec.port}
 
 
 def _class_statistics(
-    owner: Mapping[str, Any], index: int, reading: Reading, rate_of: RateOf, line_bps: int
+    owner: Mapping[str, Any], index: int, reading: Reading, growth: Growth, line_bps: int
 ) -> dict[str, Any]:
     known = reading.classes is not None
     state = (reading.classes or {}).get(index, {})
@@ -100,7 +129,7 @@ def _class_statistics(
         **owner,
         "index": index,
         **{label: asdict(state.get(label) or Count()) if known else None for label in _COUNTERS},
-        "achieved_bps": rate_of("class", index),
+        "achieved_bps": growth.rate_bps("class", index),
         "backlog_bytes": state.get("backlog_bytes"),
         "held_packets": state.get("held_packets"),
         "owed_ns": owed_ns,
@@ -130,55 +159,82 @@ def _flow_statistics(
     ]
 
 
-def _rated_counts(reading: Reading) -> dict[tuple[str, int], int]:
-    """Return the byte counts whose growth is a rate: frames with FCS that left."""
+def _below_rate(
+    owner: Mapping[str, Any], index: int, growth: Growth, ports: Sequence[PortInfo]
+) -> dict[str, Any] | None:
+    """Return why a class is below its rate; None if it is not, or if that cannot be told."""
+    rate_bps, achieved_bps = owner["rate_bps"], growth.rate_bps("class", index)
+    if owner["mode"] not in PACED_MODES or rate_bps is None or achieved_bps is None:
+        return None
+    busy = [
+        100 * sent_bps / info.line_rate_bps
+        for info in ports
+        if info.line_rate_bps and owner["port"] in (None, info.port)
+        for sent_bps in [growth.rate_bps("line", info.port)]
+        if sent_bps is not None
+    ]
+    seen = Interval(
+        growth.interval_ns or 1,
+        growth.counts.get(("stalled", 0), 0),
+        growth.counts.get(("limit", index), 0),
+        max(busy, default=None),
+    )
+    return below_rate(rate_bps, achieved_bps, seen)
+
+
+def _counts(reading: Reading, ports: Sequence[PortInfo]) -> dict[tuple[str, int], int]:
+    """Return what grows: `class`, `rx`, `tx` and `line` in bytes, `limit` in packets, `stalled`."""
     counts: dict[tuple[str, int], int] = {}
     for index, state in (reading.classes or {}).items():
-        accepted = state.get("accepted")
+        accepted, dropped = state.get("accepted"), state.get("limit_dropped")
         if accepted is not None:
             held = state.get("backlog_bytes") or 0
             counts["class", index] = accepted.bytes + FCS_BYTES * accepted.packets - held
+        if dropped is not None:
+            counts["limit", index] = dropped.packets
+    overheads = {info.port: LINE_OVERHEAD_BYTES.get(info.counts or "") for info in ports}
     for number, port in (reading.ports or {}).items():
         for direction in ("rx", "tx"):
             frames = port[f"{direction}_packets"] * FCS_BYTES
             counts[direction, number] = port[f"{direction}_bytes"] + frames
+        overhead = overheads.get(number)
+        if overhead is not None:
+            counts["line", number] = port["tx_bytes"] + overhead * port["tx_packets"]
+    watched = (reading.totals or {}).get("attention")
+    if watched is not None:
+        counts["stalled", 0] = watched["stalled_ns"]
     return counts
 
 
-def _rates(
-    samples: Samples, at_ns: int, counts: dict[tuple[str, int], int]
-) -> tuple[RateOf, float | None]:
-    """Return a function from count to bit/s since the last sample, and the interval in s."""
+def _growth(samples: Samples, at_ns: int, counts: dict[tuple[str, int], int]) -> Growth:
+    """Return how counts grew since the last sample, which they become if it is old enough."""
     if not counts:
-        return (lambda kind, index: None), None
-    before = samples.counts
-    interval_ns = at_ns - samples.at_ns
+        return Growth({}, None)
+    before, interval_ns = samples.counts, at_ns - samples.at_ns
     usable = samples.at_ns >= 0 and interval_ns > 0
     if samples.at_ns < 0 or interval_ns >= MIN_INTERVAL_NS or interval_ns < 0:
         samples.at_ns, samples.counts = at_ns, counts
-
-    def rate_of(kind: str, index: int) -> int | None:
-        key = (kind, index)
-        if not usable or key not in before or key not in counts or counts[key] < before[key]:
-            return None
-        return (counts[key] - before[key]) * 8_000_000_000 // interval_ns
-
-    return rate_of, interval_ns / 1e9 if usable else None
+    if not usable:
+        return Growth({}, None)
+    grown = {
+        key: now - before[key] for key, now in counts.items() if now >= before.get(key, now + 1)
+    }
+    return Growth(grown, interval_ns)
 
 
 def _port_statistics(
-    found: ManagedSwitch, reading: Reading, rate_of: RateOf
+    found: ManagedSwitch, reading: Reading, growth: Growth
 ) -> list[dict[str, Any]]:
     result = []
     for info in found.driver.ports:
-        tx_bps = rate_of("tx", info.port)
+        tx_bps = growth.rate_bps("tx", info.port)
         utilisation = None
         if tx_bps is not None and info.line_rate_bps:
             utilisation = min(1.0, round(tx_bps / info.line_rate_bps, 6))
         result.append(
             {
                 **port_view(found, info),
-                "rx_bps": rate_of("rx", info.port),
+                "rx_bps": growth.rate_bps("rx", info.port),
                 "tx_bps": tx_bps,
                 "utilisation": utilisation,
                 "statistics": (reading.ports or {}).get(info.port),

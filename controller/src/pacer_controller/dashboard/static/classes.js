@@ -162,6 +162,7 @@ export class ClassCard {
     this.owner = owner;
     this.mode = h("span.chip");
     this.state = h("span.chip.bad", { hidden: "" });
+    this.below = h("p.below", { hidden: "" });
     this.number = h("span.number");
     this.unit = h("span.unit");
     this.target = h(row.rate_bps ? "span.target" : "span.target.muted");
@@ -180,7 +181,7 @@ export class ClassCard {
     [this.packets, packets] = fact("Packets");
     this.element = h("article.card.class", owner ? { "data-class": owner.name } : {},
       h("header", {}, h("h3", {}, owner ? owner.name : "unclassified"), this.mode, this.state),
-      h("div.headline", {}, this.number, this.unit, this.target),
+      h("div.headline", {}, this.number, this.unit, this.target), this.below,
       this.chart.element, this.control ? this.control.element : null,
       h("dl.facts", {}, drops, queue, tokens, packets));
   }
@@ -198,6 +199,9 @@ export class ClassCard {
       put(this.state, state.state);
       attribute(this.state, "title", state.state_reason ?? "");
     }
+    const below = whyBelow(row);
+    this.below.hidden = !below;
+    put(this.below, below);
     const summary = row.rate_bps ? `${format.rate(achieved)} of ${format.rate(row.rate_bps)}`
       : format.rate(achieved);
     this.chart.update(this.history.points, t, summary);
@@ -235,4 +239,17 @@ function goal(row) {
   if (row.mode === "ipg") return `fixed gaps at ${format.rate(row.rate_bps)}`;
   if (row.rate_bps) return `of ${format.rate(row.rate_bps)}`;
   return row.mode === "unpaced" ? "what others leave" : "each flow by its window / RTT";
+}
+
+/** Why a class is below its rate, in a few words; empty where it is at it. */
+function whyBelow(row) {
+  if (!row.below_rate) return "";
+  const { reason, short_percent: percent, stalled_ms: stalledMs } = row.below_rate;
+  const texts = {
+    "no-demand": "no demand for a part of the time",
+    limit: "packets lost at its limit",
+    line: "the line is full",
+    stalled: `the machine stalled the switch for ${stalledMs.toFixed(0)} ms`,
+  };
+  return `${Math.round(percent)} % below its rate: ${texts[reason] ?? reason}`;
 }
