@@ -108,8 +108,11 @@ def _bandwidth(
             _queue_panel(axes, cell, result, top_bytes)
     panels[-1].set_xlim(0, seconds or shown[0][0].scenario.seconds)
     panels[-1].set_xlabel("time (s)")
-    handles, labels = panels[0].get_legend_handles_labels()
-    legend = figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=9)
+    drawn = [panel.get_legend_handles_labels() for panel in panels[: len(heights)]]
+    handles = [handle for found, _ in drawn for handle in found]
+    labels = [label for _, found in drawn for label in found]
+    columns = 3 if queues else 4
+    legend = figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize=9)
     legend.get_lines()[0].set_linewidth(4)
     return figure
 
@@ -185,12 +188,14 @@ def _queue_panel(axes: Axes, cell: Cell, result: dict[str, Any], top_bytes: int)
     """Draw the largest queue of each 100 ms, as an unbounded FIFO at the bottleneck would hold."""
     queues = [count / 1024 for count in result["series"]["window_vb_max_bytes"]]
     times = [(number + 0.5) * WINDOW_NS / NS_PER_S for number in range(len(queues))]
-    axes.bar(times, queues, width=WINDOW_NS / NS_PER_S, color=QUEUE_COLOUR)
+    label = "queue it would need (largest in 100 ms)"
+    axes.bar(times, queues, width=WINDOW_NS / NS_PER_S, color=QUEUE_COLOUR, label=label)
     axes.axhline(
         cell.scenario.fifo_bytes / 1024,
         color=BOTTLENECK_COLOUR,
         linewidth=0.9,
         linestyle=(0, (1, 2)),
+        label="FIFO of the bottleneck",
     )
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
@@ -310,8 +315,7 @@ def _flows(runs: Runs) -> Figure:
 _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure | None]]] = {
     "bandwidth": ("Bandwidth at the entrance of the bottleneck", _bandwidth),
     "bandwidth-queue": (
-        "Bandwidth at the entrance of the bottleneck, and the queue in front of it: the largest of "
-        "each 100 ms if the FIFO had no end (dotted: the FIFO's)",
+        "Bandwidth at the entrance of the bottleneck, and the queue that it would need there",
         functools.partial(_bandwidth, queues=True),
     ),
     # As the talk has it.
