@@ -66,7 +66,7 @@ def stalls_between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, i
 
     None for a switch that does not know.
     """
-    earlier, later = (reading["traffic_manager"].get("attention") for reading in (before, after))
+    earlier, later = (reading["traffic_manager"].get("polling") for reading in (before, after))
     if earlier is None or later is None:
         return None
     return {

@@ -203,7 +203,7 @@ def paced_row(
     return {
         **gap_row(shaper, rate_bps, report),
         "cpu_share": used_s / report["seconds"],
-        "attention": started.statistics["attention"],
+        "polling": started.statistics["polling"],
     }
 
 

@@ -29,13 +29,13 @@ def text(name: str) -> Callable[[Row], str]:
     return lambda row: str(row.get(name, ""))
 
 
-def attention(row: Row) -> str:
-    """The switch's own account of how closely it watched."""
-    if "attention" not in row:
+def polling(row: Row) -> str:
+    """The switch's own account of how closely it polled."""
+    if "polling" not in row:
         return ""
-    seen = row["attention"]
+    seen = row["polling"]
     return (
-        f"{seen['gap_max_ns'] / 1e3:.0f} us; {seen['stalls']}, at most "
+        f"{seen['interval_max_ns'] / 1e3:.0f} us; {seen['stalls']}, at most "
         f"{seen['stall_max_ns'] / 1e3:.0f} us"
     )
 
@@ -61,7 +61,7 @@ GAPS: Sequence[Column] = (
     ("in a row", text("back_to_back_max_unstalled")),
     ("behind stalls, too", text("back_to_back_max")),
     ("CPU", lambda row: f"{row['cpu_share']:.0%}" if "cpu_share" in row else ""),
-    ("between looks; stalls", attention),
+    ("between polls; stalls", polling),
 )
 
 LATENCY: Sequence[Column] = (

@@ -207,7 +207,7 @@ def test_the_demos_report_holds_table_and_picture_and_nothing_from_elsewhere(
 
 def test_stalls_are_counted_between_two_readings() -> None:
     def reading(stalls: int, stalled_ns: int) -> dict[str, Any]:
-        return {"traffic_manager": {"attention": {"stalls": stalls, "stalled_ns": stalled_ns}}}
+        return {"traffic_manager": {"polling": {"stalls": stalls, "stalled_ns": stalled_ns}}}
 
     found = counters.stalls_between(reading(2, 500_000), reading(5, 900_000))
     assert found == {"count": 3, "total_ns": 400_000}

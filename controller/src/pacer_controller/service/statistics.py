@@ -200,7 +200,7 @@ def _counts(reading: Reading, ports: Sequence[PortInfo]) -> dict[tuple[str, int]
         overhead = overheads.get(number)
         if overhead is not None:
             counts["line", number] = port["tx_bytes"] + overhead * port["tx_packets"]
-    watched = (reading.totals or {}).get("attention")
+    watched = (reading.totals or {}).get("polling")
     if watched is not None:
         counts["stalled", 0] = watched["stalled_ns"]
     return counts

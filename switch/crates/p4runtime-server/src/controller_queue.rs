@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use switch::notification::Notification;
-use switch::ports::DropCount;
 use tokio::sync::mpsc;
+use traffic_manager::DropCount;
 
 /// What became of something after the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
+use switch::{Polling, Switch};
 use tonic::{Request, Response, Status};
+use traffic_manager::{
+    DELAY_MAX_NS, DropCount, GAP_FRAME_DEFAULT_BYTES, Gaps, LINE_RATE_MAX_BPS, LINE_RATE_MIN_BPS,
+    PortConfig, RateCounts, TimeHistogram,
+};
 
 use crate::controller_queue::ControllerCounters;
-use crate::error::control_status;
 use crate::executor::{self, Executor};
 use crate::proto::pacer::v1 as pacer;
 
-pub use switch::ports::*;
+/// Most classes whose state one request may ask for.
+const CLASSES_PER_REQUEST_MAX: usize = 4_096;
 
 /// The gRPC service.
 pub(crate) struct TrafficManagerService {
@@ -29,10 +34,14 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
         &self,
         _request: Request<pacer::ListPortsRequest>,
     ) -> Result<Response<pacer::ListPortsResponse>, Status> {
-        let ports = executor::with(&*self.executor, |switch| switch.ports()).await?;
-        Ok(Response::new(pacer::ListPortsResponse {
-            ports: ports.into_iter().map(port_message).collect(),
-        }))
+        let ports = executor::with(&*self.executor, |switch| {
+            let lines = switch.lines();
+            lines
+                .map(|(port, config)| port_message(switch, port, config))
+                .collect()
+        })
+        .await?;
+        Ok(Response::new(pacer::ListPortsResponse { ports }))
     }
 
     async fn set_port(
@@ -40,16 +49,9 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
         request: Request<pacer::SetPortRequest>,
     ) -> Result<Response<pacer::SetPortResponse>, Status> {
         let request = request.into_inner();
-        let change = checked_change(&request)?;
-        let port = request.port;
-        let settings = executor::with(&*self.executor, move |switch| {
-            switch.set_port(port, &change)
-        })
-        .await?
-        .map_err(|error| control_status(&error))?;
-        Ok(Response::new(pacer::SetPortResponse {
-            port: Some(port_message(settings)),
-        }))
+        let port =
+            executor::with(&*self.executor, move |switch| set_port(switch, &request)).await??;
+        Ok(Response::new(pacer::SetPortResponse { port: Some(port) }))
     }
 
     async fn get_statistics(
@@ -64,119 +66,121 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
                 classes.len()
             )));
         }
-        let statistics =
-            executor::with(&*self.executor, move |switch| switch.statistics(&classes)).await?;
-        Ok(Response::new(statistics_message(
-            statistics,
-            &self.counters,
-        )))
+        let counters = Arc::clone(&self.counters);
+        let statistics = executor::with(&*self.executor, move |switch| {
+            statistics_message(switch, &classes, &counters)
+        })
+        .await?;
+        Ok(Response::new(statistics))
     }
 }
 
-/// Checks the ranges of a `SetPort` request.
-fn checked_change(request: &pacer::SetPortRequest) -> Result<PortChange, Status> {
+fn set_port(switch: &mut Switch, request: &pacer::SetPortRequest) -> Result<pacer::Port, Status> {
+    let line = switch
+        .lines()
+        .find(|(port, _)| u32::from(*port) == request.port);
+    let Some((port, before)) = line else {
+        return Err(Status::not_found(format!(
+            "this switch has no port {}",
+            request.port
+        )));
+    };
+    let config = changed(request, *before)?;
+    switch
+        .change_port(port, config)
+        .map_err(|error| Status::invalid_argument(error.to_string()))?;
+    Ok(port_message(switch, port, &config))
+}
+
+/// A port's settings after a `SetPort` request; its values are checked.
+fn changed(request: &pacer::SetPortRequest, mut config: PortConfig) -> Result<PortConfig, Status> {
     let port = request.port;
-    let line_rate = match (request.line_rate_bps, request.remove_line_rate) {
+    let refuse = |what: String| Err(Status::invalid_argument(format!("port {port}: {what}")));
+    match (request.line_rate_bps, request.remove_line_rate) {
         (Some(_), true) => {
-            return Err(Status::invalid_argument(format!(
-                "port {port}: line_rate_bps and remove_line_rate given, only one of them expected"
-            )));
+            return refuse(
+                "line_rate_bps and remove_line_rate given, only one of them expected".to_owned(),
+            );
         }
-        (Some(rate), false) => {
-            if !(LINE_RATE_MIN_BPS..=LINE_RATE_MAX_BPS).contains(&rate) {
-                return Err(Status::invalid_argument(format!(
-                    "port {port}: line_rate_bps: {rate} given, {LINE_RATE_MIN_BPS} to \
-                     {LINE_RATE_MAX_BPS} bit/s expected"
-                )));
-            }
-            Some(LineRate::BitsPerSecond(rate))
+        (Some(rate_bps), false) if !(LINE_RATE_MIN_BPS..=LINE_RATE_MAX_BPS).contains(&rate_bps) => {
+            return refuse(format!(
+                "line_rate_bps: {rate_bps} given, {LINE_RATE_MIN_BPS} to {LINE_RATE_MAX_BPS} \
+                 bit/s expected"
+            ));
         }
-        (None, true) => Some(LineRate::Unlimited),
-        (None, false) => None,
-    };
-    let counts = match request.counts {
-        None => None,
-        Some(value) => match pacer::LineCounting::try_from(value) {
-            Ok(pacer::LineCounting::Layer2) => Some(LineCounting::Layer2),
-            Ok(pacer::LineCounting::Wire) => Some(LineCounting::Wire),
+        (Some(rate_bps), false) => config.line_rate_bps = Some(rate_bps),
+        (None, true) => config.line_rate_bps = None,
+        (None, false) => {}
+    }
+    if let Some(counts) = request.counts {
+        config.counts = match pacer::LineCounting::try_from(counts) {
+            Ok(pacer::LineCounting::Layer2) => RateCounts::Layer2,
+            Ok(pacer::LineCounting::Wire) => RateCounts::Wire,
             Ok(pacer::LineCounting::Unspecified) | Err(_) => {
-                return Err(Status::invalid_argument(format!(
-                    "port {port}: counts: {value} given, LINE_COUNTING_LAYER2 (1) or \
-                     LINE_COUNTING_WIRE (2) expected"
-                )));
+                return refuse(format!(
+                    "counts: {counts} given, LINE_COUNTING_LAYER2 (1) or LINE_COUNTING_WIRE (2) \
+                     expected"
+                ));
             }
-        },
+        };
+    }
+    config.fifo_bytes = match request.fifo_bytes {
+        Some(0) => return refuse("fifo_bytes: 0 given, at least 1 byte expected".to_owned()),
+        given => given.unwrap_or(config.fifo_bytes),
     };
-    if request.fifo_bytes == Some(0) {
-        return Err(Status::invalid_argument(format!(
-            "port {port}: fifo_bytes: 0 given, at least 1 byte expected"
-        )));
-    }
-    if let Some(delay_ns) = request.delay_ns.filter(|delay| *delay > DELAY_MAX_NS) {
-        return Err(Status::invalid_argument(format!(
-            "port {port}: delay_ns: {delay_ns} given, at most {DELAY_MAX_NS} ns expected"
-        )));
-    }
-    let gap_mode = checked_gap_mode(request)?;
-    Ok(PortChange {
-        line_rate,
-        counts,
-        fifo_bytes: request.fifo_bytes,
-        delay_ns: request.delay_ns,
-        gap_mode,
-    })
-}
-
-/// Checks what a `SetPort` request says of gaps.
-fn checked_gap_mode(request: &pacer::SetPortRequest) -> Result<Option<GapMode>, Status> {
-    let port = request.port;
+    config.delay_ns = match request.delay_ns {
+        Some(delay_ns) if delay_ns > DELAY_MAX_NS => {
+            return refuse(format!(
+                "delay_ns: {delay_ns} given, at most {DELAY_MAX_NS} ns expected"
+            ));
+        }
+        given => given.unwrap_or(config.delay_ns),
+    };
+    let gap_mode = request.gap_mode.map(pacer::GapMode::try_from);
     let longest_bytes = request.gap_frame_max_bytes;
-    let gap_mode = match request.gap_mode {
-        None => None,
-        Some(value) => match pacer::GapMode::try_from(value) {
-            Ok(pacer::GapMode::Accounted) => Some(GapMode::Accounted),
-            Ok(pacer::GapMode::PauseFrames) => Some(GapMode::PauseFrames { longest_bytes }),
-            Ok(pacer::GapMode::Unspecified) | Err(_) => {
-                return Err(Status::invalid_argument(format!(
-                    "port {port}: gap_mode: {value} given, GAP_MODE_ACCOUNTED (1) or \
-                     GAP_MODE_PAUSE_FRAMES (2) expected"
-                )));
-            }
+    config.gaps = match (gap_mode, longest_bytes, config.gaps) {
+        (Some(Ok(pacer::GapMode::Unspecified) | Err(_)), _, _) => {
+            return refuse(format!(
+                "gap_mode: {} given, GAP_MODE_ACCOUNTED (1) or GAP_MODE_PAUSE_FRAMES (2) expected",
+                request.gap_mode.unwrap_or_default()
+            ));
+        }
+        (None | Some(Ok(pacer::GapMode::Accounted)), Some(_), _) => {
+            return refuse(
+                "gap_frame_max_bytes given, which needs GAP_MODE_PAUSE_FRAMES".to_owned(),
+            );
+        }
+        (None, None, before) => before,
+        (Some(Ok(pacer::GapMode::Accounted)), None, _) => Gaps::Accounted,
+        (Some(Ok(pacer::GapMode::PauseFrames)), given, before) => Gaps::PauseFrames {
+            longest_bytes: given.unwrap_or(match before {
+                Gaps::PauseFrames { longest_bytes } => longest_bytes,
+                Gaps::Accounted => GAP_FRAME_DEFAULT_BYTES,
+            }),
         },
     };
-    match (longest_bytes, gap_mode) {
-        (Some(_), None | Some(GapMode::Accounted)) => Err(Status::invalid_argument(format!(
-            "port {port}: gap_frame_max_bytes given, which needs GAP_MODE_PAUSE_FRAMES"
-        ))),
-        _ => Ok(gap_mode),
-    }
+    Ok(config)
 }
 
-fn port_message(settings: PortSettings) -> pacer::Port {
+fn port_message(switch: &Switch, port: u16, config: &PortConfig) -> pacer::Port {
+    let (gap_mode, gap_frame_max_bytes) = match config.gaps {
+        Gaps::Accounted => (pacer::GapMode::Accounted, 0),
+        Gaps::PauseFrames { longest_bytes } => (pacer::GapMode::PauseFrames, longest_bytes),
+    };
     pacer::Port {
-        port: settings.port,
-        interface: settings.interface,
-        up: settings.up,
-        line_rate_bps: match settings.line_rate {
-            LineRate::Unlimited => None,
-            LineRate::BitsPerSecond(rate) => Some(rate),
-        },
-        counts: match settings.counts {
-            LineCounting::Layer2 => pacer::LineCounting::Layer2,
-            LineCounting::Wire => pacer::LineCounting::Wire,
+        port: port.into(),
+        interface: switch.interface(port).to_owned(),
+        up: switch.traffic_manager().is_port_up(port),
+        line_rate_bps: config.line_rate_bps,
+        counts: match config.counts {
+            RateCounts::Layer2 => pacer::LineCounting::Layer2,
+            RateCounts::Wire => pacer::LineCounting::Wire,
         }
         .into(),
-        fifo_bytes: settings.fifo_bytes,
-        delay_ns: settings.delay_ns,
-        gap_mode: match settings.gap_mode {
-            GapMode::Accounted => pacer::GapMode::Accounted,
-            GapMode::PauseFrames { .. } => pacer::GapMode::PauseFrames,
-        }
-        .into(),
-        gap_frame_max_bytes: match settings.gap_mode {
-            GapMode::Accounted => 0,
-            GapMode::PauseFrames { longest_bytes } => longest_bytes.unwrap_or(0),
-        },
+        fifo_bytes: config.fifo_bytes,
+        delay_ns: config.delay_ns,
+        gap_mode: gap_mode.into(),
+        gap_frame_max_bytes,
     }
 }
 
@@ -190,86 +194,98 @@ fn drop_messages(drops: Vec<DropCount>) -> Vec<pacer::DropCount> {
         .collect()
 }
 
-fn lateness_message(lateness: Lateness) -> pacer::Lateness {
+fn lateness_message(times: &TimeHistogram) -> pacer::Lateness {
     pacer::Lateness {
-        buckets: lateness.buckets,
-        max_ns: lateness.max_ns,
+        buckets: times.buckets().to_vec(),
+        max_ns: times.max_ns(),
     }
 }
 
-fn attention_message(attention: Attention) -> pacer::Attention {
-    pacer::Attention {
-        gaps: Some(lateness_message(attention.gaps)),
-        control_max_ns: attention.control_max_ns,
-        stalls: attention.stalls.count,
-        stalled_ns: attention.stalls.total_ns,
-        stall_max_ns: attention.stalls.max_ns,
+fn polling_message(polling: &Polling) -> pacer::Polling {
+    pacer::Polling {
+        intervals: Some(lateness_message(&polling.intervals)),
+        control_max_ns: polling.control_max_ns,
+        stalls: polling.stalls.count,
+        stalled_ns: polling.stalls.total_ns,
+        stall_max_ns: polling.stalls.max_ns,
     }
 }
 
 fn statistics_message(
-    statistics: Statistics,
+    switch: &Switch,
+    classes: &[u32],
     counters: &ControllerCounters,
 ) -> pacer::GetStatisticsResponse {
-    let totals = statistics.switch;
+    let manager = switch.traffic_manager();
+    let whole = manager.statistics();
     let losses = counters.losses();
+    let ports: Vec<_> = port_messages(switch).collect();
     pacer::GetStatisticsResponse {
         switch: Some(pacer::SwitchStatistics {
-            now_ns: totals.now_ns,
-            rx_packets: totals.rx_packets,
-            tx_packets: totals.tx_packets,
-            held_packets: totals.held_packets,
-            held_packets_limit: totals.held_packets_limit,
-            drops: drop_messages(totals.drops),
+            now_ns: switch.now_ns(),
+            rx_packets: ports.iter().map(|port| port.rx_packets).sum(),
+            tx_packets: ports.iter().map(|port| port.tx_packets).sum(),
+            held_packets: whole.held_packets,
+            held_packets_limit: manager.limits().max_held_packets as u64,
+            drops: drop_messages(whole.drops.counts()),
             packet_in_drops: drop_messages(losses.packet_ins),
             packet_ins: counters.packet_ins(),
             notification_drops: drop_messages(losses.notifications),
             notifications: counters.notifications(),
-            attention: Some(attention_message(totals.attention)),
+            polling: Some(polling_message(switch.polling())),
         }),
-        ports: statistics
-            .ports
-            .into_iter()
-            .map(|port| pacer::PortStatistics {
-                port: port.port,
-                rx_packets: port.rx_packets,
-                rx_bytes: port.rx_bytes,
-                tx_packets: port.tx_packets,
-                tx_bytes: port.tx_bytes,
-                fifo_backlog_bytes: port.fifo_backlog_bytes,
-                fifo_backlog_max_bytes: port.fifo_backlog_max_bytes,
-                paced_backlog_bytes: port.paced_backlog_bytes,
-                queued_packets: port.queued_packets,
-                in_flight_packets: port.in_flight_packets,
-                drops: drop_messages(port.drops),
-                lateness: Some(lateness_message(port.lateness)),
-                gaps: Some(pacer::Gaps {
-                    buckets: port.gap_buckets,
-                }),
-                gap_frames: port.gap_frames,
-                gap_bytes: port.gap_bytes,
-            })
+        ports,
+        classes: classes
+            .iter()
+            .map(|class| class_message(switch, *class))
             .collect(),
-        classes: statistics
-            .classes
-            .into_iter()
-            .map(|class| pacer::ClassState {
-                class_id: class.class_id,
-                backlog_bytes: class.backlog_bytes,
-                held_packets: class.held_packets,
-                queues: class
-                    .queues
-                    .into_iter()
-                    .map(|queue| pacer::ClassQueue {
-                        port: queue.port,
-                        backlog_bytes: queue.backlog_bytes,
-                        held_packets: queue.held_packets,
-                        release_ns: queue.release_ns,
-                        release_frac: queue.release_frac,
-                    })
-                    .collect(),
+    }
+}
+
+fn port_messages(switch: &Switch) -> impl Iterator<Item = pacer::PortStatistics> {
+    switch
+        .port_statistics()
+        .map(|(port, received, counted)| pacer::PortStatistics {
+            port: port.into(),
+            rx_packets: received.packets,
+            rx_bytes: received.bytes,
+            tx_packets: counted.tx_packets,
+            tx_bytes: counted.tx_frame_bytes(),
+            fifo_backlog_bytes: counted.fifo_bytes,
+            fifo_backlog_max_bytes: counted.fifo_bytes_max,
+            paced_backlog_bytes: counted.paced_bytes,
+            queued_packets: counted.queued_packets,
+            in_flight_packets: counted.delay_line_packets,
+            drops: drop_messages(counted.drops.counts()),
+            lateness: Some(lateness_message(&counted.lateness())),
+            gaps: Some(pacer::Gaps {
+                buckets: counted.gaps.buckets().to_vec(),
+            }),
+            gap_frames: counted.gap_frames,
+            gap_bytes: counted.gap_frame_bytes(),
+        })
+}
+
+fn class_message(switch: &Switch, class: u32) -> pacer::ClassState {
+    let manager = switch.traffic_manager();
+    let queues: Vec<_> = manager
+        .ports()
+        .filter_map(|(port, _)| {
+            let queue = manager.queue(port, class)?;
+            Some(pacer::ClassQueue {
+                port: port.into(),
+                backlog_bytes: queue.bytes,
+                held_packets: queue.packets.into(),
+                release_ns: queue.release_ns,
+                release_frac: queue.release_fraction,
             })
-            .collect(),
+        })
+        .collect();
+    pacer::ClassState {
+        class_id: class,
+        backlog_bytes: manager.class_backlog_bytes(class),
+        held_packets: queues.iter().map(|queue| queue.held_packets).sum(),
+        queues,
     }
 }
 
@@ -277,8 +293,16 @@ fn statistics_message(
 mod tests {
     use super::*;
 
+    const BEFORE: PortConfig = PortConfig {
+        line_rate_bps: Some(1_000_000),
+        counts: RateCounts::Wire,
+        fifo_bytes: 1,
+        delay_ns: 2,
+        gaps: Gaps::PauseFrames { longest_bytes: 99 },
+    };
+
     fn refusal(request: pacer::SetPortRequest) -> String {
-        let status = checked_change(&request).expect_err("refused");
+        let status = changed(&request, BEFORE).expect_err("refused");
         assert_eq!(status.code(), tonic::Code::InvalidArgument);
         status.message().to_owned()
     }
@@ -349,18 +373,19 @@ mod tests {
 
     #[test]
     fn fields_that_are_not_given_change_nothing() {
-        let change = checked_change(&pacer::SetPortRequest::default()).expect("accepted");
-        assert_eq!(change, PortChange::default());
-        let change = checked_change(&pacer::SetPortRequest {
+        let config = changed(&pacer::SetPortRequest::default(), BEFORE).expect("accepted");
+        assert_eq!(config, BEFORE);
+        let request = pacer::SetPortRequest {
             line_rate_bps: Some(LINE_RATE_MAX_BPS),
             delay_ns: Some(DELAY_MAX_NS),
+            gap_mode: Some(pacer::GapMode::PauseFrames.into()),
             ..Default::default()
-        })
-        .expect("accepted");
-        assert_eq!(
-            change.line_rate,
-            Some(LineRate::BitsPerSecond(LINE_RATE_MAX_BPS))
-        );
-        assert_eq!(change.delay_ns, Some(DELAY_MAX_NS));
+        };
+        let expected = PortConfig {
+            line_rate_bps: Some(LINE_RATE_MAX_BPS),
+            delay_ns: DELAY_MAX_NS,
+            ..BEFORE
+        };
+        assert_eq!(changed(&request, BEFORE).expect("accepted"), expected);
     }
 }

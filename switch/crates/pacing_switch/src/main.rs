@@ -3,9 +3,9 @@
 //! This crate is the outermost layer: it reads the command line, opens interfaces or capture
 //! files, owns the clock (through `ports`), and joins the switch with its control servers.
 
-mod attention;
 mod captures;
 mod options;
+mod poll_monitor;
 mod real_time;
 mod report;
 mod runtime_file;

@@ -423,7 +423,7 @@ impl FromStr for PortOption {
         if config.gaps != Gaps::Accounted && config.line_rate_bps.is_none() {
             return Err(format!("port {port}: gaps: pause-frames needs a rate"));
         }
-        if config.delay_ns > switch::ports::DELAY_MAX_NS {
+        if config.delay_ns > traffic_manager::DELAY_MAX_NS {
             return Err(format!("port {port}: delay: more than 10 s"));
         }
         Ok(Self {

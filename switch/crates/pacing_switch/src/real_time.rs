@@ -10,7 +10,7 @@
 //! through the program, and one batch of [`SEND_BATCH_TIMED`] frames to the kernel. A second thread
 //! for departures would not look more often, and would have to share the queues. Control jobs and
 //! looks at the state of interfaces are taken one at a time, with a look at what is due after each.
-//! [`Attention`] counts how long it was between looks.
+//! [`PollMonitor`] counts how long it was between looks.
 //!
 //! # Moderation
 //! Where nothing can leave before a propagation delay is over ([`Switch::moderation_ns`]), frames
@@ -33,8 +33,8 @@ use switch::notification::Notification;
 use switch::{Sink, Switch};
 use traffic_manager::DropCause;
 
-use crate::attention::Attention;
 use crate::captures::{CaptureWriter, Direction, path};
+use crate::poll_monitor::PollMonitor;
 
 /// Frames taken from the rings in one turn.
 const RECEIVE_BATCH: usize = 64;
@@ -266,7 +266,7 @@ pub struct RealTime {
     waiter: Waiter,
     spin_ns: u64,
     jobs: JobQueue,
-    attention: Attention,
+    monitor: PollMonitor,
     /// More frames have been lying than one turn may take.
     behind: bool,
     /// Some link has a capture.
@@ -308,7 +308,7 @@ impl RealTime {
             },
             waiter,
             spin_ns,
-            attention: Attention::at_rest(),
+            monitor: PollMonitor::new(),
             behind: false,
             captures: false,
         })
@@ -360,7 +360,7 @@ impl RealTime {
         self.check_links();
         let mut next_link_check_ns = clock::now_ns() + self.link_check_interval_ns();
         loop {
-            let mut now_ns = self.look();
+            let mut now_ns = self.poll_clock();
             if called {
                 called = self.run_jobs(now_ns);
             }
@@ -370,7 +370,7 @@ impl RealTime {
             let deadline_ns = if called {
                 now_ns // more jobs wait
             } else {
-                self.attention
+                self.monitor
                     .rest_until(event_ns.saturating_sub(self.spin_ns));
                 let again_ns = self.links.flush_again(now_ns);
                 event_ns.min(next_link_check_ns).min(again_ns)
@@ -383,14 +383,14 @@ impl RealTime {
             }
             let rest_until_ns = now_ns.saturating_add(self.switch.moderation_ns());
             let woken = if now_ns < deadline_ns && deadline_ns < rest_until_ns && !self.behind {
-                self.attention.rest_until(deadline_ns);
+                self.monitor.rest_until(deadline_ns);
                 self.waiter.sleep_until(now_ns, deadline_ns)?
             } else {
-                let (links, attention) = (&self.links, &mut self.attention);
+                let (links, monitor) = (&self.links, &mut self.monitor);
                 self.waiter.wait(now_ns, Some(deadline_ns), |at_ns| {
                     // The first time is before it sleeps, which is no look at what is due.
                     if at_ns > now_ns {
-                        attention.look(at_ns);
+                        monitor.poll(at_ns);
                         links.has_frame()
                     } else {
                         links.is_any_known()
@@ -402,7 +402,7 @@ impl RealTime {
             if let Some(signal) = woken.signal {
                 tracing::info!(signal, "asked to end");
                 self.tell_interface_losses();
-                self.switch.report_attention(self.attention.told());
+                self.switch.report_polling(self.monitor.polling());
                 return Ok(self.switch);
             }
             if woken.error || next_link_check_ns <= now_ns {
@@ -413,17 +413,17 @@ impl RealTime {
     }
 
     /// Reads the clock; what is due leaves. Returns the reading.
-    fn look(&mut self) -> u64 {
+    fn poll_clock(&mut self) -> u64 {
         let now_ns = clock::now_ns();
-        self.attention.look(now_ns);
+        self.monitor.poll(now_ns);
         self.release(now_ns);
         now_ns
     }
 
     /// The same after something that is not the loop's own work.
-    fn look_after_control(&mut self) {
+    fn poll_after_control(&mut self) {
         let now_ns = clock::now_ns();
-        self.attention.look_after_control(now_ns);
+        self.monitor.poll_after_control(now_ns);
         self.release(now_ns);
     }
 
@@ -441,7 +441,7 @@ impl RealTime {
             next_ns = self.switch.next_event_ns();
         }
         if next_ns.is_none() {
-            self.attention.rest_until(u64::MAX);
+            self.monitor.rest_until(u64::MAX);
         }
     }
 
@@ -449,14 +449,14 @@ impl RealTime {
     /// `now_ns`.
     fn run_jobs(&mut self, now_ns: u64) -> bool {
         self.tell_interface_losses();
-        self.switch.report_attention(self.attention.told());
+        self.switch.report_polling(self.monitor.polling());
         self.switch.advance(now_ns, &mut self.links);
         self.links.flush();
         for _ in 0..JOB_BATCH {
             if self.jobs.run(&mut self.switch, 1) == 0 {
                 return false;
             }
-            self.look_after_control();
+            self.poll_after_control();
         }
         true
     }
@@ -476,10 +476,10 @@ impl RealTime {
             };
             let timed = self.switch.next_event_ns().is_some();
             if !timed {
-                self.attention.rest_until(u64::MAX);
+                self.monitor.rest_until(u64::MAX);
             }
             if (timed && taken > 0) || arrival_ns > now_ns {
-                now_ns = self.look();
+                now_ns = self.poll_clock();
             }
             self.take(at, arrival_ns, now_ns);
             // What needs not wait goes on, and leaves with others of its kind.
@@ -608,7 +608,7 @@ impl RealTime {
                     self.waiter.remove(link.token);
                 }
             }
-            self.look_after_control();
+            self.poll_after_control();
         }
     }
 }

@@ -5,61 +5,70 @@ use std::fmt::Write as _;
 
 use p4runtime_server::ControllerLosses;
 use serde_json::{Map, Value, json};
-use switch::Switch;
-use switch::ports::{Attention, DropCount, Lateness, PortStatistics};
+use switch::{Polling, Received, Switch};
+use traffic_manager::{DropCount, PortStatistics, TimeHistogram};
 
-use crate::attention::STALL_NS;
+use crate::poll_monitor::STALL_NS;
 
 /// For `--stats-file`. `losses`: what was for a controller and lost after the program sent it.
 pub fn as_json(switch: &Switch, losses: &ControllerLosses) -> Value {
-    let statistics = switch.statistics(&[]);
     let counters = switch.totals();
+    let (rx_packets, tx_packets) = packets(switch);
     json!({
-        "now_ns": statistics.switch.now_ns,
-        "rx_packets": statistics.switch.rx_packets,
-        "tx_packets": statistics.switch.tx_packets,
+        "now_ns": switch.now_ns(),
+        "rx_packets": rx_packets,
+        "tx_packets": tx_packets,
         "parser_errors": counters.parser_errors,
         "packets_to_controller": counters.packets_to_controller,
         "packet_in_drops": drops(&lost(&losses.packet_ins)),
         "notification_drops": drops(&lost(&lost_notifications(switch, losses))),
         "packets_from_controller": counters.packets_from_controller,
-        "drops": drops(&statistics.switch.drops),
-        "attention": attention_json(&statistics.switch.attention),
-        "ports": statistics
-            .ports
-            .iter()
-            .map(|port| port_json(switch, port))
+        "drops": drops(&switch.traffic_manager().statistics().drops.counts()),
+        "polling": polling_json(switch.polling()),
+        "ports": switch
+            .port_statistics()
+            .map(|(port, received, counted)| port_json(switch, port, received, counted))
             .collect::<Vec<_>>(),
     })
 }
 
-fn attention_json(attention: &Attention) -> Value {
+/// Packets that came in and went out, on all ports.
+fn packets(switch: &Switch) -> (u64, u64) {
+    switch
+        .port_statistics()
+        .fold((0, 0), |(rx, tx), (_, received, counted)| {
+            (rx + received.packets, tx + counted.tx_packets)
+        })
+}
+
+fn polling_json(polling: &Polling) -> Value {
     json!({
-        "gap_max_ns": attention.gaps.max_ns,
-        "gap_buckets": attention.gaps.buckets,
-        "control_max_ns": attention.control_max_ns,
+        "interval_max_ns": polling.intervals.max_ns(),
+        "interval_buckets": polling.intervals.buckets().to_vec(),
+        "control_max_ns": polling.control_max_ns,
         "stall_threshold_ns": STALL_NS,
-        "stalls": attention.stalls.count,
-        "stalled_ns": attention.stalls.total_ns,
-        "stall_max_ns": attention.stalls.max_ns,
+        "stalls": polling.stalls.count,
+        "stalled_ns": polling.stalls.total_ns,
+        "stall_max_ns": polling.stalls.max_ns,
     })
 }
 
-fn port_json(switch: &Switch, port: &PortStatistics) -> Value {
+fn port_json(switch: &Switch, port: u16, received: Received, counted: &PortStatistics) -> Value {
+    let lateness = counted.lateness();
     json!({
-        "port": port.port,
+        "port": port,
         "interface": interface(switch, port),
-        "rx_packets": port.rx_packets,
-        "rx_bytes": port.rx_bytes,
-        "tx_packets": port.tx_packets,
-        "tx_bytes": port.tx_bytes,
-        "drops": drops(&port.drops),
-        "gap_frames": port.gap_frames,
-        "gap_bytes": port.gap_bytes,
-        "fifo_backlog_max_bytes": port.fifo_backlog_max_bytes,
-        "lateness_max_ns": port.lateness.max_ns,
-        "lateness_buckets": port.lateness.buckets,
-        "gap_buckets": port.gap_buckets,
+        "rx_packets": received.packets,
+        "rx_bytes": received.bytes,
+        "tx_packets": counted.tx_packets,
+        "tx_bytes": counted.tx_frame_bytes(),
+        "drops": drops(&counted.drops.counts()),
+        "gap_frames": counted.gap_frames,
+        "gap_bytes": counted.gap_frame_bytes(),
+        "fifo_backlog_max_bytes": counted.fifo_bytes_max,
+        "lateness_max_ns": lateness.max_ns(),
+        "lateness_buckets": lateness.buckets().to_vec(),
+        "gap_buckets": counted.gaps.buckets().to_vec(),
     })
 }
 
@@ -91,52 +100,53 @@ fn lost(counts: &[DropCount]) -> Vec<DropCount> {
         .collect()
 }
 
-fn interface<'a>(switch: &'a Switch, port: &PortStatistics) -> &'a str {
-    u16::try_from(port.port).map_or("", |number| match switch.interface(number) {
+fn interface(switch: &Switch, port: u16) -> &str {
+    match switch.interface(port) {
         "" => "controller",
         name => name,
-    })
+    }
 }
 
 /// For people.
 pub fn as_text(switch: &Switch, losses: &ControllerLosses) -> String {
-    let statistics = switch.statistics(&[]);
     let mut text = String::from("pacing_switch: statistics\n");
-    for port in &statistics.ports {
+    let mut all: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut count_all = |counts: &[DropCount]| {
+        for count in counts {
+            *all.entry(count.cause).or_default() += count.packets;
+        }
+    };
+    for (port, received, counted) in switch.port_statistics() {
+        let drops = counted.drops.counts();
+        count_all(&drops);
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "  port {:>3} {:<16} in {:>10} packets {:>14} bytes, out {:>10} packets {:>14} bytes, \
-             FIFO at most {} bytes{}{}{}",
-            port.port,
+            "  port {port:>3} {:<16} in {:>10} packets {:>14} bytes, out {:>10} packets {:>14} \
+             bytes, FIFO at most {} bytes{}{}{}",
             interface(switch, port),
-            port.rx_packets,
-            port.rx_bytes,
-            port.tx_packets,
-            port.tx_bytes,
-            port.fifo_backlog_max_bytes,
-            gap_text(port),
-            drop_text(&port.drops),
-            lateness_text(&port.lateness),
+            received.packets,
+            received.bytes,
+            counted.tx_packets,
+            counted.tx_frame_bytes(),
+            counted.fifo_bytes_max,
+            gap_text(counted),
+            drop_text(&drops),
+            lateness_text(&counted.lateness()),
         );
     }
-    let mut all: BTreeMap<&str, u64> = BTreeMap::new();
-    let at_ports = statistics.ports.iter().flat_map(|port| &port.drops);
-    for count in at_ports.chain(&statistics.switch.drops) {
-        *all.entry(count.cause).or_default() += count.packets;
-    }
+    count_all(&switch.traffic_manager().statistics().drops.counts());
     let all: Vec<DropCount> = all
         .into_iter()
         .map(|(cause, packets)| DropCount { cause, packets })
         .collect();
+    let (rx_packets, tx_packets) = packets(switch);
     let _ = writeln!(
         text,
-        "  all      in {} packets, out {} packets{}",
-        statistics.switch.rx_packets,
-        statistics.switch.tx_packets,
+        "  all      in {rx_packets} packets, out {tx_packets} packets{}",
         drop_text(&all)
     );
-    text.push_str(&attention_text(&statistics.switch.attention));
+    text.push_str(&polling_text(switch.polling()));
     let counters = switch.totals();
     let lost_packets = lost(&losses.packet_ins);
     if counters.packets_to_controller > 0 || !lost_packets.is_empty() {
@@ -165,7 +175,8 @@ fn gap_text(port: &PortStatistics) -> String {
     }
     format!(
         ", {} PAUSE frames of {} bytes in all",
-        port.gap_frames, port.gap_bytes
+        port.gap_frames,
+        port.gap_frame_bytes()
     )
 }
 
@@ -180,17 +191,17 @@ fn drop_text(counts: &[DropCount]) -> String {
     format!(", drops: {}", causes.join(", "))
 }
 
-/// How closely departures were watched for; nothing where none were to come.
-fn attention_text(attention: &Attention) -> String {
-    let stalls = attention.stalls;
-    if attention.gaps.max_ns == 0 && stalls.count == 0 {
+/// How closely the switch polled; nothing where no packet waited for its departure.
+fn polling_text(polling: &Polling) -> String {
+    let stalls = polling.stalls;
+    let longest_ns = polling.intervals.max_ns();
+    if longest_ns == 0 && stalls.count == 0 {
         return String::new();
     }
     format!(
-        "  time     between two looks at what is due: at most {} ns (control work: {} ns); the \
-         machine stalled it {} times for {} us and more: {} us in all, at most {} us\n",
-        attention.gaps.max_ns,
-        attention.control_max_ns,
+        "  time     between two polls: at most {longest_ns} ns (control work: {} ns); the machine \
+         stalled the switch {} times for {} us and more: {} us in all, at most {} us\n",
+        polling.control_max_ns,
         stalls.count,
         STALL_NS / 1_000,
         stalls.total_ns / 1_000,
@@ -199,26 +210,21 @@ fn attention_text(attention: &Attention) -> String {
 }
 
 /// Median and maximum; the histogram's buckets are powers of two.
-fn lateness_text(lateness: &Lateness) -> String {
-    let total: u64 = lateness.buckets.iter().sum();
-    if total == 0 || lateness.max_ns == 0 {
+fn lateness_text(lateness: &TimeHistogram) -> String {
+    let (total, max_ns) = (lateness.count(), lateness.max_ns());
+    if max_ns == 0 {
         return String::new();
     }
     let mut seen = 0;
-    let median = lateness
-        .buckets
-        .iter()
-        .position(|count| {
-            seen += count;
-            seen * 2 >= total
-        })
-        .unwrap_or(0);
-    let bound_ns = 1u64
-        .checked_shl(u32::try_from(median).unwrap_or(63))
-        .unwrap_or(u64::MAX);
+    let buckets = lateness.buckets();
+    let median = buckets.iter().position(|count| {
+        seen += count;
+        seen * 2 >= total
+    });
+    let bound_ns = median.and_then(TimeHistogram::bucket_end_ns);
     format!(
-        ", late: median under {bound_ns} ns, at most {} ns",
-        lateness.max_ns
+        ", late: median under {} ns, at most {max_ns} ns",
+        bound_ns.unwrap_or(u64::MAX)
     )
 }
 

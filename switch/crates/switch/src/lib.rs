@@ -28,9 +28,8 @@ mod mirror;
 mod multicast;
 pub mod notification;
 mod pause_frame;
+mod polling;
 mod pool;
-mod port_control;
-pub mod ports;
 mod program;
 mod recirculation;
 pub mod replication;
@@ -38,5 +37,6 @@ mod switch;
 
 pub use control::{Compiler, Retired};
 pub use multicast::GroupLimits;
+pub use polling::{Polling, Stalls};
 pub use program::{Counters, Sink};
 pub use switch::{Received, Switch, SwitchConfig};

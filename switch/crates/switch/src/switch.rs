@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use traffic_manager::{
-    DropCause, Frame, Gaps, Limits, PortConfig, PortError, RateCounts, TrafficManager,
+    DropCause, Frame, Gaps, Limits, PortConfig, PortError, PortStatistics, RateCounts,
+    TrafficManager,
 };
 use v1model::{IngressInput, InstanceType, LoadOptions, Pipeline};
 
 use crate::handover::{Conditions, Handover, Leads};
 use crate::multicast::GroupLimits;
 use crate::pause_frame::{PauseFrame, is_pause};
-use crate::ports::Attention;
+use crate::polling::Polling;
 use crate::program::{Counters, Environment, Parsed, Program, Sink};
 
 /// FIFO of the CPU port: what the controller has not taken yet, in bytes.
@@ -80,8 +81,8 @@ pub struct Switch {
     down: BTreeSet<u16>,
     /// By port number.
     interfaces: Vec<Interface>,
-    /// How closely the driver watches for departures, as last reported.
-    attention: Attention,
+    /// How closely the driver polls, as last reported.
+    polling: Polling,
     pause_frame: PauseFrame,
     handover: Handover,
 }
@@ -114,7 +115,7 @@ impl Switch {
             staged: None,
             down: BTreeSet::new(),
             interfaces: vec![Interface::default(); PORT_NUMBERS],
-            attention: Attention::default(),
+            polling: Polling::default(),
             pause_frame: PauseFrame::new(),
             handover: Handover::default(),
         }
@@ -140,8 +141,7 @@ impl Switch {
     /// Adapts the hand-over policy after the program or a port has changed.
     fn update_handover(&mut self) {
         let running = self.running.as_ref().map(|program| &program.pipeline);
-        let ports = self.env.manager.ports();
-        let lines = ports.filter(|(port, _)| self.env.config.cpu_port != Some(*port));
+        let lines = self.lines();
         self.handover.update(&Conditions {
             shortest_delay_ns: lines.map(|(_, config)| config.delay_ns).min().unwrap_or(0),
             program_may_run_late: running.is_some_and(Pipeline::may_run_late),
@@ -210,6 +210,22 @@ impl Switch {
             .map_or("", |interface| &interface.name)
     }
 
+    /// The ports that have a line, with their settings, by number: all but the CPU port.
+    pub fn lines(&self) -> impl Iterator<Item = (u16, &PortConfig)> {
+        let cpu_port = self.env.config.cpu_port;
+        let ports = self.env.manager.ports();
+        ports.filter(move |(port, _)| cpu_port != Some(*port))
+    }
+
+    /// Every port, the CPU port included, with what came in and what the traffic manager counted.
+    pub fn port_statistics(&self) -> impl Iterator<Item = (u16, Received, &PortStatistics)> {
+        let manager = &self.env.manager;
+        manager.ports().filter_map(|(port, _)| {
+            let statistics = manager.port_statistics(port)?;
+            Some((port, self.received(port), statistics))
+        })
+    }
+
     /// What came in at a port.
     pub fn received(&self, port: u16) -> Received {
         self.interfaces
@@ -222,14 +238,14 @@ impl Switch {
         self.env.now_ns
     }
 
-    /// How closely the driver watches for departures, as last reported.
-    pub fn attention(&self) -> &Attention {
-        &self.attention
+    /// How closely the driver polls, as last reported.
+    pub fn polling(&self) -> &Polling {
+        &self.polling
     }
 
-    /// The driver reports how closely it has watched for departures, for the statistics.
-    pub fn report_attention(&mut self, attention: Attention) {
-        self.attention = attention;
+    /// The driver reports how closely it has polled, for the statistics.
+    pub fn report_polling(&mut self, polling: &Polling) {
+        self.polling.clone_from(polling);
     }
 
     /// Changes a port; applies to the next frame.

@@ -135,16 +135,9 @@ fn pace_everything_at(switch: &mut Switch, ns_per_byte: u64) {
     switch.table_insert(classes, &key, &call).expect("an entry");
 }
 
-fn drops(switch: &Switch, port: u32, cause: DropCause) -> u64 {
-    switch
-        .statistics(&[])
-        .ports
-        .iter()
-        .filter(|statistics| statistics.port == port)
-        .flat_map(|statistics| &statistics.drops)
-        .filter(|count| count.cause == cause.as_str())
-        .map(|count| count.packets)
-        .sum()
+fn drops(switch: &Switch, port: u16, cause: DropCause) -> u64 {
+    let statistics = switch.traffic_manager().port_statistics(port);
+    statistics.map_or(0, |statistics| statistics.drops.get(cause))
 }
 
 #[test]
@@ -165,9 +158,9 @@ fn sent_and_received_bytes_of_a_forwarded_frame_agree() {
     let mut switch = switch("pacing_switch", with_cpu_port());
     switch.receive(1, &frame(), 0, 0);
     switch.advance(1_000_000, &mut Sent::default());
-    let ports = switch.statistics(&[]).ports;
-    assert_eq!(ports[0].rx_bytes, FRAME_BYTES as u64);
-    assert_eq!(ports[1].tx_bytes, FRAME_BYTES as u64);
+    let ports: Vec<_> = switch.port_statistics().collect();
+    assert_eq!(ports[0].1.bytes, FRAME_BYTES as u64);
+    assert_eq!(ports[1].2.tx_frame_bytes(), FRAME_BYTES as u64);
 }
 
 #[test]
@@ -220,7 +213,7 @@ fn a_port_whose_interface_is_down_refuses_packets_until_it_is_up() {
     let mut switch = switch("pacing_switch", with_cpu_port());
     let mut sent = Sent::default();
     switch.set_port_up(2, false);
-    assert!(!switch.ports()[1].up);
+    assert!(!switch.traffic_manager().is_port_up(2));
     switch.receive(1, &frame(), 0, 0);
     switch.advance(1_000_000, &mut sent);
     assert_eq!(sent.frames.len(), 1);
@@ -256,16 +249,14 @@ fn small_program(name: &str) -> Vec<u8> {
 #[test]
 fn drops_are_told_apart_by_who_dropped() {
     let mut switch = switch("pacing_switch", with_cpu_port());
-    let all = |switch: &Switch| -> Vec<(u32, &str, u64)> {
-        let ports = switch.statistics(&[]).ports;
-        let of_port = |port: &switch::ports::PortStatistics| {
-            let number = port.port;
-            let drops = port.drops.iter().filter(|drop| drop.packets > 0);
-            drops
-                .map(|drop| (number, drop.cause, drop.packets))
-                .collect::<Vec<_>>()
-        };
-        ports.iter().flat_map(of_port).collect()
+    let all = |switch: &Switch| -> Vec<(u16, &str, u64)> {
+        let ports = switch.port_statistics();
+        ports
+            .flat_map(|(port, _, counted)| {
+                let counts = counted.drops.counts().into_iter();
+                counts.map(move |count| (port, count.cause, count.packets))
+            })
+            .collect()
     };
     // Flooded: the copy back to port 1 is no loss, also where the class is paced.
     pace_everything(&mut switch);
@@ -621,7 +612,8 @@ fn frames_parsed_before_their_turn_come_to_the_same() {
     assert!(count > 500, "{count} frames left");
     assert_eq!(sent.frames, expected.frames);
     assert_eq!(sent.to_controller, expected.to_controller);
-    let [expected, seen] = [&one_by_one, &ahead].map(|switch| switch.statistics(&[]).ports);
+    let [expected, seen] =
+        [&one_by_one, &ahead].map(|switch| switch.port_statistics().collect::<Vec<_>>());
     assert_eq!(seen, expected);
     for cause in [DropCause::PauseFrame, DropCause::Oversize] {
         assert!(drops(&ahead, 2, cause) > 0, "{cause:?}");

@@ -123,6 +123,15 @@ impl fmt::Display for DropCause {
     }
 }
 
+/// Packets dropped for one cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DropCount {
+    /// Stable name of the cause (`fifo-full`, `class-limit`, ...).
+    pub cause: &'static str,
+    /// Packets.
+    pub packets: u64,
+}
+
 /// Packets dropped, by cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DropCounters([u64; DropCause::ALL.len()]);
@@ -143,6 +152,17 @@ impl DropCounters {
     /// Packets dropped for any cause.
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+
+    /// The causes for which packets were dropped, in the order of [`DropCause::ALL`].
+    pub fn counts(&self) -> Vec<DropCount> {
+        let counts = self.iter().filter(|(_, packets)| *packets > 0);
+        counts
+            .map(|(cause, packets)| DropCount {
+                cause: cause.as_str(),
+                packets,
+            })
+            .collect()
     }
 
     /// Every cause with its count, zeros included, in the order of [`DropCause::ALL`].

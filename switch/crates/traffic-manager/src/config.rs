@@ -2,6 +2,16 @@
 
 use crate::gaps::{GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps};
 
+/// Lowest line rate of a port, in bit/s.
+pub const LINE_RATE_MIN_BPS: u64 = 8_000;
+/// Highest line rate of a port, in bit/s.
+pub const LINE_RATE_MAX_BPS: u64 = 100_000_000_000;
+/// Longest propagation delay of a port, in nanoseconds.
+pub const DELAY_MAX_NS: u64 = 10_000_000_000;
+
+/// Bytes of a frame check sequence.
+pub(crate) const FCS_BYTES: u64 = 4;
+
 /// Which bytes of a frame take time on the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RateCounts {
@@ -14,14 +24,15 @@ pub enum RateCounts {
 /// How a port behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortConfig {
-    /// Line rate in bit/s, 8 kbit/s to 100 Gbit/s; `None`: frames take no time.
+    /// Line rate in bit/s, [`LINE_RATE_MIN_BPS`] to [`LINE_RATE_MAX_BPS`]; `None`: frames take no
+    /// time.
     pub line_rate_bps: Option<u64>,
     /// What the line rate counts.
     pub counts: RateCounts,
     /// Room of the unpaced drop-tail FIFO, in bytes of layer 2 + FCS. The frame on the line does
     /// not count, but a packet needs room even on an idle port.
     pub fifo_bytes: u64,
-    /// Propagation delay, in nanoseconds.
+    /// Propagation delay, in nanoseconds; at most [`DELAY_MAX_NS`].
     pub delay_ns: u64,
     /// What fills the gaps between paced packets.
     pub gaps: Gaps,
@@ -29,7 +40,7 @@ pub struct PortConfig {
 
 /// Bytes that count against limits and rates: layer 2 with FCS.
 pub(crate) const fn frame_bytes(length_bytes: u32) -> u64 {
-    length_bytes as u64 + 4
+    length_bytes as u64 + FCS_BYTES
 }
 
 /// Why a port was not added or changed.

@@ -1,6 +1,8 @@
 //! The request "hold this packet" that the `TrafficManager` extern carries from P4 to the
 //! traffic manager.
 
+use crate::config::{LINE_RATE_MAX_BPS, LINE_RATE_MIN_BPS};
+
 /// Fraction bits of every sub-nanosecond quantity: times are kept in units of 2^-24 ns.
 ///
 /// 24 bits keep the rounding error of `time_per_byte` under 0.3 ppm at 100 Gbit/s, and the
@@ -28,7 +30,7 @@ pub struct Hold {
 /// assert_eq!(traffic_manager::hold::time_per_byte_q24(500_000_000), Some(16 << 24));
 /// ```
 pub fn time_per_byte_q24(rate_bps: u64) -> Option<u64> {
-    if !(8_000..=100_000_000_000).contains(&rate_bps) {
+    if !(LINE_RATE_MIN_BPS..=LINE_RATE_MAX_BPS).contains(&rate_bps) {
         return None;
     }
     let numerator = 8_000_000_000u128 << FRACTION_BITS;

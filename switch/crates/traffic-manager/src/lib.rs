@@ -131,8 +131,10 @@ mod slab;
 mod statistics;
 mod time;
 
-pub use cause::{DropCause, DropCounters};
-pub use config::{PortConfig, PortError, RateCounts};
+pub use cause::{DropCause, DropCount, DropCounters};
+pub use config::{
+    DELAY_MAX_NS, LINE_RATE_MAX_BPS, LINE_RATE_MIN_BPS, PortConfig, PortError, RateCounts,
+};
 pub use gaps::{GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps};
 pub use manager::{Delivery, Limits, Queued, Refused, Start, StartToken, TrafficManager};
 pub use port::Frame;

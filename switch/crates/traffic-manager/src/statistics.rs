@@ -1,6 +1,7 @@
 //! What the traffic manager counts.
 
 use crate::cause::DropCounters;
+use crate::config::FCS_BYTES;
 
 /// Number of buckets of a [`TimeHistogram`].
 pub const TIME_BUCKETS: usize = 65;
@@ -46,6 +47,17 @@ impl TimeHistogram {
     /// Largest time, in nanoseconds.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
+    }
+
+    /// The times of both histograms.
+    #[must_use]
+    pub fn merged(&self, other: &Self) -> Self {
+        let mut merged = self.clone();
+        for (bucket, count) in merged.buckets.iter_mut().zip(other.buckets) {
+            *bucket += count;
+        }
+        merged.max_ns = self.max_ns.max(other.max_ns);
+        merged
     }
 
     /// Times counted.
@@ -95,6 +107,23 @@ pub struct PortStatistics {
     /// How long the line was without a packet before each packet but the first, PAUSE frames or
     /// not; 0: back to back. Whole nanoseconds, rounded down.
     pub gaps: TimeHistogram,
+}
+
+impl PortStatistics {
+    /// Bytes of the frames whose transmission started, layer 2 without FCS.
+    pub fn tx_frame_bytes(&self) -> u64 {
+        self.tx_bytes.saturating_sub(FCS_BYTES * self.tx_packets)
+    }
+
+    /// Bytes of the PAUSE frames sent in gaps, layer 2 without FCS.
+    pub fn gap_frame_bytes(&self) -> u64 {
+        self.gap_bytes.saturating_sub(FCS_BYTES * self.gap_frames)
+    }
+
+    /// How late packets started, paced and unpaced.
+    pub fn lateness(&self) -> TimeHistogram {
+        self.paced_lateness.merged(&self.unpaced_lateness)
+    }
 }
 
 /// Counters of the whole traffic manager.
