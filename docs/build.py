@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Check the links of every Markdown page of the project and copy the pages for the site.
+"""Check what every Markdown page of the project names, and copy the pages for the site.
 
     build.py OUT      copy to OUT/docs-src, with OUT/zensical.toml beside it
 
-Pages keep their folders, so that links between them are the same in the tree and on the site. A
-link to a file that is no page (a program, a folder) becomes plain text on the site. Exit status 1:
-a link leads nowhere; each is named on standard error.
+These must exist: each link's file and heading, each path in code that begins with a folder of the
+project, each target behind `make`, and `NAME` in [FILE](PATH) in that file. Pages keep their
+folders, so that links between them are the same in the tree and on the site. A link to a file that
+is no page (a program, a folder) becomes plain text on the site. Exit status 1: something is
+missing; each is named on standard error.
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ PICTURES = {".png", ".svg"}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```$|^(?: {4}|\t)[^\n]*$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+NAMED = re.compile(r"`([^`\n]+)` in \[[^\]]*\]\(([^)\s]+)\)")
+MAKE = re.compile(r"(?:^|[`&;$]) *(?:sudo )?make ([a-z][\w-]*)", re.MULTILINE)
+TARGET = re.compile(r"^([a-z][\w -]*(?:%[\w-]*)?):", re.MULTILINE)
+GENERATED = ("switch/target/",)
 
 
 def tracked() -> set[Path]:
@@ -57,6 +63,46 @@ def broken(page: Path, pages: set[Path]) -> list[str]:
     return lines
 
 
+def make_targets() -> re.Pattern[str]:
+    """Return what matches exactly the targets of the Makefile."""
+    lines = TARGET.findall((ROOT / "Makefile").read_text())
+    names = {name for line in lines for name in line.split()}
+    return re.compile("|".join(re.escape(name).replace("%", r"[\w-]+") for name in names))
+
+
+def missing(page: Path, folders: set[str], targets: re.Pattern[str]) -> list[str]:
+    """Return a line for each path, make target and name in code of the page that does not exist."""
+    text = page.read_text()
+    codes = [match[0] for match in CODE.finditer(text)]
+    named = page.relative_to(ROOT)
+    lines = [
+        f"{named}: no target 'make {target}'"
+        for code in codes
+        for target in MAKE.findall(code)
+        if not targets.fullmatch(target)
+    ]
+    words = {word.strip("`'\"()[]{}<>.,:;") for code in codes for word in code.split()}
+    paths = [
+        word
+        for word in sorted(words)
+        if re.fullmatch(r"[\w.*-]+(/[\w.*-]*)+", word)
+        and word.partition("/")[0] in folders
+        and not word.startswith(GENERATED)
+        and not re.search(r"/[A-Z]+\b", word)
+    ]
+    lines += [
+        f"{named}: no file {path}"
+        for path in paths
+        if not any(any(place.glob(path.rstrip("/"))) for place in (ROOT, page.parent))
+    ]
+    for name, target in NAMED.findall(text):
+        file = (page.parent / target).resolve()
+        last = re.split(r"::|\.", name.removesuffix("()"))[-1]
+        if file.is_file() and not re.search(rf"\b{re.escape(last)}\b", file.read_text()):
+            lines.append(f"{named}: no {name} in {target}")
+    return lines
+
+
 def for_site(page: Path, copied: set[Path]) -> str:
     """Return the page's text, with links to files that are not copied as plain text."""
 
@@ -70,12 +116,18 @@ def for_site(page: Path, copied: set[Path]) -> str:
 
 
 def main() -> int:
-    """Check all links, then copy pages and pictures."""
+    """Check all pages, then copy them and the pictures."""
     out = Path(sys.argv[1])
     files = tracked()
     pages = {file for file in files if file.suffix == ".md"}
     copied = pages | {file for file in files if file.suffix in PICTURES}
-    lines = [line for page in sorted(pages) for line in broken(page, pages)]
+    folders = {file.relative_to(ROOT).parts[0] for file in files if file.parent != ROOT}
+    targets = make_targets()
+    lines = [
+        line
+        for page in sorted(pages)
+        for line in (*broken(page, pages), *missing(page, folders, targets))
+    ]
     print("\n".join(lines), file=sys.stderr, end="\n" if lines else "")
     if lines:
         return 1
