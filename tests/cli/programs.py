@@ -59,6 +59,18 @@ def _ethernet(program: Program) -> Program:
 
 def bad_programs() -> Iterator[Bad]:
     """Yield every bad program."""
+    yield from _bad_json()
+    yield from _wrong_types()
+    yield from _names_of_nothing()
+    yield from _ids_and_externs()
+
+
+def bad(name: str, change: Callable[[Program], object], *named: str) -> Bad:
+    """Return the program after a change that makes it bad."""
+    return Bad(name, changed(change), named)
+
+
+def _bad_json() -> Iterator[Bad]:
     yield Bad("empty", "", ("EOF",))
     yield Bad("not-json", "#include <core.p4>\n", ("not BMv2 JSON", "line 1 column 1"))
     yield Bad("truncated", TEXT[: len(TEXT) // 2], ("EOF",))
@@ -69,10 +81,8 @@ def bad_programs() -> Iterator[Bad]:
     yield Bad("deeply-nested", "[" * 100_000, ("nested deeper than",))
     yield Bad("key-twice", '{"headers": [],' + TEXT.lstrip()[1:], ("duplicate field", "headers"))
 
-    def bad(name: str, change: Callable[[Program], object], *named: str) -> Bad:
-        return Bad(name, changed(change), named)
 
-    # Wrong types.
+def _wrong_types() -> Iterator[Bad]:
     yield bad(
         "tables-are-text",
         lambda p: p["pipelines"][0].update(tables="none"),
@@ -100,7 +110,9 @@ def bad_programs() -> Iterator[Bad]:
             str(width),
         )
     yield bad("format-99", lambda p: p["__meta__"].update(version=[99, 0]), "version", "99.0")
-    # Names and ids of nothing.
+
+
+def _names_of_nothing() -> Iterator[Bad]:
     yield bad("no-pipelines", lambda p: p.update(pipelines=[]), "'ingress'")
     yield bad("pipelines-missing", lambda p: p.pop("pipelines"), "pipelines")
     yield bad(
@@ -183,6 +195,9 @@ def bad_programs() -> Iterator[Bad]:
     )
     yield bad("counter", lambda p: p.update(counter_arrays=[]), "counter", "PacerIngress.")
     yield bad("meter", lambda p: p.update(meter_arrays=[]), "meter 'PacerIngress.flow_meter'")
+
+
+def _ids_and_externs() -> Iterator[Bad]:
     yield bad("header-id-twice", lambda p: p["headers"][4].update(id=3), "id 3", "twice")
     yield bad("action-id-twice", lambda p: p["actions"][4].update(id=3), "id 3", "twice")
     yield bad(
@@ -195,7 +210,6 @@ def bad_programs() -> Iterator[Bad]:
         _PROGRAM["pipelines"][0]["tables"][0]["name"],
         "loops",
     )
-    # Externs.
     yield bad(
         "extern-type",
         lambda p: p["extern_instances"][0].update(type="TrafficWizard"),

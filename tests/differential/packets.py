@@ -8,7 +8,9 @@ the switches say that. It only has to come by everything often.
 from __future__ import annotations
 
 import json
+import operator
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,30 @@ from values import Values
 _STATES_MAX = 24
 _VARBIT_MAX_BITS = 512
 _PAYLOAD_MAX = 40
+
+SHIFT_MAX = 4096
+OPERATORS: dict[str, Callable[[int, int], int | bool]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "and": lambda left, right: bool(left and right),
+    "or": lambda left, right: bool(left or right),
+    "not": lambda _, right: not right,
+    "d2b": lambda _, right: right,
+    "b2d": lambda _, right: right,
+}
+"""Operators of a parser's expressions in BMv2 JSON."""
 
 Place = tuple[str, str]
 
@@ -229,45 +255,10 @@ class _Walk:
         if node["op"] == "?":
             return self._value(node["left"] if self._value(node["cond"]) else node["right"])
         left, right = self._value(node["left"]), self._value(node["right"])
-        match node["op"]:
-            case "+":
-                return left + right
-            case "-":
-                return left - right
-            case "*":
-                return left * right
-            case "&":
-                return left & right
-            case "|":
-                return left | right
-            case "^":
-                return left ^ right
-            case "<<" if right < 4096:
-                return left << right
-            case ">>":
-                return left >> right
-            case "==":
-                return int(left == right)
-            case "!=":
-                return int(left != right)
-            case "<":
-                return int(left < right)
-            case ">":
-                return int(left > right)
-            case "<=":
-                return int(left <= right)
-            case ">=":
-                return int(left >= right)
-            case "and":
-                return int(bool(left and right))
-            case "or":
-                return int(bool(left or right))
-            case "not":
-                return int(not right)
-            case "d2b" | "b2d":
-                return right
-            case _:
-                raise _UnknownError
+        compute = OPERATORS.get(node["op"])
+        if compute is None or (node["op"] == "<<" and right >= SHIFT_MAX):
+            raise _UnknownError
+        return int(compute(left, right))
 
     # ---- ways -------------------------------------------------------------------------------
 

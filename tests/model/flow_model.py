@@ -354,22 +354,7 @@ class FlowPacer:
             if "S" in segment.flags:
                 flow.first_flight = FirstFlight(segment.end, segment.end)
         elif taken and not strays:
-            if not passed(segment.sequence, flow.next):
-                flow.losses += 1
-                flow.timed = None
-                if flow.path is not None:
-                    flow.path.below = False
-                if segment.payload_bytes:
-                    flow.first_flight = None
-            elif flow.timed is None:
-                flow.timed = (segment.end, segment.at_ns)
-            if flow.first_flight is not None and segment.payload_bytes:
-                in_first_flight = flow.first_flight.takes(
-                    segment, self.config.fastest_time_per_byte_q24
-                )
-                in_first_flight = in_first_flight and flow.rtt_ns != 0
-            if passed(segment.end, flow.next):
-                flow.next = segment.end
+            in_first_flight = self._advance(flow, segment)
         flow.peak_bytes = max(flow.peak_bytes, flow.in_flight_bytes)
         if set("FR") & set(segment.flags):
             flow.expires_ns = segment.at_ns + FLOW_CLOSED_NS
@@ -378,6 +363,25 @@ class FlowPacer:
         elif begins or taken or flow.expires_ns - segment.at_ns > FLOW_CLOSED_NS:
             flow.expires_ns = segment.at_ns + FLOW_LIFE_NS
         return flow, in_first_flight
+
+    def _advance(self, flow: Flow, segment: Segment) -> bool:
+        """Takes a known flow's next data; whether the segment belongs to its first flight."""
+        if not passed(segment.sequence, flow.next):
+            flow.losses += 1
+            flow.timed = None
+            if flow.path is not None:
+                flow.path.below = False
+            if segment.payload_bytes:
+                flow.first_flight = None
+        elif flow.timed is None:
+            flow.timed = (segment.end, segment.at_ns)
+        in_first_flight = False
+        if flow.first_flight is not None and segment.payload_bytes:
+            takes = flow.first_flight.takes(segment, self.config.fastest_time_per_byte_q24)
+            in_first_flight = takes and flow.rtt_ns != 0
+        if passed(segment.end, flow.next):
+            flow.next = segment.end
+        return in_first_flight
 
     def _time_per_byte_q24(self, flow: Flow, *, in_first_flight: bool) -> tuple[int, bool]:
         """The time of a byte of this segment, and whether that is the path's."""

@@ -684,6 +684,12 @@ def filled(config: PortConfig, longest_bytes: int = MTU_BYTES) -> PortConfig:
 
 def pause_frame_cases() -> Iterator[Case]:
     """PAUSE frames in the gaps: the files in ``tests/vectors/pause-frames``."""
+    yield from _gap_frame_sizes()
+    yield from _gap_frames_among_classes()
+    yield from _gap_frames_at_random()
+
+
+def _gap_frame_sizes() -> Iterator[Case]:
     for rate_bps, longest_bytes, text in (
         (500_000_000, MTU_BYTES, "a gap is one frame of the packets' size"),
         (700_000_000, MTU_BYTES, "a gap is one frame, rounded up to a byte"),
@@ -711,6 +717,9 @@ def pause_frame_cases() -> Iterator[Case]:
         [static(1, 960_000_000, allowance_ns=0)],
         trace.events(),
     )
+
+
+def _gap_frames_among_classes() -> Iterator[Case]:
     trace = Trace()
     trace.burst(0, 1, 10)
     trace.burst(0, 2, 5)
@@ -777,6 +786,9 @@ def pause_frame_cases() -> Iterator[Case]:
         [static(1, 400_000_000), static(2, 100_000_000, allowance_ns=0)],
         trace.events(),
     )
+
+
+def _gap_frames_at_random() -> Iterator[Case]:
     for seed in range(1, 7):
         case = random_case(f"random-{seed}", 100 + seed)
         line_rate_bps = case.port.line_rate_bps or 100_000_000
