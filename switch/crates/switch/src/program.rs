@@ -170,7 +170,7 @@ impl Program {
         if let (Some(Parsed { id, .. }), Some(_)) = (&parsed, &self.parsed)
             && let Some(packet) = self.packets.get_mut(*id)
         {
-            self.pipeline.expect(&mut packet.context);
+            self.pipeline.prefetch_next(&mut packet.context);
         }
         self.run_parsed(env);
         self.parsed = parsed;

@@ -1,6 +1,5 @@
-//! Calculations: the bytes that checksums and hashes are computed over.
+//! Computes checksums and hashes over fields of a packet.
 
-use crate::context::Context;
 use crate::hash::Algorithm;
 use crate::header_io::HeaderIo;
 use crate::layout::Field;
@@ -22,14 +21,25 @@ pub(crate) enum Input {
     Header { base: u32, kind: usize },
 }
 
+impl Input {
+    /// The validity slot of the input's header; none of a constant.
+    fn valid(&self) -> Option<u32> {
+        match self {
+            Self::Field { valid, .. } | Self::Variable { valid, .. } => Some(*valid),
+            Self::Header { base, .. } => Some(*base),
+            Self::Constant { .. } => None,
+        }
+    }
+}
+
 /// A compiled calculation.
 #[derive(Debug, Clone)]
 pub(crate) struct Calculation {
     algorithm: Algorithm,
     inputs: Box<[Input]>,
-    /// The unparsed rest of the packet follows the inputs.
+    /// Whether the payload follows the inputs.
     payload: bool,
-    /// An easier way to the same value.
+    /// A faster way to the same value, if there is one.
     sum: Option<Sum>,
 }
 
@@ -43,11 +53,11 @@ struct Sum {
     terms: Box<[(u32, u32)]>,
 }
 
-/// Most terms of a sum: what they add up to, 2^48 each, fits in a word.
+/// Most terms of a sum: each is below 2^48, so that their sum fits in a word.
 const MAX_TERMS: usize = 1 << 15;
 
 impl Sum {
-    /// The sum that a calculation amounts to, if it is one.
+    /// The sum that computes the same as a calculation, if there is one.
     fn of(algorithm: Algorithm, inputs: &[Input], payload: bool) -> Option<Self> {
         if algorithm != Algorithm::Csum16 || payload {
             return None;
@@ -67,7 +77,8 @@ impl Sum {
         let mut terms = Vec::new();
         for (field, _) in fields {
             end += field.bits;
-            // What is to the right of it in its 16 bits; its upper words are 64 bits to the left.
+            // The bits to the right of it in its 16-bit word. Its upper limbs are 64 bits to the left,
+            // which is 1 modulo 2^16 - 1.
             let power = end.next_multiple_of(16) - end;
             terms.extend((0..field.limbs()).map(|limb| (field.slot + limb, power)));
         }
@@ -78,11 +89,11 @@ impl Sum {
     }
 
     #[inline]
-    fn compute(&self, words: &[u64]) -> u64 {
+    fn compute(&self, phv: &[u64]) -> u64 {
         let mut sum = 0;
-        if words[self.valid as usize] != 0 {
+        if phv[self.valid as usize] != 0 {
             for &(slot, power) in &self.terms {
-                let value = words[slot as usize];
+                let value = phv[slot as usize];
                 sum += ((value & 0xffff_ffff) + (value >> 32)) << power;
             }
         }
@@ -157,86 +168,85 @@ impl Calculation {
         }
     }
 
-    /// Bytes the inputs take at most, without the payload.
-    pub fn max_bytes(&self, io: &[HeaderIo]) -> usize {
+    /// Most bytes of the inputs, without the payload.
+    pub fn max_bytes(&self, kinds: &[HeaderIo]) -> usize {
         let bits: usize = self
             .inputs
             .iter()
             .map(|input| match input {
                 Input::Field { field, .. } | Input::Variable { field, .. } => field.bits as usize,
                 Input::Constant { bits, .. } => *bits as usize,
-                Input::Header { kind, .. } => io[*kind].max_bytes() * 8,
+                Input::Header { kind, .. } => kinds[*kind].max_bytes() * 8,
             })
             .sum();
         bits.div_ceil(8) + 1
     }
 
-    /// The calculation's value for this packet.
+    /// The calculation's value for a packet. `payload`: what follows its parsed headers. `scratch`:
+    /// a buffer, whose contents do not matter.
     #[inline]
-    pub fn compute(&self, ctx: &mut Context, io: &[HeaderIo]) -> u64 {
+    pub fn compute(
+        &self,
+        phv: &[u64],
+        payload: &[u8],
+        kinds: &[HeaderIo],
+        scratch: &mut Vec<u8>,
+    ) -> u64 {
         match &self.sum {
-            Some(sum) => sum.compute(&ctx.words),
-            None => self.compute_bytes(ctx, io),
+            Some(sum) => sum.compute(phv),
+            None => self.compute_bytes(phv, payload, kinds, scratch),
         }
     }
 
-    fn compute_bytes(&self, ctx: &mut Context, io: &[HeaderIo]) -> u64 {
-        let mut scratch = std::mem::take(&mut ctx.scratch);
+    fn compute_bytes(
+        &self,
+        phv: &[u64],
+        payload: &[u8],
+        kinds: &[HeaderIo],
+        scratch: &mut Vec<u8>,
+    ) -> u64 {
         scratch.clear();
         let mut bits = BitWriter {
-            out: &mut scratch,
+            out: scratch,
             pending: 0,
             count: 0,
         };
         for input in &self.inputs {
+            if input.valid().is_some_and(|valid| phv[valid as usize] == 0) {
+                continue;
+            }
             match input {
-                Input::Field { field, valid } => {
-                    if ctx.words[*valid as usize] == 0 {
-                        continue;
-                    }
+                Input::Field { field, .. } => {
                     let slot = field.slot as usize;
                     if field.bits <= 64 {
-                        bits.push(ctx.words[slot], field.bits);
+                        bits.push(phv[slot], field.bits);
                     } else {
-                        let limbs = &ctx.words[slot..slot + field.limbs() as usize];
+                        let limbs = &phv[slot..slot + field.limbs() as usize];
                         bits.push_limbs(limbs, field.bits);
                     }
                 }
-                Input::Variable {
-                    field,
-                    length,
-                    valid,
-                } => {
-                    if ctx.words[*valid as usize] == 0 {
-                        continue;
-                    }
-                    let n = ctx.words[*length as usize].min(u64::from(field.bits)) as u32;
+                Input::Variable { field, length, .. } => {
+                    let n = phv[*length as usize].min(u64::from(field.bits)) as u32;
                     let slot = field.slot as usize;
-                    let limbs = &ctx.words[slot..slot + crate::wide::limbs(n) as usize];
+                    let limbs = &phv[slot..slot + crate::wide::limbs(n) as usize];
                     bits.push_limbs(limbs, n);
                 }
                 Input::Constant { bits: n, value } => bits.push_limbs(value, *n),
                 Input::Header { base, kind } => {
-                    if ctx.words[*base as usize] == 0 {
-                        continue;
-                    }
-                    // Headers start on a byte; what came before is padded.
+                    // Headers start on a byte: zero bits fill the last byte before.
                     let pad = (8 - bits.count) % 8;
                     bits.push(0, pad);
                     let at = bits.out.len();
-                    let length = io[*kind].length(&ctx.words, *base);
-                    bits.out.resize(at + length, 0);
-                    io[*kind].emit(&ctx.words, *base, &mut bits.out[at..]);
+                    bits.out.resize(at + kinds[*kind].length(phv, *base), 0);
+                    kinds[*kind].emit(phv, *base, &mut bits.out[at..]);
                 }
             }
         }
         bits.finish();
         if self.payload {
-            scratch.extend_from_slice(ctx.payload_to_leave());
+            scratch.extend_from_slice(payload);
         }
-        let value = self.algorithm.compute(&scratch);
-        ctx.scratch = scratch;
-        value
+        self.algorithm.compute(scratch)
     }
 }
 

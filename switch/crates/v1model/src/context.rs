@@ -1,34 +1,39 @@
-//! One packet's working memory.
+//! A packet in the engine: its frame, its headers and metadata, and what the program asked for.
 
 use crate::api::CloneRequest;
+use crate::calculation::Calculation;
+use crate::header_io::HeaderIo;
 use crate::program::Program;
 use crate::unchanged::Unchanged;
 use std::ops::Range;
 use traffic_manager::hold::Hold;
 
-/// Frames up to this long fit a new context; a longer one makes it grow, once. Memory for the
-/// longest frame in every context would make holding a million packets cost ten times as much.
+/// Frames up to this length fit a new context; a longer frame makes it grow, once. A million held
+/// packets would take ten times the memory if every context had room for the longest frame.
 const ORDINARY_FRAME_BYTES: usize = 1_536;
 
-/// Preserved metadata of a packet that is resubmitted or recirculated.
+/// Metadata that a field list preserves of a packet that is resubmitted or recirculated.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Kept {
+pub(crate) struct Preserved {
+    /// Whether the packet has preserved metadata.
     pub active: bool,
+    /// The field list's id.
     pub list: u16,
+    /// The fields' words.
     pub words: Vec<u64>,
 }
 
-/// A packet with its parsed headers and metadata. Allocated once by
-/// [`crate::Pipeline::new_context`] and reused for packet after packet; nothing below here
-/// allocates while packets flow.
+/// A packet with its parsed headers and metadata. [`crate::Pipeline::new_context`] allocates it, and
+/// packet after packet uses it: the engine allocates nothing while packets flow.
 ///
 /// A context belongs to the pipeline that made it.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// Fields, arguments, temporaries, constants.
-    pub(crate) words: Vec<u64>,
-    /// How many of `words` are headers and metadata.
-    pub(crate) phv_words: usize,
+    /// The packet header vector: headers and metadata, then action arguments, temporaries and
+    /// constants.
+    pub(crate) phv: Vec<u64>,
+    /// How many words of the PHV are headers and metadata.
+    pub(crate) field_words: usize,
     /// Headroom, then the frame.
     buffer: Vec<u8>,
     headroom: usize,
@@ -39,10 +44,11 @@ pub struct Context {
     pub(crate) parsed: usize,
     /// Bounds of the deparsed packet in `buffer`.
     output: (usize, usize),
-    /// Frame length as it entered ingress: what counters and meters count.
+    /// Length of the frame as it entered ingress, in bytes: counters and meters count it.
     pub(crate) ingress_length: u64,
     /// Frame length plus headers added and minus headers removed since.
     pub(crate) packet_length: u64,
+    /// Most bytes of the packet that leave.
     pub(crate) truncate: u64,
     pub(crate) hold: Option<Hold>,
     pub(crate) clone: Option<CloneRequest>,
@@ -51,12 +57,14 @@ pub struct Context {
     pub(crate) digest: Option<u16>,
     /// Port the packet arrived on, for parsing it again.
     pub(crate) ingress_port: u16,
-    pub(crate) kept: Kept,
+    pub(crate) preserved: Preserved,
+    /// Scratch for a table's key.
     pub(crate) key: Vec<u64>,
+    /// Scratch for the bytes of a calculation.
     pub(crate) scratch: Vec<u8>,
-    /// Headers as they lie in the frame.
+    /// Which headers are unchanged in the frame.
     pub(crate) unchanged: Unchanged,
-    /// What the parser ended with.
+    /// The error that the parser ended with.
     pub(crate) parser_error: u64,
     /// A checksum was wrong.
     pub(crate) checksum_error: bool,
@@ -65,12 +73,12 @@ pub struct Context {
 impl Context {
     pub(crate) fn new(program: &Program, max_frame_bytes: usize) -> Self {
         let constants = program.constant_base as usize;
-        let mut words = vec![0; constants + program.constants.len()];
-        words[constants..].copy_from_slice(&program.constants);
+        let mut phv = vec![0; constants + program.constants.len()];
+        phv[constants..].copy_from_slice(&program.constants);
         let headroom = program.deparsed_bytes;
         Self {
-            words,
-            phv_words: program.phv_words as usize,
+            phv,
+            field_words: program.field_words as usize,
             buffer: vec![0; headroom + max_frame_bytes.min(ORDINARY_FRAME_BYTES) + headroom],
             headroom,
             max_frame_bytes,
@@ -87,10 +95,10 @@ impl Context {
             recirculate: None,
             digest: None,
             ingress_port: 0,
-            kept: Kept {
+            preserved: Preserved {
                 active: false,
                 list: 0,
-                words: Vec::with_capacity(program.kept_words),
+                words: Vec::with_capacity(program.preserved_words),
             },
             key: vec![0; program.key_words],
             scratch: Vec::with_capacity(program.scratch_bytes),
@@ -100,7 +108,7 @@ impl Context {
         }
     }
 
-    /// Makes the buffer hold a frame of `length` bytes; what it has grown to it keeps.
+    /// Makes the buffer large enough for a frame of `length` bytes. It never shrinks.
     fn make_room(&mut self, length: usize) {
         let wanted = self.headroom + length + self.headroom;
         if wanted > self.buffer.len() {
@@ -108,13 +116,13 @@ impl Context {
         }
     }
 
-    /// Longest frame that [`Self::set_frame`] takes whole.
+    /// Length of the longest frame that [`Self::set_frame`] takes whole, in bytes.
     pub fn capacity(&self) -> usize {
         self.max_frame_bytes
     }
 
-    /// Puts a new frame (layer 2, without FCS) into the context, forgetting the packet before.
-    /// Returns false, and keeps only the first [`Self::capacity`] bytes, if it is too long.
+    /// Replaces the packet by a new frame (layer 2, without FCS). Returns false, and takes only the
+    /// first [`Self::capacity`] bytes, if the frame is too long.
     pub fn set_frame(&mut self, frame: &[u8]) -> bool {
         let length = frame.len().min(self.max_frame_bytes);
         self.make_room(length);
@@ -124,14 +132,12 @@ impl Context {
         self.output = (self.end, self.end);
         self.parsed = 0;
         self.truncate = u64::MAX;
-        self.kept.active = false;
+        self.preserved.active = false;
         length == frame.len()
     }
 
-    /// The frame as it entered ingress.
-    ///
-    /// The deparser writes over its parsed part, so after `egress` this is no longer the
-    /// original.
+    /// The frame as it entered ingress. The deparser overwrites its parsed part, so after `egress` it
+    /// is no longer the original.
     pub fn frame(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
@@ -146,19 +152,20 @@ impl Context {
         &self.buffer[self.output.0..self.output.1]
     }
 
-    /// The packet as `egress` left it, in a buffer that the caller may keep in exchange for any
-    /// other. This context then holds nothing until [`Self::set_frame`] is called.
+    /// The packet as `egress` left it: a buffer, and the packet's bytes in it. The caller may take the
+    /// buffer and leave any other instead. The context then holds no packet until
+    /// [`Self::set_frame`] is called.
     pub fn lend_output(&mut self) -> (&mut Vec<u8>, Range<usize>) {
         let output = self.output.0..self.output.1;
         (self.start, self.end, self.output) = (0, 0, (0, 0));
         (&mut self.buffer, output)
     }
 
-    /// Makes this context a copy of `source` (which must come from the same pipeline): frame,
-    /// headers and metadata, as replication needs.
+    /// Makes this context a copy of `source`: frame, headers and metadata. Both contexts belong to
+    /// the same pipeline.
     pub fn copy_from(&mut self, source: &Self) {
-        let n = self.phv_words.min(source.phv_words);
-        self.words[..n].copy_from_slice(&source.words[..n]);
+        let n = self.field_words.min(source.field_words);
+        self.phv[..n].copy_from_slice(&source.phv[..n]);
         self.start = source.start;
         self.end = source.end;
         self.parsed = source.parsed;
@@ -177,63 +184,63 @@ impl Context {
         self.digest = source.digest;
         self.ingress_port = source.ingress_port;
         self.unchanged.copy_from(&source.unchanged);
-        self.kept.active = source.kept.active;
-        self.kept.list = source.kept.list;
-        self.kept.words.clear();
-        self.kept.words.extend_from_slice(&source.kept.words);
+        self.preserved.active = source.preserved.active;
+        self.preserved.list = source.preserved.list;
+        self.preserved.words.clear();
+        self.preserved
+            .words
+            .extend_from_slice(&source.preserved.words);
     }
 
-    /// Cuts what will leave to `bytes`; 0 for no limit.
+    /// Limits the packet that leaves to `bytes`; 0 sets no limit.
     pub fn truncate_to(&mut self, bytes: u32) {
         if bytes > 0 {
             self.truncate = self.truncate.min(u64::from(bytes));
         }
     }
 
-    /// The part of the frame that no header was parsed from.
-    pub(crate) fn payload(&self) -> &[u8] {
-        &self.buffer[(self.start + self.parsed).min(self.end)..self.end]
-    }
-
-    /// The same, as far as `truncate` leaves it.
-    pub(crate) fn payload_to_leave(&self) -> &[u8] {
-        let payload = self.payload();
+    /// The value of a calculation over this packet. The payload is cut to the limit of `truncate`.
+    #[inline]
+    pub(crate) fn compute(&mut self, calculation: &Calculation, kinds: &[HeaderIo]) -> u64 {
+        let payload = (self.start + self.parsed).min(self.end);
         let most = usize::try_from(self.truncate).unwrap_or(usize::MAX);
-        &payload[..payload.len().min(most)]
+        let payload = &self.buffer[payload..self.end.min(payload.saturating_add(most))];
+        calculation.compute(&self.phv, payload, kinds, &mut self.scratch)
     }
 
-    /// The port that the packet came in at; 0 for one that was recirculated.
+    /// The port that the packet arrived on; 0 for a recirculated packet.
     pub fn ingress_port(&self) -> u16 {
         self.ingress_port
     }
 
-    /// Undoes `truncate()`, which does not outlive replication.
+    /// Removes the limit of `truncate()`, which replication does not keep.
     pub fn clear_truncate(&mut self) {
         self.truncate = u64::MAX;
     }
 
-    /// The part of the frame the parser has not reached, and the words, for extraction.
+    /// The part of the frame that is not parsed yet, and the PHV to extract it to.
     pub(crate) fn unparsed(&mut self) -> (&[u8], &mut [u64]) {
         let from = (self.start + self.parsed).min(self.end);
-        (&self.buffer[from..self.end], &mut self.words)
+        (&self.buffer[from..self.end], &mut self.phv)
     }
 
-    /// Room for `header_bytes` before the payload; sets the output to it and the payload.
-    /// `None` if there is no such room (never: the headroom holds all headers).
+    /// Makes the output `header_bytes` bytes of headers and the payload; returns the bytes for the
+    /// headers, and the PHV. `None` if they do not fit, which cannot happen: the headroom holds
+    /// all headers.
     pub(crate) fn prepend(&mut self, header_bytes: usize) -> Option<(&mut [u8], &[u64])> {
         let payload = (self.start + self.parsed).min(self.end);
         let from = payload.checked_sub(header_bytes)?;
         self.output = (from, self.end);
-        Some((&mut self.buffer[from..payload], &self.words))
+        Some((&mut self.buffer[from..payload], &self.phv))
     }
 
-    /// Makes the frame the output; the frame, to write changed headers over, and the words.
+    /// Makes the frame the output; returns the frame, to overwrite changed headers, and the PHV.
     pub(crate) fn output_in_place(&mut self) -> (&mut [u8], &[u64]) {
         self.output = (self.start, self.end);
-        (&mut self.buffer[self.start..self.end], &self.words)
+        (&mut self.buffer[self.start..self.end], &self.phv)
     }
 
-    /// Cuts the output to `length` bytes; true if that made a difference.
+    /// Cuts the output to `length` bytes; true if it was longer.
     pub(crate) fn cut_output(&mut self, length: u64) -> bool {
         let have = self.output.1 - self.output.0;
         match usize::try_from(length) {
@@ -245,13 +252,13 @@ impl Context {
         }
     }
 
-    /// No output.
+    /// Empties the output.
     pub(crate) fn clear_output(&mut self) {
         self.output = (self.end, self.end);
     }
 
-    /// Makes the output the frame, for recirculation. False if it had grown beyond the buffer
-    /// (by more than all headers together) and was cut.
+    /// Makes the output the frame, for recirculation. Returns false if the output was too long (by
+    /// more than all headers together) and has been cut.
     pub(crate) fn output_to_frame(&mut self) -> bool {
         let (from, to) = self.output;
         let length = (to - from).min(self.max_frame_bytes + self.headroom);
@@ -264,7 +271,7 @@ impl Context {
         length == to - from
     }
 
-    /// Takes `source`'s frame (not its headers), as it entered ingress.
+    /// Copies the frame of `source` as it entered ingress, without its headers.
     pub(crate) fn copy_frame(&mut self, source: &Self) {
         let length = source.frame_len().min(self.max_frame_bytes + self.headroom);
         self.make_room(length);

@@ -1,17 +1,16 @@
 //! Runs compiled code over a packet.
 
 use crate::api::{CloneRequest, Externs};
-use crate::compile::foresight::Indexed;
 use crate::context::Context;
 use crate::header_io::read_bits;
 use crate::layout::Field;
 use crate::meter::{Metered, count};
-use crate::ops::{Code, HeaderRef, Op, Slot};
+use crate::ops::{Code, HeaderRef, Op};
 use crate::profile::Profile;
-use crate::program::{HeaderInfo, Node, Program, StackInfo};
+use crate::program::{HeaderInfo, Indexed, Node, Program, StackInfo};
+use crate::slot::{Changes, RESHAPED, Slot};
 use crate::state::State;
 use crate::table::{END, Hit, Table, Target, Upcoming};
-use crate::unchanged::{Changes, RESHAPED};
 use crate::value_set::ValueSets;
 use crate::wide::{self, mask64, sext64};
 use traffic_manager::hold::Hold;
@@ -19,8 +18,8 @@ use traffic_manager::hold::Hold;
 /// simple_switch keeps 15 bits of a clone session's number.
 const CLONE_SESSION_MASK: u64 = 0x7fff;
 
-/// So many times may the loops of one action go round, each time that it runs.
-const MAX_ROUNDS: u32 = 1 << 16;
+/// Most loop iterations in one run of an action, all its loops together.
+const MAX_LOOP_ITERATIONS: u32 = 1 << 16;
 
 /// How a run of code ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +73,7 @@ impl<E: Externs> Machine<'_, E> {
         let nodes = &self.program.nodes[..];
         loop {
             // Most nodes are comparisons, which need nothing but the words.
-            let words = &ctx.words[..];
+            let words = &ctx.phv[..];
             let current = loop {
                 let Some(current) = nodes.get(node as usize) else {
                     return Outcome::Done;
@@ -102,7 +101,7 @@ impl<E: Externs> Machine<'_, E> {
                     no,
                 } => {
                     let outcome = self.run(ctx, code);
-                    let taken = ctx.words[slot as usize] != 0;
+                    let taken = ctx.phv[slot as usize] != 0;
                     (outcome, if taken { yes } else { no })
                 }
                 // Dealt with above.
@@ -121,14 +120,14 @@ impl<E: Externs> Machine<'_, E> {
         let Some(table) = self.tables.get(index) else {
             return (Outcome::Done, END);
         };
-        let hit = table.find(&ctx.words, &mut ctx.key);
+        let hit = table.find(&ctx.phv, &mut ctx.key);
         let hint = hit.and_then(|hit| hit.hint);
         if let Some(Hit {
             id,
             hint: Some(argument),
         }) = hit
         {
-            let looks = table.foreseen.iter();
+            let looks = table.hinted.iter();
             let looks = looks.map(|&indexed| (indexed, argument));
             let upcoming = self.upcoming.take().map_or(0, |upcoming| {
                 let table = self.tables.get(upcoming.table);
@@ -153,7 +152,7 @@ impl<E: Externs> Machine<'_, E> {
                         now_ns: self.now_ns,
                     };
                     let colour = entry.direct.colour(m.unit, packet);
-                    ctx.words[m.slot as usize] = colour & m.mask;
+                    ctx.phv[m.slot as usize] = colour & m.mask;
                 }
                 if ageing {
                     entry.idle.last_hit_ns = self.now_ns;
@@ -189,18 +188,18 @@ impl<E: Externs> Machine<'_, E> {
         match args {
             [] => {}
             // The most frequent case, without a call.
-            [one] => ctx.words[base] = *one,
-            _ => ctx.words[base..base + args.len()].copy_from_slice(args),
+            [one] => ctx.phv[base] = *one,
+            _ => ctx.phv[base..base + args.len()].copy_from_slice(args),
         }
         let Some(action) = table.actions.get(local) else {
             return (Outcome::Done, END);
         };
         let next = chosen.unwrap_or(action.next);
         let code = action.code;
-        if hint.is_none() && !action.foreseen.is_empty() {
+        if hint.is_none() && !action.prefetches.is_empty() {
             let argument = |at: usize| args.get(at).copied().unwrap_or(u64::MAX);
-            let looks = action.foreseen.iter();
-            let looks = looks.map(|foreseen| (foreseen.indexed, argument(foreseen.argument)));
+            let looks = action.prefetches.iter();
+            let looks = looks.map(|prefetch| (prefetch.indexed, argument(prefetch.argument)));
             self.look_ahead(0, looks);
         }
         (self.run(ctx, code), next)
@@ -222,7 +221,7 @@ impl<E: Externs> Machine<'_, E> {
             };
             let colour = direct.colour(m.unit, packet);
             if direct.is_configured() {
-                ctx.words[m.slot as usize] = colour & m.mask;
+                ctx.phv[m.slot as usize] = colour & m.mask;
             }
         }
     }
@@ -263,8 +262,8 @@ impl<E: Externs> Machine<'_, E> {
                     None => case
                         .tests
                         .iter()
-                        .all(|t| ctx.words[t.slot as usize] & t.mask == t.value),
-                    Some(place) => self.value_sets.contains(place, &ctx.words),
+                        .all(|t| ctx.phv[t.slot as usize] & t.mask == t.value),
+                    Some(place) => self.value_sets.contains(place, &ctx.phv),
                 })
                 .map_or(current.default, |case| case.next);
         }
@@ -276,14 +275,14 @@ impl<E: Externs> Machine<'_, E> {
         let program = self.program;
         let mut wrong = false;
         for checksum in &program.verify {
-            if ctx.words[checksum.valid as usize] == 0 || !self.condition(ctx, checksum.condition) {
+            if ctx.phv[checksum.valid as usize] == 0 || !self.condition(ctx, checksum.condition) {
                 continue;
             }
-            let value = program.calculations[checksum.calculation].compute(ctx, &program.kinds);
+            let value = ctx.compute(&program.calculations[checksum.calculation], &program.kinds);
             let (slot, n) = (checksum.target.slot, checksum.target.limbs());
             let above = slot as usize + 1..(slot + n) as usize;
-            wrong |= value != get_field(&ctx.words, checksum.target)
-                || ctx.words[above].iter().any(|&limb| limb != 0);
+            wrong |= value != get_field(&ctx.phv, checksum.target)
+                || ctx.phv[above].iter().any(|&limb| limb != 0);
         }
         wrong
     }
@@ -293,9 +292,10 @@ impl<E: Externs> Machine<'_, E> {
         let program = self.program;
         for checksum in &program.update {
             if self.condition(ctx, checksum.condition) {
-                let value = program.calculations[checksum.calculation].compute(ctx, &program.kinds);
+                let value =
+                    ctx.compute(&program.calculations[checksum.calculation], &program.kinds);
                 ctx.unchanged.note(checksum.change);
-                set_field(&mut ctx.words, checksum.target, value);
+                set_field(&mut ctx.phv, checksum.target, value);
             }
         }
     }
@@ -305,7 +305,7 @@ impl<E: Externs> Machine<'_, E> {
             None => true,
             Some((code, slot)) => {
                 self.run(ctx, code);
-                ctx.words[slot as usize] != 0
+                ctx.phv[slot as usize] != 0
             }
         }
     }
@@ -321,8 +321,8 @@ impl<E: Externs> Machine<'_, E> {
         let length = program
             .deparse_order
             .iter()
-            .filter(|h| ctx.words[h.base as usize] != 0)
-            .map(|h| program.kinds[h.kind].length(&ctx.words, h.base))
+            .filter(|h| ctx.phv[h.base as usize] != 0)
+            .map(|h| program.kinds[h.kind].length(&ctx.phv, h.base))
             .sum();
         let Some((mut out, words)) = ctx.prepend(length) else {
             return false;
@@ -411,9 +411,9 @@ impl<E: Externs> Machine<'_, E> {
         // Jumps stay within the code.
         let ops = &program.ops[..code.end as usize];
         let mut pc = code.start;
-        let mut rounds_left = MAX_ROUNDS;
+        let mut iterations_left = MAX_LOOP_ITERATIONS;
         loop {
-            let w = &mut ctx.words[..];
+            let w = &mut ctx.phv[..];
             let other = loop {
                 let Some(op) = ops.get(pc as usize) else {
                     return Outcome::Done;
@@ -499,10 +499,10 @@ impl<E: Externs> Machine<'_, E> {
                 continue;
             }
             if let Op::JumpBack { to } = *other {
-                if rounds_left == 0 {
+                if iterations_left == 0 {
                     return Outcome::Asserted;
                 }
-                rounds_left -= 1;
+                iterations_left -= 1;
                 pc = to;
                 continue;
             }
@@ -518,7 +518,7 @@ impl<E: Externs> Machine<'_, E> {
     #[inline(never)]
     fn step(&mut self, ctx: &mut Context, op: &Op, pc: &mut u32) -> Outcome {
         let program = self.program;
-        let w = &mut ctx.words;
+        let w = &mut ctx.phv;
         match *op {
             Op::AddW { d, a, b, n } => wide3(wide::add, w, d, a, b, n),
             Op::SubW { d, a, b, n } => wide3(wide::sub, w, d, a, b, n),
@@ -790,8 +790,8 @@ impl<E: Externs> Machine<'_, E> {
                 calculation,
             } => {
                 let calculation = &program.calculations[calculation as usize];
-                let hash = calculation.compute(ctx, &program.kinds);
-                let w = &mut ctx.words;
+                let hash = ctx.compute(calculation, &program.kinds);
+                let w = &mut ctx.phv;
                 // v1model: a size of 0 gives the base.
                 let size = w[size as usize].max(1);
                 w[d as usize] = w[base as usize].wrapping_add(hash % size);
@@ -958,7 +958,7 @@ fn extract_next(
     bits: Option<u64>,
 ) -> Option<u64> {
     let s = &program.stacks[stack as usize];
-    let next = word_to_usize(ctx.words[s.next as usize]);
+    let next = word_to_usize(ctx.phv[s.next as usize]);
     let Some(&element) = s.elements.get(next) else {
         return Some(program.errors.stack_out_of_bounds);
     };
@@ -975,9 +975,9 @@ fn extract_next(
             }
         }
     }
-    let changes = claim_element(program, &mut ctx.words, s, next);
+    let changes = claim_element(program, &mut ctx.phv, s, next);
     ctx.unchanged.note(changes);
-    ctx.words[s.next as usize] += 1;
+    ctx.phv[s.next as usize] += 1;
     None
 }
 
@@ -1032,10 +1032,8 @@ fn choose<'t>(
     let profile = profiles.get(table.profile?)?;
     let mut pick = |from: &[u32]| -> Option<u32> {
         let size = u32::try_from(from.len()).ok().filter(|&n| n > 0)?;
-        let hash = program
-            .calculations
-            .get(profile.calculation?)?
-            .compute(ctx, &program.kinds);
+        let calculation = program.calculations.get(profile.calculation?)?;
+        let hash = ctx.compute(calculation, &program.kinds);
         // BMv2 keeps 32 bits of the hash.
         from.get((hash as u32 % size) as usize).copied()
     };

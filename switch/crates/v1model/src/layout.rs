@@ -8,7 +8,7 @@
 
 use crate::error::{At, LoadError, LoadResult, refuse};
 use crate::model;
-use crate::unchanged::{self, Changes};
+use crate::slot::{Changes, OTHERS, RESHAPED, Slot};
 use crate::wide::limbs;
 use serde_json::Value;
 use std::cell::RefCell;
@@ -214,7 +214,7 @@ impl Layout {
                 union: None,
             });
         }
-        layout.masks = unchanged::masks(&layout.headers, &layout.types);
+        layout.masks = change_masks(&layout.headers, &layout.types);
         for s in &root.header_stacks {
             let stack = layout
                 .stack_of(s, &ids)
@@ -350,7 +350,7 @@ impl Layout {
 
     /// What writing `words` words from `slot` on changes of the headers.
     pub fn changes(&self, slot: u32, words: u32) -> Changes {
-        unchanged::of_words(&self.headers, &self.types, &self.masks, slot, words)
+        changes_of_words(&self.headers, &self.types, &self.masks, slot, words)
     }
 
     pub fn header(&self, name: &str) -> LoadResult<usize> {
@@ -561,4 +561,42 @@ fn header_type(t: &model::HeaderType) -> LoadResult<HeaderType> {
 /// Words a field list's fields take.
 pub(crate) fn list_words(fields: &[Field]) -> usize {
     fields.iter().map(|f| limbs(f.bits) as usize).sum()
+}
+
+/// The bit that stands for a change of each header; none for metadata.
+fn change_masks(headers: &[Header], types: &[HeaderType]) -> Vec<Changes> {
+    let mut next = 0;
+    let mask = |header: &Header| {
+        if header.metadata {
+            return 0;
+        }
+        let bit = next.min(OTHERS);
+        next += 1;
+        // Its length may change with it.
+        match types[header.kind].variable {
+            Some(_) => RESHAPED,
+            None => 1 << bit,
+        }
+    };
+    headers.iter().map(mask).collect()
+}
+
+/// The headers that writing `words` words from `slot` on changes. `headers` are in order of their bases.
+fn changes_of_words(
+    headers: &[Header],
+    types: &[HeaderType],
+    masks: &[Changes],
+    slot: Slot,
+    words: u32,
+) -> Changes {
+    let end = slot.saturating_add(words);
+    let first = headers.partition_point(|h| h.base + types[h.kind].words <= slot);
+    let written = headers.iter().zip(masks).skip(first);
+    written
+        .take_while(|(h, _)| h.base < end)
+        .fold(0, |all, (h, &mask)| {
+            // A write of its validity adds or removes it.
+            let validity = mask != 0 && (slot..end).contains(&h.base);
+            all | mask | if validity { RESHAPED } else { 0 }
+        })
 }

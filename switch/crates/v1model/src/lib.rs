@@ -42,6 +42,7 @@ mod pipeline;
 mod profile;
 mod program;
 mod rows;
+mod slot;
 mod state;
 mod table;
 mod unchanged;

@@ -1,7 +1,7 @@
 //! Messages of `log_msg`: a text with places for values, taken apart at load.
 
 use crate::error::{LoadResult, refuse};
-use crate::ops::Slot;
+use crate::slot::Slot;
 use std::fmt::Write;
 
 /// A value that a message shows, in decimal.

@@ -5,11 +5,8 @@
 //! `a`/`b` are sources, `n` is a number of words. Jumps go to higher addresses but for
 //! [`Op::JumpBack`], of which a run takes so many and no more: every run ends.
 
-use crate::unchanged::Changes;
+use crate::slot::{Changes, Slot};
 use crate::wide::limbs;
-
-/// A slot of the word array.
-pub(crate) type Slot = u32;
 
 /// A half-open range of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

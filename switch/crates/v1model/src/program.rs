@@ -7,8 +7,19 @@ use crate::entries::{ActionInfo, ArrayInfo, MeterUnit, TableInfo, ValueSetInfo};
 use crate::header_io::HeaderIo;
 use crate::layout::Field;
 use crate::message::Message;
-use crate::ops::{Code, Op, Slot};
-use crate::unchanged::Changes;
+use crate::ops::{Code, Op};
+use crate::slot::{Changes, Slot};
+
+/// What a value is an index of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Indexed {
+    /// Cells of this array and of those whose cells lie beside it ([`crate::rows`]).
+    Rows(usize),
+    /// Entries of this table.
+    Table(usize),
+    /// Queues of the traffic manager.
+    Queue,
+}
 
 /// How two words compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +120,7 @@ pub(crate) struct State {
 pub(crate) struct HeaderInfo {
     pub base: Slot,
     pub kind: usize,
-    /// Its place in the deparser's order, or [`NOWHERE`](crate::unchanged::NOWHERE).
+    /// Its place in the deparser's order, or [`NO_POSITION`](crate::unchanged::NO_POSITION).
     pub position: u32,
     /// What a change of it is noted as.
     pub change: Changes,
@@ -219,7 +230,7 @@ pub(crate) struct Program {
     pub constants: Box<[u64]>,
     pub constant_base: Slot,
     pub param_base: Slot,
-    pub phv_words: u32,
+    pub field_words: u32,
     pub kinds: Box<[HeaderIo]>,
     pub headers: Box<[HeaderInfo]>,
     pub stacks: Box<[StackInfo]>,
@@ -255,7 +266,7 @@ pub(crate) struct Program {
     /// Scratch words for keys: twice the widest key.
     pub key_words: usize,
     /// Most words a field list preserves.
-    pub kept_words: usize,
+    pub preserved_words: usize,
     pub table_infos: Vec<TableInfo>,
     pub action_infos: Vec<ActionInfo>,
     pub counter_infos: Vec<ArrayInfo>,

@@ -6,60 +6,10 @@
 //! that changed are written over. What may change a header is found at load ([`masks`] and
 //! `Compiler::since`) and noted when its code runs; the comparison errs towards "changed" only.
 
-use crate::layout::Header;
-use crate::layout::HeaderType;
-use crate::ops::Slot;
+use crate::slot::{Changes, RESHAPED};
 
-/// A set of headers that may have changed: a bit for each of the first [`OTHERS`] headers, one
-/// bit for all others, and [`RESHAPED`].
-pub(crate) type Changes = u64;
-
-/// Headers came or went, or are not where they would be written: write all of them.
-pub(crate) const RESHAPED: Changes = 1 << 63;
-
-/// The bit of all headers that have none of their own.
-const OTHERS: u32 = 62;
-
-/// Position of a header that the deparser does not write, or not at one place.
-pub(crate) const NOWHERE: u32 = u32::MAX;
-
-/// What a change of each header is noted as; nothing for metadata.
-pub(crate) fn masks(headers: &[Header], types: &[HeaderType]) -> Vec<Changes> {
-    let mut next = 0;
-    let mask = |header: &Header| {
-        if header.metadata {
-            return 0;
-        }
-        let bit = next.min(OTHERS);
-        next += 1;
-        // Its length may change with it.
-        match types[header.kind].variable {
-            Some(_) => RESHAPED,
-            None => 1 << bit,
-        }
-    };
-    headers.iter().map(mask).collect()
-}
-
-/// What writing `words` words from `slot` on changes. `headers` are in order of their bases.
-pub(crate) fn of_words(
-    headers: &[Header],
-    types: &[HeaderType],
-    masks: &[Changes],
-    slot: Slot,
-    words: u32,
-) -> Changes {
-    let end = slot.saturating_add(words);
-    let first = headers.partition_point(|h| h.base + types[h.kind].words <= slot);
-    let written = headers.iter().zip(masks).skip(first);
-    written
-        .take_while(|(h, _)| h.base < end)
-        .fold(0, |all, (h, &mask)| {
-            // With its validity it comes or goes.
-            let validity = mask != 0 && (slot..end).contains(&h.base);
-            all | mask | if validity { RESHAPED } else { 0 }
-        })
-}
+/// The position of a header that the deparser does not write, or writes at several positions.
+pub(crate) const NO_POSITION: u32 = u32::MAX;
 
 /// Where the parser found the headers of a packet, and what has changed since.
 #[derive(Debug, Clone, Default)]

@@ -3,8 +3,9 @@
 
 use crate::error::LoadResult;
 use crate::expr::Compiler;
-use crate::ops::{Op, Slot};
+use crate::ops::Op;
 use crate::program::{Comparison, Relation};
+use crate::slot::Slot;
 
 /// Most comparisons that a condition is made of.
 const MAX_COMPARISONS: usize = 2;

@@ -277,7 +277,7 @@ impl Builder<'_, '_> {
                 code: action.code,
                 next,
                 params: action.params.iter().map(|p| p.1).collect(),
-                foreseen: Box::default(),
+                prefetches: Box::default(),
             });
         }
         let default = match &t.default_entry {

@@ -4,8 +4,8 @@ mod action;
 mod condition;
 mod control;
 mod digest;
-pub(crate) mod foresight;
 mod parser;
+pub(crate) mod prefetch_plan;
 
 use crate::api::LoadOptions;
 use crate::calculation::{Calculation, Input};
@@ -19,9 +19,10 @@ use crate::layout::{Field, Layout, pair};
 use crate::model::{self, Root};
 use crate::profile::Profile;
 use crate::program::{Checksum, ErrorCodes, FieldList, HeaderInfo, Intrinsics, Program, StackInfo};
+use crate::slot::Changes;
 use crate::state::{MeterArray, State};
 use crate::table::Table;
-use crate::unchanged::{Changes, NOWHERE};
+use crate::unchanged::NO_POSITION;
 use crate::wide::{limbs, mask64};
 use action::Action;
 use std::collections::{HashMap, HashSet};
@@ -165,7 +166,7 @@ fn compile_with(
         .map(|(h, &change)| HeaderInfo {
             base: h.base,
             kind: h.kind,
-            position: NOWHERE,
+            position: NO_POSITION,
             change,
         })
         .collect();
@@ -179,7 +180,7 @@ fn compile_with(
         header.position = if written.insert(index) {
             deparse_order.len() as u32
         } else {
-            NOWHERE
+            NO_POSITION
         };
         deparse_order.push(*header);
     }
@@ -188,7 +189,7 @@ fn compile_with(
     }
 
     let param_base = c.param_base();
-    foresight::foresee(
+    prefetch_plan::plan_prefetches(
         &mut controls.tables,
         &c.ops,
         &arrays.state,
@@ -204,7 +205,7 @@ fn compile_with(
         param_base: c.param_base(),
         constants: std::mem::take(&mut c.constants).into(),
         ops: std::mem::take(&mut c.ops).into(),
-        phv_words: layout.words,
+        field_words: layout.words,
         headers: headers.into(),
         stacks: layout
             .stacks
@@ -253,7 +254,7 @@ fn compile_with(
             .map(|t| t.key_words)
             .max()
             .unwrap_or(0),
-        kept_words: lists
+        preserved_words: lists
             .iter()
             .map(|l| list_words(&l.fields))
             .max()

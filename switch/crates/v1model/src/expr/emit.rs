@@ -3,7 +3,8 @@
 use super::{Compiler, HeaderNode, Kind, MAX_BITS, Need, Node, Range, Val};
 use crate::error::{LoadResult, refuse};
 use crate::layout::Field;
-use crate::ops::{Op, Slot};
+use crate::ops::Op;
+use crate::slot::Slot;
 use crate::wide::limbs;
 
 impl Compiler<'_> {

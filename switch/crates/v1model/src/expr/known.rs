@@ -6,7 +6,8 @@
 
 use super::Compiler;
 use crate::error::LoadResult;
-use crate::ops::{Op, Slot, Written};
+use crate::ops::{Op, Written};
+use crate::slot::Slot;
 
 /// Most values that are known at once: what is looked through for each operation.
 const MAX_KNOWN: usize = 64;

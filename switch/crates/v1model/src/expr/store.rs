@@ -5,7 +5,8 @@ use super::tree::truth;
 use super::{Compiler, Dest, HeaderNode, Need, Node, Range, Val, type_value};
 use crate::error::{At, LoadError, LoadResult};
 use crate::message::{Argument, Message};
-use crate::ops::{HeaderRef, Op, Slot};
+use crate::ops::{HeaderRef, Op};
+use crate::slot::Slot;
 use crate::wide::{limbs, mask64};
 use serde_json::Value;
 

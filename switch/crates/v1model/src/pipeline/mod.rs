@@ -21,9 +21,9 @@ use crate::model;
 use crate::ops::Op;
 use crate::profile::Profile;
 use crate::program::Program;
+use crate::slot::RESHAPED;
 use crate::state::State;
 use crate::table::{Table, Upcoming};
-use crate::unchanged::RESHAPED;
 use crate::value_set::ValueSets;
 use crate::wide::limbs;
 use std::collections::BTreeSet;
@@ -49,8 +49,8 @@ pub struct Pipeline {
     /// Ports that cannot carry frames.
     pub(crate) down: BTreeSet<u32>,
     options: LoadOptions,
-    /// Tables whose entries say what comes next ([`crate::compile::foresight`]).
-    foresighted: Box<[usize]>,
+    /// Tables whose entries have prefetches ([`crate::compile::prefetch_plan`]).
+    prefetching_tables: Box<[usize]>,
     /// Where the next packet will look first.
     upcoming: Option<Upcoming>,
 }
@@ -84,9 +84,9 @@ impl Pipeline {
                 .map_err(|_| LoadError::new("the loader failed (this is a defect)"))?
         })?;
         let tables = compiled.tables.iter().enumerate();
-        let foresighted = tables.filter(|(_, table)| !table.foreseen.is_empty());
+        let prefetching_tables = tables.filter(|(_, table)| !table.hinted.is_empty());
         Ok(Self {
-            foresighted: foresighted.map(|(at, _)| at).collect(),
+            prefetching_tables: prefetching_tables.map(|(at, _)| at).collect(),
             upcoming: None,
             value_sets: ValueSets::new(&compiled.program),
             profiles: compiled.profiles,
@@ -153,18 +153,18 @@ impl Pipeline {
     /// Empty headers and metadata, with the kept fields of a resubmitted or recirculated
     /// packet put back.
     fn begin(&self, ctx: &mut Context) {
-        let n = ctx.phv_words;
-        ctx.words[..n].fill(0);
+        let n = ctx.field_words;
+        ctx.phv[..n].fill(0);
         for &slot in &self.program.metadata {
-            ctx.words[slot as usize] = 1;
+            ctx.phv[slot as usize] = 1;
         }
         ctx.unchanged.begin(self.program.always_changed);
-        if ctx.kept.active {
-            ctx.kept.active = false;
+        if ctx.preserved.active {
+            ctx.preserved.active = false;
             // What is put back may be a header that the frame does not have.
             ctx.unchanged.note(RESHAPED);
-            if let Some(list) = self.program.field_list(ctx.kept.list) {
-                restore(&list.fields, &ctx.kept.words, &mut ctx.words);
+            if let Some(list) = self.program.field_list(ctx.preserved.list) {
+                restore(&list.fields, &ctx.preserved.words, &mut ctx.phv);
             }
         }
         ctx.parsed = 0;
@@ -200,7 +200,7 @@ impl Pipeline {
         let mut machine = self.machine(externs, input.now_ns);
         let program = machine.program;
         let i = &program.intrinsics;
-        let w = &mut ctx.words;
+        let w = &mut ctx.phv;
         // A packet that comes round has, as in simple_switch, no port and time but those that
         // its field list kept.
         if !matches!(
@@ -215,20 +215,24 @@ impl Pipeline {
 
         ctx.parser_error = machine.parse(ctx, max_states);
         ctx.checksum_error = machine.verify(ctx);
-        set_optional(&mut ctx.words, i.parser_error, ctx.parser_error);
+        set_optional(&mut ctx.phv, i.parser_error, ctx.parser_error);
         let checksum_error = u64::from(ctx.checksum_error);
-        set_optional(&mut ctx.words, i.checksum_error, checksum_error);
+        set_optional(&mut ctx.phv, i.checksum_error, checksum_error);
     }
 
     /// Tells of a packet that has been parsed and whose turn comes after the next [`Self::ingress_control`]:
     /// what it will look up first in a large table is then brought into the caches together with what
     /// that one needs, for little more than the time of one of them.
-    pub fn expect(&mut self, ctx: &mut Context) {
+    pub fn prefetch_next(&mut self, ctx: &mut Context) {
         let large = |at: &&usize| self.tables.get(**at).is_some_and(Table::is_large);
-        self.upcoming = self.foresighted.iter().find(large).and_then(|&table| {
-            let home = self.tables.get(table)?.home(&ctx.words, &mut ctx.key)?;
-            Some(Upcoming { table, home })
-        });
+        self.upcoming = self
+            .prefetching_tables
+            .iter()
+            .find(large)
+            .and_then(|&table| {
+                let home = self.tables.get(table)?.home(&ctx.phv, &mut ctx.key)?;
+                Some(Upcoming { table, home })
+            });
     }
 
     /// The second part of [`Self::ingress`], after [`Self::parse`] of the same context with the same
@@ -247,7 +251,7 @@ impl Pipeline {
         let i = &program.intrinsics;
         let outcome = machine.control(ctx, program.ingress);
 
-        let w = &ctx.words;
+        let w = &ctx.phv;
         let egress_spec = get_field(w, i.egress_spec);
         let mcast_group = i.mcast_grp.map_or(0, |f| get_field(w, f)) as u16;
         let assertion_failed = outcome == Outcome::Asserted;
@@ -295,7 +299,7 @@ impl Pipeline {
         let drop_value = machine.drop_value();
         ctx.clone = None;
         ctx.recirculate = None;
-        let w = &mut ctx.words;
+        let w = &mut ctx.phv;
         set_field(w, i.egress_port, u64::from(input.port));
         set_field(w, i.instance_type, input.instance_type as u64);
         // Anything but the drop port, as in simple_switch.
@@ -316,7 +320,7 @@ impl Pipeline {
         let outcome = machine.control(ctx, program.egress);
         let assertion_failed = outcome == Outcome::Asserted;
         let verdict = EgressVerdict {
-            drop: assertion_failed || get_field(&ctx.words, i.egress_spec) == drop_value,
+            drop: assertion_failed || get_field(&ctx.phv, i.egress_spec) == drop_value,
             recirculate: None,
             clone: ctx.clone.filter(|_| !assertion_failed),
             truncated: false,
@@ -364,13 +368,13 @@ impl Pipeline {
         let validities = digest.map_or(&[][..], |digest| &digest.validities);
         let valid = move |at: usize| {
             let slot = validities.get(at);
-            slot.is_some_and(|&slot| ctx.words[slot as usize] != 0)
+            slot.is_some_and(|&slot| ctx.phv[slot as usize] != 0)
         };
         let fields = digest.map_or(&[][..], |digest| &digest.fields).iter();
         let values = fields.flat_map(move |(f, header)| {
             let slot = f.slot as usize;
             let shown = header.is_none_or(valid);
-            let words = ctx.words[slot..slot + f.limbs() as usize].iter();
+            let words = ctx.phv[slot..slot + f.limbs() as usize].iter();
             words.map(move |&word| if shown { word } else { 0 })
         });
         values.chain((0..validities.len()).map(move |at| u64::from(valid(at))))
@@ -398,7 +402,7 @@ impl Pipeline {
     /// it was, and the metadata of `field_list`. Call `ingress` next, with
     /// [`InstanceType::Resubmit`].
     pub fn resubmit(&self, ctx: &mut Context, field_list: u16) {
-        self.keep(ctx, field_list);
+        self.preserve_fields(ctx, field_list);
         ctx.truncate = u64::MAX;
         ctx.parsed = 0;
     }
@@ -408,7 +412,7 @@ impl Pipeline {
     /// [`InstanceType::Recirculated`]. Returns false if the packet, growing from round to
     /// round, did not fit any more and was cut: drop it.
     pub fn recirculate(&self, ctx: &mut Context, field_list: u16) -> bool {
-        self.keep(ctx, field_list);
+        self.preserve_fields(ctx, field_list);
         ctx.truncate = u64::MAX;
         ctx.output_to_frame()
     }
@@ -424,7 +428,7 @@ impl Pipeline {
         // Parsers may branch on the port.
         let i = self.program.intrinsics;
         set_field(
-            &mut clone.words,
+            &mut clone.phv,
             i.ingress_port,
             u64::from(original.ingress_port),
         );
@@ -432,7 +436,7 @@ impl Pipeline {
         self.machine(&NoTrafficManager, 0).parse(clone, max_states);
         self.replace_metadata(original, clone, field_list);
         let kind = InstanceType::IngressClone as u64;
-        set_field(&mut clone.words, i.instance_type, kind);
+        set_field(&mut clone.phv, i.instance_type, kind);
     }
 
     /// Makes `clone` a clone of the packet in `original`, which has been through `egress`: its
@@ -448,19 +452,19 @@ impl Pipeline {
         self.replace_metadata(original, clone, field_list);
         let i = self.program.intrinsics;
         let kind = InstanceType::EgressClone as u64;
-        set_field(&mut clone.words, i.instance_type, kind);
+        set_field(&mut clone.phv, i.instance_type, kind);
     }
 
     /// Remembers a field list's values for the next `begin`.
-    fn keep(&self, ctx: &mut Context, field_list: u16) {
-        ctx.kept.words.clear();
-        ctx.kept.list = field_list;
-        ctx.kept.active = true;
+    fn preserve_fields(&self, ctx: &mut Context, field_list: u16) {
+        ctx.preserved.words.clear();
+        ctx.preserved.list = field_list;
+        ctx.preserved.active = true;
         if let Some(list) = self.program.field_list(field_list) {
             for f in &list.fields {
                 let slot = f.slot as usize;
-                let words = &ctx.words[slot..slot + f.limbs() as usize];
-                ctx.kept.words.extend_from_slice(words);
+                let words = &ctx.phv[slot..slot + f.limbs() as usize];
+                ctx.preserved.words.extend_from_slice(words);
             }
         }
     }
@@ -469,12 +473,12 @@ impl Pipeline {
         // Its headers may be of the list, and its frame is the original's, which was written to.
         clone.unchanged.note(RESHAPED);
         for &(from, to) in &self.program.metadata_ranges {
-            clone.words[from as usize..to as usize].fill(0);
+            clone.phv[from as usize..to as usize].fill(0);
         }
         if let Some(list) = self.program.field_list(field_list) {
             for f in &list.fields {
                 let range = f.slot as usize..(f.slot + f.limbs()) as usize;
-                clone.words[range.clone()].copy_from_slice(&original.words[range]);
+                clone.phv[range.clone()].copy_from_slice(&original.phv[range]);
             }
         }
     }

@@ -3,25 +3,26 @@
 
 mod call;
 mod cells;
+mod encoded_key;
 pub(crate) mod exact;
-mod kept;
 mod keyed;
 pub(crate) mod pack;
 pub(crate) mod range;
 mod slots;
 pub(crate) mod ternary;
 
-use crate::compile::foresight::Indexed;
 use crate::entries::profile::WatchPort;
 use crate::entries::{EntryKey, MatchKind, MeterState, MeterUnit, MeterWrite};
 use crate::meter::{Count, GREEN, Meter, Metered, count};
-use crate::ops::{Code, Slot};
+use crate::ops::Code;
+use crate::program::Indexed;
+use crate::slot::Slot;
 use crate::state::meter_state;
 use crate::wide::{limbs, mask64};
 pub(crate) use call::Call;
 use cells::{NO_HINT, Tag};
+use encoded_key::EncodedKey;
 use foldhash::quality::RandomState;
-use kept::KeptKey;
 use keyed::Keyed;
 use range::Bounds;
 use slots::Slots;
@@ -206,7 +207,7 @@ pub(crate) struct Entry {
     pub direct: Direct,
     pub idle: Idle,
     pub order: u64,
-    key: Box<KeptKey>,
+    key: Box<EncodedKey>,
 }
 
 impl Entry {
@@ -246,23 +247,23 @@ pub(crate) struct TableAction {
     pub next: u32,
     /// Widths of the parameters.
     pub params: Box<[u32]>,
-    /// What its arguments will be used for.
-    pub foreseen: Box<[Foreseen]>,
+    /// What to prefetch for its arguments.
+    pub prefetches: Box<[Prefetch]>,
 }
 
 /// An entry that was found.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hit {
     pub id: u32,
-    /// The first argument that its action will use as [`Table::foreseen`] says, if that is known
-    /// without a look at the entry. Good for nothing but what to look at early.
+    /// The argument that indexes what [`Table::hinted`] says, where it is known without reading the
+    /// entry. It is used for prefetches only.
     pub hint: Option<u64>,
 }
 
-/// What the packet will need of memory for an argument of an action.
+/// Memory that an argument of an action indexes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Foreseen {
-    /// Position of its word.
+pub(crate) struct Prefetch {
+    /// Position of the argument's word.
     pub argument: usize,
     pub indexed: Indexed,
 }
@@ -306,12 +307,12 @@ impl KeyIndex {
         self.places.is_empty()
     }
 
-    fn hash(&self, key: &KeptKey) -> u64 {
+    fn hash(&self, key: &EncodedKey) -> u64 {
         self.hasher.hash_one(key)
     }
 
     /// The entry that `is_it`, of those with the key's hash.
-    fn find(&self, key: &KeptKey, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    fn find(&self, key: &EncodedKey, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let hash = self.hash(key);
         let first = *self.places.get(&hash)?;
         let others = self.collided.iter().filter(|(other, _)| *other == hash);
@@ -320,14 +321,14 @@ impl KeyIndex {
             .find(|id| is_it(*id))
     }
 
-    fn insert(&mut self, key: &KeptKey, id: u32) {
+    fn insert(&mut self, key: &EncodedKey, id: u32) {
         let hash = self.hash(key);
         if let Some(before) = self.places.insert(hash, id) {
             self.collided.push((hash, before));
         }
     }
 
-    fn remove(&mut self, key: &KeptKey, id: u32) {
+    fn remove(&mut self, key: &EncodedKey, id: u32) {
         let hash = self.hash(key);
         let at = match self.places.get(&hash) {
             Some(&first) if first == id => {
@@ -371,8 +372,9 @@ pub(crate) struct Table {
     gather: Box<[KeyWord]>,
     pub key_words: usize,
     pub actions: Box<[TableAction]>,
-    /// What the first foreseen argument of its actions will be used for.
-    pub foreseen: Box<[Indexed]>,
+    /// What to prefetch for the hint of an entry: the first argument of its action that has
+    /// prefetches.
+    pub hinted: Box<[Indexed]>,
     pub counters: bool,
     pub meter: Option<DirectMeter>,
     /// Entries have idle timeouts.
@@ -430,7 +432,7 @@ impl Table {
             parts: spec.parts,
             key_words: spec.key_words,
             actions: spec.actions,
-            foreseen: Box::default(),
+            hinted: Box::default(),
             counters: spec.counters,
             meter: spec.meter,
             ageing: spec.ageing,
@@ -525,8 +527,8 @@ impl Table {
             return NO_HINT;
         };
         let action = self.actions.get(call.local());
-        let first = action.and_then(|action| action.foreseen.first());
-        let argument = first.and_then(|foreseen| call.args().get(foreseen.argument));
+        let first = action.and_then(|action| action.prefetches.first());
+        let argument = first.and_then(|first| call.args().get(first.argument));
         argument.map_or(NO_HINT, |&word| word.try_into().unwrap_or(NO_HINT))
     }
 
@@ -581,7 +583,7 @@ impl Table {
 
     /// The entry with exactly this match key.
     pub fn id_of(&self, key: &EntryKey) -> Option<u32> {
-        let key = KeptKey::of(key);
+        let key = EncodedKey::of(key);
         self.by_key
             .find(&key, |id| self.entry(id).is_some_and(|e| *e.key == key))
     }
@@ -607,7 +609,7 @@ impl Table {
                 ..Idle::default()
             },
             order,
-            key: Box::new(KeptKey::of(key)),
+            key: Box::new(EncodedKey::of(key)),
         };
         self.put(entry, packed);
     }

@@ -5,7 +5,7 @@ use crate::entries::{Bits, EntryKey, MatchField};
 
 /// A match key. Equal keys are equal bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct KeptKey(Box<[u8]>);
+pub(crate) struct EncodedKey(Box<[u8]>);
 
 /// What a field begins with.
 const EXACT: u8 = 0;
@@ -15,7 +15,7 @@ const RANGE: u8 = 3;
 const OPTIONAL: u8 = 4;
 const ANY: u8 = 5;
 
-impl KeptKey {
+impl EncodedKey {
     /// Keeps a key, whose fields are at most 2^16 - 1 bytes wide.
     pub fn of(key: &EntryKey) -> Self {
         // As long as it will be: what is cut off a piece of memory lies between the others for ever.
@@ -130,7 +130,7 @@ mod tests {
             priority in any::<i32>(),
         ) {
             let key = EntryKey { fields, priority };
-            prop_assert_eq!(KeptKey::of(&key).key(), key);
+            prop_assert_eq!(EncodedKey::of(&key).key(), key);
         }
     }
 }
