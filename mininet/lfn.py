@@ -1,4 +1,4 @@
-"""Long fat network for Mininet.
+"""Switches, controller, hosts and a long fat network for Mininet's `mn`.
 
     sudo mn --custom mininet/lfn.py --topo lfn --switch pacing --controller pacer
     sudo mn --custom mininet/lfn.py --topo lfn,rate=500mbit,rtt=200ms,fifo=64KB ...
@@ -8,14 +8,12 @@
 """
 
 import contextlib
+import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from mininet.node import Switch
 
 _frame = inspect.currentframe()
 assert _frame is not None
@@ -23,105 +21,70 @@ _here = str(Path(_frame.f_code.co_filename).resolve().parent)
 if _here not in sys.path:
     sys.path.insert(0, _here)
 
-from pacer_mininet.nodes import (  # noqa: E402 (needs the path above)
-    LfnHost,
-    NodeError,
-    PacerController,
-    PacingSwitch,
-    limit_open_files,
-)
+from pacer_mininet.controller import PacerController  # noqa: E402 (needs the path above)
+from pacer_mininet.hosts import LfnHost  # noqa: E402
+from pacer_mininet.net import limit_open_files  # noqa: E402
 from pacer_mininet.ovs_switch import PacingOVSSwitch  # noqa: E402
+from pacer_mininet.pacing_switch import PacingSwitch  # noqa: E402
 from pacer_mininet.paths import MissingError  # noqa: E402
+from pacer_mininet.processes import NodeError  # noqa: E402
 from pacer_mininet.rest import ControllerError  # noqa: E402
+from pacer_mininet.switches import NetworkSwitch  # noqa: E402
 from pacer_mininet.topology import LfnTopo  # noqa: E402
 
 
-@contextlib.contextmanager
-def _plain_exit() -> Iterator[None]:
-    """Take down what there is of the network and end with one line when something is wrong.
+def _plain_exit(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that ends the program with one line when something is wrong.
 
-    `mn` answers any exception but this with its clean-up, which kills processes by name and
-    empties /tmp.
+    `mn` answers any other exception with its clean-up, which kills processes by name and empties
+    /tmp.
     """
-    try:
-        yield
-    except (MissingError, NodeError, ControllerError, ValueError, OSError) as error:
-        # Hosts go with us, and so do the processes; links between switches have to be taken away.
-        # Not the switches' own `stop`, which would come back here.
-        stops: list[Callable[[], None]] = [
-            *(partial(PacingSwitch.stop, switch) for switch in PacingSwitch.live),
-            *(partial(PacingOVSSwitch.stop, switch) for switch in PacingOVSSwitch.live),
-        ]
-        for stop in stops:
-            with contextlib.suppress(NodeError, OSError):
-                stop()
-        sys.exit(f"\n*** {error}")
+
+    @functools.wraps(method)
+    def called(*arguments: Any, **params: Any) -> Any:
+        try:
+            return method(*arguments, **params)
+        except (MissingError, NodeError, ControllerError, ValueError, OSError) as error:
+            # The hosts' processes end with this one. Links between switches must be deleted.
+            for switch in list(NetworkSwitch.live):
+                with contextlib.suppress(NodeError, OSError, SystemExit):
+                    switch.stop()
+            sys.exit(f"\n*** {error}")
+
+    return called
 
 
-class _Topo(LfnTopo):
-    def build(self, *arguments: Any, **params: Any) -> None:
-        with _plain_exit():
-            super().build(*arguments, **params)
+def _for_mn(node: type[Any], *methods: str) -> type[Any]:
+    """Return a class for `mn`, some of whose methods end the program with one line."""
+    return type(
+        node.__name__, (node,), {name: _plain_exit(getattr(node, name)) for name in methods}
+    )
 
 
-class _Host(LfnHost):
-    def config(self, *arguments: Any, **params: Any) -> Any:
-        with _plain_exit():
-            return super().config(*arguments, **params)
-
-
-class _PlainSwitch(Switch):  # type: ignore[misc] # mininet has no types
-    """What both kinds of switch need for `mn`; comes before them in a class's bases."""
-
-    def __init__(self, name: str, **params: Any) -> None:
-        with _plain_exit():
-            super().__init__(name, **params)
-
-    def start(self, controllers: Sequence[Any]) -> None:
-        with _plain_exit():
-            super().start(controllers)
-
-    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 (Mininet's name)
-        with _plain_exit():
-            super().stop(deleteIntfs)
-
-
-class _Switch(_PlainSwitch, PacingSwitch):
-    pass
-
-
-class _OvsSwitch(_PlainSwitch, PacingOVSSwitch):
-    pass
-
-
-class _Controller(PacerController):
-    def __init__(self, name: str, **params: Any) -> None:
-        with _plain_exit():
-            super().__init__(name, **params)
-
-    def start(self) -> None:
-        with _plain_exit():
-            super().start()
-
-
-_Topo.host_class = _Host
+_Topo = _for_mn(LfnTopo, "build")
+_Topo.host_class = _for_mn(LfnHost, "config")
+_Controller = _for_mn(PacerController, "__init__", "start")
 topos = {"lfn": _Topo}
-switches = {"pacing": _Switch, "pacing_ovs": _OvsSwitch}
+switches = {
+    "pacing": _for_mn(PacingSwitch, "__init__", "start", "stop"),
+    "pacing_ovs": _for_mn(PacingOVSSwitch, "__init__", "start", "stop"),
+}
 controllers = {"pacer": _Controller}
-hosts = {"lfn": _Host}
+hosts = {"lfn": _Topo.host_class}
 
 
 def findController() -> type[PacerController]:  # noqa: N802 (mn's name)
-    """Return what `mn` takes where no --controller is given; it looks for OpenFlow ones alone."""
+    """Return the controller for `mn` without --controller; its own default is an OpenFlow one."""
     return _Controller
 
 
 def validate(options: Any) -> None:
     """Check, for `mn`, that topology, switch and link go together; exit with a message if not."""
-    topo, switch = (str(option).partition(",")[0] for option in (options.topo, options.switch))
+    topo, switch, link = (
+        str(option).partition(",")[0] for option in (options.topo, options.switch, options.link)
+    )
     if topo == "lfn" and switch != "pacing":
-        sys.exit(f"\n*** --topo lfn is made of --switch pacing, not of {switch!r}")
-    link = str(options.link).partition(",")[0]
+        sys.exit(f"\n*** --topo lfn needs --switch pacing, not {switch!r}")
     if switch == "pacing" and link.startswith("tc"):
         sys.exit(
             f"\n*** --switch pacing does not work with --link {link}: the switch itself sets a "

@@ -14,7 +14,8 @@ from typing import Any
 
 from pacer_mininet import congestion, paths, processors
 from pacer_mininet.counters import ExperimentError
-from pacer_mininet.nodes import NodeError, in_lab
+from pacer_mininet.lab import in_lab
+from pacer_mininet.processes import NodeError
 from pacer_mininet.rest import ControllerError
 
 FAILURES = (

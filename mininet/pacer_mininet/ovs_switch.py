@@ -3,12 +3,12 @@
     from pacer_mininet.ovs_switch import PacingOVSSwitch
     net = Mininet(topo, switch=PacingOVSSwitch, controller=PacerController)
 
-The controller service keeps its classes as paced queues, over OVSDB, and its flows and meters, over
-OpenFlow. Without one (`controller=None`), `pace()` and `ofctl()` do that by hand.
+The controller service writes its classes as paced queues, over OVSDB, and its flows and meters,
+over OpenFlow. Without one (`controller=None`), `pace()` and `ofctl()` do that by hand.
 
-Each switch has an ovsdb-server and an ovs-vswitchd of its own, with their sockets and files in a
-directory of its own: nothing of an Open vSwitch that the machine runs is touched. The datapath is
-the one in user space, so that neither a kernel module nor Mininet's own OVSSwitch is needed.
+Each switch runs its own ovsdb-server and ovs-vswitchd, with sockets and files in its own directory.
+An Open vSwitch that the machine already runs is not touched. The datapath is the one in user space,
+so neither a kernel module nor Mininet's own OVSSwitch is needed.
 """
 
 import os
@@ -18,28 +18,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from mininet.link import Intf, TCIntf
-from mininet.log import warn
-from mininet.node import Controller, Switch
+from mininet.link import Intf
+from mininet.node import Controller
 
 from pacer_mininet import paths, processors
-from pacer_mininet.nodes import (
-    COUNTS,
-    NICENESS,
-    START_TIMEOUT_S,
-    LoggedProcess,
-    NodeError,
-    PacerController,
-    in_lab,
-    quiet_ipv6,
-    state_directory,
-    turn_offloads_off,
-)
+from pacer_mininet.controller import PacerController
+from pacer_mininet.processes import NodeError
+from pacer_mininet.switches import COUNTS, NetworkSwitch
 from pacer_mininet.units import parse_rate, parse_size
 
 COMMAND_TIMEOUT_S = 30
 LATENESS_BUCKETS = 32
-"""As lib/pacer.h of the patches has it (PACER_N_LATENESS)."""
+"""As in lib/pacer.h of the patches (PACER_N_LATENESS)."""
 
 _PACER_COUNTERS = {
     "queue-limit": "class-limit",
@@ -49,41 +39,30 @@ _PACER_COUNTERS = {
 """Causes of drops: from Open vSwitch's names to those in pacing_switch's statistics."""
 
 
-class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
-    """The patched Open vSwitch with one port per link, in the namespace that Mininet runs in.
+class PacingOVSSwitch(NetworkSwitch):
+    """The patched Open vSwitch with one port per link.
 
-    Parameters of the node: `fail_mode` (`standalone`, the default: a learning switch, or `secure`:
-    nothing without flows), `log_dir`. Parameters of each of its interfaces, as of a PacingSwitch:
-    `rate` (the line's), `counts` and `fifo`; an interface that has a rate gets a pacer with it.
-    A PacerController of the net gets the switch to drive; other controllers, which speak OpenFlow,
-    are told to the bridge.
+    Parameters of the node: `fail_mode` (`standalone`, the default: a learning switch; or `secure`:
+    it forwards nothing without flows), `log_dir`. Parameters of each of its interfaces, as of a
+    PacingSwitch: `rate` (the line's), `counts` and `fifo`. An interface with a rate gets a pacer. A
+    PacerController of the net controls the switch. Any other controller is set as the bridge's
+    OpenFlow controller.
 
-    Errors: MissingError when Open vSwitch or a tool is not there, ValueError for a parameter out of
-    range, NodeError when a process does not start or refuses a command.
+    Errors: MissingError when Open vSwitch or a tool is not installed, ValueError for a parameter
+    out of range, NodeError when a process does not start or refuses a command.
     """
 
-    live: ClassVar[list["PacingOVSSwitch"]] = []
-    """The switches of the net that have not been stopped."""
+    # ovs-vswitchd ends by SIGTERM (15) itself.
+    clean_ends: ClassVar[tuple[int, ...]] = (0, -15)
 
-    def __init__(
-        self,
-        name: str,
-        fail_mode: str = "standalone",
-        log_dir: str | None = None,
-        **params: Any,
-    ) -> None:
-        paths.need_programs("mnexec", "ss")
+    def __init__(self, name: str, fail_mode: str = "standalone", **params: Any) -> None:
+        paths.need_programs("ss")
         if fail_mode not in ("standalone", "secure"):
             raise ValueError(f"{name}: fail_mode {fail_mode!r} is not standalone or secure")
-        if params.get("inNamespace"):
-            raise ValueError(f"{name}: a PacingOVSSwitch runs in Mininet's own namespace")
         self.installed = installed_ovs()
         super().__init__(name, **params)
         self.fail_mode = fail_mode
-        self.directory = (Path(log_dir) if log_dir else state_directory()) / name
-        self._processes: list[LoggedProcess] = []
-        self._services: list[PacerController] = []
-        PacingOVSSwitch.live.append(self)
+        self.directory = self.log_dir / name
 
     # ---- commands ----
 
@@ -115,49 +94,29 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
 
     # ---- life ----
 
-    def data_interfaces(self) -> list[Intf]:
-        """Return the interfaces that are ports (all but loopback), by port number."""
-        return [self.intfs[port] for port in sorted(self.intfs) if self.intfs[port].name != "lo"]
-
     def _start_process(self, program: str, *words: str) -> None:
         command = ["env", *(f"{name}={self.directory}" for name in ("OVS_RUNDIR", "OVS_LOGDIR"))]
         command += [str(self.installed / "bin" / program), "-vconsole:info", *words]
-        if program == "ovs-vswitchd" and not in_lab():
-            # It is the network; hosts and the rest of the machine must not delay it.
-            command = ["nice", "-n", str(NICENESS), *processors.for_pacing(), *command]
-        process = LoggedProcess(
-            command, self.directory / f"{program}.log", f"{program} (Open vSwitch)"
-        )
-        self._processes.append(process)
-        process.wait_ready(START_TIMEOUT_S)
+        if program == "ovs-vswitchd":
+            command = processors.for_switch(command, paces=True)
+        self.start_process(command, self.directory / f"{program}.log", f"{program} (Open vSwitch)")
 
     def start(self, controllers: Sequence[Controller]) -> None:
-        """Start Open vSwitch, with a bridge that has all the interfaces."""
-        interfaces = self.data_interfaces()
-        for interface in interfaces:
-            ends = (interface.link.intf1, interface.link.intf2) if interface.link else (interface,)
-            for end in ends:
-                # Or TCP never connects: the datapath takes packets as they are.
-                turn_offloads_off(end)
-            quiet_ipv6(interface)
+        """Start Open vSwitch with a bridge of all the interfaces."""
+        interfaces = self.prepare_interfaces()
         self.directory.mkdir(parents=True, exist_ok=True)
         database = self.directory / "conf.db"
-        # Of an earlier start of the switch, or of a net that was given the same directory.
+        # An earlier start of the switch, or another net with the same directory, may have left one.
         database.unlink(missing_ok=True)
         schema = self.installed / "share" / "vswitch.ovsschema"
         self._run("ovsdb-tool", "create", str(database), str(schema))
+        socket = f"{self.directory}/db.sock"
+        unixctl = f"--unixctl={self.directory}"
         self._start_process(
-            "ovsdb-server",
-            str(database),
-            f"--remote=punix:{self.directory}/db.sock",
-            f"--unixctl={self.directory}/ovsdb.ctl",
+            "ovsdb-server", str(database), f"--remote=punix:{socket}", f"{unixctl}/ovsdb.ctl"
         )
         self.vsctl("--no-wait", "init")
-        self._start_process(
-            "ovs-vswitchd",
-            f"unix:{self.directory}/db.sock",
-            f"--unixctl={self.directory}/vswitchd.ctl",
-        )
+        self._start_process("ovs-vswitchd", f"unix:{socket}", f"{unixctl}/vswitchd.ctl")
         bridge = ["--", "add-br", self.name, "--", "set", "bridge", self.name]
         bridge += ["datapath_type=netdev", f"fail_mode={self.fail_mode}"]
         if self.dpid:
@@ -169,26 +128,22 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
         self.vsctl(*bridge)
         for interface in interfaces:
             self._set_line(interface)
-        self._services = [one for one in controllers if isinstance(one, PacerController)]
         others = [one for one in controllers if not isinstance(one, PacerController)]
         if others:
             self.vsctl("set-controller", self.name, *(f"tcp:{c.IP()}:{c.port}" for c in others))
-        for service in self._services:
-            service.register(self)
+        self.register(controllers)
 
     def service_option(self) -> str:
         """Return the controller service's `--switch` option for this switch."""
         return f"{self.name}=unix:{self.directory}/db.sock,bridge={self.name},qos_type=pacer"
 
     def service_ports(self) -> dict[int, dict[str, Any]]:
-        """Return the lines of the ports that have a rate: the service writes all QoS rows anew."""
+        """Return the lines of the ports that have a rate: the service rewrites all QoS rows."""
         lines = ((self.ports[one], self._line(one)) for one in self.data_interfaces())
         return {port: line for port, line in lines if line is not None}
 
     def _line(self, interface: Intf) -> dict[str, Any] | None:
-        """Return the line that an interface's parameters describe; None without a rate."""
-        if isinstance(interface, TCIntf):
-            raise ValueError(f"{interface.name}: use Mininet's plain Link, not TCLink")
+        """Return the port settings that an interface's parameters describe; None without a rate."""
         rate = interface.params.get("rate")
         if rate is None:
             return None
@@ -200,7 +155,7 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
         return line if fifo is None else {**line, "fifo_bytes": parse_size(fifo)}
 
     def _set_line(self, interface: Intf) -> None:
-        """Give an interface that has a rate the line that its parameters describe."""
+        """Give an interface with a rate the QoS row that its parameters describe."""
         described = self._line(interface)
         if described is None:
             return
@@ -215,17 +170,17 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
         self._check_refused(interface.name)
 
     def _check_refused(self, interface: str) -> None:
-        """Raise NodeError with what Open vSwitch refused of an interface's QoS, if anything."""
+        """Raise NodeError if Open vSwitch refused an interface's QoS; the text says what."""
         row = self.vsctl("get", "port", interface, "qos").strip()
         refused = self.vsctl("--if-exists", "get", "qos", row, f"status:{interface}").strip()
         if refused:
             raise NodeError(f"{self.name}: {interface}: {refused}")
 
     def pace(self, interface: str, queue: int, rate_bps: int, limit_bytes: int) -> None:
-        """Pace what OpenFlow's set_queue puts into a queue of a port that has a line rate.
+        """Pace a queue of a port that has a line rate; OpenFlow's set_queue puts packets into it.
 
-        For nets without a PacerController, which would take it for somebody else's change and undo
-        it. Rates count layer-2 bytes with FCS. NodeError when a value is refused.
+        For nets without a PacerController: one would undo this change. Rates count layer-2 bytes
+        with FCS. NodeError when Open vSwitch refuses a value.
         """
         settings = [f"other_config:rate={rate_bps}", f"other_config:limit={limit_bytes}"]
         row = self.vsctl("get", "port", interface, "qos").strip()
@@ -236,9 +191,9 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
         self._check_refused(interface)
 
     def statistics(self) -> dict[str, Any]:
-        """Return what is counted, in the shape of pacing_switch's statistics: drops, lateness.
+        """Return drops and lateness, in the shape of pacing_switch's statistics.
 
-        A port without a rate has no pacer: it counts only what it lost on arrival.
+        A port without a rate has no pacer and counts only packets lost on arrival.
         """
         ports = []
         overflows = self._overflows()
@@ -253,15 +208,15 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
                     drops[cause] = _number(rf"dropped:.*?{name} (\d+)", shown)
             number = self.ports[interface]
             ports.append({"port": number, "statistics": {"drops": drops, "lateness": lateness}})
-        # A meter's own line begins with its duration; its bands' with what they dropped.
+        # A meter's own line begins with its duration, its bands' lines with what they dropped.
         bands = self.ofctl("meter-stats")
         metered = sum(int(n) for n in re.findall(r"^\s*\d+:\s*packet_count:(\d+)", bands, re.M))
         return {"now_ns": 0, "ports": ports, "traffic_manager": {"drops": {"meter": metered}}}
 
     def _overflows(self) -> dict[str, int]:
-        """Return the packets that came while the socket they came by was full, by interface.
+        """Return the packets that arrived at a full socket, by interface.
 
-        Open vSwitch itself does not count them: on a busy machine a burst gets lost so.
+        Open vSwitch does not count them, and a busy machine loses bursts this way.
         """
         sockets = subprocess.run(
             ["ss", "--packet", "--numeric", "--memory", "--processes", "--no-header", "--oneline"],
@@ -277,29 +232,11 @@ class PacingOVSSwitch(Switch):  # type: ignore[misc] # mininet has no types
                 found[overflow[1]] = found.get(overflow[1], 0) + int(overflow[2])
         return found
 
-    def connected(self) -> bool:
-        """Whether the switch works, in its controllers' hands (for `mn --wait`)."""
-        served = all(service.is_connected(self.name) for service in self._services)
-        return bool(self._processes) and served
-
-    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 (Mininet's name)
-        """End the processes, by their ids: first ovs-vswitchd, then its database."""
-        if self in PacingOVSSwitch.live:
-            PacingOVSSwitch.live.remove(self)
-        for service in self._services:
-            service.unregister(self)
-        for process in reversed(self._processes):
-            status = process.stop()
-            if status not in (0, -15):
-                warn(f"{self.name}: {process.log.stem} ended with status {status}\n")
-        self._processes.clear()
-        super().stop(deleteIntfs)
-
 
 def lateness_shown(shown: str) -> dict[str, Any]:
-    """Return the lateness in an answer of `pacer-show`, as `pacing_switch` has it.
+    """Return the lateness in an answer of `pacer-show`, in the shape of pacing_switch's.
 
-    Bucket 0 counts what was on time, bucket i what was 2^(i-1) to 2^i - 1 ns late.
+    Bucket 0 counts packets on time, bucket i those 2^(i-1) to 2^i - 1 ns late.
     """
     line = re.search(r"lateness: .*", shown)
     buckets = [0] * LATENESS_BUCKETS
@@ -309,7 +246,7 @@ def lateness_shown(shown: str) -> dict[str, Any]:
 
 
 def _number(pattern: str, text: str) -> int:
-    """Return the number that a pattern finds; NodeError if the text has none."""
+    """Return the number that a pattern finds; NodeError if it finds none."""
     found = re.search(pattern, text)
     if found is None:
         raise NodeError(f"Open vSwitch's statistics have no {pattern!r}: {text}")
@@ -317,7 +254,7 @@ def _number(pattern: str, text: str) -> int:
 
 
 def installed_ovs() -> Path:
-    """Return where the patched Open vSwitch is; MissingError when it is not built."""
+    """Return the directory of the patched Open vSwitch; MissingError when it is not built."""
     chosen = os.environ.get("PACER_OVS")
     if chosen:
         return Path(chosen)

@@ -1,14 +1,18 @@
-"""Which processor does what, on the host's kernel.
+"""Decides which processor and priority the switches get on the host's kernel.
 
-A switch that paces watches the clock all the time. Whatever else the scheduler puts on its
-processor gets slices of milliseconds, which is a hundred packets at 500 Mbit/s; so in an experiment
-the pacing switch has the last processor to itself, and everything else shares the others. In the
-lab there is one processor, and nothing is ever late.
+A switch that paces polls the clock. Any other process on its processor delays it by milliseconds,
+which is a hundred packets at 500 Mbit/s. So in an experiment the pacing switch has the last
+processor to itself, and everything else shares the others. The lab has one processor, and nothing
+is ever late there.
 """
 
 from __future__ import annotations
 
 import os
+
+from pacer_mininet.lab import in_lab
+
+NICENESS = -15
 
 _reserved: int | None = None
 
@@ -22,6 +26,12 @@ def reserve_one() -> None:
         os.sched_setaffinity(0, usable[:-1])
 
 
-def for_pacing() -> list[str]:
-    """Prefix for the command of a switch that paces: the reserved processor, if one is."""
-    return [] if _reserved is None else ["taskset", "--cpu-list", str(_reserved)]
+def for_switch(command: list[str], *, paces: bool) -> list[str]:
+    """Return a switch's command with priority over hosts and the rest of the machine.
+
+    A switch that paces also gets the reserved processor, if there is one.
+    """
+    if in_lab():
+        return command
+    pinned = ["taskset", "--cpu-list", str(_reserved)] if paces and _reserved is not None else []
+    return [*pinned, "nice", "-n", str(NICENESS), *command]

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 from mininet.topo import Topo
 
-from pacer_mininet.nodes import LfnHost, departures_here
+from pacer_mininet.hosts import LfnHost
+from pacer_mininet.lab import departures_here
 from pacer_mininet.units import format_rate, format_size, parse_duration, parse_rate, parse_size
 
 EDGE_RATE = "1gbit"

@@ -19,7 +19,9 @@ from pacer_mininet.experiments import (
     catalogue,
     claims,
     estimate,
+    findings,
     main,
+    metrics,
     network,
     page,
     provenance,
@@ -116,7 +118,7 @@ def test_every_table_has_unpaced_and_fq_beside_what_is_spaced() -> None:
 
 def test_all_figures_of_the_metrics_and_plots_are_known() -> None:
     for one in catalogue.all_experiments().values():
-        assert set(one.metrics) <= set(tables.METRICS), one.name
+        assert set(one.metrics) <= set(metrics.METRICS), one.name
         places = [(cell.row, cell.column) for cell in one.cells]
         assert len(places) == len(set(places)), one.name
         for cell in one.cells:
@@ -297,8 +299,8 @@ def test_cells_are_medians_with_their_spread(filled: Cache) -> None:
     found = tables.collect(BOTH, filled)
     unpaced, paced = found["rows"]
     assert unpaced["values"]["goodput"] == {"median": 200.0, "min": 150.0, "max": 220.0}
-    assert tables.shown("goodput", unpaced["values"]["goodput"]) == "200.0 (150.0 to 220.0)"
-    assert tables.shown("lost", paced["values"]["lost"]) == "0"
+    assert metrics.shown("goodput", unpaced["values"]["goodput"]) == "200.0 (150.0 to 220.0)"
+    assert metrics.shown("lost", paced["values"]["lost"]) == "0"
     assert paced["seeds"] == [1]
     assert from_json(paced["scenario"]) == SHORT
     assert json.loads(json.dumps(found)) == found
@@ -339,7 +341,7 @@ def test_transfers_are_measured_by_when_they_were_done() -> None:
         for done_ms in (2000, 4000, None)
     ]
     names = ("completion", "completion_paced", "done", "steady", "jain")
-    value = {name: tables.METRICS[name].of({"flows": transfers}) for name in names}
+    value = {name: metrics.METRICS[name].of({"flows": transfers}) for name in names}
     assert value == {
         "completion": None,
         "completion_paced": 4.0,
@@ -348,13 +350,13 @@ def test_transfers_are_measured_by_when_they_were_done() -> None:
         "steady": None,
         "jain": None,
     }
-    fairness = tables.METRICS["jain_done"].of({"flows": transfers[:2]})
-    assert fairness == pytest.approx(tables.jain([2.0, 1.0]))
+    fairness = metrics.METRICS["jain_done"].of({"flows": transfers[:2]})
+    assert fairness == pytest.approx(metrics.jain([2.0, 1.0]))
 
 
 def test_fairness_is_jain_s() -> None:
-    assert tables.jain([5.0, 5.0, 5.0]) == 1.0
-    assert tables.jain([9.0, 0.0, 0.0]) == pytest.approx(1 / 3)
+    assert metrics.jain([5.0, 5.0, 5.0]) == 1.0
+    assert metrics.jain([9.0, 0.0, 0.0]) == pytest.approx(1 / 3)
 
 
 class _Page(html.parser.HTMLParser):
@@ -513,7 +515,7 @@ def test_dynamic_stands_beside_the_best_fixed_gap() -> None:
         row_with("IPG 8", goodput=5.0),
         row_with("IPG 512", goodput=10.0),
     ]
-    (said,) = tables._dynamic_beside_static(rows)
+    (said,) = findings._dynamic_beside_static(rows)
     assert said == (
         "a path: dynamic 9.0 Mbit/s, the best fixed gap (IPG 512) 10.0: 10 % less "
         "(published: more)."
@@ -534,7 +536,7 @@ def test_what_did_not_come_to_its_end_is_the_worst() -> None:
     ]
     for row in rows[1:]:
         row["values"]["completion"] = None
-    (said,) = tables._past_the_papers(experiment, rows)
+    (said,) = findings._past_the_papers(experiment, rows)
     assert said == "a path, last one done, s: best paced (3.10), worst unpaced (4 of 10 done)."
 
 
@@ -543,7 +545,7 @@ def test_what_is_furthest_is_said_once() -> None:
     below = {**row_with("paced", goodput=5.0), "published": {"goodput": 10.0}}
     nearer = {**row_with("TBF", goodput=8.0), "published": {"goodput": 10.0}}
     for rows in ([below], [below, nearer]):
-        said = tables._beside_published(rows)
+        said = findings._beside_published(rows)
         assert [text for text in said if text.startswith("Furthest")] == [
             "Furthest below: a path, paced, 5.0 here and 10.0 there."
         ]
@@ -551,7 +553,7 @@ def test_what_is_furthest_is_said_once() -> None:
 
 def test_stalls_of_edges_are_counted() -> None:
     counted = {"edge1": {"count": 3, "total_ns": 9}, "wan": {"count": 5, "total_ns": 7}}
-    stalls = tables.METRICS["edge_stalls"]
+    stalls = metrics.METRICS["edge_stalls"]
     assert stalls.of({"stalls": counted}) == 3
     assert stalls.of({"stalls": {**counted, "edge2": None}}) is None
 

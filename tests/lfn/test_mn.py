@@ -70,7 +70,7 @@ def test_a_right_topology_has_two_hosts_and_three_switches(lfn: dict[str, Any]) 
 def test_the_topology_wants_its_switch(lfn: dict[str, Any]) -> None:
     lfn["validate"](SimpleNamespace(topo="lfn,rtt=5ms", switch="pacing,spin=0ns", link="default"))
     lfn["validate"](SimpleNamespace(topo="single,3", switch="ovsk", link="tc,bw=10"))
-    with pytest.raises(SystemExit, match="--switch pacing, not of 'ovsk'"):
+    with pytest.raises(SystemExit, match="needs --switch pacing, not 'ovsk'"):
         lfn["validate"](SimpleNamespace(topo="lfn", switch="ovsk", link="default"))
 
 

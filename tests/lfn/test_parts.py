@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mininet.log import lg
 
-from pacer_mininet import congestion, counters, nodes, tcp_state, traffic, units
+from pacer_mininet import congestion, counters, tcp_state, traffic, units
 from pacer_mininet.experiments import demo, page, plots, tables
 from pacer_mininet.experiments.cache import Cache
 from pacer_mininet.experiments.experiment import Cell
@@ -110,30 +109,6 @@ def test_drops_are_summed_over_ports_without_pruned_copies() -> None:
     }
     expected = {"egress-drop": 2, "fifo-full": 5, "ingress-drop": 1}
     assert counters.drops_by_cause(statistics) == expected
-
-
-@pytest.mark.parametrize(
-    ("left", "told"),
-    [
-        ("", "is empty"),
-        ('{"ports": [', "cannot be read"),
-        ("[]", "holds something else"),
-        ("\udcff", "cannot be read"),
-    ],
-)
-def test_a_switch_that_died_leaves_no_statistics_and_a_line_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, left: str, told: str
-) -> None:
-    file = tmp_path / "s1-statistics.json"
-    file.write_bytes(left.encode(errors="surrogateescape"))
-    lg.addHandler(caplog.handler)
-    try:
-        assert nodes.read_statistics("s1", file) == {}
-        assert f"s1: no statistics: {file} {told}" in caplog.text
-        file.write_text('{"ports": []}')
-        assert nodes.read_statistics("s1", file) == {"ports": []}
-    finally:
-        lg.removeHandler(caplog.handler)
 
 
 def test_published_row() -> None:

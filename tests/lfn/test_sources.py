@@ -47,7 +47,7 @@ def test_a_module_without_a_file_is_an_error(tmp_path: Path) -> None:
 def test_a_run_depends_on_what_makes_it_and_not_on_what_shows_it() -> None:
     files = closure("pacer_mininet.experiments.inside", paths.MININET_DIR)
     names = {str(file.relative_to(paths.MININET_DIR / "pacer_mininet")) for file in files}
-    assert {"nodes.py", "counters.py", "ovs_switch.py", "experiments/runner.py"} <= names
+    assert {"switches.py", "counters.py", "ovs_switch.py", "experiments/runner.py"} <= names
     assert not names & {
         "experiments/plots.py",
         "experiments/demo.py",

@@ -33,17 +33,15 @@ from mininet.net import Mininet
 from mininet.topo import Topo
 from pacer_mininet import paths, tcp_state
 from pacer_mininet.command import FAILURES, prepare_namespace
+from pacer_mininet.controller import PacerController
 from pacer_mininet.counters import (
     ExperimentError,
     difference,
     drops_by_cause,
 )
-from pacer_mininet.nodes import (
-    LfnHost,
-    PacerController,
-    in_lab,
-    started,
-)
+from pacer_mininet.hosts import LfnHost
+from pacer_mininet.lab import in_lab
+from pacer_mininet.net import started
 from pacer_mininet.runs import (
     LabUnavailableError,
     RunError,

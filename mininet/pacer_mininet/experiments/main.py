@@ -15,6 +15,7 @@ from pacer_mininet.experiments import (
     catalogue,
     claims,
     estimate,
+    metrics,
     page,
     plots,
     provenance,
@@ -213,7 +214,7 @@ def show(collected: dict[str, Any]) -> None:
             text = row["skipped"]
         else:
             text = "; ".join(
-                f"{tables.METRICS[name].title} {tables.shown(name, value)}"
+                f"{metrics.METRICS[name].title} {metrics.shown(name, value)}"
                 + (f" [{row['published'][name]:g}]" if name in row["published"] else "")
                 for name, value in row["values"].items()
             )

@@ -17,7 +17,9 @@ from mininet.net import Mininet
 from mininet.topo import Topo
 
 from pacer_mininet.experiments.scenario import Scenario
-from pacer_mininet.nodes import LfnHost, departures_here, started
+from pacer_mininet.hosts import LfnHost
+from pacer_mininet.lab import departures_here
+from pacer_mininet.net import started
 from pacer_mininet.ovs_switch import PacingOVSSwitch
 from pacer_mininet.topology import EDGE_FIFO
 from pacer_mininet.units import format_rate
@@ -127,5 +129,5 @@ def network_of(scenario: Scenario) -> Iterator[Mininet]:
     for host in topo.hosts():
         buffers = {"socket_buffer_bytes": scenario.socket_buffer_bytes}
         topo.setNodeInfo(host, {**topo.nodeInfo(host), **buffers})
-    with started(topo, PacingOVSSwitch.live) as net:
+    with started(topo) as net:
         yield net

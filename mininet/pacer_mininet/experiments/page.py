@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pacer_mininet.experiments.claims import ANSWERS
-from pacer_mininet.experiments.tables import METRICS, shown
+from pacer_mininet.experiments.metrics import METRICS, shown
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1d1d1f; --page: #fff; --soft: #63636b;

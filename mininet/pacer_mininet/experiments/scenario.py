@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pacer_mininet import congestion
-from pacer_mininet.nodes import GAPS, SOCKET_BUFFER_BYTES
+from pacer_mininet.hosts import SOCKET_BUFFER_BYTES
+from pacer_mininet.pacing_switch import GAPS
 from pacer_mininet.units import MIN_RATE_BPS
 
 MAX_FLOWS = 128

@@ -9,7 +9,7 @@ from mininet.net import Mininet
 
 from pacer_mininet.experiments.network import edge_of, port_to_bottleneck
 from pacer_mininet.experiments.scenario import CLASS_KINDS, Flow, Scenario, Shaper
-from pacer_mininet.nodes import in_lab
+from pacer_mininet.lab import in_lab
 from pacer_mininet.rest import RestClient
 from pacer_mininet.traffic import FCS_BYTES, MTU_FRAME_BYTES, NS_PER_S, ideal_goodput_bps
 from pacer_mininet.units import MIN_RATE_BPS

@@ -26,7 +26,7 @@ from pacer_mininet.experiments.takano import (
     SECONDS,
     SENDERS_OF_THEN,
 )
-from pacer_mininet.nodes import SOCKET_BUFFER_BYTES
+from pacer_mininet.hosts import SOCKET_BUFFER_BYTES
 
 SOURCE = "Data Reservoir, University of Tokyo"
 DELAYS_MS = (2, 10, 25, 50, 100, 150)

@@ -1,0 +1,250 @@
+"""The figures of a run: what they are called, and how they are computed from its result."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pacer_mininet.experiments.scenario import UNPACED
+
+Result = dict[str, Any]
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of a run.
+
+    Attributes:
+        title: of its column, with the unit.
+        of: computes it; None where the run has none.
+        digits: behind the point.
+        of_first: whether the first run alone has it.
+
+    """
+
+    title: str
+    of: Callable[[Result], float | None]
+    digits: int = 1
+    of_first: bool = False
+
+
+def jain(values: Sequence[float]) -> float:
+    """Return Jain's fairness index: 1 where all are equal, 1/n where one has all."""
+    squares = sum(value * value for value in values)
+    total = sum(values)
+    return float(total * total / (len(values) * squares)) if squares else 1.0
+
+
+Chooses = Callable[[dict[str, Any]], bool]
+"""Which of a run's flows a figure is of."""
+
+
+def _any(_flow: dict[str, Any]) -> bool:
+    return True
+
+
+def _unpaced(flow: dict[str, Any]) -> bool:
+    return bool(flow["shaper"] == UNPACED.name)
+
+
+def _spaced(flow: dict[str, Any]) -> bool:
+    return not _unpaced(flow)
+
+
+def _transfers(result: Result) -> bool:
+    """Return whether the flows end when they have sent what they were to."""
+    return all(flow["transfer_bytes"] for flow in result["flows"])
+
+
+def _steady(result: Result, chosen: Chooses = _any) -> list[float]:
+    """Return each flow's goodput in the second half; of transfers, which may be over, nothing."""
+    if _transfers(result):
+        return []
+    flows = filter(chosen, result["flows"])
+    return [float(flow["goodput_second_half_bps"]) for flow in flows]
+
+
+def _if_any(values: list[float], make: Callable[[list[float]], float]) -> float | None:
+    return make(values) if values else None
+
+
+def _sum_mbps(values: list[float]) -> float:
+    return sum(values) / 1e6
+
+
+def _mean_mbps(values: list[float]) -> float:
+    return _sum_mbps(values) / len(values)
+
+
+def _rtt(result: Result, key: str, choose: Callable[[list[float]], float]) -> float | None:
+    values = [flow["rtt_ms"][key] for flow in result["flows"] if flow["rtt_ms"]]
+    return choose(values) if values else None
+
+
+def _completion(result: Result, chosen: Chooses = _any) -> float | None:
+    """Return the last flow's completion in s; None where one did not come to its end."""
+    times = [flow["completion_ms"] for flow in filter(chosen, result["flows"])]
+    return None if not times or None in times else max(times) / 1e3
+
+
+def _rtt_steady(result: Result) -> float | None:
+    """Return the first connection's longest smoothed RTT in the second half, in ms."""
+    sender = result["series"]["sender"]
+    samples = list(zip(sender["at_ms"], sender["rtt_us"], strict=True))
+    late = [rtt_us for at_ms, rtt_us in samples if at_ms >= samples[-1][0] / 2]
+    return max(late) / 1e3 if late else None
+
+
+def _speeds(result: Result) -> list[float]:
+    """Return what each transfer came to per ms until it was done: 0 of those that were not."""
+    if not _transfers(result):
+        return []
+    done = ((flow["payload_bytes"], flow["completion_ms"]) for flow in result["flows"])
+    return [payload / ms if ms else 0.0 for payload, ms in done]
+
+
+def _count_done(speeds: list[float]) -> float:
+    return sum(speed > 0 for speed in speeds)
+
+
+def _smallest_share(values: list[float]) -> float:
+    return 100.0 * min(values) * len(values) / max(1.0, sum(values))
+
+
+def _edge_late_ms(result: Result) -> float | None:
+    """Return how late an edge switch was with a packet, at most."""
+    late = result["lateness_max_ns"]
+    return max((ns / 1e6 for name, ns in late.items() if name.startswith("edge")), default=None)
+
+
+def _edge_stalls(result: Result) -> float | None:
+    """Return how often the machine kept an edge switch from its work; in the lab it never does."""
+    told = [stalls for name, stalls in result["stalls"].items() if name.startswith("edge")]
+    return sum(stalls["count"] for stalls in told) if None not in told else None
+
+
+def _near(result: Result, key: str) -> float | None:
+    """Return a figure of the measuring switch at the bottleneck's entrance."""
+    return _float(result["wan"][key])
+
+
+def _far(result: Result, key: str) -> float | None:
+    """Return a figure of the measuring switch behind the bottleneck; 0 where there is none.
+
+    There is none of dynamic burstiness then either.
+    """
+    if "far" in result:
+        return _float(result["far"][key])
+    return None if key.startswith("dynamic") else 0.0
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _loss_share(result: Result) -> float:
+    lost = result["bottleneck_drops"]
+    return float(100 * lost / max(1, result["wan"]["packets_1500"]))
+
+
+def _of_side(
+    prefix: str, side: str, of: Callable[[Result, str], float | None]
+) -> dict[str, "Metric"]:
+    """Return GtrcNET-1's figures of one side of the bottleneck."""
+
+    def scaled(key: str, unit: float) -> Callable[[Result], float | None]:
+        def value(result: Result) -> float | None:
+            found = of(result, key)
+            return None if found is None else found / unit
+
+        return value
+
+    queue, dynamic = "max(Q)", "max(Q) at its own rate,"
+    return {
+        f"{prefix}_abw_mean": Metric(f"{side}: ABW mean, Mbit/s", scaled("abw_mean_bps", 1e6)),
+        f"{prefix}_abw_max": Metric(f"{side}: ABW max", scaled("abw_max_bps", 1e6)),
+        **{
+            f"{prefix}_{short}_{which}": Metric(
+                f"{side}: {title} {which}, KB", scaled(f"{key}_{which}_bytes", KIB), 2
+            )
+            for short, title, key in (
+                ("queue", queue, "queue"),
+                ("dynamic", dynamic, "dynamic_queue"),
+            )
+            for which in ("mean", "max")
+        },
+    }
+
+
+METRICS: dict[str, Metric] = {
+    "goodput": Metric(
+        "goodput, Mbit/s", lambda r: None if _transfers(r) else r["goodput_bps"] / 1e6
+    ),
+    "steady": Metric("2nd half, Mbit/s", lambda r: _if_any(_steady(r), _sum_mbps)),
+    "steady_paced": Metric(
+        "2nd half, mean of those spaced, Mbit/s",
+        lambda r: _if_any(_steady(r, _spaced), _mean_mbps),
+        2,
+    ),
+    "steady_unpaced": Metric(
+        "mean of those that are not",
+        lambda r: _if_any(_steady(r, _unpaced), _mean_mbps),
+        2,
+    ),
+    "lost": Metric("lost at the bottleneck", lambda r: r["bottleneck_drops"], 0),
+    "edge_lost": Metric("lost at the edge", lambda r: r["edge_drops"], 0),
+    "resent": Metric("resent", lambda r: r["retransmits"], 0),
+    "queue_max": Metric("VB queue max, bytes", lambda r: r["wan"]["queue_max_bytes"], 0),
+    "edge_stalls": Metric("edge stalled by the machine, times", _edge_stalls, 0),
+    "edge_late": Metric("edge late, ms at most", _edge_late_ms, 2),
+    "wire_bytes": Metric("bytes at the bottleneck", lambda r: r["wan"]["bytes"], 0),
+    "bin_max": Metric(
+        "500 us bin max, Mbit/s",
+        lambda r: r["wan"]["bin_max_bps"] and r["wan"]["bin_max_bps"] / 1e6,
+        of_first=True,
+    ),
+    "bin_p99": Metric(
+        "500 us bin p99, Mbit/s",
+        lambda r: r["wan"]["bin_p99_bps"] and r["wan"]["bin_p99_bps"] / 1e6,
+        of_first=True,
+    ),
+    "deviation": Metric("deviation / mean of 100 ms windows", lambda r: r["wan"]["deviation"], 3),
+    "share": Metric(
+        "smallest share / fair share, %", lambda r: _if_any(_steady(r), _smallest_share)
+    ),
+    "jain": Metric("Jain's index", lambda r: _if_any(_steady(r), jain), 4),
+    "jain_paced": Metric(
+        "Jain's index of those spaced", lambda r: _if_any(_steady(r, _spaced), jain), 4
+    ),
+    "completion": Metric("last one done, s", _completion, 2),
+    "completion_paced": Metric(
+        "last of those spaced done, s", lambda r: _completion(r, _spaced), 2
+    ),
+    "done": Metric("done in time", lambda r: _if_any(_speeds(r), _count_done), 0),
+    "jain_done": Metric("Jain's index of their speeds", lambda r: _if_any(_speeds(r), jain), 4),
+    "rtt_min": Metric("RTT min, ms", lambda r: _rtt(r, "min", min)),
+    "rtt_mean": Metric("RTT mean, ms", lambda r: _rtt(r, "mean", statistics.fmean)),
+    "rtt_max": Metric("RTT max, ms", lambda r: _rtt(r, "max", max)),
+    "rtt_steady": Metric("RTT max of the 2nd half, ms", _rtt_steady),
+    "rtt_error": Metric(
+        "switch's RTT off the kernel's, median %", lambda r: r["estimates"]["rtt_error_percent"]
+    ),
+    "in_flight_error": Metric(
+        "in flight, median %", lambda r: r["estimates"]["in_flight_error_percent"]
+    ),
+    **_of_side("near", "sender", _near),
+    **_of_side("far", "receiver", _far),
+    "loss_share": Metric("lost, %", _loss_share, 2),
+}
+
+
+def shown(name: str, value: dict[str, float] | None, *, spread: bool = True) -> str:
+    """Return a value as the tables have it: the median, and the spread where there is one."""
+    if value is None:
+        return "-"
+    digits = METRICS[name].digits
+    text = f"{value['median']:,.{digits}f}"
+    if spread and value["max"] > value["min"]:
+        text += f" ({value['min']:,.{digits}f} to {value['max']:,.{digits}f})"
+    return text

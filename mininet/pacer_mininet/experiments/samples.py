@@ -1,0 +1,152 @@
+"""Samples of a run's TCP connections, and what each flow achieved by them."""
+
+import itertools
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+from pacer_mininet.counters import ExperimentError
+from pacer_mininet.experiments.scenario import Scenario
+from pacer_mininet.experiments.shaping import port_of
+from pacer_mininet.tcp_state import TcpMonitor, TcpSample
+from pacer_mininet.traffic import NS_PER_S, bits_per_second
+
+SAMPLE_NS = 100_000_000
+SAMPLE_LATE_NS = SAMPLE_NS // 2
+"""A sample that is at most this late, in real time, counts for the instant at which it was due."""
+
+FLOWS_IN_SERIES = 4
+
+Connection = tuple[int, int]
+"""The receiver's port and the sender's."""
+
+
+class Samples:
+    """What was seen of a run's connections; times are ns since the run's start."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.end_ns = scenario.rtt_ns * 3 // 2 + scenario.seconds * NS_PER_S
+        """The first data arrives 1.5 RTT after the start; the run's seconds begin then."""
+        self.sent: dict[Connection, list[tuple[int, TcpSample]]] = {}
+        self.received: dict[Connection, list[tuple[int, TcpSample]]] = {}
+        self.closed: dict[Connection, int] = {}
+        """When each connection was first seen closed by its sender."""
+        self.estimates: list[tuple[float, float]] = []
+        """RTT and bytes in flight as the switch sees them, each over the sender's kernel's."""
+
+    def take(
+        self, now_ns: int, senders: Iterable[TcpMonitor], receivers: Iterable[TcpMonitor]
+    ) -> None:
+        """Sample all connections of the hosts."""
+        for monitor in senders:
+            for sample in monitor.connections():
+                if sample.remote_port >= port_of(0):
+                    key = (sample.remote_port, sample.local_port)
+                    self.sent.setdefault(key, []).append((now_ns, sample))
+            if any(flow.payload_bytes for flow in self.scenario.flows):
+                for local_port, remote_port in monitor.closed():
+                    self.closed.setdefault((remote_port, local_port), now_ns)
+        for monitor in receivers:
+            for sample in monitor.connections():
+                if sample.local_port < port_of(len(self.scenario.flows)):
+                    key = (sample.local_port, sample.remote_port)
+                    self.received.setdefault(key, []).append((now_ns, sample))
+
+    def last_sent(self, number: int) -> list[TcpSample]:
+        """Return the last sample of each sending connection of a flow."""
+        return [found[-1][1] for key, found in self.sent.items() if key[0] == port_of(number)]
+
+    def delivered_by(self, until_ns: int, number: int | None = None) -> int:
+        """Return the payload that had arrived in order: of flow `number`, or of all."""
+        total = 0
+        for (port, _), samples in self.received.items():
+            if number is not None and port != port_of(number):
+                continue
+            due = (s.bytes_received for at, s in samples if at <= until_ns + SAMPLE_LATE_NS)
+            total += max(due, default=0)
+        return total
+
+    def flow(self, number: int) -> dict[str, Any]:
+        """Return what a flow achieved.
+
+        Raises:
+            ExperimentError: its connection was never seen.
+
+        """
+        scenario, flow = self.scenario, self.scenario.flows[number]
+        port = port_of(number)
+        sent = [one for key, found in self.sent.items() if key[0] == port for _, one in found]
+        if not flow.udp_bps and not sent:
+            raise ExperimentError(f"flow {number}: its connection was never seen")
+        half_ns = scenario.seconds * NS_PER_S // 2
+        late = self.delivered_by(self.end_ns, number)
+        half = late - self.delivered_by(self.end_ns - half_ns, number)
+        rtts_us = [sample.rtt_us for sample in sent]
+        done_ns = self._done_ns(number) if flow.payload_bytes else None
+        if done_ns is not None:
+            late = flow.payload_bytes
+        last = self.last_sent(number)
+        received = [found[-1][1] for key, found in self.received.items() if key[0] == port]
+        return {
+            "shaper": flow.shaper.name,
+            "congestion_control": flow.congestion_control,
+            "transfer_bytes": flow.payload_bytes,
+            "payload_bytes": late,
+            "goodput_bps": bits_per_second(late, scenario.seconds * NS_PER_S),
+            "goodput_second_half_bps": bits_per_second(half, half_ns),
+            "reorderings_seen": sum(sample.reorderings_seen for sample in last),
+            "send_buffer_bytes": max((s.send_buffer_bytes for s in last), default=0),
+            "receive_buffer_bytes": max((s.receive_buffer_bytes for s in received), default=0),
+            "completion_ms": None if done_ns is None else done_ns // 1_000_000 - flow.start_ms,
+            "rtt_ms": {
+                "min": min(s.min_rtt_us for s in sent) / 1e3,
+                "mean": round(sum(rtts_us) / len(rtts_us) / 1e3, 3),
+                "max": max(rtts_us) / 1e3,
+            }
+            if sent
+            else None,
+        }
+
+    def _done_ns(self, number: int) -> int | None:
+        """Return when a transfer was first seen done; None if it was not.
+
+        The receiver's socket often closes between the last byte and the next sample. The sender's
+        closed connection then shows that all data was acknowledged.
+        """
+        flow = self.scenario.flows[number]
+        closed = [at_ns for (port, _), at_ns in self.closed.items() if port == port_of(number)]
+        found = [max(closed)] if len(closed) == flow.streams else []
+        times = sorted({at for s in self.received.values() for at, _ in s})
+        arrived = (at for at in times if self.delivered_by(at, number) >= flow.payload_bytes)
+        return min([*found, *itertools.islice(arrived, 1)], default=None)
+
+    def estimate_errors(self) -> dict[str, float | None]:
+        """Return how far the switch's estimates are off the kernel's, as medians in percent."""
+        return {
+            "rtt_error_percent": _median_error([rtt for rtt, _ in self.estimates]),
+            "in_flight_error_percent": _median_error([there for _, there in self.estimates]),
+        }
+
+    def series(self, seconds: int) -> dict[str, Any]:
+        """Return the run over time: estimates, the first connection, the first flows' bytes."""
+        first = next(iter(self.sent.values()), [])
+        return {
+            "estimates": [[round(rtt, 4), round(there, 4)] for rtt, there in self.estimates],
+            "sender": {
+                "at_ms": [at_ns // 1_000_000 for at_ns, _ in first],
+                "cwnd_packets": [sample.cwnd_packets for _, sample in first],
+                "rtt_us": [sample.rtt_us for _, sample in first],
+            },
+            "flows": [
+                [self.delivered_by(ms * 1_000_000, number) for ms in range(0, seconds * 1000, 500)]
+                for number in range(min(len(self.scenario.flows), FLOWS_IN_SERIES))
+            ],
+        }
+
+
+def _median_error(ratios: list[float]) -> float | None:
+    """Return the median distance of ratios from 1, in percent; None without any."""
+    if not ratios:
+        return None
+    return round(100 * statistics.median(abs(ratio - 1) for ratio in ratios), 2)

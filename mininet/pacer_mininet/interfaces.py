@@ -1,0 +1,166 @@
+"""Sets interfaces up: addresses, offloads, IPv6, departure times.
+
+Most of it uses ioctls instead of `ifconfig` and `ethtool`: in the lab, starting a program is the
+most expensive thing there is.
+"""
+
+import array
+import fcntl
+import socket
+import struct
+from pathlib import Path
+
+from mininet.link import Intf
+from mininet.node import Node
+
+from pacer_mininet.namespaces import in_namespace_of
+
+SIOCGIFFLAGS, SIOCSIFFLAGS = 0x8913, 0x8914
+SIOCSIFADDR, SIOCSIFNETMASK = 0x8916, 0x891C
+SIOCSIFHWADDR = 0x8924
+SIOCETHTOOL = 0x8946
+"""ioctls of netdevice(7) and linux/sockios.h."""
+
+OFFLOADS = {"rx": 0x15, "tx": 0x17, "tso": 0x1F, "gso": 0x24, "gro": 0x2C}
+"""ETHTOOL_SRXCSUM, _STXCSUM, _STSO, _SGSO and _SGRO of linux/ethtool.h, by `ethtool -K`'s names."""
+
+IFF_UP = 0x1
+
+_NAMED = "=16s"
+_FLAGS = struct.Struct(_NAMED + "h22x")
+_ADDRESS = struct.Struct(_NAMED + "HH4s8x8x")
+"""struct ifreq with a sockaddr_in."""
+_HARDWARE = struct.Struct(_NAMED + "H6s8x8x")
+_POINTER = struct.Struct(_NAMED + "Q8x")
+"""struct ifreq with a pointer, of a 64-bit kernel."""
+_ETHTOOL_VALUE = struct.Struct("=II")
+
+
+class InterfaceError(OSError):
+    """An interface refuses a setting; the text names both."""
+
+
+def datagram_socket_of(node: Node) -> socket.socket:
+    """Return a socket of a node's namespace, for ioctls."""
+    return in_namespace_of(node.pid, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+
+
+def mac_bytes(text: str) -> bytes:
+    """Return the six bytes of a MAC address."""
+    return bytes.fromhex(text.replace(":", ""))
+
+
+def turn_offloads_off(interface: Intf) -> None:
+    """Make an interface carry packets as they would be on a wire.
+
+    A userspace switch then sees packets of at most one MTU, with checksums filled in.
+
+    Raises:
+        InterfaceError: the interface refuses.
+
+    """
+    with datagram_socket_of(interface.node) as through:
+        for command in OFFLOADS.values():
+            value = array.array("B", _ETHTOOL_VALUE.pack(command, 0))
+            address, _ = value.buffer_info()
+            try:
+                fcntl.ioctl(through, SIOCETHTOOL, _POINTER.pack(interface.name.encode(), address))
+            except OSError as error:
+                raise InterfaceError(
+                    f"{interface.name}: cannot turn its offloads off: {error.strerror}"
+                ) from None
+
+
+def quiet_ipv6(interface: str) -> None:
+    """Keep the kernel from sending neighbour discovery of its own through an interface.
+
+    `default` stands for all interfaces made from now on. A kernel without IPv6 has nothing to
+    quiet.
+    """
+    knob = Path("/proc/sys/net/ipv6/conf") / interface / "disable_ipv6"
+    if knob.exists():
+        knob.write_text("1\n")
+
+
+def send_at_departure_times(interface: Intf) -> None:
+    """Give an interface the queueing discipline that sends each frame at its departure time.
+
+    Raises:
+        InterfaceError: `tc` fails; the text has what it printed.
+
+    """
+    fq = ("fq", "limit", "40000", "flow_limit", "40000", "timer_slack", "0")
+    command = ("tc", "qdisc", "replace", "dev", interface.name, "root", *fq)
+    out, err, status = interface.node.pexec(*command)
+    if status != 0:
+        raise InterfaceError(f"`{' '.join(command)}` failed: {(err or out).strip()}")
+
+
+class DirectIntf(Intf):  # type: ignore[misc] # mininet has no types
+    """An interface that is set up by ioctls where Mininet's starts `ifconfig`.
+
+    Its methods raise InterfaceError.
+    """
+
+    def setIP(self, ipstr: str, prefixLen: int | None = None) -> None:  # noqa: N802, N803
+        """Set the IPv4 address, `ADDRESS/LENGTH` or with its length beside it; the interface is up.
+
+        Raises:
+            InterfaceError: the kernel refuses it.
+
+        """
+        address, _, length = ipstr.partition("/")
+        self.ip, self.prefixLen = address, int(length or prefixLen or 32)
+        mask = (0xFFFFFFFF << (32 - self.prefixLen)) & 0xFFFFFFFF
+        for request, value in (
+            (SIOCSIFADDR, socket.inet_aton(address)),
+            (SIOCSIFNETMASK, mask.to_bytes(4, "big")),
+        ):
+            self._ioctl(request, _ADDRESS.pack(self._named, socket.AF_INET, 0, value))
+        self.isUp(setUp=True)
+
+    def setMAC(self, macstr: str) -> None:  # noqa: N802 (Mininet's name)
+        """Set the MAC address; the interface is up.
+
+        Raises:
+            InterfaceError: the kernel refuses it.
+
+        """
+        self.mac = macstr
+        ethernet = 1
+        self._ioctl(SIOCSIFHWADDR, _HARDWARE.pack(self._named, ethernet, mac_bytes(macstr)))
+        self.isUp(setUp=True)
+
+    def isUp(self, setUp: bool = False) -> bool:  # noqa: N802 (Mininet's names)
+        """Whether the interface is up; with `setUp`, set it up first.
+
+        Raises:
+            InterfaceError: there is no such interface, or it cannot be set up.
+
+        """
+        _, flags = _FLAGS.unpack(self._ioctl(SIOCGIFFLAGS, _FLAGS.pack(self._named, 0)))
+        if setUp and not flags & IFF_UP:
+            flags |= IFF_UP
+            self._ioctl(SIOCSIFFLAGS, _FLAGS.pack(self._named, flags))
+        return bool(flags & IFF_UP)
+
+    def delete(self) -> None:
+        """Delete the interface, unless it went with the other end of its link."""
+        try:
+            self.isUp()
+        except InterfaceError:
+            self.node.delIntf(self)
+            self.link = None
+        else:
+            super().delete()
+
+    @property
+    def _named(self) -> bytes:
+        return str(self.name).encode()
+
+    def _ioctl(self, request: int, argument: bytes) -> bytes:
+        try:
+            with datagram_socket_of(self.node) as through:
+                return fcntl.ioctl(through, request, argument)
+        except OSError as error:
+            raise InterfaceError(f"{self.name}: {error.strerror}") from None
