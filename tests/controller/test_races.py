@@ -8,8 +8,10 @@ import httpx
 import pytest
 
 from controller_harness import free_port
+from pacer_controller.rows import Rows
 from pacer_controller.schemas import ClassSpec
 from pacer_controller.service.managed import ManagedSwitch
+from pacer_controller.southbound import Refusal, SwitchRefusedError
 from rest_client import Client, problem
 
 Call = tuple[str, str, Any]
@@ -135,6 +137,61 @@ def test_a_put_flow_is_answered_though_its_class_goes_right_after(client: Client
     assert put.status_code == 201, put.text
     assert put.json()["class_index"] == 1
     assert [answer.status_code for answer in gone] == [204, 204]
+
+
+class Refusing:
+    """Takes what a driver is to apply, and refuses whatever belongs to one resource."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.writes: list[list[str]] = []
+
+    async def apply(self, _: Rows, after: Rows, **__: Any) -> bool:
+        """Refuse all of it for one."""
+        self.writes.append([row.owner for row in after.values()])
+        wrong = [row for row in after.values() if row.owner == self.owner]
+        if wrong:
+            raise SwitchRefusedError([Refusal(wrong[0], "no", table_full=False)])
+        return True
+
+
+def test_a_refused_batch_is_made_one_by_one(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = away(client)
+    switch = Refusing("class 'two'")
+    monkeypatch.setattr(found.driver, "apply", switch.apply)
+    names = ["one", "two", "three"]
+    puts = [("PUT", f"{SWITCH}/classes/{name}", {"rate": "1Mbit"}) for name in names]
+    answers = together(client, *puts, holding=found)
+    assert [answer.status_code for answer in answers] == [201, 502, 201]
+    owners = [f"class '{name}'" for name in names]
+    assert switch.writes == [owners, *([owner] for owner in owners)]
+    assert sorted(found.desired.classes) == ["one", "three"]
+    assert sorted(row.owner for row in found.wanted.values()) == sorted([owners[0], owners[2]])
+    client.store.reload()
+    assert sorted(client.store.desired("away").classes) == ["one", "three"]
+
+
+def test_no_plan_rests_on_what_the_switch_refuses(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = away(client)
+    switch = Refusing("class 'video'")
+    monkeypatch.setattr(found.driver, "apply", switch.apply)
+    flow = {"match": {"protocol": "udp"}, "class": "video"}
+    refused, unknown, created = together(
+        client,
+        ("PUT", CLASS, {"rate": "1Mbit"}),
+        ("PUT", f"{SWITCH}/flows/one", flow),
+        ("PUT", f"{SWITCH}/classes/other", {"rate": "1Mbit"}),
+        holding=found,
+    )
+    problem(refused, 502)
+    assert "no class 'video'" in problem(unknown, 422)["detail"]
+    assert created.status_code == 201
+    assert list(found.desired.classes) == ["other"]
+    assert not found.desired.flows
 
 
 def test_a_change_broken_off_at_the_switch_leaves_nothing_and_nobody_waiting(

@@ -1,5 +1,6 @@
 """The whole desired state at once: read it, compare it, make it so."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,8 +8,10 @@ from pacer_controller.config import ConfigError
 from pacer_controller.problems import FieldError, Problem, invalid
 from pacer_controller.records import KINDS, ResourceChange
 from pacer_controller.schemas import stored
+from pacer_controller.service.audit import change_view
+from pacer_controller.service.change import Staged
 from pacer_controller.service.checks import Checker, Condition, Spec, pacing
-from pacer_controller.service.commit import change_view, locked
+from pacer_controller.service.commit import locked
 from pacer_controller.service.core import Service, make_record
 from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin
 from pacer_controller.service.switches import (
@@ -73,24 +76,34 @@ def _plan(
     return puts, drops
 
 
-def _changes(
+def _stage(
     service: Service,
-    found: ManagedSwitch,
+    staged: Staged,
     puts: Mapping[tuple[str, str], Spec],
     drops: list[tuple[str, str]],
-    allocation: Allocation,
-) -> list[ResourceChange]:
-    """Return the changes; what is dropped goes first, users before what they use."""
+) -> None:
+    """Stage the changes; what is dropped goes first, users before what they use.
+
+    Raises:
+        Problem: nothing is staged.
+
+    """
+    found = staged.found
     revision = service.store.revision + 1
+    allocation = Allocation(found)
     changes = []
-    for kind, name in reversed(drops):
-        old = found.desired.resources[kind][name]
-        changes.append(ResourceChange(found.name, kind, name, old, None))
-    for (kind, name), spec in puts.items():
-        old = found.desired.resources[kind].get(name)
-        record = make_record(kind, name, spec, old, revision, allocation)
-        changes.append(ResourceChange(found.name, kind, name, old, record))
-    return changes
+    try:
+        for kind, name in reversed(drops):
+            old = found.desired.resources[kind][name]
+            changes.append(ResourceChange(found.name, kind, name, old, None))
+        for (kind, name), spec in puts.items():
+            old = found.desired.resources[kind].get(name)
+            record = make_record(kind, name, spec, old, revision, allocation)
+            changes.append(ResourceChange(found.name, kind, name, old, record))
+        staged.add(changes, allocation.fresh)
+    except Problem:
+        allocation.undo()
+        raise
 
 
 async def put_switch_state(
@@ -162,36 +175,26 @@ async def _put(
     plans = {found: _plan(found, spec, path, errors) for found, spec, path in wanted.values()}
     if errors:
         raise invalid("state", errors)
-    allocations = {found: Allocation(found) for found in plans}
-    try:
-        changes = {
-            found: _changes(service, found, *plan, allocations[found])
-            for found, plan in plans.items()
-        }
-        new = {f.name: f for f in plans if service.switches.get(f.name) is not f}
-        views = [switch_change(service, f) for f in new.values()]
-        for found in leaving:
-            views.append(switch_change(service, found, leaves=True))
-            views += map(change_view, forgotten(found))
-        views += [change_view(change) for of_one in changes.values() for change in of_one]
+    new = {found.name: found for found in plans if service.switches.get(found.name) is not found}
+    views = [switch_change(service, found) for found in new.values()]
+    for found in leaving:
+        views.append(switch_change(service, found, leaves=True))
+        views += map(change_view, forgotten(found))
+    staged: list[Staged] = []
+    with contextlib.ExitStack() as undo:
+        for found, plan in plans.items():
+            staged.append(Staged(found))
+            _stage(service, staged[-1], *plan)
+            undo.callback(staged[-1].undo)
+        views += [change_view(change) for one in staged for change in one.changes]
         total = sum(len(getattr(s, m)) for _, s, _ in wanted.values() for m in _MEMBERS.values())
         result = _result(service, views, total, dry_run)
         if dry_run:
-            for found, of_one in changes.items():
-                # What only shows when it is done: two flows of the same match.
-                found.stage(of_one)
-                found.unstage(of_one)
-            for allocation in allocations.values():
-                allocation.undo()
             return result
-        if views:
-            service.store.next_revision()
-            fresh = {found: one.fresh for found, one in allocations.items()}
-            await replace_switches(service, changes, fresh, new, leaving, origin, views)
-    except Problem:
-        for allocation in allocations.values():
-            allocation.undo()
-        raise
+        undo.pop_all()
+    if views:
+        service.store.next_revision()
+        await replace_switches(service, staged, new, leaving, origin, views)
     result["revision"] = service.store.revision
     states = {"connected": "applied", "backup": "pending"}
     result["switches"] = {

@@ -56,12 +56,12 @@ class Checker:
         self._lines = {port: bps for port, bps in lines.items() if bps}
 
     @classmethod
-    def of(cls, found: ManagedSwitch, port: str = "", spec: PortSpec | None = None) -> "Checker":
-        """Return a checker against the desired state as it is, with one port changed."""
+    def of(cls, found: ManagedSwitch, name: str = "", spec: Spec | None = None) -> "Checker":
+        """Return a checker against the desired state, with what is to become of a port."""
         desired = found.desired
-        ports = {name: record.spec for name, record in desired.ports.items()}
-        if spec is not None:
-            ports[port] = spec
+        ports = {port: record.spec for port, record in desired.ports.items()}
+        if isinstance(spec, PortSpec):
+            ports[name] = spec
         return cls(found, desired.classes, desired.meters, ports)
 
     def problems(self, name: str, spec: Spec) -> list[FieldError]:

@@ -1,8 +1,9 @@
 """All switches and what can be asked of them."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
@@ -25,6 +26,7 @@ from pacer_controller.records import (
 from pacer_controller.replication import Pair, PeerAddress
 from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec
 from pacer_controller.service import views
+from pacer_controller.service.change import Change
 from pacer_controller.service.checks import (
     NO_CONDITION,
     Checker,
@@ -317,34 +319,24 @@ class Service:
 
         """
         resource = resource_name(kind, name, switch)
-        created = False
-        record: Record
-        view: dict[str, Any]
-
-        def plan(found: ManagedSwitch, allocation: Allocation) -> list[ResourceChange]:
-            nonlocal created, record, view
+        async with self._turn(switch, kind, name, spec, origin) as (found, change):
             old: Record | None = found.desired.resources[kind].get(name)
-            created = old is None
             condition.check(resource, revision_of(old))
-            checker = Checker.of(found, name, spec if kind == "port" else None)  # type: ignore[arg-type]
+            checker = Checker.of(found, name, spec)
             errors = checker.problems(name, spec)
             if kind == "port":
                 errors += checker.too_fast_for(int(name), found.desired)
             if errors:
                 raise invalid(resource, errors)
-            changes = []
-            if old is not None and old.spec == spec:
-                record = old
-            else:
+            record = old
+            if record is None or record.spec != spec:
                 revision = self.store.next_revision()
-                record = make_record(kind, name, spec, old, revision, allocation)
-                changes = [ResourceChange(switch, kind, name, old, record)]
-            # Now, since what it refers to may be gone by the time the answer is made.
+                record = make_record(kind, name, spec, old, revision, change.allocation)
+                change.replace(old, record)
+            # Now: what the resource refers to may be gone when the answer is made.
             view = views.record_view(found, kind, record)
-            return changes
-
-        found = await self._submit(switch, kind, plan, origin)
-        return views.as_it_is(found, kind, record, view), created
+            await change.commit()
+        return views.as_it_is(found, kind, record, view), old is None
 
     async def delete(
         self,
@@ -360,51 +352,27 @@ class Service:
             Problem: nothing was changed.
 
         """
-
-        def plan(found: ManagedSwitch, _: Allocation) -> list[ResourceChange]:
+        async with self._turn(switch, kind, name, None, origin) as (found, change):
             old = self._existing(found, kind, name)
             condition.check(resource_name(kind, name, switch), old.revision)
             users = in_use(kind, name, switch, found.desired)
             if users is not None:
                 raise users
             self.store.next_revision()
-            return [ResourceChange(switch, kind, name, old, None)]
+            change.replace(old, None)
+            await change.commit()
 
-        await self._submit(switch, kind, plan, origin)
-
-    async def _submit(
-        self,
-        switch: str,
-        kind: str,
-        plan: Callable[[ManagedSwitch, Allocation], list[ResourceChange]],
-        origin: Origin,
-    ) -> ManagedSwitch:
-        """Make one request's change to the switch that has the name when its turn comes.
-
-        Raises:
-            Problem: nothing was changed.
-
-        """
-        while not await self._submit_to(found := self._with(switch, kind), plan, origin):
-            pass
-        return found
-
-    async def _submit_to(
-        self,
-        found: ManagedSwitch,
-        plan: Callable[[ManagedSwitch, Allocation], list[ResourceChange]],
-        origin: Origin,
-    ) -> bool:
-        """Make a change to a switch; returns False when the switch was replaced meanwhile."""
-        current = True
-
-        def planned(allocation: Allocation) -> list[ResourceChange]:
-            nonlocal current
-            current = self.holds(found)
-            return plan(found, allocation) if current else []
-
-        await self.committer.submit(found, planned, origin)
-        return current
+    @contextlib.asynccontextmanager
+    async def _turn(
+        self, switch: str, kind: str, name: str, spec: Spec | None, origin: Origin
+    ) -> AsyncIterator[tuple[ManagedSwitch, Change]]:
+        """Wait for the turn at the switch that has the name by then (`Committer.turn`)."""
+        while True:
+            found = self._with(switch, kind)
+            async with self.committer.turn(found, kind, name, spec, origin) as change:
+                if self.holds(found):
+                    yield found, change
+                    return
 
     def holds(self, found: ManagedSwitch) -> bool:
         """Whether a switch is still the one of its name: ask it after waiting for its lock."""

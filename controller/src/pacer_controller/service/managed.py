@@ -1,8 +1,7 @@
 """A switch with its desired state, its entries, and the lock under which both move."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -21,25 +20,6 @@ class Origin:
     client: str | None = None
     method: str = ""
     path: str = ""
-
-
-@dataclass
-class Job:
-    """A change that waits for the switch's lock.
-
-    Attributes:
-        plan: called under the lock; returns what to change, or raises the Problem.
-        origin: who asked.
-        changes: what was changed, once done.
-        error: why nothing was, once done.
-
-    """
-
-    plan: Callable[["Allocation"], list[ResourceChange]]
-    origin: Origin
-    changes: list[ResourceChange] = field(default_factory=list)
-    error: BaseException | None = None
-    done: bool = False
 
 
 class Allocation:
@@ -119,7 +99,6 @@ class ManagedSwitch:
         self.configured = configured
         self.revision = revision
         self.lock = asyncio.Lock()
-        self.queue: deque[Job] = deque()
         self.desired = desired
         self.wanted: Rows = {}
         self.samples = Samples()

@@ -8,8 +8,10 @@ from pacer_controller.config import MAX_SWITCHES, ConfigError, switch_from
 from pacer_controller.problems import FieldError, Problem, invalid
 from pacer_controller.records import ResourceChange
 from pacer_controller.schemas import stored
+from pacer_controller.service.audit import audit, change_view
+from pacer_controller.service.change import Staged
 from pacer_controller.service.checks import Condition
-from pacer_controller.service.commit import change_view, locked
+from pacer_controller.service.commit import locked
 from pacer_controller.service.core import Service
 from pacer_controller.service.managed import ManagedSwitch, Origin
 from pacer_controller.service.views import switch_view
@@ -84,7 +86,7 @@ async def put_switch(
             check_devices([*others, found])
             view = switch_change(service, found)
             service.store.next_revision()
-            await replace_switches(service, {}, {}, {name: found}, [], origin, [view])
+            await replace_switches(service, [], {name: found}, [], origin, [view])
         return switch_view(found), old is None
 
 
@@ -102,7 +104,7 @@ async def delete_switch(service: Service, name: str, condition: Condition, origi
         service.store.next_revision()
         views = [switch_change(service, found, leaves=True)]
         views += map(change_view, forgotten(found))
-        await replace_switches(service, {}, {}, {}, [found], origin, views)
+        await replace_switches(service, [], {}, [found], origin, views)
 
 
 def _configured(name: str) -> Problem:
@@ -140,8 +142,7 @@ def forgotten(found: ManagedSwitch) -> list[ResourceChange]:
 
 async def replace_switches(
     service: Service,
-    changes: Mapping[ManagedSwitch, Sequence[ResourceChange]],
-    fresh: Mapping[ManagedSwitch, Sequence[int]],
+    staged: Sequence[Staged],
     new: Mapping[str, ManagedSwitch],
     leaving: Sequence[ManagedSwitch],
     origin: Origin,
@@ -159,7 +160,7 @@ async def replace_switches(
     }
     settings |= {found.name: None for found in leaving}
     lost = [change for found in leaving for change in forgotten(found)]
-    await service.committer.submit_all(changes, fresh, origin, views, settings, lost)
+    await service.committer.make(staged, [audit(origin, views)], settings, lost)
     gone = [*leaving, *(old for name in new if (old := service.switches.get(name)) is not None)]
     await service.halt(gone)
     for found in leaving:

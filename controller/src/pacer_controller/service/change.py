@@ -1,0 +1,143 @@
+"""One request's change: planned in the request's turn, staged in memory."""
+
+import asyncio
+from collections.abc import Sequence
+
+from pacer_controller.records import Record, ResourceChange
+from pacer_controller.rows import Key, Row, Rows
+from pacer_controller.schemas import FlowSpec
+from pacer_controller.service.checks import Spec
+from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin
+
+Resource = tuple[str, str]
+"""Kind and name."""
+
+
+class Staged:
+    """Changes to one switch that are made in memory only so far.
+
+    Attributes:
+        found: the switch.
+        changes: in order.
+        fresh: classes that are new.
+
+    """
+
+    def __init__(self, found: ManagedSwitch) -> None:
+        self.found = found
+        self.changes: list[ResourceChange] = []
+        self.fresh: list[int] = []
+        self._before: dict[Key, Row | None] = {}
+
+    def add(self, changes: Sequence[ResourceChange], fresh: Sequence[int]) -> None:
+        """Make further changes in memory.
+
+        Raises:
+            Problem: two flows would have the same match, or the switch holds no more entries.
+
+        """
+        for key, row in self.found.stage(changes).items():
+            self._before.setdefault(key, row)
+        self.changes += changes
+        self.fresh += fresh
+
+    def undo(self) -> None:
+        """Take all of it back."""
+        self.found.unstage(self.changes)
+
+    def difference(self) -> tuple[Rows, Rows]:
+        """Return the entries concerned, as they were and as they are to be."""
+        wanted = self.found.wanted
+        after = {key: row for key in self._before if (row := wanted.get(key)) is not None}
+        return {key: row for key, row in self._before.items() if row is not None}, after
+
+
+class Change:
+    """One request's change to one resource, made in the request's turn.
+
+    Args:
+        found: the switch.
+        kind: what kind of resource.
+        name: the resource.
+        spec: what it is to be; None: nothing, or what it is.
+        origin: who asked.
+
+    """
+
+    def __init__(
+        self, found: ManagedSwitch, kind: str, name: str, spec: Spec | None, origin: Origin
+    ) -> None:
+        self.allocation = Allocation(found)
+        self.origin = origin
+        self.changes: list[ResourceChange] = []
+        self._found = found
+        self._resource: Resource = (kind, name)
+        self._spec = spec
+        self._batch: Staged | None = None
+        loop = asyncio.get_running_loop()
+        self.turn: asyncio.Future[None] = loop.create_future()
+        self.planned: asyncio.Future[bool] = loop.create_future()
+        """Whether there is something to make."""
+        self.made: asyncio.Future[None] = loop.create_future()
+
+    def replace(self, before: Record | None, after: Record | None) -> None:
+        """Plan what the resource becomes; None: it does not exist."""
+        kind, name = self._resource
+        self.changes.append(ResourceChange(self._found.name, kind, name, before, after))
+
+    async def commit(self) -> None:
+        """Make what was planned; returns when the switch has it, or will have it once it is back.
+
+        Raises:
+            Problem: nothing was changed.
+            StoreError: nothing was changed.
+
+        """
+        if not self.changes or self._batch is None:
+            return
+        self._batch.add(self.changes, self.allocation.fresh)
+        self.planned.set_result(True)
+        await self.made
+
+    # ---- for the committer ----
+
+    @property
+    def alone(self) -> bool:
+        """Whether this touches all others: the rates of classes and flows must fit their ports."""
+        return self._resource[0] == "port"
+
+    def touches(self) -> set[Resource]:
+        """Return the resource, what it refers to, and what it is to refer to."""
+        kind, name = self._resource
+        old: Record | None = self._found.desired.resources[kind].get(name)
+        found = {self._resource}
+        for spec in (self._spec, old.spec if old is not None else None):
+            if isinstance(spec, FlowSpec):
+                used = (("class", spec.class_name), ("meter", spec.meter_name))
+                found |= {(of, one) for of, one in used if one is not None}
+        return found
+
+    async def plan(self, batch: Staged) -> bool:
+        """Give the request its turn; returns whether it has planned anything."""
+        if self.turn.cancelled():
+            return False
+        self._batch = batch
+        self.turn.set_result(None)
+        return await self.planned
+
+    def end(self) -> None:
+        """End the turn; without a commit nothing comes of it."""
+        if not self.planned.done():
+            self.allocation.undo()
+            self.planned.set_result(False)
+
+    def answer(self, making: "asyncio.Future[None]") -> None:
+        """Tell the request how it went, if it still waits."""
+        if self.made.done():
+            return
+        if making.cancelled():
+            self.made.cancel()
+        elif (error := making.exception()) is not None:
+            self.made.set_exception(error)
+        else:
+            self.made.set_result(None)
