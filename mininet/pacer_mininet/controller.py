@@ -27,6 +27,9 @@ class ServedSwitch(Protocol):
     def service_ports(self) -> dict[int, dict[str, Any]]:
         """Return the port settings that the service must send, by port number, as in REST."""
 
+    def end(self) -> None:
+        """End its processes."""
+
 
 class PacerController(Controller):  # type: ignore[misc] # mininet has no types
     """The controller service, with the net's PacingSwitches and PacingOVSSwitches as its switches.
@@ -119,6 +122,11 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
             self._service = None
 
     def stop(self, *args: Any, **kwargs: Any) -> None:
-        """End the service and the node."""
+        """End the service, its switches' processes and the node.
+
+        Mininet takes the links down next. A switch that still ran would report that as a failure.
+        """
         self.stop_service()
+        for switch in self._switches.values():
+            switch.end()
         MininetNode.stop(self, *args, **kwargs)

@@ -10,7 +10,6 @@ from mininet.topo import Topo
 from pacer_mininet.controller import PacerController
 from pacer_mininet.interfaces import DirectIntf
 from pacer_mininet.pacing_switch import PacingSwitch
-from pacer_mininet.switches import NetworkSwitch
 
 OPEN_FILES = 1024
 
@@ -45,7 +44,4 @@ def started(topo: Topo) -> Iterator[Mininet]:
         net.start()
         yield net
     finally:
-        # Mininet takes links down first, and the switches would report that as a failure.
-        for switch in list(NetworkSwitch.live):
-            switch.stop(deleteIntfs=False)
         net.stop()

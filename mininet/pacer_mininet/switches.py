@@ -80,16 +80,20 @@ class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
         """Whether the switch runs and its controllers are connected to it (for `mn --wait`)."""
         return bool(self.processes) and all(one.is_connected(self.name) for one in self.services)
 
-    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 (Mininet's name)
+    def end(self) -> None:
         """End the processes, by their ids, the last one first."""
-        if self in NetworkSwitch.live:
-            NetworkSwitch.live.remove(self)
-        for service in self.services:
-            service.unregister(self)
         for process in reversed(self.processes):
             status = process.stop()
             if status not in self.clean_ends:
                 STATE.keep()
                 warn(f"{self.name}: {process.log.stem} ended with status {status}\n")
         self.processes.clear()
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 (Mininet's name)
+        """End the processes and the node."""
+        if self in NetworkSwitch.live:
+            NetworkSwitch.live.remove(self)
+        for service in self.services:
+            service.unregister(self)
+        self.end()
         super().stop(deleteIntfs)
