@@ -25,6 +25,7 @@ from pacer_mininet.experiments import (
     network,
     page,
     provenance,
+    results,
     schedule,
     shaping,
     tables,
@@ -434,7 +435,7 @@ def test_a_claim_speaks_of_its_worst_figure() -> None:
     rows = [row_with("paced", share=99.0), row_with("paced", share=96.0), row_with("fq", share=50)]
     (checked,) = claims.check("fig9", rows)
     assert (checked["worst"], checked["holds"]) == (96.0, False)
-    assert claims.told(checked).endswith("NO (worst: 96.0)")
+    assert claims.sentence(checked).endswith("NO (worst: 96.0)")
     (checked,) = claims.check("fig9", rows[:1])
     assert checked["holds"] is True
 
@@ -442,7 +443,7 @@ def test_a_claim_speaks_of_its_worst_figure() -> None:
 def test_only_claims_that_are_known_not_to_hold_may_not_hold() -> None:
     rows = [row_with("paced", share=96.0), row_with("paced", share=99.0)]
     checked = claims.check("fig9", rows)
-    assert claims.broken(checked) == [claims.told(checked[0])]
+    assert claims.broken(checked) == [claims.sentence(checked[0])]
     assert claims.broken(claims.check("fig9", rows[1:])) == []
     assert claims.broken(claims.check("fig9", [])) == []
     for text in claims.KNOWN_BROKEN:
@@ -565,9 +566,9 @@ def test_buffers_hold_what_the_path_does() -> None:
 
 
 def test_scaled_down_runs_lie_apart_from_the_others() -> None:
-    assert main._options([]).results == main.RESULTS
-    assert main._options(["--quick"]).results == main.RESULTS / "quick"
-    assert main._options(["--quick", "--results", "x"]).results == Path("x")
+    assert main.options_of([]).results == main.RESULTS
+    assert main.options_of(["--quick"]).results == main.RESULTS / "quick"
+    assert main.options_of(["--quick", "--results", "x"]).results == Path("x")
 
 
 def test_a_kernel_without_bic_changes_what_uses_it_alone() -> None:
@@ -633,10 +634,8 @@ def test_results_say_what_they_were_made_of(tmp_path: Path) -> None:
     assert found["command"] == ["mininet/experiments.py", "--quick", "table5"]
     assert found["made_of"] == {"switch": "abc"}
     assert (found["revision"] is None) == (found["changed"] is None)
-    provenance.write(found, tmp_path)
-    assert provenance.read(tmp_path) == found
     known = {**found, "revision": "0123abc", "changed": True}
-    said = provenance.told(known)
+    said = provenance.sentence(known)
     assert "mininet/experiments.py --quick table5" in said
     assert "0123abc, with changes" in said
     page.write([], {}, tmp_path / "report.html", made_by=said)
@@ -644,8 +643,9 @@ def test_results_say_what_they_were_made_of(tmp_path: Path) -> None:
 
 
 def test_results_without_a_checkout_say_nothing_of_one(tmp_path: Path) -> None:
-    (tmp_path / provenance.FILE).write_text("{")
-    assert provenance.told(provenance.read(tmp_path)) == ""
+    file = tmp_path / provenance.FILE
+    file.write_text("{")
+    assert provenance.sentence(results.read_object(file)) == ""
 
 
 def test_every_command_that_spaces_packets_is_told() -> None:
@@ -676,13 +676,13 @@ def test_two_passes_are_compared_to_the_byte(filled: Cache, tmp_path: Path) -> N
     same = compared()
     assert again.equal(same)
     assert same["digests"][0] == same["digests"][1]
-    assert "1 of 1 tables and 4 of 4 runs" in again.told(same)
+    assert "1 of 1 tables and 4 of 4 runs" in again.sentence(same)
     # The report of these tables says so, and that of others does not.
     collected = [tables.collect(BOTH, filled)]
-    assert again.told_of(collected, tmp_path) == f"sha256 of the tables here: {same['digests'][0]}."
-    again.write(same, tmp_path)
-    assert "Made twice: a second pass gave the same" in again.told_of(collected, tmp_path)
-    assert "Made twice" not in again.told_of([{**collected[0], "title": "Another"}], tmp_path)
+    digest = f"sha256 of the tables here: {same['digests'][0]}."
+    assert again.sentences_on(collected, None) == digest
+    assert again.sentences_on(collected, same).startswith(f"{digest} A second pass gave the same")
+    assert "second" not in again.sentences_on([{**collected[0], "title": "Another"}], same)
     # A difference that no table shows is one all the same.
     changed = result_of(476_900_000, 0)
     changed["series"]["bin_bytes"][7] += 1

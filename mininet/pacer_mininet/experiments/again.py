@@ -1,9 +1,8 @@
-"""A second pass over the same experiments, and whether it gave the same to the byte."""
+"""Compares two passes over the same experiments to the byte."""
 
 import hashlib
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pacer_mininet.experiments.cache import Cache
@@ -26,14 +25,14 @@ def compare(
     """Compare two passes.
 
     Args:
-        experiments: what was made.
+        experiments: the experiments of both.
         first: the tables of the one pass, and its results.
-        second: of the other.
+        second: those of the other.
 
     Returns:
-        Of experiments and of runs (with their whole series, which tables do not show): how many
-        were compared, and the names of those that differ. Runs that one of the two has not made
-        are not compared.
+        For tables and for runs (with their whole series, which tables do not show): how many were
+        compared, and the names of those that differ. A run that one of the two lacks is not
+        compared.
 
     """
     different_tables = [
@@ -59,34 +58,25 @@ def compare(
 
 
 def equal(comparison: dict[str, Any]) -> bool:
-    """Return whether nothing differed."""
+    """Return whether nothing differs."""
     return not (comparison["different_tables"] or comparison["different_runs"])
 
 
-def told(comparison: dict[str, Any]) -> str:
-    """Return a comparison in a few words."""
+def sentence(comparison: dict[str, Any]) -> str:
+    """Return a comparison in one sentence."""
     kinds = (
         f"{comparison[kind] - len(comparison[f'different_{kind}'])} of {comparison[kind]} {kind}"
         for kind in ("tables", "runs")
     )
     names = [*comparison["different_tables"], *comparison["different_runs"]]
-    differ = f"; they differ in {', '.join(names)}" if names else ""
-    return f"a second pass gave the same to the byte for {' and '.join(kinds)}{differ}"
+    differ = f"; these differ: {', '.join(names)}" if names else ""
+    return f"A second pass gave the same bytes for {' and '.join(kinds)}{differ}."
 
 
-def write(comparison: dict[str, Any], directory: Path) -> None:
-    """Write a comparison beside the tables."""
-    (directory / FILE).write_text(json.dumps(comparison, indent=1) + "\n")
-
-
-def told_of(collected: Sequence[dict[str, Any]], directory: Path) -> str:
-    """Return the digest of tables, and what a second pass said if there was one over the same."""
+def sentences_on(collected: Sequence[dict[str, Any]], comparison: dict[str, Any] | None) -> str:
+    """Return the digest of tables, and the comparison if it was of the same tables."""
     digest = digest_of(collected)
     said = f"sha256 of the tables here: {digest}."
-    try:
-        comparison = json.loads((directory / FILE).read_text())
-    except (OSError, ValueError):
+    if comparison is None or digest not in comparison.get("digests", ()):
         return said
-    if not isinstance(comparison, dict) or digest not in comparison.get("digests", ()):
-        return said
-    return f"{said} Made twice: {told(comparison)}."
+    return f"{said} {sentence(comparison)}"

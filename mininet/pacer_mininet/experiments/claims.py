@@ -324,16 +324,16 @@ KNOWN_BROKEN = ("paced, ECN: second half, % of the limit",)
 
 
 def broken(checked: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the claims that do not hold, as `told` has them, without those known not to."""
+    """Return, as sentences, the claims that do not hold, without those known not to."""
     known = tuple(f"{text}: " for text in KNOWN_BROKEN)
     found = [one for one in checked if one["holds"] is False]
-    return [told(one) for one in found if not one["claim"].startswith(known)]
+    return [sentence(one) for one in found if not one["claim"].startswith(known)]
 
 
 ANSWERS = {True: "yes", False: "NO", None: "not known"}
 
 
-def told(checked: dict[str, Any]) -> str:
+def sentence(checked: dict[str, Any]) -> str:
     """Return a claim as `check` has it, in a line."""
     worst = "" if checked["worst"] is None else f" (worst: {checked['worst']:,})"
     return f"{checked['claim']}: {ANSWERS[checked['holds']]}{worst}"

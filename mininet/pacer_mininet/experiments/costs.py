@@ -1,13 +1,13 @@
-"""What runs took of this machine: apart from what they gave, since it is never the same twice.
+"""What runs cost on this machine: `timing.json`, apart from results, since it always differs.
 
-`timing.json` beside the tables: by run, real time, processor time, and what was estimated. It
-outlives an interruption, as the results do.
+It has the real time, the processor time and the estimate of each run.
 """
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from pacer_mininet.experiments.results import read_object, write_json
 
 FILE = "timing.json"
 
@@ -16,31 +16,22 @@ class Costs:
     """The costs of runs, kept in a directory."""
 
     def __init__(self, directory: Path) -> None:
-        """Load what is known of earlier passes; a file that cannot be read counts as none."""
+        """Load the costs of earlier passes; a file that cannot be read counts as none."""
         self._file = directory / FILE
-        self._known: dict[str, dict[str, Any]] = {}
-        try:
-            found = json.loads(self._file.read_text())
-        except (OSError, ValueError):
-            return
-        if isinstance(found, dict):
-            self._known = found
+        self._known: dict[str, dict[str, Any]] = read_object(self._file) or {}
 
     def note(self, key: str, name: str, *, wall_s: float, cpu_s: float, estimated_s: float) -> None:
-        """Keep what a run took; `key` is the name of its result."""
+        """Keep what a run cost; `key` is the name of its result."""
         self._known[key] = {
             "run": name,
             "wall_s": round(wall_s, 1),
             "cpu_s": round(cpu_s, 1),
             "estimated_s": round(estimated_s, 1),
         }
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        partial = self._file.with_suffix(".partial")
-        partial.write_text(json.dumps(self._known, indent=1) + "\n")
-        partial.replace(self._file)
+        write_json(self._file, self._known)
 
     def summary(self, keys: Iterable[str]) -> str:
-        """Return one line on what the runs of these names took, as far as it is known."""
+        """Return one line on what the runs with these keys cost, as far as known."""
         wanted = set(keys)
         found = [self._known[key] for key in wanted if key in self._known]
         cpu_s, estimated_s = (sum(one[name] for one in found) for name in ("cpu_s", "estimated_s"))

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 import os
 import shutil
 import sys
@@ -10,14 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pacer_mininet import congestion, paths
-from pacer_mininet.experiments import cache as caching
-from pacer_mininet.experiments import page, plots, schedule, tables
+from pacer_mininet.experiments import page, plots, program, schedule, tables, versions
+from pacer_mininet.experiments.cache import Cache
 from pacer_mininet.experiments.catalogue import with_control_for_bic
 from pacer_mininet.experiments.costs import Costs
 from pacer_mininet.experiments.experiment import Cell, Experiment, one_flow
-from pacer_mininet.experiments.kernel import kernel_name
-from pacer_mininet.experiments.progress import RunsDisplay
-from pacer_mininet.experiments.results import BusyError, results_directory
+from pacer_mininet.experiments.results import results_directory, write_json
 from pacer_mininet.experiments.scenario import (
     OVS_METERED,
     OVS_PACED,
@@ -27,7 +26,7 @@ from pacer_mininet.experiments.scenario import (
     Scenario,
 )
 from pacer_mininet.published import published
-from pacer_mininet.runs import LabUnavailableError, RunError, check_lab, need_root
+from pacer_mininet.runs import LabUnavailableError, check_lab, need_root
 from pacer_mininet.units import (
     format_duration,
     format_rate,
@@ -69,41 +68,28 @@ LAB_DIFFERS = (
 )
 REALTIME_DIFFERS = "This was measured on a shared machine: the next run differs a little."
 
-FAILURES = (
-    ValueError,
-    RunError,
-    BusyError,
-    congestion.CongestionControlError,
-    paths.MissingError,
-)
-
 
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options of a command line; where there is none, those of the environment."""
+    """Return the options of a command line; their defaults come from the environment."""
     environment = os.environ
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--fifo", default=environment.get("FIFO") or "64KB")
     parser.add_argument(
         "--cc",
         default=congestion.UNCHOSEN,
-        help="congestion control (default bic; where a machine's kernel has none, cubic)",
+        help="congestion control (default: bic; cubic where this machine's kernel lacks bic)",
     )
     parser.add_argument("--seconds", default=environment.get("SECONDS") or "20")
     parser.add_argument("--rate", default=environment.get("RATE") or "500mbit")
     parser.add_argument("--rtt", default=environment.get("RTT") or "200ms")
-    parser.add_argument(
-        "--realtime",
-        action="store_true",
-        default=environment.get("REALTIME", "0") not in ("", "0"),
-        help="on this machine's kernel instead of in the lab",
-    )
+    program.add_flag(parser, "realtime", "on this machine's kernel instead of in the lab")
     parser.add_argument(
         "--edge",
         choices=("pacing_switch", "ovs"),
         default=environment.get("EDGE") or "pacing_switch",
         help="ovs: two more runs, with Open vSwitch as the edge switch (needs `make ovs`)",
     )
-    parser.add_argument("--runs", help=f"by comma, of {', '.join(ALL_RUNS)}")
+    parser.add_argument("--runs", help=f"some of {', '.join(ALL_RUNS)}, separated by commas")
     parser.add_argument("--results", type=Path, default=RESULTS)
     return parser.parse_args(arguments)
 
@@ -151,10 +137,10 @@ def experiment_of(options: argparse.Namespace) -> Experiment:
 
 
 def for_kernel(experiment: Experiment, choice: str, *, realtime: bool) -> Experiment:
-    """Return the experiment for the kernel of the runs: with its congestion control and notes.
+    """Return the experiment with the congestion control and the notes for the runs' kernel.
 
     Raises:
-        CongestionControlError: the kernel has not the one that was chosen.
+        CongestionControlError: the kernel lacks the one that was chosen.
 
     """
     available = congestion.of_this_kernel(choice) if realtime else congestion.of_the_lab()
@@ -167,19 +153,17 @@ def for_kernel(experiment: Experiment, choice: str, *, realtime: bool) -> Experi
 
 
 def make(experiment: Experiment, results: Path, *, realtime: bool) -> dict[str, str]:
-    """Make all runs, print the table, and write everything; return what failed, with the reason."""
-    # The demo is to be seen: nothing of an earlier one is taken for it.
+    """Make all runs, print the table, write all files; return why runs failed, by name."""
+    # A demo makes its runs anew each time.
     shutil.rmtree(results / "runs", ignore_errors=True)
-    cache = caching.Cache(results / "runs", caching.versions(kernel_name(realtime=realtime)))
+    cache = Cache(results / "runs", versions.of_this_checkout(realtime=realtime))
     jobs = [
         dataclasses.replace(job, name=job.scenario.flows[0].shaper.name)
         for job in schedule.jobs_of([experiment], cache)
     ]
-    clock = "s" if realtime else "virtual s"
-    with RunsDisplay(jobs, clock, schedule.at_once(realtime=realtime)) as display:
-        failed = schedule.make(jobs, cache, Costs(results), realtime=realtime, listener=display)
+    failed = program.make_runs(jobs, cache, Costs(results), realtime=realtime)
     found = tables.collect(experiment, cache)
-    (results / "summary.json").write_text(tables.to_json(found))
+    write_json(results / "summary.json", found)
     drawn = plots.draw(experiment, tables.results_of(experiment, cache))
     for _, content in drawn:
         (results / "bandwidth.png").write_bytes(content)
@@ -188,35 +172,31 @@ def make(experiment: Experiment, results: Path, *, realtime: bool) -> dict[str, 
     return failed
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the demo; return the exit status."""
-    options = options_of(arguments)
-    try:
-        experiment = experiment_of(options)
-        paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
-        paths.need_built(paths.CONTROLLER, "the controller")
-        realtime = options.realtime
-        if not realtime:
-            try:
-                check_lab()
-            except LabUnavailableError as error:
-                print(f"demo: no virtual-time lab here: {error}", file=sys.stderr)
-                print("demo: measuring on this machine's kernel, in real time", file=sys.stderr)
-                realtime = True
-        if realtime:
-            need_root()
-        experiment = for_kernel(experiment, options.cc, realtime=realtime)
-        began = time.monotonic()
-        with results_directory(options.results):
-            failed = make(experiment, options.results, realtime=realtime)
-    except FAILURES as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("demo: interrupted; the runs have been ended", file=sys.stderr)
-        return 130
-    for name, why in failed.items():
-        print(f"demo: failed: {name}: {why}", file=sys.stderr)
+def _command(options: argparse.Namespace) -> int:
+    experiment = experiment_of(options)
+    program.need_parts()
+    realtime = options.realtime
+    if not realtime:
+        try:
+            check_lab()
+        except LabUnavailableError as error:
+            print(f"demo: no virtual-time lab here: {error}", file=sys.stderr)
+            print("demo: measuring on this machine's kernel, in real time", file=sys.stderr)
+            realtime = True
+    if realtime:
+        need_root()
+    experiment = for_kernel(experiment, options.cc, realtime=realtime)
+    began = time.monotonic()
+    with results_directory(options.results):
+        failed = make(experiment, options.results, realtime=realtime)
+    program.report_failed("demo", failed)
     print(f"\n{time.monotonic() - began:.0f} s; results in {options.results}:")
     print("  summary.json  bandwidth.png  report.html")
     return 1 if failed else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the demo; return the exit status."""
+    options = options_of(arguments)
+    command = functools.partial(_command, options)
+    return program.run("demo", command, "the runs have been ended")

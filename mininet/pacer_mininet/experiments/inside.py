@@ -1,7 +1,7 @@
 """The command that makes one scenario: `python3 mininet/experiments.py --inside NAME JSON`.
 
-It says one JSON object per line, as `command` does; a run that controller or kernel do not offer
-ends with the result `{"skipped": why}`.
+It prints one JSON object per line (see `command`). Where the controller or the kernel lacks
+something that the run needs, the result is `{"skipped": why}`.
 """
 
 import json
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def command(name: str, text: str, python: str, script: str) -> list[str]:
-    """Return the command that makes a run inside; `text` is the scenario's JSON."""
-    # Read once here, so that what is wrong is said before a lab is booted.
+    """Return the command that makes a run; `text` is the scenario's JSON."""
+    # Bad JSON is found here, before a lab boots.
     json.loads(text)
     return [python, script, "--inside", name, text]

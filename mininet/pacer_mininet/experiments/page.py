@@ -8,6 +8,7 @@ from typing import Any
 
 from pacer_mininet.experiments.claims import ANSWERS
 from pacer_mininet.experiments.metrics import METRICS, shown
+from pacer_mininet.experiments.tables import text_of
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1d1d1f; --page: #fff; --soft: #63636b;
@@ -195,13 +196,6 @@ def _virtual_cell(name: str, row: dict[str, Any]) -> str:
     if name in published:
         text += f'<br><span class="published">{html.escape(text_of(published[name]))}</span>'
     return f"<td>{text}</td>"
-
-
-def text_of(value: object) -> str:
-    """Return a value of a table of Tables 2 to 4."""
-    if isinstance(value, float):
-        return f"{value:,.6g}"
-    return "-" if value is None else str(value)
 
 
 def _commands(one: dict[str, Any]) -> str:

@@ -1,9 +1,7 @@
-"""What results were made of, to make them again: `provenance.json` beside the tables."""
+"""Which revision, command line and programs made the results, for `provenance.json`."""
 
-import json
 import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pacer_mininet import paths
@@ -16,8 +14,8 @@ def of_this_checkout(versions: Mapping[str, str], arguments: Sequence[str]) -> d
     """Return revision, whether files differ from it, command line and digests of the programs.
 
     Args:
-        versions: digests of all that makes runs (`cache.versions`).
-        arguments: the experiments' command line.
+        versions: digests of everything that makes runs (see `versions`).
+        arguments: of the experiments' command line.
 
     Returns:
         `revision` and `changed` are None outside of a git checkout.
@@ -33,28 +31,13 @@ def of_this_checkout(versions: Mapping[str, str], arguments: Sequence[str]) -> d
     }
 
 
-def write(provenance: Mapping[str, Any], directory: Path) -> None:
-    """Write it beside the tables."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / FILE).write_text(json.dumps(provenance, indent=1) + "\n")
-
-
-def read(directory: Path) -> dict[str, Any] | None:
-    """Return what was written there; None if nothing was, or it cannot be read."""
-    try:
-        found = json.loads((directory / FILE).read_text())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def told(provenance: Mapping[str, Any] | None) -> str:
-    """Return it in a few words; empty if there is nothing to say."""
+def sentence(provenance: Mapping[str, Any] | None) -> str:
+    """Return it as a sentence; empty without a revision."""
     if provenance is None or provenance.get("revision") is None:
         return ""
     changed = ", with changes" if provenance.get("changed") else ""
     command = " ".join(provenance["command"])
-    return f"Made by `{command}` of revision {provenance['revision']}{changed}."
+    return f"Made by `{command}` at revision {provenance['revision']}{changed}."
 
 
 def _git(*words: str) -> str | None:

@@ -1,26 +1,29 @@
-"""The directory of results: one program writes to it at a time."""
+"""The directory of results: one program writes to it at a time, and files appear whole."""
 
 import contextlib
 import fcntl
+import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 
 class BusyError(RuntimeError):
-    """The results cannot be written, by us or now; the text says why."""
+    """The results cannot be written now, or not by this user; the text says why."""
 
 
 @contextlib.contextmanager
 def results_directory(directory: Path) -> Iterator[None]:
-    """Make the directory of the results, and have it to ourselves while the block runs.
+    """Make the directory of the results and lock it while the block runs.
 
     Raises:
-        BusyError: another program has it, or it cannot be written.
+        BusyError: another program has locked it, or it cannot be written.
 
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        # Never removed: a program that comes next may hold it open already.
+        # The lock file stays: another program may already have opened it.
         lock = (directory / ".lock").open("a")
     except OSError as error:
         raise BusyError(f"cannot write to {directory}: {error.strerror}") from None
@@ -33,3 +36,25 @@ def results_directory(directory: Path) -> Iterator[None]:
                 "it is done, or run this one from another checkout"
             ) from None
         yield
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file so that it is there as a whole or not at all; its directory is made."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f".{os.getpid()}")
+    partial.write_text(text)
+    partial.replace(file)
+
+
+def write_json(file: Path, found: object) -> None:
+    """Write JSON for people, whole: equal values give equal bytes."""
+    write_whole(file, json.dumps(found, indent=1) + "\n")
+
+
+def read_object(file: Path) -> dict[str, Any] | None:
+    """Return the JSON object in a file; None if there is none, or it cannot be read."""
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,6 +1,5 @@
 """An experiment's table: medians and spreads by cell, beside the published figures."""
 
-import json
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -82,25 +81,44 @@ def results_of(experiment: Experiment, cache: Cache) -> list[tuple[Cell, Result]
     return found
 
 
-def to_json(found: dict[str, Any]) -> str:
-    """Return an experiment's results as its JSON file has them: equal results, equal bytes."""
-    return json.dumps(found, indent=1) + "\n"
-
-
 def plain(found: dict[str, Any]) -> str:
-    """Return a table as plain text: a column for each of its cells, a line for each metric.
+    """Return a table as plain text: a block for each row, with a column for each of its cells.
 
     The published figure stands in brackets behind the measured one.
     """
-    rows = found["rows"]
-    lines = [["", *(row["column"] for row in rows)]]
-    for name, title in found["metrics"].items():
-        cells = []
-        for row in rows:
-            paper = row["published"].get(name)
-            beside = "" if paper is None else f" [{paper:g}]"
-            cells.append(shown(name, row["values"].get(name)) + beside)
-        lines.append([title, *cells])
+    if "virtual" in found:
+        names = [name for name in found["virtual"][0] if name != "published"]
+        lines = [[_beside(row, name) for name in names] for row in found["virtual"]]
+        return _aligned([names, *lines])
+    blocks = []
+    titles = list(dict.fromkeys(row["row"] for row in found["rows"]))
+    for title in titles:
+        cells = [row for row in found["rows"] if row["row"] == title]
+        lines = [[title if len(titles) > 1 else "", *(row["column"] for row in cells)]]
+        for name, of in found["metrics"].items():
+            lines.append([of])
+            for row in cells:
+                paper = row["published"].get(name)
+                beside = "" if paper is None else f" [{paper:g}]"
+                lines[-1].append(shown(name, row["values"].get(name)) + beside)
+        blocks.append(_aligned(lines))
+    return "\n\n".join(blocks)
+
+
+def _beside(row: dict[str, Any], name: str) -> str:
+    published = row.get("published", {})
+    return text_of(row[name]) + (f" [{text_of(published[name])}]" if name in published else "")
+
+
+def text_of(value: object) -> str:
+    """Return a value of Tables 2 to 4 as text."""
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return "-" if value is None else str(value)
+
+
+def _aligned(lines: list[list[str]]) -> str:
+    """Return lines of cells with aligned columns, the first line as a header."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     texts = [
         "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pacer_mininet import paths
-from pacer_mininet.experiments.sources import closure
+from pacer_mininet.experiments.versions import closure
 
 
 def written(root: Path, files: dict[str, str]) -> Path:

@@ -1,0 +1,64 @@
+"""Digests of everything that a run's result depends on, apart from its scenario."""
+
+import hashlib
+import os
+from modulefinder import ModuleFinder
+from pathlib import Path
+
+from pacer_mininet import paths
+
+_MAKES_RUNS = "pacer_mininet.experiments.inside"
+"""The module that makes a run."""
+
+
+def digest_of(files: list[Path]) -> str:
+    """Return one digest of files, by their names and contents."""
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        content = hashlib.sha256(file.read_bytes()).hexdigest()
+        digest.update(f"{file.name} {content}\n".encode())
+    return digest.hexdigest()
+
+
+def closure(module: str, root: Path) -> list[Path]:
+    """Return the files below `root` that importing `module` can execute, sorted.
+
+    Imports inside functions count, too. Modules outside `root` (the standard library, installed
+    packages) are left out.
+
+    Raises:
+        ModuleNotFoundError: `module` itself has no file below `root`.
+
+    """
+    finder = ModuleFinder(path=[str(root)])
+    try:
+        finder.import_hook(module)
+    except ImportError:
+        raise ModuleNotFoundError(f"no module {module!r} in {root}", name=module) from None
+    files = (vars(one)["__file__"] for one in finder.modules.values())
+    return sorted(Path(file) for file in files if file is not None)
+
+
+def kernel_name(*, realtime: bool) -> str:
+    """Return what identifies the kernel of the runs and its setup."""
+    if realtime:
+        return os.uname().release
+    lab = paths.LAB_RUN.parent
+    setup = [lab / "init", lab / "run"]
+    named = os.environ.get("LAB_KERNEL")
+    if named:
+        return f"{Path(named).name} {digest_of(setup)}"
+    sources = [lab / "kernel.config", *sorted((lab / "patches").iterdir())]
+    return digest_of([*sources, *setup])
+
+
+def of_this_checkout(*, realtime: bool) -> dict[str, str]:
+    """Return the digests of the programs that make runs, and the kernel's name."""
+    controller = paths.REPO / "controller" / "src" / "pacer_controller"
+    return {
+        "switch": digest_of([paths.SWITCH_BINARY]),
+        "programs": digest_of(list((paths.COMPILED / "pacing_switch").glob("*.json"))),
+        "controller": digest_of(list(controller.rglob("*.py"))),
+        "runs": digest_of(closure(_MAKES_RUNS, paths.MININET_DIR)),
+        "kernel": kernel_name(realtime=realtime),
+    }
