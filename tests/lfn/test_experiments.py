@@ -309,7 +309,13 @@ def test_cells_are_medians_with_their_spread(filled: Cache) -> None:
 
 def test_the_sentences_come_from_the_data(filled: Cache) -> None:
     said = " ".join(tables.collect(BOTH, filled)["sentences"])
-    assert "goodput, Mbit/s: 2 of 2 figures are within 10 % of the published." in said
+    (compared,) = tables.collect(BOTH, filled)["compared"]
+    assert compared == {
+        "figure": "goodput, Mbit/s",
+        "within 10 % of the published": "2 of 2",
+        "furthest below": "-",
+        "furthest above": "-",
+    }
     assert "Of 1 cells published without a loss, 1 have none here." in said
     assert "Against unpaced, paced has the higher goodput in the second half in 1 of 1" in said
     # Nothing is published: the ways of spacing are set against each other.
@@ -318,7 +324,8 @@ def test_the_sentences_come_from_the_data(filled: Cache) -> None:
     assert "64KB, lost at the bottleneck: best paced (0), worst unpaced (200)." in said
     filled.save(SHORT, result_of(100_000_000, 7))
     said = " ".join(tables.collect(BOTH, filled)["sentences"])
-    assert "Furthest below: 64KB, paced, 100.0 here and 474.0 there." in said
+    (compared,) = tables.collect(BOTH, filled)["compared"]
+    assert compared["furthest below"] == "64KB, paced: 100.0 [474.0]"
     assert "1 cells published without a loss, 0 have none" in said
 
 
@@ -541,15 +548,14 @@ def test_what_did_not_come_to_its_end_is_the_worst() -> None:
     assert said == "a path, last one done, s: best paced (3.10), worst unpaced (4 of 10 done)."
 
 
-def test_what_is_furthest_is_said_once() -> None:
-    """With one figure, or all on one side, the nearest is not called furthest, too."""
+def test_the_furthest_figure_is_named_once() -> None:
+    """With one figure, or all on one side, the nearest is not also called the furthest."""
     below = {**row_with("paced", goodput=5.0), "published": {"goodput": 10.0}}
     nearer = {**row_with("TBF", goodput=8.0), "published": {"goodput": 10.0}}
     for rows in ([below], [below, nearer]):
-        said = findings._beside_published(rows)
-        assert [text for text in said if text.startswith("Furthest")] == [
-            "Furthest below: a path, paced, 5.0 here and 10.0 there."
-        ]
+        (compared,) = findings.compared(BOTH, rows)
+        assert compared["furthest below"] == "a path, paced: 5.0 [10.0]"
+        assert compared["furthest above"] == "-"
 
 
 def test_stalls_of_edges_are_counted() -> None:
@@ -639,7 +645,8 @@ def test_results_say_what_they_were_made_of(tmp_path: Path) -> None:
     assert "mininet/experiments.py --quick table5" in said
     assert "0123abc, with changes" in said
     page.write([], {}, tmp_path / "report.html", made_by=said)
-    assert said in (tmp_path / "report.html").read_text()
+    text = (tmp_path / "report.html").read_text()
+    assert "<code>mininet/experiments.py --quick table5</code> at revision 0123abc" in text
 
 
 def test_results_without_a_checkout_say_nothing_of_one(tmp_path: Path) -> None:

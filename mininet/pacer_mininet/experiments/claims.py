@@ -1,8 +1,8 @@
-"""What the project promises of its experiments, each promise checked against the tables' figures.
+"""What the project claims of its experiments, checked against the tables' figures.
 
-A claim is about one experiment. Its value is the worst that any of the cells it speaks of has,
-over all seeds, so that a good median hides nothing; only where chance decides single runs (packets
-lost on the wire) medians are compared, and the claim says so.
+A claim is about one experiment. Its value is the worst one of all cells that it is about, over all
+seeds, so that a good median hides nothing. Medians are compared only where chance decides single
+runs (packets lost on the wire); the claim's text then says so.
 """
 
 import operator
@@ -11,18 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from pacer_mininet.experiments.scenario import Scenario, from_json
-from pacer_mininet.traffic import ideal_goodput_bps
+from pacer_mininet.traffic import MTU_FRAME_BYTES, ideal_goodput_bps
 
 Row = dict[str, Any]
-"""A row of a table, as `tables.row_of` makes it."""
+"""A row of a table, as `tables.row_of` returns it."""
 
-MTU_FRAME_BYTES = 1518
 MIN_FRAME_WIRE_BYTES = 84
 """A shortest frame with preamble and inter-frame gap."""
 
+LONG_RTT_NS = 50_000_000
+"""25 ms one way: dynamic spacing is claimed to win on paths at least this long."""
 
-Values = Callable[[Sequence[Row]], list[float | None]]
-"""Takes figures of rows; None where a run did not give the figure."""
+Figures = list[float | None]
+"""Figures of some rows; None where a run did not give the figure."""
+
+Values = Callable[[Sequence[Row]], Figures]
+"""Takes the figures that a claim is about."""
 
 _HOLDS: dict[str, Callable[[float, float], bool]] = {
     "at most": operator.le,
@@ -34,16 +38,16 @@ _HOLDS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Claim:
-    """A promise.
+    """One claim.
 
     Attributes:
-        experiment: the name of the one that shows it.
-        text: what is promised of, in words, with the unit.
-        values: of the rows that it speaks of.
+        experiment: name of the experiment that shows it.
+        text: what it is about, in words, with the unit.
+        values: takes the figures from the rows.
         bound: one of "at most", "at least", "more than", "less than".
         limit: of each value.
         digits: of the value, behind the point.
-        realtime_limit: of each value of runs on a machine's own kernel, where it is another one.
+        realtime_limit: the limit for runs on this machine's kernel, where it differs.
 
     """
 
@@ -56,17 +60,17 @@ class Claim:
     realtime_limit: float | None = None
 
     def limit_of(self, rows: Sequence[Row]) -> float:
-        """Return the limit of figures of some rows, all made by the same clock."""
+        """Return the limit for rows that were all made by the same clock."""
         if self.realtime_limit is not None and any(row.get("mode") == "realtime" for row in rows):
             return self.realtime_limit
         return self.limit
 
     def worst(self, values: Sequence[float]) -> float:
-        """Return the value that comes nearest to breaking the claim, or breaks it most."""
+        """Return the value that is closest to breaking the claim, or breaks it most."""
         return max(values) if self.bound in ("at most", "less than") else min(values)
 
     def holds(self, value: float, limit: float) -> bool:
-        """Return whether a value keeps it."""
+        """Return whether the claim holds for a value."""
         return _HOLDS[self.bound](value, limit)
 
 
@@ -80,99 +84,66 @@ def _figure(row: Row, metric: str, which: str) -> float | None:
 
 
 def _of(metric: str, which: str, *columns: str) -> Values:
-    """Return what takes a metric's smallest or largest value of all rows in some columns."""
+    """Take a metric's smallest or largest value from all rows in some columns."""
+    return lambda rows: [_figure(row, metric, which) for row in rows if row["column"] in columns]
 
-    def values(rows: Sequence[Row]) -> list[float | None]:
-        return [_figure(row, metric, which) for row in rows if row["column"] in columns]
+
+def _per(metric: str, which: str, unit: Callable[[Scenario], float], *columns: str) -> Values:
+    """Take the same, divided by a quantity of each row's scenario."""
+
+    def values(rows: Sequence[Row]) -> Figures:
+        chosen = [row for row in rows if row["column"] in columns]
+        found = [(_figure(row, metric, which), unit(_scenario(row))) for row in chosen]
+        return [None if value is None else value / of for value, of in found]
 
     return values
 
 
-def _reproduced(of: Values) -> Values:
-    """Return what takes the same of the rows that do not only stand by."""
+def _percent_of_limit(scenario: Scenario) -> float:
+    """Return one percent of the goodput that the bottleneck can carry, in Mbit/s."""
+    return ideal_goodput_bps(scenario.rate_bps) / 1e6 / 100
+
+
+def _rtt_ms(scenario: Scenario) -> float:
+    return scenario.rtt_ns / 1e6
+
+
+def _without_extra(of: Values) -> Values:
+    """Take the same from the rows that are not `extra`."""
     return lambda rows: of([row for row in rows if not row["extra"]])
 
 
 def _over_long_paths(of: Values) -> Values:
-    """Return what takes the same of the paths where dynamic spacing is to win."""
+    """Take the same from the paths on which dynamic spacing is claimed to win."""
     return lambda rows: of([row for row in rows if _scenario(row).rtt_ns >= LONG_RTT_NS])
 
 
-def _share_of_limit(*columns: str) -> Values:
-    """Return what takes the goodput in the second half, in % of what the bottleneck carries."""
+def _less(column: str, other: str, *metrics: str) -> Values:
+    """Take one column less another: medians of the metrics' sum, row by row."""
 
-    def values(rows: Sequence[Row]) -> list[float | None]:
-        found: list[float | None] = []
-        for row in rows:
-            if row["column"] in columns:
-                steady = _figure(row, "steady", "min")
-                ideal = ideal_goodput_bps(_scenario(row).rate_bps) / 1e6
-                found.append(None if steady is None else 100 * steady / ideal)
-        return found
-
-    return values
-
-
-def _rtt_over_path(*columns: str) -> Values:
-    """Return what takes the longest RTT of the second half over the empty path's."""
-
-    def values(rows: Sequence[Row]) -> list[float | None]:
-        found: list[float | None] = []
-        for row in rows:
-            if row["column"] in columns:
-                longest_ms = _figure(row, "rtt_steady", "max")
-                path_ms = _scenario(row).rtt_ns / 1e6
-                found.append(None if longest_ms is None else longest_ms / path_ms)
-        return found
-
-    return values
-
-
-LONG_RTT_NS = 50_000_000
-"""25 ms one way: from there on dynamic spacing is to win."""
-
-
-def _dynamic_against_unpaced(*metrics: str) -> Values:
-    """Return what takes dynamic less unpaced, medians of the metrics' sum, row by row."""
-
-    def values(rows: Sequence[Row]) -> list[float | None]:
+    def values(rows: Sequence[Row]) -> Figures:
         by_place = {(row["row"], row["column"]): row for row in rows}
-        found: list[float | None] = []
-        for (title, column), row in by_place.items():
-            other = by_place.get((title, "unpaced"))
-            if column == "dynamic" and other:
-                medians = [
-                    (_figure(row, metric, "median"), _figure(other, metric, "median"))
-                    for metric in metrics
-                ]
-                known = [a - b for a, b in medians if a is not None and b is not None]
-                found.append(sum(known) if len(known) == len(metrics) else None)
+        found: Figures = []
+        for title in dict.fromkeys(row["row"] for row in rows):
+            pair = [by_place.get((title, name)) for name in (column, other)]
+            figures = [_figure(row, one, "median") for row in pair if row for one in metrics]
+            known = [value for value in figures if value is not None]
+            half = len(metrics)
+            whole = len(known) == 2 * half
+            found.append(sum(known[:half]) - sum(known[half:]) if whole else None)
         return found
 
     return values
 
 
-def _between(metric: str, column: str, other: str) -> Values:
-    """Return what takes how far a metric is apart in two columns, row by row."""
-
-    def values(rows: Sequence[Row]) -> list[float | None]:
-        found: list[float | None] = []
-        for title in {row["row"]: None for row in rows}:
-            pair = [
-                _figure(row, metric, "median")
-                for name in (column, other)
-                for row in rows
-                if (row["row"], row["column"]) == (title, name)
-            ]
-            known = [value for value in pair if value is not None]
-            found.append(abs(known[0] - known[1]) if len(known) == 2 else None)
-        return found
-
-    return values
+def _apart(column: str, other: str, metric: str) -> Values:
+    """Take the distance between a metric's medians in two columns, row by row."""
+    less = _less(column, other, metric)
+    return lambda rows: [None if value is None else abs(value) for value in less(rows)]
 
 
 def _kept_short(column: str) -> tuple[Claim, ...]:
-    """Return what is claimed of a way to keep large buffers from filling the pacer's queue."""
+    """Return the claims on a way to keep large buffers from filling the pacer's queue."""
     return (
         Claim("backlog", f"{column}: packets lost", _of("lost", "max", column), "at most", 0),
         Claim(
@@ -185,15 +156,15 @@ def _kept_short(column: str) -> tuple[Claim, ...]:
         Claim(
             "backlog",
             f"{column}: second half, % of the limit",
-            _share_of_limit(column),
+            _per("steady", "min", _percent_of_limit, column),
             "at least",
             98,
             digits=2,
         ),
         Claim(
             "backlog",
-            f"{column}: longest RTT of the second half over the path's",
-            _rtt_over_path(column),
+            f"{column}: longest RTT of the second half, as a multiple of the path's",
+            _per("rtt_steady", "max", _rtt_ms, column),
             "at most",
             1.1,
             digits=3,
@@ -202,20 +173,21 @@ def _kept_short(column: str) -> tuple[Claim, ...]:
 
 
 def _wins(experiment: str, of: str = "") -> tuple[Claim, ...]:
-    """Return what is claimed of dynamic spacing over long paths."""
+    """Return the claims on dynamic spacing over long paths."""
+    over = "dynamic, 25 ms one way and more"
     return (
         Claim(
             experiment,
-            f"dynamic, 25 ms one way and more: {of}goodput less unpaced's, Mbit/s",
-            _reproduced(_over_long_paths(_dynamic_against_unpaced("goodput"))),
+            f"{over}: {of}goodput above unpaced's, Mbit/s",
+            _without_extra(_over_long_paths(_less("dynamic", "unpaced", "goodput"))),
             "more than",
             0,
             digits=1,
         ),
         Claim(
             experiment,
-            f"dynamic, 25 ms one way and more: {of}packets lost, at the edge, too, less unpaced's",
-            _reproduced(_over_long_paths(_dynamic_against_unpaced("lost", "edge_lost"))),
+            f"{over}: {of}packets lost in all, minus unpaced's",
+            _without_extra(_over_long_paths(_less("dynamic", "unpaced", "lost", "edge_lost"))),
             "less than",
             0,
         ),
@@ -223,40 +195,32 @@ def _wins(experiment: str, of: str = "") -> tuple[Claim, ...]:
 
 
 def _estimates(experiment: str) -> tuple[Claim, ...]:
-    """Return what is claimed of what the switch sees of a flow that it follows."""
-    return (
+    """Return the claims on the switch's estimates for a flow that it follows."""
+    return tuple(
         Claim(
             experiment,
-            "dynamic, 25 ms one way and more: the switch's RTT off the kernel's, median, %",
-            _over_long_paths(_of("rtt_error", "max", "dynamic")),
+            f"dynamic, 25 ms one way and more: the switch's {what} off the kernel's, median, %",
+            _over_long_paths(_of(metric, "max", "dynamic")),
             "at most",
             5,
             digits=2,
-        ),
-        Claim(
-            experiment,
-            "dynamic, 25 ms one way and more: bytes in flight off the kernel's, median, %",
-            _over_long_paths(_of("in_flight_error", "max", "dynamic")),
-            "at most",
-            5,
-            digits=2,
-        ),
+        )
+        for what, metric in (("RTT", "rtt_error"), ("bytes in flight", "in_flight_error"))
     )
 
 
 CLAIMS = (
-    Claim("table5", "paced: packets lost", _reproduced(_of("lost", "max", "paced")), "at most", 0),
-    Claim(
-        "table5",
-        "paced: packets lost at the edge",
-        _reproduced(_of("edge_lost", "max", "paced")),
-        "at most",
-        0,
+    *(
+        Claim("table5", text, _without_extra(_of(metric, "max", "paced")), "at most", 0)
+        for text, metric in (
+            ("paced: packets lost", "lost"),
+            ("paced: packets lost at the edge", "edge_lost"),
+        )
     ),
     Claim(
         "table5",
         "paced: second half, % of the limit",
-        _reproduced(_share_of_limit("paced")),
+        _without_extra(_per("steady", "min", _percent_of_limit, "paced")),
         "at least",
         99,
         digits=2,
@@ -264,7 +228,7 @@ CLAIMS = (
     Claim(
         "table5",
         "paced: queue of the virtual bottleneck, bytes",
-        _reproduced(_of("queue_max", "max", "paced")),
+        _without_extra(_of("queue_max", "max", "paced")),
         "at most",
         MTU_FRAME_BYTES,
         realtime_limit=2 * MTU_FRAME_BYTES,
@@ -288,15 +252,17 @@ CLAIMS = (
     ),
     Claim(
         "gaps",
-        "PAUSE frames less accounted gaps: queue of the virtual bottleneck, bytes (shortest frame)",
-        _between("queue_max", "paced", "paced, PAUSE frames"),
+        "PAUSE frames and accounted gaps: difference of the virtual bottleneck's queues, bytes "
+        "(one shortest frame)",
+        _apart("paced", "paced, PAUSE frames", "queue_max"),
         "at most",
         MIN_FRAME_WIRE_BYTES,
     ),
     Claim(
         "gaps",
-        "PAUSE frames less accounted gaps: bytes through the bottleneck (one packet at the end)",
-        _between("wire_bytes", "paced", "paced, PAUSE frames"),
+        "PAUSE frames and accounted gaps: difference of the bytes through the bottleneck (one "
+        "packet at the end)",
+        _apart("paced", "paced, PAUSE frames", "wire_bytes"),
         "at most",
         MTU_FRAME_BYTES,
     ),
@@ -311,16 +277,15 @@ CLAIMS = (
 
 
 def check(experiment: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return each claim about an experiment, with its worst value and whether that keeps it.
+    """Return each claim about an experiment, with its worst value and whether it holds.
 
-    Where figures that it speaks of are missing both are None: what was not made might have been
-    the worst.
+    Both are None where figures are missing: a missing one could be the worst.
     """
     return [_checked(claim, rows) for claim in CLAIMS if claim.experiment == experiment]
 
 
 KNOWN_BROKEN = ("paced, ECN: second half, % of the limit",)
-"""What is known not to hold (see docs/experiments.md), by the claim's text."""
+"""Claims that are known not to hold (see docs/experiments.md), by their texts."""
 
 
 def broken(checked: Sequence[dict[str, Any]]) -> list[str]:
@@ -334,7 +299,7 @@ ANSWERS = {True: "yes", False: "NO", None: "not known"}
 
 
 def sentence(checked: dict[str, Any]) -> str:
-    """Return a claim as `check` has it, in a line."""
+    """Return a checked claim as a line of text."""
     worst = "" if checked["worst"] is None else f" (worst: {checked['worst']:,})"
     return f"{checked['claim']}: {ANSWERS[checked['holds']]}{worst}"
 

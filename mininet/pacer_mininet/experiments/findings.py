@@ -10,19 +10,20 @@ from pacer_mininet.traffic import ideal_goodput_bps
 
 
 def sentences(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return, in plain sentences, where the figures differ from the published ones, and why."""
+    """Return plain sentences on losses, on pacing beside the others, and on what differs."""
     made = [row for row in rows if row["skipped"] is None]
     said = _skipped(rows)
     if not made:
         return [*said, *experiment.differs]
+    reproducing = of_the_papers(experiment, made)
     if experiment.quick:
         said.append(
             "These runs are scaled down (a fifth of the rate, half the RTT, a tenth of the FIFO, a "
-            "few seconds): they show that it works, not how it compares."
+            "few seconds). They show that everything works, and do not compare with the papers."
         )
     else:
-        said += _beside_published(of_the_papers(experiment, made))
-    said += _pacing(experiment, of_the_papers(experiment, made))
+        said += _lossless(reproducing)
+    said += _pacing(experiment, reproducing)
     said += _dynamic_beside_static(made)
     if not experiment.reproduces:
         said += _past_the_papers(experiment, made)
@@ -45,46 +46,52 @@ def _skipped(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def of_the_papers(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows that do not only stand by; all of an experiment whose cells all do."""
-    all_stand_by = all(cell.extra for cell in experiment.cells)
-    return [row for row in rows if all_stand_by or not row["extra"]]
+    """Return the rows that are not `extra`, or all rows if every cell is."""
+    all_extra = all(cell.extra for cell in experiment.cells)
+    return [row for row in rows if all_extra or not row["extra"]]
 
 
-def _beside_published(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return sentences on the figures that are furthest from the published, and on the losses."""
-    said = []
+def _lossless(rows: Sequence[dict[str, Any]]) -> list[str]:
+    lossless = [row for row in rows if row["published"].get("lost") == 0]
+    kept = [row for row in lossless if row["values"].get("lost", {}).get("median") == 0]
+    if not lossless:
+        return []
+    return [f"Of {len(lossless)} cells published without a loss, {len(kept)} have none here."]
+
+
+def compared(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return, for each published figure but losses, how many are near and which are furthest off.
+
+    Near is within 10 % of the published figure. Each item is a row of a table, by column title.
+    """
+    made = [row for row in rows if row["skipped"] is None]
+    found = []
     for name, metric in METRICS.items():
         ratios = [
             (row["values"][name]["median"] / row["published"][name], row)
-            for row in rows
+            for row in of_the_papers(experiment, made)
             if name != "lost" and row["published"].get(name) and row["values"].get(name)
         ]
-        if not ratios:
+        if experiment.quick or not ratios:
             continue
-        near = [ratio for ratio, _ in ratios if 0.9 <= ratio <= 1.1]
-        said.append(
-            f"{metric.title}: {len(near)} of {len(ratios)} figures are within 10 % of the "
-            "published."
-        )
+        near = sum(0.9 <= ratio <= 1.1 for ratio, _ in ratios)
         lowest, below = min(ratios, key=_first)
         highest, above = max(ratios, key=_first)
-        for side, is_far, row in (
-            ("below", lowest < 0.9, below),
-            ("above", highest > 1.1, above),
-        ):
-            if is_far:
-                said.append(
-                    f"Furthest {side}: {row['row']}, {row['column']}, "
-                    f"{shown(name, row['values'][name], spread=False)} here and "
-                    f"{row['published'][name]:.{metric.digits}f} there."
-                )
-    lossless = [row for row in rows if row["published"].get("lost") == 0]
-    kept = [row for row in lossless if row["values"].get("lost", {}).get("median") == 0]
-    if lossless:
-        said.append(
-            f"Of {len(lossless)} cells published without a loss, {len(kept)} have none here."
+        found.append(
+            {
+                "figure": metric.title,
+                "within 10 % of the published": f"{near} of {len(ratios)}",
+                "furthest below": _far_off(name, below) if lowest < 0.9 else "-",
+                "furthest above": _far_off(name, above) if highest > 1.1 else "-",
+            }
         )
-    return said
+    return found
+
+
+def _far_off(name: str, row: dict[str, Any]) -> str:
+    here = shown(name, row["values"][name], spread=False)
+    there = f"{row['published'][name]:.{METRICS[name].digits}f}"
+    return f"{row['row']}, {row['column']}: {here} [{there}]"
 
 
 def _first(pair: tuple[float, Any]) -> float:
@@ -92,7 +99,7 @@ def _first(pair: tuple[float, Any]) -> float:
 
 
 def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return how paced stands to unpaced and to the line, from the same rows."""
+    """Return sentences that compare paced with the others and with the bottleneck's limit."""
     if not {"steady", "lost", "edge_lost"} <= set(experiment.metrics):
         return []
     said = []
@@ -133,11 +140,11 @@ def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]
 
 
 PUBLISHED_AGAINST_BEST_GAP = {"2 ms one way": "3 % less", "10 ms one way": "21 % less"}
-"""What dynamic spacing came to in the published sweep; at the other delays it was the best."""
+"""Dynamic spacing in the published sweep. It was the best at the other delays."""
 
 
 def _dynamic_beside_static(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return, delay by delay, how dynamic spacing stands to the best of the fixed gaps."""
+    """Return, for each delay, a sentence on dynamic spacing beside the best fixed gap."""
     said = []
     for title in {row["row"]: None for row in rows}:
         here = {
@@ -162,15 +169,15 @@ _BEST = {
     **dict.fromkeys(("lost", "edge_lost", "completion", "completion_paced"), min),
     **dict.fromkeys(("jain", "jain_paced", "jain_done"), max),
 }
-"""By metric, whether the smallest or the largest is what one wants."""
+"""By metric, whether the smallest or the largest value is the best."""
 
 
 NEVER_S = 1e9
-"""Later than any run goes on."""
+"""Later than the end of any run."""
 
 
 def _past_the_papers(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return which way of spacing does best and worst by loss, fairness and completion time."""
+    """Return which spacing is best and worst by loss, fairness and completion time."""
     said = []
     titles = list(dict.fromkeys(row["row"] for row in rows))
     flows = {(cell.row, cell.column): len(cell.scenario.flows) for cell in experiment.cells}
@@ -186,7 +193,7 @@ def _past_the_papers(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> 
                 text = shown(name, value, spread=False)
                 known.append((value["median"], f"{row['column']} ({text})"))
             elif name.startswith("completion") and done is not None:
-                # Worse than any time, the more of them the worse.
+                # Unfinished transfers are worse than any time; fewer finished ones are worse.
                 of = flows[row["row"], row["column"]]
                 text = f"{row['column']} ({done['median']:.0f} of {of} done)"
                 known.append((NEVER_S - done["median"], text))

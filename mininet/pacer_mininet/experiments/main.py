@@ -109,7 +109,8 @@ def with_others_made(
         one
         for name, one in {**known, **asked}.items()
         if name in asked
-        or tables.results_of(one, cache)
+        # Runs that it shares with another experiment are no table of its own.
+        or (one.cells and 2 * len(tables.results_of(one, cache)) > len(one.cells))
         # Runs of the switch alone take seconds, and are not in the cache.
         or (one.virtual and (below / f"{name}.json").exists())
     ]

@@ -2,13 +2,14 @@
 
 import base64
 import html
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pacer_mininet.experiments.claims import ANSWERS
 from pacer_mininet.experiments.metrics import METRICS, shown
-from pacer_mininet.experiments.tables import text_of
+from pacer_mininet.experiments.tables import NOT_MADE, text_of
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1d1d1f; --page: #fff; --soft: #63636b;
@@ -17,29 +18,41 @@ STYLE = """
   :root { --text: #ececf1; --page: #17171a; --soft: #a5a5ae; --line: #3a3a41; --good: #1d3324; }
 }
 * { box-sizing: border-box }
-body { margin: 0 auto; padding: 1.2rem; max-width: 70rem; background: var(--page);
-       color: var(--text); font: 1rem/1.5 system-ui, sans-serif }
+body { margin: 0 auto; padding: 1.2rem; max-width: 78rem; background: var(--page);
+       color: var(--text); font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere }
 h1 { font-size: 1.5rem; line-height: 1.2; margin: .3rem 0 }
 h2 { font-size: 1.1rem; margin: 2rem 0 .5rem }
+h3 { font-size: 1rem }
 .soft { color: var(--soft) }
-.wide { overflow-x: auto }
+.wide { overflow-x: auto; overflow-wrap: normal }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
-th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: right }
+th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right }
+table.many { font-size: .8rem }
+table.many th, table.many td { padding: .35rem .35rem }
 th { font-weight: 600 }
 tbody th { text-align: left; font-weight: 400; position: sticky; left: 0;
            background: var(--page) }
 thead th { vertical-align: bottom }
+thead th.of { text-align: center; border-left: 1px solid var(--line) }
 .paced { background: var(--good) }
 img { max-width: 100%; height: auto; background: #fff; border-radius: 6px }
 p { max-width: 46rem }
 nav { columns: 2 18rem; font-size: .9rem; margin-top: 2rem }
+nav ul { padding-left: 1.2rem }
 section { margin-top: 3rem; border-top: 1px solid var(--line) }
+footer { margin-top: 3rem; border-top: 1px solid var(--line); font-size: .8rem;
+         color: var(--soft) }
 .published { color: var(--soft) }
 td.skipped { color: var(--soft); text-align: left; font-style: italic }
-td.group { text-align: left; white-space: nowrap }
+th.text, td.text { text-align: left }
+@media (max-width: 40rem) {
+  tbody th { position: static } body { padding: .7rem } th, td { padding: .25rem .3rem }
+}
 details { font-size: .8rem; color: var(--soft) }
-pre { overflow-x: auto }
+pre { overflow-x: auto; overflow-wrap: normal }
 """
+
+MANY_COLUMNS = 9
 
 Picture = tuple[str, bytes]
 
@@ -63,15 +76,16 @@ def write(
 
     """
     contents = "".join(
-        f'<li><a href="#{one["name"]}">{html.escape(_titled(one))}</a></li>' for one in collected
+        f'<li><a href="#{one["name"]}">{_text(_titled(one))}</a></li>' for one in collected
     )
     sections = "".join(_section(one, pictures.get(one["name"], [])) for one in collected)
     scaled = any(one["quick"] for one in collected)
     warning = (
-        "<p><strong>Scaled-down runs: nothing here is to be compared with the papers.</strong></p>"
+        "<p><strong>These runs are scaled down: do not compare them with the papers.</strong></p>"
         if scaled
         else ""
     )
+    footer = f"<footer><p>{_text(made_by)}</p></footer>" if made_by else ""
     path.write_text(
         f"""<!doctype html>
 <html lang="en">
@@ -81,28 +95,28 @@ def write(
 <style>{STYLE}</style>
 <h1>{html.escape(title)}</h1>
 <p class="soft">Each figure is the median over its seeds, with the smallest and the largest in
-brackets where they differ; the published one stands below it. docs/experiments.md says how the runs
-are made. {html.escape(made_by)}</p>
+brackets where they differ. The published figure stands below it.
+<code>docs/experiments.md</code> describes how the runs are made.</p>
 {GLOSSARY}{warning}{_claims(collected)}<nav><ul>{contents}</ul></nav>
-{sections}
+{sections}{footer}
 </html>
 """,
         encoding="utf-8",
     )
 
 
-GLOSSARY = """<details><summary>What the columns say</summary><dl>
-<dt>goodput; 2nd half<dd>payload that arrived in order, over the run's seconds, or its last half
+GLOSSARY = """<details><summary>What the columns mean</summary><dl>
+<dt>goodput; 2nd half<dd>payload that arrived in order, over the run's seconds or their last half
 <dt>lost at the bottleneck, at the edge<dd>packets that the switches dropped, by their own counters
 <dt>VB queue max<dd>largest queue in front of a virtual bottleneck that drains at the path's rate,
-at the bottleneck's entrance, the packet that arrives included: 1,518 bytes are one full frame
-<dt>ABW; max(Q)<dd>GtrcNET-1's bandwidth, and largest queue of the virtual bottleneck, of each
-100 ms; at its own rate: the virtual bottleneck drains at the bandwidth of the window before
-<dt>switch's RTT off the kernel's; in flight<dd>what the edge switch sees of a flow it
-follows, beside the sender's TCP_INFO twice a second: the median distance of their ratio from 1
-<dt>share; Jain's index<dd>1 (100 %) where all flows get the same, 1/n where one has all
-<dt>done in time; last one done<dd>of transfers: how many ended within the run, and when the
-last did
+at the bottleneck's entrance. It includes the packet that arrives: 1,518 bytes are one full frame
+<dt>ABW; max(Q)<dd>GtrcNET-1's bandwidth, and the largest queue of the virtual bottleneck, in each
+100 ms. At its own rate: the virtual bottleneck drains at the bandwidth of the window before
+<dt>switch's RTT off the kernel's; in flight<dd>the edge switch's estimates for a flow that it
+follows, compared with the sender's TCP_INFO twice a second: median distance of their ratio from 1
+<dt>share; Jain's index<dd>1 (100 %) where all flows get the same, 1/n where one gets everything
+<dt>done in time; last one done<dd>for transfers: how many ended within the run, and when the last
+one ended
 </dl></details>
 """
 
@@ -111,7 +125,7 @@ def _claims(collected: Sequence[dict[str, Any]]) -> str:
     """Return what was promised, with the worst figure found: empty where nothing was."""
     lines = "".join(
         f'<tr><th scope="row"><a href="#{one["name"]}">{html.escape(one["name"])}</a></th>'
-        f'<td class="group">{html.escape(claim["claim"])}</td>'
+        f'<td class="text">{_text(claim["claim"])}</td>'
         f"<td>{'-' if claim['worst'] is None else format(claim['worst'], ',')}</td>"
         f"<td>{ANSWERS[claim['holds']]}</td></tr>"
         for one in collected
@@ -138,35 +152,71 @@ def _section(one: dict[str, Any], pictures: Sequence[Picture]) -> str:
         f'src="data:image/png;base64,{base64.b64encode(content).decode()}">'
         for title, content in pictures
     )
-    said = "".join(f"<p>{html.escape(text)}</p>" for text in one["sentences"])
-    source = f'<p class="soft">{html.escape(one["source"])}</p>' if one["source"] else ""
+    said = "".join(f"<p>{_text(text)}</p>" for text in one["sentences"])
+    source = f'<p class="soft">{_text(one["source"])}</p>' if one["source"] else ""
     return (
-        f'<section id="{one["name"]}"><h2>{html.escape(_titled(one))}</h2>{source}'
-        f'<div class="wide">{body}</div>{said}{drawn}{_commands(one)}</section>'
+        f'<section id="{one["name"]}"><h2>{_text(_titled(one))}</h2>{source}'
+        f'<div class="wide">{body}</div>{_compared(one)}{said}{drawn}{_commands(one)}</section>'
+    )
+
+
+def _text(text: str) -> str:
+    """Return text as HTML; words in backticks become code."""
+    parts = html.escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))
+
+
+def _compared(one: dict[str, Any]) -> str:
+    """Return how the figures compare with the published ones; empty where none are."""
+    if not one["compared"]:
+        return ""
+    head = "".join(f'<th scope="col" class="text">{title}</th>' for title in one["compared"][0])
+    lines = "".join(
+        "<tr>" + "".join(f'<td class="text">{html.escape(v)}</td>' for v in row.values()) + "</tr>"
+        for row in one["compared"]
+    )
+    return (
+        '<h3>Beside the published figures</h3><div class="wide"><table class="many">'
+        f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
 
 
 def _table(one: dict[str, Any]) -> str:
     metrics = one["metrics"]
-    head = "".join(f'<th scope="col">{html.escape(title)}</th>' for title in metrics.values())
     lines = []
     last = None
     for row in one["rows"]:
+        if row["skipped"] == NOT_MADE:
+            continue
         group = row["row"] if row["row"] != last else ""
         last = row["row"]
         title = f'<th scope="row">{html.escape(group)}</th>'
-        title += f'<td class="group">{html.escape(row["column"])}</td>'
+        title += f'<td class="text">{html.escape(row["column"])}</td>'
         if row["skipped"] is not None:
-            why = html.escape(row["skipped"])
-            cells = f'<td class="skipped" colspan="{len(metrics)}">{why}</td>'
+            cells = f'<td class="skipped" colspan="{len(metrics)}">{_text(row["skipped"])}</td>'
         else:
             cells = "".join(_cell(name, row) for name in metrics)
         mark = ' class="paced"' if row["column"].startswith("paced") else ""
         lines.append(f"<tr{mark}>{title}{cells}</tr>")
+    if not lines:
+        return ""
+    many = ' class="many"' if len(metrics) > MANY_COLUMNS else ""
     return (
-        f"<table><thead><tr><td></td><td></td>{head}</tr></thead>"
+        f"<table{many}><thead>{_head(list(metrics.values()))}</thead>"
         f"<tbody>{''.join(lines)}</tbody></table>"
     )
+
+
+def _head(titles: list[str]) -> str:
+    """Return the lines of a table's head: titles `GROUP: TITLE` get a line for the groups."""
+    split = [title.rpartition(": ") for title in titles]
+    groups = "".join(
+        f'<th scope="colgroup" class="of" colspan="{len(list(columns))}">{html.escape(group)}</th>'
+        for group, columns in itertools.groupby(group for group, _, _ in split)
+    )
+    head = "".join(f'<th scope="col">{html.escape(title)}</th>' for _, _, title in split)
+    above = f"<tr><td></td><td></td>{groups}</tr>" if any(group for group, _, _ in split) else ""
+    return f"{above}<tr><td></td><td></td>{head}</tr>"
 
 
 def _cell(name: str, row: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from pacer_mininet.experiments import claims
 from pacer_mininet.experiments.cache import Cache
 from pacer_mininet.experiments.experiment import Cell, Experiment
-from pacer_mininet.experiments.findings import sentences
+from pacer_mininet.experiments.findings import compared, sentences
 from pacer_mininet.experiments.metrics import METRICS, Result, shown
 from pacer_mininet.experiments.shaping import missing_of
 
@@ -15,9 +15,9 @@ NOT_MADE = "not made yet"
 
 
 def row_of(cell: Cell, metrics: Sequence[str], cache: Cache) -> dict[str, Any]:
-    """Return what stands in a cell: values by metric with median and spread, or why there are none.
+    """Return a cell's values, by metric with median and spread, or why there are none.
 
-    Also the runs' scenario and their command lines, so that each can be made again.
+    The row also has the runs' scenario and command lines, so that each can be made again.
     """
     scenarios = cell.runs()
     results = [found for found in map(cache.load, scenarios) if found is not None]
@@ -54,7 +54,7 @@ def _spread(name: str, results: Sequence[Result]) -> dict[str, float] | None:
 
 
 def collect(experiment: Experiment, cache: Cache) -> dict[str, Any]:
-    """Return an experiment's results as they go to its JSON file."""
+    """Return an experiment's results, as written to its JSON file."""
     rows = [row_of(cell, experiment.metrics, cache) for cell in experiment.cells]
     return {
         "name": experiment.name,
@@ -64,14 +64,15 @@ def collect(experiment: Experiment, cache: Cache) -> dict[str, Any]:
         "quick": experiment.quick,
         "metrics": {name: METRICS[name].title for name in experiment.metrics},
         "rows": rows,
+        "compared": compared(experiment, rows),
         "sentences": sentences(experiment, rows),
-        # Scaled-down runs are no measure of what is promised.
+        # Claims are about runs at full size.
         "claims": [] if experiment.quick else claims.check(experiment.name, rows),
     }
 
 
 def results_of(experiment: Experiment, cache: Cache) -> list[tuple[Cell, Result]]:
-    """Return the cells that have results, each with its first and the median of their goodput."""
+    """Return the cells that have results, each with the first one and the median goodput."""
     found = []
     for cell in experiment.cells:
         results = [one for one in map(cache.load, cell.runs()) if one and "skipped" not in one]
@@ -102,7 +103,13 @@ def plain(found: dict[str, Any]) -> str:
                 beside = "" if paper is None else f" [{paper:g}]"
                 lines[-1].append(shown(name, row["values"].get(name)) + beside)
         blocks.append(_aligned(lines))
+    if found["compared"]:
+        blocks.append(_aligned([list(found["compared"][0]), *map(_values, found["compared"])]))
     return "\n\n".join(blocks)
+
+
+def _values(row: dict[str, str]) -> list[str]:
+    return list(row.values())
 
 
 def _beside(row: dict[str, Any], name: str) -> str:

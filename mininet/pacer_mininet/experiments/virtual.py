@@ -99,6 +99,7 @@ def collect(experiment: Experiment) -> tuple[dict[str, Any], dict[str, Any] | No
         "metrics": {},
         "rows": [],
         "virtual": rows,
+        "compared": [],
         "claims": [],
         "sentences": [*said, *experiment.differs],
     }, clocks
