@@ -77,8 +77,8 @@ def test_a_station_that_comes_up_during_reconciling_is_known_whole(
         assert isinstance(config, SwitchConfig)
         driver = P4Switch(config, COMPILED, DriverContext(dict))
         monkeypatch.setattr(driver, "_write_groups", lambda switch: asyncio.sleep(0))
-        monkeypatch.setattr(driver, "_switch", tables)
-        monkeypatch.setattr(driver, "_state", State.CONNECTED)
+        monkeypatch.setattr(driver._connection, "switch", tables)
+        monkeypatch.setattr(driver._connection, "state", State.CONNECTED)
         driver.learning.ports = {A: 2} if before else {}
         learner = asyncio.create_task(driver._learner.run(tables))
         await driver._reconcile(tables)
@@ -185,8 +185,8 @@ def test_a_connection_closed_while_a_change_is_written_is_a_switch_gone(
         config = parse_switch("s1=127.0.0.1:9,ports=1-2")
         assert isinstance(config, SwitchConfig)
         driver = P4Switch(config, COMPILED, DriverContext(dict))
-        monkeypatch.setattr(driver, "_switch", Closing())
-        monkeypatch.setattr(driver, "_state", State.CONNECTED)
+        monkeypatch.setattr(driver._connection, "switch", Closing())
+        monkeypatch.setattr(driver._connection, "state", State.CONNECTED)
         row = class_row(1, ClassSpec(rate=10**6), "class")
         return await driver.apply({}, by_key([row])), driver.state
 

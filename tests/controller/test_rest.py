@@ -323,10 +323,10 @@ class Traffic:
 def test_ports_are_read_when_they_are_asked_for(
     client: Client, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    driver = client.service.switches["s1"].driver
+    driver: Any = client.service.switches["s1"].driver
     up, down = [PortInfo(1, up=True)], [PortInfo(1, up=False)]
-    monkeypatch.setattr(driver, "_traffic", Traffic(up, down, up, None))
-    monkeypatch.setattr(driver, "_switch", object())
+    monkeypatch.setattr(driver._connection, "traffic", Traffic(up, down, up, None))
+    monkeypatch.setattr(driver._connection, "switch", object())
 
     def said() -> Any:
         body = client.call("GET", path).json()
@@ -334,11 +334,11 @@ def test_ports_are_read_when_they_are_asked_for(
         return [port["up"] for port in switch["ports"]]
 
     assert said() == []
-    monkeypatch.setattr(driver, "_state", State.CONNECTED)
+    monkeypatch.setattr(driver._connection, "state", State.CONNECTED)
     assert [said(), said(), said()] == [[True], [False], [True]]
     # What it does not say, nobody knows; its ports are still there.
     assert said() == [None]
-    monkeypatch.setattr(driver, "_state", State.PENDING)
+    monkeypatch.setattr(driver._connection, "state", State.PENDING)
     assert said() == [None]
 
 

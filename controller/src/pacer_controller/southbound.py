@@ -278,13 +278,16 @@ class Driver(Protocol):
     """One switch; `run` keeps it connected and reconciled for as long as it lives."""
 
     ports: list[PortInfo]
-    last_error: str | None
     failed: dict[str, str]
     counters: SwitchCounters
 
     @property
     def state(self) -> State:
         """How the switch is doing."""
+
+    @property
+    def last_error(self) -> str | None:
+        """Why the switch is not connected."""
 
     @property
     def elected(self) -> bool:

@@ -37,6 +37,7 @@ ToNs = Annotated[int | None, Query(ge=0, le=_MOST_NS, description="Switch's cloc
 
 def add_switches(app: FastAPI, service: Service) -> None:
     """Add the paths of switches."""
+    _add_measurements(app, service)
 
     @app.get(
         "/v1/switches",
@@ -69,21 +70,6 @@ def add_switches(app: FastAPI, service: Service) -> None:
     async def stats(switch: SwitchName) -> dict[str, Any]:
         return await service.statistics(switch)
 
-    @app.get(
-        "/v1/switches/{switch}/bandwidth",
-        tags=["statistics"],
-        summary="Bandwidth in 500 us bins and 100 ms windows (gtrcnet)",
-        response_model=views.Bandwidth,
-        responses=READ | responses(502, 503),
-    )
-    async def bandwidth(
-        switch: SwitchName,
-        port: Annotated[int, Query(ge=0, le=3, description="Port the packets came in by.")],
-        from_ns: FromNs = None,
-        to_ns: ToNs = None,
-    ) -> dict[str, Any]:
-        return await service.bandwidth(switch, port, from_ns, to_ns)
-
     @app.put(
         "/v1/switches/{switch}",
         tags=["switches"],
@@ -112,6 +98,25 @@ def add_switches(app: FastAPI, service: Service) -> None:
     )
     async def delete_one_switch(switch: SwitchName, asked: Terms) -> None:
         await delete_switch(service, switch, *asked)
+
+
+def _add_measurements(app: FastAPI, service: Service) -> None:
+    """Add the paths of what gtrcnet measures."""
+
+    @app.get(
+        "/v1/switches/{switch}/bandwidth",
+        tags=["statistics"],
+        summary="Bandwidth in 500 us bins and 100 ms windows (gtrcnet)",
+        response_model=views.Bandwidth,
+        responses=READ | responses(502, 503),
+    )
+    async def bandwidth(
+        switch: SwitchName,
+        port: Annotated[int, Query(ge=0, le=3, description="Port the packets came in by.")],
+        from_ns: FromNs = None,
+        to_ns: ToNs = None,
+    ) -> dict[str, Any]:
+        return await service.bandwidth(switch, port, from_ns, to_ns)
 
     @app.get(
         "/v1/switches/{switch}/burstiness",

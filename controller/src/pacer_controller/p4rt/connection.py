@@ -5,6 +5,7 @@ import contextlib
 import functools
 import logging
 import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -43,99 +44,82 @@ def p4info(path: Path) -> Any:
 
 
 class Connection:
-    """What there is to say about a connection, and the loop that keeps it.
+    """A connection to a switch, and the loop that keeps it.
 
     Args:
         config: which switch.
         json_path: the compiled program.
         p4info_path: its P4Info.
         context: what it has to do with the rest.
+        ready: called while the connection is up, as primary or backup; cancelled and called again
+            when the role changes.
+
+    Attributes:
+        state: how the switch is doing.
+        last_error: why it is not connected.
+        switch: the switch while the connection is up.
+        traffic: its traffic manager while the connection is up.
+        held: what the switch held when it was last known; None on a new connection.
+        bid: election id of the last connection.
 
     """
 
     def __init__(
-        self, config: SwitchConfig, json_path: Path, p4info_path: Path, context: DriverContext
+        self,
+        config: SwitchConfig,
+        json_path: Path,
+        p4info_path: Path,
+        context: DriverContext,
+        ready: Callable[[fy.Switch], Coroutine[Any, Any, None]],
     ) -> None:
-        self.config = config
-        self._context = context
+        self.name = config.name
         self.counters = SwitchCounters()
         self.last_error: str | None = None
-        self._json_path, self._p4info_path = json_path, p4info_path
-        self._state = State.PENDING
-        self._switch: fy.Switch | None = None
-        self._traffic: TrafficManager | None = None
+        self.state = State.PENDING
+        self.switch: fy.Switch | None = None
+        self.traffic: TrafficManager | None = None
+        self.held: Rows | None = None
         self.bid = context.leadership.election_id
-        """Election id of the last connection."""
+        self._config = config
+        self._context = context
+        self._ready = ready
+        self._json_path, self._p4info_path = json_path, p4info_path
         self._below = 0
-        """How far to bid below it: that many others are there already."""
+        """How far to bid below the leader's election id: that many others have connected."""
         self._bid_for = self.bid
-        """What `bid` was made of."""
+        """The leader's election id that `bid` was computed from."""
         self._bid_again = asyncio.Event()
-        self._changed = asyncio.Event()
-        # What the switch held when it was last known; None on a new connection.
-        self._held: Rows | None = None
 
-    @property
-    def state(self) -> State:
-        """How the switch is doing."""
-        return self._state
-
-    @property
-    def name(self) -> str:
-        """The switch's name."""
-        return self.config.name
-
-    async def _ready(self, switch: fy.Switch) -> None:
-        """Serve while primary (or backup); finsy cancels this when the role changes."""
-        raise NotImplementedError
-
-    def _set_state(self, state: State) -> None:
-        if state is not self._state:
+    def set_state(self, state: State) -> None:
+        """Note how the switch is doing, and report a change."""
+        if state is not self.state:
             _LOG.info("switch %s: %s", self.name, state.value)
-            data = {"from": self._state.value, "to": state.value, "reason": self.last_error}
-            self._state = state
-            self._changed.set()
-            self._changed = asyncio.Event()
+            data = {"from": self.state.value, "to": state.value, "reason": self.last_error}
+            self.state = state
             self._context.notify("switch-state", f"switch {self.name} is {state.value}", data)
 
-    async def wait_for(self, state: State) -> None:
-        """Wait until the switch is in that state."""
-        while self._state is not state:
-            await self._changed.wait()
+    def outbid(self) -> bool:
+        """Connect again if another election id is due; returns whether it is."""
+        due = self._bid_for != self._context.leadership.election_id
+        if due:
+            self._bid_again.set()
+        return due
 
     async def run(self) -> None:
-        """Keep the switch connected and reconciled until cancelled."""
-        task = asyncio.current_task()
+        """Keep the switch connected until cancelled."""
         retry_s = RETRY_FIRST_S
         while True:
             errors.take_last_error(self.name)
             began = time.monotonic()
-            refused = False
             try:
-                await self._session()
-            except asyncio.CancelledError:
-                if task is not None and task.cancelling():
-                    raise
-                # finsy cancels its own connecting task when a later step fails; unless the
-                # switch just went away, it says why (below).
-            except fy.P4ClientError as error:
-                if not errors.election_id_taken(error):
-                    refused = not errors.gone(error)
-                    self._note(errors.describe(error), refused)
-            except TimeoutError:
-                refused = True
-                self._note(f"no answer within {CONNECT_S:g} s", refused)
-            except Exception as error:
-                # Whatever happens to one connection, the next one is tried.
-                refused = True
-                self._note_unexpected(error)
+                refused = await self._try_session()
             finally:
-                self._set_state(State.PENDING)
-                self._switch = None
-                self._held = None
-                if self._traffic is not None:
-                    await self._traffic.close()
-                    self._traffic = None
+                self.set_state(State.PENDING)
+                self.switch = None
+                self.held = None
+                if self.traffic is not None:
+                    await self.traffic.close()
+                    self.traffic = None
             cause = errors.take_last_error(self.name)
             if errors.election_id_taken(cause):
                 # Another controller has it: stand behind that one, at once.
@@ -152,18 +136,43 @@ class Connection:
             await asyncio.sleep(RETRY_REFUSED_S if refused else retry_s)
             retry_s = min(retry_s * 2, RETRY_MOST_S)
 
-    def _note(self, message: str, loud: bool) -> None:
+    async def _try_session(self) -> bool:
+        """Stay connected while that is possible; returns whether the switch refused."""
+        task = asyncio.current_task()
+        try:
+            await self._session()
+        except asyncio.CancelledError:
+            if task is not None and task.cancelling():
+                raise
+            # finsy cancels its own connecting task when a later step fails. It has said why, unless
+            # the switch just went away.
+        except fy.P4ClientError as error:
+            if not errors.election_id_taken(error):
+                refused = not errors.gone(error)
+                self.note(errors.describe(error), refused)
+                return refused
+        except TimeoutError:
+            self.note(f"no answer within {CONNECT_S:g} s", loud=True)
+            return True
+        except Exception as error:
+            # Whatever happens to one connection, the next one is tried.
+            self._note_unexpected(error)
+            return True
+        return False
+
+    def note(self, message: str, loud: bool) -> None:
+        """Note what is wrong, and log it; if it is not `loud`, only when it is new."""
         if loud or message != self.last_error:
             level = logging.ERROR if loud else logging.WARNING
-            _LOG.log(level, "switch %s at %s: %s", self.name, self.config.address, message)
+            _LOG.log(level, "switch %s at %s: %s", self.name, self._config.address, message)
         self.last_error = message
 
     def _note_unexpected(self, error: BaseException) -> None:
         """Note what the switch said, or with its trace what went wrong here."""
         if isinstance(error, fy.P4ClientError):
-            self._note(errors.describe(error), loud=True)
+            self.note(errors.describe(error), loud=True)
             return
-        self._note(str(error) or type(error).__name__, loud=True)
+        self.note(str(error) or type(error).__name__, loud=True)
         if not isinstance(error, (RuntimeError, OSError)):
             _LOG.error("switch %s: unexpected", self.name, exc_info=error)
 
@@ -171,12 +180,12 @@ class Connection:
         """Connect once and stay until the connection breaks, or another election id is due."""
         self._bid_for = self._context.leadership.election_id
         self.bid = max(1, self._bid_for - self._below)
-        address, credentials = endpoint(self.config.address, self._context.tls)
+        address, credentials = endpoint(self._config.address, self._context.tls)
         options = fy.SwitchOptions(
             # finsy takes the message as well as the path.
             p4info=p4info(self._p4info_path),
             p4blob=self._json_path,
-            device_id=self.config.device_id,
+            device_id=self._config.device_id,
             initial_election_id=self.bid,
             ready_handler=self._ready,
             channel_credentials=credentials,
@@ -184,11 +193,11 @@ class Connection:
         switch = fy.Switch(self.name, address, options)
         down = asyncio.Event()
         switch.ee.on(fy.SwitchEvent.CHANNEL_DOWN, lambda _: down.set())
-        self._traffic = TrafficManager(address, credentials)
+        self.traffic = TrafficManager(address, credentials)
         async with contextlib.AsyncExitStack() as stack:
             async with asyncio.timeout(CONNECT_S):
                 await stack.enter_async_context(switch)
-            self._switch = switch
+            self.switch = switch
             self._below = 0
             self.counters.connects += 1
             ends = [asyncio.create_task(event.wait()) for event in (down, self._bid_again)]

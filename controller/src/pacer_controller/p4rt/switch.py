@@ -49,7 +49,7 @@ GAP_MODES = ("accounted", "pause-frames")
 LINE_SETTINGS = frozenset({"line_rate", "counts", "fifo_bytes", "delay_ns"})
 
 
-class P4Switch(Connection):
+class P4Switch:
     """One P4Runtime switch.
 
     Args:
@@ -68,22 +68,26 @@ class P4Switch(Connection):
         compiled: Path,
         context: DriverContext,
     ) -> None:
-        super().__init__(config, *config.files(compiled), context)
+        json_path, p4info_path = config.files(compiled)
+        self.config = config
+        self._context = context
+        self._connection = Connection(config, json_path, p4info_path, context, self._ready)
+        self.counters = self._connection.counters
         self.elected = False
         self.ports: list[PortInfo] = [PortInfo(number) for number in config.ports]
         self.failed: dict[str, str] = {}
         self._resync = asyncio.Event()
-        self.schema = fy.P4Schema(p4info(self._p4info_path))
+        self.schema = fy.P4Schema(p4info(p4info_path))
         self._tables = {table.name: table.size for table in self.schema.tables}
         self._forwards = entries.FORWARD in self._tables and entries.SOURCES in self._tables
         self.capabilities = self._capabilities()
         capacity = min(self._tables.get(entries.FORWARD, 0), self._tables.get(entries.SOURCES, 0))
         self.learning = learning.Learning(capacity, pinned=config.stations)
         self._learner = StationLearner(
-            self.name,
+            config.name,
             self.learning,
             self._write_stations,
-            lambda: self._state is State.CONNECTED,
+            lambda: self.state is State.CONNECTED,
             self._resync.set,
         )
 
@@ -111,6 +115,20 @@ class P4Switch(Connection):
         )
 
     @property
+    def state(self) -> State:
+        """How the switch is doing."""
+        return self._connection.state
+
+    @property
+    def last_error(self) -> str | None:
+        """Why the switch is not connected."""
+        return self._connection.last_error
+
+    async def run(self) -> None:
+        """Keep the switch connected and reconciled until cancelled."""
+        await self._connection.run()
+
+    @property
     def measuring(self) -> Measuring | None:
         """Return the switch itself when its program measures (`southbound.Driver.measuring`)."""
         return self if self.capabilities.measures else None
@@ -124,8 +142,8 @@ class P4Switch(Connection):
             "target": config.target,
             "program": config.program,
             "cpu_port": config.cpu_port,
-            "election_id": self.bid,
-            "role": {State.CONNECTED: "primary", State.BACKUP: "backup"}.get(self._state),
+            "election_id": self._connection.bid,
+            "role": {State.CONNECTED: "primary", State.BACKUP: "backup"}.get(self.state),
             "learning": asdict(self.learning.counters),
             "stations": len(self.learning.ports),
         }
@@ -136,17 +154,16 @@ class P4Switch(Connection):
 
     async def _ready(self, switch: fy.Switch) -> None:
         """Serve while primary (or backup); finsy cancels this when the role changes."""
-        self._switch = switch
-        self.last_error = None
+        self._connection.switch = switch
+        self._connection.last_error = None
         await self._refresh_ports()
         if not self._context.leadership.leads:
             await self._stand_by(elected=switch.is_primary)
-        if self._bid_for != self._context.leadership.election_id:
+        if self._connection.outbid():
             # A connection made while following: now bid as a leader does.
-            self._bid_again.set()
             return
         if not switch.is_primary:
-            self._set_state(State.BACKUP)
+            self._connection.set_state(State.BACKUP)
             return
         self._resync.clear()
         learn = None
@@ -155,7 +172,7 @@ class P4Switch(Connection):
         try:
             async with self._context.lock:
                 await self._reconcile(switch)
-                self._set_state(State.CONNECTED)
+                self._connection.set_state(State.CONNECTED)
             poll = switch.create_task(self._poll_ports(switch), name="ports")
             try:
                 await self._keep_reconciled(switch)
@@ -164,12 +181,12 @@ class P4Switch(Connection):
         finally:
             if learn is not None:
                 learn.cancel()
-            self._set_state(State.PENDING)
+            self._connection.set_state(State.PENDING)
 
     async def _stand_by(self, *, elected: bool) -> None:
         """Be there, write nothing, until this controller leads."""
         self.elected = elected
-        self._set_state(State.BACKUP)
+        self._connection.set_state(State.BACKUP)
         try:
             await self._context.leadership.wait()
         finally:
@@ -183,20 +200,22 @@ class P4Switch(Connection):
             self._resync.clear()
             async with self._context.lock:
                 await self._reconcile(switch)
-                self._set_state(State.CONNECTED)
+                self._connection.set_state(State.CONNECTED)
 
     # ---- ports and multicast groups ----
 
     async def _refresh_ports(self) -> bool:
         """Ask the switch for its ports; returns whether their numbers changed."""
-        if self.config.ports or self._traffic is None:
+        if self.config.ports or self._connection.traffic is None:
             return False
         try:
-            ports = await self._traffic.ports()
+            ports = await self._connection.traffic.ports()
         except TrafficManagerUnavailableError as error:
             if error.unimplemented:
                 if not self.ports:
-                    self._note("the switch cannot list its ports: give them as ports=1-4", True)
+                    self._connection.note(
+                        "the switch cannot list its ports: give them as ports=1-4", True
+                    )
                 return False
             raise RuntimeError(f"ListPorts: {error}") from None
         changed = [port.port for port in ports] != [port.port for port in self.ports]
@@ -210,10 +229,12 @@ class P4Switch(Connection):
                 changed = await self._refresh_ports()
             except RuntimeError as error:
                 # Whether the switch is gone is for the P4Runtime stream to say.
-                self._note(str(error), loud=False)
+                self._connection.note(str(error), loud=False)
                 continue
             if changed:
-                _LOG.info("switch %s: ports %s", self.name, [port.port for port in self.ports])
+                _LOG.info(
+                    "switch %s: ports %s", self.config.name, [port.port for port in self.ports]
+                )
                 await self._write_groups(switch)
 
     async def _write_groups(self, switch: fy.Switch) -> None:
@@ -272,8 +293,8 @@ class P4Switch(Connection):
                 mine = {key: row for key, row in current.items() if key[0] not in _LEARNED}
                 pending = _without(changes(mine, self._rows_wanted(wanted)), unfit)
                 pending += self.learning.adopt(stations)
-                if attempt == 0 and self._held is not None:
-                    drifted = self._report_drift(current, self._held)
+                if attempt == 0 and self._connection.held is not None:
+                    drifted = self._report_drift(current, self._connection.held)
                 if not pending:
                     refusals = []
                     break
@@ -283,10 +304,10 @@ class P4Switch(Connection):
                 if not refusals:
                     break
         self.counters.reconcile_writes += written
-        self._held = dict(self._rows_wanted(wanted))
+        self._connection.held = dict(self._rows_wanted(wanted))
         if drifted and not refusals:
             self._context.notify(
-                "mended", f"switch {self.name} holds it again", {"writes": written}
+                "mended", f"switch {self.config.name} holds it again", {"writes": written}
             )
         refused = {refusal.row.owner: refusal.message for refusal in refusals}
         self._report_failed(refused, "refused")
@@ -297,10 +318,10 @@ class P4Switch(Connection):
         """Say what the switch does not hold, once."""
         for owner, message in list(failed.items())[:10]:
             if owner not in self.failed:
-                _LOG.error("switch %s: %s: %s", self.name, owner, message)
+                _LOG.error("switch %s: %s: %s", self.config.name, owner, message)
                 data = {"resource": owner, "reason": message}
                 self._context.notify(
-                    "failed", f"switch {self.name} {verb} {owner}: {message}", data
+                    "failed", f"switch {self.config.name} {verb} {owner}: {message}", data
                 )
 
     def _report_drift(self, current: Rows, held: Rows) -> bool:
@@ -310,7 +331,7 @@ class P4Switch(Connection):
         if not foreign:
             return False
         self.counters.drift_entries += len(foreign)
-        message = f"switch {self.name}: {len(foreign)} entries changed by somebody else"
+        message = f"switch {self.config.name}: {len(foreign)} entries changed by somebody else"
         _LOG.warning("%s, mending", message)
         listed = [
             {
@@ -391,12 +412,12 @@ class P4Switch(Connection):
         return refusals
 
     async def _write_port(self, change: Change) -> Refusal | None:
-        if change.op is Op.DELETE or self._traffic is None:
+        if change.op is Op.DELETE or self._connection.traffic is None:
             # What nobody asks for any longer stays as it is.
             return None
         port = next(int(v) for n, v in change.row.match if n == "port" and isinstance(v, int))
         try:
-            info = await self._traffic.set_port(port, dict(change.row.params))
+            info = await self._connection.traffic.set_port(port, dict(change.row.params))
         except TrafficManagerUnavailableError as error:
             if error.refused:
                 return Refusal(change.row, str(error), table_full=False)
@@ -405,14 +426,18 @@ class P4Switch(Connection):
         return None
 
     async def _write_stations(self, pending: Sequence[Change]) -> list[Refusal]:
-        return await self._write(self._switch, pending) if self._switch is not None else []
+        return (
+            await self._write(self._connection.switch, pending)
+            if self._connection.switch is not None
+            else []
+        )
 
     # ---- requests ----
 
     async def apply(self, before: Rows, after: Rows, *, fresh: Iterable[int] = ()) -> bool:
         """Bring one request's change to the switch (`southbound.Driver.apply`)."""
-        switch = self._switch
-        if self._state is not State.CONNECTED or switch is None:
+        switch = self._connection.switch
+        if self.state is not State.CONNECTED or switch is None:
             return False
         if any(entry.owner in self.failed for entry in (*before.values(), *after.values())):
             # What the switch holds of it is not what `before` says: read it back.
@@ -425,24 +450,24 @@ class P4Switch(Connection):
             with access.connected():
                 refusals = await self._write_or_undo(switch, before, pending, fresh)
         except (fy.P4ClientError, access.ConnectionClosedError, RuntimeError) as error:
-            _LOG.warning("switch %s: write broken off: %s", self.name, error)
-            self._held = None
-            self._set_state(State.PENDING)
+            _LOG.warning("switch %s: write broken off: %s", self.config.name, error)
+            self._connection.held = None
+            self._connection.set_state(State.PENDING)
             self._resync.set()
             return False
         except BaseException:
             # Broken off anywhere: what the switch holds is for it to say.
-            self._held = None
+            self._connection.held = None
             self._resync.set()
             raise
         if refusals:
             raise SwitchRefusedError(refusals)
-        if self._held is not None:
+        if self._connection.held is not None:
             for change in pending:
                 if change.op is Op.DELETE:
-                    self._held.pop(change.row.key, None)
+                    self._connection.held.pop(change.row.key, None)
                 else:
-                    self._held[change.row.key] = change.row
+                    self._connection.held[change.row.key] = change.row
         if self.failed and any(change.row.table == PORTS for change in pending):
             # Another line rate may be what something waits for.
             self._resync.set()
@@ -472,7 +497,7 @@ class P4Switch(Connection):
     # ---- reading ----
 
     def _online(self) -> fy.Switch | None:
-        return None if self._state is State.PENDING else self._switch
+        return None if self.state is State.PENDING else self._connection.switch
 
     async def registers(self, name: str, indices: Iterable[int]) -> dict[int, int] | None:
         """Return register cells by index; None when not connected or not readable."""
@@ -572,10 +597,10 @@ class P4Switch(Connection):
 
     async def _traffic_statistics(self, classes: Sequence[int]) -> dict[str, Any] | None:
         """Return the traffic manager's statistics; None when there is none to ask."""
-        if self._traffic is None:
+        if self._connection.traffic is None:
             return None
         try:
-            return await self._traffic.statistics(classes)
+            return await self._connection.traffic.statistics(classes)
         except TrafficManagerUnavailableError as error:
             if error.unimplemented:
                 return None
@@ -589,7 +614,7 @@ class P4Switch(Connection):
                     # The flooding groups follow.
                     self._resync.set()
             except RuntimeError as error:
-                self._note(str(error), loud=False)
+                self._connection.note(str(error), loud=False)
             else:
                 return
         self.ports = [replace(port, up=None) for port in self.ports]

@@ -146,6 +146,12 @@ _NUMBER_FIELDS = {
 }
 
 
+_WORD_FIELDS: Mapping[str, tuple[str, Mapping[Any, Any], str]] = {
+    "dl_type": ("ether_type", ETHER_TYPES, "Unknown dl_type "),
+    "nw_proto": ("protocol", PROTOCOLS, "Unknown nw_proto"),
+}
+
+
 def match_of(ryu: Mapping[str, Any], vlan: int) -> dict[str, Any]:
     """Return a match as this controller has it.
 
@@ -162,14 +168,11 @@ def match_of(ryu: Mapping[str, Any], vlan: int) -> dict[str, Any]:
         elif name in _NUMBER_FIELDS:
             ours, low, high = _NUMBER_FIELDS[name]
             match[ours] = number(value, name, low, high)
-        elif name == "dl_type":
-            if value not in ETHER_TYPES:
-                raise RyuError(f"Unknown dl_type : {value}")
-            match["ether_type"] = ETHER_TYPES[value]
-        elif name == "nw_proto":
-            if value not in PROTOCOLS:
-                raise RyuError(f"Unknown nw_proto: {value}")
-            match["protocol"] = PROTOCOLS[value]
+        elif name in _WORD_FIELDS:
+            ours, known, unknown = _WORD_FIELDS[name]
+            if value not in known:
+                raise RyuError(f"{unknown}: {value}")
+            match[ours] = known[value]
         elif name == "dl_vlan":
             match["vlan"] = number(value, name, 0, 4094)
         else:
@@ -177,8 +180,7 @@ def match_of(ryu: Mapping[str, Any], vlan: int) -> dict[str, Any]:
     if "ether_type" not in match:
         # As Ryu: addresses say which, a DSCP alone is IPv4's.
         ipv6 = "ipv6_src" in ryu or "ipv6_dst" in ryu or ryu.get("nw_proto") == "ICMPv6"
-        known = {"src", "dst", "dscp"} & match.keys() or ryu.get("nw_proto") in ("ICMP", "ICMPv6")
-        if known:
+        if {"src", "dst", "dscp"} & match.keys() or ryu.get("nw_proto") in ("ICMP", "ICMPv6"):
             match["ether_type"] = "ipv6" if ipv6 else "ipv4"
         elif ryu.get("nw_proto") in ("TCP", "UDP"):
             raise RyuError("no dl_type was specified")
