@@ -123,7 +123,7 @@ def test_command_line_of_the_p4_tutorials(tmp_path: Path) -> None:
     )
     with started(*line.split(), folder=tmp_path) as running:
         pass
-    assert any("no program yet" in said for said in running.said)
+    assert any("until a controller installs a program" in said for said in running.said)
     assert running.process.returncode == 0
 
 

@@ -110,8 +110,8 @@ class ClassSpec(Strict):
             found.append(FieldError("gap_bytes", message, "8 to 65535"))
         not_in_mode = _NOT_IN_MODE[self.mode]
         if self.window_margin_bytes is not None and self.rate is None and "rate" not in not_in_mode:
-            message = "windows can be lowered to a rate only"
-            found.append(FieldError("window_margin_bytes", message, "a rate beside it"))
+            message = "the window clamp needs the rate that windows are lowered to"
+            found.append(FieldError("window_margin_bytes", message, "with a rate"))
         threshold = self.ecn_threshold_bytes
         if threshold is not None and threshold > self.limit_bytes:
             message = f"the queue never has more than limit_bytes, {self.limit_bytes}"

@@ -234,9 +234,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         controller_receiver,
     ))?;
     if options.program_at_start().is_none() {
-        say(
-            "pacing_switch: no program yet, so packets are dropped (no-program): P4Runtime brings one\n",
-        );
+        say("pacing_switch: dropping packets (no-program) until a controller installs a program\n");
     }
     say(&format!(
         "pacing_switch: ready, {} ports, gRPC {}at {}\n",
