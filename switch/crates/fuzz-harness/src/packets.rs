@@ -103,17 +103,17 @@ pub fn packets(bytes: &[u8]) {
         let frame;
         (frame, rest) = later.split_at(length);
         now_ns += u64::from(*gap) << 10;
-        switch.advance(now_ns, &mut sent);
+        switch.poll(now_ns, &mut sent);
         switch.receive(u16::from(*port) % PORTS, frame, now_ns, now_ns);
-        switch.advance(now_ns, &mut sent);
+        switch.poll(now_ns, &mut sent);
     }
     for _ in 0..EVENTS_MAX {
-        let Some(next_ns) = switch.next_event_ns() else {
+        let Some(next_ns) = switch.poll_at_ns() else {
             break;
         };
         assert!(next_ns >= now_ns, "{next_ns} ns is before {now_ns} ns");
         now_ns = next_ns;
-        switch.advance(now_ns, &mut sent);
+        switch.poll(now_ns, &mut sent);
     }
 }
 

@@ -5,7 +5,6 @@
 
 mod captures;
 mod options;
-mod poll_monitor;
 mod real_time;
 mod report;
 mod runtime_file;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use switch::{Polling, Received, Switch};
 use traffic_manager::{DropCount, PortStatistics, TimeHistogram};
 
-use crate::poll_monitor::STALL_NS;
+use crate::real_time::STALL_NS;
 
 /// For `--stats-file`. `losses`: what was for a controller and lost after the program sent it.
 pub fn as_json(switch: &Switch, losses: &ControllerLosses) -> Value {

@@ -88,7 +88,7 @@ pub fn run(
         let due_entry_ns = runtime.and_then(|file| file.due_ns(applied));
         let Some(now_ns) = [
             arrival.map(|(at_ns, _)| at_ns),
-            switch.next_event_ns(),
+            switch.poll_at_ns(),
             due_entry_ns,
         ]
         .into_iter()
@@ -97,11 +97,11 @@ pub fn run(
             break Ended::Done;
         };
         if let Some(end_ns) = end_ns.filter(|end_ns| now_ns > *end_ns) {
-            switch.advance(end_ns, &mut sink);
+            switch.poll(end_ns, &mut sink);
             break Ended::InTheMiddle;
         }
         // At one instant: what is due leaves, then entries change, then packets arrive.
-        switch.advance(now_ns, &mut sink);
+        switch.poll(now_ns, &mut sink);
         if let Some(file) = runtime
             && due_entry_ns.is_some_and(|due_ns| due_ns <= now_ns)
         {
@@ -114,7 +114,7 @@ pub fn run(
             && let Some((_, frame)) = input.next.take()
         {
             switch.receive(input.port, &frame, at_ns, at_ns);
-            switch.advance(at_ns, &mut sink);
+            switch.poll(at_ns, &mut sink);
             input.next = input.reader.next()?;
             rounds_before = switch.totals().recirculated;
         }

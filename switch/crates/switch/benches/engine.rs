@@ -272,22 +272,24 @@ fn through(switch: &mut Switch, classes: u64, ports: u16, length: usize, coming:
         frame[26..30].copy_from_slice(&source(class));
         frame[5] = 2;
         switch.receive(1, &frame, now_ns, now_ns);
-        switch.advance(now_ns, &mut sent);
+        switch.poll(now_ns, &mut sent);
         received += 1;
     }
     let ns = least_ns(BATCH, || {
+        let mut batch = switch.batch();
         for _ in 0..BATCH {
             now_ns += 1_000;
             frame[26..30].copy_from_slice(&source(random.below(classes)));
             frame[5] = 2 + random.below(u64::from(ports) - 1) as u8;
-            switch.receive_ahead(1, &frame, now_ns, now_ns);
+            batch.receive(1, &frame, now_ns, now_ns);
             if coming == Coming::Alone {
-                switch.settle();
+                drop(batch);
+                batch = switch.batch();
             }
-            switch.advance(now_ns, &mut sent);
+            batch.poll(now_ns, &mut sent);
         }
-        switch.settle();
-        switch.advance(now_ns, &mut sent);
+        drop(batch);
+        switch.poll(now_ns, &mut sent);
         received += BATCH;
     });
     // What is for port 1 would go back where it came from.
@@ -539,7 +541,7 @@ fn worst(results: &mut Results) {
                 for _ in 0..SLOW_BATCH {
                     now_ns += 1_000;
                     switch.receive(1, &frame, now_ns, now_ns);
-                    switch.advance(now_ns, &mut sent);
+                    switch.poll(now_ns, &mut sent);
                 }
             });
             assert!(sent.frames > 0, "{series}: none left");
@@ -577,7 +579,7 @@ fn tables(results: &mut Results) {
                     now_ns += 1_000;
                     frame[1..13].copy_from_slice(&query(random.below(entries)));
                     switch.receive(1, &frame, now_ns, now_ns);
-                    switch.advance(now_ns, &mut sent);
+                    switch.poll(now_ns, &mut sent);
                 }
             });
             assert_eq!(sent.frames, received, "{kind}: some did not leave");

@@ -2,12 +2,12 @@
 //! out to a [`Sink`] with theirs.
 //!
 //! ```text
-//!            receive(port, frame, arrival_ns)
+//!            receive(port, frame, arrival_ns, now_ns)
 //!                  |
 //!   v1model ingress: parser, checksums, ingress control
 //!                  |        unicast, replicas (multicast.rs), or a counted drop
 //!   traffic manager: holds until departure time, drop-tail FIFO, line rate
-//!                  |        advance(now_ns): whatever is due starts
+//!                  |        poll(now_ns): whatever is due starts
 //!   v1model egress: egress control, checksums, deparser
 //!                  |
 //!   traffic manager: propagation delay
@@ -18,8 +18,11 @@
 //! Digests are collected on the way (learning.rs); lists of them and entries that have become idle
 //! leave by `sink.notify` when their time has come.
 //!
-//! The same code runs in real time and in virtual time: the driver owns the clock.
+//! The same code runs in real time and in virtual time: the driver owns the clock. It calls
+//! [`Switch::receive`] for each frame, or a [`Batch`] for many; then [`Switch::poll`], and again at
+//! [`Switch::poll_at_ns`].
 
+mod batch;
 mod control;
 mod egress;
 mod handover;
@@ -35,6 +38,7 @@ mod recirculation;
 pub mod replication;
 mod switch;
 
+pub use batch::Batch;
 pub use control::{Compiler, Retired};
 pub use multicast::GroupLimits;
 pub use polling::{Polling, Stalls};

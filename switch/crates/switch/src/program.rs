@@ -132,9 +132,6 @@ pub(crate) struct Program {
     pub(crate) learning: Learning,
     pub(crate) packets: Pool,
     pub(crate) recirculating: Recirculating,
-    /// The frame that came last. It waits, parsed, until the next one comes or the driver has no
-    /// other ([`Self::receive`]).
-    parsed: Option<Parsed>,
     /// The words of one digest message.
     digest_words: Vec<u64>,
     /// When to search for idle entries, and when the last search was.
@@ -150,44 +147,43 @@ impl Program {
             learning: Learning::default(),
             packets: Pool::new(config.max_packets),
             recirculating: Recirculating::default(),
-            parsed: None,
             digest_words: Vec::new(),
             idle_due_ns: None,
             idle_searched_ns: 0,
         }
     }
 
-    /// A frame arrives. It is parsed and waits; the frame before it goes through ingress. So the
-    /// program knows which memory a frame needs while it processes another; the results are the
-    /// same.
-    pub(crate) fn receive(&mut self, env: &mut Environment, frame: &[u8], input: IngressInput) {
+    /// Parses a frame that arrives, then runs the frame `before` it through ingress. See
+    /// [`Batch`](crate::Batch).
+    pub(crate) fn receive(
+        &mut self,
+        env: &mut Environment,
+        frame: &[u8],
+        input: IngressInput,
+        mut before: Option<Parsed>,
+    ) -> Option<Parsed> {
         // The frame before may be what keeps this one from being taken.
         if !self.packets.has_room() {
-            self.run_parsed(env);
+            if let Some(before) = before.take() {
+                self.run_parsed(env, before);
+            }
             self.start_unpaced(env, input.now_ns);
         }
         let parsed = self.take_in(env, frame, input);
-        if let (Some(Parsed { id, .. }), Some(_)) = (&parsed, &self.parsed)
-            && let Some(packet) = self.packets.get_mut(*id)
-        {
-            self.pipeline.prefetch_next(&mut packet.context);
+        if let Some(before) = before {
+            if let Some(packet) = parsed.and_then(|parsed| self.packets.get_mut(parsed.id)) {
+                self.pipeline.prefetch_next(&mut packet.context);
+            }
+            self.run_parsed(env, before);
         }
-        self.run_parsed(env);
-        self.parsed = parsed;
+        parsed
     }
 
-    /// The frame that waits after [`Self::receive`] goes through ingress.
-    pub(crate) fn run_parsed(&mut self, env: &mut Environment) {
-        if let Some(Parsed { id, input }) = self.parsed.take() {
-            // The FIFOs have room for this frame where they have sent others by then.
-            self.start_unpaced(env, input.now_ns);
-            self.ingress(env, id, input);
-        }
-    }
-
-    /// The frame that waits after [`Self::receive`], to be dropped with the program.
-    pub(crate) fn take_parsed(&mut self) -> Option<Parsed> {
-        self.parsed.take()
+    /// Runs a frame through ingress that has been parsed.
+    pub(crate) fn run_parsed(&mut self, env: &mut Environment, Parsed { id, input }: Parsed) {
+        // The FIFOs have room for this frame where they have sent others by then.
+        self.start_unpaced(env, input.now_ns);
+        self.ingress(env, id, input);
     }
 
     /// Takes a frame into the switch and parses it; `None`: it has been dropped.

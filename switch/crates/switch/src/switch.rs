@@ -8,6 +8,7 @@ use traffic_manager::{
 };
 use v1model::{IngressInput, InstanceType, LoadOptions, Pipeline};
 
+use crate::batch::Batch;
 use crate::handover::{Conditions, Handover, Leads};
 use crate::multicast::GroupLimits;
 use crate::pause_frame::{PauseFrame, is_pause};
@@ -301,21 +302,12 @@ impl Switch {
     /// Puts a program in place of the running one; packets in flight are dropped and counted.
     /// Returns what ran before.
     pub(crate) fn replace(&mut self, mut program: Program) -> Option<Program> {
-        let manager = &mut self.env.manager;
-        let _ = manager.drain();
-        if let Some(old) = &mut self.running {
-            let parsed = old.take_parsed().map(|parsed| parsed.input.port);
-            for port in parsed.into_iter().chain(old.recirculating.ports()) {
-                manager.count_drop(port, DropCause::PipelineSwap);
+        if let Some(old) = &self.running {
+            for port in old.recirculating.ports() {
+                self.env.manager.count_drop(port, DropCause::PipelineSwap);
             }
         }
-        while let Some(delivery) = manager.poll_delivery(u64::MAX, self.env.now_ns) {
-            let cause = match delivery.frame {
-                Frame::Packet(_) => DropCause::PipelineSwap,
-                Frame::Gap { .. } => DropCause::GapFrame,
-            };
-            manager.count_drop(delivery.port, cause);
-        }
+        self.discard(DropCause::PipelineSwap);
         program.pipeline.start(self.env.now_ns);
         program.schedule_idle_search();
         let before = self.running.replace(program);
@@ -323,9 +315,21 @@ impl Switch {
         before
     }
 
-    /// The latest instant at which [`Self::advance`] is to be called next; none if nothing happens
-    /// by itself.
-    pub fn next_event_ns(&self) -> Option<u64> {
+    /// Drops every packet that waits in the traffic manager or is in a delay line.
+    fn discard(&mut self, cause: DropCause) {
+        let manager = &mut self.env.manager;
+        let _ = manager.drain(cause);
+        while let Some(delivery) = manager.poll_delivery(u64::MAX, self.env.now_ns) {
+            let cause = match delivery.frame {
+                Frame::Packet(_) => cause,
+                Frame::Gap { .. } => DropCause::GapFrame,
+            };
+            manager.count_drop(delivery.port, cause);
+        }
+    }
+
+    /// When to call [`Self::poll`] again at the latest; `None`: nothing happens by itself.
+    pub fn poll_at_ns(&self) -> Option<u64> {
         Some(self.event_ns(self.handover.latest())).filter(|next_ns| *next_ns != NEVER_NS)
     }
 
@@ -349,43 +353,29 @@ impl Switch {
         start_ns.min(delivery_ns).min(program_ns)
     }
 
-    /// A frame arrives. `now_ns` is the driver's present and at least `arrival_ns`, the time at
-    /// which the frame reached the interface.
+    /// A frame arrives and goes through ingress. `now_ns` is the driver's present and at least
+    /// `arrival_ns`, the time at which the frame reached the interface.
     pub fn receive(&mut self, port: u16, frame: &[u8], arrival_ns: u64, now_ns: u64) {
-        self.receive_ahead(port, frame, arrival_ns, now_ns);
-        self.settle();
+        self.batch().receive(port, frame, arrival_ns, now_ns);
     }
 
-    /// As [`Self::receive`], but only the frame received before goes through ingress. This one is
-    /// parsed and waits for the next, or for [`Self::settle`], which must come before the driver
-    /// waits or does anything else. So the switch knows which memory a frame needs while it
-    /// processes another; the results are the same.
-    pub fn receive_ahead(&mut self, port: u16, frame: &[u8], arrival_ns: u64, now_ns: u64) {
+    /// Starts a batch: frames that are received one after the other, at less cost each.
+    pub fn batch(&mut self) -> Batch<'_> {
+        Batch::new(self)
+    }
+
+    /// Counts a frame that came in; true if the port consumes it.
+    pub(crate) fn count_received(&mut self, port: u16, frame: &[u8], now_ns: u64) -> bool {
         self.env.now_ns = self.env.now_ns.max(now_ns);
         if let Some(interface) = self.interfaces.get_mut(usize::from(port)) {
             interface.received.packets += 1;
             interface.received.bytes += frame.len() as u64;
         }
-        if is_pause(frame) {
+        let consumed = is_pause(frame);
+        if consumed {
             self.env.manager.count_drop(port, DropCause::PauseFrame);
-            return;
         }
-        let input = IngressInput {
-            port,
-            now_ns: arrival_ns,
-            instance_type: InstanceType::Normal,
-        };
-        match &mut self.running {
-            Some(program) => program.receive(&mut self.env, frame, input),
-            None => self.env.manager.count_drop(port, DropCause::NoProgram),
-        }
-    }
-
-    /// The frame that waits after [`Self::receive_ahead`] goes through ingress.
-    pub fn settle(&mut self) {
-        if let Some(program) = &mut self.running {
-            program.run_parsed(&mut self.env);
-        }
+        consumed
     }
 
     /// A packet from the controller, at the latest time given.
@@ -403,8 +393,9 @@ impl Switch {
         }
     }
 
-    /// Lets time come to `now_ns`: whatever is due by then starts, recirculates or leaves.
-    pub fn advance(&mut self, now_ns: u64, sink: &mut impl Sink) {
+    /// Lets time come to `now_ns`: whatever is due by then starts, recirculates or leaves to `sink`.
+    /// To be called after frames have been received, and at [`Self::poll_at_ns`].
+    pub fn poll(&mut self, now_ns: u64, sink: &mut impl Sink) {
         self.env.now_ns = self.env.now_ns.max(now_ns);
         if let Some(program) = &mut self.running {
             program.pipeline.tell_time(self.env.now_ns);
@@ -413,6 +404,7 @@ impl Switch {
         while self.event_ns(self.handover.earliest()) <= now_ns {
             let Some(program) = &mut self.running else {
                 debug_assert!(false, "something is due and no program runs");
+                self.discard(DropCause::InternalError);
                 return;
             };
             let env = &mut self.env;

@@ -145,19 +145,19 @@ fn an_unknown_source_is_flooded_and_told_to_the_controller() {
     let mut switch = switch("pacing_switch", with_cpu_port());
     let mut sent = Sent::default();
     switch.receive(1, &frame(), 5_000, 5_000);
-    switch.advance(1_000_000, &mut sent);
+    switch.poll(1_000_000, &mut sent);
     let ports: Vec<u16> = sent.frames.iter().map(|(port, ..)| *port).collect();
     assert_eq!(ports, [2, 3], "not back where it came from");
     assert!(sent.frames.iter().all(|(_, _, bytes)| *bytes == frame()));
     assert_eq!(sent.to_controller, 1);
-    assert_eq!(switch.next_event_ns(), None);
+    assert_eq!(switch.poll_at_ns(), None);
 }
 
 #[test]
 fn sent_and_received_bytes_of_a_forwarded_frame_agree() {
     let mut switch = switch("pacing_switch", with_cpu_port());
     switch.receive(1, &frame(), 0, 0);
-    switch.advance(1_000_000, &mut Sent::default());
+    switch.poll(1_000_000, &mut Sent::default());
     let ports: Vec<_> = switch.port_statistics().collect();
     assert_eq!(ports[0].1.bytes, FRAME_BYTES as u64);
     assert_eq!(ports[1].2.tx_frame_bytes(), FRAME_BYTES as u64);
@@ -175,7 +175,7 @@ fn without_buffers_packets_are_dropped_and_counted_and_buffers_come_back() {
         let now_ns = round * 1_000_000;
         switch.receive(1, &frame(), now_ns, now_ns);
         switch.receive(1, &frame(), now_ns, now_ns);
-        switch.advance(now_ns + 900_000, &mut sent);
+        switch.poll(now_ns + 900_000, &mut sent);
         // The first takes all four buffers with its copies, so the second finds none.
         assert_eq!(sent.frames.len(), 2, "round {round}");
     }
@@ -190,11 +190,11 @@ fn a_new_program_drops_and_counts_what_was_in_flight() {
         switch.receive(1, &frame(), at, at);
     }
     let mut sent = Sent::default();
-    switch.advance(10, &mut sent);
+    switch.poll(10, &mut sent);
     switch
         .load(&compiled("pacing_switch", "pacer"))
         .expect("it loads again");
-    assert_eq!(switch.next_event_ns(), None, "nothing is left");
+    assert_eq!(switch.poll_at_ns(), None, "nothing is left");
     let swapped: u64 = (1..=3)
         .map(|port| drops(&switch, port, DropCause::PipelineSwap))
         .sum();
@@ -204,7 +204,7 @@ fn a_new_program_drops_and_counts_what_was_in_flight() {
     assert!(switch.multicast_groups(0, 9).items.is_empty());
     flood_everywhere(&mut switch);
     switch.receive(1, &frame(), 20, 20);
-    switch.advance(1_000_000, &mut sent);
+    switch.poll(1_000_000, &mut sent);
     assert_eq!(sent.frames.len(), 2);
 }
 
@@ -215,12 +215,12 @@ fn a_port_whose_interface_is_down_refuses_packets_until_it_is_up() {
     switch.set_port_up(2, false);
     assert!(!switch.traffic_manager().is_port_up(2));
     switch.receive(1, &frame(), 0, 0);
-    switch.advance(1_000_000, &mut sent);
+    switch.poll(1_000_000, &mut sent);
     assert_eq!(sent.frames.len(), 1);
     assert_eq!(drops(&switch, 2, DropCause::PortDown), 1);
     switch.set_port_up(2, true);
     switch.receive(1, &frame(), 2_000_000, 2_000_000);
-    switch.advance(3_000_000, &mut sent);
+    switch.poll(3_000_000, &mut sent);
     assert_eq!(sent.frames.len(), 3);
 }
 
@@ -235,8 +235,8 @@ fn packets_that_go_round_do_not_hold_up_a_driver_that_is_late() {
     let mut sent = Sent::default();
     // One call a second late: it must end, and soon, although each packet could have gone
     // round a million times.
-    switch.advance(1_000_000_000, &mut sent);
-    assert!(switch.next_event_ns().is_some_and(|ns| ns > 1_000_000_000));
+    switch.poll(1_000_000_000, &mut sent);
+    assert!(switch.poll_at_ns().is_some_and(|ns| ns > 1_000_000_000));
 }
 
 /// A program of the engine's tests.
@@ -261,16 +261,16 @@ fn drops_are_told_apart_by_who_dropped() {
     // Flooded: the copy back to port 1 is no loss, also where the class is paced.
     pace_everything(&mut switch);
     switch.receive(1, &frame(), 0, 0);
-    switch.advance(1_000_000, &mut Sent::default());
+    switch.poll(1_000_000, &mut Sent::default());
     assert_eq!(all(&switch), [(1, "pruned", 1)]);
     // The program drops what it cannot parse.
     switch.receive(2, &frame()[..13], 2_000_000, 2_000_000);
-    switch.advance(3_000_000, &mut Sent::default());
+    switch.poll(3_000_000, &mut Sent::default());
     assert_eq!(all(&switch), [(1, "pruned", 1), (2, "ingress-drop", 1)]);
     // This one never chooses a port.
     switch.load(&small_program("reject")).expect("it loads");
     switch.receive(3, &frame(), 4_000_000, 4_000_000);
-    switch.advance(5_000_000, &mut Sent::default());
+    switch.poll(5_000_000, &mut Sent::default());
     assert_eq!(drops(&switch, 3, DropCause::NoRoute), 1);
     assert_eq!(drops(&switch, 3, DropCause::IngressDrop), 0);
     // This one goes round for ever where the type is 0xffff, which ends like a failed assertion.
@@ -278,7 +278,7 @@ fn drops_are_told_apart_by_who_dropped() {
     let mut endless = frame();
     endless[12..14].fill(0xff);
     switch.receive(3, &endless, 6_000_000, 6_000_000);
-    switch.advance(7_000_000, &mut Sent::default());
+    switch.poll(7_000_000, &mut Sent::default());
     assert_eq!(drops(&switch, 3, DropCause::Assertion), 1);
     assert_eq!(drops(&switch, 3, DropCause::IngressDrop), 0);
 }
@@ -304,7 +304,7 @@ fn after(switch: &mut Switch, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let now_ns = switch.now_ns();
     switch.receive(3, frame, now_ns, now_ns);
     let mut sent = Sent::default();
-    switch.advance(now_ns + 1_000_000, &mut sent);
+    switch.poll(now_ns + 1_000_000, &mut sent);
     let mut frames: Vec<_> = sent.frames.into_iter().map(|(p, _, f)| (p, f)).collect();
     frames.sort();
     frames
@@ -376,7 +376,7 @@ fn digests_are_told_in_lists_at_their_time() {
     let mut sent = Sent::default();
     // Nobody wants them yet.
     switch.receive(1, &frame(), 5, 5);
-    switch.advance(5, &mut sent);
+    switch.poll(5, &mut sent);
     assert!(sent.told.is_empty());
     let config = DigestConfig {
         max_timeout_ns: 1_000,
@@ -390,10 +390,10 @@ fn digests_are_told_in_lists_at_their_time() {
     for at_ns in [20_000, 20_100] {
         switch.receive(1, &frame(), at_ns, at_ns);
     }
-    switch.advance(20_999, &mut sent);
+    switch.poll(20_999, &mut sent);
     assert!(sent.told.is_empty());
-    assert_eq!(switch.next_event_ns(), Some(21_000));
-    switch.advance(21_000, &mut sent);
+    assert_eq!(switch.poll_at_ns(), Some(21_000));
+    switch.poll(21_000, &mut sent);
     let list = DigestList {
         digest: 0,
         list_id: 1,
@@ -427,18 +427,18 @@ fn idle_entries_are_told_at_their_time() {
         args: vec![bits(1, 9)],
     };
     let mut sent = Sent::default();
-    switch.advance(1_000_000, &mut sent);
+    switch.poll(1_000_000, &mut sent);
     switch
         .table_insert(table, &key, &call)
         .expect("a new entry");
     switch
         .idle_timeout_set(table, &key, 5_000_000)
         .expect("a timeout");
-    assert_eq!(switch.next_event_ns(), Some(6_000_000));
+    assert_eq!(switch.poll_at_ns(), Some(6_000_000));
     switch.receive(1, &frame(), 2_000_000, 2_000_000);
-    switch.advance(6_000_000, &mut sent);
+    switch.poll(6_000_000, &mut sent);
     assert!(sent.told.is_empty());
-    switch.advance(7_000_000, &mut sent);
+    switch.poll(7_000_000, &mut sent);
     let idle = |at_ns| Notification {
         at_ns,
         body: NotificationBody::Idle(vec![IdleEntry {
@@ -448,7 +448,7 @@ fn idle_entries_are_told_at_their_time() {
         }]),
     };
     assert_eq!(sent.told, [idle(7_000_000)]);
-    switch.advance(12_000_000, &mut sent);
+    switch.poll(12_000_000, &mut sent);
     assert_eq!(sent.told, [idle(7_000_000), idle(12_000_000)]);
 }
 
@@ -529,11 +529,11 @@ fn looks_late(early: bool) {
     let mut prompt = delayed_wire();
     let mut expected = Sent::default();
     for (port, at_ns) in bursts() {
-        prompt.advance(at_ns, &mut expected);
+        prompt.poll(at_ns, &mut expected);
         prompt.receive(port, &frame(), at_ns, at_ns);
-        prompt.advance(at_ns, &mut expected);
+        prompt.poll(at_ns, &mut expected);
     }
-    prompt.advance(10_000_000, &mut expected);
+    prompt.poll(10_000_000, &mut expected);
 
     let mut late = delayed_wire();
     late.hand_over_early(early);
@@ -543,13 +543,13 @@ fn looks_late(early: bool) {
     let mut lying = bursts().into_iter().peekable();
     while let Some(&(_, first_ns)) = lying.peek() {
         // As late as it may be: for what has come, or for what is to leave.
-        let due_ns = late.next_event_ns().unwrap_or(u64::MAX);
+        let due_ns = late.poll_at_ns().unwrap_or(u64::MAX);
         let now_ns = due_ns.min(first_ns + moderation_ns);
         while let Some((port, at_ns)) = lying.next_if(|&(_, at_ns)| at_ns <= now_ns) {
             late.receive(port, &frame(), at_ns, now_ns);
         }
         let before = sent.frames.len();
-        late.advance(now_ns, &mut sent);
+        late.poll(now_ns, &mut sent);
         for (_, delivery_ns, _) in &sent.frames[before..] {
             let latest_ns = now_ns + if early { moderation_ns } else { 0 };
             assert!((now_ns..=latest_ns).contains(delivery_ns), "{delivery_ns}");
@@ -557,7 +557,7 @@ fn looks_late(early: bool) {
         }
     }
     assert_eq!(ahead, early);
-    late.advance(10_000_000, &mut sent);
+    late.poll(10_000_000, &mut sent);
 
     assert_eq!(sent.frames, expected.frames);
     for port in [1, 2] {
@@ -567,9 +567,9 @@ fn looks_late(early: bool) {
     }
 }
 
-/// Bursts of stations that nobody knows yet, some frames PAUSE or too long, taken as a driver does.
-/// `ahead`: each is parsed before the one before it has its turn.
-fn takes_bursts(ahead: bool) -> (Sent, Switch) {
+/// Bursts of stations that nobody knows yet, some frames PAUSE or too long, received as a driver
+/// does, each burst as a batch or frame by frame.
+fn receives_bursts(batches: bool) -> (Sent, Switch) {
     let config = SwitchConfig {
         max_frame_bytes: 200,
         ..with_cpu_port()
@@ -579,6 +579,7 @@ fn takes_bursts(ahead: bool) -> (Sent, Switch) {
     let mut sent = Sent::default();
     for burst in 0..30u64 {
         let now_ns = burst * 40_000;
+        let mut batch = switch.batch();
         for n in 0..=burst {
             let mut frame = frame();
             frame.resize(60 + n as usize * 10, 0);
@@ -589,49 +590,35 @@ fn takes_bursts(ahead: bool) -> (Sent, Switch) {
             }
             let at_ns = now_ns.saturating_sub((burst - n) * 300);
             let port = 1 + (n % 3) as u16;
-            if ahead {
-                switch.receive_ahead(port, &frame, at_ns, now_ns);
-            } else {
-                switch.receive(port, &frame, at_ns, now_ns);
+            batch.receive(port, &frame, at_ns, now_ns);
+            if !batches {
+                drop(batch);
+                batch = switch.batch();
             }
-            switch.advance(now_ns, &mut sent);
+            batch.poll(now_ns, &mut sent);
         }
-        switch.settle();
-        switch.advance(now_ns, &mut sent);
+        drop(batch);
+        switch.poll(now_ns, &mut sent);
     }
-    while let Some(next_ns) = switch.next_event_ns() {
-        switch.advance(next_ns, &mut sent);
+    while let Some(next_ns) = switch.poll_at_ns() {
+        switch.poll(next_ns, &mut sent);
     }
     (sent, switch)
 }
 
 #[test]
-fn frames_parsed_before_their_turn_come_to_the_same() {
-    let ((expected, one_by_one), (sent, ahead)) = (takes_bursts(false), takes_bursts(true));
+fn a_batch_of_frames_comes_to_the_same_as_frame_by_frame() {
+    let ((expected, one_by_one), (sent, batches)) = (receives_bursts(false), receives_bursts(true));
     let count = expected.frames.len();
     assert!(count > 500, "{count} frames left");
     assert_eq!(sent.frames, expected.frames);
     assert_eq!(sent.to_controller, expected.to_controller);
     let [expected, seen] =
-        [&one_by_one, &ahead].map(|switch| switch.port_statistics().collect::<Vec<_>>());
+        [&one_by_one, &batches].map(|switch| switch.port_statistics().collect::<Vec<_>>());
     assert_eq!(seen, expected);
     for cause in [DropCause::PauseFrame, DropCause::Oversize] {
-        assert!(drops(&ahead, 2, cause) > 0, "{cause:?}");
+        assert!(drops(&batches, 2, cause) > 0, "{cause:?}");
     }
-}
-
-#[test]
-fn a_frame_that_waits_for_its_turn_goes_with_its_program() {
-    let mut switch = switch("pacing_switch", with_cpu_port());
-    switch.receive_ahead(2, &frame(), 0, 0);
-    switch
-        .load(&compiled("pacing_switch", "pacer"))
-        .expect("it loads again");
-    assert_eq!(drops(&switch, 2, DropCause::PipelineSwap), 1);
-    let mut sent = Sent::default();
-    switch.settle();
-    switch.advance(1_000_000, &mut sent);
-    assert!(sent.frames.is_empty());
 }
 
 #[test]
@@ -681,12 +668,12 @@ fn paced_packets_are_handed_over_with_the_times_they_leave_at() {
         let mut handed = Vec::new();
         for number in 0..50u64 {
             let at_ns = number * 90_000_000;
-            while let Some(due_ns) = switch.next_event_ns().filter(|due_ns| *due_ns < at_ns) {
-                switch.advance(due_ns, &mut sent);
+            while let Some(due_ns) = switch.poll_at_ns().filter(|due_ns| *due_ns < at_ns) {
+                switch.poll(due_ns, &mut sent);
                 handed.resize(sent.frames.len(), due_ns);
             }
             switch.receive(1, &frame(), at_ns, at_ns);
-            switch.advance(at_ns, &mut sent);
+            switch.poll(at_ns, &mut sent);
             handed.resize(sent.frames.len(), at_ns);
         }
         let mut ahead = false;
@@ -696,8 +683,8 @@ fn paced_packets_are_handed_over_with_the_times_they_leave_at() {
             ahead |= *delivery_ns > handed_ns;
         }
         assert_eq!(ahead, early);
-        while let Some(due_ns) = switch.next_event_ns() {
-            switch.advance(due_ns, &mut sent);
+        while let Some(due_ns) = switch.poll_at_ns() {
+            switch.poll(due_ns, &mut sent);
         }
         sent.frames
     };

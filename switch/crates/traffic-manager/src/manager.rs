@@ -708,10 +708,9 @@ impl<P> TrafficManager<P> {
         })
     }
 
-    /// Takes out everything that waits on all ports, counted as `pipeline-swap`, and forgets
-    /// the release clocks. Frames in the delay lines stay:
-    /// [`Self::poll_delivery`] gives them out.
-    pub fn drain(&mut self) -> impl Iterator<Item = P> + use<P> {
+    /// Takes out everything that waits on all ports, counted as `cause`, and forgets the release
+    /// clocks. Frames in the delay lines stay: [`Self::poll_delivery`] gives them out.
+    pub fn drain(&mut self, cause: DropCause) -> impl Iterator<Item = P> + use<P> {
         let mut payloads = Vec::with_capacity(self.slab.len());
         let Self {
             ports,
@@ -721,7 +720,7 @@ impl<P> TrafficManager<P> {
         } = self;
         for port in ports.iter_mut() {
             let waiting = port.statistics.queued_packets;
-            port.statistics.drops.add(DropCause::PipelineSwap, waiting);
+            port.statistics.drops.add(cause, waiting);
             port.take_waiting(slab, |payload| payloads.push(payload));
         }
         queues.take(|_| true, slab, |payload| payloads.push(payload));

@@ -157,7 +157,7 @@ fn flooded_queues_leave_room_for_the_others() {
     assert_eq!(start.class, Some(7));
     transmit(&mut tm, start).expect("room");
     assert_eq!(tm.enqueue(2, unpaced(6, far_ns)), Ok(()));
-    assert_eq!(tm.drain().count(), 81);
+    assert_eq!(tm.drain(DropCause::PipelineSwap).count(), 81);
     assert_eq!(flood(&mut tm, 1, unpaced(1, far_ns)), 45);
 }
 
@@ -262,7 +262,7 @@ fn a_class_on_several_ports_has_a_backlog_and_clocks_of_its_own() {
     assert_eq!(tm.remove_port(1), Ok(vec![1]));
     tm.enqueue(2, paced(3, 7, 50)).expect("room");
     assert_eq!(tm.class_backlog_bytes(7), 2 * 1518);
-    assert_eq!(tm.drain().count(), 2);
+    assert_eq!(tm.drain(DropCause::PipelineSwap).count(), 2);
     assert_eq!(tm.class_backlog_bytes(7), 0);
     assert_eq!(tm.statistics().queues, 0);
 }
@@ -331,7 +331,10 @@ fn drained_packets_are_counted_and_frames_on_their_way_stay() {
     let start = tm.poll_start(0, 0).expect("due");
     assert_eq!(start.payload, 2);
     transmit(&mut tm, start).expect("room");
-    assert_eq!(tm.drain().collect::<Vec<_>>(), [0, 1, 3]);
+    assert_eq!(
+        tm.drain(DropCause::PipelineSwap).collect::<Vec<_>>(),
+        [0, 1, 3]
+    );
     let port = tm.port_statistics(1).expect("the port");
     assert_eq!(port.drops.get(DropCause::PipelineSwap), 3);
     assert_eq!(
@@ -535,7 +538,7 @@ fn queues_of_drained_and_removed_ports_are_free_again() {
         tm.remove_port(2).expect("it exists");
         assert_eq!(tm.statistics().queues, 64);
         tm.enqueue(1, paced(3, 65, 0)).expect("room again");
-        assert_eq!(tm.drain().count(), 3);
+        assert_eq!(tm.drain(DropCause::PipelineSwap).count(), 3);
         assert_eq!(tm.statistics().queues, 0);
     }
 }
@@ -564,7 +567,7 @@ fn extreme_values_neither_panic_nor_wrap() {
     tm.transmitted(start.token, u32::MAX, 2).expect("room");
     let delivery = tm.poll_delivery(u64::MAX, u64::MAX).expect("no delay");
     assert_eq!(delivery.delivery_ns, u64::MAX - 1);
-    assert_eq!(tm.drain().count(), 2);
+    assert_eq!(tm.drain(DropCause::PipelineSwap).count(), 2);
 }
 
 const FILLED: PortConfig = PortConfig {

@@ -465,7 +465,7 @@ impl Pair {
                 assert_eq!(self.tm.set_port(number, config), Ok(()));
             }
             Step::Drain => {
-                let mut got: Vec<u32> = self.tm.drain().collect();
+                let mut got: Vec<u32> = self.tm.drain(DropCause::PipelineSwap).collect();
                 got.sort_unstable();
                 let mut expected: Vec<u32> = Vec::new();
                 for port in &mut self.naive {

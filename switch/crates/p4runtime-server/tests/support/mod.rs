@@ -124,7 +124,7 @@ impl Server {
         let switch = std::thread::spawn(move || {
             let mut now_ns = 0;
             for event in happening {
-                switch.advance(now_ns, &mut outside);
+                switch.poll(now_ns, &mut outside);
                 match event {
                     Event::Jobs => {
                         jobs.run(&mut switch, usize::MAX);
@@ -133,7 +133,7 @@ impl Server {
                     Event::Link(port, up) => switch.set_port_up(port, up),
                     Event::Time(ns) => now_ns = ns,
                 }
-                switch.advance(now_ns, &mut outside);
+                switch.poll(now_ns, &mut outside);
             }
         });
         let config = ServerConfig {

@@ -1,15 +1,15 @@
 //! How closely the loop watches for departures: the time between two polls.
 //!
-//! The loop polls before and after every frame it takes (where frames may lie: every batch) and,
-//! while it waits awake, all the time. Its work between two polls is bounded: one frame, or such a
-//! batch, through the program, and one small batch to the kernel. An interval far longer than that
-//! is a *stall*: the machine ran something else. Stalls are counted apart. Time for which the loop
-//! meant to sleep is not counted; time that it overslept is. Nor is time counted in which no packet
-//! waits for its departure.
+//! The loop polls before every frame that it takes (in the moderated states: every batch), and all
+//! the time while it waits awake. Its work between two polls is bounded: one frame or such a batch
+//! through the program, and one small batch to the kernel. A far longer interval is a *stall*: the
+//! machine ran something else. Stalls are counted apart. The time of a sleep is not counted, but the
+//! time by which the machine ends it late is. Time in which no packet waits for its departure is not
+//! counted either.
 
 use switch::Polling;
 
-/// A time between two polls that bounded work cannot explain, in ns.
+/// Shortest time between two polls that counts as a stall, in ns: bounded work cannot explain it.
 pub const STALL_NS: u64 = 100_000;
 
 /// Measures the times between polls.
@@ -33,7 +33,7 @@ impl PollMonitor {
     pub fn poll(&mut self, now_ns: u64) {
         let interval_ns = self.interval_ns(now_ns);
         if interval_ns == 0 {
-            // It rested, or the clock stands still.
+            // The loop slept, or the clock stands still.
         } else if interval_ns < STALL_NS {
             self.polling.intervals.record(interval_ns);
         } else {
@@ -44,8 +44,8 @@ impl PollMonitor {
         }
     }
 
-    /// The loop polls after work for the control plane or for an interface, whose length is not
-    /// the loop's.
+    /// The loop polls at `now_ns`, after work for the control plane or for an interface. The loop does
+    /// not bound the time of such work.
     pub fn poll_after_control(&mut self, now_ns: u64) {
         let interval_ns = self.interval_ns(now_ns);
         self.polling.control_max_ns = self.polling.control_max_ns.max(interval_ns);
@@ -57,8 +57,8 @@ impl PollMonitor {
         interval_ns
     }
 
-    /// No poll is needed before `at_ns`.
-    pub fn rest_until(&mut self, at_ns: u64) {
+    /// No poll is needed before `at_ns`: the time until then is not counted.
+    pub fn idle_until(&mut self, at_ns: u64) {
         self.expected_ns = self.expected_ns.max(at_ns);
     }
 
@@ -103,13 +103,13 @@ mod tests {
     fn sleep_is_no_interval_and_oversleeping_is() {
         let mut monitor = PollMonitor::new();
         monitor.poll(3_000_000);
-        monitor.rest_until(5_000_000);
+        monitor.idle_until(5_000_000);
         // A frame ends the sleep early, another time the machine ends it late.
         monitor.poll(4_000_000);
-        monitor.rest_until(6_000_000);
+        monitor.idle_until(6_000_000);
         monitor.poll(6_070_000);
         assert_eq!(monitor.polling().intervals.max_ns(), 70_000);
-        monitor.rest_until(7_000_000);
+        monitor.idle_until(7_000_000);
         monitor.poll(8_000_000);
         assert_eq!(monitor.polling().stalls.max_ns, 1_000_000);
     }

@@ -1,0 +1,293 @@
+//! The driver in real time: one thread, one loop, one system call to wait and one per port to send a
+//! batch.
+//!
+//! Each turn of the loop sends what is due, runs jobs of the control plane, takes frames in the order
+//! of their arrival (a bounded batch), and waits for the next of these.
+//!
+//! # Pacing comes first
+//! While departures are to come, the loop reads the clock and sends what is due before each frame
+//! that it takes, after each job, and after each look at the state of an interface. The work between
+//! two polls is bounded: one frame through the program, and one batch of [`SEND_BATCH_PACED`] frames
+//! to the kernel. [`PollMonitor`] measures the time between polls. A second thread for departures
+//! would poll no more often, and would have to share the queues.
+//!
+//! # Readings of the clock
+//! The clock is read once per turn. It is read again for a frame only if a departure is to come or
+//! the frame arrived after the last reading. In the lab, where a reading is a system call, that is
+//! once per wake-up.
+//!
+//! # Moderation
+//! See [`handover`].
+
+mod handover;
+mod links;
+mod poll_monitor;
+
+use std::io;
+use std::path::Path;
+
+use p4runtime_server::{ControllerSender, JobQueue};
+use ports::{LinkState, Port, Waiter, WaiterOptions, clock};
+use switch::{Batch, Switch};
+
+use links::{Link, Links};
+use poll_monitor::PollMonitor;
+pub use poll_monitor::STALL_NS;
+
+/// Most frames taken from the rings in one turn.
+const RECEIVE_BATCH: usize = 64;
+/// Most frames collected before they are handed to the kernel while departures are to come. Each
+/// takes half a microsecond or more, and the next departure must not wait for many.
+const SEND_BATCH_PACED: usize = 8;
+/// Time between two looks at the interfaces while one is down: nothing tells when it is up again.
+const LINK_CHECK_DOWN_NS: u64 = 100_000_000;
+/// The same while all are up. An interface that goes down ends a wait, but nothing tells when it
+/// loses its carrier (a veth's peer is taken down).
+const LINK_CHECK_NS: u64 = 1_000_000_000;
+/// Most jobs run in one turn.
+const JOB_BATCH: usize = 64;
+
+/// The loop with everything it owns.
+pub struct RealTime {
+    switch: Switch,
+    links: Links,
+    waiter: Waiter,
+    spin_ns: u64,
+    jobs: JobQueue,
+    monitor: PollMonitor,
+    /// The last turn has left frames in the rings that had arrived before it.
+    frames_left: bool,
+}
+
+impl RealTime {
+    /// A driver without interfaces. `controllers` takes frames and notifications for the
+    /// controllers; what it has no room for is lost and counted.
+    ///
+    /// # Errors
+    /// No descriptors left, or no signal handlers.
+    pub fn new(
+        mut switch: Switch,
+        spin_ns: u64,
+        jobs: impl FnOnce(ports::Waker) -> JobQueue,
+        controllers: ControllerSender,
+    ) -> io::Result<Self> {
+        let waiter = Waiter::new(WaiterOptions { spin_ns })?;
+        waiter.end_on_signals()?;
+        // A thread that always sleeps wakes late for every packet, so spacing would cost rate.
+        if spin_ns > 0 {
+            switch.space_catch_up();
+        }
+        Ok(Self {
+            jobs: jobs(waiter.waker()),
+            switch,
+            links: Links::new(controllers),
+            waiter,
+            spin_ns,
+            monitor: PollMonitor::new(),
+            frames_left: false,
+        })
+    }
+
+    /// Adds an opened interface. `captures`: folder for its capture files.
+    ///
+    /// # Errors
+    /// A capture file cannot be created.
+    pub fn add(&mut self, number: u16, port: Port, captures: Option<&Path>) -> anyhow::Result<()> {
+        self.switch.set_port_address(number, port.mac());
+        self.links.add(number, port, captures, &mut self.waiter)?;
+        let mut links = self.links.iter();
+        let early = links.all(|link| link.port.has_kernel_departures());
+        self.switch.hand_over_early(early);
+        Ok(())
+    }
+
+    /// Runs until a signal asks to end. Returns the switch for its statistics.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn run(mut self) -> io::Result<Switch> {
+        let mut has_jobs = true;
+        self.check_links();
+        let mut next_link_check_ns = clock::now_ns() + self.link_check_interval_ns();
+        loop {
+            let mut now_ns = self.poll();
+            if has_jobs {
+                has_jobs = self.run_jobs(now_ns);
+            }
+            now_ns = self.receive(now_ns);
+            self.links.flush();
+            let poll_at_ns = self.switch.poll_at_ns().unwrap_or(u64::MAX);
+            let deadline_ns = if has_jobs {
+                now_ns
+            } else {
+                self.monitor
+                    .idle_until(poll_at_ns.saturating_sub(self.spin_ns));
+                let retry_ns = self.links.flush_stuck(now_ns);
+                poll_at_ns.min(next_link_check_ns).min(retry_ns)
+            };
+            self.links.flush_captures();
+            let woken = self.wait(now_ns, deadline_ns)?;
+            has_jobs |= woken.called;
+            if let Some(signal) = woken.signal {
+                tracing::info!(signal, "ending on a signal");
+                self.report();
+                return Ok(self.switch);
+            }
+            if woken.error || next_link_check_ns <= now_ns {
+                self.check_links();
+                next_link_check_ns = now_ns + self.link_check_interval_ns();
+            }
+        }
+    }
+
+    /// Reads the clock and sends what is due. Returns the reading.
+    fn poll(&mut self) -> u64 {
+        let now_ns = clock::now_ns();
+        self.monitor.poll(now_ns);
+        self.send_due(now_ns);
+        now_ns
+    }
+
+    /// The same after work of which the loop does not bound the time.
+    fn poll_after_control(&mut self) {
+        let now_ns = clock::now_ns();
+        self.monitor.poll_after_control(now_ns);
+        self.send_due(now_ns);
+    }
+
+    /// Sends what is due at `now_ns`. In the moderated states, takes the frames that came before.
+    fn send_due(&mut self, mut now_ns: u64) {
+        if self.switch.moderation_ns() > 0 {
+            now_ns = self.receive_moderated(now_ns);
+        }
+        let Self {
+            switch,
+            links,
+            monitor,
+            ..
+        } = self;
+        poll_if_due(&mut switch.batch(), links, monitor, now_ns);
+    }
+
+    /// Runs a batch of jobs; true if more may wait. Jobs see losses as of now, and the time as of
+    /// `now_ns`.
+    fn run_jobs(&mut self, now_ns: u64) -> bool {
+        self.report();
+        self.switch.poll(now_ns, &mut self.links);
+        self.links.flush();
+        for _ in 0..JOB_BATCH {
+            if self.jobs.run(&mut self.switch, 1) == 0 {
+                return false;
+            }
+            self.poll_after_control();
+        }
+        true
+    }
+
+    /// Reports to the switch, for its statistics, what the driver has counted.
+    fn report(&mut self) {
+        self.links.report_losses(&mut self.switch);
+        self.switch.report_polling(self.monitor.polling());
+    }
+
+    /// Takes a batch of frames, the earliest arrival first. Returns the last reading of the clock,
+    /// `now_ns` if there was no need for another.
+    fn receive(&mut self, mut now_ns: u64) -> u64 {
+        if self.switch.moderation_ns() > 0 {
+            return now_ns; // frames wait for the next turn
+        }
+        let Self {
+            switch,
+            links,
+            monitor,
+            ..
+        } = self;
+        let mut batch = switch.batch();
+        for taken in 0..RECEIVE_BATCH {
+            let Some((arrival_ns, at)) = links.earliest(now_ns) else {
+                break;
+            };
+            let departs = batch.poll_at_ns().is_some();
+            if !departs {
+                monitor.idle_until(u64::MAX);
+            }
+            // Frames keep arriving meanwhile, and the switch must not see one before its arrival.
+            if (departs && taken > 0) || arrival_ns > now_ns {
+                now_ns = clock::now_ns();
+                monitor.poll(now_ns);
+                poll_if_due(&mut batch, links, monitor, now_ns);
+            }
+            links.receive(at, arrival_ns, now_ns, &mut batch);
+            batch.poll(now_ns, links);
+            if links.has_held || (departs && links.collected >= SEND_BATCH_PACED) {
+                links.flush();
+            }
+        }
+        drop(batch);
+        self.switch.poll(now_ns, &mut self.links);
+        now_ns
+    }
+
+    fn link_check_interval_ns(&self) -> u64 {
+        let is_down = |link: &Link| !matches!(link.state, LinkState::Up | LinkState::Gone);
+        if self.links.iter().any(is_down) {
+            LINK_CHECK_DOWN_NS
+        } else {
+            LINK_CHECK_NS
+        }
+    }
+
+    /// Looks at the state of each interface; its port follows.
+    fn check_links(&mut self) {
+        for at in 0.. {
+            let Some(link) = self.links.get_mut(at) else {
+                return;
+            };
+            // Taken even if the state is what it was, or the next wait ends at once.
+            let error = if self.waiter.has_error(link.token) {
+                link.port.take_error()
+            } else {
+                None
+            };
+            let state = link.port.link_state();
+            if state != link.state {
+                link.state = state;
+                log_state(link, error.as_ref());
+                self.switch.set_port_up(link.number, state == LinkState::Up);
+                if state == LinkState::Gone {
+                    self.waiter.remove(link.token);
+                }
+            }
+            self.poll_after_control();
+        }
+    }
+}
+
+/// Sends what is due at `now_ns`.
+fn poll_if_due(batch: &mut Batch<'_>, links: &mut Links, monitor: &mut PollMonitor, now_ns: u64) {
+    if batch.poll_at_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+        batch.poll(now_ns, links);
+        links.flush();
+    }
+    if batch.poll_at_ns().is_none() {
+        monitor.idle_until(u64::MAX);
+    }
+}
+
+/// Logs the state that a link has come to. `error`: what its socket reports.
+fn log_state(link: &Link, error: Option<&io::Error>) {
+    let (port, interface) = (link.number, link.port.name());
+    let error = error.map(io::Error::to_string);
+    match link.state {
+        LinkState::Up => tracing::warn!(port, interface, "interface is up again"),
+        LinkState::Down => tracing::warn!(port, interface, error, "interface is down"),
+        LinkState::NoCarrier => tracing::warn!(port, interface, error, "interface has no carrier"),
+        LinkState::Gone => tracing::warn!(
+            port,
+            interface,
+            error,
+            "interface is gone and its port stays down; restart the switch to use a new interface of \
+             this name"
+        ),
+    }
+}
