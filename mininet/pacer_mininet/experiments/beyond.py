@@ -1,4 +1,4 @@
-"""Past the papers: what they did not ask. Loss, fairness and completion time."""
+"""Experiments without a published counterpart: loss, fairness, completion time, large networks."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Flow, Scenari
 from pacer_mininet.experiments.takano import FAR_SECONDS, MIB, MS
 
 HUNDRED_BUFFER_BYTES = 1_250_000
-"""Socket buffers of each of a hundred senders: ten times what its share of the path holds. (A
-hundred of the talk's do not fit a lab's memory.)"""
+"""Socket buffers of each of a hundred senders: ten times what its share of the path holds. A
+hundred of the talk's buffers do not fit into a lab's memory."""
 
 TEN_GIGABIT_BUFFER_BYTES = 260_000_000
-"""Just more than the path holds."""
+"""A little more than the path holds."""
 
 FLOWS = 10
 TRANSFER_BYTES = 10_000_000
@@ -32,7 +32,7 @@ METRICS = (
 
 
 def transfers(cells: Iterable[Cell], row: str, payload_bytes: int) -> tuple[Cell, ...]:
-    """Return the same cells, each of whose flows ends when so much has arrived."""
+    """Return the same cells with flows that end after `payload_bytes`."""
     made = []
     for cell in cells:
         flows = tuple(
@@ -45,12 +45,12 @@ def transfers(cells: Iterable[Cell], row: str, payload_bytes: int) -> tuple[Cell
 
 def ten_gigabit() -> Experiment:
     """10 Gbit/s, 200 ms."""
-    # A slow start that doubles up to the path's BDP has half of it in the pacer's queue.
+    # Slow start doubles up to the path's BDP, and half of it waits in the pacer's queue.
     room = ("limit_bytes", TEN_GIGABIT_BUFFER_BYTES)
     roomy = dataclasses.replace(PACED, settings=(*PACED.settings, room))
     cells = beside(
         *("10 Gbit/s, 200 ms", (UNPACED, roomy, FQ), one_flow),
-        # Of which slow start takes three.
+        # Slow start takes three of them.
         seconds=5,
         rate_bps=10_000_000_000,
         edge_rate_bps=40_000_000_000,
@@ -65,8 +65,8 @@ def ten_gigabit() -> Experiment:
         cells=(*cells, *transfers(cells, "one transfer of 500 MB", LARGE_TRANSFER_BYTES)),
         plots=("bandwidth",),
         differs=(
-            "One flow: there is nobody to be fair to.",
-            "Slow start takes three of the five seconds: the second half has the end of it.",
+            "There is one flow, so fairness is not measured.",
+            "Slow start takes three of the five seconds, so the second half includes its end.",
         ),
     )
 
@@ -84,13 +84,14 @@ def hundred_senders() -> Experiment:
         metrics=METRICS,
         cells=(*cells, *transfers(cells, "100 transfers of 1 MB", SMALL_TRANSFER_BYTES)),
         differs=(
-            "All begin at one instant, so a hundred first packets meet in a FIFO that holds 43.",
+            "All flows start at the same time, so a hundred first packets meet in a FIFO that "
+            "holds 43.",
         ),
     )
 
 
 def mixed_rtts() -> Experiment:
-    """Equal shares at unequal distances."""
+    """Senders with equal shares and different RTTs."""
     extra = tuple(n * 20 * MS for n in range(FLOWS))
     cells = beside(
         *("RTT 20 to 200 ms", (UNPACED, PACED, FQ), lambda shaper: many_flows(shaper, FLOWS)),
@@ -108,7 +109,7 @@ def mixed_rtts() -> Experiment:
 
 
 def one_percent() -> Experiment:
-    """Return a few flows that are not paced, among many that are."""
+    """One unpaced flow among ninety-nine paced ones."""
     cells = []
     for shaper in (PACED, FQ):
         for unpaced in (0, 1):
@@ -120,7 +121,7 @@ def one_percent() -> Experiment:
             cells.append(Cell("100 senders", title, scenario, extra=shaper is FQ))
     return Experiment(
         name="onepercent",
-        title="1 % of the flows unpaced: what they do to the others",
+        title="1 % of the flows unpaced, and their effect on the others",
         metrics=(
             "steady_paced",
             "steady_unpaced",
@@ -135,7 +136,7 @@ def one_percent() -> Experiment:
 
 
 def one_of_two_edges() -> Experiment:
-    """Half of the senders are behind an edge that paces."""
+    """Senders behind two edges, of which none, one or both pace."""
     cells = []
     for title, shaper, where in (
         ("edges that pace: none", UNPACED, ()),

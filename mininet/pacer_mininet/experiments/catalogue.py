@@ -1,4 +1,4 @@
-"""All experiments by name, and the published tables and figures that they must cover."""
+"""Lists all experiments by name, and the published tables and figures that they cover."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -52,15 +52,15 @@ _MAKERS: tuple[Callable[[], Experiment], ...] = (
 
 
 def all_experiments(*, quick: bool = False) -> dict[str, Experiment]:
-    """Return all experiments by name; scaled down if they are to be quick."""
+    """Return all experiments by name; with `quick`, scaled down."""
     made = [make() for make in _MAKERS]
     return {one.name: one.scaled_down() if quick else one for one in made}
 
 
 def with_control_for_bic(experiment: Experiment, control: str) -> Experiment:
-    """Return an experiment whose BIC flows use another congestion control, and that says so.
+    """Return an experiment whose BIC flows use another congestion control, with a note on it.
 
-    For a machine's own kernel without BIC; the lab's has it.
+    For this machine's kernel if it lacks BIC. The lab's kernel has it.
     """
     cells = []
     for cell in experiment.cells:
@@ -74,12 +74,12 @@ def with_control_for_bic(experiment: Experiment, control: str) -> Experiment:
         cells.append(dataclasses.replace(cell, scenario=scenario))
     if tuple(cells) == experiment.cells:
         return experiment
-    said = f"This machine's kernel has no BIC: {control.upper()} is in its place."
+    said = f"This machine's kernel has no BIC; {control.upper()} replaces it."
     return dataclasses.replace(experiment, cells=tuple(cells), differs=(said, *experiment.differs))
 
 
 def chosen(names: Iterable[str], *, quick: bool = False) -> list[Experiment]:
-    """Return the experiments of these names, all for none; ValueError for one there is not."""
+    """Return the experiments of these names, or all; ValueError for an unknown name."""
     known = all_experiments(quick=quick)
     wanted = list(names) or list(known)
     for name in wanted:

@@ -1,8 +1,8 @@
-"""How long runs take in the lab, from what a run and a packet cost there.
+"""Estimates how long runs take in the lab, from the costs of a run and of a packet.
 
-The lab's clock stands still while anything works, so a run takes as long as its packets do. The
-costs were measured on one processor of a cloud machine (docs/experiments.md); on another the
-estimate is off by the same factor for all runs.
+The lab's clock advances only when every process is idle, so a run takes as long as the work on its
+packets. The costs were measured on one processor of a cloud machine (docs/experiments.md). On
+another machine the estimate is off by the same factor for all runs.
 """
 
 import math
@@ -22,15 +22,15 @@ HOST_S = 0.3
 """Each further host."""
 
 PACKET_S = 33e-6
-"""A data packet and its share of an acknowledgement, for each switch that it crosses."""
+"""A data packet and its share of an acknowledgement, for each switch that it passes."""
 
 HANDED_OVER_PACKET_S = 14e-6
-"""The same where the kernel sends an edge's packets when it is time."""
+"""The same where the kernel sends an edge's packets at their departure times."""
 
 PAYLOAD_BYTES, FRAME_BYTES = GOODPUT_SHARE_OF_LINE
 FRAME_BITS = FRAME_BYTES * 8
 UNPACED_SHARE = 0.5
-"""Of a bottleneck that unpaced flows fill on average, as far as the estimate goes."""
+"""The share of a bottleneck that unpaced flows are assumed to fill on average."""
 
 MATHIS = 1.22
 """Segments in flight times the root of the loss rate (Mathis et al., 1997)."""
@@ -59,18 +59,18 @@ def run_s(scenario: Scenario) -> float:
 
 
 def realtime_s(scenario: Scenario) -> float:
-    """Return how long a run takes on a machine's own kernel: its seconds, and what is around."""
+    """Return how long a run takes on this machine's kernel: its seconds, setup and end."""
     return SETUP_S + scenario.seconds + 2 * scenario.rtt_ns / 1e9
 
 
 def _slow_start_s(scenario: Scenario) -> float:
-    """Return about how long the window takes from ten segments to the path's, doubling."""
+    """Return about how long slow start takes from ten segments to the path's window."""
     window = scenario.rate_bps * scenario.rtt_ns / 1e9 / FRAME_BITS / len(scenario.flows)
     return max(0.0, math.log2(max(1.0, window / 10)) * scenario.rtt_ns / 1e9)
 
 
 def whole_s(runs: Iterable[float], processors: int) -> float:
-    """Return how long all runs take, the longest first, side by side."""
+    """Return how long all runs take side by side, the longest first."""
     busy = [0.0] * max(1, processors)
     for seconds in sorted(runs, reverse=True):
         first = busy.index(min(busy))

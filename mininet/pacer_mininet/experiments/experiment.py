@@ -1,4 +1,4 @@
-"""What an experiment is: runs with their places in a table, and the published figures beside."""
+"""Defines an experiment: runs, their places in a table, and the published figures beside them."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -12,29 +12,29 @@ QUICK_SECONDS = 3
 QUICK_CELLS = 3
 QUICK_FLOWS = 8
 QUICK_FIFO_FRAMES = 12
-"""As many at least: fq lets the first ten of a flow go at once."""
+"""The minimum: fq sends the first ten packets of a flow at once."""
 MTU_FRAME_BYTES = 1518
 
 CHANCE_SEEDS = (1, 2, 3)
-"""Runs whose outcome hangs on which packet is lost are made with several seeds."""
+"""Seeds of runs whose outcome depends on which packet is lost."""
 
 WIRE_SEEDS = tuple(range(1, 10))
-"""Where one packet that the wire loses decides how a flow goes on, three are no median."""
+"""Seeds of runs in which one packet lost on the wire decides how a flow continues."""
 
 SAME_SEEDS = (1,)
-"""Where nothing is left to chance another seed shows the same."""
+"""The seed of runs without chance, in which every seed gives the same."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A place in an experiment's table, and the runs whose median stands there.
+    """A cell of an experiment's table, and the runs whose median it shows.
 
     Attributes:
         row: title of the row.
         column: title of the column.
         scenario: the run, with seed 1.
         published: the published figures by metric, in the metric's unit.
-        extra: whether it only stands by, for orientation: one seed is enough then.
+        extra: whether it is only for orientation; then one seed is enough.
 
     """
 
@@ -47,7 +47,7 @@ class Cell:
     def runs(self) -> list[Scenario]:
         """Return the runs, one for each seed; only the first measures bandwidth in 500 us."""
         flows = self.scenario.flows
-        # Of several flows whose windows are not bounded chance says whose packet is lost.
+        # With several flows of unbounded windows, chance decides whose packet is lost.
         unbounded = any(flow.shaper.kind == UNPACED.kind or flow.shaper.follows for flow in flows)
         several = len(flows) > 1 or flows[0].streams > 1
         chance = self.scenario.loss_ppm > 0 or (unbounded and several)
@@ -63,20 +63,20 @@ class Cell:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A published table or figure, or one past the papers.
+    """A published table or figure, or one without a published counterpart.
 
     Attributes:
         name: `make experiment-NAME`.
         title: for people.
-        metrics: what its table shows, see tables.METRICS.
+        metrics: the figures in its table, keys of metrics.METRICS.
         cells: its runs.
-        reproduces: the published tables and figures it stands beside, as catalogue.PUBLISHED
-            has them; empty: past the papers.
-        source: where these are from.
-        plots: what is drawn, see plots.
-        differs: sentences on what was different there, beside what the data say.
-        virtual: Tables 2 to 4 and Fig. 3: the switch alone, in virtual time; no cells.
-        quick: whether these are scaled-down runs.
+        reproduces: the published tables and figures beside it, as named in catalogue.PUBLISHED;
+            empty: without a published counterpart.
+        source: where these are published.
+        plots: what is drawn, keys of plots.
+        differs: sentences on how the published runs differed.
+        virtual: whether it is one of Tables 2 to 4 and Fig. 3: the switch alone, without cells.
+        quick: whether its runs are scaled down.
 
     """
 
@@ -92,27 +92,27 @@ class Experiment:
     quick: bool = False
 
     def scaled_down(self) -> "Experiment":
-        """Return the same in a few seconds: a fifth of the rates, half the RTT, fewer runs.
+        """Return a version that takes seconds: a fifth of the rates, half the RTT, fewer runs.
 
-        The cells of the first row, three at most, one seed each.
+        It has at most three cells, of the first row, with one seed each.
         """
         row = self.cells[0].row if self.cells else ""
         kept = [cell for cell in self.cells if cell.row == row][:QUICK_CELLS]
         cells = tuple(
-            # Nothing of the papers beside what cannot be compared with it.
+            # Scaled-down figures do not compare with published ones.
             Cell(f"{cell.row}, scaled down", cell.column, _smaller(cell.scenario), extra=True)
             for cell in kept
         )
-        # What is said of the full size is not true of this.
+        # The sentences are about the full size.
         return dataclasses.replace(
             self, title=f"{self.title} (scaled down)", cells=cells, differs=(), quick=True
         )
 
 
 def _on_path(shaper: Shaper, line_bps: int, held: Fraction) -> Shaper:
-    """Return a shaper for a path that holds so much of what it was made for.
+    """Return a shaper for a path that holds a fraction, `held`, of the original one.
 
-    Its class has no rate of its own above the line's, which would be refused.
+    The controller refuses rates above the line's, so the class's own rate is at most that.
     """
     settings = tuple(
         (name, _setting(name, value, line_bps, held)) for name, value in shaper.settings
@@ -136,7 +136,7 @@ def _smaller(scenario: Scenario) -> Scenario:
     flows = tuple(
         dataclasses.replace(
             flow,
-            # Those that are left have the shares of those that are not.
+            # The kept flows also get the shares of the removed ones.
             shaper=_on_path(flow.shaper, edge_rate_bps, held).at(
                 flow.shaper.share[0] * len(scenario.flows), flow.shaper.share[1] * len(kept)
             ),
@@ -162,7 +162,7 @@ def _smaller(scenario: Scenario) -> Scenario:
 
 
 def one_flow(shaper: Shaper, congestion_control: str = "bic") -> tuple[Flow, ...]:
-    """Return a single TCP connection from one host to another."""
+    """Return one TCP connection between two hosts."""
     return (Flow(shaper=shaper, congestion_control=congestion_control),)
 
 
@@ -178,12 +178,12 @@ def beside(
     """Return a row of cells, one for each shaper, all over the same path.
 
     Args:
-        row: its title.
-        shapers: their names are the columns' titles.
-        flows_of: the flows that a shaper spaces.
-        published: figures by the shaper's name.
+        row: title of the row.
+        shapers: one for each column; their names are the titles.
+        flows_of: returns the flows that a shaper spaces.
+        published: published figures by the shaper's name.
         extra: see Cell.
-        path: all else that a Scenario takes.
+        path: all other arguments of a Scenario.
 
     """
     known = published or {}
@@ -198,7 +198,7 @@ def beside(
 def many_flows(
     shaper: Shaper, senders: int, *, streams: int = 1, congestion_control: str = "bic"
 ) -> tuple[Flow, ...]:
-    """Return a flow from each of `senders` hosts to one receiver, each with its share."""
+    """Return a flow from each of `senders` hosts to one receiver, with equal shares."""
     return tuple(
         Flow(
             shaper=shaper.at(1, senders),
@@ -211,10 +211,10 @@ def many_flows(
 
 
 def row_titles(cells: Sequence[Cell]) -> list[str]:
-    """Return the rows' titles in their order."""
+    """Return the titles of the rows, in order."""
     return list(dict.fromkeys(cell.row for cell in cells))
 
 
 def column_titles(cells: Sequence[Cell]) -> list[str]:
-    """Return the columns' titles in their order."""
+    """Return the titles of the columns, in order."""
     return list(dict.fromkeys(cell.column for cell in cells))

@@ -1,4 +1,4 @@
-"""The figures of a run: what they are called, and how they are computed from its result."""
+"""The figures of a run: their titles, and how they are computed from its result."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -17,9 +17,9 @@ class Metric:
 
     Attributes:
         title: of its column, with the unit.
-        of: computes it; None where the run has none.
+        of: computes it from a result; None where the run does not have it.
         digits: behind the point.
-        of_first: whether the first run alone has it.
+        of_first: whether only the first seed's run has it.
 
     """
 
@@ -30,14 +30,14 @@ class Metric:
 
 
 def jain(values: Sequence[float]) -> float:
-    """Return Jain's fairness index: 1 where all are equal, 1/n where one has all."""
+    """Return Jain's fairness index: 1 where all are equal, 1/n where one gets everything."""
     squares = sum(value * value for value in values)
     total = sum(values)
     return float(total * total / (len(values) * squares)) if squares else 1.0
 
 
 Chooses = Callable[[dict[str, Any]], bool]
-"""Which of a run's flows a figure is of."""
+"""Selects the flows that a figure is about."""
 
 
 def _any(_flow: dict[str, Any]) -> bool:
@@ -53,12 +53,12 @@ def _spaced(flow: dict[str, Any]) -> bool:
 
 
 def _transfers(result: Result) -> bool:
-    """Return whether the flows end when they have sent what they were to."""
+    """Return whether the flows are transfers, which end after a number of bytes."""
     return all(flow["transfer_bytes"] for flow in result["flows"])
 
 
 def _steady(result: Result, chosen: Chooses = _any) -> list[float]:
-    """Return each flow's goodput in the second half; of transfers, which may be over, nothing."""
+    """Return each flow's goodput in the second half; nothing for transfers, which may be over."""
     if _transfers(result):
         return []
     flows = filter(chosen, result["flows"])
@@ -83,7 +83,7 @@ def _rtt(result: Result, key: str, choose: Callable[[list[float]], float]) -> fl
 
 
 def _completion(result: Result, chosen: Chooses = _any) -> float | None:
-    """Return the last flow's completion in s; None where one did not come to its end."""
+    """Return when the last flow ended, in s; None where one did not end."""
     times = [flow["completion_ms"] for flow in filter(chosen, result["flows"])]
     return None if not times or None in times else max(times) / 1e3
 
@@ -97,7 +97,7 @@ def _rtt_steady(result: Result) -> float | None:
 
 
 def _speeds(result: Result) -> list[float]:
-    """Return what each transfer came to per ms until it was done: 0 of those that were not."""
+    """Return each transfer's bytes per ms until it ended; 0 for one that did not."""
     if not _transfers(result):
         return []
     done = ((flow["payload_bytes"], flow["completion_ms"]) for flow in result["flows"])
@@ -113,15 +113,15 @@ def _smallest_share(values: list[float]) -> float:
 
 
 def _edge_late_ms(result: Result) -> float | None:
-    """Return how late an edge switch was with a packet, at most."""
+    """Return the greatest lateness of a packet at an edge switch."""
     late = result["lateness_max_ns"]
     return max((ns / 1e6 for name, ns in late.items() if name.startswith("edge")), default=None)
 
 
 def _edge_stalls(result: Result) -> float | None:
-    """Return how often the machine kept an edge switch from its work; in the lab it never does."""
-    told = [stalls for name, stalls in result["stalls"].items() if name.startswith("edge")]
-    return sum(stalls["count"] for stalls in told) if None not in told else None
+    """Return how often the machine stalled the edge switches; in the lab it never does."""
+    edges = [stalls for name, stalls in result["stalls"].items() if name.startswith("edge")]
+    return sum(stalls["count"] for stalls in edges) if None not in edges else None
 
 
 def _near(result: Result, key: str) -> float | None:
@@ -183,12 +183,12 @@ METRICS: dict[str, Metric] = {
     ),
     "steady": Metric("2nd half, Mbit/s", lambda r: _if_any(_steady(r), _sum_mbps)),
     "steady_paced": Metric(
-        "2nd half, mean of those spaced, Mbit/s",
+        "2nd half, mean of paced flows, Mbit/s",
         lambda r: _if_any(_steady(r, _spaced), _mean_mbps),
         2,
     ),
     "steady_unpaced": Metric(
-        "mean of those that are not",
+        "mean of unpaced flows",
         lambda r: _if_any(_steady(r, _unpaced), _mean_mbps),
         2,
     ),
@@ -196,7 +196,7 @@ METRICS: dict[str, Metric] = {
     "edge_lost": Metric("lost at the edge", lambda r: r["edge_drops"], 0),
     "resent": Metric("resent", lambda r: r["retransmits"], 0),
     "queue_max": Metric("VB queue max, bytes", lambda r: r["wan"]["queue_max_bytes"], 0),
-    "edge_stalls": Metric("edge stalled by the machine, times", _edge_stalls, 0),
+    "edge_stalls": Metric("stalls of the edge", _edge_stalls, 0),
     "edge_late": Metric("edge late, ms at most", _edge_late_ms, 2),
     "wire_bytes": Metric("bytes at the bottleneck", lambda r: r["wan"]["bytes"], 0),
     "bin_max": Metric(
@@ -215,12 +215,10 @@ METRICS: dict[str, Metric] = {
     ),
     "jain": Metric("Jain's index", lambda r: _if_any(_steady(r), jain), 4),
     "jain_paced": Metric(
-        "Jain's index of those spaced", lambda r: _if_any(_steady(r, _spaced), jain), 4
+        "Jain's index of paced flows", lambda r: _if_any(_steady(r, _spaced), jain), 4
     ),
     "completion": Metric("last one done, s", _completion, 2),
-    "completion_paced": Metric(
-        "last of those spaced done, s", lambda r: _completion(r, _spaced), 2
-    ),
+    "completion_paced": Metric("last paced flow done, s", lambda r: _completion(r, _spaced), 2),
     "done": Metric("done in time", lambda r: _if_any(_speeds(r), _count_done), 0),
     "jain_done": Metric("Jain's index of their speeds", lambda r: _if_any(_speeds(r), jain), 4),
     "rtt_min": Metric("RTT min, ms", lambda r: _rtt(r, "min", min)),
@@ -240,7 +238,7 @@ METRICS: dict[str, Metric] = {
 
 
 def shown(name: str, value: dict[str, float] | None, *, spread: bool = True) -> str:
-    """Return a value as the tables have it: the median, and the spread where there is one."""
+    """Return a value as in the tables: the median, and the spread where there is one."""
     if value is None:
         return "-"
     digits = METRICS[name].digits

@@ -1,13 +1,12 @@
-"""The network of a scenario: senders, one or two edges, the measuring bottleneck, receivers.
+"""Builds the network of a scenario: senders, one or two edges, the measuring bottleneck, receivers.
 
 a1..an --- edge1 (--- join) --- wan (--- far) (--- out) --- b1..bm
 
-edge   pacer.p4: paces what the scenario says; the FIFO of its line holds any window.
-join   pacer.p4 without classes, where there are two edges.
+edge   pacer.p4: paces the scenario's classes; the FIFO of its line holds any window.
+join   pacer.p4 without classes, if there are two edges.
 wan    gtrcnet.p4: rate, FIFO and half the RTT each way.
-far    gtrcnet.p4 without rate: measures what left the bottleneck, where that is asked for.
-out    pacer.p4 without classes, where there is more than one receiver. (With one, the receiver is
-       behind the bottleneck itself: a switch less for every packet.)
+far    gtrcnet.p4 without rate: measures traffic behind the bottleneck, if the scenario says so.
+out    pacer.p4 without classes, if there is more than one receiver.
 """
 
 from collections.abc import Iterator
@@ -25,20 +24,20 @@ from pacer_mininet.topology import EDGE_FIFO
 from pacer_mininet.units import format_rate
 
 PAYLOAD_BYTES = 1448
-"""Of a full TCP segment: MTU 1500, timestamps."""
+"""Payload of a full TCP segment: MTU 1500, timestamps."""
 
 RING_FRAMES = 4096
-"""A receive ring's default."""
+"""Default size of a receive ring."""
 
 RINGS_FRAMES_MAX = 131_072
-"""To what all senders' rings together are made larger: 2 KB each, which a lab has to have."""
+"""Largest size of all senders' rings together: a frame takes 2 KB of the lab's memory."""
 
 WIRE_IN, WIRE_OUT = 1, 2
 """Ports of a measuring switch: towards senders, towards receivers."""
 
 
 def edge_of(scenario: Scenario, sender: int) -> int:
-    """Return the number of the edge switch that a sender is at."""
+    """Return the number of a sender's edge switch."""
     return (sender - 1) % scenario.edges + 1
 
 
@@ -48,10 +47,10 @@ def port_to_bottleneck(scenario: Scenario, edge: int) -> int:
 
 
 def ring_frames(scenario: Scenario, sender: int) -> int:
-    """Return the frames that an edge's receive ring must hold for a sender.
+    """Return the number of frames that an edge's receive ring must hold for a sender.
 
-    Its link has no rate: all its connections' windows may come at one instant, where a network card
-    would take some ms for them.
+    The sender's link has no rate, so the windows of all its connections can arrive at the same
+    time.
     """
     streams = sum(flow.streams for flow in scenario.flows if flow.sender == sender)
     windows = -(-streams * scenario.socket_buffer_bytes // PAYLOAD_BYTES)
@@ -59,16 +58,16 @@ def ring_frames(scenario: Scenario, sender: int) -> int:
 
 
 def has_one_connection(scenario: Scenario) -> bool:
-    """Return whether all that an edge's port sends is of one connection and at its times."""
+    """Return whether the edge's port sends packets of one connection only, and no gap frames."""
     one = len(scenario.flows) == 1 and scenario.flows[0].streams == 1 and scenario.edges == 1
     return one and scenario.gaps == "accounted"
 
 
 def departures_at_edge(scenario: Scenario) -> str:
-    """Return who sends an edge's frames when it is time: `switch` or `kernel`.
+    """Return which side sends an edge's frames at their departure times: `switch` or `kernel`.
 
-    The kernel gets them up to 400 us before. That changes nothing where all that a port sends is
-    of one class, whose packets never wait for another's, and saves half of the edge's calls.
+    The kernel gets frames up to 400 us early. With a single connection no packet waits for another
+    class's, so the departures are the same, and the edge needs half of the system calls.
     """
     return departures_here() if has_one_connection(scenario) else "switch"
 
@@ -95,7 +94,7 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
         for number in range(1, scenario.senders + 1):
             extra_ns = scenario.extra_rtt_ns[number - 1] if scenario.extra_rtt_ns else 0
             host = self.addHost(f"a{number}", cls=LfnHost)
-            # The whole of it on the way back: one delay is as good as two halves.
+            # All of the extra delay is on the way back.
             back = {"departures": line["departures"], "ring": ring_frames(scenario, number)}
             if extra_ns:
                 back["delay"] = f"{extra_ns}ns"
@@ -124,7 +123,7 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
 
 @contextmanager
 def network_of(scenario: Scenario) -> Iterator[Mininet]:
-    """Build and start the network; whatever happens, its processes end with the block."""
+    """Build and start the network; its processes end with the block."""
     topo = ScenarioTopo(scenario)
     for host in topo.hosts():
         buffers = {"socket_buffer_bytes": scenario.socket_buffer_bytes}

@@ -1,9 +1,9 @@
-"""Draws an experiment. Each plot is a PNG on a light ground, the same for equal data.
+"""Draws an experiment's plots: PNGs on a light ground, with equal bytes for equal data.
 
-The plot of bandwidth is the one of PSPacer's home page, Fig. 2.1 and 2.2: one panel for each run,
-bandwidth at the entrance of the bottleneck in 500 us bins (red), its average (blue), the
-bottleneck's rate, and marks where the bottleneck lost packets. Its file holds no date and no name
-of a program's version.
+The plot of bandwidth follows Fig. 2.1 and 2.2 of PSPacer's home page. It has one panel for each
+run: bandwidth at the entrance of the bottleneck in 500 us bins (red), its average (blue), the
+bottleneck's rate, and marks where the bottleneck lost packets. The files contain no date and no
+program version.
 """
 
 import functools
@@ -53,7 +53,7 @@ STYLE: Any = {
 }
 
 Runs = Sequence[tuple[Cell, dict[str, Any]]]
-"""Cells that have results, each with that of its first seed."""
+"""Cells that have results, each with its first seed's."""
 
 
 def draw(experiment: Experiment, runs: Runs) -> list[tuple[str, bytes]]:
@@ -65,9 +65,7 @@ def draw(experiment: Experiment, runs: Runs) -> list[tuple[str, bytes]]:
         for name in experiment.plots:
             if name in _PLOTS:
                 title, make = _PLOTS[name]
-                figure = make(runs)
-                if figure is not None:
-                    made.append((title, _png(figure)))
+                made.append((title, _png(make(runs))))
     return made
 
 
@@ -82,16 +80,16 @@ def _figure(height: float) -> Figure:
 
 
 def _of_first_row(runs: Runs) -> Runs:
-    """Return what a plot of single runs has room for: further rows have the same columns."""
+    """Return the runs of the first row, which is what fits in a plot of single runs."""
     return [(cell, result) for cell, result in runs if cell.row == runs[0][0].row]
 
 
 def _bandwidth(
     runs: Runs, line_ns: int = LINE_NS, seconds: int = 0, *, queues: bool = False
 ) -> Figure:
-    """Return a panel of bandwidth for each run, of its first `seconds` or all of it.
+    """Draw a panel of bandwidth for each run, for its first `seconds` or all of it.
 
-    `queues`: below each, a panel of the queue in front of the bottleneck.
+    With `queues`, a panel of the queue in front of the bottleneck stands below each.
     """
     shown = _of_first_row(runs)[:PANELS]
     heights = (2.1, 0.9) if queues else (2.1,)
@@ -118,7 +116,7 @@ def _bandwidth(
 
 
 def _top_mbps(cell: Cell, result: dict[str, Any]) -> float:
-    """Return the top of the axis: the sender's line, or what was seen, with room for marks."""
+    """Return the top of the axis: the sender's line or the highest bin, with room for marks."""
     series = result["series"]
     highest_bps = max(series["bin_bytes"], default=0) * 8 * NS_PER_S / series["bin_ns"]
     return float(max(highest_bps, cell.scenario.edge_rate_bps) / 1e6 * 1.08)
@@ -128,7 +126,7 @@ def _bandwidth_panel(axes: Axes, cell: Cell, result: dict[str, Any], line_ns: in
     scenario, series = cell.scenario, result["series"]
     bin_ns, bins = series["bin_ns"], series["bin_bytes"]
     scale = 8 * NS_PER_S / bin_ns / 1e6
-    # Bars are narrower than a pixel: of those that share one, the highest is what shows.
+    # Bars are narrower than a pixel. The highest of those that share one is drawn.
     per_bar = max(1, len(bins) // BARS)
     bar_s = per_bar * bin_ns / NS_PER_S
     highest = [max(bins[at : at + per_bar]) * scale for at in range(0, len(bins), per_bar)]
@@ -139,7 +137,7 @@ def _bandwidth_panel(axes: Axes, cell: Cell, result: dict[str, Any], line_ns: in
     ]
     axes.add_collection(
         LineCollection(
-            bars, colors=BAR_COLOUR, linewidths=BAR_POINTS, label="500 µs average", zorder=2
+            bars, colors=BAR_COLOUR, linewidths=BAR_POINTS, label="500 us average", zorder=2
         )
     )
     size = line_ns // bin_ns
@@ -185,10 +183,10 @@ def _bandwidth_panel(axes: Axes, cell: Cell, result: dict[str, Any], line_ns: in
 
 
 def _queue_panel(axes: Axes, cell: Cell, result: dict[str, Any], top_bytes: int) -> None:
-    """Draw the largest queue of each 100 ms, as an unbounded FIFO at the bottleneck would hold."""
+    """Draw the largest queue in each 100 ms that an unbounded FIFO at the bottleneck would hold."""
     queues = [count / 1024 for count in result["series"]["window_vb_max_bytes"]]
     times = [(number + 0.5) * WINDOW_NS / NS_PER_S for number in range(len(queues))]
-    label = "queue it would need (largest in 100 ms)"
+    label = "queue that the bursts need (largest in 100 ms)"
     axes.bar(times, queues, width=WINDOW_NS / NS_PER_S, color=QUEUE_COLOUR, label=label)
     axes.axhline(
         cell.scenario.fifo_bytes / 1024,
@@ -219,69 +217,50 @@ def _of_sender(column: str, label: str, scale: float) -> Callable[[Runs], Figure
         axes.set_xlabel("time (s)")
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
-        # Beside the lines, which may be anywhere.
+        # Outside of the axes, where it hides no line.
         figure.legend(loc="outside upper center", ncols=4, fontsize=9)
         return figure
 
     return make
 
 
-def _line(
-    axes: Axes,
-    points: Sequence[tuple[int, float, Cell]],
-    rows: Sequence[str],
-    cells: Sequence[Cell],
-    *,
-    label: str,
-    color: str,
-) -> None:
-    """Draw a column's points, joined up to the last row that does not only stand by.
+def _by_row(runs: Runs, *, beside_published: bool) -> Figure:
+    """Draw the median goodput of each row: a line for each column.
 
-    Rows behind it are of other kinds: a line to them would tell of something between.
+    With the published figures the axis begins at 0; without them it is logarithmic.
     """
-    end = max((rows.index(cell.row) for cell in cells if not cell.extra), default=len(rows))
-    joined = [(x, y) for x, y, _ in points if x <= end]
-    apart = [(x, y) for x, y, _ in points if x > end]
-    axes.plot([x for x, _ in joined], [y for _, y in joined], marker="o", label=label, color=color)
-    axes.plot([x for x, _ in apart], [y for _, y in apart], "o", color=color)
-
-
-def _comparison(runs: Runs) -> Figure | None:
-    cells = [cell for cell, _ in runs]
-    rows, columns = row_titles(cells), column_titles(cells)
-    figure = _figure(3.6)
-    axes = figure.subplots()
-    for number, column in enumerate(columns[: len(COLOURS)]):
-        inside = [(rows.index(cell.row), r, cell) for cell, r in runs if cell.column == column]
-        colour = COLOURS[number]
-        points = [(x, r["goodput_median_bps"] / 1e6, cell) for x, r, cell in inside]
-        _line(axes, points, rows, cells, label=column, color=colour)
-        paper = [(x, cell.published["goodput"]) for x, _, cell in inside if cell.published]
-        axes.plot([x for x, _ in paper], [y for _, y in paper], "x--", linewidth=0.8, color=colour)
-    axes.set_xticks(range(len(rows)), rows, rotation=20 if len(rows) > 6 else 0)
-    axes.set_ylabel("goodput (Mbit/s); x: published")
-    axes.set_ylim(bottom=0)
-    figure.legend(loc="outside upper center", ncols=4, fontsize=8)
-    return figure
-
-
-def _sweep(runs: Runs) -> Figure:
     cells = [cell for cell, _ in runs]
     rows = row_titles(cells)
-    figure = _figure(3.8)
+    # Rows behind the last one that is not extra are of other kinds: no line leads there.
+    end = max((rows.index(cell.row) for cell in cells if not cell.extra), default=len(rows))
+    figure = _figure(3.6 if beside_published else 3.8)
     axes = figure.subplots()
-    for number, column in enumerate(column_titles(cells)[: len(COLOURS)]):
+    for column, color in zip(column_titles(cells), COLOURS, strict=False):
         points = [
             (rows.index(cell.row), result["goodput_median_bps"] / 1e6, cell)
             for cell, result in runs
             if cell.column == column
         ]
-        _line(axes, points, rows, cells, label=column, color=COLOURS[number])
-    axes.set_xticks(range(len(rows)), rows)
-    axes.set_yscale("log")
-    axes.set_ylabel("goodput, median (Mbit/s)")
+        joined = [(x, y) for x, y, _ in points if x <= end]
+        apart = [(x, y) for x, y, _ in points if x > end]
+        axes.plot(*_axes_of(joined), marker="o", label=column, color=color)
+        axes.plot(*_axes_of(apart), "o", color=color)
+        if beside_published:
+            paper = [(x, cell.published["goodput"]) for x, _, cell in points if cell.published]
+            axes.plot(*_axes_of(paper), "x--", linewidth=0.8, color=color)
+    axes.set_xticks(range(len(rows)), rows, rotation=20 if len(rows) > 6 else 0)
+    if beside_published:
+        axes.set_ylabel("goodput (Mbit/s); x: published")
+        axes.set_ylim(bottom=0)
+    else:
+        axes.set_yscale("log")
+        axes.set_ylabel("goodput, median (Mbit/s)")
     figure.legend(loc="outside upper center", ncols=4, fontsize=8)
     return figure
+
+
+def _axes_of(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]
 
 
 def _flows(runs: Runs) -> Figure:
@@ -290,11 +269,11 @@ def _flows(runs: Runs) -> Figure:
     panels = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, (cell, result) in zip(panels, shown, strict=True):
         for number, counts in enumerate(result["series"]["flows"]):
-            # What comes after the run's seconds is only the beginning of a step.
+            # The step after the run's last second is incomplete.
             steps = itertools.pairwise(counts[: 2 * cell.scenario.seconds + 1])
             rates = [(b - a) * 8 / 0.5 / 1e6 for a, b in steps]
             times = [(n + 0.5) * 0.5 for n in range(len(rates))]
-            # Flows that get the same lie on each other: both are to be seen.
+            # Line styles differ, so that equal flows are visible on top of each other.
             axes.plot(
                 *(times, rates, LINES[number % len(LINES)]),
                 color=COLOURS[number],
@@ -303,7 +282,7 @@ def _flows(runs: Runs) -> Figure:
             )
         axes.set_title(f"{cell.row}, {cell.column}", loc="left")
         axes.set_ylabel("Mbit/s")
-    # All panels share the axis: a limit set earlier would be that of the panels drawn by then.
+    # All panels share the axis. An earlier limit would be that of the panels drawn until then.
     panels[-1].set_ylim(bottom=0)
     panels[-1].set_xlabel("time (s)")
     handles, labels = panels[0].get_legend_handles_labels()
@@ -312,13 +291,13 @@ def _flows(runs: Runs) -> Figure:
     return figure
 
 
-_PLOTS: dict[str, tuple[str, Callable[[Runs], Figure | None]]] = {
+_PLOTS: dict[str, tuple[str, Callable[[Runs], Figure]]] = {
     "bandwidth": ("Bandwidth at the entrance of the bottleneck", _bandwidth),
     "bandwidth-queue": (
         "Bandwidth at the entrance of the bottleneck, and the queue that it would need there",
         functools.partial(_bandwidth, queues=True),
     ),
-    # As the talk has it.
+    # As in the talk.
     "bandwidth-100ms": (
         "Bandwidth at the entrance of the bottleneck",
         functools.partial(_bandwidth, line_ns=WINDOW_NS),
@@ -329,14 +308,17 @@ _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure | None]]] = {
     ),
     "window": ("Congestion window every 100 ms", _of_sender("cwnd_packets", "packets", 1)),
     "rtt": ("RTT every 100 ms", _of_sender("rtt_us", "ms", 1000)),
-    "comparison": ("Goodput, measured and published", _comparison),
-    "sweep": ("Goodput by delay", _sweep),
+    "comparison": (
+        "Goodput, measured and published",
+        functools.partial(_by_row, beside_published=True),
+    ),
+    "sweep": ("Goodput by delay", functools.partial(_by_row, beside_published=False)),
     "flows": ("Goodput of the first flows", _flows),
 }
 
 
 def draw_clocks(clocks: dict[str, Any]) -> bytes:
-    """Return Fig. 3: start of each packet and the classes' clocks, from `accuracy.py --clocks`."""
+    """Draw Fig. 3: each packet's start and the classes' clocks, from `accuracy.py --clocks`."""
     with mpl.rc_context(STYLE):
         figure = _figure(3.0)
         axes = figure.subplots()
@@ -360,6 +342,6 @@ def draw_clocks(clocks: dict[str, Any]) -> bytes:
 
 
 def save(pictures: Sequence[tuple[str, bytes]], directory: Path, name: str) -> None:
-    """Write the plots beside an experiment's JSON."""
+    """Write an experiment's plots beside its JSON."""
     for number, (_, content) in enumerate(pictures, start=1):
         (directory / f"{name}-{number}.png").write_bytes(content)

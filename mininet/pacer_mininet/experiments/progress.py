@@ -1,4 +1,4 @@
-"""Shows how the runs go: live bars on a terminal, plain lines elsewhere, and the time left."""
+"""Shows the progress of runs: live bars on a terminal, plain lines elsewhere, and the time left."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ from pacer_mininet.experiments.schedule import Job
 
 LINE_EVERY_S = 5
 FEW_RUNS = 5
-"""Up to so many runs, plain lines tell of their phases and seconds, too."""
+"""Plain lines also show phases and seconds if there are at most this many runs."""
 
 PHASES = {
     "network": "building the network",
@@ -24,10 +24,10 @@ PHASES = {
 
 
 class RunsDisplay:
-    """Shows the events of runs; to be used as a context."""
+    """Shows the events of runs while its block runs."""
 
     def __init__(self, jobs: list[Job], clock: str, at_once: int) -> None:
-        """Show `jobs`, `at_once` side by side.
+        """Show `jobs`, of which `at_once` run side by side.
 
         `clock` is the unit of a run's seconds (`virtual s`, `s`).
         """
@@ -110,13 +110,13 @@ class RunsDisplay:
         return whole_s([job.cost_s for job in self._left.values()], self._at_once)
 
     def _note(self) -> str:
-        """Return the count of runs that are done, and about how long the rest takes."""
+        """Return how many runs are done, and an estimate of how long the rest takes."""
         done = f"{len(self._jobs) - len(self._left)}/{len(self._jobs)}"
         if not self._left:
             return done
         left_s = self._left_estimated_s()
         passed_s = self._estimated_s - left_s
         if passed_s > 0:
-            # This machine's speed beside the one that the estimate is for.
+            # The estimate is for another machine: scale it by this one's speed so far.
             left_s *= (time.monotonic() - self._began) / passed_s
         return f"{done}, about {left_s / 60:.1f} min left"

@@ -1,7 +1,7 @@
-"""What describes one run: the path, who sends across it, and how each sender's packets are spaced.
+"""Describes one run: the path, the flows across it, and how each flow's packets are spaced.
 
-Plain data, to and from JSON; equal scenarios give equal results. Rates count layer-2 bytes with
-FCS, sizes are bytes, times ns unless a name says otherwise.
+It is plain data, to and from JSON. Equal scenarios give equal results. Rates count layer-2 bytes
+with FCS, sizes are in bytes, and times in ns unless a name has another unit.
 """
 
 import dataclasses
@@ -20,22 +20,22 @@ MAX_SECONDS = 600
 MAX_HOSTS = 200
 
 CLASS_KINDS = ("class", "ovs-class")
-"""A class at the edge: of pacing_switch, or of the patched Open vSwitch."""
+"""Classes at the edge: of pacing_switch, and of the patched Open vSwitch."""
 
 OVS_KINDS = ("ovs-class", "ovs-meter")
-"""Those that have Open vSwitch at the edge. Its meter drops what is above the rate."""
+"""Kinds with Open vSwitch at the edge. Its meter drops packets above the rate."""
 
 KINDS = ("none", "tbf", "fq", "class", *OVS_KINDS)
-"""What spaces packets: nothing, the sender's kernel by TBF or fq, or the edge switch."""
+"""What spaces packets: nothing, TBF or fq in the sender's kernel, or the edge switch."""
 
 RATE_BPS = 500_000_000
 """The papers' bottleneck."""
 
 
 def buffer_for(rtt_ns: int, rate_bps: int = RATE_BPS) -> int:
-    """Return socket buffers that do not bound a window to less than a path holds, in bytes.
+    """Return the size of socket buffers that a path of this RTT and rate needs, in bytes.
 
-    The talk's, or the path's BDP where that is more.
+    The talk's size, or the path's BDP where that is larger.
     """
     return max(SOCKET_BUFFER_BYTES, rate_bps * rtt_ns // 8 // 1_000_000_000)
 
@@ -45,11 +45,11 @@ class Shaper:
     """What spaces a flow's packets.
 
     Attributes:
-        name: how tables and titles call it.
-        kind: see KINDS.
-        settings: of a class: its resource at the controller, `rate` left out where it is to be
-            the shaper's own rate, and None where there is to be none.
-        share: its rate, as a fraction of the bottleneck's: (1, 2) is half.
+        name: its name in tables and titles.
+        kind: one of KINDS.
+        settings: for a class, its resource at the controller. Without `rate` it gets the
+            shaper's rate; with the rate None it gets none.
+        share: its rate as a fraction of the bottleneck's: (1, 2) is half.
 
     """
 
@@ -67,13 +67,13 @@ class Shaper:
         return dataclasses.replace(self, share=(numerator, denominator))
 
     def class_body(self, bottleneck_bps: int) -> dict[str, Any]:
-        """Return the class to ask the controller for."""
+        """Return the class's resource for the controller."""
         body = {"rate": self.rate_bps(bottleneck_bps), **dict(self.settings)}
         return {name: value for name, value in body.items() if value is not None}
 
     @property
     def follows(self) -> bool:
-        """Whether it measures each flow's round-trip time and bytes in flight."""
+        """Whether the switch estimates each flow's round-trip time and bytes in flight."""
         return dict(self.settings).get("mode") in ("dynamic", "slow-start")
 
 
@@ -83,7 +83,7 @@ FQ = Shaper("fq", "fq")
 PACED = Shaper("paced", "class", (("mode", "static"),))
 OVS_METERED = Shaper("Open vSwitch's meter", "ovs-meter")
 OVS_PACED = Shaper("paced by Open vSwitch", "ovs-class", (("limit_bytes", 32 << 20),))
-"""Its limit is more than the largest window, as that of pacing_switch's FIFO is."""
+"""Its limit is larger than the largest window, as is that of pacing_switch's FIFO."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ class Flow:
         receiver: number of the receiving host, from 1.
         congestion_control: TCP's.
         streams: parallel connections.
-        start_ms: when it begins, after the run's start.
+        start_ms: when it starts, after the run's start.
         udp_bps: UDP at this rate (layer 2 with FCS) instead of TCP; 0: TCP.
-        payload_bytes: what it sends in all; 0: as much as it can until the run ends.
+        payload_bytes: how much it sends in all; 0: as much as it can until the run ends.
 
     """
 
@@ -117,24 +117,25 @@ class Scenario:
     """One run.
 
     Attributes:
-        flows: who sends.
-        seconds: how long.
+        flows: the traffic.
+        seconds: how long it is measured.
         rate_bps: the bottleneck's rate.
         rtt_ns: of the empty path.
         fifo_bytes: the bottleneck's drop-tail queue.
         edge_rate_bps: line of each edge switch towards the bottleneck; counts whole frames.
-        socket_buffer_bytes: TCP window that hosts grant.
+        socket_buffer_bytes: largest TCP window of the hosts.
         vb_rate_bps: rate of the virtual bottleneck that measures; 0: the bottleneck's.
-        extra_rtt_ns: what each sender's own way adds to the RTT, in turn; none: nothing.
-        edges: edge switches; senders take turns between them.
+        extra_rtt_ns: added to the RTT of each sender, in order; empty: nothing.
+        edges: number of edge switches; senders take turns between them.
         loss_ppm: packets per million that each sender's wire loses, at random.
-        far: whether what leaves the bottleneck is measured, too.
-        bins: whether bandwidth is measured in 500 us: reading them back takes longer than the run.
+        far: whether traffic behind the bottleneck is measured, too.
+        bins: whether bandwidth is measured in 500 us. Reading the bins takes longer than the run.
         ecn: whether hosts use ECN.
-        gaps: what fills the gaps between paced packets on the edges' lines, one of nodes.GAPS.
-        first_ssthresh_packets: where a connection's first slow start ends at the latest; 0:
-            nowhere, today's default.
-        seed: of everything random; also shifts the start of each flow by a few us.
+        gaps: how gaps between paced packets are made on the edges' lines, one of
+            pacing_switch.GAPS.
+        first_ssthresh_packets: window at which a connection's first slow start ends at the
+            latest; 0: no such limit, today's default.
+        seed: of everything random; it also shifts the start of each flow by a few us.
 
     Raises ValueError for a value out of range.
 
@@ -173,18 +174,20 @@ class Scenario:
             if not (1 <= flow.sender <= MAX_HOSTS and 1 <= flow.receiver <= MAX_HOSTS):
                 raise ValueError(f"host {flow.sender} or {flow.receiver}: 1 to {MAX_HOSTS}")
             if congestion.NAME.fullmatch(flow.congestion_control) is None:
-                raise ValueError(f"{flow.congestion_control!r} is no congestion control's name")
+                raise ValueError(
+                    f"{flow.congestion_control!r} is not the name of a congestion control"
+                )
             if flow.shaper.kind not in KINDS:
                 raise ValueError(f"shaper {flow.shaper.kind!r} is not one of {', '.join(KINDS)}")
 
     @property
     def senders(self) -> int:
-        """How many hosts send."""
+        """Number of sending hosts."""
         return max(flow.sender for flow in self.flows)
 
     @property
     def receivers(self) -> int:
-        """How many hosts receive."""
+        """Number of receiving hosts."""
         return max(flow.receiver for flow in self.flows)
 
     @property
@@ -203,14 +206,14 @@ class Scenario:
 
 
 def from_json(text: str) -> Scenario:
-    """Return the scenario that `to_json` wrote; ValueError for anything else."""
+    """Return the scenario in a text of `to_json`; ValueError for any other text."""
     try:
         given = json.loads(text)
         flows = tuple(_flow(flow) for flow in given.pop("flows"))
         extra = tuple(given.pop("extra_rtt_ns"))
         return Scenario(flows=flows, extra_rtt_ns=extra, **given)
     except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"no scenario: {error}") from None
+        raise ValueError(f"not a scenario: {error}") from None
 
 
 def _flow(given: Mapping[str, Any]) -> Flow:

@@ -1,7 +1,7 @@
-"""Has the runs of experiments made: side by side in labs, one after the other in real time.
+"""Decides which runs of experiments to make, and makes them.
 
-Each run's result is kept as soon as it is there, so what is interrupted goes on where it was. Equal
-runs of several experiments are made once.
+In the lab they run side by side, in real time one after the other. Each result is stored at once,
+so an interrupted pass continues where it was. Equal runs of several experiments are made once.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from pacer_mininet.experiments.shaping import missing_of
 SCRIPT = paths.MININET_DIR / "experiments.py"
 MEMORY = "4G"
 PATIENCE = 20
-"""How many times as long as estimated a run may take before it is taken for stuck."""
+"""A run that takes this many times its estimate is stuck."""
 
 MIN_TIMEOUT_S = 3600
 
@@ -31,19 +31,19 @@ Listener = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be made, under the name of the first cell that wants it."""
+    """A run to make, named after the first cell that needs it."""
 
     name: str
     scenario: Scenario
 
     @property
     def cost_s(self) -> float:
-        """About how long it takes."""
+        """An estimate of how long it takes in the lab."""
         return estimate.run_s(self.scenario)
 
 
 def jobs_of(experiments: Iterable[Experiment], cache: Cache) -> list[Job]:
-    """Return the runs that are wanted, can be made, and have not been, the longest first."""
+    """Return the runs that can be made and have no result yet, the longest first."""
     found: dict[Scenario, Job] = {}
     for experiment in experiments:
         for cell in experiment.cells:
@@ -67,16 +67,16 @@ def command_of(job: Job, *, realtime: bool) -> list[str]:
 
 
 def at_once(*, realtime: bool) -> int:
-    """Return how many runs are made side by side: in real time one has the machine to itself."""
+    """Return how many runs are made side by side: one in real time, to have the machine alone."""
     return 1 if realtime else max(1, len(os.sched_getaffinity(0)))
 
 
 def make(
     jobs: list[Job], cache: Cache, costs: Costs, *, realtime: bool, listener: Listener
 ) -> dict[str, str]:
-    """Make all runs, note what each took; return what failed, by name, with the reason.
+    """Make all runs and note their costs; return the reasons of those that failed, by name.
 
-    One that fails does not keep the others from being made.
+    The others are made all the same.
     """
     by_name = {job.name: job for job in jobs}
     commands = [(job.name, command_of(job, realtime=realtime)) for job in jobs]

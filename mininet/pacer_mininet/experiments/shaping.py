@@ -1,4 +1,4 @@
-"""Has the packets of a scenario's flows spaced as it says; and what cannot be done, and why."""
+"""Sets up what spaces the packets of a scenario's flows, and says what is not offered here."""
 
 import functools
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ FIRST_PORT = 5001
 TBF_BURST_BYTES = 15_000
 TBF_LIMIT_BYTES = 1_000_000
 FRAME_KBIT = 13
-"""Of the largest frame, rounded up."""
+"""The largest frame, rounded up."""
 
 
 class NotOfferedError(RuntimeError):
-    """The controller or the kernel cannot do what a run needs; the text says what."""
+    """The controller or the kernel lacks something that a run needs; the text says what."""
 
 
 def port_of(number: int) -> int:
@@ -31,15 +31,15 @@ def port_of(number: int) -> int:
 
 
 def kernel_rate_bps(rate_bps: int) -> int:
-    """Return the rate to give to the kernel's queueing disciplines: they count no FCS."""
+    """Return a rate as the kernel's queueing disciplines count it: without FCS."""
     return rate_bps * (MTU_FRAME_BYTES - FCS_BYTES) // MTU_FRAME_BYTES
 
 
 def pacing_rate_bps(flow: Flow, bottleneck_bps: int) -> int:
-    """Return the `SO_MAX_PACING_RATE` with which each connection of a flow has its share of a rate.
+    """Return the `SO_MAX_PACING_RATE` that gives each connection of a flow its share of a rate.
 
-    TCP sets its packets' times itself, and counts their payload (`tcp_update_skb_after_send` of
-    Linux); UDP's are spaced by fq, which counts frames.
+    TCP sets its packets' departure times and counts only payload (`tcp_update_skb_after_send` of
+    Linux). fq spaces UDP's packets and counts frames.
     """
     rate_bps = flow.shaper.rate_bps(bottleneck_bps)
     counted_bps = kernel_rate_bps(rate_bps) if flow.udp_bps else ideal_goodput_bps(rate_bps)
@@ -48,20 +48,19 @@ def pacing_rate_bps(flow: Flow, bottleneck_bps: int) -> int:
 
 @functools.cache
 def _class_schema() -> dict[str, Any]:
-    """Return the schema of a class, as the controller's interface has it."""
-    # The controller's package is in the environment that experiments are started from; the runs
-    # themselves talk to it over REST alone.
+    """Return the schema of a class in the controller's REST interface."""
+    # Experiments are started where the controller's package is installed. Runs only use REST.
     from pacer_controller.schemas import ClassSpec
 
     return dict(ClassSpec.model_json_schema())
 
 
 def missing(shaper: Shaper, schema: dict[str, Any] | None = None) -> str | None:
-    """Return why the controller's interface cannot do this, or None if it can.
+    """Return why the controller's interface does not offer a shaper, or None if it does.
 
     Args:
-        shaper: what is to space packets.
-        schema: JSON schema of a class; None: that of the controller here.
+        shaper: the shaper.
+        schema: JSON schema of a class; None: that of the installed controller.
 
     """
     if shaper.kind not in CLASS_KINDS:
@@ -78,16 +77,16 @@ def missing(shaper: Shaper, schema: dict[str, Any] | None = None) -> str | None:
 
 
 def missing_of(scenario: Scenario) -> str | None:
-    """Return why a scenario cannot be run with this controller, or None."""
+    """Return why a scenario cannot run with this controller, or None if it can."""
     reasons = (missing(flow.shaper) for flow in scenario.flows)
     return next((reason for reason in reasons if reason is not None), None)
 
 
 def end_slow_start(control: str, packets: int) -> None:
-    """Have connections of a congestion control end their first slow start at so many packets.
+    """Make a congestion control end each connection's first slow start at `packets` packets.
 
     Raises:
-        NotOfferedError: it has no such setting, or it would be the whole machine's.
+        NotOfferedError: it has no such setting, or this is not the lab.
 
     """
     if not in_lab():
@@ -102,14 +101,14 @@ def end_slow_start(control: str, packets: int) -> None:
 def realtime_allowance_ns(rate_bps: int) -> int:
     """Return the burst allowance of a class of this rate in real time: half a frame's time.
 
-    A frame and what a late class makes up are all the burst there is by the class's clock. What
-    kernel and scheduler add between that clock and the wire has the other half of two frames.
+    By the class's clock, a burst is then at most one and a half frames. The other half of two
+    frames is left to the kernel's and the scheduler's delays between that clock and the wire.
     """
     return MTU_FRAME_BYTES * 8 * NS_PER_S // rate_bps // 2
 
 
 def shape(scenario: Scenario, net: Mininet, rest: RestClient) -> list[str]:
-    """Set up all shapers of a scenario; return the commands that did it in hosts.
+    """Set up all shapers of a scenario; return the commands that ran in hosts.
 
     Raises:
         NotOfferedError: the controller refuses a class.
@@ -141,11 +140,11 @@ def _make_class(scenario: Scenario, number: int, flow: Flow, rest: RestClient) -
 
 
 def meter_body(rate_bps: int) -> dict[str, int]:
-    """Return the meter of Open vSwitch that passes a rate: it drops what is above it."""
+    """Return the meter of Open vSwitch that passes a rate and drops packets above it."""
     # Meters count frames without FCS, in kbit/s.
     metered_bps = max(kernel_rate_bps(rate_bps) // 1000 * 1000, MIN_RATE_BPS)
-    # A meter counts time in ms: a bucket for less than a ms never fills again, and one for less
-    # than a frame lets nothing pass.
+    # A meter counts time in ms. A bucket of less than a ms never refills, and one smaller than a
+    # frame passes nothing.
     burst_bytes = max(metered_bps // 1_000_000 + 1, FRAME_KBIT) * 125
     return {"cir": metered_bps, "cburst": burst_bytes, "pburst": burst_bytes}
 
@@ -166,15 +165,16 @@ def _make_flow(
 
 
 def queueing_commands(scenario: Scenario, device: str, flows: Sequence[Flow]) -> list[list[str]]:
-    """Return the command lines that give a sender's interface what its flows want.
+    """Return the commands that set up a sender's interface for its flows.
 
-    A queueing discipline that spaces them, where the kernel is to, and losses where there are any.
+    They add a queueing discipline where the kernel spaces packets, and netem where the wire loses
+    packets.
     """
     commands = []
     parent = ["root"]
     if scenario.loss_ppm:
-        # netem loses what TCP hands over at once: many packets, which the kernel takes apart
-        # behind it, even where the interface's segmentation offload is off.
+        # netem drops whole chunks of TCP: the kernel segments them after netem, even where the
+        # interface's segmentation offload is off.
         commands.append(["ip", "link", "set", "dev", device, "gso_max_segs", "1"])
         percent = f"{scenario.loss_ppm / 10_000:.6f}%"
         words = ["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "netem"]
@@ -183,7 +183,7 @@ def queueing_commands(scenario: Scenario, device: str, flows: Sequence[Flow]) ->
     for shaper in sorted({flow.shaper for flow in flows}, key=lambda shaper: shaper.name):
         words = ["tc", "qdisc", "add", "dev", device, *parent, shaper.kind]
         if shaper.kind == "fq":
-            # Room for a whole window of each flow: fq would drop what its application may send.
+            # Room for a whole window of each flow; fq would drop the rest.
             commands.append([*words, "limit", "100000", "flow_limit", "100000"])
         elif shaper.kind == "tbf":
             rate_bps = kernel_rate_bps(shaper.rate_bps(scenario.rate_bps))
@@ -193,7 +193,7 @@ def queueing_commands(scenario: Scenario, device: str, flows: Sequence[Flow]) ->
 
 
 def _set_queueing(scenario: Scenario, host: Any, flows: list[Flow]) -> list[str]:
-    """Have a sender's interface queue as its flows want; return the commands, after its name."""
+    """Set up a sender's interface for its flows; return the commands, each after its name."""
     commands = queueing_commands(scenario, host.defaultIntf().name, flows)
     for words in commands:
         out, err, status = host.pexec(*words)

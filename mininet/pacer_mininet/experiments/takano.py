@@ -1,4 +1,4 @@
-"""PSPacer: the IPSJ paper's tables and figures, the talk's, the home page's, GtrcNET-1's.
+"""The experiments of PSPacer's authors: the IPSJ paper, talk, home page, PFLDnet, GtrcNET-1.
 
 Takano et al., IPSJ Transactions on Advanced Computing Systems, Vol. 47, SIG 7 (ACS 14); PFLDnet
 2005; "realtime burstiness". iperf over 500 Mbit/s, drop-tail.
@@ -24,33 +24,33 @@ KIB, MIB = 1 << 10, 1 << 20
 MS = 1_000_000
 IPSJ = "Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14)"
 
-# Long enough for two seconds of slow start and as long again of steady state; the talk's minute
-# and PFLDnet's five are cut to what a pass over all of them in an hour allows.
+# Long enough for slow start (two seconds where packets are paced) and a steady state. The talk ran
+# for a minute and PFLDnet for five; here a pass over all experiments must take less than an hour.
 SECONDS = 16
 LONG_SECONDS = 24
 FAR_SECONDS = 12
 
 LONG_DELAYS_MS = (25, 50, 100, 150)
-"""One way: those of the IPG sweep at which dynamic spacing is to win."""
+"""One way: the delays of the IPG sweep at which dynamic spacing is claimed to win."""
 
 DELAYS_FIFO_BYTES = 256 * KIB
-"""Less than the path holds at each of them, by far: so losses cost."""
+"""Much less than the path holds at each of them, so that losses matter."""
 
 SSTHRESH_OF_THEN = 100
-"""Packets: where the first slow start ended by default in the BIC of Linux 2.6 then."""
+"""Packets: where the first slow start ended by default in the BIC of early Linux 2.6."""
 
 TODAYS = ("cubic", "reno", "bbr")
-"""Congestion controls that stand beside the papers'."""
+"""Congestion controls of today, measured beside the papers'."""
 
 DYNAMIC = Shaper("dynamic", "class", (("mode", "dynamic"), ("rate", None)))
 
 SHORTER = (
-    "The published run lasted longer (the talk's a minute, PFLDnet's five): slow start and the "
+    "The published run lasted longer (the talk's one minute, PFLDnet's five). Slow start and the "
     "first losses weigh more here."
 )
 SENDERS_OF_THEN = (
-    "The senders are today's Linux: ten segments at the start, SACK and rate-halving of another "
-    "kind, and a TBF that high-resolution timers wake for each packet, not the system's tick."
+    "The senders run today's Linux. It starts with ten segments and recovers from losses in other "
+    "ways, and high-resolution timers wake TBF for each packet instead of the system's tick."
 )
 
 
@@ -64,9 +64,9 @@ def tables_2_to_4() -> Experiment:
         metrics=(),
         virtual=True,
         differs=(
-            "Gaps here are departure times in nanoseconds, not real frames: no byte of a gap is "
-            "rounded to a frame's shortest length. A hundred flows of 10 Mbit/s do not fit a "
-            "1 Gbit/s line with preamble and inter-frame gap.",
+            "Gaps here are departure times in nanoseconds, not real frames, so they are not "
+            "rounded to a shortest frame. A hundred flows of 10 Mbit/s with preambles and "
+            "inter-frame gaps need more than a 1 Gbit/s line.",
         ),
     )
 
@@ -85,7 +85,7 @@ def figure_3() -> Experiment:
 
 
 PICTURED = (1024 * KIB, 4096 * KIB)
-"""FIFO sizes of Table 5 that are also figures, with bandwidth in 500 us."""
+"""FIFO sizes of Table 5 that also have a published figure of the bandwidth in 500 us."""
 
 
 def _path_of_table_5(fifo_bytes: int, shaper: Shaper) -> Scenario:
@@ -99,12 +99,9 @@ def _path_of_table_5(fifo_bytes: int, shaper: Shaper) -> Scenario:
 
 def _table_5_cell(fifo_bytes: int, shaper: Shaper, run: str) -> Cell:
     paper = TABLE_5[fifo_bytes].get(run)
-    published = (
-        {"goodput": paper.goodput_mbps, "lost": paper.lost_packets} if paper is not None else {}
-    )
-    return Cell(
-        format_size(fifo_bytes), shaper.name, _path_of_table_5(fifo_bytes, shaper), published
-    )
+    published = {"goodput": paper.goodput_mbps, "lost": paper.lost_packets} if paper else {}
+    path = _path_of_table_5(fifo_bytes, shaper)
+    return Cell(format_size(fifo_bytes), shaper.name, path, published)
 
 
 def table_5() -> Experiment:
@@ -132,9 +129,9 @@ def table_5() -> Experiment:
         cells=tuple(cells),
         plots=("comparison",),
         differs=(
-            "Goodput here is that of all 16 seconds, of which slow start takes two to three. The "
-            "published 474 of 476.9 Mbit/s leave no room for it, so those runs were longer: what "
-            "compares with them is the second half.",
+            "Goodput here is that of all 16 seconds, and slow start takes two to three of them. "
+            "The published 474 of 476.9 Mbit/s leave no room for slow start, so those runs were "
+            "longer. Compare the second half with them.",
             SENDERS_OF_THEN,
         ),
     )
@@ -188,7 +185,7 @@ def slides() -> Experiment:
 
 
 def delays() -> Experiment:
-    """Return dynamic spacing over long delays, nothing lost but in the FIFO."""
+    """Dynamic spacing over long delays; packets are lost in the FIFO only."""
 
     def over(delay_ms: int, fifo_bytes: int, title: str) -> tuple[Cell, ...]:
         return beside(
@@ -222,28 +219,25 @@ def delays() -> Experiment:
         cells=tuple(cells),
         plots=("sweep",),
         differs=(
-            "At 25 ms one way a FIFO of 1 MB is a third of what the path holds: unpaced it runs "
-            "over, and never empty, so there is nothing left to win but the losses. fq, which "
-            "loses nothing, gets as much there; dynamic spacing keeps just below the narrowest "
-            "link's rate.",
+            "At 25 ms one way a FIFO of 1 MB holds a third of what the path holds. Unpaced, it "
+            "overflows but never runs empty, so spacing can win only fewer losses. fq loses "
+            "nothing and gets the same goodput there. Dynamic spacing stays just below the "
+            "narrowest link's rate.",
         ),
     )
 
 
 def _cells_at(fifo_bytes: int) -> tuple[Cell, ...]:
-    """Return the runs of Table 5 that a figure shows; they are made once."""
+    """Return the runs of Table 5 that a figure shows; Table 5 shares them."""
+    row = format_size(fifo_bytes)
     return tuple(
-        Cell(
-            format_size(fifo_bytes),
-            shaper.name,
-            _path_of_table_5(fifo_bytes, shaper),
-        )
+        Cell(row, shaper.name, _path_of_table_5(fifo_bytes, shaper))
         for shaper in (UNPACED, PACED, FQ)
     )
 
 
 def figure_2() -> Experiment:
-    """Return the picture that everyone knows."""
+    """Return the picture of PSPacer's home page."""
     return Experiment(
         name="fig2",
         title="Bandwidth at 500 us and 200 ms, 500 Mbit/s, 200 ms, FIFO 4 MB",
@@ -288,7 +282,7 @@ def figure_9() -> Experiment:
         cells=tuple(cells),
         plots=("flows",),
         differs=(
-            "Both senders begin at one instant, and their paths are equally long.",
+            "Both senders start at the same time, and their paths have the same RTT.",
             SENDERS_OF_THEN,
         ),
     )
@@ -304,7 +298,7 @@ _PFLDNET = {
 
 
 def pfldnet() -> Experiment:
-    """Scalable, and two that stand in for FAST."""
+    """Scalable TCP, and two substitutes for FAST."""
     columns = (
         ("scalable", UNPACED, 0),
         ("scalable", PACED, 1),
@@ -325,7 +319,7 @@ def pfldnet() -> Experiment:
                 one_flow(shaper, control), seconds=FAR_SECONDS, fifo_bytes=fifo_kib * KIB
             )
             place_of_cell = (f"{fifo_kib}KB", f"{title}, {shaper.name}")
-            # Stand-ins are for orientation.
+            # The substitutes are for orientation.
             cells.append(Cell(*place_of_cell, scenario, published, extra=control != "scalable"))
     return Experiment(
         name="pfldnet",
@@ -336,8 +330,8 @@ def pfldnet() -> Experiment:
         cells=tuple(cells),
         plots=("comparison",),
         differs=(
-            "FAST TCP is in no Linux kernel. Vegas (delay-based, as FAST is) and BBR stand in; "
-            "their figures are beside FAST's for orientation, not as its reproduction.",
+            "No Linux kernel has FAST TCP. Vegas (delay-based, like FAST) and BBR replace it. "
+            "Their figures stand beside FAST's for orientation and do not reproduce it.",
             SHORTER,
         ),
     )
@@ -379,23 +373,23 @@ def burstiness() -> Experiment:
         ),
         cells=cells,
         differs=(
-            "The published packets crossed the Internet, with everybody else's: what was lost "
-            "and queued on the way to the receiver is not the sender's. Here the path has no "
-            "other traffic.",
-            "max(Q) here counts the packet that arrives (1.48 KB for one frame). At its own rate: "
-            "dynamic burstiness, whose virtual bottleneck has the average of the 100 ms before. "
-            "The first begins at the receiver with the path's delay, so it is too low by that "
-            "share; what queues for it in the next 100 ms stays, as long as the rate does.",
-            "The sender is UDP that its own clock spaces, and today's TBF is woken for each packet "
-            "by timers of a ns, so little is left to shape: the published TBF, woken by the "
-            "system's tick, let go of 59 KB at once. fq hands out two packets at a time (its "
+            "The published packets crossed the Internet with other traffic, which caused losses "
+            "and queues on the way to the receiver. Here the path has no other traffic.",
+            "max(Q) here includes the packet that arrives (1.48 KB for one frame). At its own rate "
+            "means dynamic burstiness: the virtual bottleneck drains at the average rate of the "
+            "100 ms before. At the receiver, the first window starts with the path's delay, so its "
+            "average is too low. The queue that builds up in the next window then stays while the "
+            "rate does.",
+            "The UDP sender is spaced by its own clock, and timers of one nanosecond wake today's "
+            "TBF for each packet, so little is left to shape. The system's tick woke the "
+            "published TBF, which released 59 KB at once. fq sends two packets at a time (its "
             "quantum).",
         ),
     )
 
 
 def gap_frames() -> Experiment:
-    """Gaps that are accounted for, and gaps of PAUSE frames as PSPacer's were."""
+    """Accounted gaps, and gaps filled with PAUSE frames, as in PSPacer."""
     cells = tuple(
         Cell(
             "500 Mbit/s, 20 ms",
@@ -416,21 +410,20 @@ def gap_frames() -> Experiment:
         metrics=("goodput", "steady", "lost", "edge_lost", "queue_max", "wire_bytes"),
         cells=cells,
         differs=(
-            "PAUSE frames are dropped by the bottleneck's input port, as a switch's port does, and "
-            "are not counted as lost.",
-            "That each departure is the same within one shortest frame is shown packet by packet "
-            "by the vectors (tests/vectors/pause-frames); here is what comes of it on a path.",
+            "The bottleneck's input port drops PAUSE frames, as every switch does. They do not "
+            "count as lost.",
+            "The vectors (`tests/vectors/pause-frames`) show packet by packet that departures "
+            "differ by less than one shortest frame. This experiment shows the effect on a path.",
         ),
     )
 
 
 ECN_THRESHOLD_BYTES = 1_200_000
-"""Of the pacer's queue: what a RTT of 1.1 times the path's 200 ms leaves at 500 Mbit/s, less the
-packets of a small burst."""
+"""Queue at which the pacer marks: 20 ms at 500 Mbit/s, a tenth of the RTT, less a burst."""
 
 
 def backlog() -> Experiment:
-    """Senders with large buffers, and what keeps them from filling the pacer."""
+    """Senders with large buffers, and two ways to keep them from filling the pacer."""
     ecn = Shaper(
         *("paced, ECN", "class", (("mode", "static"), ("ecn_threshold_bytes", ECN_THRESHOLD_BYTES)))
     )
@@ -456,15 +449,15 @@ def backlog() -> Experiment:
         cells=cells,
         plots=("rtt", "window"),
         differs=(
-            f"Marks begin at {ECN_THRESHOLD_BYTES:,} bytes in the pacer's queue, a tenth of what "
-            "the path holds.",
-            "Marks alone cannot give both: BIC takes back a fifth of its window at a mark, so the "
-            "bottleneck stays busy only if a quarter of what the path holds was queued (RTT 250 "
-            "ms). And a burst of slow start, which the pacer holds on purpose, is marked like a "
-            "queue that stays: the first mark comes at less than half of what the path holds, and "
-            "from there BIC grows by 32 packets a round trip, where more than 5,000 are missing. "
-            "The clamp gives both.",
-            "Paced with neither, the sender fills the class's queue at the edge (32 MB, where "
-            "nothing says otherwise): what is lost then is lost there.",
+            f"Marking starts at {ECN_THRESHOLD_BYTES:,} bytes in the pacer's queue, a tenth of "
+            "what the path holds.",
+            "Marks alone cannot give a short queue and full rate. BIC shrinks its window by a "
+            "fifth at a mark, so the bottleneck stays busy only if a quarter of what the path "
+            "holds was queued (RTT 250 ms). The pacer also marks the bursts of slow start, which "
+            "it holds on purpose. So the first mark comes at less than half of what the path "
+            "holds, and from there BIC grows by 32 packets per round trip while more than 5,000 "
+            "are missing. The clamp gives both.",
+            "Paced with neither, the sender fills the class's queue at the edge (32 MB by "
+            "default), and packets are lost there.",
         ),
     )

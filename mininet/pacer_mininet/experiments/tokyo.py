@@ -1,4 +1,4 @@
-"""University of Tokyo's Data Reservoir: IPG tuning, Clustered Packet Spacing, TCP-aware NIC."""
+"""The experiments of the University of Tokyo's Data Reservoir: IPG and packet spacing."""
 
 import dataclasses
 
@@ -44,7 +44,7 @@ NODES_RTT_MS = (335, 326, 292, 335)
 
 NODE_STREAMS = 4
 NODE_GAP_BYTES = 8 * FULL_FRAME_BYTES - PREAMBLE_BYTES - FULL_FRAME_BYTES
-"""Behind each full frame, for an eighth of the edge's line: a quarter of the bottleneck."""
+"""The gap behind each full frame for an eighth of the edge's line, a quarter of the bottleneck."""
 
 
 def ipg(gap_bytes: int) -> Shaper:
@@ -74,7 +74,7 @@ def ipg_sweep() -> Experiment:
             rtt_ns=2 * delay_ms * MS,
             socket_buffer_bytes=buffer_for(2 * delay_ms * MS),
             loss_ppm=LOSS_PPM,
-            # Below, nothing is claimed of dynamic spacing.
+            # Nothing is claimed of dynamic spacing over shorter paths.
             extra=delay_ms < 25,
         )
     )
@@ -90,24 +90,26 @@ def ipg_sweep() -> Experiment:
         cells=cells,
         plots=("sweep",),
         differs=(
-            "The published sweep is a simulation, and gives shares: dynamic IPG best from 25 ms "
-            "on, 3 % behind the best static one at 2 ms and 21 % at 10 ms. Here four of its gaps.",
-            "One packet in a thousand lost leaves Reno 39 segments per RTT (Mathis et al., 1997), "
-            "9 Mbit/s at 25 ms one way, whatever spaces them: what else there is comes from the "
-            "slow start, which the first lost packet ends, the wire's or the FIFO's. What spaces "
-            "too little (unpaced, gaps of 8 and 512 bytes) overruns the FIFO in it; dynamic "
-            "spacing and the larger gaps do not, and lie within each other's seeds.",
+            "The published sweep is a simulation and gives shares: dynamic IPG is the best from 25 "
+            "ms on, 3 % behind the best static one at 2 ms and 21 % at 10 ms. Four of its gaps are "
+            "measured here.",
+            "With one packet in a thousand lost, Reno can send 39 segments per RTT (Mathis et al., "
+            "1997), 9 Mbit/s at 25 ms one way, however they are spaced. The rest comes from slow "
+            "start, which ends with the first packet lost on the wire or in the FIFO. Too little "
+            "spacing (unpaced, gaps of 8 and 512 bytes) overflows the FIFO in slow start. Dynamic "
+            "spacing and the larger gaps do not, and their spreads over the seeds overlap.",
             "Estimates of a round trip of 4 ms (2 ms one way) are further off the kernel's than "
-            "those of longer ones: the kernel smooths over eight samples, the switch over two.",
+            "those of longer ones, because the kernel smooths over eight samples and the switch "
+            "over two.",
         ),
     )
 
 
 def ipg_rates() -> Experiment:
-    """Two gaps that were measured: 941 and 567 Mbit/s."""
+    """Two gaps with published goodput, 941 and 567 Mbit/s."""
     cells = []
     for gap_bytes, published in ((12, 941.0), (1023, 567.0)):
-        # What a full frame's share of the line is with this gap behind it.
+        # A full frame's share of the line with this gap behind it.
         fq = FQ.at(FULL_FRAME_BYTES, PREAMBLE_BYTES + FULL_FRAME_BYTES + gap_bytes)
         for title, shaper in (("IPG", ipg(gap_bytes)), ("fq at that rate", fq)):
             scenario = Scenario(
@@ -116,7 +118,7 @@ def ipg_rates() -> Experiment:
             cells.append(Cell(f"{gap_bytes} bytes", title, scenario, {"steady": published}))
     return Experiment(
         name="ipg-rates",
-        title="What a fixed gap makes of a TCP stream on a 1 Gbit/s line",
+        title="A TCP stream with a fixed gap on a 1 Gbit/s line",
         reproduces=("Tokyo IPG tuning",),
         source=SOURCE,
         metrics=("steady", "lost", "edge_lost"),
@@ -146,9 +148,9 @@ def clustered() -> Experiment:
 
 
 def parallel() -> Experiment:
-    """Streams side by side: 16 nodes of 4 there, 4 of 4 here."""
+    """Parallel streams: 16 nodes of 4 there, 4 nodes of 4 here."""
     nearest_ms = min(NODES_RTT_MS)
-    # The windows of four streams may all come at once.
+    # The windows of four streams may arrive together.
     room = ("limit_bytes", NODE_STREAMS * SOCKET_BUFFER_BYTES)
     gap, paced = (
         dataclasses.replace(shaper, settings=(*shaper.settings, room))
@@ -165,14 +167,14 @@ def parallel() -> Experiment:
     )
     return Experiment(
         name="parallel",
-        title="Parallel streams: 16 nodes x 4 there, a quarter of it here, RTT 292 to 335 ms",
+        title="Parallel streams: 16 nodes x 4 there, 4 nodes x 4 here, RTT 292 to 335 ms",
         reproduces=("Tokyo parallel streams",),
         source=f"{SOURCE}: 5.42 Gbit/s with 64 streams over three paths of 10 Gbit/s",
         metrics=("goodput", "steady", "lost", "edge_lost", "jain"),
         cells=cells,
         plots=("bandwidth",),
         differs=(
-            "One bottleneck of 500 Mbit/s instead of three paths of 10 Gbit/s: no rate compares. "
-            "The gap gives each node a quarter of it.",
+            "One bottleneck of 500 Mbit/s replaces three paths of 10 Gbit/s, so rates do not "
+            "compare. The gap gives each node a quarter of the bottleneck.",
         ),
     )

@@ -1,4 +1,4 @@
-"""Tables 2 to 4 and Fig. 3: the switch alone in virtual time, by tests/accuracy."""
+"""Makes Tables 2 to 4 and Fig. 3 with tests/accuracy: the switch alone in virtual time."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ TIMEOUT_S = 600
 
 
 class VirtualError(RuntimeError):
-    """The accuracy program failed; the text has what it said."""
+    """The accuracy program failed; the text has its message."""
 
 
 def _run(option: str) -> Any:
@@ -37,7 +37,7 @@ def _run(option: str) -> Any:
 
 
 def _accuracy_row(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of Tables 2 to 4 as people read it; `published` has what stands below it."""
+    """Return a row of Tables 2 to 4 by column title; `published` has the published figures."""
     rates = {"min": "min_bps", "max": "max_bps", "mean": "mean_bps"}
     published = {
         f"{title}, Mbit/s": row[f"published_{name}"] / 1e6
@@ -59,7 +59,7 @@ def _accuracy_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def collect(experiment: Experiment) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return an experiment's results as for its JSON file, and its clocks if it draws them.
+    """Return an experiment's results, as written to its JSON file, and its clocks if it draws them.
 
     Raises:
         VirtualError: the program failed.
@@ -79,8 +79,8 @@ def collect(experiment: Experiment) -> tuple[dict[str, Any], dict[str, Any] | No
             for number, one in enumerate(clocks["classes"], start=1)
         ]
         said = [
-            "Each dot is a packet; it leaves when the global clock (the line) has reached the "
-            "class's clock, as in the published drawing.",
+            "Each dot is a packet. It leaves when the global clock (the line) reaches the class's "
+            "clock, as in the published drawing.",
         ]
     else:
         measured = _run("--out")["rows"]
