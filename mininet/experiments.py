@@ -1,11 +1,11 @@
 """The published tables and figures as experiments: `make experiments`, `make experiment-table5`.
 
-    experiments.py [NAME...]    all, or these; see `--list`
-    experiments.py --quick      scaled down, to see that all of it works
+    experiments.py [NAME...]    all experiments, or these; `--list` shows their names
+    experiments.py --quick      scaled down, to check that everything works
     experiments.py --realtime   on this machine's kernel, as root, instead of in the lab
 
-Writes results/experiments/NAME.json and results/report.html. What is interrupted goes on where
-it was.
+Writes results/experiments/NAME.json and results/report.html. After an interruption, the next call
+continues with the runs that are missing.
 """
 
 import signal
@@ -16,12 +16,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--inside"]:
-        # Inside the lab every module that is not needed costs a second.
+        # In the lab, each module that is not needed costs a second.
         from pacer_mininet.experiments import inside
 
         sys.exit(inside.main(sys.argv[2:]))
     from pacer_mininet.experiments.main import main
 
-    # Whoever ends us ends our labs, too.
+    # Exiting normally ends the labs, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main())

@@ -1,10 +1,11 @@
-"""Which congestion control a run uses: the one that was chosen, or else BIC, the papers'.
+"""Decides which congestion control a run uses: the chosen one, or else BIC, the papers'.
 
-One that was chosen is used or refused; nobody gets figures of another one under its name. Only
-where none was chosen may a machine's own kernel, which may come without BIC, use CUBIC instead; the
-run says so. The lab's kernel has BIC.
+A chosen one is used or refused, so that no figures of another one appear under its name. Without a
+choice, a machine's kernel that lacks BIC uses CUBIC instead, and the results say so. The lab's
+kernel has BIC.
 """
 
+import contextlib
 import re
 import socket
 import subprocess
@@ -17,7 +18,7 @@ PREFERRED = "bic"
 FALLBACK = "cubic"
 
 UNCHOSEN = "default"
-"""Stands for PREFERRED where nobody has chosen."""
+"""The choice of the default: PREFERRED, or FALLBACK where the kernel lacks it."""
 
 NAME = re.compile(r"[a-z0-9_]{1,15}", re.ASCII)
 
@@ -26,11 +27,11 @@ LAB_TIMEOUT_S = 120
 
 
 class CongestionControlError(RuntimeError):
-    """The kernel has no such congestion control; the text says which ones it has."""
+    """The kernel lacks a congestion control; the text lists those that it has."""
 
 
 def asked_for(choice: str) -> str:
-    """Return the congestion control that is wanted: the one chosen, else BIC."""
+    """Return the preferred congestion control for a choice: the chosen one, else BIC."""
     return PREFERRED if choice == UNCHOSEN else choice
 
 
@@ -38,7 +39,7 @@ def choose(choice: str, available: Sequence[str], *, lab: bool) -> str:
     """Return the congestion control to use on a kernel that has `available`.
 
     Raises:
-        CongestionControlError: the one chosen is not there, or none is that may be used instead.
+        CongestionControlError: the kernel lacks the chosen one, or both default ones.
 
     """
     wanted = asked_for(choice)
@@ -53,28 +54,20 @@ def choose(choice: str, available: Sequence[str], *, lab: bool) -> str:
 
 
 def of_this_kernel(choice: str = UNCHOSEN) -> list[str]:
-    """Return what the kernel we run on has, `choice` among it if it has that one as a module."""
-    load(asked_for(choice))
+    """Return this kernel's congestion controls.
+
+    The kernel loads a module for `choice`, if there is one, when root asks for it on a socket.
+    """
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, asked_for(choice).encode())
     return AVAILABLE.read_text().split()
 
 
-def load(name: str) -> None:
-    """Let the kernel load the module of a congestion control, if it has one and we may.
-
-    It does that when root asks for it on a socket; what it says to that is of no interest here.
-    """
-    with socket.socket() as probe:
-        try:
-            probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
-        except OSError:
-            return
-
-
 def of_the_lab() -> list[str]:
-    """Return what the lab's kernel has; boots it, which takes about a second.
+    """Return the congestion controls of the lab's kernel; boots it, which takes about a second.
 
     Raises:
-        CongestionControlError: the lab does not say.
+        CongestionControlError: the lab fails.
 
     """
     asked = subprocess.run(
@@ -88,7 +81,7 @@ def of_the_lab() -> list[str]:
     if asked.returncode != 0 or not found:
         lines = asked.stderr.strip().splitlines()
         raise CongestionControlError(
-            "cannot tell what congestion controls the lab's kernel has: "
+            "cannot list the congestion controls of the lab's kernel: "
             + (lines[-1] if lines else f"status {asked.returncode}")
         )
     return found

@@ -1,6 +1,7 @@
-"""Reads what the switches count: statistics, drops by cause, bandwidth, lateness, stalls.
+"""Reads the switches' counters: statistics, drops by cause, bandwidth, lateness, stalls.
 
-The controller answers for a pacing_switch; an Open vSwitch node gives the same form itself.
+The controller returns those of a pacing_switch. An Open vSwitch node returns its own in the same
+form.
 """
 
 from typing import Any
@@ -10,22 +11,22 @@ from pacer_mininet.traffic import BIN_NS, WINDOW_NS, Bandwidth
 
 
 class ExperimentError(RuntimeError):
-    """A run failed or its result cannot be trusted; the text says why."""
+    """A run failed, or its result cannot be trusted; the text says why."""
 
 
 def statistics_of(rest: RestClient, switch: str) -> dict[str, Any]:
-    """Return all that a pacing_switch counts, from the controller; ExperimentError without it."""
+    """Return a pacing_switch's counters, from the controller; ExperimentError if it has none."""
     statistics = rest.get("switches", switch, "stats")
     if not isinstance(statistics, dict) or statistics.get("now_ns") is None:
-        raise ExperimentError(f"switch {switch} gives no statistics")
+        raise ExperimentError(f"switch {switch} returns no statistics")
     return statistics
 
 
 def drops_by_cause(statistics: dict[str, Any]) -> dict[str, int]:
-    """Return all lost packets in a switch's statistics, by cause, those of all ports together.
+    """Return the lost packets in a switch's statistics, by cause, summed over all ports.
 
-    The copy of a flooded packet that its sender does not get back is no loss, nor is a PAUSE frame
-    that has filled its gap.
+    The copy of a flooded packet that is not sent back to its sender is no loss. Neither is a PAUSE
+    frame that has filled its gap.
     """
     found: dict[str, int] = {}
     parts = [(statistics.get("traffic_manager") or {}).get("drops", {})]
@@ -38,9 +39,9 @@ def drops_by_cause(statistics: dict[str, Any]) -> dict[str, int]:
 
 
 def bandwidth_of(answer: dict[str, Any]) -> Bandwidth:
-    """Return what the controller's `bandwidth` resource says, keyed by bin and window.
+    """Return the contents of the controller's `bandwidth` resource, by bin and window number.
 
-    `burstiness` has no bins, and dynamic burstiness besides.
+    The resource `burstiness` has no bins, but dynamic burstiness.
     """
     bins, windows = answer["bins"], answer["windows"]
     numbers = [start_ns // WINDOW_NS for start_ns in windows["start_ns"]]
@@ -56,15 +57,15 @@ def bandwidth_of(answer: dict[str, Any]) -> Bandwidth:
 
 
 def difference(after: dict[str, int], before: dict[str, int]) -> dict[str, int]:
-    """Return what was counted between two readings, without zeros."""
+    """Return the counts between two readings, without zeros."""
     counts = {key: value - before.get(key, 0) for key, value in after.items()}
     return {key: value for key, value in counts.items() if value}
 
 
 def stalls_between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int] | None:
-    """Return how often and for how long, in ns, the machine kept a switch from its work.
+    """Return how often and for how long, in ns, the machine stalled a switch.
 
-    None for a switch that does not know.
+    None for a switch that does not count stalls.
     """
     earlier, later = (reading["traffic_manager"].get("polling") for reading in (before, after))
     if earlier is None or later is None:
@@ -78,8 +79,8 @@ def stalls_between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, i
 def lateness_between(before: dict[str, Any], after: dict[str, Any]) -> int:
     """Return the greatest lateness, in ns, of the starts of transmission between two readings.
 
-    Exact when it is the greatest since the switch was started; else the upper end of its bucket
-    (bucket 0 is "on time", bucket i > 0 holds 2^(i-1) to 2^i - 1 ns).
+    It is exact if it is the greatest since the switch started, else the upper end of its bucket
+    (bucket 0 counts packets on time, bucket i > 0 those 2^(i-1) to 2^i - 1 ns late).
     """
     greatest_ns = 0
     earlier = {port["port"]: port["statistics"] for port in before["ports"]}

@@ -1,4 +1,4 @@
-"""Work in the network namespaces of hosts."""
+"""Calls functions in the network namespaces of hosts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Result = TypeVar("Result")
 def in_namespace_of(pid: int, work: Callable[[], Result]) -> Result:
     """Call `work` in the network namespace of process `pid`; return what it returns.
 
-    A socket stays in the namespace it was made in. The thread that goes there ends afterwards, so
-    that no other thread of ours ever leaves its own.
+    A socket stays in the namespace in which it was made. `work` runs in a thread of its own, which
+    enters the namespace and then ends; no other thread leaves its namespace.
 
     Raises:
-        OSError: there is no such namespace, or we may not go there.
-        Exception: what `work` raised.
+        OSError: there is no such namespace, or entering it is not allowed.
+        Exception: any exception of `work`.
 
     """
     results: list[Result] = []
@@ -38,7 +38,7 @@ def in_namespace_of(pid: int, work: Callable[[], Result]) -> Result:
             finally:
                 os.close(handle)
             results.append(work())
-        except Exception as error:  # raised again by the caller's thread
+        except Exception as error:  # raised again in the caller's thread
             errors.append(error)
 
     thread = threading.Thread(target=go_and_work, name="setns")

@@ -1,15 +1,15 @@
-"""Where the parts of this checkout are, and errors that say what is missing and what to do."""
+"""Where the parts of this checkout are, and errors that name missing parts and what to do."""
 
 import os
 import shutil
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
-"""The checkout that this package lies in."""
+"""The checkout that contains this package."""
 
 MININET_DIR = REPO / "mininet"
 OVERRIDES = ("PACING_SWITCH", "PACER_CONTROLLER", "PACER_OVS")
-"""Variables of the environment that name other executables than this checkout's."""
+"""Environment variables that name executables to use instead of this checkout's."""
 
 SWITCH_BINARY = Path(
     os.environ.get("PACING_SWITCH") or REPO / "switch" / "target" / "release" / "pacing_switch"
@@ -24,7 +24,7 @@ LAB_AVAILABLE = REPO / "lab" / "available"
 
 
 class MissingError(RuntimeError):
-    """Something that an experiment needs is not there; the text says what to do about it."""
+    """Something that a network needs is not installed or built; the text says what to do."""
 
 
 _PACKAGES = {
@@ -36,11 +36,11 @@ _PACKAGES = {
     "ss": "iproute2",
     "tc": "iproute2",
 }
-"""Debian's package of each program that is run."""
+"""Debian's packages of the programs that nodes and runs start."""
 
 
 def need_programs(*names: str) -> None:
-    """Raise MissingError naming programs that are not on PATH, and the packages they are in."""
+    """Raise MissingError for programs that are not on PATH; it names their packages."""
     missing = [name for name in names if shutil.which(name) is None]
     if missing:
         packages = sorted({_PACKAGES.get(name, name) for name in missing})
@@ -51,7 +51,7 @@ def need_programs(*names: str) -> None:
 
 
 def need_built(path: Path, what: str) -> Path:
-    """Return `path`, or raise MissingError when that part of the checkout is not built yet."""
+    """Return `path`; MissingError if that part of the checkout is not built."""
     if not path.exists():
         raise MissingError(f"{what} is not built (there is no {path}): run `make switch` in {REPO}")
     return path

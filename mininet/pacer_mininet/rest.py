@@ -1,4 +1,7 @@
-"""A small client of the controller's REST interface; standard library only, see nodes.py."""
+"""A small client of the controller's REST interface.
+
+It uses the standard library only: `mn` runs in Debian's python3, outside any virtual environment.
+"""
 
 import http.client
 import json
@@ -12,11 +15,11 @@ POLL_S = 0.05
 
 
 INVALID = 422
-"""HTTP status of a request whose values the controller cannot take."""
+"""HTTP status of a request with values that the controller refuses."""
 
 
 class ControllerError(RuntimeError):
-    """The controller refused a request or does not answer; the text says which and why.
+    """The controller refused a request or does not answer; the text names request and reason.
 
     `status` is the answer's HTTP status, None without an answer.
     """
@@ -27,7 +30,7 @@ class ControllerError(RuntimeError):
 
 
 class RestClient:
-    """Talks to one controller; every call is one connection."""
+    """A client of one controller; every call makes its own connection."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -37,8 +40,8 @@ class RestClient:
         """Make one request and return the decoded answer, None if it is empty.
 
         Raises:
-            ControllerError: a status of 400 or more, with the problem's own words (RFC 9457).
-            OSError: no connection.
+            ControllerError: the status is 400 or more; the text has the problem (RFC 9457).
+            OSError: there is no connection.
 
         """
         connection = http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
@@ -52,7 +55,7 @@ class RestClient:
             response = connection.getresponse()
             text = response.read().decode()
         except http.client.HTTPException as error:
-            raise ControllerError(f"{method} {path}: no proper answer: {error}") from error
+            raise ControllerError(f"{method} {path}: not an HTTP answer: {error}") from error
         finally:
             connection.close()
         if response.status >= 400:
@@ -70,7 +73,7 @@ class RestClient:
         return self.request("PUT", _path(path), body)
 
     def refusal(self, method: str, *path: str, body: object) -> str | None:
-        """Make a request; return the problem's own words if it was refused as wrong, else None.
+        """Make a request; return the problem if the controller refuses its values, else None.
 
         Raises:
             ControllerError: any other status of 400 or more.
@@ -85,7 +88,7 @@ class RestClient:
         return None
 
     def wait_until(self, ready: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Ask until `ready` says so; ControllerError naming `what` when it takes too long."""
+        """Poll until `ready` returns True; ControllerError with `what` when that takes too long."""
         deadline = time.monotonic() + timeout_s
         last = "not ready"
         while True:

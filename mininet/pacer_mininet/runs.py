@@ -1,8 +1,8 @@
-"""Makes runs from the host: starts each in a lab or in namespaces of its own, and listens to it.
+"""Makes runs from the host: starts each in a lab or in its own namespaces, and reads its events.
 
-A run is a process of its own, which prints one JSON object per line. In the lab it
-runs in a virtual-time kernel, on one processor, so that several run side by side without touching
-each other's results; in real time it has the machine to itself, one run after the other.
+A run is a process that prints one JSON object per line. In the lab it runs in a virtual-time kernel
+on one processor, so runs side by side do not change each other's results. In real time, runs are
+made one after the other.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ LINE_BYTES = 64 << 20
 STDERR_LINES = 20
 STOP_TIMEOUT_S = 15.0
 LAB_ENVIRONMENT = ("SETUPTOOLS_USE_DISTUTILS=stdlib",)
-"""Inside every import counts: Mininet takes a version class from distutils, for which setuptools
-would load 120 modules of its own."""
+"""Imports in the lab take time. Mininet imports a version class from distutils, for which
+setuptools would load 120 of its own modules."""
 
 Listener = Callable[[dict[str, Any]], None]
 
@@ -33,14 +33,14 @@ class RunError(RuntimeError):
 
 
 class LabUnavailableError(RuntimeError):
-    """There is no lab here; the text says why."""
+    """The lab cannot run here; the text says why."""
 
 
 def check_lab() -> None:
-    """Make sure that runs can be made in the lab here; builds its kernel if that must be.
+    """Check that the lab can run here; builds its kernel if needed.
 
     Raises:
-        LabUnavailableError: they cannot; the text says why.
+        LabUnavailableError: it cannot; the text says why.
 
     """
     if not paths.LAB_RUN.exists() or not paths.LAB_AVAILABLE.exists():
@@ -51,14 +51,14 @@ def check_lab() -> None:
     if asked.returncode != 0:
         lines = asked.stdout.strip().splitlines()
         raise LabUnavailableError(lines[-1] if lines else "lab/available gives no reason")
-    # Takes minutes the first time, and says so itself, on standard error.
+    # This takes minutes the first time; lab/build says so on standard error.
     built = subprocess.run([str(paths.LAB_BUILD)], stdin=subprocess.DEVNULL)
     if built.returncode != 0:
         raise LabUnavailableError("the lab's kernel could not be built")
 
 
 def need_root() -> None:
-    """Raise RunError unless we may make namespaces on the host's kernel."""
+    """Raise RunError unless this process may make namespaces on the host's kernel."""
     if os.geteuid() != 0:
         raise RunError(
             "real time needs root, to make network namespaces on this machine's kernel: "
@@ -68,7 +68,7 @@ def need_root() -> None:
 
 
 def in_lab_command(command: Sequence[str], *options: str) -> list[str]:
-    """Return a command that runs another one in the lab; `options` are lab/run's."""
+    """Return a command that runs another one in the lab, with options of lab/run."""
     passed = [
         word
         for variable in paths.OVERRIDES
@@ -80,13 +80,13 @@ def in_lab_command(command: Sequence[str], *options: str) -> list[str]:
 
 
 def isolated(command: Sequence[str]) -> list[str]:
-    """Return a command that runs another one in network, PID and mount namespaces of its own.
+    """Return a command that runs another one in its own network, PID and mount namespaces.
 
-    When its first process ends, the kernel ends everything else in it; a tmpfs of its own takes
-    what was written. Nothing is left behind. A command that ends when its standard input closes
-    (`command.end_with_stdin`) ends with whoever started it.
+    When the command ends, the kernel ends all other processes of the namespaces. Temporary files
+    are in a tmpfs of the namespace, so nothing is left behind. A command that ends when its
+    standard input closes (`command.end_with_stdin`) ends with the process that started it.
     """
-    # /run, not /tmp, is made private: the checkout itself may lie in /tmp.
+    # /run is made private and not /tmp, because the checkout itself may be in /tmp.
     script = 'mount -t tmpfs -o mode=755 tmpfs /run && mkdir /run/tmp && exec "$@"'
     return [
         *("unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net", "--"),
@@ -96,7 +96,7 @@ def isolated(command: Sequence[str]) -> list[str]:
 
 
 class Running:
-    """One run that is being made."""
+    """One run in progress."""
 
     def __init__(self, name: str, command: Sequence[str], listener: Listener) -> None:
         self.name = name
@@ -106,7 +106,7 @@ class Running:
         self._listener = listener
         self._began = time.monotonic()
         self._stderr: list[str] = []
-        # A session of its own: Ctrl-C reaches us alone, and we end our runs in order.
+        # In its own session: Ctrl-C reaches only this process, which then ends its runs.
         self.process = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,
@@ -146,18 +146,18 @@ class Running:
             del self._stderr[:-STDERR_LINES]
 
     def wait(self) -> dict[str, Any]:
-        """Wait for the end; return the result, or raise RunError with what went wrong."""
+        """Wait for the end; return the result, or raise RunError with the reason."""
         status = self.process.wait()
         self.wall_s = time.monotonic() - self._began
         for thread in self._threads:
             thread.join()
         if self.result is not None and status == 0:
             return self.result
-        said = self.error or "\n".join(self._stderr) or "it said nothing"
+        said = self.error or "\n".join(self._stderr) or "it printed nothing"
         raise RunError(f"the run {self.name!r} failed (status {status}): {said}")
 
     def stop(self) -> None:
-        """End the run if it is still going on, and all that belongs to it."""
+        """End the run and its processes if it is still in progress."""
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -172,7 +172,7 @@ class Running:
 
 @contextlib.contextmanager
 def stopping(running: list[Running]) -> Iterator[None]:
-    """End all runs of a list when the block is left, however it is left."""
+    """End all runs of a list when the block ends or raises."""
     try:
         yield
     finally:
@@ -183,9 +183,9 @@ def stopping(running: list[Running]) -> Iterator[None]:
 def side_by_side(
     commands: Sequence[tuple[str, list[str]]], at_once: int, listener: Listener
 ) -> Generator[Running, None, None]:
-    """Make runs, by name and command, `at_once` at a time; yield each as it ends.
+    """Make runs, given by name and command, `at_once` at a time; yield each as it ends.
 
-    All that still go on are ended when the caller stops asking.
+    The remaining runs are ended when the caller stops iterating.
     """
     waiting = list(commands)
     running: list[Running] = []
@@ -201,7 +201,7 @@ def side_by_side(
 
 
 def _first_to_end(running: Sequence[Running]) -> Running:
-    """Wait until one of the runs ends; note what processor time it took."""
+    """Wait until one of the runs ends; store its processor time."""
     while True:
         for run in running:
             before_s = _ended_children_s()
@@ -212,6 +212,6 @@ def _first_to_end(running: Sequence[Running]) -> Running:
 
 
 def _ended_children_s() -> float:
-    """Return the processor time of all children that have ended, and of what they waited for."""
+    """Return the processor time of all children that have ended, and of their children."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

@@ -1,8 +1,8 @@
-"""A receiver of TCP streams that takes whatever comes and keeps nothing.
+"""A receiver of TCP streams that discards all data.
 
-It reads when enough has come (`SO_RCVLOWAT` of socket(7)), not with every packet: in the lab, what
-a receiver like iperf's does for each packet is a third of all that a run costs. What the kernel
-does for the connection, its acknowledgements above all, does not wait for it.
+It reads when enough data has arrived (`SO_RCVLOWAT` of socket(7)), not with every packet. In the
+lab, the work of a receiver like iperf's for each packet is a third of a run's cost. The kernel's
+acknowledgements do not wait for the reads.
 """
 
 import contextlib
@@ -16,19 +16,20 @@ from pacer_mininet.namespaces import in_namespace_of
 
 READ_BYTES = 1 << 20
 WAKE_BYTES = 1 << 16
-"""Payload that has to lie there before it is read: at most this much, and of a connection's window
-at most a sixteenth."""
+"""Upper limit for the payload that must have arrived before it is read."""
 
 WINDOW_SHARE = 16
+"""It is also at most this fraction of a connection's window."""
+
 BACKLOG = 128
 STOP_TIMEOUT_S = 10
 
 
 class Sink:
-    """Listens in the namespaces of hosts, one thread for all."""
+    """Listens in the namespaces of hosts, with one thread for all."""
 
     def __init__(self, window_bytes: int) -> None:
-        """Make one that listens nowhere yet; `window_bytes`: the window that the hosts grant."""
+        """Make a sink without ports; `window_bytes` is the hosts' TCP window."""
         self._wake_bytes = max(1, min(WAKE_BYTES, window_bytes // WINDOW_SHARE))
         self._selector = selectors.DefaultSelector()
         self._buffer = bytearray(READ_BYTES)
@@ -38,7 +39,7 @@ class Sink:
         self._started = False
 
     def listen(self, host: Node, port: int) -> None:
-        """Take connections to a TCP port of a host from now on; before `start`.
+        """Accept connections to a TCP port of a host. Call it before `start`.
 
         Raises:
             OSError: the port is taken.
@@ -53,7 +54,7 @@ class Sink:
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._started = True
         self._thread.start()
 
@@ -75,7 +76,7 @@ class Sink:
                 key.data(key.fileobj)
 
     def _accept(self, listener: socket.socket) -> None:
-        # One that gave up meanwhile is no connection any more.
+        # The other end may have given up before.
         with contextlib.suppress(OSError):
             connection, _ = listener.accept()
             connection.setblocking(False)
@@ -84,7 +85,7 @@ class Sink:
 
     def _read(self, connection: socket.socket) -> None:
         try:
-            # TCP throws away what it is asked to truncate, and copies nothing (tcp(7)).
+            # With MSG_TRUNC, TCP discards data without copying it (tcp(7)).
             read = connection.recv_into(self._buffer, 0, socket.MSG_TRUNC)
         except BlockingIOError:
             return

@@ -1,8 +1,8 @@
-"""What the kernel knows about TCP connections and counters of a node, without starting a program.
+"""Reads TCP connections and counters of a node from the kernel, without starting a program.
 
-Connections by the kernel's socket monitoring interface (sock_diag(7)), the same that `ss -ti`
-reads; counters by /proc/PID/net. In the lab a program start is the dearest thing there is, and a
-sample every 100 ms would be hundreds of them.
+Connections come from the kernel's socket monitoring interface (sock_diag(7)), as in `ss -ti`;
+counters from /proc/PID/net. In the lab, starting a program is the most expensive thing there is,
+and a run samples every 100 ms.
 """
 
 import socket
@@ -23,7 +23,7 @@ NETLINK_SOCK_DIAG = 4
 TCP_ESTABLISHED = 1
 TCP_TIME_WAIT = 6
 STATES_WITH_DATA = sum(1 << state for state in (1, 4, 5, 8, 9, 11))
-"""Established, fin-wait 1 and 2, close-wait, last-ack and closing: all that may carry data."""
+"""Established, fin-wait 1 and 2, close-wait, last-ack and closing: states that may carry data."""
 
 _REQUEST = struct.Struct("=IHHII BBBBI HH16s16sIII")
 _MESSAGE = struct.Struct("=BBBB 2s2s")
@@ -34,7 +34,7 @@ _TCP_INFO = struct.Struct("=8B 24I 4Q 6I 4Q 2I 2Q 3I")
 
 @dataclass(frozen=True)
 class TcpSample:
-    """One connection at one instant."""
+    """One connection at one time."""
 
     state: int
     """TCP state as the kernel numbers them: 1 is established."""
@@ -47,20 +47,20 @@ class TcpSample:
     ssthresh_packets: int
     unacked_packets: int
     retransmits: int
-    """Segments sent again so far."""
+    """Retransmitted segments so far."""
     bytes_acked: int
     bytes_received: int
     """Payload that arrived in order."""
     out_of_order_packets: int
     """Segments that arrived out of order so far."""
     reorderings_seen: int
-    """Times the sender found that the path had reordered its segments."""
+    """How often the sender found that the path had reordered its segments."""
     send_buffer_bytes: int
     receive_buffer_bytes: int
 
 
 def _attributes(data: bytes) -> dict[int, bytes]:
-    """Split netlink attributes; stops at one whose length lies."""
+    """Split netlink attributes; stop at one with an impossible length."""
     found: dict[int, bytes] = {}
     offset = 0
     while offset + 4 <= len(data):
@@ -79,7 +79,7 @@ def parse_ports(body: bytes) -> tuple[int, int]:
 
 
 def parse_message(body: bytes) -> TcpSample | None:
-    """Return the connection in an inet_diag_msg, or None if it carries no tcp_info."""
+    """Return the connection in an inet_diag_msg; None if it has no tcp_info."""
     if len(body) < _MESSAGE_BYTES:
         return None
     state = body[1]
@@ -129,14 +129,14 @@ class TcpMonitor:
         return [sample for sample in samples if sample is not None]
 
     def closed(self) -> list[tuple[int, int]]:
-        """Return local and remote port of the connections that this end closed first, in TIME-WAIT.
+        """Return local and remote port of connections in TIME-WAIT: this end closed first.
 
-        All that this end has sent is acknowledged, its end, too (RFC 9293 section 3.3.2).
+        The other end has acknowledged all data and the FIN (RFC 9293 section 3.3.2).
         """
         return [parse_ports(body) for body in self._dump(1 << TCP_TIME_WAIT)]
 
     def _dump(self, states: int) -> Iterator[bytes]:
-        """Give the messages on all connections in these states."""
+        """Yield the messages on all connections in these states."""
         request = _REQUEST.pack(
             *(_REQUEST.size, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST_DUMP, 1, 0),
             *(socket.AF_INET, socket.IPPROTO_TCP),
@@ -157,7 +157,7 @@ class TcpMonitor:
                 offset += (length + 3) & ~3
 
     def connection(self, *, remote_port: int = 0, local_port: int = 0) -> TcpSample | None:
-        """Return the connection to or from a port that has carried most, or None."""
+        """Return the connection to or from a port that has carried most data, or None."""
         candidates = [
             sample
             for sample in self.connections()
@@ -173,7 +173,7 @@ def _diagnostics_socket() -> socket.socket:
 
 
 def counters(pid: int) -> dict[str, int]:
-    """Return the TCP/IP counters of the namespace of `pid`, named as `nstat` names them."""
+    """Return the TCP/IP counters of the namespace of `pid`, by `nstat`'s names."""
     found: dict[str, int] = {}
     for name in ("snmp", "netstat"):
         lines = Path(f"/proc/{pid}/net/{name}").read_text().splitlines()

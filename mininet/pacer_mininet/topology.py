@@ -1,10 +1,10 @@
-"""The long fat network: two hosts, two edge switches, and a measuring bottleneck between them.
+"""The long fat network for `mn`: two hosts, two edge switches, and a measuring bottleneck.
 
 h1 --- s1 --- wan --- s2 --- h2
 
-s1   pacer.p4. Its port to the wan is the sender's 1 Gbit/s Ethernet line, behind a FIFO that
-     holds any window: what is lost, is lost at the bottleneck.
-wan  gtrcnet.p4. Each way the path's rate, counted as GtrcNET-1 did (layer 2 with FCS), the
+s1   pacer.p4. Its port to the wan is the sender's 1 Gbit/s Ethernet line, with a FIFO that holds
+     any window, so packets are lost at the bottleneck only.
+wan  gtrcnet.p4. Each way has the path's rate, counted as in GtrcNET-1 (layer 2 with FCS), the
      drop-tail FIFO, and half the RTT.
 s2   pacer.p4, without classes.
 """
@@ -20,18 +20,13 @@ from pacer_mininet.units import format_rate, format_size, parse_duration, parse_
 
 EDGE_RATE = "1gbit"
 EDGE_FIFO = "32MB"
-"""More than the largest TCP window of the experiments, so that a sender's own line never drops."""
-
-WAN_PORT_TO_SENDER = 1
-WAN_PORT_TO_RECEIVER = 2
-S1_PORT_TO_WAN = 2
+"""More than the largest TCP window of the experiments, so that a sender's line never drops."""
 
 
 class LfnTopo(Topo):  # type: ignore[misc] # mininet has no types
     """Topology `lfn`: `rate` and `fifo` of the bottleneck, `rtt` of the path, `edge_rate` of s1.
 
-    For `mn --topo lfn,rate=500mbit,rtt=200ms,fifo=64KB`. The classes of the switches are those
-    that `mn --switch` or Mininet(switch=...) names: `pacing`.
+    For `mn --topo lfn,rate=500mbit,rtt=200ms,fifo=64KB --switch pacing`.
     """
 
     parameters = ("rate", "rtt", "fifo", "edge_rate")
@@ -45,7 +40,7 @@ class LfnTopo(Topo):  # type: ignore[misc] # mininet has no types
         edge_rate: object = EDGE_RATE,
         **unknown: Any,
     ) -> None:
-        """Build the topology; ValueError for a parameter out of range or one that there is not."""
+        """Build the topology; ValueError for a parameter out of range or an unknown one."""
         for name in unknown:
             close = difflib.get_close_matches(name, self.parameters, n=1)
             guess = f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,7 +1,7 @@
-"""What GtrcNET-1 measured: bandwidth in bins of 500 us and windows of 100 ms, and burstiness.
+"""Bandwidth as GtrcNET-1 measured it: bins of 500 us, windows of 100 ms, and burstiness.
 
-The numbers come from gtrcnet.p4's registers, by way of the controller; see p4src/gtrcnet.p4.
-Bytes are layer 2 with FCS. Bins that saw no packet are not stored, and count as zero.
+The controller reads the numbers from gtrcnet.p4's registers (see p4src/gtrcnet.p4). Bytes are
+layer 2 with FCS. Bins without a packet are not stored and count as zero.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ GOODPUT_SHARE_OF_LINE = (1448, MTU_FRAME_BYTES)
 
 @dataclass
 class Bandwidth:
-    """What came in at one port of the measuring wire, by absolute bin and window number.
+    """The packets that arrived at one port of the measuring switch, by bin and window number.
 
     Bin n is the time from n * 500 us to (n + 1) * 500 us of the switch's clock.
     """
@@ -28,29 +28,32 @@ class Bandwidth:
     window_bytes: dict[int, int] = field(default_factory=dict)
     window_vb_max_bytes: dict[int, int] = field(default_factory=dict)
     window_dynamic_max_bytes: dict[int, int] = field(default_factory=dict)
-    """Of dynamic burstiness: the virtual bottleneck has the rate of the window before. Not always
+    """For dynamic burstiness: the virtual bottleneck has the rate of the window before. Not always
     read."""
 
+    @property
+    def _cells(self) -> tuple[dict[int, int], ...]:
+        windows = (self.window_bytes, self.window_vb_max_bytes, self.window_dynamic_max_bytes)
+        return self.bin_bytes, *windows
+
     def add(self, newer: "Bandwidth") -> None:
-        """Take over a later reading; where both have a bin, the later one is the fuller one."""
-        self.bin_bytes.update(newer.bin_bytes)
-        self.window_bytes.update(newer.window_bytes)
-        self.window_vb_max_bytes.update(newer.window_vb_max_bytes)
-        self.window_dynamic_max_bytes.update(newer.window_dynamic_max_bytes)
+        """Add a later reading; it replaces cells that both have, because they only grow."""
+        for known, more in zip(self._cells, newer._cells, strict=True):
+            known.update(more)
 
     def since(self, start_ns: int) -> "Bandwidth":
-        """Return the part from the bin and the window that hold `start_ns` on."""
-        bins, windows = start_ns // BIN_NS, start_ns // WINDOW_NS
+        """Return the part from the bin and the window that contain `start_ns` on."""
+        starts = (start_ns // BIN_NS, *[start_ns // WINDOW_NS] * 3)
         return Bandwidth(
-            {n: value for n, value in self.bin_bytes.items() if n >= bins},
-            {n: value for n, value in self.window_bytes.items() if n >= windows},
-            {n: value for n, value in self.window_vb_max_bytes.items() if n >= windows},
-            {n: value for n, value in self.window_dynamic_max_bytes.items() if n >= windows},
+            *(
+                {n: value for n, value in cells.items() if n >= first}
+                for cells, first in zip(self._cells, starts, strict=True)
+            )
         )
 
     @property
     def total_bytes(self) -> int:
-        """All bytes that came in."""
+        """All bytes that arrived."""
         return sum(self.bin_bytes.values())
 
 
@@ -73,11 +76,11 @@ def percentile(values: list[int], percent: int) -> int:
 
 
 def regroup(bins: list[int], size: int) -> list[int]:
-    """Sum `size` neighbouring bins at a time; a last, incomplete group is left out."""
+    """Return the sums of each `size` neighbouring bins, without an incomplete last group."""
     return [sum(bins[at : at + size]) for at in range(0, len(bins) - size + 1, size)]
 
 
 def ideal_goodput_bps(rate_bps: int) -> int:
-    """Return the TCP payload that a rate (layer 2 with FCS) can carry: 476.9 of 500 Mbit/s."""
+    """Return the TCP payload that fits a rate (layer 2 with FCS): 476.9 of 500 Mbit/s."""
     payload, frame = GOODPUT_SHARE_OF_LINE
     return rate_bps * payload // frame

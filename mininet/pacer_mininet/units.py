@@ -1,7 +1,7 @@
-"""Rates, sizes and times as people write them, in exact integers.
+"""Parses and formats rates, sizes and times; the values are exact integers.
 
 Rates are decimal (`500mbit` = 500,000,000 bit/s), as in `tc`. Sizes are binary (`64KB` = 65,536
-bytes), as in the papers this project follows. Times are kept in nanoseconds.
+bytes), as in the papers that this project follows. Times are in nanoseconds.
 """
 
 import re

@@ -5,16 +5,13 @@ Not run, loudly, where there is no lab.
 
 import json
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from pacer_mininet.experiments import inside
+from pacer_mininet.experiments import schedule
 from pacer_mininet.experiments.experiment import many_flows
 from pacer_mininet.experiments.scenario import PACED, Scenario
-from pacer_mininet.experiments.schedule import SCRIPT
-from pacer_mininet.runs import in_lab_command
 
 HOSTS = 20
 MS = 1_000_000
@@ -27,9 +24,8 @@ def run(lab: None) -> dict[str, Any]:
     scenario = Scenario(
         many_flows(PACED, HOSTS), seconds=2, rtt_ns=20 * MS, socket_buffer_bytes=1_250_000
     )
-    command = inside.command("hosts", scenario.to_json(), sys.executable, str(SCRIPT))
     done = subprocess.run(
-        in_lab_command(command),
+        schedule.command_of(schedule.Job("hosts", scenario), realtime=False),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,

@@ -11,7 +11,7 @@ from pacer_mininet.experiments import demo, page, plots, tables
 from pacer_mininet.experiments.cache import Cache
 from pacer_mininet.experiments.experiment import Cell
 from pacer_mininet.experiments.shaping import kernel_rate_bps
-from pacer_mininet.published import TABLE_5, published
+from pacer_mininet.published import TABLE_5, table_5
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,11 @@ def test_drops_are_summed_over_ports_without_pruned_copies() -> None:
 
 
 def test_published_row() -> None:
-    row = published(64 * 1024, 500_000_000, 200_000_000)
-    assert row is not None
-    assert row["unpaced"] == (210, 257)
-    assert published(64 * 1024, 100_000_000, 200_000_000) is None
-    assert published(12_345, 500_000_000, 200_000_000) is None
-    assert all(set(cells) == set(demo.RUNS) for cells in TABLE_5.values())
+    assert table_5(64 * 1024, "unpaced") == {"goodput": 210, "lost": 257}
+    assert table_5(64 * 1024, "unpaced", rate_bps=100_000_000) == {}
+    assert table_5(12_345, "unpaced") == {}
+    shapers = {shaper.name for shaper in demo.RUNS.values()}
+    assert all(set(cells) == shapers for cells in TABLE_5.values())
 
 
 def _result(cell: Cell) -> dict[str, Any]:

@@ -28,7 +28,7 @@ PUBLISHED = (
 
 _MAKERS: tuple[Callable[[], Experiment], ...] = (
     takano.tables_2_to_4,
-    takano.table_5,
+    takano.table_five,
     takano.slides,
     takano.delays,
     takano.figure_2,

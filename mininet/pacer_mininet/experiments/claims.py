@@ -142,129 +142,107 @@ def _apart(column: str, other: str, metric: str) -> Values:
     return lambda rows: [None if value is None else abs(value) for value in less(rows)]
 
 
+def _claims(
+    experiment: str, *rows: tuple[str, Values, str, float, int], extra: bool = True
+) -> tuple[Claim, ...]:
+    """Return claims on one experiment from rows of Claim's fields; without `extra` rows if so."""
+    return tuple(
+        Claim(experiment, text, values if extra else _without_extra(values), bound, limit, digits)
+        for text, values, bound, limit, digits in rows
+    )
+
+
 def _kept_short(column: str) -> tuple[Claim, ...]:
     """Return the claims on a way to keep large buffers from filling the pacer's queue."""
-    return (
-        Claim("backlog", f"{column}: packets lost", _of("lost", "max", column), "at most", 0),
-        Claim(
-            "backlog",
-            f"{column}: packets lost at the edge",
-            _of("edge_lost", "max", column),
-            "at most",
-            0,
-        ),
-        Claim(
-            "backlog",
-            f"{column}: second half, % of the limit",
-            _per("steady", "min", _percent_of_limit, column),
-            "at least",
-            98,
-            digits=2,
-        ),
-        Claim(
-            "backlog",
-            f"{column}: longest RTT of the second half, as a multiple of the path's",
-            _per("rtt_steady", "max", _rtt_ms, column),
-            "at most",
-            1.1,
-            digits=3,
-        ),
+    steady = _per("steady", "min", _percent_of_limit, column)
+    rtt = _per("rtt_steady", "max", _rtt_ms, column)
+    longest = "longest RTT of the second half, as a multiple of the path's"
+    return _claims(
+        "backlog",
+        (f"{column}: packets lost", _of("lost", "max", column), "at most", 0, 0),
+        (f"{column}: packets lost at the edge", _of("edge_lost", "max", column), "at most", 0, 0),
+        (f"{column}: second half, % of the limit", steady, "at least", 98, 2),
+        (f"{column}: {longest}", rtt, "at most", 1.1, 3),
     )
+
+
+LONG_DYNAMIC = "dynamic, 25 ms one way and more"
 
 
 def _wins(experiment: str, of: str = "") -> tuple[Claim, ...]:
     """Return the claims on dynamic spacing over long paths."""
-    over = "dynamic, 25 ms one way and more"
-    return (
-        Claim(
-            experiment,
-            f"{over}: {of}goodput above unpaced's, Mbit/s",
-            _without_extra(_over_long_paths(_less("dynamic", "unpaced", "goodput"))),
-            "more than",
-            0,
-            digits=1,
-        ),
-        Claim(
-            experiment,
-            f"{over}: {of}packets lost in all, minus unpaced's",
-            _without_extra(_over_long_paths(_less("dynamic", "unpaced", "lost", "edge_lost"))),
-            "less than",
-            0,
-        ),
+    goodput, lost = (
+        _over_long_paths(_less("dynamic", "unpaced", *metrics))
+        for metrics in (("goodput",), ("lost", "edge_lost"))
+    )
+    return _claims(
+        experiment,
+        (f"{LONG_DYNAMIC}: {of}goodput above unpaced's, Mbit/s", goodput, "more than", 0, 1),
+        (f"{LONG_DYNAMIC}: {of}packets lost in all, minus unpaced's", lost, "less than", 0, 0),
+        extra=False,
     )
 
 
 def _estimates(experiment: str) -> tuple[Claim, ...]:
     """Return the claims on the switch's estimates for a flow that it follows."""
-    return tuple(
-        Claim(
-            experiment,
-            f"dynamic, 25 ms one way and more: the switch's {what} off the kernel's, median, %",
-            _over_long_paths(_of(metric, "max", "dynamic")),
-            "at most",
-            5,
-            digits=2,
-        )
-        for what, metric in (("RTT", "rtt_error"), ("bytes in flight", "in_flight_error"))
+    text = LONG_DYNAMIC + ": the switch's {} off the kernel's, median, %"
+    rtt, in_flight = (
+        _over_long_paths(_of(metric, "max", "dynamic"))
+        for metric in ("rtt_error", "in_flight_error")
+    )
+    return _claims(
+        experiment,
+        (text.format("RTT"), rtt, "at most", 5, 2),
+        (text.format("bytes in flight"), in_flight, "at most", 5, 2),
     )
 
 
+PAUSE_FRAMES = "PAUSE frames and accounted gaps: difference of the"
+
 CLAIMS = (
-    *(
-        Claim("table5", text, _without_extra(_of(metric, "max", "paced")), "at most", 0)
-        for text, metric in (
-            ("paced: packets lost", "lost"),
-            ("paced: packets lost at the edge", "edge_lost"),
-        )
-    ),
-    Claim(
+    *_claims(
         "table5",
-        "paced: second half, % of the limit",
-        _without_extra(_per("steady", "min", _percent_of_limit, "paced")),
-        "at least",
-        99,
-        digits=2,
+        ("paced: packets lost", _of("lost", "max", "paced"), "at most", 0, 0),
+        ("paced: packets lost at the edge", _of("edge_lost", "max", "paced"), "at most", 0, 0),
+        (
+            "paced: second half, % of the limit",
+            _per("steady", "min", _percent_of_limit, "paced"),
+            *("at least", 99, 2),
+        ),
+        extra=False,
     ),
     Claim(
         "table5",
         "paced: queue of the virtual bottleneck, bytes",
         _without_extra(_of("queue_max", "max", "paced")),
-        "at most",
-        MTU_FRAME_BYTES,
+        *("at most", MTU_FRAME_BYTES),
         realtime_limit=2 * MTU_FRAME_BYTES,
     ),
     Claim(
         "fig9",
         "paced: the smaller of two flows, % of a fair share (97.5: within 5 % of each other)",
         _of("share", "min", "paced"),
-        "at least",
-        97.5,
-        digits=2,
+        *("at least", 97.5, 2),
     ),
     Claim(
         "burstiness",
         "paced, at the sender: max(Q), KB (one frame; in real time two)",
         _of("near_queue_max", "max", "paced"),
-        "at most",
-        round(MTU_FRAME_BYTES / 1024, 3),
-        digits=3,
+        *("at most", round(MTU_FRAME_BYTES / 1024, 3), 3),
         realtime_limit=round(2 * MTU_FRAME_BYTES / 1024, 3),
     ),
-    Claim(
+    *_claims(
         "gaps",
-        "PAUSE frames and accounted gaps: difference of the virtual bottleneck's queues, bytes "
-        "(one shortest frame)",
-        _apart("paced", "paced, PAUSE frames", "queue_max"),
-        "at most",
-        MIN_FRAME_WIRE_BYTES,
-    ),
-    Claim(
-        "gaps",
-        "PAUSE frames and accounted gaps: difference of the bytes through the bottleneck (one "
-        "packet at the end)",
-        _apart("paced", "paced, PAUSE frames", "wire_bytes"),
-        "at most",
-        MTU_FRAME_BYTES,
+        (
+            f"{PAUSE_FRAMES} virtual bottleneck's queues, bytes (one shortest frame)",
+            _apart("paced", "paced, PAUSE frames", "queue_max"),
+            *("at most", MIN_FRAME_WIRE_BYTES, 0),
+        ),
+        (
+            f"{PAUSE_FRAMES} bytes through the bottleneck (one packet at the end)",
+            _apart("paced", "paced, PAUSE frames", "wire_bytes"),
+            *("at most", MTU_FRAME_BYTES, 0),
+        ),
     ),
     *_kept_short("paced, clamp"),
     *_kept_short("paced, ECN"),

@@ -1,4 +1,4 @@
-"""The demo: three runs over one path, one table, one picture, one report. See `../../demo.py`."""
+"""The demo's command: three runs, a table, a picture, a report. See `../../demo.py`."""
 
 import argparse
 import dataclasses
@@ -25,7 +25,7 @@ from pacer_mininet.experiments.scenario import (
     UNPACED,
     Scenario,
 )
-from pacer_mininet.published import published
+from pacer_mininet.published import table_5
 from pacer_mininet.runs import LabUnavailableError, check_lab, need_root
 from pacer_mininet.units import (
     format_duration,
@@ -49,24 +49,24 @@ METRICS = (
 REALTIME_METRICS = ("edge_late", "edge_stalls")
 
 DIFFERS = (
-    "The published runs were made some twenty years ago, on Linux of that time and a hardware "
-    "link emulator. Goodput over the whole run holds the slow start, in which nothing fills the "
-    "path yet: compare the second half.",
+    "The published runs were made some twenty years ago, with the Linux of that time and a "
+    "hardware link emulator. Goodput over the whole run includes slow start, in which the path is "
+    "not full. Compare the second half.",
     "Unpaced, slow start doubles the window every round trip and sends the new part at the speed "
-    "of the sender's own line. The FIFO overflows while the window is still a small part of what "
-    "the path holds. From there the congestion control needs many round trips to grow again. How "
-    "many packets that costs depends on the TCP: today's starts with ten segments, and detects "
-    "and repairs losses in other ways.",
-    "Today's TBF differs, too. The tick of the system clock used to wake it, and it sent at once "
-    "what had gathered since the last tick. Now a high-resolution timer wakes it for each packet, "
-    "so that its bursts are at most the ten packets of its bucket.",
+    "of the sender's line. The FIFO overflows while the window is still a small part of what the "
+    "path holds. From there the congestion control needs many round trips to grow again. The "
+    "number of lost packets depends on the TCP: today's starts with ten segments, and detects and "
+    "repairs losses in other ways.",
+    "Today's TBF differs, too. The tick of the system clock used to wake it, and it sent all "
+    "packets that had arrived since the last tick. Now a high-resolution timer wakes it for each "
+    "packet, so its bursts are at most the ten packets of its bucket.",
 )
 LAB_DIFFERS = (
-    "The lab's clock stands still while programs compute: no timer jitters and no process is "
-    "late, for TBF as little as for the pacer. A run with REALTIME=1 shows the cost of TBF on a "
-    "real machine. The same run gives the same numbers, to the bit, on every machine."
+    "The lab's clock stands still while programs compute, so no timer jitters and no process is "
+    "late, for TBF and for the pacer. A run with REALTIME=1 shows the cost of TBF on a real "
+    "machine. The same run gives the same numbers, to the bit, on every machine."
 )
-REALTIME_DIFFERS = "This was measured on a shared machine: the next run differs a little."
+REALTIME_DIFFERS = "This was measured in real time, so the next run differs a little."
 
 
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -107,7 +107,6 @@ def experiment_of(options: argparse.Namespace) -> Experiment:
     fifo_bytes = parse_size(options.fifo)
     control = congestion.asked_for(options.cc)
     row = f"{format_rate(rate_bps)}, RTT {format_duration(rtt_ns)}, FIFO {format_size(fifo_bytes)}"
-    paper = published(fifo_bytes, rate_bps, rtt_ns) or {}
     cells = []
     for name in names:
         path = Scenario(
@@ -121,16 +120,15 @@ def experiment_of(options: argparse.Namespace) -> Experiment:
         if rate_bps > path.edge_rate_bps:
             line = format_rate(path.edge_rate_bps)
             raise ValueError(f"rate {options.rate} is above the sender's {line}")
-        figures = paper.get(name)
-        beside = {"goodput": figures.goodput_mbps, "lost": figures.lost_packets} if figures else {}
-        cells.append(Cell(row, path.flows[0].shaper.name, path, beside))
+        shaper = path.flows[0].shaper.name
+        cells.append(Cell(row, shaper, path, table_5(fifo_bytes, shaper, rate_bps, rtt_ns)))
     return Experiment(
         name="demo",
         title=f"TCP {control.upper()} on a long fat network: {row}",
         metrics=METRICS,
         cells=tuple(cells),
         source="Published: Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14), Table 5",
-        reproduces=("IPSJ Table 5",) if paper else (),
+        reproduces=("IPSJ Table 5",) if any(cell.published for cell in cells) else (),
         plots=("bandwidth-queue",),
         differs=DIFFERS,
     )

@@ -114,18 +114,12 @@ def _on_path(shaper: Shaper, line_bps: int, held: Fraction) -> Shaper:
 
     The controller refuses rates above the line's, so the class's own rate is at most that.
     """
-    settings = tuple(
-        (name, _setting(name, value, line_bps, held)) for name, value in shaper.settings
-    )
-    return dataclasses.replace(shaper, settings=settings)
-
-
-def _setting(name: str, value: Any, line_bps: int, held: Fraction) -> Any:
-    if isinstance(value, int) and name == "rate":
-        return min(value, line_bps)
-    if isinstance(value, int) and name == "ecn_threshold_bytes":
-        return int(value * held)
-    return value
+    settings = dict(shaper.settings)
+    if settings.get("rate") is not None:
+        settings["rate"] = min(settings["rate"], line_bps)
+    if "ecn_threshold_bytes" in settings:
+        settings["ecn_threshold_bytes"] = int(settings["ecn_threshold_bytes"] * held)
+    return dataclasses.replace(shaper, settings=tuple(settings.items()))
 
 
 def _smaller(scenario: Scenario) -> Scenario:

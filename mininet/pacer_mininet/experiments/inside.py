@@ -4,7 +4,6 @@ It prints one JSON object per line (see `command`). Where the controller or the 
 something that the run needs, the result is `{"skipped": why}`.
 """
 
-import json
 from collections.abc import Sequence
 
 from mininet.log import setLogLevel
@@ -35,10 +34,3 @@ def main(arguments: Sequence[str]) -> int:
     shown = {key: value for key, value in result.items() if key != "series"}
     emit({"event": "result", "run": shown, "series": result["series"]})
     return 0
-
-
-def command(name: str, text: str, python: str, script: str) -> list[str]:
-    """Return the command that makes a run; `text` is the scenario's JSON."""
-    # Bad JSON is found here, before a lab boots.
-    json.loads(text)
-    return [python, script, "--inside", name, text]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pacer_mininet import paths, runs
-from pacer_mininet.experiments import estimate, inside
+from pacer_mininet.experiments import estimate
 from pacer_mininet.experiments.cache import Cache
 from pacer_mininet.experiments.costs import Costs
 from pacer_mininet.experiments.experiment import Experiment
@@ -58,7 +58,7 @@ def jobs_of(experiments: Iterable[Experiment], cache: Cache) -> list[Job]:
 
 def command_of(job: Job, *, realtime: bool) -> list[str]:
     """Return the command that makes a run."""
-    words = inside.command(job.name, job.scenario.to_json(), sys.executable, str(SCRIPT))
+    words = [sys.executable, str(SCRIPT), "--inside", job.name, job.scenario.to_json()]
     if realtime:
         return runs.isolated([*words, "--end-with-stdin"])
     timeout_s = max(MIN_TIMEOUT_S, round(PATIENCE * job.cost_s))

@@ -17,7 +17,7 @@ from pacer_mininet.experiments.scenario import (
     Shaper,
     buffer_for,
 )
-from pacer_mininet.published import TABLE_5
+from pacer_mininet.published import TABLE_5, table_5
 from pacer_mininet.units import format_size
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -97,18 +97,17 @@ def _path_of_table_5(fifo_bytes: int, shaper: Shaper) -> Scenario:
     )
 
 
-def _table_5_cell(fifo_bytes: int, shaper: Shaper, run: str) -> Cell:
-    paper = TABLE_5[fifo_bytes].get(run)
-    published = {"goodput": paper.goodput_mbps, "lost": paper.lost_packets} if paper else {}
-    path = _path_of_table_5(fifo_bytes, shaper)
-    return Cell(format_size(fifo_bytes), shaper.name, path, published)
-
-
-def table_5() -> Experiment:
+def table_five() -> Experiment:
     """Five FIFO sizes."""
-    shapers = ((UNPACED, "unpaced"), (TBF, "tbf"), (PACED, "paced"), (FQ, "fq"))
     cells = [
-        _table_5_cell(fifo_bytes, shaper, run) for fifo_bytes in TABLE_5 for shaper, run in shapers
+        Cell(
+            format_size(fifo_bytes),
+            shaper.name,
+            _path_of_table_5(fifo_bytes, shaper),
+            table_5(fifo_bytes, shaper.name),
+        )
+        for fifo_bytes in TABLE_5
+        for shaper in (UNPACED, TBF, PACED, FQ)
     ]
     for control in TODAYS:
         cells += [
