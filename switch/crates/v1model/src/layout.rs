@@ -8,6 +8,7 @@
 
 use crate::error::{At, LoadError, LoadResult, refuse};
 use crate::model;
+use crate::names::{MAX_OBJECTS, Names};
 use crate::slot::{Changes, OTHERS, RESHAPED, Slot};
 use crate::wide::limbs;
 use serde_json::Value;
@@ -20,9 +21,6 @@ pub(crate) const MAX_FIELD_BITS: u32 = 2_048;
 const MAX_PHV_WORDS: u32 = 1 << 15;
 /// Longest header type in bits.
 const MAX_HEADER_BITS: u32 = 1 << 16;
-/// Most header instances, stacks and the like.
-const MAX_OBJECTS: usize = 1 << 14;
-
 /// Longest variable field, in bits.
 const MAX_VARIABLE_BITS: u32 = 1 << 15;
 
@@ -35,6 +33,17 @@ pub(crate) struct FieldType {
     pub signed: bool,
     /// Words after the header's base.
     pub offset: u32,
+}
+
+impl FieldType {
+    /// The field of the header at `base`.
+    pub fn at(&self, base: u32) -> Field {
+        Field {
+            slot: base + self.offset,
+            bits: self.bits,
+            signed: self.signed,
+        }
+    }
 }
 
 /// A header type.
@@ -70,6 +79,8 @@ pub(crate) struct Header {
     pub metadata: bool,
     /// The union this is a member of.
     pub union: Option<usize>,
+    /// The bit that stands for a change of the header; none for metadata.
+    pub change: Changes,
 }
 
 /// A header union: at most one of its members is valid.
@@ -116,6 +127,7 @@ impl Field {
     }
 }
 
+/// What the program names: slots of fields, and headers as a whole.
 #[derive(Debug, Default)]
 struct Named {
     slots: HashSet<u32>,
@@ -123,7 +135,7 @@ struct Named {
 }
 
 /// All headers, stacks and fields of a program.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Layout {
     pub types: Vec<HeaderType>,
     pub headers: Vec<Header>,
@@ -132,46 +144,29 @@ pub(crate) struct Layout {
     pub union_stacks: Vec<UnionStack>,
     /// Words of headers, metadata and stack counters.
     pub words: u32,
-    /// What a change of each header is noted as.
-    pub masks: Vec<Changes>,
-    /// What the program names: slots of fields, and headers as a whole.
     named: RefCell<Named>,
-    header_names: HashMap<String, usize>,
-    stack_names: HashMap<String, usize>,
+    header_names: Names,
+    stack_names: Names,
     /// Names of the members of each union type.
     union_types: Vec<Vec<String>>,
-    union_names: HashMap<String, usize>,
-    union_stack_names: HashMap<String, usize>,
+    union_names: Names,
+    union_stack_names: Names,
     aliases: HashMap<String, (String, String)>,
 }
 
 impl Layout {
+    /// Lays out all headers of a program.
     pub fn build(root: &model::Root) -> LoadResult<Self> {
-        let mut types = Vec::new();
-        let mut type_names = HashMap::new();
-        for t in &root.header_types {
-            let built = header_type(t).at(|| format!("header type '{}'", t.name))?;
-            if type_names.insert(t.name.clone(), types.len()).is_some() {
-                refuse!("header type '{}' is defined twice", t.name);
-            }
-            types.push(built);
-        }
         let mut layout = Self {
-            types,
-            headers: Vec::new(),
-            stacks: Vec::new(),
-            unions: Vec::new(),
-            union_stacks: Vec::new(),
-            words: 0,
-            masks: Vec::new(),
-            named: RefCell::default(),
-            header_names: HashMap::new(),
-            stack_names: HashMap::new(),
-            union_types: Vec::new(),
-            union_names: HashMap::new(),
-            union_stack_names: HashMap::new(),
             aliases: root.field_aliases.iter().cloned().collect(),
+            ..Self::default()
         };
+        let mut type_names = Names::default();
+        for t in &root.header_types {
+            let place = || format!("header type '{}'", t.name);
+            layout.types.push(header_type(t).at(place)?);
+            type_names.add(&t.name).at(place)?;
+        }
         let objects = [
             root.headers.len(),
             root.header_stacks.len(),
@@ -183,101 +178,114 @@ impl Layout {
         }
         let mut ids = HashMap::new();
         for h in &root.headers {
-            let place = || format!("header '{}'", h.name);
-            let Some(&kind) = type_names.get(&h.header_type) else {
-                return Err(LoadError::new(format!(
-                    "unknown header type '{}'",
-                    h.header_type
-                )))
-                .at(place);
-            };
-            let index = layout.headers.len();
-            if layout.header_names.insert(h.name.clone(), index).is_some() {
-                return Err(LoadError::new("is defined twice")).at(place);
-            }
-            if ids.insert(h.id, index).is_some() {
-                return Err(LoadError::new(format!("id {} is used twice", h.id))).at(place);
-            }
-            if !h.metadata && !layout.types[kind].bits.is_multiple_of(8) {
-                let bits = layout.types[kind].bits;
-                return Err(LoadError::new(format!(
-                    "is {bits} bits long, not a whole number of bytes"
-                )))
-                .at(place);
-            }
-            let base = layout.reserve(layout.types[kind].words).at(place)?;
-            layout.headers.push(Header {
-                name: h.name.clone(),
-                kind,
-                base,
-                metadata: h.metadata,
-                union: None,
-            });
-        }
-        layout.masks = change_masks(&layout.headers, &layout.types);
-        for s in &root.header_stacks {
-            let stack = layout
-                .stack_of(s, &ids)
-                .at(|| format!("header stack '{}'", s.name))?;
             layout
-                .stack_names
-                .insert(s.name.clone(), layout.stacks.len());
-            layout.stacks.push(stack);
+                .add_header(h, &type_names, &mut ids)
+                .at(|| format!("header '{}'", h.name))?;
+        }
+        layout.set_changes();
+        for s in &root.header_stacks {
+            layout
+                .add_stack(s, &ids)
+                .at(|| format!("header stack '{}'", s.name))?;
         }
         layout.build_unions(root, &ids)?;
         Ok(layout)
     }
 
-    fn build_unions(&mut self, root: &model::Root, ids: &HashMap<u32, usize>) -> LoadResult<()> {
-        let mut kinds = HashMap::new();
-        for t in &root.header_union_types {
-            kinds.insert(t.name.as_str(), self.union_types.len());
-            self.union_types
-                .push(t.headers.iter().map(|(name, _)| name.clone()).collect());
+    fn add_header(
+        &mut self,
+        h: &model::Header,
+        type_names: &Names,
+        ids: &mut HashMap<u32, usize>,
+    ) -> LoadResult<()> {
+        let kind = type_names.find("header type", &h.header_type)?;
+        let index = self.header_names.add(&h.name)?;
+        if ids.insert(h.id, index).is_some() {
+            refuse!("id {} is used twice", h.id);
         }
-        let kind_of = |name: &str| match kinds.get(name) {
-            Some(&kind) => Ok(kind),
-            None => refuse!("unknown header union type '{name}'"),
-        };
+        let HeaderType { bits, words, .. } = self.types[kind];
+        if !h.metadata && !bits.is_multiple_of(8) {
+            refuse!("is {bits} bits long, not a whole number of bytes");
+        }
+        let base = self.reserve(words)?;
+        self.headers.push(Header {
+            name: h.name.clone(),
+            kind,
+            base,
+            metadata: h.metadata,
+            union: None,
+            change: 0,
+        });
+        Ok(())
+    }
+
+    /// Gives each header the bit that stands for a change of it.
+    fn set_changes(&mut self) {
+        let packet_headers = self.headers.iter_mut().filter(|h| !h.metadata);
+        for (number, header) in (0..).zip(packet_headers) {
+            header.change = match self.types[header.kind].variable {
+                // Its length may change with it.
+                Some(_) => RESHAPED,
+                None => 1 << OTHERS.min(number),
+            };
+        }
+    }
+
+    fn build_unions(&mut self, root: &model::Root, ids: &HashMap<u32, usize>) -> LoadResult<()> {
+        let mut kinds = Names::default();
+        for t in &root.header_union_types {
+            let place = || format!("header union type '{}'", t.name);
+            kinds.add(&t.name).at(place)?;
+            let members = t.headers.iter().map(|(name, _)| name.clone());
+            self.union_types.push(members.collect());
+        }
         let mut union_ids = HashMap::new();
         for u in &root.header_unions {
-            let place = || format!("header union '{}'", u.name);
-            let kind = kind_of(&u.union_type).at(place)?;
-            let index = self.unions.len();
-            let mut members = Vec::new();
-            for id in &u.header_ids {
-                let Some(header) = ids.get(id).copied() else {
-                    return Err(LoadError::new(format!("unknown header id {id}"))).at(place);
-                };
-                if self.headers[header].union.replace(index).is_some() {
-                    return Err(LoadError::new("shares a header with another union")).at(place);
-                }
-                members.push(header);
-            }
-            if members.len() != self.union_types[kind].len() {
-                return Err(LoadError::new("has not as many headers as its type")).at(place);
-            }
+            let index = self
+                .add_union(u, &kinds, ids)
+                .at(|| format!("header union '{}'", u.name))?;
             union_ids.insert(u.id, index);
-            self.union_names.insert(u.name.clone(), index);
-            self.unions.push(Union { kind, members });
         }
         for s in &root.header_union_stacks {
-            let stack = self
-                .union_stack_of(s, kind_of(&s.union_type)?, &union_ids)
+            self.add_union_stack(s, &kinds, &union_ids)
                 .at(|| format!("header union stack '{}'", s.name))?;
-            self.union_stack_names
-                .insert(s.name.clone(), self.union_stacks.len());
-            self.union_stacks.push(stack);
         }
         Ok(())
     }
 
-    fn union_stack_of(
+    fn add_union(
+        &mut self,
+        u: &model::HeaderUnion,
+        kinds: &Names,
+        ids: &HashMap<u32, usize>,
+    ) -> LoadResult<usize> {
+        let kind = kinds.find("header union type", &u.union_type)?;
+        let index = self.union_names.add(&u.name)?;
+        let mut members = Vec::new();
+        for id in &u.header_ids {
+            let Some(header) = ids.get(id).copied() else {
+                refuse!("unknown header id {id}");
+            };
+            if self.headers[header].union.replace(index).is_some() {
+                refuse!("shares a header with another union");
+            }
+            members.push(header);
+        }
+        if members.len() != self.union_types[kind].len() {
+            refuse!("has not as many headers as its type");
+        }
+        self.unions.push(Union { kind, members });
+        Ok(index)
+    }
+
+    fn add_union_stack(
         &mut self,
         s: &model::HeaderUnionStack,
-        kind: usize,
+        kinds: &Names,
         ids: &HashMap<u32, usize>,
-    ) -> LoadResult<UnionStack> {
+    ) -> LoadResult<()> {
+        let kind = kinds.find("header union type", &s.union_type)?;
+        self.union_stack_names.add(&s.name)?;
         let mut unions = Vec::new();
         for id in &s.header_union_ids {
             match ids.get(id) {
@@ -307,10 +315,12 @@ impl Layout {
             stacks.push(self.stacks.len());
             self.stacks.push(stack);
         }
-        Ok(UnionStack { kind, stacks })
+        self.union_stacks.push(UnionStack { kind, stacks });
+        Ok(())
     }
 
-    fn stack_of(&mut self, s: &model::HeaderStack, ids: &HashMap<u32, usize>) -> LoadResult<Stack> {
+    fn add_stack(&mut self, s: &model::HeaderStack, ids: &HashMap<u32, usize>) -> LoadResult<()> {
+        self.stack_names.add(&s.name)?;
         let mut elements = Vec::new();
         for id in &s.header_ids {
             match ids.get(id).map(|&h| &self.headers[h]) {
@@ -324,12 +334,14 @@ impl Layout {
         if elements.iter().any(|&(_, k)| k != kind) {
             refuse!("mixes header types");
         }
-        Ok(Stack {
+        let next = self.reserve(1)?;
+        self.stacks.push(Stack {
             kind,
             bases: elements.into_iter().map(|(base, _)| base).collect(),
-            next: self.reserve(1)?,
+            next,
             union: None,
-        })
+        });
+        Ok(())
     }
 
     fn reserve(&mut self, words: u32) -> LoadResult<u32> {
@@ -348,26 +360,32 @@ impl Layout {
         u16::try_from(index).unwrap_or(u16::MAX)
     }
 
-    /// What writing `words` words from `slot` on changes of the headers.
-    pub fn changes(&self, slot: u32, words: u32) -> Changes {
-        changes_of_words(&self.headers, &self.types, &self.masks, slot, words)
+    /// The headers that writing `words` words from `slot` on changes.
+    pub fn changes(&self, slot: Slot, words: u32) -> Changes {
+        let end = slot.saturating_add(words);
+        let ends_before = |h: &Header| h.base + self.types[h.kind].words <= slot;
+        let first = self.headers.partition_point(ends_before);
+        let written = self.headers.iter().skip(first);
+        written.take_while(|h| h.base < end).fold(0, |all, h| {
+            // A write of its validity adds or removes it.
+            let validity = h.change != 0 && (slot..end).contains(&h.base);
+            all | h.change | if validity { RESHAPED } else { 0 }
+        })
     }
 
+    /// Finds a header, and notes that the program names it.
     pub fn header(&self, name: &str) -> LoadResult<usize> {
-        let index = self.header_called(name)?;
+        let index = self.header_for_switch(name)?;
         self.named.borrow_mut().headers.insert(index);
         Ok(index)
     }
 
-    /// The same, for the switch's own use.
-    fn header_called(&self, name: &str) -> LoadResult<usize> {
-        match self.header_names.get(name) {
-            Some(&index) => Ok(index),
-            None => refuse!("unknown header '{name}'"),
-        }
+    /// Finds a header for the switch's own use.
+    fn header_for_switch(&self, name: &str) -> LoadResult<usize> {
+        self.header_names.find("header", name)
     }
 
-    /// Has the program named this field, or its header?
+    /// Whether the program names this field, or its header.
     pub fn is_named(&self, field: Field) -> bool {
         let named = self.named.borrow();
         let index = usize::from(self.header_at(field.slot + 1)).checked_sub(1);
@@ -375,25 +393,19 @@ impl Layout {
             || index.is_none_or(|index| named.headers.contains(&index))
     }
 
+    /// Finds a header stack.
     pub fn stack(&self, name: &str) -> LoadResult<usize> {
-        match self.stack_names.get(name) {
-            Some(&index) => Ok(index),
-            None => refuse!("unknown header stack '{name}'"),
-        }
+        self.stack_names.find("header stack", name)
     }
 
+    /// Finds a header union.
     pub fn union(&self, name: &str) -> LoadResult<usize> {
-        match self.union_names.get(name) {
-            Some(&index) => Ok(index),
-            None => refuse!("unknown header union '{name}'"),
-        }
+        self.union_names.find("header union", name)
     }
 
+    /// Finds a stack of header unions.
     pub fn union_stack(&self, name: &str) -> LoadResult<usize> {
-        match self.union_stack_names.get(name) {
-            Some(&index) => Ok(index),
-            None => refuse!("unknown header union stack '{name}'"),
-        }
+        self.union_stack_names.find("header union stack", name)
     }
 
     /// The header stack of the members called `member` of a stack of unions.
@@ -409,34 +421,36 @@ impl Layout {
     /// The variable-length field `[header, field]` and the slot of its length; `None` for any
     /// other field.
     pub fn variable(&self, header: &str, field: &str) -> LoadResult<Option<(Field, u32)>> {
-        let h = &self.headers[self.header_called(header)?];
+        let h = &self.headers[self.header_for_switch(header)?];
         let kind = &self.types[h.kind];
         Ok(kind.variable.and_then(|v| {
             let found = kind.fields.get(v.field).filter(|f| f.name == field)?;
-            let field = Field {
-                slot: h.base + found.offset,
-                bits: found.bits,
-                signed: false,
-            };
-            Some((field, h.base + v.length))
+            Some((found.at(h.base), h.base + v.length))
         }))
     }
 
+    /// Finds a field, and notes that the program names it.
     pub fn field(&self, header: &str, field: &str) -> LoadResult<Field> {
-        let found = self.field_called(header, field)?;
+        let found = self.field_for_switch(header, field)?;
         self.named.borrow_mut().slots.insert(found.slot);
         Ok(found)
     }
 
-    /// The same, for the switch's own use.
-    fn field_called(&self, header: &str, field: &str) -> LoadResult<Field> {
-        let h = &self.headers[self.header_called(header)?];
+    /// Finds a field for the switch's own use.
+    fn field_for_switch(&self, header: &str, field: &str) -> LoadResult<Field> {
+        let h = &self.headers[self.header_for_switch(header)?];
         self.field_of(h.kind, h.base, field)
             .ok_or_else(|| LoadError::new(format!("header '{header}' has no field '{field}'")))
     }
 
-    /// A field of type `kind` at `base`, or relative to a header when `base` is 0.
-    pub fn field_of(&self, kind: usize, base: u32, field: &str) -> Option<Field> {
+    /// Finds a field of the elements of a header stack; its slot is relative to the element.
+    pub fn stack_field(&self, stack: usize, field: &str) -> LoadResult<Field> {
+        self.field_of(self.stacks[stack].kind, 0, field)
+            .ok_or_else(|| LoadError::new(format!("header stack has no field '{field}'")))
+    }
+
+    /// A field of type `kind` at `base`.
+    fn field_of(&self, kind: usize, base: u32, field: &str) -> Option<Field> {
         if field == "$valid$" {
             return Some(Field {
                 slot: base,
@@ -444,12 +458,8 @@ impl Layout {
                 signed: false,
             });
         }
-        let f = self.types[kind].fields.iter().find(|f| f.name == field)?;
-        Some(Field {
-            slot: base + f.offset,
-            bits: f.bits,
-            signed: f.signed,
-        })
+        let found = self.types[kind].fields.iter().find(|f| f.name == field)?;
+        Some(found.at(base))
     }
 
     /// A field given as the JSON pair `[header, field]`.
@@ -458,15 +468,15 @@ impl Layout {
         self.field(header, field)
     }
 
-    /// A field the switch itself uses, under simple_switch's name or its alias.
+    /// A field that the switch itself uses, under simple_switch's name or its alias.
     pub fn intrinsic(&self, header: &str, field: &str) -> LoadResult<Option<Field>> {
-        if let Some((h, f)) = self.aliases.get(&format!("{header}.{field}")) {
-            return self
-                .field_called(h, f)
+        match self.aliases.get(&format!("{header}.{field}")) {
+            Some((h, f)) => self
+                .field_for_switch(h, f)
                 .map(Some)
-                .at(|| format!("field alias '{header}.{field}'"));
+                .at(|| format!("field alias '{header}.{field}'")),
+            None => Ok(self.field_for_switch(header, field).ok()),
         }
-        Ok(self.field_called(header, field).ok())
     }
 }
 
@@ -481,16 +491,9 @@ pub(crate) fn pair(value: &Value) -> LoadResult<(&str, &str)> {
 }
 
 fn header_type(t: &model::HeaderType) -> LoadResult<HeaderType> {
-    let is_variable = |field: &[Value]| field.get(1).and_then(Value::as_str) == Some("*");
-    let number = |v: &Value| v.as_u64().and_then(|b| u32::try_from(b).ok());
     if !t.length_exp.is_null() {
         refuse!("a length expression in the header type (P4_14) is not supported (length_exp)");
     }
-    let fixed_bits: u64 = t
-        .fields
-        .iter()
-        .filter_map(|f| f.get(1).and_then(Value::as_u64))
-        .fold(0, u64::saturating_add);
     let mut fields: Vec<FieldType> = Vec::new();
     let mut variable = None;
     let (mut offset, mut total) = (1u32, 0u32);
@@ -499,35 +502,18 @@ fn header_type(t: &model::HeaderType) -> LoadResult<HeaderType> {
             refuse!("a field has no name");
         };
         let place = || format!("field '{name}'");
-        let bits = if is_variable(field) {
+        let bits = if field.get(1).and_then(Value::as_str) == Some("*") {
             if variable.is_some() {
                 refuse!("has more than one variable-length field");
-            }
-            let longest = u64::from(t.max_length.unwrap_or(0)) * 8;
-            let most = u64::from(MAX_VARIABLE_BITS);
-            let bits = longest.saturating_sub(fixed_bits);
-            if !(1..=most).contains(&bits) {
-                return Err(LoadError::new(format!(
-                    "a variable-length field of {bits} bits at most; 1 to {most} are possible"
-                )))
-                .at(place);
             }
             variable = Some(Variable {
                 field: fields.len(),
                 length: offset,
             });
             offset += 1;
-            bits as u32
+            variable_bits(t).at(place)?
         } else {
-            let bits = match field.get(1) {
-                Some(v) => number(v).ok_or_else(|| {
-                    LoadError::new(format!("field '{name}': width {v} is no number"))
-                })?,
-                None => refuse!("field '{name}' has no width"),
-            };
-            if !(1..=MAX_FIELD_BITS).contains(&bits) {
-                refuse!("field '{name}': width {bits} is outside 1 to {MAX_FIELD_BITS} bits");
-            }
+            let bits = field_bits(field).at(place)?;
             total += bits;
             if total > MAX_HEADER_BITS {
                 refuse!("is wider than {MAX_HEADER_BITS} bits");
@@ -558,45 +544,26 @@ fn header_type(t: &model::HeaderType) -> LoadResult<HeaderType> {
     })
 }
 
-/// Words a field list's fields take.
-pub(crate) fn list_words(fields: &[Field]) -> usize {
-    fields.iter().map(|f| limbs(f.bits) as usize).sum()
-}
-
-/// The bit that stands for a change of each header; none for metadata.
-fn change_masks(headers: &[Header], types: &[HeaderType]) -> Vec<Changes> {
-    let mut next = 0;
-    let mask = |header: &Header| {
-        if header.metadata {
-            return 0;
-        }
-        let bit = next.min(OTHERS);
-        next += 1;
-        // Its length may change with it.
-        match types[header.kind].variable {
-            Some(_) => RESHAPED,
-            None => 1 << bit,
-        }
+/// Width of a field of fixed length.
+fn field_bits(field: &[Value]) -> LoadResult<u32> {
+    let Some(width) = field.get(1) else {
+        refuse!("has no width");
     };
-    headers.iter().map(mask).collect()
+    match width.as_u64().and_then(|bits| u32::try_from(bits).ok()) {
+        Some(bits) if (1..=MAX_FIELD_BITS).contains(&bits) => Ok(bits),
+        Some(bits) => refuse!("width {bits} is outside 1 to {MAX_FIELD_BITS} bits"),
+        None => refuse!("width {width} is no number"),
+    }
 }
 
-/// The headers that writing `words` words from `slot` on changes. `headers` are in order of their bases.
-fn changes_of_words(
-    headers: &[Header],
-    types: &[HeaderType],
-    masks: &[Changes],
-    slot: Slot,
-    words: u32,
-) -> Changes {
-    let end = slot.saturating_add(words);
-    let first = headers.partition_point(|h| h.base + types[h.kind].words <= slot);
-    let written = headers.iter().zip(masks).skip(first);
-    written
-        .take_while(|(h, _)| h.base < end)
-        .fold(0, |all, (h, &mask)| {
-            // A write of its validity adds or removes it.
-            let validity = mask != 0 && (slot..end).contains(&h.base);
-            all | mask | if validity { RESHAPED } else { 0 }
-        })
+/// Largest width of the variable-length field of a header type.
+fn variable_bits(t: &model::HeaderType) -> LoadResult<u32> {
+    let widths = t.fields.iter().filter_map(|f| f.get(1)?.as_u64());
+    let fixed = widths.fold(0, u64::saturating_add);
+    let bits = (u64::from(t.max_length.unwrap_or(0)) * 8).saturating_sub(fixed);
+    let most = u64::from(MAX_VARIABLE_BITS);
+    if !(1..=most).contains(&bits) {
+        refuse!("a variable-length field of {bits} bits at most; 1 to {most} are possible");
+    }
+    Ok(bits as u32)
 }

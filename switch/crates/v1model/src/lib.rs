@@ -37,6 +37,7 @@ mod layout;
 mod message;
 mod meter;
 mod model;
+mod names;
 mod ops;
 mod pipeline;
 mod profile;

@@ -378,6 +378,19 @@ pub(crate) struct ExternInstance {
     pub kind: String,
 }
 
+/// Finds the object with a name that the target fixes.
+pub(crate) fn by_name<'r, T>(
+    list: &'r [T],
+    name: &str,
+    name_of: impl Fn(&T) -> &String,
+) -> LoadResult<&'r T> {
+    list.iter().find(|x| name_of(x) == name).ok_or_else(|| {
+        LoadError::new(format!(
+            "there is no object named '{name}' (v1model has one)"
+        ))
+    })
+}
+
 /// Reads the JSON. Errors carry the path of the offending value (`pipelines[0].tables[3].key`).
 pub(crate) fn parse(text: &[u8]) -> LoadResult<Root> {
     check_nesting(text)?;

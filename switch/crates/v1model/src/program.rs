@@ -158,6 +158,13 @@ pub(crate) struct FieldList {
     pub fields: Box<[Field]>,
 }
 
+impl FieldList {
+    /// Words that the fields take.
+    pub fn words(&self) -> usize {
+        self.fields.iter().map(|f| f.limbs() as usize).sum()
+    }
+}
+
 /// What a digest's message is made of.
 #[derive(Debug, Clone)]
 pub(crate) struct DigestFields {

@@ -1,6 +1,6 @@
 //! Learn lists: what digests tell, and how the control plane sees them.
 
-use super::field_lists;
+use super::field_list::field_lists;
 use crate::entries::digest::DigestInfo;
 use crate::error::{At, LoadResult};
 use crate::layout::{Field, Layout, pair};

@@ -1,40 +1,35 @@
 //! Constants and the small JSON shapes of operands.
 
-use super::{Kind, MAX_BITS, Node, Range};
+use super::node::{Kind, MAX_BITS, Node, Range};
 use crate::error::{LoadError, LoadResult, refuse};
+use crate::wide::negate;
 use serde_json::Value;
 
-pub(super) fn constant_node(text: &str) -> LoadResult<Node> {
+/// A constant from a hexadecimal string, which a minus sign may precede.
+pub(super) fn constant(text: &str) -> LoadResult<Node> {
     let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
+        Some(digits) => (true, digits),
         None => (false, text),
     };
     let mut value = hex_limbs(digits)?;
     let bits = bit_length(&value);
-    if negative && bits > 0 {
-        let mut carry = true;
-        for limb in &mut value {
-            let (v, c) = (!*limb).overflowing_add(u64::from(carry));
-            *limb = v;
-            carry = c;
-        }
-        // One more limb where the sign bit would not fit.
+    let range = if negative && bits > 0 {
+        negate(&mut value);
+        // One more limb where the sign bit does not fit.
         if bits.is_multiple_of(64) {
             value.push(u64::MAX);
         }
-        return Ok(Node {
-            kind: Kind::Const(value),
-            range: Range::signed(bits),
-            depth: 0,
-        });
-    }
+        Range::signed(bits)
+    } else {
+        Range::unsigned(bits)
+    };
     Ok(Node {
         kind: Kind::Const(value),
-        range: Range::unsigned(bits),
-        depth: 0,
+        range,
     })
 }
 
+/// Bits of a value up to its highest one.
 fn bit_length(value: &[u64]) -> u32 {
     value
         .iter()
