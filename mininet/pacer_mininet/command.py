@@ -39,7 +39,8 @@ def end_with_stdin() -> None:
     """End when standard input closes; all processes of a PID namespace end with its first one."""
 
     def watch() -> None:
-        while sys.stdin.buffer.read(4096):
+        # Not by sys.stdin: a thread that holds its lock makes Python abort at exit.
+        while os.read(0, 4096):
             pass
         os._exit(1)
 
