@@ -122,13 +122,14 @@ def experiment_of(options: argparse.Namespace) -> Experiment:
             raise ValueError(f"rate {options.rate} is above the sender's {line}")
         shaper = path.flows[0].shaper.name
         cells.append(Cell(row, shaper, path, table_5(fifo_bytes, shaper, rate_bps, rtt_ns)))
+    paper = any(cell.published for cell in cells)
     return Experiment(
         name="demo",
         title=f"TCP {control.upper()} on a long fat network: {row}",
         metrics=METRICS,
         cells=tuple(cells),
-        source="Published: Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14), Table 5",
-        reproduces=("IPSJ Table 5",) if any(cell.published for cell in cells) else (),
+        source="Published: Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14), Table 5" if paper else "",
+        reproduces=("IPSJ Table 5",) if paper else (),
         plots=("bandwidth-queue",),
         differs=DIFFERS,
     )

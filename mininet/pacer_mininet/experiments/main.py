@@ -88,7 +88,7 @@ def show_list(experiments: Sequence[Experiment]) -> None:
     for one in experiments:
         cost_s = sum(estimate.run_s(run) for cell in one.cells for run in cell.runs())
         count = sum(len(cell.runs()) for cell in one.cells)
-        of = ", ".join(one.reproduces) or "past the papers"
+        of = ", ".join(one.reproduces) or "no published counterpart"
         print(f"{one.name:12} {count:3} runs {cost_s / 60:5.1f} min  {of}: {one.title}")
 
 

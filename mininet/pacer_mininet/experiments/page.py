@@ -78,6 +78,7 @@ def write(
     contents = "".join(
         f'<li><a href="#{one["name"]}">{_text(_titled(one))}</a></li>' for one in collected
     )
+    contents = f"<nav><ul>{contents}</ul></nav>" if len(collected) > 1 else ""
     sections = "".join(_section(one, pictures.get(one["name"], [])) for one in collected)
     scaled = any(one["quick"] for one in collected)
     warning = (
@@ -97,7 +98,7 @@ def write(
 <p class="soft">Each figure is the median over its seeds, with the smallest and the largest in
 brackets where they differ. The published figure stands below it.
 <code>docs/experiments.md</code> describes how the runs are made.</p>
-{GLOSSARY}{warning}{_claims(collected)}<nav><ul>{contents}</ul></nav>
+{GLOSSARY}{warning}{_claims(collected)}{contents}
 {sections}{footer}
 </html>
 """,
@@ -142,7 +143,7 @@ def _claims(collected: Sequence[dict[str, Any]]) -> str:
 
 def _titled(one: dict[str, Any]) -> str:
     of = ", ".join(one["reproduces"])
-    return f"{of}: {one['title']}" if of else f"{one['title']} (past the papers)"
+    return f"{of}: {one['title']}" if of else f"{one['title']} (no published counterpart)"
 
 
 def _section(one: dict[str, Any], pictures: Sequence[Picture]) -> str:
@@ -156,7 +157,7 @@ def _section(one: dict[str, Any], pictures: Sequence[Picture]) -> str:
     source = f'<p class="soft">{_text(one["source"])}</p>' if one["source"] else ""
     return (
         f'<section id="{one["name"]}"><h2>{_text(_titled(one))}</h2>{source}'
-        f'<div class="wide">{body}</div>{_compared(one)}{said}{drawn}{_commands(one)}</section>'
+        f'<div class="wide">{body}</div>{_compared(one)}{drawn}{said}{_commands(one)}</section>'
     )
 
 

@@ -294,7 +294,7 @@ def _flows(runs: Runs) -> Figure:
 _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure]]] = {
     "bandwidth": ("Bandwidth at the entrance of the bottleneck", _bandwidth),
     "bandwidth-queue": (
-        "Bandwidth at the entrance of the bottleneck, and the queue that it would need there",
+        "Bandwidth at the entrance of the bottleneck, and the queue that the bursts need",
         functools.partial(_bandwidth, queues=True),
     ),
     # As in the talk.
