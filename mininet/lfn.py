@@ -64,6 +64,8 @@ def _for_mn(node: type[Any], *methods: str) -> type[Any]:
 _Topo = _for_mn(LfnTopo, "build")
 _Topo.host_class = _for_mn(LfnHost, "config")
 _Controller = _for_mn(PacerController, "__init__", "start")
+# The dashboard of an interactive net shows the minute before it is opened.
+_Controller.service_options = ()
 topos = {"lfn": _Topo}
 switches = {
     "pacing": _for_mn(PacingSwitch, "__init__", "start", "stop"),

@@ -38,9 +38,14 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
     the service is restarted, because its command line names the switches. Its desired state is in a
     file that survives the restart. `rest` is a client of its REST interface.
 
+    Attributes: `service_options`, further options of the service. Without history the controller
+    reads nothing during a measurement that the measurement did not ask for.
+
     Errors: MissingError when it is not installed, ValueError for a port out of range, NodeError
     when its port is taken, when it does not start or cannot connect to a switch.
     """
+
+    service_options: tuple[str, ...] = ("--no-history",)
 
     def __init__(
         self, name: str, port: int = REST_PORT, log_dir: str | None = None, **params: Any
@@ -91,6 +96,7 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
         self.stop_service()
         command = [str(paths.CONTROLLER), "--listen", f"127.0.0.1:{self.port}"]
         command += ["--state", str(self.log_dir / f"{self.name}.sqlite")]
+        command += self.service_options
         for switch in self._switches.values():
             command += ["--switch", switch.service_option()]
         log = self.log_dir / f"{self.name}.log"

@@ -264,7 +264,7 @@ def logging_as_before() -> Iterator[None]:
         (["--peer", "https://x:1", "--peer-ca", "SHORT"], "--peer-ca"),
         (["--token-file", "/nonexistent"], "No such file"),
         (["--token-file", "SHORT"], "at least 16"),
-        (["--tls-cert", "SHORT"], "belong together"),
+        (["--tls-cert", "SHORT"], "must be given together"),
         (["--tls-cert", "SHORT", "--tls-key", "SHORT"], "--tls-cert"),
     ],
 )

@@ -114,6 +114,55 @@ def test_a_rate_can_be_typed_and_a_wrong_one_is_explained(
     assert controller.get(VIDEO)["rate_bps"] == 100_000_000
 
 
+def test_a_slider_goes_back_after_a_refusal(controller: Controller, open_page: Open) -> None:
+    make_class(controller)
+    page = open_page(controller.url)
+    slider = card(page).get_by_role("slider")
+    before = slider.input_value()
+    field = card(page).get_by_role("textbox")
+    field.fill("500Gbit")
+    field.press("Enter")
+    expect(card(page).get_by_role("alert")).to_contain_text("rate")
+    expect(slider).to_have_value(before)
+
+
+def test_a_class_is_added_with_its_flow_and_deleted(
+    controller: Controller, open_page: Open
+) -> None:
+    page = open_page(controller.url)
+    wait_live(page)
+    page.get_by_text("Add a class").click()
+    page.get_by_label("Class", exact=True).fill("video")
+    page.get_by_label("Rate", exact=True).fill("5Mbit")
+    page.get_by_label("to port").fill("5001")
+    page.get_by_label("Packets of").select_option("udp")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(card(page)).to_be_visible()
+    flow = controller.get("/v1/switches/s1/flows/video")
+    assert (flow["class"], flow["match"]) == ("video", MATCH)
+    delete = page.get_by_role("button", name="Delete class video")
+    delete.click()
+    expect(delete).to_have_text("Delete?")
+    delete.click()
+    expect(card(page)).to_have_count(0)
+    assert controller.get("/v1/switches/s1/flows")["flows"] == []
+
+
+def test_the_minute_before_it_was_opened_is_shown(controller: Controller, open_page: Open) -> None:
+    make_class(controller)
+    path = "/v1/switches/s1/stats/history"
+    eventually(
+        lambda: [len(one["points"]) > 1 for one in controller.get(path)["classes"]] == [True],
+        "the controller has kept two readings",
+    )
+    page = open_page(controller.url)
+    wait_live(page)
+    # Two readings and more before the page was there make a line, and not a dot.
+    expect(card(page).locator(".chart-line.target")).to_have_attribute(
+        "d", re.compile(r"H[0-9.]+V[0-9.]+.*H")
+    )
+
+
 def test_a_change_by_somebody_else_is_shown(controller: Controller, open_page: Open) -> None:
     make_class(controller)
     page = open_page(controller.url)
@@ -199,7 +248,7 @@ def test_says_when_the_switch_is_away(
     wait_live(page)
     expect(page.locator("#notice")).to_be_hidden()
     switch.kill()
-    expect(page.locator("#notice")).to_contain_text("s1 is pending")
+    expect(page.locator("#notice")).to_contain_text("s1 is unreachable")
     field = card(page).get_by_role("textbox")
     field.fill("5Mbit")
     field.press("Enter")

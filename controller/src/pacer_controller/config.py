@@ -59,7 +59,7 @@ MEASURED_PORTS = 4
 MAX_STATIONS = 16384
 
 TLS_PREFIX = "tls:"
-"""What the address of a switch begins with that speaks TLS."""
+"""Prefix of the address of a switch that speaks TLS."""
 
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
 _ADDRESS = re.compile(rf"(?:{TLS_PREFIX})?{_HOST}:([0-9]{{1,5}})", re.ASCII)

@@ -1,4 +1,4 @@
-"""What happened: kept in the state file, readable as a list, and followed by streams."""
+"""Events: kept in the state file, readable as a list, and followed by streams."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ Kind = Literal[
 KINDS: tuple[str, ...] = get_args(Kind)
 
 GAP_S = 30.0
-"""Longest time that events wait for one with a lower number, which may have been given up."""
+"""Longest time that events wait for one with a lower number."""
 
 Event = dict[str, Any]
 """Members `id`, `time`, `kind`, `switch`, `message`, `data`."""
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 def draft(kind: str, switch: str | None, message: str, data: Mapping[str, Any]) -> Event:
     """Return an event that has no number yet."""
-    # Wall-clock time, for people; nothing is decided by it.
+    # Wall-clock time, for people only.
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     return {"time": now, "kind": kind, "switch": switch, "message": message, "data": dict(data)}
 
@@ -48,9 +48,9 @@ class EventLog:
         self._events: deque[Event] = deque(store.events(), maxlen=EVENTS_KEPT)
         self._arrived = asyncio.Event()
         self._next: int | None = None
-        """Lowest number neither told of nor dropped; None until there was an event."""
+        """Lowest number neither published nor dropped; None until there was an event."""
         self._held: dict[int, Event | None] = {}
-        """What is to be told of from there on; None: dropped."""
+        """Events from there on that are not published yet; None: dropped."""
         self._gap_until_s: float | None = None
         self.counts: dict[str, int] = dict.fromkeys(KINDS, 0)
 
@@ -62,18 +62,18 @@ class EventLog:
     def record(
         self, kind: str, switch: str | None, message: str, data: Mapping[str, Any] | None = None
     ) -> None:
-        """Keep an event and tell those who follow."""
+        """Store an event and publish it."""
         event = draft(kind, switch, message, data or {})
         try:
             numbers = self._store.write([], [event])
         except StoreError as error:
-            # What happened to a switch must not depend on whether it can be written down.
+            # An event that cannot be stored must have no effect on the switch.
             _LOG.error("%s; not kept: %s", error, message)
             return
         self.publish(numbers, [event])
 
     def publish(self, numbers: Sequence[int], drafts: Sequence[Event]) -> None:
-        """Tell those who follow of events that are in the state file by these numbers."""
+        """Publish events that are in the state file under these numbers."""
         for number, event in zip(numbers, drafts, strict=True):
             self.counts[event["kind"]] = self.counts.get(event["kind"], 0) + 1
             if self._next is None:
@@ -81,18 +81,18 @@ class EventLog:
             if number >= self._next:
                 self._held[number] = {"id": number, **event}
             else:
-                # It was waited for in vain. Lists have it; streams went on.
+                # It comes too late for streams, which have gone on; lists have it.
                 known = [*self._events, {"id": number, **event}]
                 self._events = deque(sorted(known, key=lambda one: one["id"]), EVENTS_KEPT)
         self._release()
 
     def drop(self, numbers: Sequence[int]) -> None:
-        """Wait no longer for events of these numbers: what they tell was taken back."""
+        """Stop waiting for events of these numbers: their changes were taken back."""
         self._held |= {n: None for n in numbers if self._next is not None and n >= self._next}
         self._release()
 
     def _release(self) -> None:
-        """Tell of the events whose turn it is."""
+        """Publish the events whose turn it is."""
         told = False
         while self._held and self._next is not None:
             if self._next not in self._held:
@@ -116,7 +116,7 @@ class EventLog:
         now_s = time.monotonic()
         if self._gap_until_s is None:
             self._gap_until_s = now_s + GAP_S
-            # A little later, so that it is not looked just before.
+            # A little later, since `_waits` compares with the clock.
             asyncio.get_running_loop().call_later(GAP_S + 0.01, self._release)
         return now_s < self._gap_until_s
 

@@ -30,7 +30,7 @@ DEFAULT_LIMIT_BYTES = 32 * 1024 * 1024
 twice the 12.5 MB that a 500 Mbit/s, 200 ms path needs, with room for the kernel's doubling."""
 
 DEFAULT_HEADROOM_PERCENT = 120
-"""What Linux paces at in congestion avoidance (tcp_pacing_ca_ratio): a window may grow."""
+"""Linux's pacing factor in congestion avoidance (tcp_pacing_ca_ratio): a window may grow."""
 
 DEFAULT_THRESHOLD_NS = 1_000_000
 """Clustered Packet Spacing's threshold of RTT / cwnd."""
@@ -50,7 +50,7 @@ _PROTOCOL_NAMES = {number: name for name, number in _PROTOCOLS.items()}
 PORT_PROTOCOLS = (6, 17)
 
 NO_LINE_RATE = 0
-"""What "none" as a line rate is kept as."""
+"""Stored value of the line rate "none"."""
 
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _PREFIX_SHAPE = re.compile(r"[0-9A-Fa-f.:]{2,45}(?:/[0-9]{1,3})?", re.ASCII)

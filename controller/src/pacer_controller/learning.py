@@ -16,7 +16,7 @@ _MULTICAST_BIT = 1 << 40
 
 @dataclass
 class LearningCounters:
-    """What became of the packets from unknown sources; counted since the controller started."""
+    """Packets from unknown sources by what became of them, since the controller started."""
 
     packets: int = 0
     """Packets looked at."""

@@ -48,7 +48,7 @@ class MeterRecord:
 
 @dataclass(frozen=True)
 class PortRecord:
-    """What was asked for of a port; its name is its number in decimal."""
+    """The settings requested for a port; the name is its number in decimal."""
 
     name: str
     spec: PortSpec
@@ -203,7 +203,7 @@ class Desired:
 
     @property
     def ports(self) -> dict[str, PortRecord]:
-        """What was asked for of ports, by number in decimal."""
+        """Settings requested for ports, by number in decimal."""
         return self.resources["port"]
 
     @property

@@ -1,4 +1,4 @@
-"""What a switch holds, in a form that compares by value, and the writes between two such states.
+"""Entries of a switch in a form that compares by value, and the writes between two sets of them.
 
 Everything here is pure. A `Row` is one entry of a switch in canonical form, whatever it came from,
 so that "what is wanted" and "what was read back" compare; `changes` lists the writes that turn one
@@ -25,7 +25,7 @@ BASES = frozenset({PORTS, CLASSES, QUEUES, METERS})
 """Tables whose entries others refer to: `pacer`'s classes, Open vSwitch's queues and meters."""
 
 Key = tuple[str, tuple[tuple[str, MatchValue], ...], int]
-"""What identifies an entry: table, match, priority."""
+"""Identity of an entry: table, match, priority."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """What identifies the entry in the switch."""
+        """Identity of the entry in the switch."""
         return (self.table, self.match, self.priority)
 
 
@@ -61,7 +61,7 @@ Rows = dict[Key, Row]
 
 
 class Op(Enum):
-    """What is done to an entry."""
+    """Kinds of writes."""
 
     INSERT = "insert"
     MODIFY = "modify"

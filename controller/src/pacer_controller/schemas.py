@@ -155,8 +155,12 @@ GAPS_WITHOUT_RATE = FieldError(
 )
 
 
+FIFO_BYTES_MIN = 1518
+"""Smallest FIFO of a port: one frame of the usual MTU, with FCS."""
+
+
 class PortSpec(Strict):
-    """What a port of the switch shall be like; what is left out stays as it is."""
+    """The requested settings of a port; a setting that is left out stays as it is."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -176,7 +180,11 @@ class PortSpec(Strict):
         "preamble and inter-frame gap, 20 bytes more.",
     )
     fifo_bytes: int | None = Field(
-        default=None, ge=1, le=2**40, description="Size of the FIFO of unpaced packets, in bytes."
+        default=None,
+        ge=FIFO_BYTES_MIN,
+        le=2**40,
+        description="Size of the FIFO of unpaced packets, in bytes: at least one frame of 1518 "
+        "bytes, since a smaller one loses every such frame.",
     )
     delay_ns: int | None = Field(
         default=None,
@@ -455,7 +463,7 @@ class FlowSpec(Strict):
             )
         if self.rate is None:
             found += [
-                FieldError(name, "belongs to a rate of the flow's own", "a rate as well")
+                FieldError(name, "needs a rate of the flow's own", "a rate as well")
                 for name in ("limit_bytes", "allowance_ns")
                 if getattr(self, name) is not None
             ]

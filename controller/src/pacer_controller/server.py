@@ -97,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
         "--token-file",
         type=Path,
         metavar="FILE",
-        help="file with the bearer token that requests must have; needed to listen beyond loopback",
+        help="file with the bearer token of requests; required to listen beyond loopback",
     )
     made.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate chain, PEM")
     made.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
         "--switch-ca",
         type=Path,
         metavar="FILE",
-        help="who signed the certificates of switches at tls:HOST:PORT, PEM",
+        help="CA certificates for switches at tls:HOST:PORT, PEM",
     )
     made.add_argument(
         "--switch-cert", type=Path, metavar="FILE", help="certificate to show to such switches, PEM"
@@ -130,13 +130,18 @@ def parser() -> argparse.ArgumentParser:
         help="how often switches are read back for foreign changes; 0 never (default 30)",
     )
     made.add_argument(
+        "--no-history",
+        action="store_true",
+        help="do not read the switches every 2 s for the dashboard's first minute",
+    )
+    made.add_argument(
         "--peer",
         metavar="URL",
         help="the other controller of these switches: one of the two leads, the other follows and "
         "takes over; both have the same token and name each other",
     )
     made.add_argument(
-        "--peer-ca", type=Path, metavar="FILE", help="who signed the peer's certificate, PEM"
+        "--peer-ca", type=Path, metavar="FILE", help="CA certificates for the peer, PEM"
     )
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     made.add_argument("--log-json", action="store_true", help="log one JSON object per line")
@@ -174,12 +179,12 @@ def _set_up_logging(level: str, as_json: bool) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # Libraries tell every step of their lives; their troubles are told here in one line each.
+    # Libraries log every step; their errors are logged here, in one line each.
     if level != "debug":
         logging.getLogger("finsy").setLevel(logging.CRITICAL)
         logging.getLogger("finsy").propagate = False
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
-        # It tells each request of a follower to its leader.
+        # It logs each request of a follower to its leader.
         logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
@@ -246,7 +251,7 @@ def _check_pair(option: str, certificate: Path | None, key: Path | None) -> None
     if certificate is None and key is None:
         return
     if certificate is None or key is None:
-        raise config.ConfigError(f"{option}-cert and {option}-key belong together")
+        raise config.ConfigError(f"{option}-cert and {option}-key must be given together")
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
     except OSError as error:
@@ -254,7 +259,7 @@ def _check_pair(option: str, certificate: Path | None, key: Path | None) -> None
 
 
 def _check_authority(option: str, authority: Path | None) -> None:
-    """Check who is to have signed certificates.
+    """Check a file of CA certificates.
 
     Raises:
         ConfigError: the file has no certificate.
@@ -283,7 +288,7 @@ def _switch_tls(authority: Path | None, certificate: Path | None, key: Path | No
     """Check the files of TLS towards switches.
 
     Raises:
-        ConfigError: they are of no use.
+        ConfigError: one is missing or invalid.
 
     """
     _check_pair("--switch", certificate, key)
@@ -300,7 +305,7 @@ def _peer(url: str | None, authority: Path | None, token: str | None) -> PeerAdd
     """
     if url is None:
         if authority is not None:
-            raise config.ConfigError("--peer-ca belongs to --peer")
+            raise config.ConfigError("--peer-ca requires --peer")
         return None
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
@@ -327,7 +332,7 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
         )
         server = _Server(
             uvicorn.Config(
-                build(service, token, [name]),
+                build(service, token, [name], history=not arguments.no_history),
                 ssl_certfile=tls[0] if tls else None,
                 ssl_keyfile=tls[1] if tls else None,
                 log_config=None,

@@ -1,4 +1,4 @@
-"""What the service needs of a switch, whatever it speaks."""
+"""The interface between the service and a switch, whatever protocol the switch speaks."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -93,7 +93,7 @@ class SwitchUnreadableError(Exception):
 
 @dataclass
 class SwitchCounters:
-    """What happened to one switch since the controller started."""
+    """Counters of one switch since the controller started."""
 
     connects: int = 0
     disconnects: int = 0
@@ -187,7 +187,7 @@ class Capabilities:
 
 @dataclass
 class Reading:
-    """What a switch's counters said at one time; None where it cannot say.
+    """The counters of a switch at one instant; None where the switch does not report them.
 
     Attributes:
         now_ns: the switch's clock.
@@ -217,7 +217,7 @@ def _nothing(_kind: str, _message: str, _data: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class DriverContext:
-    """What a driver has to do with the rest.
+    """What the service hands to a driver.
 
     Attributes:
         wanted: returns the desired entries at the moment of the call.
@@ -241,7 +241,7 @@ class DriverContext:
 
 
 class Measuring(Protocol):
-    """What a switch answers whose program measures bandwidth and burstiness.
+    """The readings of a switch whose program measures bandwidth and burstiness.
 
     Readings are None while the switch is not connected, or when its registers cannot be read.
     """
@@ -288,6 +288,10 @@ class Driver(Protocol):
     @property
     def last_error(self) -> str | None:
         """Why the switch is not connected."""
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the switch is connected, or nobody has tried to connect yet."""
 
     @property
     def elected(self) -> bool:

@@ -29,7 +29,7 @@ from pacer_controller.schemas import stored
 
 EVENTS_KEPT = 10_000
 _EVENTS_SLACK = 1_000
-"""Old events are removed so many at a time."""
+"""Number of old events that are removed at a time."""
 
 _TABLES = {"class": "classes", "flow": "flows", "meter": "meters", "port": "ports"}
 
@@ -57,8 +57,8 @@ class Store:
         self._path = path
         self._lock = threading.Lock()
         self.on_write: Callable[[Entry], None] | None = None
-        """Told of each write that changes the state, in order, once it is on disk; from the thread
-        that writes."""
+        """Called with each write that changes the state, in order, once it is on disk, in the
+        writing thread."""
         if path != ":memory:" and not Path(path).parent.is_dir():
             raise StoreError(f"state file {path}: its directory does not exist")
         try:
@@ -208,7 +208,7 @@ class Store:
         events: Sequence[Mapping[str, Any]],
         switches: SwitchSettings,
     ) -> None:
-        """Pass on a write that is on disk, then count it: whoever sees its number finds it."""
+        """Pass on a write that is on disk, then count it: its number is visible last."""
         entry = Entry(self.sequence + 1, self.revision, changes, switches, events)
         try:
             if self.on_write is not None:

@@ -91,6 +91,17 @@ def test_a_port_without_a_line_rate_is_asked_for_by_name() -> None:
     }
 
 
+def test_none_gives_a_port_the_default_of_the_switch() -> None:
+    assert PORT.parse(["fifo", "none", "gaps", "none"]) == {
+        "fifo_bytes": 1_518_000,
+        "gap_mode": "accounted",
+    }
+
+
+def test_a_size_is_read_as_it_is_shown() -> None:
+    assert PORT.parse(["fifo", render.size(1_518_000)]) == {"fifo_bytes": 1_520_435}
+
+
 @pytest.mark.parametrize(
     ("grammar", "typed", "told"),
     [

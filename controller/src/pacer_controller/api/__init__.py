@@ -3,6 +3,7 @@
 OpenAPI is at `/openapi.json`, its page at `/docs`; the page needs no network.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,26 +24,38 @@ from pacer_controller.api.switches import add_switches
 from pacer_controller.api.views import ProblemDetails
 from pacer_controller.http_limits import BodyLimits
 from pacer_controller.service import Service
+from pacer_controller.service.history import History
 
 __all__ = ["build"]
 
 
-def build(service: Service, token: str | None = None, names: Iterable[str] = ()) -> FastAPI:
+def build(
+    service: Service,
+    token: str | None = None,
+    names: Iterable[str] = (),
+    *,
+    history: bool = False,
+) -> FastAPI:
     """Make the application around a service; the service runs while the application does.
 
     Args:
         service: what the paths are about.
         token: bearer token that requests must have; None: none.
         names: what clients may call this host, beside loopback's names; with a token, anything.
+        history: whether to keep the rates of the last minute, by reading the switches.
 
     """
+    kept = History(service)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await service.start()
+        reading = asyncio.create_task(kept.run(), name="history") if history else None
         try:
             yield
         finally:
+            if reading is not None:
+                reading.cancel()
             await service.stop()
 
     app = FastAPIOffline(
@@ -60,7 +73,7 @@ def build(service: Service, token: str | None = None, names: Iterable[str] = ())
 
     add_error_handlers(app)
     add_operations(app, service)
-    add_switches(app, service)
+    add_switches(app, service, kept)
     add_resources(app, service)
     add_state(app, service)
     add_streams(app, service)

@@ -1,4 +1,4 @@
-"""Who may ask: who has the bearer token (RFC 6750), or without one, who is on this machine.
+"""Access control: requests need the bearer token (RFC 6750) or, without one, a local client.
 
 A token lets do everything; without it little may be looked at. A server that has none listens on
 loopback, where the pages of any web site that somebody here looks at can send requests, too:

@@ -1,4 +1,4 @@
-"""What the paths share: parameters, conditions, pages, and the responses they may give."""
+"""Shared parts of the paths: parameters, conditions, pages and responses."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ def _wrong_header(name: str, value: str, expected: str) -> Exception:
 
 
 class Asked(NamedTuple):
-    """What a request for a change says beside its body: on what condition, and who asks."""
+    """The parts of a change request beside its body: its condition and its origin."""
 
     condition: Condition
     origin: Origin
@@ -101,7 +101,7 @@ _ACTOR_HEADER = _header(
     "X-Pacer-Actor", "Who asks, for audit events.", pattern=f"^{_ACTOR.pattern}$"
 )
 WHO: dict[str, Any] = {"parameters": [_ACTOR_HEADER]}
-"""What `read_origin` reads, for the OpenAPI document (`openapi_extra`)."""
+"""The parameters that `read_origin` reads, for the OpenAPI document (`openapi_extra`)."""
 
 TERMS: dict[str, Any] = {
     "parameters": [
@@ -110,7 +110,7 @@ TERMS: dict[str, Any] = {
         _ACTOR_HEADER,
     ]
 }
-"""What `read_asked` reads, for the OpenAPI document (`openapi_extra`)."""
+"""The parameters that `read_asked` reads, for the OpenAPI document (`openapi_extra`)."""
 
 
 # A coroutine, because another function would be run in a thread.
@@ -128,7 +128,9 @@ class PageQuery:
 
 
 async def read_page(
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Most to answer.")] = DEFAULT_PAGE,
+    limit: Annotated[
+        int, Query(ge=1, le=MAX_PAGE, description="Largest number of events in the answer.")
+    ] = DEFAULT_PAGE,
     after: Annotated[str | None, Query(max_length=64, description="Begin after this name.")] = None,
     prefix: Annotated[
         str | None, Query(max_length=64, description="Names that begin with this.")

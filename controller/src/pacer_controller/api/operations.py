@@ -73,16 +73,16 @@ def add_operations(app: FastAPI, service: Service) -> None:
     @app.get(
         "/readyz",
         tags=["service"],
-        summary="Whether the service can do its work",
+        summary="Whether the service is ready",
         responses=responses(422) | {503: {"model": views.Readiness, "description": "It cannot."}},
     )
     async def readyz(
         response: Response,
         connected: Annotated[
-            bool, Query(description="Whether every switch must be connected, too.")
+            bool, Query(description="Also require that every switch is connected.")
         ] = False,
         leading: Annotated[
-            bool, Query(description="Whether it must take changes, not follow another, too.")
+            bool, Query(description="Also require that this controller leads.")
         ] = False,
     ) -> views.Readiness:
         states = dict(service.states())

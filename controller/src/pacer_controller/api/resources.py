@@ -26,7 +26,7 @@ from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
 from pacer_controller.service import Service
 
 Filters = dict[str, str | int | None]
-"""What members of a listed resource must be; None: anything."""
+"""Values that members of a listed resource must have; None: any."""
 
 
 class _Kind(NamedTuple):
@@ -65,8 +65,8 @@ async def _flow_filters(
 _KINDS = (
     _Kind(
         *("port", "ports", PortSpec, views.PortView, views.PortList),
-        put="Say what a port shall be like: line rate, FIFO, delay",
-        delete="Forget what was asked for; the port stays as it is",
+        put="Set a port's line rate, FIFO, delay, counting and gap frames",
+        delete="Stop managing a port; it keeps its settings",
         filters=_no_filters,
     ),
     _Kind(

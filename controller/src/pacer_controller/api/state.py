@@ -25,7 +25,7 @@ from pacer_controller.service.bulk import (
 from pacer_controller.state_schema import StateSpec, SwitchStateSpec
 
 DryRun = Annotated[
-    bool, Query(description="Check everything, say what would change, change nothing.")
+    bool, Query(description="Check everything and report what would change; change nothing.")
 ]
 
 
@@ -36,7 +36,7 @@ def add_state(app: FastAPI, service: Service) -> None:
     @app.get(
         "/v1/state",
         tags=["state"],
-        summary="Everything that is wanted of all switches",
+        summary="The desired state of all switches",
         response_model=StateSpec,
         response_model_exclude_unset=True,
         responses=responses(401) | with_etag,
@@ -48,7 +48,7 @@ def add_state(app: FastAPI, service: Service) -> None:
     @app.put(
         "/v1/state",
         tags=["state"],
-        summary="Make everything that is wanted of all switches exactly this, all or nothing",
+        summary="Replace the desired state of all switches, all or nothing",
         response_model=views.StateResult,
         openapi_extra=TERMS,
         responses=WRITE | with_etag,
@@ -63,7 +63,7 @@ def add_state(app: FastAPI, service: Service) -> None:
     @app.get(
         "/v1/switches/{switch}/state",
         tags=["state"],
-        summary="Everything that is wanted of a switch",
+        summary="The desired state of a switch",
         response_model=SwitchStateSpec,
         response_model_exclude_unset=True,
         responses=READ | with_etag,
@@ -76,7 +76,7 @@ def add_state(app: FastAPI, service: Service) -> None:
     @app.put(
         "/v1/switches/{switch}/state",
         tags=["state"],
-        summary="Make everything that is wanted of a switch exactly this, all or nothing",
+        summary="Replace the desired state of a switch, all or nothing",
         response_model=views.StateResult,
         openapi_extra=TERMS,
         responses=WRITE | with_etag,

@@ -100,7 +100,7 @@ async def _statistics(
 
 
 class _Stream(StreamingResponse):
-    """A stream that is one of so many.
+    """A stream; the number of open streams is limited.
 
     Args:
         chunks: what it sends.
@@ -137,7 +137,7 @@ def add_streams(app: FastAPI, service: Service) -> None:
     @app.get(
         "/v1/events",
         tags=["events"],
-        summary="What happened, oldest first; the last 10,000 events are kept",
+        summary="Events, oldest first; the last 10,000 are kept",
         response_model=views.EventList,
         responses=responses(401, 422),
     )
@@ -145,10 +145,12 @@ def add_streams(app: FastAPI, service: Service) -> None:
         request: Request,
         switch: SwitchFilter = [],  # noqa: B006 (FastAPI copies it)
         kind: KindFilter = [],  # noqa: B006
-        after: Annotated[int, Query(ge=0, le=2**53, description="Only later ones.")] = 0,
-        limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Most to answer.")] = (
-            _DEFAULT_EVENTS
-        ),
+        after: Annotated[
+            int, Query(ge=0, le=2**53, description="Only events after this number.")
+        ] = 0,
+        limit: Annotated[
+            int, Query(ge=1, le=MAX_PAGE, description="Largest number of events in the answer.")
+        ] = (_DEFAULT_EVENTS),
         newest: Annotated[bool, Query(description="The last ones instead of the first.")] = False,
     ) -> dict[str, Any]:
         found = service.events.select(after, kind, switch)
@@ -161,7 +163,7 @@ def add_streams(app: FastAPI, service: Service) -> None:
     @app.get(
         "/v1/events/stream",
         tags=["events"],
-        summary="What happens, as it happens",
+        summary="Events as they happen",
         response_class=StreamingResponse,
         responses=responses(401, 422, 503) | _STREAM,
     )
@@ -205,7 +207,7 @@ def add_streams(app: FastAPI, service: Service) -> None:
     @app.get(
         "/v1/stats/stream",
         tags=["statistics"],
-        summary="Counters and rates, again and again",
+        summary="Counters and rates, repeatedly",
         response_class=StreamingResponse,
         responses=responses(401, 404, 422, 503) | _STREAM,
     )
@@ -215,7 +217,12 @@ def add_streams(app: FastAPI, service: Service) -> None:
             int, Query(ge=200, le=60_000, description="Time between two readings.")
         ] = 1000,
         count: Annotated[
-            int | None, Query(ge=1, le=1_000_000, description="End after so many; default: never.")
+            int | None,
+            Query(
+                ge=1,
+                le=1_000_000,
+                description="Number of readings after which the stream ends; default: no end.",
+            ),
         ] = None,
     ) -> StreamingResponse:
         for name in switch:

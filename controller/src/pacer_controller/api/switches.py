@@ -23,21 +23,22 @@ from pacer_controller.api.common import (
 from pacer_controller.fields import NAME_PATTERN
 from pacer_controller.problems import FieldError, invalid
 from pacer_controller.service import Service
+from pacer_controller.service.history import History
 from pacer_controller.service.switches import delete_switch, put_switch
 from pacer_controller.state_schema import SwitchSpec
 
 _WITH_ETAG: dict[int | str, dict[str, Any]] = {200: {"headers": ETAG_HEADER}}
 
 _MOST_NS = 2**63 - 1
-"""What 292 years have, and 64 bits with a sign hold."""
+"""Largest signed integer of 64 bits: 292 years."""
 
 FromNs = Annotated[int | None, Query(ge=0, le=_MOST_NS, description="Switch's clock, from.")]
 ToNs = Annotated[int | None, Query(ge=0, le=_MOST_NS, description="Switch's clock, until.")]
 
 
-def add_switches(app: FastAPI, service: Service) -> None:
+def add_switches(app: FastAPI, service: Service, history: History) -> None:
     """Add the paths of switches."""
-    _add_measurements(app, service)
+    _add_measurements(app, service, history)
 
     @app.get(
         "/v1/switches",
@@ -100,8 +101,18 @@ def add_switches(app: FastAPI, service: Service) -> None:
         await delete_switch(service, switch, *asked)
 
 
-def _add_measurements(app: FastAPI, service: Service) -> None:
-    """Add the paths of what gtrcnet measures."""
+def _add_measurements(app: FastAPI, service: Service, history: History) -> None:
+    """Add the paths of what was measured over time."""
+
+    @app.get(
+        "/v1/switches/{switch}/stats/history",
+        tags=["statistics"],
+        summary="Rates of the last minute; empty where the controller keeps none",
+        response_model=views.History,
+        responses=READ,
+    )
+    async def stats_history(switch: SwitchName) -> dict[str, Any]:
+        return history.view(switch)
 
     @app.get(
         "/v1/switches/{switch}/bandwidth",

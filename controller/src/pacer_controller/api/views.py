@@ -38,7 +38,7 @@ class Page(View):
 
 
 class Accepted(View):
-    """What every resource says of itself."""
+    """Members that every resource has."""
 
     state: str = Field(description="`applied`, `pending` (switch away) or `failed`.")
     state_reason: str | None
@@ -115,7 +115,7 @@ class FlowList(Page):
 
 
 class PortView(Accepted):
-    """A port as it is, and what was asked for."""
+    """A port with its actual and its requested settings."""
 
     port: int
     interface: str
@@ -144,7 +144,8 @@ class SwitchView(View):
     name: str
     kind: str
     state: str = Field(description="`connected`, `pending` (away) or `backup` (not primary).")
-    last_error: str | None
+    reachable: bool = Field(description="Whether the controller has a connection to it.")
+    last_error: str | None = Field(description="Why it is not connected.")
     configured: bool = Field(description="Whether it stands in the configuration.")
     ports: list[PortView]
     classes: int
@@ -159,11 +160,30 @@ class SwitchList(Page):
     switches: list[SwitchView]
 
 
+class ClassHistory(View):
+    """Rates of a class, or of a flow with a rate of its own."""
+
+    kind: str = Field(description="`class` or `flow`.")
+    name: str
+    points: list[tuple[float, int | None, int | None]] = Field(
+        description="Age in s, achieved rate and rate in bit/s; oldest first."
+    )
+
+
+class History(View):
+    """Rates of a switch's classes over the last minute."""
+
+    switch: str
+    classes: list[ClassHistory]
+
+
 class Statistics(View):
     """Counters and rates of a switch; null where the switch cannot say."""
 
     switch: str
     state: str
+    reachable: bool = Field(description="Whether the controller has a connection to it.")
+    last_error: str | None = Field(description="Why it is not connected.")
     now_ns: int | None = Field(description="The switch's clock.")
     interval_s: float | None = Field(description="Time over which rates were taken.")
     classes: list[dict[str, Any]] = Field(
@@ -179,7 +199,7 @@ class Statistics(View):
 
 
 class Bandwidth(View):
-    """What gtrcnet measured at a port."""
+    """Bandwidth that gtrcnet measured at a port."""
 
     switch: str
     port: int
@@ -240,7 +260,7 @@ class ChangeView(View):
 
 
 class StateResult(View):
-    """What bringing the whole state to what was asked for changed, or would change."""
+    """The changes that replacing the whole state made, or would make."""
 
     dry_run: bool
     revision: int

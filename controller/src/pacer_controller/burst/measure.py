@@ -33,7 +33,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of one port or flow; windows without packets are left out.
+    """The measurements of one port or flow; windows without packets are left out.
 
     `last_ns` is when the last packet came, on the clock of the windows; None without packets.
     """

@@ -23,7 +23,7 @@ MAX_FLOWS = 10_000
 MIN_WINDOW_NS, MAX_WINDOW_NS = 1_000_000, 10_000_000_000
 
 OTHER = "other packets"
-"""What is not IP, and flows beyond MAX_FLOWS."""
+"""Packets that are not IP, and flows beyond MAX_FLOWS."""
 
 
 _SUFFIXES = (".pcap", ".pcapng", ".cap")

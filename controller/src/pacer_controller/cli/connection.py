@@ -60,7 +60,7 @@ class UnreachableError(ClientError):
 
 
 class UsageError(ClientError):
-    """What was typed cannot be meant; found before anything was sent."""
+    """The command line is wrong; found before anything was sent."""
 
     def __init__(self, detail: str) -> None:
         problem = {"type": "urn:pacer:problem:usage", "title": "Not understood", "detail": detail}

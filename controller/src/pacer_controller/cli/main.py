@@ -21,7 +21,7 @@ from pacer_controller.cli.connection import (
     UsageError,
     path,
 )
-from pacer_controller.cli.resources import KINDS, Kind, body_of, flow_name
+from pacer_controller.cli.resources import KINDS, PORT_DEFAULTS, Kind, body_of, flow_name
 from pacer_controller.cli.session import Session
 from pacer_controller.cli.words import did_you_mean
 
@@ -178,12 +178,6 @@ def _tell(session: Session, kind: Kind, switch: str, view: dict[str, Any]) -> No
         session.say(f"pacer: saved; applied when {switch} reconnects")
 
 
-def _tell_kept(session: Session, port: str) -> None:
-    """Say what taking a setting away does not do."""
-    if not session.as_json:
-        session.say(f"pacer: port {port} keeps its settings on the switch")
-
-
 def _tell_gone(session: Session, fields: dict[str, Any], gone: dict[str, Any]) -> None:
     """Say which settings of a class another mode took away."""
     if session.as_json:
@@ -217,7 +211,9 @@ def _named_fields(kind: Kind, typed: Sequence[str]) -> tuple[str, dict[str, Any]
     given = fields.pop("name", None)
     name = name if given is None else given
     if not any(field.startswith("match.") for field in fields):
-        raise UsageError("flow: which packets? as in: match tcp dport 80, or: match src 10.0.0.0/8")
+        raise UsageError(
+            "flow: no match given; such as: match tcp dport 80, or: match src 10.0.0.0/8"
+        )
     if name == "":
         raise UsageError("the name is empty")
     if name is None:
@@ -241,24 +237,36 @@ def _parsed(session: Session, kind: Kind, switch: str, words: Sequence[str]) -> 
 
 
 def _delete_all(session: Session, kind: Kind, switch: str, names: Sequence[str]) -> None:
-    """Delete in order; a refusal says what was deleted before it and what was not."""
-    for at, name in enumerate(names):
-        try:
-            session.delete(kind, name if kind.name == "switch" else switch, name)
-        except ClientError as error:
-            if kind.name == "port" and error.status == 404:
-                session.connection.get(kind.path(switch, name))  # Refused: there is no such port.
-                error.problem["detail"] = f"port {name} of {switch}: nothing is set"
-            if len(names) > 1:
-                error.problem["detail"] = (
-                    f"{error.problem.get('detail')}; deleted: {', '.join(names[:at]) or 'none'}; "
-                    f"not deleted: {', '.join(names[at:])}"
-                )
-            raise
-        if kind.name == "port":
-            _tell_kept(session, name)
+    """Delete all of them or, where one cannot be deleted, none."""
+    if kind.name == "port":
+        _reset_ports(session, kind, switch, names)
+    elif kind.name == "switch":
+        views = [session.connection.get(path("switches", name)) for name in names]
+        # One of the configuration is refused: it goes first, before anything is deleted.
+        for view in sorted(views, key=lambda view: not view.get("configured")):
+            session.delete(kind, view["name"], view["name"])
+    elif len(names) == 1:
+        session.delete(kind, switch, names[0])
+    else:
+        session.delete_together(kind, switch, names)
     if session.as_json:
         session.print_json({"deleted": list(names)})
+
+
+def _reset_ports(session: Session, kind: Kind, switch: str, ports: Sequence[str]) -> None:
+    """Give the settings of ports their defaults, and stop managing them."""
+    asked = {port: session.connection.get(kind.path(switch, port)).get("desired") for port in ports}
+    for port, desired in asked.items():
+        if not desired:
+            raise UsageError(f"port {port} of {switch}: nothing is set")
+    # Open vSwitch drops what it is no longer asked for by itself.
+    own = session.connection.get(path("switches", switch)).get("kind") == "p4runtime"
+    for port, desired in asked.items():
+        defaults = {name: value for name, value in PORT_DEFAULTS.items() if name in desired}
+        view = session.replace(kind, switch, port, defaults) if own else {}
+        session.delete(kind, switch, port)
+        if view.get("state") == "pending":
+            session.say(f"pacer: {switch} is not connected: port {port} keeps its settings")
 
 
 def _add_command(kind: Kind, replace: bool) -> click.Command:
@@ -285,7 +293,7 @@ def _set_command(kind: Kind) -> click.Command:
         fields = _parsed(session, kind, switch, words)
         if not fields:
             known = ", ".join(word.names[0] for word in kind.grammar.words)
-            raise UsageError(f"{kind.name}: what is to be set? words: {known}")
+            raise UsageError(f"{kind.name}: nothing to set; words: {known}")
         fields.pop("name", None)
         name = switch if name is None else name
         view, headers = session.read(kind, switch, name)
@@ -294,10 +302,6 @@ def _set_command(kind: Kind) -> click.Command:
         _tell(session, kind, switch, session.write(kind, switch, name, body, headers))
         if kind.name == "class":
             _tell_gone(session, fields, {n: v for n, v in before.items() if n not in body})
-        # The longest gap frame is the only setting that goes back by itself.
-        kept = (value for field, value in fields.items() if field != "gap_frame_max_bytes")
-        if kind.name == "port" and None in kept:
-            _tell_kept(session, name)
 
     if kind.name != "switch":
         run = _argument("name", complete.names_of(kind))(run)
@@ -324,7 +328,9 @@ def _command(kind: Kind, name: str, doc: str, run: Callable[..., None]) -> click
 
 
 def _del_command(kind: Kind) -> click.Command:
-    @click.command("del", help=f"Delete {kind.plural}.")
+    resets = "Give the settings of ports their defaults, and stop managing them."
+
+    @click.command("del", help=resets if kind.name == "port" else f"Delete {kind.plural}.")
     @_argument("switch", complete.switches)
     @_argument("names", complete.names_of(kind), nargs=-1, required=True)
     @_common
@@ -350,8 +356,8 @@ def _show_command(kind: Kind) -> click.Command:
     @click.command("show", help=f"Show {kind.plural}: of all switches, of one, or one of them.")
     @_argument("switch", complete.switches, required=False)
     @_argument("names", complete.names_of(kind), nargs=-1)
-    @click.option("-s", "--stats", is_flag=True, help="What was measured instead.")
-    @click.option("--prefix", metavar="TEXT", help="Only names that begin so.")
+    @click.option("-s", "--stats", is_flag=True, help="Show what was measured.")
+    @click.option("--prefix", metavar="TEXT", help="Only names with this prefix.")
     @click.option(
         "--state", type=click.Choice(["applied", "pending", "failed"]), help="Only these."
     )
@@ -428,6 +434,8 @@ def _show_statistics(
             key = "port" if kind.name == "port" else "name"
             measured[part] = [row for row in measured[part] if str(row.get(key)) in names]
         groups.append((switch, measured))
+        if measured.get("state") != "connected":
+            session.say(f"pacer: {switch} is {render.state(measured)}")
     if session.as_json:
         session.print_json({switch: {part: measured[part]} for switch, measured in groups})
     else:
@@ -449,7 +457,10 @@ def _add_kinds() -> None:
         group.add_command(_set_command(kind))
         if kind.name not in ("port", "switch"):
             group.add_command(_add_command(kind, replace=True))
-        group.add_command(_del_command(kind))
+        delete = _del_command(kind)
+        group.add_command(delete)
+        if kind.name == "port":
+            group.add_command(delete, "reset")
         group.add_command(_show_command(kind))
         cli.add_command(group)
 
@@ -501,9 +512,9 @@ def show(session: Session, switch: str | None) -> None:
     type=click.FloatRange(0.2, 60),
     default=1.0,
     show_default=True,
-    help="Seconds between rounds of all switches.",
+    help="Seconds between two rounds.",
 )
-@click.option("-n", "--times", type=click.IntRange(1), help="End after so many rounds.")
+@click.option("-n", "--times", type=click.IntRange(1), help="Number of rounds to show.")
 @_common
 @click.pass_obj
 def top_(session: Session, switch: str | None, interval: float, times: int | None) -> None:
@@ -519,13 +530,13 @@ cli.add_command(_common(burst.burst))
 
 @cli.command()
 @click.argument("file", type=click.Path(allow_dash=True))
-@click.option("--dry-run", is_flag=True, help="Only say what would change.")
+@click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
 @_switch_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before something is deleted.")
 @_common
 @click.pass_obj
 def apply(session: Session, file: str, dry_run: bool, switch: str | None, yes: bool) -> None:
-    """Make the desired state exactly what stands in FILE (YAML or JSON; - is standard input).
+    """Replace the desired state with FILE (YAML or JSON; - is standard input).
 
     All or nothing. What is not in the file is deleted; `pacer export` writes such a file.
     """
@@ -543,7 +554,7 @@ def apply(session: Session, file: str, dry_run: bool, switch: str | None, yes: b
             return
         if answer["summary"]["delete"]:
             render.console(stderr=True).print(render.changes(answer))
-            click.confirm("Go on?", abort=True, err=True)
+            click.confirm("Continue?", abort=True, err=True)
     _tell_changes(session, _put_state(session, target, state, dry_run=False))
 
 
@@ -581,12 +592,14 @@ def export(session: Session, switch: str | None) -> None:
 @cli.command()
 @_argument("switch", complete.switches, required=False)
 @click.option("-n", "--last", type=click.IntRange(1, 10000), default=20, show_default=True)
-@click.option("-f", "--follow", is_flag=True, help="Go on with new ones as they come.")
-@click.option("--kind", metavar="KIND", help="Only these: change, drift, switch-state, ...")
+@click.option("-f", "--follow", is_flag=True, help="Keep showing new events.")
+@click.option(
+    "--kind", metavar="KIND", help="Only events of this kind: change, drift, switch-state, ..."
+)
 @_common
 @click.pass_obj
 def events(session: Session, switch: str | None, last: int, follow: bool, kind: str | None) -> None:
-    """Show what happened: changes, drift, switches that came and went."""
+    """Show events: changes, drift, switches that connected and disconnected."""
     query: dict[str, str | int] = {"newest": "true", "limit": last}
     filters = {n: v for n, v in (("switch", switch), ("kind", kind)) if v is not None}
     found = session.connection.get("/v1/events", {**query, **filters})["events"]
@@ -632,21 +645,29 @@ _WORD_OF_FIELD = {
 }
 """The word typed for a field of the API, so that errors name what was typed."""
 
+_FIELDS = re.compile(r"\b(" + "|".join(sorted(_WORD_OF_FIELD, key=len, reverse=True)) + r")\b")
+
+
+def _in_words(text: str) -> str:
+    """Replace the names of fields by the words typed; a field that is no word has an underscore."""
+    return _FIELDS.sub(
+        lambda found: _WORD_OF_FIELD[found[0]] if "_" in found[0] else found[0], text
+    )
+
 
 def _report(error: ClientError, as_json: bool) -> None:
     """Tell an error: for people each field with what would be right, for programs as it came."""
     if as_json:
         print(json.dumps(error.problem, indent=2), file=sys.stderr)
         return
-    problem = error.problem
-    fields = [f for f in problem.get("errors") or () if isinstance(f, dict)]
-    text = str(problem.get("detail") or error)
+    fields = [f for f in error.problem.get("errors") or () if isinstance(f, dict)]
+    text = _in_words(str(error.problem.get("detail") or error))
     lines = []
     for field in fields:
         name = str(field.get("field"))
         word = _WORD_OF_FIELD.get(name, name)
         text = text.replace(f" {name}: ", f" {word}: ")
-        lines.append(f"  {word}: want {field.get('expected')}")
+        lines.append(f"  {word}: want {_in_words(str(field.get('expected')))}")
     print("\n".join((f"pacer: {text}", *lines)), file=sys.stderr)
 
 
@@ -676,7 +697,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(file=sys.stderr)
         return _EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read has gone, as `head` does; Python must not stumble over it at exit.
+        # The reader has closed the pipe, as `head` does. Python must not fail on it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return 0

@@ -18,6 +18,7 @@ STATE_STYLES = {
     "pending": "yellow",
     "backup": "cyan",
     "failed": "bold red",
+    "unreachable": "bold red",
 }
 
 PIPE_WIDTH = 10_000
@@ -78,7 +79,7 @@ def count(number: float | None) -> str:
 
 def state(view: Mapping[str, Any]) -> Text:
     """Return the state of a resource, and why when it is not good."""
-    word = str(view.get("state") or "-")
+    word = "unreachable" if view.get("reachable") is False else str(view.get("state") or "-")
     text = Text(word, STATE_STYLES.get(word, ""))
     reason = view.get("state_reason") or view.get("last_error")
     if reason and word not in ("applied", "connected"):
@@ -419,13 +420,14 @@ def _port_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:
             rate(row.get("tx_bps")),
             count(seen.get("rx_packets")),
             count(seen.get("tx_packets")),
+            count(seen.get("gap_frames") or None),
             time((seen.get("lateness") or {}).get("max_ns")),
             drops or "-",
         ]
 
 
-_IF_SEEN = (">MARKED", ">RTT", ">IN FLIGHT", "BELOW ITS RATE")
-"""Columns for classes that mark packets or follow flows, left out where no class has any."""
+_IF_SEEN = (">MARKED", ">RTT", ">IN FLIGHT", "BELOW ITS RATE", ">GAP FRAMES")
+"""Columns that are left out where no row has anything in them."""
 
 _STATISTICS: dict[str, tuple[tuple[str, ...], Any]] = {
     "class": (
@@ -439,7 +441,7 @@ _STATISTICS: dict[str, tuple[tuple[str, ...], Any]] = {
     "port": (
         (
             *(">PORT", "INTERFACE", ">LINE RATE", ">IN", ">OUT", ">PACKETS IN", ">PACKETS OUT"),
-            *(">WORST LATENESS", "DROPS"),
+            *(">GAP FRAMES", ">WORST LATENESS", "DROPS"),
         ),
         _port_statistics,
     ),

@@ -44,7 +44,13 @@ def _stations(text: str) -> dict[str, int]:
 def _limits() -> tuple[Word, ...]:
     return (
         Word(("limit",), ("limit_bytes",), read_size, "SIZE", "most bytes it queues"),
-        Word(("allowance",), ("allowance_ns",), read_time_ns, "TIME", "lost time it makes up"),
+        Word(
+            ("allowance",),
+            ("allowance_ns",),
+            read_time_ns,
+            "TIME",
+            "longest stall that it catches up",
+        ),
     )
 
 
@@ -55,7 +61,9 @@ CLASS = Grammar(
         Word(("mode",), ("mode",), _text, "MODE", ", ".join(MODES), choices=MODES),
         *(Word((mode,), ("mode",), None, "", f"mode {mode}", value=mode) for mode in MODES[:2]),
         *_limits(),
-        Word(("ecn",), ("ecn_threshold_bytes",), read_size, "SIZE", "mark CE above so many bytes"),
+        Word(
+            ("ecn",), ("ecn_threshold_bytes",), read_size, "SIZE", "mark CE above this queue length"
+        ),
         Word(("gap",), ("gap_bytes",), read_size, "SIZE", "gap between packets, mode ipg"),
         Word(("headroom",), ("headroom_percent",), read_whole, "PERCENT", "of window/RTT"),
         Word(("threshold",), ("threshold_ns",), read_time_ns, "TIME", "mode slow-start ends at"),
@@ -125,6 +133,15 @@ FLOW = Grammar(
     noise=("match",),
 )
 
+PORT_DEFAULTS: Mapping[str, str | int] = {
+    "line_rate": "none",
+    "counts": "wire",
+    "fifo_bytes": 1_518_000,
+    "delay_ns": 0,
+    "gap_mode": "accounted",
+}
+"""Settings of a port of pacing_switch that was started without any."""
+
 PORT = Grammar(
     "port",
     (
@@ -132,12 +149,21 @@ PORT = Grammar(
         Word(
             *(("counts",), ("counts",), _text, "WHAT", "layer2 or wire"),
             choices=("layer2", "wire"),
+            none=PORT_DEFAULTS["counts"],
         ),
-        Word(("fifo",), ("fifo_bytes",), read_size, "SIZE", "FIFO of unpaced packets"),
-        Word(("delay",), ("delay_ns",), read_time_ns, "TIME", "propagation delay"),
         Word(
-            *(("gaps",), ("gap_mode",), _text, "MODE", "accounted or pause-frames"),
+            *(("fifo",), ("fifo_bytes",), read_size, "SIZE|none"),
+            "FIFO of unpaced packets, at least 1518 bytes",
+            none=PORT_DEFAULTS["fifo_bytes"],
+        ),
+        Word(
+            *(("delay",), ("delay_ns",), read_time_ns, "TIME|none", "propagation delay"),
+            none=PORT_DEFAULTS["delay_ns"],
+        ),
+        Word(
+            *(("gaps",), ("gap_mode",), _text, "MODE|none", "accounted or pause-frames"),
             choices=("accounted", "pause-frames"),
+            none=PORT_DEFAULTS["gap_mode"],
         ),
         Word(
             *(("gap-frame",), ("gap_frame_max_bytes",), read_size, "SIZE|none"),

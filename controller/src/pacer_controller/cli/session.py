@@ -1,9 +1,9 @@
-"""What one run of the command has at hand: where the controller is, how to print."""
+"""State of one run of the command: where the controller is, how to print."""
 
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pacer_controller.cli.connection import (
@@ -12,6 +12,7 @@ from pacer_controller.cli.connection import (
     Connection,
     RefusedError,
     UsageError,
+    path,
 )
 from pacer_controller.cli.resources import Kind
 
@@ -53,14 +54,14 @@ class Session:
     # ---- reading ----
 
     def pages(
-        self, path: str, plural: str, query: Mapping[str, str | int] | None = None
+        self, place: str, plural: str, query: Mapping[str, str | int] | None = None
     ) -> Iterator[dict[str, Any]]:
         """Give the members of a list, over all its pages."""
         for _ in range(MAX_PAGES):
-            body = self.connection.get(path, query)
+            body = self.connection.get(place, query)
             yield from body[plural]
-            path, query = body.get("next") or "", None
-            if not path:
+            place, query = body.get("next") or "", None
+            if not place:
                 return
 
     def switches(self) -> list[dict[str, Any]]:
@@ -87,9 +88,9 @@ class Session:
             UsageError: it exists already.
 
         """
-        path = kind.path(switch, name)
+        place = kind.path(switch, name)
         try:
-            response = self.connection.request("PUT", path, body, headers={"If-None-Match": "*"})
+            response = self.connection.request("PUT", place, body, headers={"If-None-Match": "*"})
         except RefusedError as error:
             if error.status != 412:
                 raise
@@ -112,7 +113,7 @@ class Session:
         etag = response.headers.get("ETag")
         view = dict(response.json())
         if kind.name == "switch":
-            # What was asked for, and what is there, share names in a switch's own answer.
+            # A switch's answer has requested and actual values under the same names.
             whole = self.connection.get("/v1/state")["switches"]
             view = dict(whole.get(name, {}).get("switch") or {})
         return view, {"If-Match": etag} if etag else {}
@@ -137,3 +138,22 @@ class Session:
     def delete(self, kind: Kind, switch: str, name: str) -> None:
         """Delete a resource."""
         self.connection.request("DELETE", kind.path(switch, name))
+
+    def delete_together(self, kind: Kind, switch: str, names: Sequence[str]) -> None:
+        """Delete several resources of a switch, all or none.
+
+        Raises:
+            RefusedError: one of them does not exist or is used, or the state has changed meanwhile.
+
+        """
+        target = path("switches", switch, "state")
+        response = self.connection.request("GET", target)
+        state = dict(response.json())
+        for name in names:
+            if name not in state[kind.plural]:
+                # The controller says that there is none, and what may be meant.
+                self.connection.get(kind.path(switch, name))
+        state[kind.plural] = {n: v for n, v in state[kind.plural].items() if n not in names}
+        self.connection.request(
+            "PUT", target, state, headers={"If-Match": response.headers.get("ETag", "*")}
+        )

@@ -36,7 +36,7 @@ def samples(
         session: where the controller is.
         switch: only this one's; None: of all switches.
         interval_ms: time between two rounds of the switches.
-        times: end after so many rounds; None: never.
+        times: number of rounds; None: no end.
 
     Raises:
         RefusedError: no such switch, or another error of the controller.
@@ -71,7 +71,7 @@ def samples(
 
 
 class Screen:
-    """What is shown: the newest statistics of each switch, and where rates came from."""
+    """The screen: the newest statistics of each switch, and the last rates of each class."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -211,7 +211,7 @@ def _keys() -> Iterator[Callable[[], bool]]:
 
 
 def run(session: Session, switch: str | None, interval_ms: int, times: int | None) -> None:
-    """Show statistics until "q", Ctrl-C or so many rounds; without a terminal, as plain text.
+    """Show statistics until "q", Ctrl-C or the last round; without a terminal, as plain text.
 
     A controller that goes away is waited for; what is refused ends it.
     """

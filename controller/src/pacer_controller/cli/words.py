@@ -1,4 +1,4 @@
-"""What stands behind a command: words and their values, as in `rate 500mbit limit 1MB port 2`.
+"""The words after a command and their values, as in `rate 500mbit limit 1MB port 2`.
 
 A grammar is a table of words; each says which field of the resource it sets. Values are read here
 as far as a terminal's habits go (`1MB`, `10ms`, `5001-5010`, yes and no); what a value may be on
@@ -33,9 +33,10 @@ def _scaled(text: str, units: Mapping[str, int], what: str, example: str) -> int
         raise ValueError(f"{text!r} is not {what}; such as {example}")
     decimals = found.group(2) or ""
     exact = Fraction(int(found.group(1) + decimals), 10 ** len(decimals)) * scale
-    if exact.denominator != 1:
+    if exact.denominator != 1 and scale == 1:
         raise ValueError(f"{text!r} is no whole number; such as {example}")
-    return exact.numerator
+    # "1.45MB" is how a size is shown: to the next whole byte.
+    return round(exact)
 
 
 def read_rate(text: str) -> str:
@@ -102,7 +103,7 @@ class Word:
         help: one line.
         choices: values for completion; a name in angle brackets stands for those of the
             controller, such as "<class>".
-        none: what "none" stands for; without one, it takes the field away.
+        none: what "none" and "default" stand for; without one, they take the field away.
 
     """
 
@@ -113,7 +114,7 @@ class Word:
     help: str = ""
     value: Any = None
     choices: tuple[str, ...] = ()
-    none: str | None = None
+    none: Any = None
 
 
 NONE = ("none", "default")
@@ -177,7 +178,7 @@ class Grammar:
 
     def _value(self, name: str, word: Word, text: str) -> Any:
         if text in NONE:
-            return word.none if text == "none" else None
+            return word.none
         assert word.read is not None  # noqa: S101 (the caller looked)
         try:
             return word.read(text)

@@ -16,7 +16,7 @@ from pacer_controller.rows import METERS, Change, Key, MatchValue, Op, Row, row
 from pacer_controller.southbound import Count, Refusal
 
 COOKIE = 0x70616365_72000000
-"""What our flows are told by; flows without it are somebody else's and are let alone."""
+"""Marks the controller's flows; flows without it belong to others and are not touched."""
 
 COOKIE_MASK = 0xFFFFFFFF_FF000000
 

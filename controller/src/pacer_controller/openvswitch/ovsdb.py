@@ -55,7 +55,7 @@ class BridgePort:
 
 @dataclass
 class Snapshot:
-    """What the database says of a bridge."""
+    """A bridge as the database describes it."""
 
     datapath_id: str | None
     ports: list[BridgePort]
@@ -64,7 +64,7 @@ class Snapshot:
     strays: list[str]
     """UUIDs of rows that say they are ours, but not which queue, or one that another row is."""
     refused: dict[str, str]
-    """What the switch refused of QoS and queues, by port name; only the patched one says."""
+    """Why the switch refused QoS or queues, by port name; only the patched switch reports it."""
     settled: bool
     """Whether the switch has seen all that was written; true of one that says nothing."""
 

@@ -1,4 +1,4 @@
-"""What the patched Open vSwitch refused of QoS and queues, as reasons by resource; all pure.
+"""Why the patched Open vSwitch refused QoS or queues: reasons by resource; all pure.
 
 It says so in the `status` column of a QoS row: by interface, reasons separated by "; ". One about a
 queue begins with "queue N: "; the others are about the port (`ovs-vswitchd.conf.db(5)`).

@@ -101,6 +101,11 @@ class OpenVSwitch:
         self._held: Rows | None = None
 
     @property
+    def reachable(self) -> bool:
+        """Whether the bridge is connected, or nobody has tried to connect yet."""
+        return self._openflow is not None or self.last_error is None or self.state is State.BACKUP
+
+    @property
     def measuring(self) -> Measuring | None:
         """None: Open vSwitch does not measure."""
         return None
@@ -329,7 +334,7 @@ class OpenVSwitch:
                 else:
                     self._held[change.row.key] = change.row
         if self.failed:
-            # Another line rate may be what something waits for.
+            # A failed resource may fit the new line rate.
             self._resync.set()
         return True
 

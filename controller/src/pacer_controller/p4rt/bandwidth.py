@@ -1,4 +1,4 @@
-"""What gtrcnet measured at a port: 500 us bins, 100 ms windows, the virtual bottleneck's queue."""
+"""Bandwidth at a port, as gtrcnet measures it: bins of 500 us, windows of 100 ms, virtual queue."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any

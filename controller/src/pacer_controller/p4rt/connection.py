@@ -26,7 +26,7 @@ CONNECT_S = 30.0
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 1.0
 RETRY_REFUSED_S = 5.0
-"""Pause after a switch refused the pipeline or broke the protocol: trying at once helps nobody."""
+"""Pause after a switch refused the pipeline or broke the protocol."""
 
 
 @functools.lru_cache(maxsize=16)
@@ -177,7 +177,7 @@ class Connection:
             _LOG.error("switch %s: unexpected", self.name, exc_info=error)
 
     async def _session(self) -> None:
-        """Connect once and stay until the connection breaks, or another election id is due."""
+        """Connect once and stay until the connection breaks or another election id is due."""
         self._bid_for = self._context.leadership.election_id
         self.bid = max(1, self._bid_for - self._below)
         address, credentials = endpoint(self._config.address, self._context.tls)

@@ -1,4 +1,4 @@
-"""What went wrong on a P4Runtime connection, and what follows from it."""
+"""Errors of a P4Runtime connection, and how to react to them."""
 
 import logging
 import re

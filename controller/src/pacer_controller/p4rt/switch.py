@@ -124,6 +124,11 @@ class P4Switch:
         """Why the switch is not connected."""
         return self._connection.last_error
 
+    @property
+    def reachable(self) -> bool:
+        """Whether the switch is connected, or nobody has tried to connect yet."""
+        return self._connection.switch is not None or self.last_error is None
+
     async def run(self) -> None:
         """Keep the switch connected and reconciled until cancelled."""
         await self._connection.run()
@@ -184,7 +189,7 @@ class P4Switch:
             self._connection.set_state(State.PENDING)
 
     async def _stand_by(self, *, elected: bool) -> None:
-        """Be there, write nothing, until this controller leads."""
+        """Stay connected and write nothing until this controller leads."""
         self.elected = elected
         self._connection.set_state(State.BACKUP)
         try:
@@ -228,7 +233,7 @@ class P4Switch:
             try:
                 changed = await self._refresh_ports()
             except RuntimeError as error:
-                # Whether the switch is gone is for the P4Runtime stream to say.
+                # Whether the switch is gone shows on the P4Runtime stream.
                 self._connection.note(str(error), loud=False)
                 continue
             if changed:
@@ -315,7 +320,7 @@ class P4Switch:
         self.failed = refused | dict(unfit)
 
     def _report_failed(self, failed: Mapping[str, str], verb: str) -> None:
-        """Say what the switch does not hold, once."""
+        """Report what the switch does not hold, once."""
         for owner, message in list(failed.items())[:10]:
             if owner not in self.failed:
                 _LOG.error("switch %s: %s: %s", self.config.name, owner, message)
@@ -325,7 +330,7 @@ class P4Switch:
                 )
 
     def _report_drift(self, current: Rows, held: Rows) -> bool:
-        """Say what somebody else changed since the switch was last known; returns whether."""
+        """Report what others changed since the last reconcile; returns whether they did."""
         mine = {key: row for key, row in current.items() if key[0] not in _LEARNED}
         foreign = [c for c in changes(mine, held) if c.row.owner not in self.failed]
         if not foreign:
@@ -346,7 +351,7 @@ class P4Switch:
         return True
 
     def _rows_wanted(self, wanted: Rows) -> Rows:
-        """Return everything the switch should hold but stations, which it teaches us."""
+        """Return everything the switch should hold except the learned stations."""
         return wanted if self.capabilities.paces else wanted | self._wire_rows()
 
     async def _read_back(self, switch: fy.Switch, wanted: Rows) -> Rows:
@@ -413,7 +418,7 @@ class P4Switch:
 
     async def _write_port(self, change: Change) -> Refusal | None:
         if change.op is Op.DELETE or self._connection.traffic is None:
-            # What nobody asks for any longer stays as it is.
+            # A setting that is no longer managed stays as it is.
             return None
         port = next(int(v) for n, v in change.row.match if n == "port" and isinstance(v, int))
         try:
@@ -440,7 +445,7 @@ class P4Switch:
         if self.state is not State.CONNECTED or switch is None:
             return False
         if any(entry.owner in self.failed for entry in (*before.values(), *after.values())):
-            # What the switch holds of it is not what `before` says: read it back.
+            # The switch does not hold what `before` says: read it back.
             self._resync.set()
             return False
         pending = changes(before, after)
@@ -456,7 +461,7 @@ class P4Switch:
             self._resync.set()
             return False
         except BaseException:
-            # Broken off anywhere: what the switch holds is for it to say.
+            # Cancelled at an unknown point: the next reconcile reads back what the switch holds.
             self._connection.held = None
             self._resync.set()
             raise
@@ -469,7 +474,7 @@ class P4Switch:
                 else:
                     self._connection.held[change.row.key] = change.row
         if self.failed and any(change.row.table == PORTS for change in pending):
-            # Another line rate may be what something waits for.
+            # A failed resource may fit the new line rate.
             self._resync.set()
         return True
 

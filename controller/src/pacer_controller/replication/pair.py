@@ -219,7 +219,7 @@ class Pair:
             self._event(
                 "the follower has everything"
                 if self._told
-                else "the follower is gone: what is acknowledged now it does not have"
+                else "the follower is gone: it does not get what is acknowledged from now on"
             )
         if not self.feed.live and await self._outranked():
             await self._step_down()
@@ -239,7 +239,7 @@ class Pair:
         self.feed.end()
         self._resync = True
         self._event("follows: the other controller has taken over")
-        # Whoever waited has been told by now, and has taken back what was not passed on.
+        # Waiting requests have been answered by now, and what was not replicated is taken back.
         await self._service.rebuild(self._store.reload)
 
     def _event(self, message: str) -> None:

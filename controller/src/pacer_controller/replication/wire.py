@@ -8,7 +8,7 @@ from pacer_controller.schemas import stored
 
 
 class WireError(Exception):
-    """What the other controller said makes no sense here; the text says why."""
+    """The other controller's message is invalid; the text says why."""
 
 
 def _change(change: ResourceChange) -> list[Any]:

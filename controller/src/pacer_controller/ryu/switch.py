@@ -1,4 +1,4 @@
-"""What Ryu's requests do to switches."""
+"""Carries out Ryu's requests on switches."""
 
 import re
 from collections.abc import Mapping

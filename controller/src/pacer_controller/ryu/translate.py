@@ -27,7 +27,7 @@ _RULE_NAME = re.compile(r"qos-([0-9]{1,4})-([0-9]{1,9})")
 
 
 class RyuError(ValueError):
-    """What Ryu answers with 400; the text says what is wrong."""
+    """A request that Ryu answers with 400; the text says what is wrong."""
 
 
 def number(value: object, what: str, low: int, high: int) -> int:

@@ -1,4 +1,4 @@
-"""What requests mean: checks against the whole state, storing, applying, reporting."""
+"""Carries out requests: checks them against the whole state, stores, applies and reports."""
 
 from pacer_controller.service.checks import NO_CONDITION, Condition
 from pacer_controller.service.core import Service

@@ -1,4 +1,4 @@
-"""What is wrong with a resource on this switch, beside what is wrong with it in itself."""
+"""Checks of resources against their switch and against each other."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
@@ -293,11 +293,11 @@ class Condition:
     def check(self, resource: str, revision: int | None) -> None:
         """Raise the 412 unless the condition holds; `revision` is None when it is not there."""
         if self._must_be_new and revision is not None:
-            self._fail(f"{resource} is there already")
+            self._fail(f"{resource} already exists")
         if self._if_match is None:
             return
         if revision is None:
-            self._fail(f"{resource} is not there")
+            self._fail(f"{resource} does not exist")
         if self._if_match and revision not in self._if_match:
             self._fail(f'{resource} has changed since: its ETag is "{revision}"')
 
@@ -305,7 +305,7 @@ class Condition:
         raise Problem(
             HTTPStatus.PRECONDITION_FAILED,
             "precondition-failed",
-            "The resource is not what the request takes it for",
+            "A condition of the request does not hold",
             detail,
         )
 

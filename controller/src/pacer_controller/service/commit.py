@@ -41,7 +41,7 @@ class RefusedProblem(Problem):
 
 
 class Replication(Protocol):
-    """What changes have to do with a second controller."""
+    """The second controller's part in a change."""
 
     def require_leading(self) -> None:
         """Raise the 503 unless this controller takes changes."""

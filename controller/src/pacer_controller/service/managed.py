@@ -14,7 +14,7 @@ from pacer_controller.southbound import Driver, State
 
 @dataclass(frozen=True)
 class Origin:
-    """Who asked for a change: for audit events."""
+    """The origin of a change, for audit events."""
 
     actor: str | None = None
     client: str | None = None
@@ -109,19 +109,19 @@ class ManagedSwitch:
 
     @property
     def device(self) -> tuple[object, ...]:
-        """What tells the device from others."""
+        """Identity of the device."""
         names = ("address", "device_id", "ovsdb", "bridge")
         return tuple(self.settings.get(name) or None for name in names)
 
     @property
     def driver(self) -> Driver:
-        """What speaks to the switch."""
+        """The driver."""
         if self._driver is None:
             raise RuntimeError(f"switch {self.name} has no driver yet")
         return self._driver
 
     def attach(self, driver: Driver) -> None:
-        """Say what speaks to the switch, and make the entries of everything desired."""
+        """Set the driver, and make the entries of everything desired."""
         self._driver = driver
         for kind, name, record in self.desired.all():
             self._add(kind, name, record)
@@ -218,7 +218,8 @@ class ManagedSwitch:
             return "failed", reason
         if self.driver.state is State.CONNECTED:
             return "applied", None
-        return "pending", f"switch is {self.driver.state.value}"
+        condition = self.driver.state.value if self.driver.reachable else "unreachable"
+        return "pending", f"switch is {condition}"
 
     def flow_names(self) -> dict[Key, str]:
         """Return the flow that each flow entry belongs to."""

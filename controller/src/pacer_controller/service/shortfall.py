@@ -19,7 +19,7 @@ FULL_LINE_PERCENT = 98
 
 @dataclass(frozen=True)
 class Interval:
-    """What was measured of a class, its port and its switch between two readings.
+    """Measurements of a class, its port and its switch between two readings.
 
     Attributes:
         duration_ns: how long it was.

@@ -22,7 +22,7 @@ MIN_INTERVAL_NS = 150_000_000
 _COUNTERS = ("accepted", "limit_dropped", "red_dropped", "ce_marked")
 
 LINE_OVERHEAD_BYTES = {"layer2": 4, "wire": 24}
-"""What a port's line rate counts of a frame beside its layer-2 bytes: the FCS, or also preamble,
+"""Bytes that a port's line rate counts beside a frame's layer-2 bytes: the FCS, or also preamble,
 start delimiter and inter-frame gap (`LineCounting` of traffic_manager.proto)."""
 
 PACED_MODES = ("static", "slow-start")
@@ -83,6 +83,8 @@ async def statistics(found: ManagedSwitch, samples: Samples) -> dict[str, Any]:
     return {
         "switch": found.name,
         "state": driver.state.value,
+        "reachable": driver.reachable,
+        "last_error": driver.last_error,
         "now_ns": reading.now_ns,
         "interval_s": None if growth.interval_ns is None else growth.interval_ns / 1e9,
         "classes": [

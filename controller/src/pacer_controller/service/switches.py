@@ -111,8 +111,8 @@ def _configured(name: str) -> Problem:
     return Problem(
         HTTPStatus.CONFLICT,
         "configured-switch",
-        "The switch stands in the configuration",
-        f"switch {name!r} stands in the configuration file or on the command line of the "
+        "The switch belongs to the configuration",
+        f"switch {name!r} is defined in the configuration file or on the command line of the "
         "controller: change it there",
     )
 

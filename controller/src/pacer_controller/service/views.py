@@ -36,6 +36,7 @@ def switch_view(found: ManagedSwitch) -> dict[str, Any]:
         **found.settings,
         "name": found.name,
         "state": driver.state.value,
+        "reachable": driver.reachable,
         "last_error": driver.last_error,
         "configured": found.configured,
         **driver.describe(),
@@ -153,7 +154,7 @@ def _flow_view(found: ManagedSwitch, record: FlowRecord) -> dict[str, Any]:
 def port_view(
     found: ManagedSwitch, info: PortInfo, record: PortRecord | None = None
 ) -> dict[str, Any]:
-    """Return a port: as it is, and what was asked for (by default what is asked for now)."""
+    """Return a port with its actual settings and the requested ones (by default the current)."""
     record = record or found.desired.ports.get(str(info.port))
     state, reason, revision = "applied", None, None
     if record is not None:

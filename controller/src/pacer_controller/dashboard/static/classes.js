@@ -4,12 +4,13 @@ import { TimeChart } from "./charts.js";
 import { attribute, h, put } from "./dom.js";
 import * as format from "./format.js";
 import { Growth, History } from "./history.js";
-import { Problem, setRate } from "./server.js";
+import { deleteOwner, Problem, setRate } from "./server.js";
 
 const LOWEST_BPS = 8000;
 const DECADES = 4; // the slider spans 1:10,000, or more where a lower rate is asked for
 const STEPS = 800;
 const LIVE_MS = 150; // while it is dragged, a change is sent at most this often
+const IDLE_MS = 10000; // a class that has sent nothing for so long is folded
 const HOLD_MS = 2500; // the controller's word counts again so long after our last change
 
 /** The scale of a slider: logarithmic, up to the line rate. */
@@ -109,6 +110,11 @@ class RateControl {
         } catch (error) {
           if (!(error instanceof Problem)) throw error;
           this.tell(error.advice);
+          // The slider goes back to the rate that holds; a text stays, to be corrected.
+          if (error.status && this.wanted === null && this.rateBps) {
+            this.slider.value = this.scale.position(this.rateBps);
+            this.describe(this.rateBps);
+          }
         }
         this.heldUntil = performance.now() + HOLD_MS;
       }
@@ -154,12 +160,14 @@ function fact(label, title) {
 
 /** The card of one class. */
 export class ClassCard {
-  constructor({ switchName, row }) {
+  constructor({ switchName, row, past }) {
     const owner = row.flow ? { kind: "flow", name: row.flow }
       : row.name ? { kind: "class", name: row.name } : null;
     this.history = new History();
+    if (past) this.history.seed(past);
     this.growth = new Growth();
     this.owner = owner;
+    this.opened = false;
     this.mode = h("span.chip");
     this.state = h("span.chip.bad", { hidden: "" });
     this.below = h("p.below", { hidden: "" });
@@ -172,7 +180,13 @@ export class ClassCard {
       series: [{ name: "achieved", kind: "area" }, { name: "target", kind: "target" }],
     });
     // Of mode ipg the rate is the line's, nothing to be aimed at.
-    this.control = owner && row.rate_bps && row.mode !== "ipg" ? new RateControl(switchName, owner) : null;
+    this.control = owner && row.rate_bps && row.mode !== "ipg"
+      ? new RateControl(switchName, owner) : null;
+    this.unfold = h("button.link", { type: "button", hidden: "" }, "Chart");
+    this.unfold.addEventListener("click", () => { this.opened = true; this.fold(); });
+    this.remove = owner ? h("button.link", { type: "button",
+      "aria-label": `Delete ${owner.kind} ${owner.name}` }, "Delete") : null;
+    this.remove?.addEventListener("click", () => this.delete(switchName));
     let drops, queue, tokens, packets;
     [this.drops, drops] = fact("Drops", "Packets lost because the class's queue was full, or red");
     [this.queue, queue] = fact("Queue", "Bytes held until their departure time");
@@ -180,15 +194,42 @@ export class ClassCard {
       "How far the class's clock is ahead: bytes of gap at line rate, and time");
     [this.packets, packets] = fact("Packets");
     this.element = h("article.card.class", owner ? { "data-class": owner.name } : {},
-      h("header", {}, h("h3", {}, owner ? owner.name : "unclassified"), this.mode, this.state),
+      h("header", {}, h("h3", {}, owner ? owner.name : "unclassified"), this.mode, this.state,
+        h("span.space"), this.unfold, this.remove),
       h("div.headline", {}, this.number, this.unit, this.target), this.below,
       this.chart.element, this.control ? this.control.element : null,
       h("dl.facts", {}, drops, queue, tokens, packets));
   }
 
-  update({ row, t, lineBps, state }) {
+  /** Deletes the class with its flows, or the flow, once it is asked for twice. */
+  async delete(switchName) {
+    if (put(this.remove, "Delete?") ) {
+      setTimeout(() => put(this.remove, "Delete"), HOLD_MS);
+      return;
+    }
+    try {
+      await deleteOwner(switchName, this.owner);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      this.below.hidden = false;
+      put(this.below, error.advice);
+    }
+  }
+
+  /** Shows a class that has sent nothing for a while without chart and facts. */
+  fold() {
+    const { points } = this.history;
+    const idle = points.length > 1 && points.at(-1).t - points[0].t > IDLE_MS
+      && points.every(({ v }) => !v[0]);
+    this.element.classList.toggle("idle", idle && !this.opened);
+    this.unfold.hidden = !idle || this.opened;
+  }
+
+  update({ row, t, clock, lineBps, state }) {
     const achieved = row.achieved_bps ?? null;
-    this.history.add(t, [achieved, row.rate_bps]);
+    // The first sample of a stream has no rate; the minute before it has.
+    if (achieved !== null) this.history.add(t, [achieved, row.rate_bps]);
+    this.fold();
     const [number, unit] = achieved === null ? ["–", ""] : format.rateParts(achieved);
     put(this.number, number);
     put(this.unit, unit);
@@ -207,12 +248,12 @@ export class ClassCard {
     this.chart.update(this.history.points, t, summary);
     this.control?.setTop(lineBps, row.rate_bps);
     this.control?.show(row.rate_bps);
-    this.facts(row, t);
+    this.facts(row, clock);
   }
 
-  facts(row, t) {
+  facts(row, clock) {
     const dropped = lost(row);
-    const rate = dropped === null ? null : this.growth.perSecond("drops", dropped, t);
+    const rate = dropped === null ? null : this.growth.perSecond("drops", dropped, clock);
     put(this.drops, format.count(dropped) + (rate ? ` (${format.count(rate)}/s)` : ""));
     this.drops.classList.toggle("bad", Boolean(rate));
     put(this.queue, row.held_packets
@@ -222,7 +263,7 @@ export class ClassCard {
     put(this.tokens, row.owed_ns === null || row.owed_ns === undefined ? "–"
       : owed ? `${format.bytes(row.gap_tokens_bytes)} · ${format.time(row.owed_ns)}`
         : format.time(row.owed_ns));
-    const packets = row.accepted ? this.growth.perSecond("packets", row.accepted.packets, t) : null;
+    const packets = row.accepted ? this.growth.perSecond("packets", row.accepted.packets, clock) : null;
     put(this.packets, packets === null ? format.count(row.accepted?.packets)
       : `${format.count(packets)}/s`);
   }

@@ -24,9 +24,11 @@ function fill(element, properties, children) {
   return element;
 }
 
-/** Writes a text only where it changed: what did not change is not laid out again. */
+/** Writes a text only where it changed, so that the rest is not laid out again; returns whether. */
 export function put(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const changed = element.textContent !== text;
+  if (changed) element.textContent = text;
+  return changed;
 }
 
 /** Sets or takes away an attribute, where it changed. */

@@ -13,12 +13,21 @@ export class History {
     while (this.points[0].t < t - KEEP_MS) this.points.shift();
   }
 
+  /** Puts earlier points in front. */
+  seed(points) {
+    const first = this.points[0]?.t ?? Infinity;
+    this.points.unshift(...points.filter(({ t }) => t < first));
+  }
+
   get last() {
     return this.points.at(-1);
   }
 }
 
-/** Growth of counters per second between the last two samples; null where there is none. */
+/**
+ * Growth of counters per second between the last two samples; null where there is none. Times are
+ * ms of the switch's clock: two samples may arrive together.
+ */
 export class Growth {
   constructor() {
     this.before = new Map();

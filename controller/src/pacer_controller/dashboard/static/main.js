@@ -1,5 +1,6 @@
 // The page: which switch is shown, what comes in, and where it goes.
 
+import { setUpForm } from "./add.js";
 import { BottleneckCard } from "./bottleneck.js";
 import { quantile } from "./charts.js";
 import { ClassCard } from "./classes.js";
@@ -58,7 +59,24 @@ class SwitchPage {
     this.ports = new Keyed(find("ports"), (item) => new PortCard(item));
     this.bottlenecks = new Keyed(find("bottlenecks"), (item) => new BottleneckCard(item));
     this.tiles = new Map();
+    this.past = new Map();
     this.timer = setInterval(() => this.readResources(), RESOURCES_MS);
+    this.readHistory();
+  }
+
+  /** Reads the rates of the minute before, for charts that show it at once. */
+  async readHistory() {
+    try {
+      const now = Date.now();
+      const [{ classes }] = await request("GET", at("switches", this.name, "stats", "history"));
+      for (const { kind, name, points } of classes) {
+        const past = points.map(([ageS, ...v]) => ({ t: now - ageS * 1000, v }));
+        this.past.set(`${kind} ${name}`, past);
+        this.classes.views.get(`${kind} ${name}`)?.history.seed(past);
+      }
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+    }
   }
 
   close() {
@@ -84,22 +102,26 @@ class SwitchPage {
 
   show(statistics) {
     const t = Date.now();
+    const clock = (statistics.now_ns ?? t * 1e6) / 1e6;
     // Whether resources are applied hangs on it.
     const first = this.last?.state !== statistics.state;
     this.last = statistics;
     if (first) this.readResources();
     const lines = statistics.ports.map((port) => port.line_rate_bps ?? 0);
     const lineBps = Math.max(0, ...lines) || null;
-    this.showClasses(statistics, t, lineBps);
+    this.showClasses(statistics, t, clock, lineBps);
     this.showBottlenecks(statistics, t);
-    this.showPorts(statistics, t);
-    this.showSummary(statistics, t);
+    this.showPorts(statistics, t, clock);
+    this.showSummary(statistics, t, clock);
     const away = statistics.state !== "connected";
-    notice(away ? `Switch ${this.name} is ${statistics.state}: changes are kept, and applied when `
+    const condition = statistics.reachable ? statistics.state : "unreachable";
+    const why = statistics.last_error ? ` (${statistics.last_error})` : "";
+    document.body.classList.toggle("away", away);
+    notice(away ? `Switch ${this.name} is ${condition}${why}: changes are kept, and applied when `
       + "it is back." : null);
   }
 
-  showClasses(statistics, t, lineBps) {
+  showClasses(statistics, t, clock, lineBps) {
     const wanted = find("filter").value.trim().toLowerCase();
     const named = statistics.classes.filter((row) => row.name || row.flow);
     // Packets of no class are worth a card only where there are any.
@@ -113,7 +135,7 @@ class SwitchPage {
       const portLine = statistics.ports.find(({ port }) => port === cap)?.line_rate_bps;
       // A rate comes or goes with the mode: then the card is another one.
       return [row.rate_bps || !row.name ? key : `${key} unpaced`,
-        { switchName: this.name, row, t, lineBps: portLine ?? lineBps,
+        { switchName: this.name, row, t, clock, past: this.past.get(key), lineBps: portLine ?? lineBps,
           state: this.states.get(key) }];
     });
     this.classes.show(items);
@@ -126,8 +148,8 @@ class SwitchPage {
     put(find("more"), `Show ${Math.min(left, CARDS)} of ${left} more`);
   }
 
-  showPorts(statistics, t) {
-    this.ports.show(statistics.ports.map((row) => [row.port, { row, t }]));
+  showPorts(statistics, t, clock) {
+    this.ports.show(statistics.ports.map((row) => [row.port, { row, t, clock }]));
     find("port-section").hidden = !statistics.ports.length;
     put(find("ports-count"), String(statistics.ports.length));
   }
@@ -139,24 +161,33 @@ class SwitchPage {
     find("bottleneck-section").hidden = !rows.length;
   }
 
-  showSummary(statistics, t) {
-    const paced = statistics.classes.filter((row) => row.rate_bps);
+  showSummary(statistics, t, clock) {
+    // Of mode ipg the rate is the line's, nothing that is asked for. An idle class asks for nothing.
+    const paced = statistics.classes.filter((row) => row.rate_bps && row.mode !== "ipg");
+    const active = paced.filter((row) => row.achieved_bps);
     const sum = (rows, field) => rows.reduce((total, row) => total + (row[field] ?? 0), 0);
     const tiles = [];
     if (statistics.classes.length) {
-      tiles.push(["Paced now", format.rate(sum(paced, "achieved_bps")),
-        `of ${format.rate(sum(paced, "rate_bps"))} asked for`]);
-      const owed = paced.map((row) => row.owed_ns ?? 0);
-      tiles.push(["Gap tokens owed", format.bytes(sum(paced, "gap_tokens_bytes")),
-        `longest ${format.time(Math.max(0, ...owed))}`]);
+      const [achieved, asked] = ["achieved_bps", "rate_bps"].map((field) => sum(active, field));
+      tiles.push(["Of the target", asked ? format.percent(achieved / asked) : "–",
+        asked ? `${format.rate(achieved)} of ${format.rate(asked)}, ${active.length} of `
+          + `${paced.length} classes send` : "no class sends"]);
+    }
+    const stalledNs = statistics.traffic_manager?.polling?.stalled_ns;
+    if (stalledNs !== undefined) {
+      const share = (this.growth.perSecond("stalled", stalledNs, clock) ?? 0) / 1e9;
+      tiles.push(["Stalled", format.percent(share),
+        `of the time; ${format.time(stalledNs)} since start`, share > 0.01]);
     }
     const used = statistics.ports.filter((port) => port.line_rate_bps && port.tx_bps !== null)
       .map((port) => [port.tx_bps / port.line_rate_bps, port.port]).sort((a, b) => b[0] - a[0])[0];
     if (used) tiles.push(["Busiest line", format.percent(used[0]), `port ${used[1]}, out`]);
-    const drops = lossOf(statistics);
-    const rate = this.growth.perSecond("drops", drops, t);
-    tiles.push(["Drops", `${format.count(rate ?? 0)}/s`, `${format.count(drops)} since start`,
-      rate > 0]);
+    if (statistics.drops || statistics.ports.some((port) => port.statistics)) {
+      const drops = lossOf(statistics);
+      const rate = this.growth.perSecond("drops", drops, clock);
+      tiles.push(["Drops", `${format.count(rate ?? 0)}/s`, `${format.count(drops)} since start`,
+        rate > 0]);
+    } else tiles.push(["Drops", "–", "not known"]);
     const queues = (statistics.virtual_bottleneck ?? []).map((row) => row.vb_max_bytes);
     if (queues.length) {
       tiles.push(["Virtual bottleneck queue", format.bytes(Math.max(...queues)), "most ever"]);
@@ -172,7 +203,7 @@ class SwitchPage {
     }
     const { buckets, recent } = this.late.add(t, all);
     const [half, most] = [quantile(buckets, 0.5), quantile(buckets, 0.99)];
-    if (half === null) return ["–", "nothing sent yet"];
+    if (half === null) return ["–", all.length ? "nothing sent yet" : "not known"];
     return [`< ${format.time(Math.max(1, most))}`,
       `99 %; half < ${format.time(Math.max(1, half))}, ${recent ? "last minute" : "since start"}`];
   }
@@ -286,6 +317,7 @@ async function start() {
 }
 
 setUpTheme();
+setUpForm(() => page.name);
 find("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   setToken(find("token").value.trim());

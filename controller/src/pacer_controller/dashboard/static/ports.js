@@ -5,8 +5,9 @@ import { attribute, h, put } from "./dom.js";
 import * as format from "./format.js";
 import { Growth, RecentBuckets } from "./history.js";
 
-/** Drops that are the program's decision about a copy, and no loss. */
-export const NO_LOSS = new Set(["egress-drop", "empty-group", "same-port"]);
+/** Drops that are no loss: decisions about a copy, and PAUSE frames. */
+export const NO_LOSS = new Set(["egress-drop", "empty-group", "gap-frame", "pause-frame", "pruned",
+  "same-port"]);
 
 /** How a port counts what the program dropped on arrival; the program itself says why. */
 export const BY_PROGRAM = "no-route";
@@ -50,7 +51,7 @@ export class PortCard {
       h("div.panels", {}, this.latenessPanel.element, this.gapsPanel.element));
   }
 
-  update({ row, t }) {
+  update({ row, t, clock }) {
     put(this.name, row.interface ?? "");
     this.up.hidden = row.up !== false;
     put(this.up, "down");
@@ -58,7 +59,7 @@ export class PortCard {
     this.use(this.sent, row.tx_bps, row.line_rate_bps);
     this.use(this.received, row.rx_bps, row.line_rate_bps);
     const statistics = row.statistics;
-    this.showFacts(row, statistics, t);
+    this.showFacts(row, statistics, clock);
     this.histogram(this.latenessPanel, this.lateness, this.recentLateness, statistics?.lateness, t,
       (late) => late.max_ns ? `, most ${format.time(late.max_ns)}` : "");
     this.histogram(this.gapsPanel, this.gaps, this.recentGaps, statistics?.gaps, t, () => "");
@@ -74,19 +75,21 @@ export class PortCard {
     attribute(place.element, "aria-valuetext", place.text.textContent);
   }
 
-  showFacts(row, statistics, t) {
+  showFacts(row, statistics, clock) {
     const facts = [["FIFO", statistics ? `${format.bytes(statistics.fifo_backlog_bytes)} of `
       + format.bytes(row.fifo_bytes) : format.bytes(row.fifo_bytes)]];
     if (statistics?.paced_backlog_bytes !== undefined) {
       facts.push(["Paced queue", format.bytes(statistics.paced_backlog_bytes)]);
     }
+    if (statistics?.gap_frames) facts.push(["PAUSE frames sent", format.count(statistics.gap_frames)]);
     if (row.delay_ns) facts.push(["Delay", format.time(row.delay_ns)]);
     const drops = Object.entries(statistics?.drops ?? {})
       .filter(([cause, n]) => n > 0 && !NO_LOSS.has(cause));
     for (const [cause, n] of drops) {
-      const rate = this.growth.perSecond(cause, n, t);
-      facts.push([cause === BY_PROGRAM ? "Dropped by the program" : `Lost: ${cause}`, format.count(n) + (rate ? ` (${format.count(rate)}/s)` : ""),
-        rate > 0]);
+      const rate = this.growth.perSecond(cause, n, clock);
+      facts.push([cause === BY_PROGRAM ? "Dropped by the program" : `Lost: ${cause}`,
+        format.count(n) + (rate ? ` (${format.count(rate)}/s)` : ""), rate > 0]);
+      if (cause === "oversize") facts.push(["Why oversize", "offloads are on: ethtool -K IF tso off gso off gro off"]);
     }
     if (statistics && !drops.length) facts.push(["Lost", "0"]);
     const key = facts.map(([name]) => name).join();

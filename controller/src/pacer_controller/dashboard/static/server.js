@@ -187,6 +187,28 @@ export async function setRate(switchName, owner, rate) {
   }
 }
 
+/** Deletes a class with the flows that use it, all or none; or a flow. */
+export async function deleteOwner(switchName, { kind, name }) {
+  if (kind === "flow") {
+    await request("DELETE", at("switches", switchName, "flows", name));
+    return;
+  }
+  await changeState(switchName, (state) => {
+    delete state.classes[name];
+    for (const [flow, spec] of Object.entries(state.flows)) {
+      if (spec.class === name) delete state.flows[flow];
+    }
+  });
+}
+
+/** Changes the desired state of a switch as a whole, unless somebody else has changed it since. */
+export async function changeState(switchName, change) {
+  const path = at("switches", switchName, "state");
+  const [state, etag] = await request("GET", path);
+  change(state);
+  await request("PUT", path, state, { "If-Match": etag });
+}
+
 const given = (view, names) => Object.fromEntries(
   names.filter((name) => view[name] !== null && view[name] !== undefined)
     .map((name) => [name, view[name]]));
