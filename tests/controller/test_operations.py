@@ -260,7 +260,7 @@ def logging_as_before() -> Iterator[None]:
     [
         (["--listen", "0.0.0.0:0"], "not loopback, and there is no token"),
         (["--peer", "ftp://x"], "want http://HOST:PORT"),
-        (["--peer-ca", "SHORT"], "belongs to --peer"),
+        (["--peer-ca", "SHORT"], "requires --peer"),
         (["--peer", "https://x:1", "--peer-ca", "SHORT"], "--peer-ca"),
         (["--token-file", "/nonexistent"], "No such file"),
         (["--token-file", "SHORT"], "at least 16"),
