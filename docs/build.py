@@ -117,6 +117,8 @@ def for_site(page: Path, copied: set[Path]) -> str:
 
 def main() -> int:
     """Check all pages, then copy them and the pictures."""
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     out = Path(sys.argv[1])
     files = tracked()
     pages = {file for file in files if file.suffix == ".md"}
