@@ -46,11 +46,11 @@ impl Driver {
         of!(self, driver => driver.head())
     }
 
-    /// Asks for the memory of the frame after the head, where another processor wrote it and
-    /// nothing has looked at it since.
-    pub(crate) fn look_ahead(&self) {
+    /// Prefetches the frame after the head, where another processor wrote it and nothing has read
+    /// it since.
+    pub(crate) fn prefetch_next(&self) {
         match self {
-            Driver::Packet(driver) => driver.look_ahead(),
+            Driver::Packet(driver) => driver.prefetch_next(),
             // Where the next frame lies is known only once it is at the head.
             Driver::Xdp(_) => {}
         }

@@ -1,6 +1,6 @@
 //! Ethernet ports of `pacing_switch` on Linux, and what the loop that drives them needs of the
-//! machine: waiting and the clock. The only crate of the switch with `unsafe` code, and the only
-//! one that talks to the kernel about frames, time and memory.
+//! machine: waiting and the clock. It has all `unsafe` code of the switch but one
+//! instruction (crate `prefetch`), and only it talks to the kernel about frames, time and memory.
 //!
 //! * [`Port`]: an interface, by AF_PACKET or AF_XDP ([`PortDriver`]): receive ring, send batches,
 //!   counters per cause.

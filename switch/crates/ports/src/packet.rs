@@ -56,10 +56,10 @@ impl PacketDriver {
         self.ring.as_ref()?.head()
     }
 
-    /// Asks for the memory of the frame after the head.
-    pub(crate) fn look_ahead(&self) {
+    /// Prefetches the frame after the head.
+    pub(crate) fn prefetch_next(&self) {
         if let Some(ring) = &self.ring {
-            ring.look_ahead();
+            ring.prefetch_next();
         }
     }
 

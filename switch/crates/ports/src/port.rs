@@ -244,7 +244,7 @@ impl Port {
             self.release_head(); // the last frame was forgotten, not dropped
         }
         let ready = self.make_ready(now_ns)?;
-        self.driver.look_ahead();
+        self.driver.prefetch_next();
         self.delivered = true;
         self.statistics.rx_frames += 1;
         self.statistics.rx_bytes += ready.length as u64;

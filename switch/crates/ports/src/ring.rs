@@ -5,6 +5,7 @@
 //! handed over when a timer of at least 1 ms fires. Version 2 hands over every frame as it comes.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,6 +13,7 @@ use crate::clock;
 use crate::frame::{ChecksumState, Head};
 use crate::mapping::Mapping;
 use crate::sys;
+use prefetch::prefetch;
 
 const TYPE_VLAN: u16 = 0x8100;
 
@@ -25,10 +27,8 @@ const MAX_RING_BYTES: usize = 1 << 30;
 /// Memory the kernel allocates in one piece; larger pieces may not be found.
 const BLOCK_BYTES: usize = 1 << 16;
 
-/// Most of a frame that is asked for before its turn: an ordinary one whole.
-const LOOK_AHEAD_BYTES: usize = 1_536;
-
-const CACHE_LINE_BYTES: usize = 64;
+/// Most bytes of a frame that are prefetched: a frame of ordinary length whole.
+const PREFETCHED_BYTES: usize = 1_536;
 
 /// The sizes of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,14 +99,9 @@ impl RxRing {
 
     /// What is at the head, if the kernel has handed it over. No system call.
     pub(crate) fn head(&self) -> Option<Head> {
-        let status = self.status().load(Ordering::Acquire);
-        if status & libc::TP_STATUS_USER == 0 {
-            return None;
-        }
-        // SAFETY: the slot is ours until released (seen with Acquire), so the kernel no longer
-        // writes to it; it starts with a tpacket2_hdr and slots are 16-byte aligned.
-        let header = unsafe { self.slot().cast::<libc::tpacket2_hdr>().read() };
-        let start = usize::from(header.tp_mac).min(self.size.slot_bytes);
+        let header = self.header_at(self.head)?;
+        let status = header.tp_status;
+        let frame = self.frame_in_slot(&header);
         let realtime_ns = u64::from(header.tp_sec) * clock::NS_PER_S + u64::from(header.tp_nsec);
         let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
             header.tp_vlan_tpid
@@ -117,8 +112,8 @@ impl RxRing {
         let [tci_high, tci_low] = header.tp_vlan_tci.to_be_bytes();
         Some(Head {
             wire_bytes: header.tp_len as usize,
-            captured_bytes: (header.tp_snaplen as usize).min(self.size.slot_bytes - start),
-            start,
+            captured_bytes: frame.len(),
+            start: frame.start,
             stamp_ns: clock::from_stamp_ns(realtime_ns),
             checksum: if status & libc::TP_STATUS_CSUMNOTREADY != 0 {
                 ChecksumState::Incomplete
@@ -130,13 +125,32 @@ impl RxRing {
         })
     }
 
-    /// The bytes of the slot at the head; `None` when it is not ours.
-    pub(crate) fn bytes(&self) -> Option<&[u8]> {
-        if !self.has_frame() {
+    /// The header of a slot; `None` when the slot is not ours.
+    fn header_at(&self, at: usize) -> Option<libc::tpacket2_hdr> {
+        if self.status_at(at).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
+        // SAFETY: the slot is ours until released (seen with Acquire), so the kernel no longer
+        // writes to it; it starts with a tpacket2_hdr and slots are 16-byte aligned.
+        Some(unsafe { self.slot_at(at).cast::<libc::tpacket2_hdr>().read() })
+    }
+
+    /// Where a slot with this header has its frame.
+    fn frame_in_slot(&self, header: &libc::tpacket2_hdr) -> Range<usize> {
+        let start = usize::from(header.tp_mac).min(self.size.slot_bytes);
+        let bytes = (header.tp_snaplen as usize).min(self.size.slot_bytes - start);
+        start..start + bytes
+    }
+
+    /// The bytes of the slot at the head; `None` when it is not ours.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        self.has_frame().then(|| self.bytes_at(self.head))
+    }
+
+    /// The bytes of a slot that is ours.
+    fn bytes_at(&self, at: usize) -> &[u8] {
         // SAFETY: as for `bytes_mut`, which takes `&mut self`, so there is no such borrow now.
-        Some(unsafe { std::slice::from_raw_parts(self.slot(), self.size.slot_bytes) })
+        unsafe { std::slice::from_raw_parts(self.slot_at(at), self.size.slot_bytes) }
     }
 
     /// The bytes of the slot at the head, to change; `None` when it is not ours.
@@ -156,25 +170,16 @@ impl RxRing {
         self.head = self.following(self.head);
     }
 
-    /// Brings what will be read next towards this processor while the head is being worked on: the
-    /// frame after it, and the header of the one after that. Another processor wrote them, and a
-    /// read that finds them there waits as long as some hundred operations take.
-    pub(crate) fn look_ahead(&self) {
-        let (next, after) = (
-            self.following(self.head),
-            self.following(self.following(self.head)),
-        );
-        prefetch(self.slot_at(after));
-        if self.status_at(next).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
-            return;
-        }
-        let slot = self.slot_at(next);
-        // SAFETY: as in `head`: the kernel has handed this slot over, too.
-        let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
-        let start = usize::from(header.tp_mac).min(self.size.slot_bytes);
-        let bytes = (header.tp_snaplen as usize).min(self.size.slot_bytes - start);
-        for at in (0..bytes.min(LOOK_AHEAD_BYTES)).step_by(CACHE_LINE_BYTES) {
-            prefetch(slot.wrapping_add(start + at));
+    /// Prefetches what will be read after the head: the start of the next frame, and the header of
+    /// the one after that. Another processor wrote them, so that reading them takes as long as some
+    /// hundred instructions.
+    pub(crate) fn prefetch_next(&self) {
+        let next = self.following(self.head);
+        prefetch(self.status_at(self.following(next)));
+        if let Some(header) = self.header_at(next) {
+            let frame = self.frame_in_slot(&header);
+            let end = frame.end.min(frame.start + PREFETCHED_BYTES);
+            prefetch(&self.bytes_at(next)[frame.start..end]);
         }
     }
 
@@ -202,19 +207,6 @@ impl RxRing {
         // self lives, and only touched as an atomic while the kernel may write it.
         unsafe { AtomicU32::from_ptr(self.slot_at(at).cast()) }
     }
-}
-
-/// Asks for the line of memory at `at`; no more than a hint.
-#[inline]
-fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect that a program could see, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }
 
 fn narrow(value: usize) -> io::Result<libc::c_uint> {

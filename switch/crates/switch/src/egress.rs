@@ -128,7 +128,9 @@ impl Program {
             env.counters.assertion_failed("egress", input.port);
         }
         if verdict.drop {
-            return Decision::Drop(if verdict.assertion_failed {
+            return Decision::Drop(if verdict.internal_error {
+                DropCause::InternalError
+            } else if verdict.assertion_failed {
                 DropCause::Assertion
             } else if copied_from == Some(input.port) {
                 DropCause::Pruned

@@ -99,6 +99,10 @@ impl Externs for TrafficManagerView<'_> {
         self.0.class_backlog_bytes(class)
     }
 
+    fn prefetch_class(&self, class: u32) {
+        self.0.prefetch_class(class);
+    }
+
     fn logs(&self) -> bool {
         tracing::enabled!(target: "p4", tracing::Level::INFO)
     }
@@ -224,6 +228,10 @@ impl Program {
             .pipeline
             .ingress_control(&mut packet.context, &input, &externs);
         env.counters.parser_errors += u64::from(verdict.parser_error);
+        if verdict.internal_error {
+            self.drop_packet(env, id, input.port, DropCause::InternalError);
+            return;
+        }
         if verdict.assertion_failed {
             // A failed assertion overrides everything that the program asked for before.
             env.counters.assertion_failed("ingress", input.port);

@@ -11,6 +11,7 @@
 //! Up to [`SPILL_KEYS`] keys there is no wheel: few classes take the memory of a heap.
 
 use crate::heap::{Key, MinHeap};
+use prefetch::prefetch;
 
 /// A slot of the lowest level is `2^14` ns wide: with a million packets of 1 Gbit/s one or two
 /// keys.
@@ -168,8 +169,10 @@ impl<K: Key> Wheel<K> {
             let mut head = self.take(at, slot as usize % LEVEL_SLOTS);
             while let Some(chunk) = self.chunks.get(head as usize) {
                 let (used, next) = (chunk.used as usize, chunk.next);
-                // The next one comes from memory while the keys of this one find their places.
-                std::hint::black_box(self.chunks.get(next as usize).map(|chunk| chunk.used));
+                // The next chunk arrives while the keys of this one are moved.
+                if let Some(next) = self.chunks.get(next as usize) {
+                    prefetch(next);
+                }
                 for member in 0..used.min(CHUNK_KEYS) {
                     let Some(chunk) = self.chunks.get(head as usize) else {
                         break;

@@ -9,6 +9,7 @@ use crate::queues::{ClassQueues, Queue};
 use crate::slab::{Meta, Slab};
 use crate::statistics::{PortStatistics, QueueState, Statistics};
 use crate::time::Q24;
+use prefetch::prefetch;
 
 /// Upper bounds of everything the traffic manager keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -748,6 +749,13 @@ impl<P> TrafficManager<P> {
     /// Bytes (layer 2 + FCS) that wait in queues of `class` on all ports.
     pub fn class_backlog_bytes(&self, class: u32) -> u64 {
         self.queues.backlog_bytes(class)
+    }
+
+    /// Prefetches a class's queue, which the next packet of the class needs.
+    pub fn prefetch_class(&self, class: u32) {
+        if let Some(queue) = self.queues.first_of(class) {
+            prefetch(queue);
+        }
     }
 
     /// The queue of `class` on `port`; `None` if the class has left no trace there.

@@ -12,12 +12,13 @@ use crate::queues::{ClassQueues, Queue};
 use crate::slab::{List, Meta, NONE, Slab};
 use crate::statistics::PortStatistics;
 use crate::time::Q24;
+use prefetch::prefetch;
 
 /// "Nothing to do": later than every instant the traffic manager acts on.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
 
-/// So many packets that leave soon are looked at together.
-const LOOKED_AT: usize = 24;
+/// How many of the packets that leave soon are prefetched together.
+const PREFETCHED: usize = 24;
 
 /// A class that catches up gains one part in this many of a packet's time with each packet.
 const CATCH_UP_PARTS: u128 = 8;
@@ -401,7 +402,7 @@ impl<P> Port<P> {
             (false, None) => {}
         }
         if self.waiting.take_refilled() {
-            self.look_at_next(queues, slab);
+            self.prefetch_next(queues, slab);
         }
         Some(Chosen {
             node: unlinked.node,
@@ -410,19 +411,20 @@ impl<P> Port<P> {
         })
     }
 
-    /// Reads what the next releases will need. Loads that wait for memory together take little
-    /// longer than one, while each release alone would wait for its own.
-    fn look_at_next(&self, queues: &ClassQueues, slab: &Slab<P>) {
-        // A step at a time for all of them, as the processor looks only so many instructions ahead:
-        // where the queue is, the queue, its first packet, the one that becomes the first.
-        let mut places = [None; LOOKED_AT];
+    /// Prefetches what the next releases need. Prefetches of several places run at the same time,
+    /// while each release alone would wait for its own memory.
+    fn prefetch_next(&self, queues: &ClassQueues, slab: &Slab<P>) {
+        // One step at a time for all of them: a step reads what the step before has prefetched.
+        let mut places = [None; PREFETCHED];
         for (place, key) in places.iter_mut().zip(self.waiting.soon()) {
             *place = queues.first_of(class_of(key));
         }
+        places.iter().flatten().for_each(|queue| prefetch(*queue));
         let packets = places.map(|queue| queue.map_or(NONE, |queue| queue.list.head));
+        packets.iter().for_each(|&packet| slab.prefetch(packet));
+        // After the release the next packet becomes the first.
         let successors = packets.map(|packet| slab.next(packet));
-        let departures = successors.map(|packet| slab.meta(packet).map_or(0, |m| m.departure_ns));
-        std::hint::black_box(departures);
+        successors.iter().for_each(|&packet| slab.prefetch(packet));
     }
 
     /// The head with the smallest (departure, sequence) of those with keys up to `last`.

@@ -1,5 +1,7 @@
 //! Waiting packets in one array, linked into lists by index.
 
+use prefetch::prefetch;
+
 /// No packet.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -82,6 +84,13 @@ impl<P> Slab<P> {
 
     pub(crate) fn meta(&self, at: u32) -> Option<&Meta> {
         self.nodes.get(at as usize).map(|node| &node.meta)
+    }
+
+    /// Prefetches a packet's node.
+    pub(crate) fn prefetch(&self, at: u32) {
+        if let Some(node) = self.nodes.get(at as usize) {
+            prefetch(node);
+        }
     }
 
     /// The packet after this one in its list.

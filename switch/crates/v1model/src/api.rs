@@ -44,6 +44,11 @@ pub trait Externs {
     /// transmission has not started.
     fn backlog_bytes(&self, class: u32) -> u64;
 
+    /// Prefetches the memory of `class`, which [`Self::backlog_bytes`] or a hold needs soon.
+    fn prefetch_class(&self, class: u32) {
+        let _ = class;
+    }
+
     /// Does anybody read what the program logs? Where not, messages are not made.
     fn logs(&self) -> bool {
         false
@@ -159,6 +164,8 @@ pub struct IngressVerdict {
     /// An `assert` or `assume` did not hold. BMv2 would abort the process; here the packet is
     /// dropped.
     pub assertion_failed: bool,
+    /// The engine met a case that cannot happen; the packet is dropped.
+    pub internal_error: bool,
 }
 
 /// The decision at the end of egress.
@@ -175,4 +182,6 @@ pub struct EgressVerdict {
     pub truncated: bool,
     /// An `assert` or `assume` did not hold; the packet is dropped.
     pub assertion_failed: bool,
+    /// The engine met a case that cannot happen; the packet is dropped.
+    pub internal_error: bool,
 }

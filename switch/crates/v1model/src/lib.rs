@@ -1,7 +1,7 @@
 //! The packet engine of `pacing_switch`: runs what p4c-bm2-ss makes of a v1model program.
 //!
 //! BMv2 JSON is read once, at load, into typed structures (`model`), resolved and compiled
-//! (`compile`, `expr`) to flat code over an array of words (`ops`, `exec`); after that there
+//! (`compile`, `expr`) to flat code over an array of words (`ops`, `engine`); after that there
 //! are no name look-ups, no hashing except where a table matches by hash, and no allocation
 //! per packet. The engine does no I/O and reads no clock: a caller hands it frames and times
 //! and carries out its verdicts.
@@ -27,9 +27,9 @@ mod bits;
 mod calculation;
 mod compile;
 mod context;
+mod engine;
 pub mod entries;
 mod error;
-mod exec;
 mod expr;
 mod hash;
 mod header_io;

@@ -10,6 +10,9 @@ use crate::message::Message;
 use crate::ops::{Code, Op};
 use crate::slot::{Changes, Slot};
 
+/// No next node or parser state: the end.
+pub(crate) const END: u32 = u32::MAX;
+
 /// What a value is an index of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Indexed {

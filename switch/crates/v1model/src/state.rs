@@ -4,6 +4,7 @@
 use crate::entries::{CounterValue, MeterState, MeterUnit, MeterWrite};
 use crate::meter::{Count, GREEN, Meter, Metered, count};
 use crate::rows::Rows;
+use prefetch::prefetch;
 
 /// A cell of a meter array, whole.
 #[derive(Debug, Clone)]
@@ -252,12 +253,13 @@ impl State {
         self.cells.neighbours(self.registers + array)
     }
 
-    /// Brings the cells of an index into the caches; returns a word of them.
+    /// Prefetches the cells of an index in an array and in those that share its rows.
     #[inline]
-    pub fn look_at(&self, rows: usize, index: u64) -> u64 {
+    pub fn prefetch(&self, rows: usize, index: u64) {
         let index = usize::try_from(index).unwrap_or(usize::MAX);
-        let cell = self.cells.get(rows, index);
-        cell.and_then(|words| words.first()).copied().unwrap_or(0)
+        if let Some(words) = self.cells.get(rows, index) {
+            prefetch(words);
+        }
     }
 
     /// The next number of a SplitMix64 sequence (Steele, Lea, Flood 2014).

@@ -7,8 +7,7 @@ use crate::layout::{Field, MAX_FIELD_BITS};
 use crate::model::{ParseState, ParseVset, Transition, TypeValue};
 use crate::names::Names;
 use crate::ops::{Code, Op};
-use crate::program::{Case, State, Test, ValueSetUse};
-use crate::table::END;
+use crate::program::{Case, END, State, Test, ValueSetUse};
 use crate::wide::{limbs, mask64};
 use serde_json::Value;
 

@@ -12,8 +12,8 @@ use crate::layout::{Field, Layout, pair};
 use crate::model;
 use crate::names::Names;
 use crate::profile::Profile;
-use crate::program::Node;
-use crate::table::{DirectMeter, END, KeyPart, Table, TableAction, TableSpec};
+use crate::program::{END, Node};
+use crate::table::{DirectMeter, KeyPart, Table, TableAction, TableSpec};
 use crate::wide::mask64;
 
 /// Members of an action profile whose size the program leaves open.

@@ -12,10 +12,10 @@ use crate::api::{
 use crate::bits::to_bits;
 use crate::compile::{Compiled, compile};
 use crate::context::Context;
+use crate::engine::{Machine, Outcome, get_field, set_field};
 use crate::entries::Bits;
 use crate::entries::digest::DigestInfo;
 use crate::error::{LoadError, LoadResult};
-use crate::exec::{Machine, Outcome, get_field, set_field};
 use crate::layout::Field;
 use crate::model;
 use crate::ops::Op;
@@ -23,7 +23,7 @@ use crate::profile::Profile;
 use crate::program::Program;
 use crate::slot::RESHAPED;
 use crate::state::State;
-use crate::table::{Table, Upcoming};
+use crate::table::Table;
 use crate::value_set::ValueSets;
 use crate::wide::limbs;
 use std::collections::BTreeSet;
@@ -51,8 +51,6 @@ pub struct Pipeline {
     options: LoadOptions,
     /// Tables whose entries have prefetches ([`crate::compile::prefetch_plan`]).
     prefetching_tables: Box<[usize]>,
-    /// Where the next packet will look first.
-    upcoming: Option<Upcoming>,
 }
 
 impl Pipeline {
@@ -87,7 +85,6 @@ impl Pipeline {
         let prefetching_tables = tables.filter(|(_, table)| !table.hinted.is_empty());
         Ok(Self {
             prefetching_tables: prefetching_tables.map(|(at, _)| at).collect(),
-            upcoming: None,
             value_sets: ValueSets::new(&compiled.program),
             profiles: compiled.profiles,
             clock_ns: 0,
@@ -146,7 +143,6 @@ impl Pipeline {
             externs,
             now_ns,
             drop_port: self.options.drop_port,
-            upcoming: None,
         }
     }
 
@@ -220,19 +216,15 @@ impl Pipeline {
         set_optional(&mut ctx.phv, i.checksum_error, checksum_error);
     }
 
-    /// Tells of a packet that has been parsed and whose turn comes after the next [`Self::ingress_control`]:
-    /// what it will look up first in a large table is then brought into the caches together with what
-    /// that one needs, for little more than the time of one of them.
-    pub fn prefetch_next(&mut self, ctx: &mut Context) {
-        let large = |at: &&usize| self.tables.get(**at).is_some_and(Table::is_large);
-        self.upcoming = self
-            .prefetching_tables
-            .iter()
-            .find(large)
-            .and_then(|&table| {
-                let home = self.tables.get(table)?.home(&ctx.phv, &mut ctx.key)?;
-                Some(Upcoming { table, home })
-            });
+    /// Prefetches the table cell that a packet will look up first in a large table. To be called
+    /// between [`Self::parse`] and [`Self::ingress_control`] of the packet, before another packet is
+    /// processed: the cell arrives meanwhile.
+    pub fn prefetch_next(&self, ctx: &mut Context) {
+        let mut tables = self.prefetching_tables.iter();
+        let large = tables.find_map(|&at| self.tables.get(at).filter(|table| table.is_large()));
+        if let Some(table) = large {
+            table.prefetch_cell(&ctx.phv, &mut ctx.key);
+        }
     }
 
     /// The second part of [`Self::ingress`], after [`Self::parse`] of the same context with the same
@@ -244,9 +236,7 @@ impl Pipeline {
         externs: &E,
     ) -> IngressVerdict {
         self.clock_ns = self.clock_ns.max(input.now_ns);
-        let upcoming = self.upcoming.take();
         let mut machine = self.machine(externs, input.now_ns);
-        machine.upcoming = upcoming;
         let program = machine.program;
         let i = &program.intrinsics;
         let outcome = machine.control(ctx, program.ingress);
@@ -255,9 +245,10 @@ impl Pipeline {
         let egress_spec = get_field(w, i.egress_spec);
         let mcast_group = i.mcast_grp.map_or(0, |f| get_field(w, f)) as u16;
         let assertion_failed = outcome == Outcome::Asserted;
+        let internal_error = outcome == Outcome::Fault;
         let unicast_dropped = egress_spec == machine.drop_value() && mcast_group == 0;
         IngressVerdict {
-            drop: assertion_failed || (unicast_dropped && ctx.resubmit.is_none()),
+            drop: assertion_failed || internal_error || (unicast_dropped && ctx.resubmit.is_none()),
             egress_port: egress_spec as u16,
             mcast_group,
             hold: ctx.hold,
@@ -268,6 +259,7 @@ impl Pipeline {
             parser_error: ctx.parser_error != program.errors.none,
             checksum_error: ctx.checksum_error,
             assertion_failed,
+            internal_error,
         }
     }
 
@@ -319,12 +311,16 @@ impl Pipeline {
 
         let outcome = machine.control(ctx, program.egress);
         let assertion_failed = outcome == Outcome::Asserted;
+        let internal_error = outcome == Outcome::Fault;
         let verdict = EgressVerdict {
-            drop: assertion_failed || get_field(&ctx.phv, i.egress_spec) == drop_value,
+            drop: assertion_failed
+                || internal_error
+                || get_field(&ctx.phv, i.egress_spec) == drop_value,
             recirculate: None,
-            clone: ctx.clone.filter(|_| !assertion_failed),
+            clone: ctx.clone.filter(|_| !assertion_failed && !internal_error),
             truncated: false,
             assertion_failed,
+            internal_error,
         };
         if verdict.drop {
             ctx.clear_output();
@@ -343,9 +339,11 @@ impl Pipeline {
     ) {
         let mut machine = self.machine(externs, now_ns);
         machine.update(ctx);
-        if !machine.deparse(ctx) {
+        let outcome = machine.deparse(ctx);
+        verdict.assertion_failed = outcome == Outcome::Asserted;
+        verdict.internal_error = outcome == Outcome::Fault;
+        if verdict.assertion_failed || verdict.internal_error {
             verdict.drop = true;
-            verdict.assertion_failed = true;
             ctx.clear_output();
             return;
         }

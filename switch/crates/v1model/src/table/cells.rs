@@ -5,6 +5,8 @@
 //! does next. Beside the lines stand 16 bits for each, which say without a look at the line that
 //! most keys are not there (a Bloom filter of one hash): a byte or so per key.
 
+use prefetch::prefetch;
+
 /// Cells of a cache line.
 const LINE_CELLS: usize = 4;
 
@@ -95,11 +97,12 @@ impl Cells {
         bits.is_some_and(|bits| bits >> (tag.0 % 16) & 1 != 0)
     }
 
-    /// Brings the line that a tag belongs to into the caches; returns some of it.
+    /// Prefetches the line that a tag belongs to.
     #[inline]
-    pub fn look(&self, tag: Tag) -> u64 {
-        let line = self.lines.get(self.home(tag));
-        line.map_or(0, |line| line.0[0].tag.into())
+    pub fn prefetch(&self, tag: Tag) {
+        if let Some(line) = self.lines.get(self.home(tag)) {
+            prefetch(line);
+        }
     }
 
     /// Line and place of the cell that `is_it`, of those with the tag.

@@ -56,10 +56,10 @@ impl WordMap {
         self.cells.may_have(tag)
     }
 
-    /// Brings the cells of a tag into the caches; returns some of them.
+    /// Prefetches the cells of a tag.
     #[inline]
-    pub fn look(&self, tag: Tag) -> u64 {
-        self.cells.look(tag)
+    pub fn prefetch(&self, tag: Tag) {
+        self.cells.prefetch(tag);
     }
 
     /// Whether a cell's key is this one. Without branches: what the cell names is on its way

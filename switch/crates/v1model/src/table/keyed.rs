@@ -1,7 +1,8 @@
 //! Entries of exact tables by key.
 
-use super::cells::{NO_HINT, Tag};
+use super::cells::NO_HINT;
 use super::exact::WordMap;
+use prefetch::prefetch;
 
 /// Most keys that an array covers: 4 bytes each, where they are used.
 const ARRAY_KEYS_MAX: usize = 1 << 22;
@@ -47,9 +48,9 @@ impl Keyed {
         }
     }
 
-    /// The number that an entry of this key would best have, if any: then a look at the entry
-    /// need not wait for one at the array.
-    pub fn wished(&self, key: &[u64]) -> Option<u32> {
+    /// The number that an entry of this key should have if it is free: the entry can then be
+    /// prefetched without reading the array.
+    pub fn preferred(&self, key: &[u64]) -> Option<u32> {
         self.place(key).map(|place| place as u32)
     }
 
@@ -62,19 +63,17 @@ impl Keyed {
         }
     }
 
-    /// Where a key is looked for, unless in the array.
+    /// Prefetches where a key is looked for.
     #[inline]
-    pub fn home(&self, key: &[u64]) -> Option<Tag> {
+    pub fn prefetch(&self, key: &[u64]) {
         match self.place(key) {
-            Some(_) => None,
-            None => Some(self.others.tag(key.iter().copied())),
+            Some(place) => {
+                if let Some(known) = self.small.get(place) {
+                    prefetch(known);
+                }
+            }
+            None => self.others.prefetch(self.others.tag(key.iter().copied())),
         }
-    }
-
-    /// Brings what is there into the caches; returns some of it.
-    #[inline]
-    pub fn look(&self, tag: Tag) -> u64 {
-        self.others.look(tag)
     }
 
     /// Of an entry's number, which is below 2^32 - 1, and its hint.

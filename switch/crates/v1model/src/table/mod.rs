@@ -1,241 +1,38 @@
-//! Match-action tables: packed keys, look-up structures, entries with their direct counters
-//! and meters.
+//! Match-action tables: how entries are stored and found.
+//!
+//! [`key`] packs a packet's key into words. [`keyed`] and [`exact`] find entries of exact tables,
+//! [`ternary`] those of all others; both use the hash table of [`cells`]. [`slots`] stores the
+//! entries ([`entry`]). For the control plane, [`pack`] checks match keys, [`encoded_key`] stores
+//! them, and [`key_index`] finds entries by them.
 
 mod call;
 mod cells;
 mod encoded_key;
-pub(crate) mod exact;
+mod entry;
+mod exact;
+mod key;
+mod key_index;
 mod keyed;
 pub(crate) mod pack;
-pub(crate) mod range;
+mod range;
 mod slots;
-pub(crate) mod ternary;
+mod ternary;
 
-use crate::entries::profile::WatchPort;
-use crate::entries::{EntryKey, MatchKind, MeterState, MeterUnit, MeterWrite};
-use crate::meter::{Count, GREEN, Meter, Metered, count};
+use crate::entries::{EntryKey, MatchKind, MeterUnit};
 use crate::ops::Code;
 use crate::program::Indexed;
 use crate::slot::Slot;
-use crate::state::meter_state;
-use crate::wide::{limbs, mask64};
 pub(crate) use call::Call;
-use cells::{NO_HINT, Tag};
+use cells::NO_HINT;
 use encoded_key::EncodedKey;
-use foldhash::quality::RandomState;
+pub(crate) use entry::{DefaultTarget, Direct, Entry, Idle, OneShot, Target};
+use key::KeyWord;
+pub(crate) use key::{KeyPart, Packed};
+use key_index::KeyIndex;
 use keyed::Keyed;
-use range::Bounds;
 use slots::Slots;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::BuildHasher;
+use std::collections::{BTreeMap, BTreeSet};
 use ternary::Ternary;
-
-/// A word of a key and where it is ORed to.
-#[derive(Debug, Clone, Copy)]
-struct KeyWord {
-    slot: Slot,
-    word: u32,
-    shift: u32,
-    mask: u64,
-}
-
-impl KeyWord {
-    fn of(part: &KeyPart) -> impl Iterator<Item = Self> {
-        (0..limbs(part.bits)).map(|limb| Self {
-            slot: part.slot + limb,
-            word: part.word as u32 + limb,
-            shift: part.shift,
-            mask: match &part.mask {
-                Some(mask) => mask.get(limb as usize).copied().unwrap_or(0),
-                None => u64::MAX,
-            },
-        })
-    }
-}
-
-/// No next node: the end of the control.
-pub(crate) const END: u32 = u32::MAX;
-
-/// One field of a key and its place in the packed key words. Fields up to 64 bits share words;
-/// wider ones have words of their own.
-#[derive(Debug, Clone)]
-pub(crate) struct KeyPart {
-    pub slot: Slot,
-    pub bits: u32,
-    pub kind: MatchKind,
-    pub word: usize,
-    pub shift: u32,
-    /// Static mask of the program, applied to the packet's value.
-    pub mask: Option<Box<[u64]>>,
-}
-
-impl KeyPart {
-    /// Places fields of these widths; returns (word, shift) each, and the words needed.
-    pub fn pack(widths: &[u32]) -> (Vec<(usize, u32)>, usize) {
-        let mut places = vec![(0, 0); widths.len()];
-        let mut words = 0;
-        // The shared word being filled and the bits used in it.
-        let mut open: Option<(usize, u32)> = None;
-        for (place, &bits) in places.iter_mut().zip(widths) {
-            if bits > 64 {
-                *place = (words, 0);
-                words += limbs(bits) as usize;
-                continue;
-            }
-            *place = match open {
-                Some((word, used)) if used + bits <= 64 => (word, used),
-                _ => {
-                    words += 1;
-                    (words - 1, 0)
-                }
-            };
-            open = Some((place.0, place.1 + bits));
-        }
-        (places, words)
-    }
-
-    /// ORs the field's limbs into packed words.
-    pub fn put(&self, limbs: &[u64], packed: &mut [u64]) {
-        for (i, limb) in limbs.iter().enumerate() {
-            if let Some(word) = packed.get_mut(self.word + i) {
-                *word |= limb << self.shift;
-            }
-        }
-    }
-}
-
-/// What an entry does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
-    Call(Call),
-    /// Place of a member in the table's action profile.
-    Member(u32),
-    /// Place of a group.
-    Group(u32),
-    /// Actions of its own, chosen among like the members of a group.
-    OneShot(Box<OneShot>),
-}
-
-/// A one-shot action set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OneShot {
-    pub calls: Vec<Call>,
-    /// Weight of each call, and the port it depends on.
-    pub weights: Vec<(u32, Option<WatchPort>)>,
-    /// Calls by index, each as often as its weight, without those whose port is down.
-    pub spread: Vec<u32>,
-}
-
-/// An entry's idle timeout.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Idle {
-    /// 0: none.
-    pub timeout_ns: u64,
-    /// When a packet met the entry last, or when it was made.
-    pub last_hit_ns: u64,
-    /// From when on it has to be idle for its timeout: its last packet as far as it was looked for, or
-    /// when it was told to be idle last.
-    from_ns: u64,
-}
-
-impl Idle {
-    /// When to look whether it is idle.
-    fn due_ns(&self) -> u64 {
-        self.from_ns.saturating_add(self.timeout_ns)
-    }
-
-    /// Nothing before its last packet counts, nor before `born_ns`.
-    fn look(&mut self, born_ns: u64) {
-        self.from_ns = self.from_ns.max(self.last_hit_ns).max(born_ns);
-    }
-}
-
-/// An entry's direct counter and meter.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Direct {
-    pub counter: Count,
-    /// What the meter found green.
-    green: Count,
-    meter: Option<Box<Meter>>,
-}
-
-impl Direct {
-    /// Whether the meter is configured.
-    pub fn is_configured(&self) -> bool {
-        self.meter.as_ref().is_some_and(|m| m.config.is_some())
-    }
-
-    /// Runs a packet through the meter, and gives its colour.
-    #[inline]
-    pub fn colour(&mut self, unit: MeterUnit, packet: Metered) -> u64 {
-        let meter = self.meter.as_mut();
-        let colour = meter.map_or(GREEN, |meter| meter.mark(unit, packet));
-        if colour == GREEN {
-            count(&mut self.green, packet.bytes);
-        }
-        colour
-    }
-
-    /// The meter's configuration and counts.
-    pub fn meter_state(&self) -> MeterState {
-        meter_state(self.green, self.meter.as_deref())
-    }
-
-    /// Sets the meter.
-    pub fn write_meter(&mut self, write: MeterWrite) {
-        if write.clear_counts {
-            self.green = Count::default();
-        }
-        self.meter = Meter::written(self.meter.as_deref(), write).map(Box::new);
-    }
-}
-
-/// The default entry.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DefaultTarget {
-    /// `None`: a miss does nothing.
-    pub call: Option<Call>,
-    pub direct: Direct,
-}
-
-/// An entry. What packets need comes first: of an action with few arguments and no meter, one cache
-/// line, and the processor brings its neighbour, too.
-#[derive(Debug, Clone)]
-#[repr(C, align(128))]
-pub(crate) struct Entry {
-    pub target: Target,
-    pub direct: Direct,
-    pub idle: Idle,
-    pub order: u64,
-    key: Box<EncodedKey>,
-}
-
-impl Entry {
-    /// Its match key.
-    pub fn key(&self) -> EntryKey {
-        self.key.key()
-    }
-
-    /// A copy without what a one-shot set chooses by: that is as long as its weights say, and
-    /// found anew when the entry is put back.
-    pub fn without_spread(&self) -> Self {
-        let target = match &self.target {
-            Target::OneShot(set) => Target::OneShot(Box::new(OneShot {
-                calls: set.calls.clone(),
-                weights: set.weights.clone(),
-                spread: Vec::new(),
-            })),
-            target => target.clone(),
-        };
-        Self {
-            target,
-            direct: self.direct.clone(),
-            idle: self.idle,
-            order: self.order,
-            key: self.key.clone(),
-        }
-    }
-}
 
 /// One action a table may run.
 #[derive(Debug, Clone)]
@@ -251,7 +48,7 @@ pub(crate) struct TableAction {
     pub prefetches: Box<[Prefetch]>,
 }
 
-/// An entry that was found.
+/// An entry that a packet hit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hit {
     pub id: u32,
@@ -268,21 +65,13 @@ pub(crate) struct Prefetch {
     pub indexed: Indexed,
 }
 
+/// How entries are found.
 #[derive(Debug)]
 enum Lookup {
     /// No key: always a miss.
     Keyless,
     Exact(Keyed),
     Ternary(Ternary),
-}
-
-/// An entry's match in packed form.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Packed {
-    pub value: Vec<u64>,
-    pub mask: Vec<u64>,
-    pub bounds: Vec<Bounds>,
-    pub priority: i64,
 }
 
 /// A direct meter's unit and where its colour goes.
@@ -293,82 +82,15 @@ pub(crate) struct DirectMeter {
     pub mask: u64,
 }
 
-/// Entries by match key. The keys themselves are in the entries; here are their hashes.
-#[derive(Debug, Default)]
-struct KeyIndex {
-    hasher: RandomState,
-    places: HashMap<u64, u32, RandomState>,
-    /// Further entries with the same hash: hardly ever any.
-    collided: Vec<(u64, u32)>,
-}
-
-impl KeyIndex {
-    fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
-
-    fn hash(&self, key: &EncodedKey) -> u64 {
-        self.hasher.hash_one(key)
-    }
-
-    /// The entry that `is_it`, of those with the key's hash.
-    fn find(&self, key: &EncodedKey, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        let hash = self.hash(key);
-        let first = *self.places.get(&hash)?;
-        let others = self.collided.iter().filter(|(other, _)| *other == hash);
-        std::iter::once(first)
-            .chain(others.map(|&(_, id)| id))
-            .find(|id| is_it(*id))
-    }
-
-    fn insert(&mut self, key: &EncodedKey, id: u32) {
-        let hash = self.hash(key);
-        if let Some(before) = self.places.insert(hash, id) {
-            self.collided.push((hash, before));
-        }
-    }
-
-    fn remove(&mut self, key: &EncodedKey, id: u32) {
-        let hash = self.hash(key);
-        let at = match self.places.get(&hash) {
-            Some(&first) if first == id => {
-                self.places.remove(&hash);
-                self.collided.iter().position(|(other, _)| *other == hash)
-            }
-            _ => {
-                self.collided.retain(|&other| other != (hash, id));
-                None
-            }
-        };
-        if let Some(at) = at {
-            let (_, next) = self.collided.swap_remove(at);
-            self.places.insert(hash, next);
-        }
-    }
-}
-
-/// Tables of at least so many entries are large: smaller ones stay in the caches anyway.
+/// Fewest entries of a large table. Smaller tables stay in the caches.
 const LARGE_ENTRIES: usize = 4_096;
-
-/// Where something is looked for in a table.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Home {
-    group: u32,
-    tag: Tag,
-}
-
-/// What a packet that is still to come will look up.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Upcoming {
-    pub table: usize,
-    pub home: Home,
-}
 
 /// A table of a running program.
 #[derive(Debug)]
 pub(crate) struct Table {
+    /// The fields of its key.
     pub parts: Box<[KeyPart]>,
-    /// The parts once more, as `find` needs them.
+    /// The words of the parts, as `find` needs them.
     gather: Box<[KeyWord]>,
     pub key_words: usize,
     pub actions: Box<[TableAction]>,
@@ -377,7 +99,7 @@ pub(crate) struct Table {
     pub hinted: Box<[Indexed]>,
     pub counters: bool,
     pub meter: Option<DirectMeter>,
-    /// Entries have idle timeouts.
+    /// Whether entries have idle timeouts.
     pub ageing: bool,
     /// Action profile whose members entries name.
     pub profile: Option<usize>,
@@ -394,11 +116,11 @@ pub(crate) struct Table {
     /// In order of insertion.
     by_order: BTreeMap<u64, u32>,
     next_order: u64,
-    /// When to look at entries with idle timeouts, and their orders.
+    /// When to check the entries with idle timeouts, and their orders.
     idle_due: BTreeSet<(u64, u64)>,
 }
 
-/// The parts of a table that `compile` works out.
+/// What [`Table::new`] makes a table of.
 #[derive(Debug)]
 pub(crate) struct TableSpec {
     pub parts: Box<[KeyPart]>,
@@ -406,7 +128,7 @@ pub(crate) struct TableSpec {
     pub actions: Box<[TableAction]>,
     pub counters: bool,
     pub meter: Option<DirectMeter>,
-    /// Entries have idle timeouts.
+    /// Whether entries have idle timeouts.
     pub ageing: bool,
     /// Action profile whose members entries name.
     pub profile: Option<usize>,
@@ -454,7 +176,7 @@ impl Table {
         }
     }
 
-    /// Do entries carry priorities?
+    /// Whether entries have priorities.
     pub fn has_priorities(&self) -> bool {
         self.parts.iter().any(|p| {
             matches!(
@@ -464,15 +186,15 @@ impl Table {
         })
     }
 
-    /// The entry that matches the packet whose fields are in `words`. `key` is scratch of at
-    /// least the key's words.
+    /// The entry that matches the packet with this PHV. `key` is scratch of at least
+    /// [`Self::key_words`] words.
     #[inline]
-    pub fn find(&self, words: &[u64], key: &mut [u64]) -> Option<Hit> {
+    pub fn find(&self, phv: &[u64], key: &mut [u64]) -> Option<Hit> {
         // An empty table needs no key.
         if matches!(self.lookup, Lookup::Keyless) || self.by_key.is_empty() {
             return None;
         }
-        let key = self.gathered(words, key)?;
+        let key = self.gathered(phv, key)?;
         let (id, hint) = match &self.lookup {
             Lookup::Keyless => None,
             Lookup::Exact(map) => map.get(key),
@@ -484,44 +206,37 @@ impl Table {
         })
     }
 
-    /// Whether what it looks up is likely to have left the caches since it was looked up last.
+    /// Whether entries are likely to have left the caches since they were read last.
     pub fn is_large(&self) -> bool {
         self.by_order.len() >= LARGE_ENTRIES
     }
 
-    /// Where a packet's fields will be looked for first. `key` as for [`Self::find`].
+    /// Prefetches the cell in which a packet's key will be looked for first. `key` as for
+    /// [`Self::find`].
     #[inline]
-    pub fn home(&self, words: &[u64], key: &mut [u64]) -> Option<Home> {
-        let key = self.gathered(words, key)?;
-        match &self.lookup {
-            Lookup::Keyless => None,
-            Lookup::Exact(map) => map.home(key).map(|tag| Home { group: 0, tag }),
-            Lookup::Ternary(t) => t.home(key).map(|(group, tag)| Home { group, tag }),
-        }
-    }
-
-    /// Brings what is there into the caches; returns some of it.
-    #[inline]
-    pub fn look_at_home(&self, home: Home) -> u64 {
-        match &self.lookup {
-            Lookup::Keyless => 0,
-            Lookup::Exact(map) => map.look(home.tag),
-            Lookup::Ternary(t) => t.look(home.group, home.tag),
+    pub fn prefetch_cell(&self, phv: &[u64], key: &mut [u64]) {
+        if let Some(key) = self.gathered(phv, key) {
+            match &self.lookup {
+                Lookup::Keyless => {}
+                Lookup::Exact(map) => map.prefetch(key),
+                Lookup::Ternary(t) => t.prefetch(key),
+            }
         }
     }
 
     /// The words of a packet's key.
     #[inline]
-    fn gathered<'k>(&self, words: &[u64], key: &'k mut [u64]) -> Option<&'k [u64]> {
+    fn gathered<'k>(&self, phv: &[u64], key: &'k mut [u64]) -> Option<&'k [u64]> {
         let key = key.get_mut(..self.key_words)?;
         key.fill(0);
         for from in &self.gather {
-            key[from.word as usize] |= (words[from.slot as usize] & from.mask) << from.shift;
+            key[from.word as usize] |= (phv[from.slot as usize] & from.mask) << from.shift;
         }
         Some(key)
     }
 
-    /// What is known of an entry with this target without a look at it.
+    /// The hint of an entry with this target: an argument that can be prefetched for without
+    /// reading the entry.
     fn hint(&self, target: &Target) -> u32 {
         let Target::Call(call) = target else {
             return NO_HINT;
@@ -532,7 +247,7 @@ impl Table {
         argument.map_or(NO_HINT, |&word| word.try_into().unwrap_or(NO_HINT))
     }
 
-    /// The field that is its key, where entries are found by an array.
+    /// The slot of its key, if an array finds the entries.
     pub fn small_key(&self) -> Option<Slot> {
         match (&self.lookup, &*self.parts) {
             (Lookup::Exact(map), [part]) if map.has_array() => Some(part.slot),
@@ -540,42 +255,38 @@ impl Table {
         }
     }
 
-    /// Brings the entry of a small key into the caches; returns a word of it.
+    /// Prefetches what a look-up of a small key reads: its place in the array, and its entry. Most
+    /// entries have the number that they prefer, so the entry is prefetched without reading the
+    /// array.
     #[inline]
-    pub fn look_at(&self, key: u64) -> u64 {
-        match &self.lookup {
-            Lookup::Exact(map) => {
-                let look = |id| self.look_at_entry(id);
-                // Most entries have the number that they wish for: those are looked at together
-                // with the array.
-                let guess = map.wished(&[key]);
-                let known = map.get(&[key]).map(|(id, _)| id);
-                let guessed = guess.map_or(0, look);
-                match known {
-                    Some(id) if known != guess => look(id),
-                    _ => guessed,
-                }
-            }
-            _ => 0,
+    pub fn prefetch_key(&self, key: u64) {
+        if let Lookup::Exact(map) = &self.lookup
+            && let Some(id) = map.preferred(&[key])
+        {
+            map.prefetch(&[key]);
+            self.prefetch_entry(id);
         }
     }
 
-    /// Brings an entry into the caches; returns some of it.
+    /// Prefetches an entry.
     #[inline]
-    pub fn look_at_entry(&self, id: u32) -> u64 {
-        let direct = self.entry(id).map(|entry| &entry.direct);
-        direct.map_or(0, |direct| direct.counter[0] ^ direct.green[0])
+    pub fn prefetch_entry(&self, id: u32) {
+        self.slots.prefetch(id);
     }
 
+    /// The entry of a number.
+    #[inline]
     pub fn entry(&self, id: u32) -> Option<&Entry> {
         self.slots.get(id)
     }
 
+    /// The entry of a number, to be changed.
+    #[inline]
     pub fn entry_mut(&mut self, id: u32) -> Option<&mut Entry> {
         self.slots.get_mut(id)
     }
 
-    /// Changes every entry's target that `change` wants to.
+    /// Lets `change` change the target of every entry.
     pub fn change_targets(&mut self, change: impl FnMut(&mut Target)) {
         let entries = self.slots.iter_mut();
         entries.map(|entry| &mut entry.target).for_each(change);
@@ -584,10 +295,11 @@ impl Table {
     /// The entry with exactly this match key.
     pub fn id_of(&self, key: &EntryKey) -> Option<u32> {
         let key = EncodedKey::of(key);
-        self.by_key
-            .find(&key, |id| self.entry(id).is_some_and(|e| *e.key == key))
+        let is_it = |id| self.entry(id).is_some_and(|entry| *entry.key == key);
+        self.by_key.find(&key, is_it)
     }
 
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.by_order.len()
     }
@@ -597,37 +309,34 @@ impl Table {
         self.actions.iter().position(|a| a.public == public)
     }
 
-    /// Adds an entry; the caller has checked that the key is new and the table not full.
+    /// Adds an entry. The caller has checked that the key is new and the table not full.
     pub fn insert(&mut self, key: &EntryKey, packed: &Packed, target: Target, now_ns: u64) {
         let order = self.next_order;
         self.next_order += 1;
         let entry = Entry {
             target,
             direct: Direct::default(),
-            idle: Idle {
-                last_hit_ns: now_ns,
-                ..Idle::default()
-            },
+            idle: Idle::new(now_ns),
             order,
             key: Box::new(EncodedKey::of(key)),
         };
         self.put(entry, packed);
     }
 
-    /// Puts in an entry at its place in the order of insertion; checks as for [`Self::insert`].
+    /// Adds an entry at its place in the order of insertion. Checks as for [`Self::insert`].
     pub fn put(&mut self, mut entry: Entry, packed: &Packed) {
         let order = entry.order;
         if entry.idle.timeout_ns > 0 {
-            // Too early, if it is from before packets came: it is looked at once more then.
-            entry.idle.look(0);
+            // Too early for an entry that is older than the first packet, which is checked again.
+            entry.idle.restart(0);
             self.idle_due.insert((entry.idle.due_ns(), order));
         }
         let hint = self.hint(&entry.target);
-        let wished = match &self.lookup {
-            Lookup::Exact(map) => map.wished(&packed.value),
+        let preferred = match &self.lookup {
+            Lookup::Exact(map) => map.preferred(&packed.value),
             _ => None,
         };
-        let id = self.slots.put(entry, wished);
+        let id = self.slots.put(entry, preferred);
         match &mut self.lookup {
             Lookup::Keyless => {}
             Lookup::Exact(map) => map.insert(&packed.value, id, hint),
@@ -648,7 +357,7 @@ impl Table {
         self.by_order.insert(order, id);
     }
 
-    /// Changes what an entry that exists does.
+    /// Changes the target of an entry that exists.
     pub fn change(&mut self, id: u32, packed: &Packed, target: Target) {
         let hint = self.hint(&target);
         match &mut self.lookup {
@@ -663,7 +372,7 @@ impl Table {
         }
     }
 
-    /// Removes an entry that exists, and gives it to the caller.
+    /// Removes an entry that exists, and returns it.
     pub fn remove(&mut self, id: u32, packed: &Packed) -> Option<Entry> {
         let entry = self.slots.take(id)?;
         match &mut self.lookup {
@@ -688,42 +397,41 @@ impl Table {
         self.idle_due.remove(&(entry.idle.due_ns(), entry.order));
         entry.idle.timeout_ns = timeout_ns;
         if timeout_ns > 0 {
-            entry.idle.look(0);
+            entry.idle.restart(0);
             self.idle_due.insert((entry.idle.due_ns(), entry.order));
         }
     }
 
-    /// When to look for idle entries next.
+    /// When to check for idle entries next.
     pub fn next_idle_ns(&self) -> Option<u64> {
         self.idle_due.first().map(|&(due_ns, _)| due_ns)
     }
 
-    /// Looks at up to `looks` entries that may be idle by `now_ns`; those that are go into `idle`
-    /// with their timeouts, and come again after another timeout. `born_ns`: when packets began to
-    /// come. Returns the looks left.
+    /// Checks up to `checks` entries that may be idle by `now_ns`. Reports those that are to `idle`,
+    /// with their timeouts; they are reported again after another timeout. `born_ns`: the time of the
+    /// first packet. Returns the checks that are left.
     pub fn take_idle(
         &mut self,
         now_ns: u64,
         born_ns: u64,
-        looks: usize,
+        checks: usize,
         mut idle: impl FnMut(&EntryKey, u64),
     ) -> usize {
-        for left in (0..looks).rev() {
+        for left in (0..checks).rev() {
             let Some(&(due_ns, order)) = self.idle_due.first().filter(|due| due.0 <= now_ns) else {
                 return left + 1;
             };
             self.idle_due.pop_first();
-            let Some(id) = self.by_order.get(&order) else {
-                continue;
-            };
-            let Some(entry) = self.slots.get_mut(*id) else {
+            let id = self.by_order.get(&order);
+            let Some(entry) = id.and_then(|&id| self.slots.get_mut(id)) else {
+                debug_assert!(false, "an entry with an idle timeout does not exist");
                 continue;
             };
             debug_assert_eq!(entry.idle.due_ns(), due_ns);
-            entry.idle.look(born_ns);
+            entry.idle.restart(born_ns);
             if entry.idle.due_ns() <= now_ns {
                 idle(&entry.key.key(), entry.idle.timeout_ns);
-                entry.idle.from_ns = now_ns;
+                entry.idle.reported(now_ns);
             }
             self.idle_due.insert((entry.idle.due_ns(), order));
         }
@@ -735,24 +443,5 @@ impl Table {
         self.by_order
             .range(from..)
             .filter_map(|(_, &id)| self.entry(id))
-    }
-
-    /// A mask that covers the whole field, in packed words.
-    pub fn full_mask(part: &KeyPart) -> Vec<u64> {
-        let n = limbs(part.bits);
-        (0..n)
-            .map(|i| mask64(part.bits.saturating_sub(64 * i)))
-            .collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_packet_needs_of_an_entry_is_one_cache_line() {
-        assert_eq!(size_of::<Target>() + size_of::<Count>(), 64);
-        assert_eq!(size_of::<Option<Entry>>(), 128);
     }
 }

@@ -62,7 +62,7 @@ fn pack_field(
 ) -> ControlResult<MatchField> {
     let what = || format!("key '{}'", field.name);
     let bits = field.bits;
-    let full = Table::full_mask(part);
+    let full = part.full_mask();
     let mut put = |value: &[u64], mask: &[u64]| {
         if value.iter().zip(mask).any(|(v, m)| v & !m != 0) {
             return invalid(format!("{}: value has bits outside its mask", what()));

@@ -1,11 +1,16 @@
-//! The entries of a table by their numbers: places that never move.
+//! The entries of a table, by number. An entry never moves while it exists.
+//!
+//! Not a `slab::Slab`: that one is a single vector, which copies 128 MB when it grows beyond a
+//! million entries, and packets wait meanwhile. It cannot give an entry a number of the caller's
+//! choice either ([`Slots::put`]).
 
 use super::Entry;
+use prefetch::prefetch;
 
-/// Entries that lie together: two megabytes, as much as a huge page.
+/// Entries that lie together: 2 MiB, the size of a huge page.
 const CHUNK: usize = 1 << 14;
 
-/// Entries by number. A million of them are chunks, so that one more is never a copy of them all.
+/// Entries by number, in chunks that stay where they are when the table grows.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     chunks: Vec<Vec<Option<Entry>>>,
@@ -14,15 +19,36 @@ pub(crate) struct Slots {
 
 impl Slots {
     #[inline]
-    pub fn get(&self, id: u32) -> Option<&Entry> {
-        let chunk = self.chunks.get(id as usize / CHUNK)?;
-        chunk.get(id as usize % CHUNK)?.as_ref()
+    fn slot(&self, id: u32) -> Option<&Option<Entry>> {
+        self.chunks
+            .get(id as usize / CHUNK)?
+            .get(id as usize % CHUNK)
     }
 
     #[inline]
-    pub fn get_mut(&mut self, id: u32) -> Option<&mut Entry> {
+    fn slot_mut(&mut self, id: u32) -> Option<&mut Option<Entry>> {
         let chunk = self.chunks.get_mut(id as usize / CHUNK)?;
-        chunk.get_mut(id as usize % CHUNK)?.as_mut()
+        chunk.get_mut(id as usize % CHUNK)
+    }
+
+    /// The entry of a number.
+    #[inline]
+    pub fn get(&self, id: u32) -> Option<&Entry> {
+        self.slot(id)?.as_ref()
+    }
+
+    /// The entry of a number, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, id: u32) -> Option<&mut Entry> {
+        self.slot_mut(id)?.as_mut()
+    }
+
+    /// Prefetches an entry.
+    #[inline]
+    pub fn prefetch(&self, id: u32) {
+        if let Some(slot) = self.slot(id) {
+            prefetch(slot);
+        }
     }
 
     /// Every entry.
@@ -30,30 +56,33 @@ impl Slots {
         self.chunks.iter_mut().flatten().flatten()
     }
 
-    /// Puts an entry in; returns its number: where one is wished for, perhaps that. There are fewer
-    /// than 2^32.
-    pub fn put(&mut self, entry: Entry, wished: Option<u32>) -> u32 {
-        let wishes_next = wished.is_some_and(|id| id as usize == self.end());
-        if !wishes_next && let Some(id) = self.free.pop() {
-            let chunk = self.chunks.get_mut(id as usize / CHUNK);
-            if let Some(place) = chunk.and_then(|chunk| chunk.get_mut(id as usize % CHUNK)) {
-                *place = Some(entry);
+    /// Puts an entry in and returns its number: `preferred`, if that is the next number that no
+    /// entry has had. A table has fewer than 2^32 entries.
+    pub fn put(&mut self, entry: Entry, preferred: Option<u32>) -> u32 {
+        let prefers_next = preferred.is_some_and(|id| id as usize == self.end());
+        if !prefers_next && let Some(id) = self.free.pop() {
+            let slot = self.slot_mut(id);
+            debug_assert!(matches!(slot, Some(None)), "a free number has an entry");
+            if let Some(slot) = slot {
+                *slot = Some(entry);
+                return id;
             }
-            return id;
-        }
-        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-            // The first chunk grows with the table, the others are for tables that need them whole.
-            let room = if self.chunks.is_empty() { 0 } else { CHUNK };
-            self.chunks.push(Vec::with_capacity(room));
         }
         let id = self.end();
-        if let Some(chunk) = self.chunks.last_mut() {
-            chunk.push(Some(entry));
+        match self.chunks.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK => chunk.push(Some(entry)),
+            last => {
+                // The first chunk grows with the table; a table that needs more has them whole.
+                let room = if last.is_none() { 1 } else { CHUNK };
+                let mut chunk = Vec::with_capacity(room);
+                chunk.push(Some(entry));
+                self.chunks.push(chunk);
+            }
         }
         id as u32
     }
 
-    /// The least number that never was an entry's.
+    /// The lowest number that no entry has had.
     fn end(&self) -> usize {
         let full = self.chunks.len().saturating_sub(1) * CHUNK;
         full + self.chunks.last().map_or(0, Vec::len)
@@ -61,8 +90,7 @@ impl Slots {
 
     /// Takes an entry out.
     pub fn take(&mut self, id: u32) -> Option<Entry> {
-        let chunk = self.chunks.get_mut(id as usize / CHUNK)?;
-        let entry = chunk.get_mut(id as usize % CHUNK)?.take()?;
+        let entry = self.slot_mut(id)?.take()?;
         self.free.push(id);
         Some(entry)
     }

@@ -307,22 +307,19 @@ impl Ternary {
         }
     }
 
-    /// The group in which `key` is found first, as far as the filters tell, and the key's tag there.
+    /// Prefetches the cells of `key` in the first group that has it, as far as the filters tell.
     #[inline]
-    pub fn home(&self, key: &[u64]) -> Option<(u32, Tag)> {
+    pub fn prefetch(&self, key: &[u64]) {
         let alone = self.order.len() == 1;
-        self.order.iter().find_map(|&(_, at)| {
-            let group = self.groups.get(at as usize)?;
+        for &(_, at) in &self.order {
+            let Some(group) = self.groups.get(at as usize) else {
+                return;
+            };
             let tag = group.tag(key);
-            (alone || group.map.may_have(tag)).then_some((at, tag))
-        })
-    }
-
-    /// Brings a tag's cells of a group into the caches; returns some of them.
-    #[inline]
-    pub fn look(&self, group: u32, tag: Tag) -> u64 {
-        let group = self.groups.get(group as usize);
-        group.map_or(0, |group| group.map.look(tag))
+            if alone || group.map.may_have(tag) {
+                return group.map.prefetch(tag);
+            }
+        }
     }
 
     /// The best entry for `key`, and its hint.

@@ -1,0 +1,230 @@
+//! Walks a control's graph and applies its tables.
+
+use super::{Machine, Outcome};
+use crate::api::Externs;
+use crate::context::Context;
+use crate::meter::{Metered, count};
+use crate::profile::Profile;
+use crate::program::{END, Indexed, Node, Program};
+use crate::table::{Hit, Table, Target};
+
+impl<E: Externs> Machine<'_, E> {
+    /// Runs a control from `node` to its end.
+    pub fn control(&mut self, ctx: &mut Context, mut node: u32) -> Outcome {
+        let nodes = &self.program.nodes[..];
+        loop {
+            // Most nodes are comparisons, which need nothing but the PHV.
+            let phv = &ctx.phv[..];
+            let current = loop {
+                let Some(current) = nodes.get(node as usize) else {
+                    return Outcome::Done;
+                };
+                let (taken, yes, no) = match current {
+                    Node::IfEqual { a, b, yes, no } => {
+                        (phv[*a as usize] == phv[*b as usize], yes, no)
+                    }
+                    Node::If { test, yes, no } => (test.holds(phv), yes, no),
+                    Node::IfBoth { tests, yes, no } => {
+                        (tests.iter().all(|test| test.holds(phv)), yes, no)
+                    }
+                    other => break other,
+                };
+                node = if taken { *yes } else { *no };
+            };
+            let outcome;
+            (outcome, node) = match *current {
+                Node::Table(table) => self.apply(ctx, table as usize),
+                Node::Action { code, next } => (self.run(ctx, code), next),
+                Node::Branch {
+                    code,
+                    slot,
+                    yes,
+                    no,
+                } => {
+                    let outcome = self.run(ctx, code);
+                    let taken = ctx.phv[slot as usize] != 0;
+                    (outcome, if taken { yes } else { no })
+                }
+                Node::IfEqual { .. } | Node::If { .. } | Node::IfBoth { .. } => fault(),
+            };
+            if outcome != Outcome::Done {
+                return outcome;
+            }
+        }
+    }
+
+    /// Applies a table: looks the packet's key up, counts and meters the packet, runs the action.
+    /// Returns how the action ended, and the next node.
+    fn apply(&mut self, ctx: &mut Context, index: usize) -> (Outcome, u32) {
+        let Some(table) = self.tables.get(index) else {
+            return fault();
+        };
+        let hit = table.find(&ctx.phv, &mut ctx.key);
+        let hint = hit.and_then(|hit| hit.hint);
+        if let Some((hit, hint)) = hit.zip(hint) {
+            table.prefetch_entry(hit.id);
+            for &indexed in &table.hinted {
+                self.prefetch(indexed, hint);
+            }
+        }
+        if let Some(table) = self.tables.get_mut(index) {
+            update_direct(table, hit, ctx, self.now_ns);
+        }
+        self.dispatch(ctx, index, hit)
+    }
+
+    /// Runs the action of the entry that was found, or the table's default action.
+    #[inline(always)]
+    fn dispatch(&mut self, ctx: &mut Context, index: usize, hit: Option<Hit>) -> (Outcome, u32) {
+        let Some(table) = self.tables.get(index) else {
+            return fault();
+        };
+        let entry = hit.and_then(|hit| table.entry(hit.id));
+        let (call, chosen) = match entry.map(|entry| &entry.target) {
+            Some(Target::Call(call)) => (Some((call.local(), call.args())), table.next_hit),
+            Some(target) => {
+                let call = choose(self.program, self.profiles, table, target, ctx);
+                (call, table.next_hit)
+            }
+            None => {
+                let call = table.default.call.as_ref();
+                (
+                    call.map(|call| (call.local(), call.args())),
+                    table.next_miss,
+                )
+            }
+        };
+        // A miss without a default action, or an empty group.
+        let Some((local, args)) = call else {
+            return (Outcome::Done, chosen.unwrap_or(table.base_next));
+        };
+        let base = self.program.param_base as usize;
+        match args {
+            [] => {}
+            // The most frequent case needs no call of `memcpy`.
+            [one] => ctx.phv[base] = *one,
+            _ => ctx.phv[base..base + args.len()].copy_from_slice(args),
+        }
+        let Some(action) = table.actions.get(local) else {
+            return fault();
+        };
+        if hit.is_none_or(|hit| hit.hint.is_none()) {
+            for prefetch in &action.prefetches {
+                if let Some(&index) = args.get(prefetch.argument) {
+                    self.prefetch(prefetch.indexed, index);
+                }
+            }
+        }
+        let (code, next) = (action.code, chosen.unwrap_or(action.next));
+        (self.run(ctx, code), next)
+    }
+
+    /// Prefetches what a value indexes. The engine prefetches here only, and the next packet's
+    /// first table entry in [`crate::Pipeline::prefetch_next`].
+    #[inline(always)]
+    fn prefetch(&self, indexed: Indexed, index: u64) {
+        match indexed {
+            Indexed::Rows(rows) => self.state.prefetch(rows, index),
+            Indexed::Table(table) => {
+                if let Some(table) = self.tables.get(table) {
+                    table.prefetch_key(index);
+                }
+            }
+            Indexed::Queue => {
+                let class = u32::try_from(index).unwrap_or(u32::MAX);
+                self.externs.prefetch_class(class);
+            }
+        }
+    }
+}
+
+/// A case that cannot happen.
+#[cold]
+fn fault() -> (Outcome, u32) {
+    debug_assert!(
+        false,
+        "the compiled program names a node, table or action that it lacks"
+    );
+    (Outcome::Fault, END)
+}
+
+/// Updates the direct counter, the direct meter and the time of the last hit of the entry that was
+/// found, or of the default entry; in BMv2's order, before the action.
+#[inline(always)]
+fn update_direct(table: &mut Table, hit: Option<Hit>, ctx: &mut Context, now_ns: u64) {
+    let (counters, meter, ageing) = (table.counters, table.meter, table.ageing);
+    let Some(hit) = hit else {
+        if counters || meter.is_some() {
+            update_direct_default(table, ctx, now_ns);
+        }
+        return;
+    };
+    let Some(entry) = table.entry_mut(hit.id) else {
+        debug_assert!(false, "the look-up found an entry that does not exist");
+        return;
+    };
+    if counters {
+        count(&mut entry.direct.counter, ctx.ingress_length);
+    }
+    if let Some(m) = meter {
+        let packet = Metered {
+            bytes: ctx.ingress_length,
+            now_ns,
+        };
+        let colour = entry.direct.colour(m.unit, packet);
+        ctx.phv[m.slot as usize] = colour & m.mask;
+    }
+    if ageing {
+        entry.idle.last_hit_ns = now_ns;
+    }
+}
+
+/// Counts and meters a packet that matched no entry. P4Runtime, section "Default Entry": it "is
+/// treated like a regular entry, including with regards to direct resources". BMv2 does neither.
+/// Programs that never configure this meter must behave as on BMv2, so an unconfigured meter writes
+/// no colour.
+fn update_direct_default(table: &mut Table, ctx: &mut Context, now_ns: u64) {
+    let direct = &mut table.default.direct;
+    if table.counters {
+        count(&mut direct.counter, ctx.ingress_length);
+    }
+    if let Some(m) = table.meter {
+        let packet = Metered {
+            bytes: ctx.ingress_length,
+            now_ns,
+        };
+        let colour = direct.colour(m.unit, packet);
+        if direct.is_configured() {
+            ctx.phv[m.slot as usize] = colour & m.mask;
+        }
+    }
+}
+
+/// The action of an entry that names a member, a group or a one-shot set: the table's number of
+/// the action, and its arguments. `None` for an empty group.
+fn choose<'t>(
+    program: &Program,
+    profiles: &'t [Profile],
+    table: &'t Table,
+    target: &'t Target,
+    ctx: &mut Context,
+) -> Option<(usize, &'t [u64])> {
+    let profile = profiles.get(table.profile?)?;
+    let mut pick = |from: &[u32]| -> Option<u32> {
+        let size = u32::try_from(from.len()).ok().filter(|&n| n > 0)?;
+        let calculation = program.calculations.get(profile.calculation?)?;
+        let hash = ctx.compute(calculation, &program.kinds);
+        // BMv2 uses 32 bits of the hash.
+        from.get((hash as u32 % size) as usize).copied()
+    };
+    let member = match target {
+        Target::Call(call) => return Some((call.local(), call.args())),
+        Target::OneShot(set) => {
+            let call = set.calls.get(pick(&set.spread)? as usize)?;
+            return Some((call.local(), call.args()));
+        }
+        Target::Member(at) => profile.member(*at)?,
+        Target::Group(at) => profile.member(pick(profile.group(*at))?)?,
+    };
+    Some((table.local(member.action)?, &member.args))
+}

@@ -1,0 +1,79 @@
+//! Runs a compiled program over packets.
+//!
+//! [`control`] walks a control's graph and applies tables, [`run`] executes code. The operations
+//! that the fast loop of [`run`] does not handle are grouped by what they work on: [`packet`] (what
+//! happens to the packet), [`state`] (registers, counters, meters, random numbers), [`arithmetic`]
+//! (values of several words), [`headers`] and [`parse`]. [`checksums`] and [`deparse`] come before a
+//! packet leaves.
+
+mod arithmetic;
+mod checksums;
+mod control;
+mod deparse;
+mod headers;
+mod packet;
+mod parse;
+mod run;
+mod state;
+
+use crate::api::Externs;
+use crate::layout::Field;
+use crate::profile::Profile;
+use crate::program::Program;
+use crate::state::State;
+use crate::table::Table;
+use crate::value_set::ValueSets;
+use crate::wide::mask64;
+
+/// How a run of code ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// At its end.
+    Done,
+    /// The program executed `exit`.
+    Exit,
+    /// An `assert` or `assume` failed, or a loop did not end.
+    Asserted,
+    /// A parser error, with its code.
+    Error(u64),
+    /// A case that cannot happen: the packet is dropped as an internal error.
+    Fault,
+}
+
+/// Everything a packet is processed with.
+pub(crate) struct Machine<'a, E> {
+    pub program: &'a Program,
+    pub tables: &'a mut [Table],
+    pub state: &'a mut State,
+    pub profiles: &'a [Profile],
+    pub value_sets: &'a ValueSets,
+    pub externs: &'a E,
+    pub now_ns: u64,
+    pub drop_port: u16,
+}
+
+impl<E: Externs> Machine<'_, E> {
+    /// The drop port as `egress_spec` holds it.
+    pub fn drop_value(&self) -> u64 {
+        u64::from(self.drop_port) & mask64(self.program.intrinsics.egress_spec.bits)
+    }
+}
+
+/// Writes a value of the switch to a field, truncated to the field's width.
+pub(crate) fn set_field(phv: &mut [u64], field: Field, value: u64) {
+    phv[field.slot as usize] = value & mask64(field.bits);
+    if field.bits > 64 {
+        let end = (field.slot + field.limbs()) as usize;
+        phv[field.slot as usize + 1..end].fill(0);
+    }
+}
+
+/// The low word of a field.
+pub(crate) fn get_field(phv: &[u64], field: Field) -> u64 {
+    phv[field.slot as usize]
+}
+
+/// A word as an index. Words that are no index of this machine become one that nothing has.
+fn to_index(word: u64) -> usize {
+    usize::try_from(word).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,73 @@
+//! Operations that decide what happens to the packet: drop, hold, truncate, clone, digest, resubmit,
+//! recirculate, log, exit and assert.
+
+use super::{Machine, Outcome, set_field};
+use crate::api::{CloneRequest, Externs};
+use crate::context::Context;
+use crate::ops::Op;
+use crate::wide::mask64;
+use traffic_manager::hold::Hold;
+
+/// simple_switch uses 15 bits of a clone session's number.
+const CLONE_SESSION_MASK: u64 = 0x7fff;
+
+/// A field list as a request of the program. simple_switch takes list 0 as "no request".
+fn requested(list: u64) -> Option<u16> {
+    Some(list as u16).filter(|&id| id != 0)
+}
+
+impl<E: Externs> Machine<'_, E> {
+    /// Executes an operation of this group, or hands it to the next group.
+    #[inline(always)]
+    pub(super) fn step_packet(&mut self, ctx: &mut Context, op: &Op, pc: &mut u32) -> Outcome {
+        let program = self.program;
+        let w = &mut ctx.phv;
+        match *op {
+            Op::Hold { args } => {
+                let args = args as usize;
+                ctx.hold = Some(Hold {
+                    class: w[args] as u32,
+                    departure_ns: w[args + 1],
+                    cost_q24: w[args + 2],
+                    allowance_ns: w[args + 3],
+                });
+            }
+            Op::MarkToDrop => {
+                let i = &program.intrinsics;
+                set_field(w, i.egress_spec, u64::from(self.drop_port));
+                if let Some(f) = i.mcast_grp {
+                    set_field(w, f, 0);
+                }
+            }
+            Op::MarkCopyToDrop {
+                egress_spec,
+                mcast_grp,
+            } => {
+                let bits = program.intrinsics.egress_spec.bits;
+                w[egress_spec as usize] = u64::from(self.drop_port) & mask64(bits);
+                w[mcast_grp as usize] = 0;
+            }
+            Op::Truncate { a } => ctx.truncate = ctx.truncate.min(w[a as usize]),
+            Op::Clone { session, list } => {
+                ctx.clone = Some(CloneRequest {
+                    session: (w[session as usize] & CLONE_SESSION_MASK) as u16,
+                    field_list: w[list as usize] as u16,
+                });
+            }
+            Op::Digest { list } => ctx.digest = requested(w[list as usize]),
+            Op::Resubmit { list } => ctx.resubmit = requested(w[list as usize]),
+            Op::Recirculate { list } => ctx.recirculate = requested(w[list as usize]),
+            Op::Log { message } if self.externs.logs() => {
+                let text = &mut self.state.message;
+                program.messages[message as usize].write(w, text);
+                self.externs.log(text);
+            }
+            Op::Log { .. } => {}
+            Op::Exit => return Outcome::Exit,
+            Op::Assert { a } if w[a as usize] == 0 => return Outcome::Asserted,
+            Op::Assert { .. } => {}
+            _ => return self.step_arithmetic(ctx, op, pc),
+        }
+        Outcome::Done
+    }
+}
