@@ -26,7 +26,7 @@ const PORT_MAX: u16 = 511;
 #[derive(Parser, Debug)]
 #[command(version, disable_version_flag = true, name = "pacing_switch", after_help = EXAMPLES)]
 pub struct Options {
-    /// BMv2 JSON program (p4c-bm2-ss's output). Without one, P4Runtime brings it.
+    /// BMv2 JSON program (p4c-bm2-ss's output). Without one, a controller installs a program.
     #[arg(value_name = "PROGRAM.json")]
     pub program: Option<PathBuf>,
 
@@ -71,7 +71,7 @@ pub struct Options {
           value_parser = clap::value_parser!(u16).range(0..=i64::from(PORT_MAX)))]
     pub drop_port: u16,
 
-    /// Start without a program even if one is given; P4Runtime brings it.
+    /// Start without a program even if one is given; a controller installs one.
     #[arg(long)]
     pub no_p4: bool,
 
@@ -139,7 +139,7 @@ pub struct Options {
     version: Option<bool>,
 }
 
-/// What scripts written for simple_switch_grpc give, and this switch has no use for.
+/// Options of simple_switch_grpc that this switch ignores, so that its scripts work.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Options of simple_switch_grpc that are accepted and ignored")]
 pub struct Ignored {

@@ -184,7 +184,7 @@ export class TimeChart {
 /**
  * A histogram of times in powers of two: bucket 0 is 0 ns, bucket i from 2^(i-1) to 2^i ns.
  *
- * Heights are logarithmic: one packet in a million is what one looks for here.
+ * Heights are logarithmic, so that rare outliers stay visible.
  */
 export class Histogram {
   constructor({ label, format, zero, zeroMark, floor = 10, least = 22 }) {
