@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = {".png", ".svg"}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
-CODE = re.compile(r"^```.*?^```$|^(?: {4}|\t)[^\n]*$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^```.*?^```$|^(?: {4}(?!- )|\t)[^\n]*$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 NAMED = re.compile(r"`([^`\n]+)` in \[[^\]]*\]\(([^)\s]+)\)")
 MAKE = re.compile(r"(?:^|[`&;$]) *(?:sudo )?make ([a-z][\w-]*)", re.MULTILINE)
