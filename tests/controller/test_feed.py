@@ -143,8 +143,8 @@ def test_a_leader_goes_on_alone_only_where_it_knows_that_it_leads(
         feed.begin()
         assert (await feed.read(FOLLOWER, store.epoch, store.sequence))["in_sync"]
         if what in ("switch hangs", "switch answers"):
-            driver = service.switch("s1").driver
-            monkeypatch.setattr(driver, "_state", State.CONNECTED)
+            driver: Any = service.switch("s1").driver
+            monkeypatch.setattr(driver._connection, "state", State.CONNECTED)
             if what == "switch hangs":
                 monkeypatch.setattr(driver, "read", hangs)
         if what == "follower left":

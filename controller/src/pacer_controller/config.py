@@ -185,7 +185,7 @@ def _format_mac(mac: int) -> str:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything the service is told at start."""
+    """Settings of the service at start."""
 
     switches: tuple[AnySwitchConfig, ...]
     listen: str = DEFAULT_LISTEN
@@ -194,7 +194,7 @@ class Config:
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """Return host and port of "HOST:PORT"; an IPv6 host stands in brackets.
+    """Return host and port of "HOST:PORT"; an IPv6 host is in brackets.
 
     Raises:
         ConfigError: not of that form.

@@ -236,7 +236,7 @@ def measured_flow_rows(
 
 
 def port_row(record: PortRecord) -> Row:
-    """Return what is asked for of a port, as a row; only what is given stands in it.
+    """Return the requested settings of a port as a row; only given settings are in it.
 
     PAUSE frames have a length in any case: without one a switch would keep what it had last, and a
     restarted one begin with its default, so that the same request meant two things.

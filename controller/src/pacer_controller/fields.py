@@ -70,7 +70,7 @@ def refuse(message: str, expected: str) -> PydanticCustomError:
 
 
 def show(value: object) -> str:
-    """Print what was given, shortened: it may be long."""
+    """Print a given value, shortened."""
     text = ascii(value)
     return text if len(text) <= 40 else text[:37] + "..."
 

@@ -27,7 +27,7 @@ _LONG_BYTES = 64 * 1024
 _WITH_BODY = {"PUT", "POST", "PATCH"}
 
 _AS_RYU = ("/qos/", "/v1.0/")
-"""Paths whose clients send JSON and call it something else, or nothing; DELETE has a body there."""
+"""Paths whose clients send JSON with another Content-Type or none; DELETE has a body there."""
 
 
 class BodyLimits:
@@ -101,7 +101,7 @@ async def _read(scope: Scope, receive: Receive, *, any_type: bool) -> bytes:
 
 
 def check_json(body: bytes) -> None:
-    """Refuse what is not JSON.
+    """Refuse a body that is not JSON.
 
     Raises:
         Problem: 400 with what is wrong.

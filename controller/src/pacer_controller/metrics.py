@@ -109,14 +109,13 @@ class Exporter:
         )
 
     def _replication_metrics(self) -> Iterator[Metric]:
-        store, pair = self._service.store, self._service.pair
+        said = self._service.replication_status()
         values = {
-            "leading": (self._service.leadership.leads, "Whether the controller takes changes."),
-            "epoch": (store.epoch, "Whose state it is: grows when another begins to lead."),
-            "sequence": (store.sequence, "Number of the newest write."),
+            "leading": (said["role"] == "leader", "Whether the controller takes changes."),
+            "epoch": (said["epoch"], "Grows when another controller begins to lead."),
+            "sequence": (said["sequence"], "Number of the newest write."),
         }
-        if pair is not None:
-            said = pair.status()
+        if said["peer"] is not None:
             values["in_sync"] = (said["in_sync"], "Whether the follower has what was acknowledged.")
             if said["follower_sequence"] is not None:
                 text = "Newest write that the follower has on disk."

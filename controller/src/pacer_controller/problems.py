@@ -79,7 +79,7 @@ def invalid(resource: str, errors: Sequence[FieldError]) -> Problem:
 
 
 def not_found(kind: str, name: str, known: Iterable[str], where: str = "") -> Problem:
-    """Return the 404 for a resource that is not there, with a guess at what was meant."""
+    """Return the 404 for a resource that does not exist, with a guess at the right name."""
     return Problem(
         HTTPStatus.NOT_FOUND,
         f"unknown-{kind}",

@@ -104,7 +104,7 @@ _JSON_KIND = {
 
 
 def _quote(value: object) -> str:
-    """Print what was given, shortened: it may be long."""
+    """Print a given value, shortened."""
     # An integer of thousands of digits cannot be printed cheaply; its size says enough.
     if isinstance(value, int) and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"

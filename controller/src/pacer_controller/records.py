@@ -1,4 +1,4 @@
-"""Desired state in memory: what each switch shall have, as accepted.
+"""Desired state of each switch, in memory, as accepted.
 
 A record is a resource as accepted: its name, what was asked for, the number of the change that
 made it so, and what the controller has added (indices). `Desired` is all of one switch.
@@ -19,7 +19,7 @@ KINDS = ("port", "meter", "class", "flow")
 
 @dataclass(frozen=True)
 class ClassRecord:
-    """A class as accepted: its name, its index on the switch, what it is."""
+    """A class as accepted: its name, its index on the switch, its settings."""
 
     name: str
     index: int
@@ -128,7 +128,7 @@ class Snapshot:
 
 
 def record_of(kind: str, name: str, index: int | None, spec: object, revision: int) -> Record:
-    """Return the record of a kind, from what is stored of it.
+    """Return the record of a kind from its stored form.
 
     Raises:
         ValueError: it is none.
@@ -148,7 +148,7 @@ def record_of(kind: str, name: str, index: int | None, spec: object, revision: i
 
 
 class Indices:
-    """Class indices of one switch, taken in turn: one that was given back waits a whole round.
+    """Class indices of one switch, taken in turn: a released one waits a whole round.
 
     On the switch a deleted class may still hold packets and owe gap; its index gets as long as
     there is to come to rest before another class has it.

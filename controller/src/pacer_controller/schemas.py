@@ -98,7 +98,7 @@ class ClassSpec(Strict):
     )
 
     def problems(self) -> list[FieldError]:
-        """Return what is wrong across fields."""
+        """Return errors across fields."""
         found: list[FieldError] = []
         if self.mode == "static" and self.rate is None:
             found.append(FieldError("rate", "a static class needs a rate", rates.EXPECTED))
@@ -211,7 +211,7 @@ class PortSpec(Strict):
         return self.line_rate or None
 
     def problems(self) -> list[FieldError]:
-        """Return what is wrong across fields."""
+        """Return errors across fields."""
         if self.gap_mode == PAUSE_FRAMES and self.line_rate == NO_LINE_RATE:
             return [GAPS_WITHOUT_RATE]
         if self.gap_frame_max_bytes is not None and self.gap_mode != PAUSE_FRAMES:
@@ -254,7 +254,7 @@ class MatchSpec(Strict):
         return None
 
     def problems(self) -> list[FieldError]:
-        """Return what is wrong across fields."""
+        """Return errors across fields."""
         found: list[FieldError] = []
         family = self.family()
         if self.src is not None and self.dst is not None:
@@ -345,7 +345,7 @@ class MeterSpec(Strict):
         return self.yellow_dscp is not None or self.red_dscp is not None
 
     def problems(self) -> list[FieldError]:
-        """Return what is wrong across fields."""
+        """Return errors across fields."""
         found: list[FieldError] = []
         if self.pir is not None and self.pir < self.cir:
             found.append(
@@ -445,7 +445,7 @@ class FlowSpec(Strict):
         return self.meter if isinstance(self.meter, str) else None
 
     def problems(self) -> list[FieldError]:
-        """Return what is wrong across fields."""
+        """Return errors across fields."""
         found = self.match.problems()
         if isinstance(self.meter, MeterSpec):
             found += [

@@ -53,11 +53,11 @@ class State(Enum):
     """How the switch is doing, for clients."""
 
     PENDING = "pending"
-    """Not connected, or connected and not yet reconciled; what is asked is kept for later."""
+    """Not connected, or connected and not yet reconciled; changes are stored for later."""
     CONNECTED = "connected"
     """Holds the desired state."""
     BACKUP = "backup"
-    """Another controller is primary, or this one follows another; what is asked is kept for
+    """Another controller is primary, or this one follows another; changes are stored for
     later."""
 
 
@@ -79,7 +79,7 @@ class SwitchRefusedError(Exception):
 
 
 class SwitchUnreadableError(Exception):
-    """The switch did not answer a question; the text says what it said instead.
+    """The switch did not answer a request; the text is its error.
 
     Attributes:
         gone: whether it went away meanwhile, rather than answer with an error.
@@ -212,7 +212,7 @@ class Reading:
 
 
 def _nothing(_kind: str, _message: str, _data: dict[str, Any]) -> None:
-    """Tell nobody."""
+    """Ignore the event."""
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ class Driver(Protocol):
         """How to ask for measurements; None when the switch's program does not measure."""
 
     def describe(self) -> dict[str, Any]:
-        """Return what is special to this kind of switch, for its view."""
+        """Return the members that only this kind of switch has in its view."""
 
     def rows(self, record: Record, desired: Desired) -> list[Row]:
         """Return the entries of a resource."""

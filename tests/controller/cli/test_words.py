@@ -98,6 +98,14 @@ def test_none_gives_a_port_the_default_of_the_switch() -> None:
     }
 
 
+def test_oversize_frames_are_explained() -> None:
+    ports = [{"port": 1, "statistics": {"drops": {"oversize": 3}}}, {"port": 2}]
+    note = render.oversize({"switch": "s1", "ports": ports})
+    assert "port 1" in note
+    assert "tso off gso off gro off" in note
+    assert render.oversize({"switch": "s1", "ports": ports[1:]}) == ""
+
+
 def test_a_size_is_read_as_it_is_shown() -> None:
     assert PORT.parse(["fifo", render.size(1_518_000)]) == {"fifo_bytes": 1_520_435}
 

@@ -52,7 +52,7 @@ def _condition(if_match: str | None, if_none_match: str | None) -> Condition:
         else:
             if _ETAGS.fullmatch(if_match) is None:
                 raise _wrong_header("If-Match", if_match, 'an ETag such as "17" in quotes, or *')
-            # A weak one never matches; nor does what is no number of ours.
+            # A weak one never matches, nor does one that is not a number.
             revisions = [int(number) for number in _STRONG.findall(if_match)] or (-1,)
     if if_none_match is not None and if_none_match.strip() != "*":
         raise _wrong_header("If-None-Match", if_none_match, "*")
@@ -72,7 +72,7 @@ class Asked(NamedTuple):
 
 
 def read_origin(request: Request) -> Origin:
-    """Return who asks."""
+    """Return the origin of a request."""
     actor = request.headers.get("x-pacer-actor")
     if actor is not None and _ACTOR.fullmatch(actor) is None:
         raise _wrong_header("X-Pacer-Actor", actor, "1 to 64 of A-Z a-z 0-9 . _ @ -")
@@ -81,7 +81,7 @@ def read_origin(request: Request) -> Origin:
 
 
 async def read_asked(request: Request) -> Asked:
-    """Return the condition of a change and who asks for it.
+    """Return the condition of a change and its origin.
 
     Read by hand, and described in TERMS: what FastAPI makes of parameters costs as much as the
     rest of a rate change.
@@ -187,5 +187,5 @@ def _order(key: str, value: object) -> tuple[int, str]:
 
 
 def etag(revision: int | None) -> dict[str, str]:
-    """Return the ETag header of a resource; none when it is nobody's wish."""
+    """Return the ETag header of a resource; none if it is not managed."""
     return {} if revision is None else {"ETag": f'"{revision}"'}

@@ -140,7 +140,7 @@ def _field_errors(request: Request, errors: Sequence[Any]) -> list[FieldError]:
 
 
 def _wrong(error: Mapping[str, Any]) -> tuple[str, str]:
-    """Say what is wrong with a value, and what would be right."""
+    """Return the error of a value, and what is expected."""
     shown = ascii(error.get("input"))
     shown = shown if len(shown) <= 40 else shown[:37] + "..."
     limits = error.get("ctx", {})

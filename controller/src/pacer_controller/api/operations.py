@@ -36,7 +36,7 @@ class _Writable:
         if self._asked_s is None or now_s - self._asked_s >= PROBE_S:
             self._asked_s = now_s
             try:
-                self._service.store.probe()
+                self._service.probe()
                 self._was = True
             except StoreError:
                 self._was = False
@@ -89,7 +89,7 @@ def add_operations(app: FastAPI, service: Service) -> None:
         ready = writable()
         if connected and "pending" in states.values():
             ready = False
-        if leading and not service.leadership.leads:
+        if leading and service.replication_status()["role"] != "leader":
             ready = False
         response.status_code = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
         return views.Readiness(ready=ready, switches=states)

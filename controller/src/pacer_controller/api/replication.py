@@ -1,4 +1,4 @@
-"""Which of two controllers leads, and what the one that follows reads."""
+"""Which of two controllers leads, and the feed that the follower reads."""
 
 import asyncio
 import json
@@ -36,22 +36,6 @@ def _pair(service: Service) -> Pair:
     return service.pair
 
 
-def status(service: Service) -> dict[str, Any]:
-    """Return what there is to say about leading and following."""
-    if service.pair is not None:
-        return service.pair.status()
-    store = service.store
-    return {
-        **dict.fromkeys(views.ReplicationView.model_fields),
-        "role": "leader",
-        "epoch": store.epoch,
-        "sequence": store.sequence,
-        "revision": store.revision,
-        "alone": store.alone,
-        "in_sync": False,
-    }
-
-
 def add_replication(app: FastAPI, service: Service) -> None:
     """Add the paths of replication."""
 
@@ -63,7 +47,7 @@ def add_replication(app: FastAPI, service: Service) -> None:
         responses=responses(401),
     )
     async def get_replication() -> dict[str, Any]:
-        return status(service)
+        return service.replication_status()
 
     @app.put(
         "/v1/replication",
@@ -74,7 +58,7 @@ def add_replication(app: FastAPI, service: Service) -> None:
     )
     async def put_replication(spec: RoleSpec) -> dict[str, Any]:
         await _pair(service).promote()
-        return status(service)
+        return service.replication_status()
 
     @app.get(
         "/v1/replication/feed",
@@ -86,9 +70,9 @@ def add_replication(app: FastAPI, service: Service) -> None:
     )
     async def feed(
         follower: Annotated[
-            str, Query(pattern=r"^[0-9a-f]{16}$", description="Who asks, as it calls itself.")
+            str, Query(pattern=r"^[0-9a-f]{16}$", description="Name of the follower.")
         ],
-        epoch: Annotated[_Number, Query(description="Whose state it has; -1: nobody's.")],
+        epoch: Annotated[_Number, Query(description="Epoch of its state; -1: none.")],
         after: Annotated[_Number, Query(description="The newest write that it has on disk.")],
         leaving: Annotated[bool, Query(description="Only say that it stops following.")] = False,
     ) -> Response:

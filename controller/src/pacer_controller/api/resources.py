@@ -30,7 +30,7 @@ Filters = dict[str, str | int | None]
 
 
 class _Kind(NamedTuple):
-    """A kind of resource: how it is called and what it looks like."""
+    """A kind of resource: its names and models."""
 
     kind: str
     plural: str

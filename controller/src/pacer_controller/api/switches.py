@@ -102,7 +102,7 @@ def add_switches(app: FastAPI, service: Service, history: History) -> None:
 
 
 def _add_measurements(app: FastAPI, service: Service, history: History) -> None:
-    """Add the paths of what was measured over time."""
+    """Add the paths of measurements over time."""
 
     @app.get(
         "/v1/switches/{switch}/stats/history",

@@ -46,7 +46,7 @@ class Accepted(View):
 
 
 class ClassView(Accepted):
-    """A class as it is."""
+    """A class."""
 
     name: str
     index: int = Field(description="Class number on the switch.")
@@ -70,7 +70,7 @@ class ClassList(Page):
 
 
 class MeterView(Accepted):
-    """A meter as it is, defaults filled in."""
+    """A meter, defaults filled in."""
 
     name: str
     cir: str
@@ -91,7 +91,7 @@ class MeterList(Page):
 
 
 class FlowView(Accepted):
-    """A flow as it is."""
+    """A flow."""
 
     name: str
     match: dict[str, str | int]
@@ -139,14 +139,14 @@ class PortList(Page):
 
 
 class SwitchView(View):
-    """A switch as it is."""
+    """A switch."""
 
     name: str
     kind: str
     state: str = Field(description="`connected`, `pending` (away) or `backup` (not primary).")
     reachable: bool = Field(description="Whether the controller has a connection to it.")
     last_error: str | None = Field(description="Why it is not connected.")
-    configured: bool = Field(description="Whether it stands in the configuration.")
+    configured: bool = Field(description="Whether the configuration defines it.")
     ports: list[PortView]
     classes: int
     flows: int
@@ -275,14 +275,12 @@ class ReplicationView(View):
     role: Literal["leader", "follower"]
     name: str | None = Field(description="What this controller calls itself since it started.")
     peer: str | None = Field(description="Where the other controller is.")
-    leader: str | None = Field(description="Where changes go, for one that follows.")
+    leader: str | None = Field(description="At a follower: where changes go.")
     epoch: int = Field(description="Grows by one each time one of the two begins to lead.")
     sequence: int = Field(description="Number of the newest write.")
     revision: int
     alone: bool = Field(description="Whether the other controller has been left behind.")
-    in_sync: bool = Field(
-        description="Whether the one that follows has everything that was acknowledged."
-    )
+    in_sync: bool = Field(description="Whether the follower has everything that was acknowledged.")
     follower_sequence: int | None = Field(description="Newest write that the follower has on disk.")
     reason: str | None = Field(description="Why this controller does not lead.")
 

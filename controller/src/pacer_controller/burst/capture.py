@@ -94,7 +94,7 @@ def _pcap(file: IO[bytes], order: str, ns_per_unit: int) -> Iterator[Packet]:
 
 @dataclass(frozen=True)
 class _Interface:
-    """How an interface of a pcapng section counts time, and what it captures."""
+    """Time resolution and link type of an interface of a pcapng section."""
 
     link_type: int
     units_per_s: int

@@ -34,7 +34,7 @@ def _endpoint(address: str, port: int) -> str:
 
 
 def flow_of(data: bytes) -> Flow | None:
-    """Return the flow of a frame, one VLAN tag allowed; None for what is not IP or is cut short."""
+    """Return the flow of a frame, one VLAN tag allowed; None if it is not IP or is cut short."""
     try:
         at = 14
         ether_type = struct.unpack_from(">H", data, 12)[0]

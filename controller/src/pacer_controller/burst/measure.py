@@ -164,6 +164,6 @@ class Meter:
         self._dynamic = max(0, self._dynamic - elapsed_ns * self._bytes_per_window)
 
     def measured(self) -> Measured:
-        """Return what was measured so far."""
+        """Return the measurements so far."""
         last_ns = self._last_ns if self._windows else None
         return Measured(self._window_ns, list(self._windows), last_ns)

@@ -30,7 +30,7 @@ _SUFFIXES = (".pcap", ".pcapng", ".cap")
 
 
 def is_file(source: str) -> bool:
-    """Whether what is measured is a file, and not the name of a switch."""
+    """Whether the source is a file, and not the name of a switch."""
     return "/" in source or source.endswith(_SUFFIXES) or Path(source).is_file()
 
 
@@ -68,7 +68,7 @@ def of_file(source: str, bottleneck: str | None, window: str, per_flow: bool) ->
 
 
 def _packets(source: str, per_flow: bool) -> Iterator[tuple[str, capture.Packet]]:
-    """Give packets, each with what it is measured with."""
+    """Give packets, each with its measurement."""
     known: dict[Flow, str] = {}
     for packet in capture.read(Path(source)):
         if not per_flow:

@@ -13,7 +13,7 @@ from pacer_controller.cli.words import Word
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 MAX_NAMES = 200
-"""More names help nobody in a shell."""
+"""Most names to complete."""
 
 
 def _session(context: click.Context) -> Session:

@@ -25,7 +25,7 @@ EXIT_UNREACHABLE = 3
 
 
 class ClientError(Exception):
-    """Something the user is told; `problem` is the same for programs.
+    """An error for the user; `problem` is the same for programs.
 
     Attributes:
         problem: problem details (RFC 9457), the controller's own or made here.

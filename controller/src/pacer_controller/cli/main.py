@@ -50,7 +50,7 @@ _ALIASES = {
 
 
 class _WordsCommand(click.Command):
-    """A command with words, of which "-3mbit" is one: its grammar says what is wrong with that."""
+    """A command with words, of which "-3mbit" is one: its grammar reports the error."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse; no option begins with a digit."""
@@ -59,7 +59,7 @@ class _WordsCommand(click.Command):
 
 
 class _Group(click.Group):
-    """A group whose commands may be shortened, as those of `ip` and `tc`, and are guessed at."""
+    """A group whose commands may be shortened, as those of `ip` and `tc`; errors have a guess."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command by its name, another name of it, or its beginning."""
@@ -259,7 +259,7 @@ def _reset_ports(session: Session, kind: Kind, switch: str, ports: Sequence[str]
     for port, desired in asked.items():
         if not desired:
             raise UsageError(f"port {port} of {switch}: nothing is set")
-    # Open vSwitch drops what it is no longer asked for by itself.
+    # At Open vSwitch the DELETE itself removes the settings.
     own = session.connection.get(path("switches", switch)).get("kind") == "p4runtime"
     for port, desired in asked.items():
         defaults = {name: value for name, value in PORT_DEFAULTS.items() if name in desired}
@@ -312,7 +312,7 @@ def _set_command(kind: Kind) -> click.Command:
 def _command(kind: Kind, name: str, doc: str, run: Callable[..., None]) -> click.Command:
     """Make a command of the form SWITCH [NAME] WORDS..."""
     run = _argument("switch", complete.switches)(run)
-    # Decorators stand in reverse: what is read last is declared first.
+    # Decorators are in reverse order: the last parameter is declared first.
     parameters = getattr(run, "__click_params__", [])
     words = click.Argument(["words"], nargs=-1, shell_complete=complete.words_of(kind))
     parameters.insert(0, words)
@@ -436,6 +436,8 @@ def _show_statistics(
         groups.append((switch, measured))
         if measured.get("state") != "connected":
             session.say(f"pacer: {switch} is {render.state(measured)}")
+        if note := render.oversize(measured):
+            session.say(f"pacer: {note}")
     if session.as_json:
         session.print_json({switch: {part: measured[part]} for switch, measured in groups})
     else:

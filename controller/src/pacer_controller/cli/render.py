@@ -134,7 +134,7 @@ _SIZES_OF_MODES = (
 
 
 def _of_mode(view: Mapping[str, Any]) -> list[str]:
-    """Return what a class's mode goes by, as it may be typed."""
+    """Return the settings of a class's mode, as they are typed."""
     parts = []
     if view.get("headroom_percent") is not None:
         parts.append(f"headroom {view['headroom_percent']}")
@@ -209,7 +209,7 @@ _TOLD: dict[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def table(*columns: str) -> Table:
-    """Return an empty table; a column whose name begins with ">" is set to the right."""
+    """Return an empty table; a column whose name begins with ">" is aligned to the right."""
     made = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
     for name in columns:
         right = name.startswith(">")
@@ -322,7 +322,7 @@ _LISTINGS: dict[str, tuple[tuple[str, ...], Any]] = {
 
 
 def statistics(kind: str, groups: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
-    """Return a table of what was measured, of classes, flows or ports."""
+    """Return a table of measurements of classes, flows or ports."""
     with_switch = len(groups) > 1
     columns, rows_of = _STATISTICS[kind]
     rows = [(switch, row) for switch, measured in groups for row in rows_of(measured)]
@@ -375,6 +375,21 @@ def why_below(row: Mapping[str, Any]) -> str:
         "stalled": f"machine stalled {found['stalled_ms']:.0f} ms",
     }
     return texts.get(found["reason"], str(found["reason"]))
+
+
+def oversize(measured: Mapping[str, Any]) -> str:
+    """Return what to do about ports that drop oversize frames; empty where none does."""
+    ports = [
+        str(row["port"])
+        for row in measured["ports"]
+        if ((row.get("statistics") or {}).get("drops") or {}).get("oversize")
+    ]
+    if not ports:
+        return ""
+    return (
+        f"{measured['switch']}: oversize frames dropped at port {', '.join(ports)}: "
+        "turn the hosts' offloads off (ethtool -K IF tso off gso off gro off)"
+    )
 
 
 def _class_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:

@@ -370,7 +370,7 @@ KINDS = {
 
 
 def body_of(kind: Kind, fields: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what to PUT: what it was before, with the fields changed.
+    """Return the body of a PUT: the former settings with the fields changed.
 
     Raises:
         UsageError: fields that contradict one another.
@@ -413,7 +413,7 @@ def _agree(fields: Mapping[str, Any], start: dict[str, Any]) -> None:
 
 
 def flow_name(match: Mapping[str, Any], priority: int | None) -> str:
-    """Make a flow's name of what it matches: `tcp-dport-80`."""
+    """Make a flow's name from its match: `tcp-dport-80`."""
     shown = {"src_port": "sport", "dst_port": "dport", "ingress_port": "in", "ether_type": None}
     parts = [str(match["protocol"])] if "protocol" in match else []
     for name, value in match.items():

@@ -82,7 +82,7 @@ class Session:
     # ---- writing ----
 
     def create(self, kind: Kind, switch: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a resource; one that exists is left alone.
+        """Create a resource; an existing one is not changed.
 
         Raises:
             UsageError: it exists already.
@@ -108,7 +108,7 @@ class Session:
         return dict(self.connection.request("PUT", kind.path(switch, name), body).json())
 
     def read(self, kind: Kind, switch: str, name: str) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return a resource to change, and the headers under which it is changed as it is."""
+        """Return a resource to change, and the headers that guard against changes by others."""
         response = self.connection.request("GET", kind.path(switch, name))
         etag = response.headers.get("ETag")
         view = dict(response.json())

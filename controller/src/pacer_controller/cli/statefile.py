@@ -20,7 +20,7 @@ class _Loader(yaml.SafeLoader):
     """Plain values only; a name twice is an error, and nothing is guessed to be a date or octal."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Return a mapping, whose names are text and stand there once."""
+        """Return a mapping, whose names are text and unique."""
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):

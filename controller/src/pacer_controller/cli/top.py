@@ -114,6 +114,8 @@ class Screen:
             for row in measured.get("virtual_bottleneck") or ():
                 parts.append(_bottleneck_line(row))
             parts.append(self._ports(measured))
+            if note := render.oversize(measured):
+                parts.append(Text(note, "yellow"))
         parts.append(Text("\nq quits", "dim"))
         return Group(*parts)
 

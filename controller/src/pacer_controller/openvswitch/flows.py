@@ -153,5 +153,5 @@ def queue_settings(entry: Row, qos_type: str) -> dict[str, str]:
     if qos_type == "pacer":
         # The queue is on every port, whichever the class leaves by.
         return {name: str(value) for name, value in values.items() if name != "port"}
-    # linux-htb: an unpaced queue may take what is there and is promised nothing.
+    # linux-htb: an unpaced queue may take the whole line and has no guarantee.
     return {"max-rate": str(values["rate"])} if "rate" in values else {"min-rate": "8000"}

@@ -30,7 +30,7 @@ SILENCE_MS = 10_000
 
 
 class OvsdbError(Exception):
-    """The database is gone, or refused; the text says what it said."""
+    """The database is gone, or refused; the text is its error."""
 
 
 class _RefusedError(OvsdbError):
@@ -62,11 +62,11 @@ class Snapshot:
     queues: dict[int, tuple[str, dict[str, str]]]
     """UUID and `other_config` by number."""
     strays: list[str]
-    """UUIDs of rows that say they are ours, but not which queue, or one that another row is."""
+    """UUIDs of rows that are marked as ours, but with no queue or with that of another row."""
     refused: dict[str, str]
     """Why the switch refused QoS or queues, by port name; only the patched switch reports it."""
     settled: bool
-    """Whether the switch has seen all that was written; true of one that says nothing."""
+    """Whether the switch has applied everything; true if it does not report that."""
 
 
 class Database:
@@ -159,7 +159,7 @@ class Database:
         return list(results)
 
     def probe(self) -> None:
-        """Keep the connection, and the lock with it: the server closes one that is silent.
+        """Keep the connection and its lock alive: the server closes a silent one.
 
         Raises:
             OvsdbError: the connection is gone.
@@ -370,7 +370,7 @@ def _errno(error: int) -> str:
 
 
 def number(value: str | None) -> int | None:
-    """Return a number of the database's maps; None where others wrote none, or what is none."""
+    """Return a number of the database's maps; None if it is missing or no number."""
     if value is None or not (value.isascii() and value.isdigit()) or len(value) > 18:
         return None
     return int(value)
@@ -381,7 +381,7 @@ def _uuid(value: Sequence[str]) -> str:
 
 
 def _set(value: Any) -> list[str]:
-    """Return the UUIDs of a set, which stands for itself when it has one member."""
+    """Return the UUIDs of a set; a set of one member is written as the member."""
     if value[0] == "set":
         return [one[1] for one in value[1]]
     return [value[1]]

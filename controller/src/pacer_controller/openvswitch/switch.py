@@ -46,7 +46,7 @@ PROBE_S = 2.0
 """Time between two signs of life for the database, which closes a connection silent for 5 s."""
 
 SETTLE_POLL_S = 0.05
-"""How often the database is asked whether the switch has taken what was written there."""
+"""How often the database is read to see whether the switch has applied what was written."""
 
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 1.0
@@ -111,7 +111,7 @@ class OpenVSwitch:
         return None
 
     def describe(self) -> dict[str, Any]:
-        """Return what is special to Open vSwitch."""
+        """Return the members that only Open vSwitch has."""
         connection = self._openflow
         return {
             "dpid": f"{connection.datapath_id:016x}" if connection is not None else None,
@@ -197,7 +197,7 @@ class OpenVSwitch:
         connection.closed.set()
 
     async def _settle(self) -> None:
-        """Learn what the switch makes of what was written to the database, when it has seen it."""
+        """Read the switch's refusals once it has applied what was written to the database."""
         while True:
             await self._unsettled.wait()
             await asyncio.sleep(SETTLE_POLL_S)
@@ -254,7 +254,7 @@ class OpenVSwitch:
         self._find_failed()
 
     def _find_failed(self) -> None:
-        """Put together what the switch does not have, and tell what is new of it."""
+        """Collect what the switch does not have, and report what is new."""
         failed = dict(self._refused_entries)
         if self._refused:
             failed |= refusals.by_owner(self._refused, self.ports, self._context.wanted())
@@ -276,10 +276,10 @@ class OpenVSwitch:
             self._context.notify("mended", f"switch {name} holds it again", {"writes": writes})
 
     async def _sync(self, wanted: Rows) -> list[str]:
-        """Bring the database's part of what is wanted there; returns what was written."""
+        """Write the database's part of the desired state; returns what was written."""
         kind = self._qos_type or "linux-htb"
         await self.refresh_ports()
-        # What is too fast for every port stays what it was.
+        # A class that is too fast for every port keeps its former settings.
         unfit = self._context.unfit()
         kept = {
             int(dict(row.match)["queue"])  # type: ignore[arg-type]
@@ -318,7 +318,7 @@ class OpenVSwitch:
             refused = await connection.write(pending)
             if refused:
                 self.counters.refused_writes += len(refused)
-                # Read back and put right, once what was refused has been taken back.
+                # Read back and mend, once the refused changes have been taken back.
                 self._resync.set()
                 raise SwitchRefusedError(refused)
         except (OSError, OpenFlowError) as error:
@@ -396,7 +396,7 @@ class OpenVSwitch:
 
 
 def _openflow_rows(rows: Rows) -> Rows:
-    """Return the part of what is wanted that OpenFlow brings."""
+    """Return the part of the desired entries that OpenFlow writes."""
     return {key: row for key, row in rows.items() if row.table in (flows.FLOWS, METERS)}
 
 

@@ -37,7 +37,7 @@ CLASS_FLOWS = {
     "rtt_ns": "PacerIngress.class_rtt_ns",
     "in_flight_bytes": "PacerIngress.class_in_flight_bytes",
 }
-"""Registers of what was last seen of a class's TCP flows."""
+"""Registers with the last state of a class's TCP flows."""
 
 _DROPS = "PacerIngress.drops"
 

@@ -161,7 +161,7 @@ class Connection:
         return False
 
     def note(self, message: str, loud: bool) -> None:
-        """Note what is wrong, and log it; if it is not `loud`, only when it is new."""
+        """Note an error and log it; unless it is `loud`, only when it is new."""
         if loud or message != self.last_error:
             level = logging.ERROR if loud else logging.WARNING
             _LOG.log(level, "switch %s at %s: %s", self.name, self._config.address, message)

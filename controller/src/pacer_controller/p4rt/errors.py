@@ -84,6 +84,6 @@ def describe(error: fy.P4ClientError) -> str:
 
 
 def unimplemented(error: fy.P4ClientError) -> bool:
-    """Whether the switch cannot do what was asked at all."""
+    """Whether the switch does not implement the request."""
     code = fy.GRPCStatusCode.UNIMPLEMENTED
     return error.code == code or any(d.canonical_code == code for d in error.details.values())

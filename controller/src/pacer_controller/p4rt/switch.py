@@ -139,7 +139,7 @@ class P4Switch:
         return self if self.capabilities.measures else None
 
     def describe(self) -> dict[str, Any]:
-        """Return what is special to P4Runtime switches."""
+        """Return the members that only P4Runtime switches have."""
         config = self.config
         return {
             "address": config.address,
@@ -355,7 +355,7 @@ class P4Switch:
         return wanted if self.capabilities.paces else wanted | self._wire_rows()
 
     async def _read_back(self, switch: fy.Switch, wanted: Rows) -> Rows:
-        """Return what the switch holds, of ports what is wanted of them."""
+        """Return what the switch holds; of ports, only the managed settings."""
         names = [CLASSES, entries.FLOWS, entries.FORWARD, entries.SOURCES]
         names += [entries.WIRE, entries.MONITOR, entries.MEASURED_FLOWS]
         found: list[Row] = []
@@ -372,7 +372,7 @@ class P4Switch:
         return by_key(found)
 
     def _port_as_it_is(self, asked: Row) -> Row | None:
-        """Return a port's row with the settings it has, of those that were asked for."""
+        """Return a port's row with the actual values of the requested settings."""
         info = next((p for p in self.ports if ("port", p.port) in asked.match), None)
         if info is None:
             return None
@@ -485,7 +485,7 @@ class P4Switch:
         await access.reset_classes(switch, fresh)
         refusals = await self._write(switch, pending)
         if refusals:
-            # Undo by the same computation: from what was taken back to what was.
+            # Undo by the same computation, from the entries that were taken to the former ones.
             taken = dict(before)
             lost = {refusal.row.key for refusal in refusals}
             for change in pending:
@@ -585,7 +585,7 @@ class P4Switch:
         }
 
     async def _flows_seen(self, classes: Iterable[int]) -> dict[str, dict[int, int]]:
-        """Return what was last seen of flows, by label and class, of classes that follow them."""
+        """Return the last state of flows by label and class, of classes that follow flows."""
         wanted = self._context.wanted()
         rows = {index: wanted.get((CLASSES, (("class_id", index),), 0)) for index in classes}
         following = [

@@ -9,9 +9,10 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
+from pacer_controller.events import EventLog
 from pacer_controller.problems import Problem
 from pacer_controller.records import Entry
 from pacer_controller.replication import wire
@@ -25,11 +26,14 @@ from pacer_controller.replication.peer import (
     PeerNotLeadingError,
     PeerRefusedError,
 )
-from pacer_controller.southbound import FIRST_ELECTION_ID, Driver, State, SwitchUnreadableError
-from pacer_controller.store import StoreError
-
-if TYPE_CHECKING:
-    from pacer_controller.service.core import Service
+from pacer_controller.southbound import (
+    FIRST_ELECTION_ID,
+    Driver,
+    Leadership,
+    State,
+    SwitchUnreadableError,
+)
+from pacer_controller.store import Store, StoreError
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,6 +55,45 @@ ELECTION_IDS = 1024
 Rank = tuple[int, bool, int, int, str]
 
 
+class LedSwitch(Protocol):
+    """A switch of the service."""
+
+    name: str
+
+    @property
+    def driver(self) -> Driver:
+        """The driver."""
+
+
+class Led(Protocol):
+    """The service, as far as replication needs it."""
+
+    store: Store
+    events: EventLog
+    leadership: Leadership
+
+    @property
+    def switches(self) -> Mapping[str, LedSwitch]:
+        """The switches, by name."""
+
+    async def rebuild(self, change: Callable[[], None]) -> None:
+        """Disconnect from all switches, change the state file, and start with its content.
+
+        Raises:
+            StoreError: the file could not be changed; nothing has changed.
+
+        """
+
+    async def repeat(self, entries: Sequence[Entry]) -> None:
+        """Make the changes that another controller made.
+
+        Raises:
+            StoreError: the state file could not be written.
+            Problem: a change does not fit here.
+
+        """
+
+
 class Pair:
     """A controller and its peer.
 
@@ -60,7 +103,7 @@ class Pair:
 
     """
 
-    def __init__(self, service: "Service", address: PeerAddress) -> None:
+    def __init__(self, service: Led, address: PeerAddress) -> None:
         self._service = service
         self._store = service.store
         self._address = address
@@ -154,7 +197,7 @@ class Pair:
             await asyncio.gather(*asked, return_exceptions=True)
 
     @staticmethod
-    def _other_is_primary(found: Any) -> bool:
+    def _other_is_primary(found: LedSwitch) -> bool:
         return found.driver.state is State.BACKUP and not found.driver.elected
 
     # ---- life ----

@@ -57,7 +57,7 @@ def members(value: object, what: str) -> dict[str, Any]:
 
 
 def checked(make: Callable[[], Any], what: str) -> Any:
-    """Make a resource; what is wrong with it becomes one line.
+    """Make a resource; its errors become one line.
 
     Raises:
         RyuError: it cannot be made.

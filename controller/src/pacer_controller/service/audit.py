@@ -1,4 +1,4 @@
-"""Changes as clients see them, and the events that say who made them."""
+"""Changes as clients see them, and their audit events."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def change_view(change: ResourceChange) -> dict[str, Any]:
 
 
 def audit(origin: Origin, views: Sequence[dict[str, Any]]) -> Event:
-    """Return the event that says who changed what."""
+    """Return the audit event of changes."""
     message = _message(views[0])
     if len(views) > 1:
         message += f" (and {len(views) - 1} more changes)"
@@ -45,7 +45,7 @@ def audit(origin: Origin, views: Sequence[dict[str, Any]]) -> Event:
 
 
 def _message(view: dict[str, Any]) -> str:
-    """Say in one line what a change is, with what is different of the resource."""
+    """Describe a change in one line, with the differences."""
     name = view["name"]
     what = f"switch {name!r}"
     if view["kind"] != "switch":

@@ -24,7 +24,7 @@ from pacer_controller.service.switches import (
 from pacer_controller.state_schema import StateSpec, SwitchStateSpec
 
 Wanted = tuple[ManagedSwitch, SwitchStateSpec, str]
-"""A switch, what is wanted of it, and where in the document that stands."""
+"""A switch, its desired state, and the path of that in the document."""
 
 LISTED = 1000
 """Most changes that an answer lists."""
@@ -56,7 +56,7 @@ def whole_state(service: Service) -> dict[str, Any]:
 def _plan(
     found: ManagedSwitch, spec: SwitchStateSpec, path: str, errors: list[FieldError]
 ) -> tuple[dict[tuple[str, str], Spec], list[tuple[str, str]]]:
-    """Return what differs from what is wanted already: resources to put, resources to drop."""
+    """Return the differences from the desired state: resources to put, resources to drop."""
     puts: dict[tuple[str, str], Spec] = {}
     drops: list[tuple[str, str]] = []
     checker = Checker(found, spec.classes, spec.meters, spec.ports)
@@ -82,7 +82,7 @@ def _stage(
     puts: Mapping[tuple[str, str], Spec],
     drops: list[tuple[str, str]],
 ) -> None:
-    """Stage the changes; what is dropped goes first, users before what they use.
+    """Stage the changes; deletions go first, users before what they use.
 
     Raises:
         Problem: nothing is staged.

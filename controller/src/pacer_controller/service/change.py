@@ -107,7 +107,7 @@ class Change:
         return self._resource[0] == "port"
 
     def touches(self) -> set[Resource]:
-        """Return the resource, what it refers to, and what it is to refer to."""
+        """Return the resource and the resources that it refers to, before and after."""
         kind, name = self._resource
         old: Record | None = self._found.desired.resources[kind].get(name)
         found = {self._resource}

@@ -63,7 +63,7 @@ class NoReplication:
         """Take every change."""
 
     async def replicated(self, sequence: int) -> None:
-        """Wait for nobody."""
+        """Return at once."""
 
 
 class Committer:
@@ -120,7 +120,7 @@ class Committer:
             change.end()
 
     async def _serve(self, found: ManagedSwitch, line: deque[Change]) -> None:
-        """Give turns to those who wait, and make what they plan, until nobody waits."""
+        """Give turns to the waiting requests, and make what they plan, until none waits."""
         try:
             while line:
                 async with found.lock:
@@ -133,7 +133,7 @@ class Committer:
 
     @staticmethod
     async def _plan(line: deque[Change], batch: Staged) -> list[Change]:
-        """Give turns to those who have waited longest and touch different resources."""
+        """Give turns to the requests that have waited longest and touch different resources."""
         changes: list[Change] = []
         touched: set[Resource] = set()
         while line and len(changes) < BATCH:

@@ -103,7 +103,7 @@ class Service:
         self.switches = self._manage_all()
 
     def _manage_all(self) -> dict[str, ManagedSwitch]:
-        """Make all switches: those of the configuration, and those that requests made."""
+        """Make all switches of the configuration and of the state file."""
         made: dict[str, ManagedSwitch] = {}
         for config in self._configured:
             made[config.name] = self.manage(config, configured=True, revision=0)
@@ -192,10 +192,41 @@ class Service:
         for managed in switches:
             managed.task = None
 
-    # ---- what another controller leads ----
+    # ---- the state as a whole ----
+
+    @property
+    def revision(self) -> int:
+        """Number of the newest change of anything."""
+        return self.store.revision
+
+    def probe(self) -> None:
+        """Check that the state file can be written.
+
+        Raises:
+            StoreError: it cannot.
+
+        """
+        self.store.probe()
+
+    def replication_status(self) -> dict[str, Any]:
+        """Return which of two controllers leads, and how far the other is."""
+        if self.pair is not None:
+            return self.pair.status()
+        alone = ("name", "peer", "leader", "follower_sequence", "reason")
+        return {
+            **dict.fromkeys(alone),
+            "role": "leader",
+            "epoch": self.store.epoch,
+            "sequence": self.store.sequence,
+            "revision": self.store.revision,
+            "alone": self.store.alone,
+            "in_sync": False,
+        }
+
+    # ---- following another controller ----
 
     async def rebuild(self, change: Callable[[], None]) -> None:
-        """Disconnect from all switches, have the state file changed, and begin with what it says.
+        """Disconnect from all switches, change the state file, and start with its content.
 
         Raises:
             StoreError: the file could not be changed; all is as it was.
@@ -265,7 +296,7 @@ class Service:
         return found
 
     async def switch_view(self, name: str) -> dict[str, Any]:
-        """Return what there is to say about a switch, its links as they are now."""
+        """Return the view of a switch, with its links as they are now."""
         found = await self.refresh_ports(name)
         return views.switch_view(found)
 
@@ -422,7 +453,7 @@ class Service:
 
     @staticmethod
     async def _read(found: ManagedSwitch, reading: Awaitable[_Read | None]) -> _Read:
-        """Return what was read of registers, or raise why it could not be."""
+        """Return what was read of registers, or raise the error as a problem."""
         try:
             result = await reading
         except SwitchUnreadableError as error:

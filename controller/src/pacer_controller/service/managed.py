@@ -47,7 +47,7 @@ class Allocation:
         return index
 
     def undo(self) -> None:
-        """Give back what was taken."""
+        """Release what was taken."""
         for index in self.fresh:
             self._indices.release(index)
         self.fresh.clear()
@@ -65,7 +65,7 @@ def full(what: str, switch: str, capacity: int) -> Problem:
 
 @dataclass
 class Samples:
-    """Byte counts at one time, to compute rates from; keys name what is counted."""
+    """Counts at one time, to compute rates from; keys name what is counted."""
 
     at_ns: int = -1
     counts: dict[tuple[str, int], int] = field(default_factory=dict)

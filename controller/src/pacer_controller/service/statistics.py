@@ -1,4 +1,4 @@
-"""Counters of a switch, put together with what they belong to, and rates from their growth."""
+"""Counters of a switch by the resources they belong to, and rates from their growth."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ LINE_OVERHEAD_BYTES = {"layer2": 4, "wire": 24}
 start delimiter and inter-frame gap (`LineCounting` of traffic_manager.proto)."""
 
 PACED_MODES = ("static", "slow-start")
-"""Modes in which a class's rate is what it is to reach."""
+"""Modes in which a class's rate is its target."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Growth:
     interval_ns: int | None
 
     def rate_bps(self, kind: str, index: int) -> int | None:
-        """Return bit/s of bytes that are counted; None where that cannot be told."""
+        """Return bit/s of counted bytes; None if it is not known."""
         grown = self.counts.get((kind, index))
         if grown is None or self.interval_ns is None:
             return None
@@ -104,7 +104,7 @@ async def statistics(found: ManagedSwitch, samples: Samples) -> dict[str, Any]:
 
 
 def _class_owners(found: ManagedSwitch) -> dict[int, dict[str, Any]]:
-    """Return who each class index belongs to, and its target."""
+    """Return the owner of each class index, and its target."""
     owners = {entries.UNCLASSIFIED: _owner(None, None, ClassSpec(mode="unpaced"))}
     for name, record in sorted(found.desired.classes.items()):
         owners[record.index] = _owner(name, None, record.spec)
@@ -164,7 +164,7 @@ def _flow_statistics(
 def _below_rate(
     owner: Mapping[str, Any], index: int, growth: Growth, ports: Sequence[PortInfo]
 ) -> dict[str, Any] | None:
-    """Return why a class is below its rate; None if it is not, or if that cannot be told."""
+    """Return why a class is below its rate; None if it is not, or if that is not known."""
     rate_bps, achieved_bps = owner["rate_bps"], growth.rate_bps("class", index)
     if owner["mode"] not in PACED_MODES or rate_bps is None or achieved_bps is None:
         return None

@@ -30,7 +30,7 @@ _OWNERS: Mapping[str, Callable[[str], str]] = {
 
 
 def switch_view(found: ManagedSwitch) -> dict[str, Any]:
-    """Return what there is to say about a switch."""
+    """Return the view of a switch."""
     driver = found.driver
     return {
         **found.settings,
@@ -65,7 +65,7 @@ def record_view(found: ManagedSwitch, kind: str, record: Record) -> dict[str, An
 def as_it_is(
     found: ManagedSwitch, kind: str, record: Record, view: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return a resource's view with what its switch says of it by now."""
+    """Return a resource's view with its current state on the switch."""
     if isinstance(record, PortRecord):
         return record_view(found, kind, record)
     return view | _state(found, _OWNERS[kind](record.name), record)
