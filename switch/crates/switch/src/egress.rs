@@ -1,6 +1,6 @@
 //! Egress: the program's egress control and deparser, and what becomes of the packet.
 
-use traffic_manager::{DropCause, Start};
+use traffic_manager::{Dequeued, DropCause};
 use v1model::{EgressInput, EgressVerdict, InstanceType};
 
 use crate::pool::PacketId;
@@ -10,7 +10,7 @@ use crate::program::{Environment, Program, Sink, TrafficManagerView};
 const QUEUE_DEPTH_MAX: u32 = (1 << 19) - 1;
 
 /// What egress has decided for a packet.
-enum Decision {
+enum Outcome {
     /// It goes to its port.
     Transmit,
     /// It enters ingress again.
@@ -24,17 +24,17 @@ enum Decision {
 impl Program {
     /// Starts what the FIFOs have started by `until_ns`, without releasing paced packets.
     pub(crate) fn start_unpaced(&mut self, env: &mut Environment, until_ns: u64) {
-        while let Some(start) = env.manager.poll_start_unpaced(until_ns, env.now_ns) {
+        while let Some(start) = env.manager.dequeue_unpaced(until_ns, env.now_ns) {
             self.egress(env, start);
         }
     }
 
     /// A packet's turn at its port has come.
-    pub(crate) fn egress(&mut self, env: &mut Environment, start: Start<PacketId>) {
+    pub(crate) fn egress(&mut self, env: &mut Environment, start: Dequeued<PacketId>) {
         let id = start.payload;
         let Some(packet) = self.packets.get_mut(id) else {
             debug_assert!(false, "a queued packet is not in the pool");
-            env.manager.abandoned(start.token, DropCause::InternalError);
+            env.manager.cancel(start.token, DropCause::InternalError);
             return;
         };
         let input = EgressInput {
@@ -47,24 +47,24 @@ impl Program {
             instance_type: packet.instance_type,
         };
         match self.run_egress(env, id, &input) {
-            Decision::Drop(cause) => {
-                env.manager.abandoned(start.token, cause);
+            Outcome::Drop(cause) => {
+                env.manager.cancel(start.token, cause);
                 self.packets.release(id);
             }
-            Decision::Oversize => {
-                env.manager.recirculated(start.token);
+            Outcome::Oversize => {
+                env.manager.release(start.token);
                 self.drop_packet(env, id, start.port, DropCause::Oversize);
             }
-            Decision::Recirculate => {
-                env.manager.recirculated(start.token);
+            Outcome::Recirculate => {
+                env.manager.release(start.token);
                 // As in simple_switch, a recirculated packet has no ingress port of its own.
                 self.recirculate(env, id, 0, InstanceType::Recirculated, start.start_ns);
             }
-            Decision::Transmit => {
+            Outcome::Transmit => {
                 let packet = self.packets.get_mut(id);
                 let length = packet.map_or(0, |packet| packet.context.output().len());
                 let length_bytes = u32::try_from(length).unwrap_or(u32::MAX);
-                if let Err(refused) = env.manager.transmitted(start.token, length_bytes, id) {
+                if let Err(refused) = env.manager.transmit(start.token, length_bytes, id) {
                     self.packets.release(refused.payload);
                 }
             }
@@ -94,11 +94,11 @@ impl Program {
         };
         let ingress_port = packet.context.ingress_port();
         let (at, cause) = match self.run_egress(env, id, &input) {
-            Decision::Recirculate => {
+            Outcome::Recirculate => {
                 self.recirculate(env, id, 0, InstanceType::Recirculated, now_ns);
                 return;
             }
-            Decision::Drop(DropCause::Assertion) => (ingress_port, DropCause::Assertion),
+            Outcome::Drop(DropCause::Assertion) => (ingress_port, DropCause::Assertion),
             // The program chose no port.
             _ if port == 0 => (ingress_port, DropCause::NoRoute),
             _ => (port, DropCause::NoSuchPort),
@@ -107,10 +107,10 @@ impl Program {
     }
 
     /// Runs egress control, clones, deparses and prepares recirculation.
-    fn run_egress(&mut self, env: &mut Environment, id: PacketId, input: &EgressInput) -> Decision {
+    fn run_egress(&mut self, env: &mut Environment, id: PacketId, input: &EgressInput) -> Outcome {
         let Some(packet) = self.packets.get_mut(id) else {
             debug_assert!(false, "a packet in egress is not in the pool");
-            return Decision::Drop(DropCause::InternalError);
+            return Outcome::Drop(DropCause::InternalError);
         };
         let externs = TrafficManagerView(&env.manager);
         let mut verdict = self
@@ -128,7 +128,7 @@ impl Program {
             env.counters.assertion_failed("egress", input.port);
         }
         if verdict.drop {
-            return Decision::Drop(if verdict.internal_error {
+            return Outcome::Drop(if verdict.internal_error {
                 DropCause::InternalError
             } else if verdict.assertion_failed {
                 DropCause::Assertion
@@ -139,16 +139,16 @@ impl Program {
             });
         }
         let Some(field_list) = verdict.recirculate else {
-            return Decision::Transmit;
+            return Outcome::Transmit;
         };
         let recirculates = self
             .packets
             .get_mut(id)
             .is_some_and(|packet| self.pipeline.recirculate(&mut packet.context, field_list));
         if recirculates {
-            Decision::Recirculate
+            Outcome::Recirculate
         } else {
-            Decision::Oversize
+            Outcome::Oversize
         }
     }
 

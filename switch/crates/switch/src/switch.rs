@@ -319,7 +319,7 @@ impl Switch {
     fn discard(&mut self, cause: DropCause) {
         let manager = &mut self.env.manager;
         let _ = manager.drain(cause);
-        while let Some(delivery) = manager.poll_delivery(u64::MAX, self.env.now_ns) {
+        while let Some(delivery) = manager.deliver(u64::MAX, self.env.now_ns) {
             let cause = match delivery.frame {
                 Frame::Packet(_) => cause,
                 Frame::Gap { .. } => DropCause::GapFrame,
@@ -336,11 +336,15 @@ impl Switch {
     /// The earliest instant at which there is something to do, with these leads. It is asked for
     /// several times a packet, so it takes only a few comparisons.
     fn event_ns(&self, leads: Leads) -> u64 {
-        let start_ns = self.env.manager.next_start_ns().map_or(NEVER_NS, |at_ns| {
-            at_ns
-                .saturating_sub(leads.start_ns)
-                .saturating_add(leads.patience_ns)
-        });
+        let start_ns = self
+            .env
+            .manager
+            .next_dequeue_ns()
+            .map_or(NEVER_NS, |at_ns| {
+                at_ns
+                    .saturating_sub(leads.start_ns)
+                    .saturating_add(leads.patience_ns)
+            });
         let delivery_ns = self.env.manager.next_delivery_ns();
         let delivery_ns =
             delivery_ns.map_or(NEVER_NS, |at_ns| at_ns.saturating_sub(leads.delivery_ns));
@@ -410,16 +414,16 @@ impl Switch {
             let env = &mut self.env;
             program.notify(now_ns, sink);
             program.reenter(env, now_ns);
-            let until_ns = match env.manager.next_start_ns() {
+            let until_ns = match env.manager.next_dequeue_ns() {
                 Some(next_ns) if next_ns > now_ns => {
                     now_ns.saturating_add(self.handover.start_lead_ns)
                 }
                 _ => now_ns,
             };
-            while let Some(start) = env.manager.poll_start(until_ns, now_ns) {
+            while let Some(start) = env.manager.dequeue(until_ns, now_ns) {
                 program.egress(env, start);
             }
-            while let Some(delivery) = env.manager.poll_delivery(handed_ns, now_ns) {
+            while let Some(delivery) = env.manager.deliver(handed_ns, now_ns) {
                 let (port, delivery_ns) = (delivery.port, delivery.delivery_ns);
                 match delivery.frame {
                     Frame::Packet(id) => program.deliver(env, port, id, delivery_ns, sink),

@@ -60,11 +60,11 @@ fn insert(tm: &mut TrafficManager<u32>, class: u32, departure_ns: u64) {
 }
 
 fn release(tm: &mut TrafficManager<u32>) -> u64 {
-    let now_ns = tm.next_start_ns().expect("packets wait");
-    let start = tm.poll_start(now_ns, now_ns).expect("it is due");
-    tm.transmitted(start.token, start.length_bytes, start.payload)
+    let now_ns = tm.next_dequeue_ns().expect("packets wait");
+    let start = tm.dequeue(now_ns, now_ns).expect("it is due");
+    tm.transmit(start.token, start.length_bytes, start.payload)
         .expect("there is room");
-    black_box(tm.poll_delivery(now_ns, now_ns).map(|d| d.frame));
+    black_box(tm.deliver(now_ns, now_ns).map(|d| d.frame));
     start.departure_ns
 }
 

@@ -1,4 +1,4 @@
-//! How a port behaves, and why a configuration is refused.
+//! Limits, how a port behaves, and why a configuration is refused.
 
 use crate::gaps::{GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps};
 
@@ -11,6 +11,40 @@ pub const DELAY_MAX_NS: u64 = 10_000_000_000;
 
 /// Bytes of a frame check sequence.
 pub(crate) const FCS_BYTES: u64 = 4;
+
+/// Upper bounds of everything the traffic manager keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Ports.
+    pub max_ports: usize,
+    /// Packets that wait (FIFOs and class queues of all ports). No queue may hold more than are
+    /// free: one alone gets half, `n` that want all get `1 / (n + 1)` each, and there is always
+    /// room for the others.
+    pub max_held_packets: usize,
+    /// Frames in the delay lines of all ports. No port may have more on their way than four times
+    /// what is free: one alone gets four fifths, `n` that want all get `4 / (4n + 1)` each.
+    pub max_delay_line_packets: usize,
+    /// Classes: class numbers are below this.
+    pub max_classes: u32,
+    /// Class queues with memory (32 bytes each, in groups of 64 classes): one for each class, and
+    /// one more for each further port it leaves by. Idle groups are reused when it is reached.
+    pub max_queues: usize,
+}
+
+impl Default for Limits {
+    /// 512 ports (v1model's 9-bit port numbers), 1,048,576 packets waiting, 4,194,304 on their
+    /// way, 4,194,304 queues; 1,048,576 classes and, above them, the 65,536 flows that `pacer.p4`
+    /// tracks and gives queues of their own.
+    fn default() -> Self {
+        Self {
+            max_ports: 512,
+            max_held_packets: 1 << 20,
+            max_delay_line_packets: 1 << 22,
+            max_classes: (1 << 20) + (1 << 16),
+            max_queues: 1 << 22,
+        }
+    }
+}
 
 /// Which bytes of a frame take time on the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,8 +10,8 @@
 //!
 //! ```text
 //! enqueue --> unpaced FIFO --.
-//!         \                   >-- poll_start --(egress pipeline)--> transmitted --> delay line --> poll_delivery
-//!          `-> class queues -'                                 `-> abandoned
+//!         \                   >-- dequeue --(egress pipeline)--> transmit --> delay line --> deliver
+//!          `-> class queues -'                              `-> cancel, release
 //! ```
 //!
 //! # The rules, exactly
@@ -22,7 +22,7 @@
 //! * **Eligible.** The head of a class queue may start from `E = max(departure_ns, R)`. `R` is
 //!   the release clock of the (port, class), 0 at first. `departure_ns` is never taken to be
 //!   before the packet's arrival.
-//! * **Decision.** While the port waits for nothing (see [`StartToken`]), its next decision is
+//! * **Next transmission.** While the port waits for nothing (see [`TransmitToken`]), its next transmission is
 //!   at `p = max(smallest E of all heads, port_free)` for paced packets and at
 //!   `u = max(arrival_ns, port_free)` for the FIFO's head. If `p <= u` a paced packet goes,
 //!   else the FIFO's head: paced packets have strict, non-preemptive priority.
@@ -42,30 +42,30 @@
 //!   late: if a paced head was eligible at `u`, it goes first, at `now`, and the FIFO after it.
 //! * **Line.** `port_free' = start + line_bytes * time per byte`, by the frame's length after
 //!   egress; without a line rate, or if egress drops the frame, `port_free' = start`.
-//!   So the decisions of one port never go back in time.
+//!   So the starts of one port never go back in time.
 //! * **Gap frames** ([`Gaps::PauseFrames`]): while a paced packet waits and none can start, PAUSE
 //!   frames take the line like packets do, from `port_free` (or the packet's arrival, or a late
 //!   poll's `now`, whichever is last) up to the next `E`, rounded up to a byte; see the rules in
 //!   [`Gaps`]. An arrival they did not foresee waits for the end of the one on the line, and the
 //!   stall rule does not count such a wait: `R' = max(R, start - wait - allowance) + cost`.
 //! * **Delivery** to the interface is at `ceil(start) + delay_ns`, in order.
-//! * **Order.** Over several ports, starts come by `ceil` of the decision's instant, then by
+//! * **Order.** Over several ports, starts come by `ceil` of the scheduled instant, then by
 //!   port number; deliveries by delivery time, then by port number.
 //!
 //! # What the driver does
 //!
 //! At the same instant, starts come before arrivals. So, in virtual time, for an arrival at
-//! `t`: `poll_start(t, t)` until `None`, `enqueue`, `poll_start(t, t)` until `None`; between arrivals,
-//! jump to [`TrafficManager::next_start_ns`] or [`TrafficManager::next_delivery_ns`].
+//! `t`: `dequeue(t, t)` until `None`, `enqueue`, `dequeue(t, t)` until `None`; between arrivals,
+//! jump to [`TrafficManager::next_dequeue_ns`] or [`TrafficManager::next_delivery_ns`].
 //!
 //! ```
 //! use traffic_manager::hold::{Hold, time_per_byte_q24};
 //! use traffic_manager::{Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
 //!
 //! fn start_all(tm: &mut TrafficManager<&'static str>, now_ns: u64) {
-//!     while let Some(start) = tm.poll_start(now_ns, now_ns) {
-//!         // Egress processing of `start.payload` would go here; it could also call `abandoned`.
-//!         if let Err(refused) = tm.transmitted(start.token, start.length_bytes, start.payload) {
+//!     while let Some(start) = tm.dequeue(now_ns, now_ns) {
+//!         // Egress processing of `start.payload` would go here; it could also call `cancel`.
+//!         if let Err(refused) = tm.transmit(start.token, start.length_bytes, start.payload) {
 //!             eprintln!("{} dropped: {}", refused.payload, refused.cause);
 //!         }
 //!     }
@@ -97,9 +97,9 @@
 //! }
 //!
 //! // The unpaced one started at 0 and takes the line for 1538 * 8 ns.
-//! assert_eq!(tm.next_start_ns(), Some(12_304));
+//! assert_eq!(tm.next_dequeue_ns(), Some(12_304));
 //! start_all(&mut tm, 12_304);
-//! let delivered: Vec<_> = std::iter::from_fn(|| tm.poll_delivery(20_000, 20_000))
+//! let delivered: Vec<_> = std::iter::from_fn(|| tm.deliver(20_000, 20_000))
 //!     .filter_map(|d| Some((d.frame.packet()?, d.delivery_ns)))
 //!     .collect();
 //! assert_eq!(delivered, [("unpaced", 5_000), ("paced", 17_304)]);
@@ -107,9 +107,9 @@
 //! ```
 //!
 //! In real time, packets are read some time after they arrived. So that a FIFO's occupancy is
-//! what it was at the packet's arrival, call [`TrafficManager::poll_start_unpaced`] up to the
+//! what it was at the packet's arrival, call [`TrafficManager::dequeue_unpaced`] up to the
 //! packet's `arrival_ns` before `enqueue`; it starts what the FIFOs had started by then, but
-//! releases no paced packet (these start at the real `now`, by `poll_start`).
+//! releases no paced packet (these start at the real `now`, by `dequeue`).
 //!
 //! # Limits
 //!
@@ -117,25 +117,26 @@
 //! back and the cause counted. Instants saturate at `u64::MAX` ns; a packet with that
 //! departure time never leaves by itself.
 
-mod calendar;
 mod cause;
 mod config;
+mod deadlines;
 mod gaps;
-mod heap;
 pub mod hold;
 mod manager;
+mod packet;
 mod paged;
 mod port;
 mod queues;
 mod slab;
 mod statistics;
 mod time;
+mod timer_wheel;
 
 pub use cause::{DropCause, DropCount, DropCounters};
 pub use config::{
-    DELAY_MAX_NS, LINE_RATE_MAX_BPS, LINE_RATE_MIN_BPS, PortConfig, PortError, RateCounts,
+    DELAY_MAX_NS, LINE_RATE_MAX_BPS, LINE_RATE_MIN_BPS, Limits, PortConfig, PortError, RateCounts,
 };
 pub use gaps::{GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps};
-pub use manager::{Delivery, Limits, Queued, Refused, Start, StartToken, TrafficManager};
-pub use port::Frame;
+pub use manager::TrafficManager;
+pub use packet::{Delivery, Dequeued, Frame, Queued, Refused, TransmitToken};
 pub use statistics::{PortStatistics, QueueState, Statistics, TIME_BUCKETS, TimeHistogram};

@@ -1,5 +1,8 @@
 //! Per-class state, found by class number: groups of neighbouring classes that exist only where
 //! used.
+//!
+//! A hash map would take more than the 32 bytes that a class queue may take, and would copy all of
+//! them when it grows, a million at once.
 
 /// Classes per page.
 pub(crate) const PAGE: usize = 64;

@@ -1,4 +1,7 @@
 //! Waiting packets in one array, linked into lists by index.
+//!
+//! Crate `slab` keeps its list of free places in those places. Here it is kept apart: a place that
+//! became free long ago is no longer in the caches, and to take it must not wait for memory.
 
 use prefetch::prefetch;
 
@@ -52,8 +55,7 @@ impl Default for List {
     }
 }
 
-/// The array. Its free places are beside it, not linked through it: to take one must not wait
-/// for a node that left the caches long ago.
+/// The array.
 #[derive(Debug)]
 pub(crate) struct Slab<P> {
     nodes: Vec<Node<P>>,

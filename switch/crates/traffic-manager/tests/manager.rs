@@ -2,7 +2,7 @@
 
 use traffic_manager::hold::Hold;
 use traffic_manager::{
-    DropCause, Frame, Gaps, Limits, PortConfig, PortError, Queued, RateCounts, Refused, Start,
+    Dequeued, DropCause, Frame, Gaps, Limits, PortConfig, PortError, Queued, RateCounts, Refused,
     TrafficManager,
 };
 
@@ -50,8 +50,8 @@ fn paced(payload: u32, class: u32, departure_ns: u64) -> Queued<u32> {
     }
 }
 
-fn transmit(tm: &mut TrafficManager<u32>, start: Start<u32>) -> Result<(), Refused<u32>> {
-    tm.transmitted(start.token, start.length_bytes, start.payload)
+fn transmit(tm: &mut TrafficManager<u32>, start: Dequeued<u32>) -> Result<(), Refused<u32>> {
+    tm.transmit(start.token, start.length_bytes, start.payload)
 }
 
 fn refusal(cause: DropCause, payload: u32) -> Result<(), Refused<u32>> {
@@ -153,7 +153,7 @@ fn flooded_queues_leave_room_for_the_others() {
     assert_eq!((held(7), held(8), held(9)), (Some(45), Some(1), Some(1)));
     assert_eq!(tm.statistics().held_packets, 45 + 23 + 1 + 1 + 10 + 1);
     // What leaves makes room again.
-    let start = tm.poll_start(far_ns, far_ns).expect("due");
+    let start = tm.dequeue(far_ns, far_ns).expect("due");
     assert_eq!(start.class, Some(7));
     transmit(&mut tm, start).expect("room");
     assert_eq!(tm.enqueue(2, unpaced(6, far_ns)), Ok(()));
@@ -172,20 +172,20 @@ fn the_delay_line_is_bounded_and_keeps_its_order() {
     for payload in 0..3 {
         tm.enqueue(1, unpaced(payload, 0)).expect("room");
     }
-    let start = tm.poll_start(0, 0).expect("due");
+    let start = tm.dequeue(0, 0).expect("due");
     assert_eq!(transmit(&mut tm, start), Ok(()));
     // The delay shrinks while a frame is on its way: the next one does not overtake it.
     tm.set_port(1, CONFIG).expect("the port");
-    let start = tm.poll_start(12_304, 12_304).expect("due");
+    let start = tm.dequeue(12_304, 12_304).expect("due");
     assert_eq!(transmit(&mut tm, start), Ok(()));
-    let start = tm.poll_start(24_608, 24_608).expect("due");
+    let start = tm.dequeue(24_608, 24_608).expect("due");
     assert_eq!(
         transmit(&mut tm, start),
         refusal(DropCause::DelayLineFull, 2)
     );
     assert_eq!(tm.next_delivery_ns(), Some(1_000_000));
-    assert!(tm.poll_delivery(999_999, 999_999).is_none());
-    let delivered: Vec<_> = std::iter::from_fn(|| tm.poll_delivery(1_000_000, 1_000_000))
+    assert!(tm.deliver(999_999, 999_999).is_none());
+    let delivered: Vec<_> = std::iter::from_fn(|| tm.deliver(1_000_000, 1_000_000))
         .map(|d| (d.frame, d.delivery_ns))
         .collect();
     assert_eq!(
@@ -223,7 +223,7 @@ fn flooded_delay_lines_leave_room_for_the_others() {
         (0..packets)
             .filter(|_| {
                 tm.enqueue(port, unpaced(0, 0)).expect("room");
-                let start = tm.poll_start(0, 0).expect("due");
+                let start = tm.dequeue(0, 0).expect("due");
                 transmit(&mut tm, start).is_ok()
             })
             .count()
@@ -251,7 +251,7 @@ fn a_class_on_several_ports_has_a_backlog_and_clocks_of_its_own() {
     assert_eq!((packets(&tm, 1), packets(&tm, 2)), (Some(1), Some(2)));
     assert_eq!(tm.class_backlog_bytes(7), 3 * 1518);
     for (port, left) in [(1, 2), (2, 1)] {
-        let start = tm.poll_start(50, 50).expect("due");
+        let start = tm.dequeue(50, 50).expect("due");
         assert_eq!(start.port, port);
         transmit(&mut tm, start).expect("room");
         assert_eq!(tm.class_backlog_bytes(7), left * 1518);
@@ -274,16 +274,16 @@ fn a_port_starts_nothing_while_it_waits_for_egress() {
     tm.enqueue(1, unpaced(0, 5)).expect("room");
     tm.enqueue(1, unpaced(1, 5)).expect("room");
     tm.enqueue(2, unpaced(2, 5)).expect("room");
-    let first = tm.poll_start(5, 5).expect("due");
+    let first = tm.dequeue(5, 5).expect("due");
     assert_eq!((first.port, first.payload), (1, 0));
-    let other = tm.poll_start(5, 5).expect("due on the other port");
+    let other = tm.dequeue(5, 5).expect("due on the other port");
     assert_eq!((other.port, other.payload), (2, 2));
-    assert!(tm.poll_start(u64::MAX, u64::MAX).is_none());
-    assert_eq!(tm.next_start_ns(), None);
+    assert!(tm.dequeue(u64::MAX, u64::MAX).is_none());
+    assert_eq!(tm.next_dequeue_ns(), None);
     // Dropped by egress: no line time, the next one starts at the same instant.
     assert_eq!(first.token.port(), 1);
-    tm.abandoned(first.token, DropCause::EgressDrop);
-    let second = tm.poll_start(5, 5).expect("due");
+    tm.cancel(first.token, DropCause::EgressDrop);
+    let second = tm.dequeue(5, 5).expect("due");
     assert_eq!((second.payload, second.start_ns), (1, 5));
     assert_eq!(transmit(&mut tm, second), Ok(()));
     assert_eq!(transmit(&mut tm, other), Ok(()));
@@ -301,9 +301,9 @@ fn a_removed_port_returns_everything_and_voids_its_token() {
     }
     tm.enqueue(1, paced(2, 77, 50_000)).expect("room");
     tm.enqueue(2, paced(3, 77, 50_000)).expect("room");
-    let sent = tm.poll_start(0, 0).expect("due");
+    let sent = tm.dequeue(0, 0).expect("due");
     transmit(&mut tm, sent).expect("room");
-    let pending = tm.poll_start(12_304, 12_304).expect("due");
+    let pending = tm.dequeue(12_304, 12_304).expect("due");
     assert_eq!(tm.class_backlog_bytes(77), 2 * 1518);
 
     let mut returned = tm.remove_port(1).expect("the port");
@@ -315,7 +315,7 @@ fn a_removed_port_returns_everything_and_voids_its_token() {
     tm.add_port(1, CONFIG).expect("a new port");
     assert_eq!(transmit(&mut tm, pending), refusal(DropCause::PortDown, 1));
     assert_eq!(tm.statistics().drops.get(DropCause::PortDown), 3);
-    assert_eq!(tm.next_start_ns(), Some(50_000));
+    assert_eq!(tm.next_dequeue_ns(), Some(50_000));
     assert_eq!(tm.next_delivery_ns(), None);
 }
 
@@ -328,7 +328,7 @@ fn drained_packets_are_counted_and_frames_on_their_way_stay() {
     for payload in 2..4 {
         tm.enqueue(1, paced(payload, 5, 0)).expect("room");
     }
-    let start = tm.poll_start(0, 0).expect("due");
+    let start = tm.dequeue(0, 0).expect("due");
     assert_eq!(start.payload, 2);
     transmit(&mut tm, start).expect("room");
     assert_eq!(
@@ -342,25 +342,22 @@ fn drained_packets_are_counted_and_frames_on_their_way_stay() {
         (0, 0, 0)
     );
     assert_eq!(tm.class_backlog_bytes(5), 0);
-    assert_eq!(tm.next_start_ns(), None);
-    assert_eq!(
-        tm.poll_delivery(0, 0).map(|d| d.frame),
-        Some(Frame::Packet(2))
-    );
+    assert_eq!(tm.next_dequeue_ns(), None);
+    assert_eq!(tm.deliver(0, 0).map(|d| d.frame), Some(Frame::Packet(2)));
     // R is forgotten, the line is not.
     tm.enqueue(1, paced(9, 5, 0)).expect("room");
-    assert_eq!(tm.next_start_ns(), Some(12_304));
+    assert_eq!(tm.next_dequeue_ns(), Some(12_304));
 }
 
 #[test]
 fn lateness_is_measured_for_each_kind() {
     let mut tm = manager(Limits::default());
     tm.enqueue(1, paced(0, 5, 1_000)).expect("room");
-    let start = tm.poll_start(6_000, 6_000).expect("due");
+    let start = tm.dequeue(6_000, 6_000).expect("due");
     assert_eq!((start.scheduled_ns, start.start_ns), (1_000, 6_000));
     transmit(&mut tm, start).expect("room");
     tm.enqueue(1, unpaced(1, 7_000)).expect("room");
-    let start = tm.poll_start_unpaced(18_304, 20_000).expect("due");
+    let start = tm.dequeue_unpaced(18_304, 20_000).expect("due");
     assert_eq!((start.scheduled_ns, start.start_ns), (18_304, 18_304));
     transmit(&mut tm, start).expect("room");
     let port = tm.port_statistics(1).expect("the port");
@@ -373,9 +370,9 @@ fn lateness_is_measured_for_each_kind() {
 /// When packets start, the first poll being late, at `late_ns`, and the others on time.
 fn starts(tm: &mut TrafficManager<u32>, late_ns: u64) -> Vec<u64> {
     let mut started = Vec::new();
-    while let Some(next_ns) = tm.next_start_ns() {
+    while let Some(next_ns) = tm.next_dequeue_ns() {
         let start = tm
-            .poll_start(next_ns.max(late_ns), next_ns.max(late_ns))
+            .dequeue(next_ns.max(late_ns), next_ns.max(late_ns))
             .expect("due");
         started.push(start.start_ns);
         transmit(tm, start).expect("room");
@@ -424,10 +421,8 @@ fn polls_that_are_always_late_cost_a_spaced_class_no_rate() {
     let mut tm = backlogged_class();
     tm.space_catch_up();
     let mut started = Vec::new();
-    while let Some(next_ns) = tm.next_start_ns() {
-        let start = tm
-            .poll_start(next_ns + 5_000, next_ns + 5_000)
-            .expect("due");
+    while let Some(next_ns) = tm.next_dequeue_ns() {
+        let start = tm.dequeue(next_ns + 5_000, next_ns + 5_000).expect("due");
         started.push(start.start_ns);
         transmit(&mut tm, start).expect("room");
     }
@@ -453,18 +448,18 @@ fn gaps_are_measured_from_the_end_of_a_frame_to_the_start_of_the_next() {
     for (class, gap_ns) in [(1, 5_000), (2, 0), (3, 1), (4, 1_000), (5, 1_024)] {
         departure_ns += gap_ns;
         tm.enqueue(1, paced(0, class, departure_ns)).expect("room");
-        let start = tm.poll_start(departure_ns, departure_ns).expect("due");
+        let start = tm.dequeue(departure_ns, departure_ns).expect("due");
         assert_eq!(start.start_ns, departure_ns);
         transmit(&mut tm, start).expect("room");
         departure_ns += FRAME_NS;
     }
     // What egress drops takes no time of the line, and ends no gap.
     tm.enqueue(1, unpaced(0, departure_ns)).expect("room");
-    let start = tm.poll_start(departure_ns, departure_ns).expect("due");
-    tm.abandoned(start.token, DropCause::EgressDrop);
+    let start = tm.dequeue(departure_ns, departure_ns).expect("due");
+    tm.cancel(start.token, DropCause::EgressDrop);
     tm.enqueue(1, unpaced(0, departure_ns + 100)).expect("room");
     let start = tm
-        .poll_start(departure_ns + 100, departure_ns + 100)
+        .dequeue(departure_ns + 100, departure_ns + 100)
         .expect("due");
     transmit(&mut tm, start).expect("room");
     let gaps = &tm.port_statistics(1).expect("the port").gaps;
@@ -481,11 +476,11 @@ fn unpaced_polls_release_no_paced_packet_and_nothing_behind_one() {
     let mut tm = manager(Limits::default());
     tm.enqueue(1, paced(0, 5, 100)).expect("room");
     tm.enqueue(1, unpaced(1, 200)).expect("room");
-    assert!(tm.poll_start_unpaced(1_000, 1_000).is_none());
-    let start = tm.poll_start(1_000, 1_000).expect("due");
+    assert!(tm.dequeue_unpaced(1_000, 1_000).is_none());
+    let start = tm.dequeue(1_000, 1_000).expect("due");
     assert_eq!((start.payload, start.start_ns), (0, 1_000));
     transmit(&mut tm, start).expect("room");
-    assert_eq!(tm.next_start_ns(), Some(13_304));
+    assert_eq!(tm.next_dequeue_ns(), Some(13_304));
 }
 
 #[test]
@@ -494,10 +489,10 @@ fn idle_queues_are_forgotten_when_memory_is_needed_and_their_clock_has_passed() 
     let mut now_ns = 0;
     for class in [1, 65] {
         tm.enqueue(1, paced(class, class, 0)).expect("room");
-        now_ns = tm.next_start_ns().expect("it waits");
-        let start = tm.poll_start(now_ns, now_ns).expect("due");
+        now_ns = tm.next_dequeue_ns().expect("it waits");
+        let start = tm.dequeue(now_ns, now_ns).expect("due");
         transmit(&mut tm, start).expect("room");
-        tm.poll_delivery(now_ns, now_ns).expect("no delay");
+        tm.deliver(now_ns, now_ns).expect("no delay");
     }
     assert_eq!((tm.statistics().queues, now_ns), (128, 12_304));
     // Both clocks are still ahead (24,288 and 36,592 ns): nothing may be forgotten.
@@ -512,7 +507,7 @@ fn idle_queues_are_forgotten_when_memory_is_needed_and_their_clock_has_passed() 
         ..early
     };
     assert_eq!(tm.enqueue(1, soon), refusal(DropCause::HoldLimit, 2));
-    assert!(tm.poll_start(2_000_000_000, 2_000_000_000).is_none());
+    assert!(tm.dequeue(2_000_000_000, 2_000_000_000).is_none());
     let later = Queued {
         arrival_ns: 2_000_000_000,
         ..early
@@ -559,13 +554,13 @@ fn extreme_values_neither_panic_nor_wrap() {
     packet.arrival_ns = u64::MAX - 1;
     tm.enqueue(1, packet).expect("room");
     // Such a departure time never comes.
-    assert_eq!(tm.next_start_ns(), None);
-    assert!(tm.poll_start(u64::MAX, u64::MAX).is_none());
+    assert_eq!(tm.next_dequeue_ns(), None);
+    assert!(tm.dequeue(u64::MAX, u64::MAX).is_none());
     tm.enqueue(1, unpaced(2, u64::MAX - 1)).expect("room");
-    let start = tm.poll_start(u64::MAX, u64::MAX).expect("due");
+    let start = tm.dequeue(u64::MAX, u64::MAX).expect("due");
     assert_eq!(start.payload, 2);
-    tm.transmitted(start.token, u32::MAX, 2).expect("room");
-    let delivery = tm.poll_delivery(u64::MAX, u64::MAX).expect("no delay");
+    tm.transmit(start.token, u32::MAX, 2).expect("room");
+    let delivery = tm.deliver(u64::MAX, u64::MAX).expect("no delay");
     assert_eq!(delivery.delivery_ns, u64::MAX - 1);
     assert_eq!(tm.drain(DropCause::PipelineSwap).count(), 2);
 }
@@ -579,8 +574,8 @@ const FILLED: PortConfig = PortConfig {
 
 /// The gap frames that reach the interface by `now_ns`: when, and of which length.
 fn gap_frames(tm: &mut TrafficManager<u32>, now_ns: u64) -> Vec<(u64, u32)> {
-    assert!(tm.poll_start(now_ns, now_ns).is_none());
-    std::iter::from_fn(|| tm.poll_delivery(now_ns, now_ns))
+    assert!(tm.dequeue(now_ns, now_ns).is_none());
+    std::iter::from_fn(|| tm.deliver(now_ns, now_ns))
         .map(|sent| match sent.frame {
             Frame::Gap { length_bytes } => (sent.delivery_ns, length_bytes),
             Frame::Packet(payload) => panic!("packet {payload} left"),
@@ -613,7 +608,7 @@ fn gap_frames_begin_and_end_with_the_setting() {
     let mut tm = manager(Limits::default());
     // Due after three times 1,538 bytes of the wire.
     tm.enqueue(1, paced(0, 5, 3 * 12_304)).expect("room");
-    assert_eq!(tm.next_start_ns(), Some(3 * 12_304));
+    assert_eq!(tm.next_dequeue_ns(), Some(3 * 12_304));
     assert_eq!(gap_frames(&mut tm, 10_000), []);
     tm.set_port(1, FILLED).expect("the port");
     // What is left of the gap from now on: 26,912 ns are 3,364 bytes of the wire.
@@ -621,7 +616,7 @@ fn gap_frames_begin_and_end_with_the_setting() {
     assert_eq!(gap_frames(&mut tm, 10_000 + 8_976), [(18_976, 1_121 - 24)]);
     tm.set_port(1, CONFIG).expect("the port");
     assert_eq!(gap_frames(&mut tm, 30_000), []);
-    let start = tm.poll_start(3 * 12_304, 3 * 12_304).expect("due");
+    let start = tm.dequeue(3 * 12_304, 3 * 12_304).expect("due");
     assert_eq!(start.start_ns, 3 * 12_304);
     transmit(&mut tm, start).expect("room");
     let port = tm.port_statistics(1).expect("the port");
@@ -636,7 +631,7 @@ fn a_late_poll_fills_what_is_left_of_a_gap_and_no_more() {
     tm.enqueue(1, paced(0, 5, 20_000)).expect("room");
     assert_eq!(gap_frames(&mut tm, 19_500), [(19_500, 60)]);
     // The shortest frame is too long by 172 ns, which the packet waits.
-    let start = tm.poll_start(20_172, 20_172).expect("due");
+    let start = tm.dequeue(20_172, 20_172).expect("due");
     assert_eq!((start.start_ns, start.scheduled_ns), (20_172, 20_172));
     transmit(&mut tm, start).expect("room");
     // ... and which its class is not charged for, though it has no allowance.
@@ -645,9 +640,7 @@ fn a_late_poll_fills_what_is_left_of_a_gap_and_no_more() {
         Some(20_000 + 24_288)
     );
     tm.enqueue(1, paced(1, 6, 60_000)).expect("room");
-    let start = tm
-        .poll_start(70_000, 70_000)
-        .expect("due, and the gap over");
+    let start = tm.dequeue(70_000, 70_000).expect("due, and the gap over");
     assert_eq!((start.start_ns, start.scheduled_ns), (70_000, 60_000));
     transmit(&mut tm, start).expect("room");
     assert_eq!(tm.port_statistics(1).expect("the port").gap_frames, 1);
@@ -659,7 +652,7 @@ fn no_gap_frames_towards_the_end_of_time() {
     let mut tm = manager(Limits::default());
     tm.set_port(1, FILLED).expect("the port");
     tm.enqueue(1, paced(0, 5, u64::MAX)).expect("room");
-    assert_eq!(tm.next_start_ns(), None);
+    assert_eq!(tm.next_dequeue_ns(), None);
 }
 
 /// Gap frames give way to packets where delay lines have little room, and no packet is lost for
@@ -676,10 +669,10 @@ fn gap_frames_leave_the_delay_line_to_packets() {
     };
     tm.set_port(1, far).expect("the port");
     tm.enqueue(1, paced(7, 5, 20 * 12_304)).expect("room");
-    while let Some(next_ns) = tm.next_start_ns().filter(|ns| *ns < 20 * 12_304) {
-        assert!(tm.poll_start(next_ns, next_ns).is_none());
+    while let Some(next_ns) = tm.next_dequeue_ns().filter(|ns| *ns < 20 * 12_304) {
+        assert!(tm.dequeue(next_ns, next_ns).is_none());
     }
-    let start = tm.poll_start(20 * 12_304, 20 * 12_304).expect("due");
+    let start = tm.dequeue(20 * 12_304, 20 * 12_304).expect("due");
     transmit(&mut tm, start).expect("room");
     let port = tm.port_statistics(1).expect("the port");
     assert_eq!((port.gap_frames, port.delay_line_packets), (20, 6));
@@ -693,13 +686,13 @@ fn gap_frames_leave_the_delay_line_to_packets() {
 fn what_starts_before_its_time_starts_at_its_time() {
     let mut tm = manager(Limits::default());
     tm.enqueue(1, paced(0, 5, 1_000)).expect("room");
-    assert!(tm.poll_start(999, 0).is_none());
-    let start = tm.poll_start(6_000, 0).expect("due by then");
+    assert!(tm.dequeue(999, 0).is_none());
+    let start = tm.dequeue(6_000, 0).expect("due by then");
     assert_eq!((start.scheduled_ns, start.start_ns), (1_000, 1_000));
     transmit(&mut tm, start).expect("room");
     // What comes now finds the line taken.
     tm.enqueue(1, unpaced(1, 500)).expect("room");
-    let start = tm.poll_start(20_000, 500).expect("due by then");
+    let start = tm.dequeue(20_000, 500).expect("due by then");
     assert_eq!(start.start_ns, 13_304);
     transmit(&mut tm, start).expect("room");
     let port = tm.port_statistics(1).expect("the port");

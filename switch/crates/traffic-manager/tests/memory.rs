@@ -48,11 +48,11 @@ fn an_idle_class_takes_at_most_64_bytes() {
         };
         let port = (class % u32::from(PORTS)) as u16;
         tm.enqueue(port, packet).expect("room");
-        let start = tm.poll_start(0, 0).expect("due");
-        let result = tm.transmitted(start.token, start.length_bytes, start.payload);
+        let start = tm.dequeue(0, 0).expect("due");
+        let result = tm.transmit(start.token, start.length_bytes, start.payload);
         result.expect("room");
         assert_eq!(
-            tm.poll_delivery(0, 0).map(|sent| sent.frame),
+            tm.deliver(0, 0).map(|sent| sent.frame),
             Some(Frame::Packet(class))
         );
     }

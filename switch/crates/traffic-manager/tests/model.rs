@@ -1,6 +1,6 @@
 //! The traffic manager against a second implementation of the same rules, written to be obvious:
 //! lists searched from end to end, nothing cached. Several ports, polls that are late or too
-//! early, packets abandoned or changed in length by egress, ports changed while they run.
+//! early, packets cancelled or changed in length by egress, ports changed while they run.
 
 use proptest::prelude::*;
 use traffic_manager::hold::{FRACTION_BITS, Hold, time_per_byte_q24};
@@ -359,8 +359,8 @@ impl Pair {
             })
             .min_by_key(|(_, (instant, _))| ceil_ns(*instant));
         let got = match unpaced_until_ns {
-            Some(until_ns) => self.tm.poll_start_unpaced(until_ns, now_ns),
-            None => self.tm.poll_start(now_ns, now_ns),
+            Some(until_ns) => self.tm.dequeue_unpaced(until_ns, now_ns),
+            None => self.tm.dequeue(now_ns, now_ns),
         };
         let Some((at, (instant, _))) = chosen else {
             assert!(got.is_none(), "{got:?}");
@@ -381,11 +381,11 @@ impl Pair {
         assert_eq!(got.departure_ns, packet.departure_ns());
         assert_eq!(got.length_bytes, packet.length_bytes);
         if egress.is_multiple_of(4) {
-            self.tm.abandoned(got.token, DropCause::EgressDrop);
+            self.tm.cancel(got.token, DropCause::EgressDrop);
         } else {
             let length_bytes = packet.length_bytes + u32::from(egress % 3) * 4;
             let (delivery_ns, payload) = port.transmit(start, length_bytes, packet.payload);
-            let result = self.tm.transmitted(got.token, length_bytes, payload);
+            let result = self.tm.transmit(got.token, length_bytes, payload);
             if room {
                 port.last_delivery_ns = delivery_ns;
                 port.on_the_way.push((delivery_ns, payload));
@@ -408,7 +408,7 @@ impl Pair {
                 .iter_mut()
                 .filter(|port| port.on_the_way.first().is_some_and(|f| f.0 <= self.now_ns))
                 .min_by_key(|port| port.on_the_way[0].0);
-            let got = self.tm.poll_delivery(self.now_ns, self.now_ns);
+            let got = self.tm.deliver(self.now_ns, self.now_ns);
             let Some(port) = due else {
                 assert_eq!(got, None);
                 return;
@@ -446,7 +446,7 @@ impl Pair {
                     let now_ns = if late {
                         self.now_ns
                     } else {
-                        self.now_ns.min(self.tm.next_start_ns().unwrap_or(0))
+                        self.now_ns.min(self.tm.next_dequeue_ns().unwrap_or(0))
                     };
                     if !self.start(now_ns, None, egress.next().unwrap_or(1)) {
                         break;
@@ -486,7 +486,7 @@ impl Pair {
     fn compare(&self) {
         let next = self.naive.iter().filter_map(|port| port.decision());
         assert_eq!(
-            self.tm.next_start_ns(),
+            self.tm.next_dequeue_ns(),
             next.map(|(instant, _)| ceil_ns(instant)).min()
         );
         let next = self.naive.iter().filter_map(|port| port.on_the_way.first());
@@ -549,7 +549,7 @@ proptest! {
             pair.step(step);
         }
         // Everything leaves in the end.
-        while let Some(next_ns) = pair.tm.next_start_ns() {
+        while let Some(next_ns) = pair.tm.next_dequeue_ns() {
             pair.now_ns = pair.now_ns.max(next_ns);
             prop_assert!(pair.start(pair.now_ns, None, 1));
             pair.compare();

@@ -128,15 +128,15 @@ impl Harness {
     /// All starts up to and including `limit_ns`.
     fn advance(&mut self, limit_ns: u64) {
         let until_ns = limit_ns.min(self.stalled_until_ns);
-        while let Some(start) = self.tm.poll_start_unpaced(until_ns, until_ns) {
+        while let Some(start) = self.tm.dequeue_unpaced(until_ns, until_ns) {
             self.transmit(start);
         }
         if limit_ns < self.stalled_until_ns {
             return;
         }
-        while let Some(next_ns) = self.tm.next_start_ns().filter(|ns| *ns <= limit_ns) {
+        while let Some(next_ns) = self.tm.next_dequeue_ns().filter(|ns| *ns <= limit_ns) {
             let now_ns = next_ns.max(self.stalled_until_ns);
-            if let Some(start) = self.tm.poll_start(now_ns, now_ns) {
+            if let Some(start) = self.tm.dequeue(now_ns, now_ns) {
                 self.transmit(start);
             } else {
                 self.deliver();
@@ -144,7 +144,7 @@ impl Harness {
         }
     }
 
-    fn transmit(&mut self, start: traffic_manager::Start<u32>) {
+    fn transmit(&mut self, start: traffic_manager::Dequeued<u32>) {
         self.departures.push(Outcome {
             id: start.payload,
             departure_ns: Some(start.departure_ns),
@@ -152,7 +152,7 @@ impl Harness {
             drop: None,
         });
         self.tm
-            .transmitted(start.token, start.length_bytes, start.payload)
+            .transmit(start.token, start.length_bytes, start.payload)
             .expect("room in the delay line");
         let sent = self.deliver();
         assert_eq!(sent, Some((start.start_ns, start.payload)));
@@ -160,7 +160,7 @@ impl Harness {
 
     /// What has reached the interface: gap frames, then a packet if one was just sent.
     fn deliver(&mut self) -> Option<(u64, u32)> {
-        while let Some(delivery) = self.tm.poll_delivery(u64::MAX, u64::MAX) {
+        while let Some(delivery) = self.tm.deliver(u64::MAX, u64::MAX) {
             match delivery.frame {
                 Frame::Packet(id) => return Some((delivery.delivery_ns, id)),
                 Frame::Gap { length_bytes } => {

@@ -1,27 +1,22 @@
-//! One port: its line, its FIFO, its class queues, its delay line.
+//! One port: its line, its FIFO, its delay line. Its class queues are in [`paced`].
+
+mod paced;
 
 use std::collections::VecDeque;
 
 use crate::hold::time_per_byte_q24;
 
-use crate::calendar::Calendar;
 use crate::config::{PortConfig, PortError, RateCounts, frame_bytes};
 use crate::gaps::{self, Gaps};
-use crate::heap::Key;
-use crate::queues::{ClassQueues, Queue};
+use crate::packet::Frame;
+use crate::queues::ClassQueues;
 use crate::slab::{List, Meta, NONE, Slab};
 use crate::statistics::PortStatistics;
 use crate::time::Q24;
-use prefetch::prefetch;
+use crate::timer_wheel::TimerWheel;
 
 /// "Nothing to do": later than every instant the traffic manager acts on.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
-
-/// How many of the packets that leave soon are prefetched together.
-const PREFETCHED: usize = 24;
-
-/// A class that catches up gains one part in this many of a packet's time with each packet.
-const CATCH_UP_PARTS: u128 = 8;
 
 /// What a port starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +31,7 @@ pub(crate) enum Kind {
 
 /// What a port does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Decision {
+pub(crate) struct Scheduled {
     /// When: for a paced packet `max(E, port_free)`, for an unpaced one
     /// `max(arrival, port_free)`, for a gap frame `port_free`.
     pub(crate) at: Q24,
@@ -44,7 +39,11 @@ pub(crate) struct Decision {
     pub(crate) kind: Kind,
 }
 
-impl Decision {
+impl Scheduled {
+    pub(crate) const fn new(at: Q24, kind: Kind) -> Self {
+        Self { at, kind }
+    }
+
     /// The instant that a poll at `now_ns` acts at: a late one starts now, not then.
     pub(crate) fn start(&self, now_ns: u64) -> Q24 {
         if self.at.ceil_ns() < now_ns {
@@ -64,81 +63,6 @@ pub(crate) struct Chosen {
     pub(crate) start: Q24,
 }
 
-/// E of a class queue's head with the class, as [`waiting_key`] makes it: 120 bits.
-impl Key for u128 {
-    const VACANT: Self = Self::MAX;
-
-    fn is_vacant(self) -> bool {
-        // One word tells, of which a key has only 56 bits. To compare both would be to load at once
-        // what was stored as two words, for which the processor waits.
-        (self >> u64::BITS) as u64 == u64::MAX
-    }
-
-    fn time_ns(self) -> u64 {
-        Q24::from_raw(self >> CLASS_BITS).whole_ns()
-    }
-}
-
-/// A head that may start: in order of departure, then of arrival. `spaced`: see
-/// [`Head::spaced`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Ready {
-    departure_ns: u64,
-    sequence: u64,
-    class: u32,
-    spaced: Option<Q24>,
-}
-
-impl Key for Ready {
-    const VACANT: Self = Self {
-        departure_ns: u64::MAX,
-        sequence: u64::MAX,
-        class: u32::MAX,
-        spaced: None,
-    };
-
-    fn is_vacant(self) -> bool {
-        self.sequence == u64::MAX
-    }
-
-    fn time_ns(self) -> u64 {
-        self.departure_ns
-    }
-}
-
-/// The head of a class queue that starts.
-#[derive(Debug, Clone, Copy)]
-struct Head {
-    class: u32,
-    /// It is still the first of `waiting`.
-    in_waiting: bool,
-    /// Where it waited for its distance to the packet before, past departure and R, until when:
-    /// its class is still catching up.
-    spaced: Option<Q24>,
-}
-
-/// What reaches an interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Frame<P> {
-    /// What [`crate::TrafficManager::transmitted`] got.
-    Packet(P),
-    /// A PAUSE frame that fills a gap ([`Gaps::PauseFrames`]).
-    Gap {
-        /// Layer 2 without FCS, in bytes.
-        length_bytes: u32,
-    },
-}
-
-impl<P> Frame<P> {
-    /// The packet, if it is one.
-    pub fn packet(self) -> Option<P> {
-        match self {
-            Self::Packet(payload) => Some(payload),
-            Self::Gap { .. } => None,
-        }
-    }
-}
-
 /// A frame on its way to the interface.
 #[derive(Debug)]
 pub(crate) struct InFlight<P> {
@@ -155,7 +79,7 @@ pub(crate) struct Port<P> {
     pub(crate) up: bool,
     pub(crate) config: PortConfig,
     line_time_per_byte_q24: u64,
-    /// Serial number of the start that waits for `transmitted` or `abandoned`.
+    /// Serial number of the start that waits for its token.
     pub(crate) pending: Option<u64>,
     /// The line is free from here on.
     free_at: Q24,
@@ -171,17 +95,14 @@ pub(crate) struct Port<P> {
     /// Packets in it.
     pub(crate) fifo_packets: u32,
     /// Heads of class queues by E: `E << 32 | class`.
-    waiting: Calendar<u128>,
+    waiting: TimerWheel<u128>,
     /// Heads whose E has come. Every E in here is at most `free_at` whenever the port is free
-    /// (see `decide`).
-    ready: Calendar<Ready>,
+    /// (see `next_transmission`).
+    ready: TimerWheel<paced::Ready>,
     pub(crate) delay_line: VecDeque<InFlight<P>>,
     last_delivery_ns: u64,
     pub(crate) statistics: PortStatistics,
 }
-
-/// Of a key of `waiting`, below the instant.
-const CLASS_BITS: u32 = u32::BITS;
 
 /// Checks a configuration and computes the line's time per byte (0: no line rate).
 fn line_time_per_byte_q24(config: &PortConfig) -> Result<u64, PortError> {
@@ -214,8 +135,8 @@ impl<P> Port<P> {
             late_poll_ns: 0,
             fifo: List::default(),
             fifo_packets: 0,
-            waiting: Calendar::new(),
-            ready: Calendar::new(),
+            waiting: TimerWheel::new(),
+            ready: TimerWheel::new(),
             delay_line: VecDeque::new(),
             last_delivery_ns: 0,
             statistics: PortStatistics::default(),
@@ -231,16 +152,16 @@ impl<P> Port<P> {
 
     /// What the port does next, if nothing else arrives before.
     ///
-    /// Once a decision was taken at `t`, `free_at >= t` (see [`Self::choose`]), so the heads in
+    /// Once a transmission was chosen at `t`, `free_at >= t` (see [`Self::choose`]), so the heads in
     /// `ready` were eligible by `free_at` and the earliest of them can start then.
-    pub(crate) fn decide(&self, slab: &Slab<P>) -> Option<Decision> {
+    pub(crate) fn next_transmission(&self, slab: &Slab<P>) -> Option<Scheduled> {
         if self.pending.is_some() {
             return None;
         }
         let paced = if self.ready.peek().is_none() {
             self.waiting
                 .peek()
-                .map(|key| Q24::from_raw(key >> CLASS_BITS).max(self.free_at))
+                .map(|key| paced::eligible_at(key).max(self.free_at))
         } else {
             Some(self.free_at)
         };
@@ -250,29 +171,17 @@ impl<P> Port<P> {
         match (paced, unpaced) {
             // Strict priority: at the instant the unpaced packet could start, an eligible paced
             // one goes first.
-            (Some(at), Some(other)) if at <= other => Some(Decision {
-                at,
-                kind: Kind::Paced,
-            }),
+            (Some(at), Some(other)) if at <= other => Some(Scheduled::new(at, Kind::Paced)),
             // A packet that is never to leave has no gap before it.
             (Some(until), None)
                 if self.config.gaps != Gaps::Accounted
                     && self.free_at < until
                     && until.ceil_ns() < NEVER_NS =>
             {
-                Some(Decision {
-                    at: self.free_at,
-                    kind: Kind::Gap { until },
-                })
+                Some(Scheduled::new(self.free_at, Kind::Gap { until }))
             }
-            (Some(at), None) => Some(Decision {
-                at,
-                kind: Kind::Paced,
-            }),
-            (_, Some(at)) => Some(Decision {
-                at,
-                kind: Kind::Unpaced,
-            }),
+            (Some(at), None) => Some(Scheduled::new(at, Kind::Paced)),
+            (_, Some(at)) => Some(Scheduled::new(at, Kind::Unpaced)),
             (None, None) => None,
         }
     }
@@ -310,197 +219,34 @@ impl<P> Port<P> {
         self.gap_wait
     }
 
-    /// Takes the packet that `decision` stands for. A paced packet looked at later than its
+    /// Takes the packet that `scheduled` stands for. A paced packet looked at later than its
     /// instant's nanosecond starts now, not then; an unpaced one starts at its instant.
     pub(crate) fn choose(
         &mut self,
-        decision: Decision,
+        scheduled: Scheduled,
         now_ns: u64,
         queues: &mut ClassQueues,
         slab: &Slab<P>,
     ) -> Option<Chosen> {
-        let chosen = if decision.kind == Kind::Paced {
-            let poll_lateness = self.poll_lateness(decision, now_ns);
-            self.choose_paced(decision.start(now_ns), poll_lateness, queues, slab)
+        let chosen = if scheduled.kind == Kind::Paced {
+            let poll_lateness = self.poll_lateness(scheduled, now_ns);
+            self.choose_paced(scheduled.start(now_ns), poll_lateness, queues, slab)
         } else {
             let node = slab.unlink(&mut self.fifo)?;
             let meta = slab.meta(node)?;
-            self.waited_for_gap(decision.at, Q24::from_ns(meta.arrival_ns));
+            self.waited_for_gap(scheduled.at, Q24::from_ns(meta.arrival_ns));
             self.fifo_packets -= 1;
             self.statistics.fifo_bytes -= frame_bytes(meta.length_bytes);
             Some(Chosen {
                 node,
                 class: None,
-                start: decision.at,
+                start: scheduled.at,
             })
         }?;
         self.statistics.queued_packets -= 1;
-        // Decisions of a port never go back in time, not even when egress drops the packet.
+        // Transmissions of a port never go back in time, not even when egress drops the packet.
         self.free_at = self.free_at.max(chosen.start);
         Some(chosen)
-    }
-
-    /// How much of what a packet is late by may be the doing of the poll at `now_ns`, at most. A poll
-    /// that was late for one is so for all that start with it.
-    fn poll_lateness(&mut self, decision: Decision, now_ns: u64) -> Q24 {
-        let now = Q24::from_ns(now_ns);
-        if decision.at.ceil_ns() < now_ns {
-            self.late_poll_ns = now_ns;
-            now.since(decision.at)
-        } else if self.late_poll_ns == now_ns && decision.at.ceil_ns() == now_ns {
-            now
-        } else {
-            Q24::default()
-        }
-    }
-
-    /// Takes the first paced packet that may start at `start`. `poll_lateness`: see
-    /// [`Self::poll_lateness`].
-    fn choose_paced(
-        &mut self,
-        start: Q24,
-        poll_lateness: Q24,
-        queues: &mut ClassQueues,
-        slab: &Slab<P>,
-    ) -> Option<Chosen> {
-        // Keys up to this one have E <= start, whatever the class.
-        let last = start.raw() << CLASS_BITS | u128::from(u32::MAX);
-        let head = self.eligible(last, queues, slab)?;
-        let (class, number, spaces_catch_up) = (head.class, self.number, self.spaces_catch_up);
-        let mut spaced = Q24::default();
-        // Stall rule: R' = max(R, t - allowance) + cost, t without what a gap frame took.
-        let release = |meta: &Meta, release: Q24, is_last: bool| {
-            let eligible = Q24::from_ns(meta.departure_ns).max(release);
-            let punctual = start.since(self.waited_for_gap(start, eligible));
-            let cost = u128::from(meta.cost_q24);
-            let release = release.max(punctual.minus_ns(meta.allowance_ns)).plus(cost);
-            let may_gain = cost / CATCH_UP_PARTS;
-            let late = start.since(eligible).min(poll_lateness);
-            // From when it could have gone: polls that are late again and again must not add up.
-            let from = head.spaced.or((late.raw() > may_gain).then_some(start));
-            if let Some(from) = from.filter(|_| spaces_catch_up) {
-                spaced = from.plus(cost - may_gain);
-            }
-            // What no packet waits for is not made up: it would take a clock of its own.
-            if is_last {
-                release.max(spaced)
-            } else {
-                release
-            }
-        };
-        let unlinked = queues.unlink((number, class), slab, release)?;
-        self.statistics.paced_bytes -= unlinked.bytes;
-        let next = slab
-            .meta(unlinked.next)
-            .map(|next| waiting_key(next.departure_ns, unlinked.release.max(spaced), class));
-        match (head.in_waiting, next) {
-            (true, Some(key)) => self.waiting.replace_smallest(key),
-            (true, None) => {
-                self.waiting.pop();
-            }
-            (false, Some(key)) => self.waiting.push(key),
-            (false, None) => {}
-        }
-        if self.waiting.take_refilled() {
-            self.prefetch_next(queues, slab);
-        }
-        Some(Chosen {
-            node: unlinked.node,
-            class: Some(class),
-            start,
-        })
-    }
-
-    /// Prefetches what the next releases need. Prefetches of several places run at the same time,
-    /// while each release alone would wait for its own memory.
-    fn prefetch_next(&self, queues: &ClassQueues, slab: &Slab<P>) {
-        // One step at a time for all of them: a step reads what the step before has prefetched.
-        let mut places = [None; PREFETCHED];
-        for (place, key) in places.iter_mut().zip(self.waiting.soon()) {
-            *place = queues.first_of(class_of(key));
-        }
-        places.iter().flatten().for_each(|queue| prefetch(*queue));
-        let packets = places.map(|queue| queue.map_or(NONE, |queue| queue.list.head));
-        packets.iter().for_each(|&packet| slab.prefetch(packet));
-        // After the release the next packet becomes the first.
-        let successors = packets.map(|packet| slab.next(packet));
-        successors.iter().for_each(|&packet| slab.prefetch(packet));
-    }
-
-    /// The head with the smallest (departure, sequence) of those with keys up to `last`.
-    ///
-    /// The common case is one eligible head: it need not go through `ready`.
-    fn eligible(&mut self, last: u128, queues: &ClassQueues, slab: &Slab<P>) -> Option<Head> {
-        while let Some(key) = self.waiting.peek()
-            && key <= last
-        {
-            let class = class_of(key);
-            let alone = self.ready.peek().is_none() && !self.waiting.second_may_be_up_to(last);
-            if alone && !self.spaces_catch_up {
-                return Some(Head {
-                    class,
-                    in_waiting: true,
-                    spaced: None,
-                });
-            }
-            let spaces_catch_up = self.spaces_catch_up;
-            let spaced = |queue: &Queue, meta: &Meta| {
-                let unspaced = waiting_key(meta.departure_ns, queue.release(), class);
-                (spaces_catch_up && key > unspaced).then(|| Q24::from_raw(key >> CLASS_BITS))
-            };
-            let found = queues.get(self.number, class).and_then(|queue| {
-                let meta = slab.meta(queue.list.head)?;
-                Some((meta, spaced(queue, meta)))
-            });
-            if alone {
-                return Some(Head {
-                    class,
-                    in_waiting: true,
-                    spaced: found.and_then(|(_, spaced)| spaced),
-                });
-            }
-            self.waiting.pop();
-            if let Some((meta, spaced)) = found {
-                self.ready.push(Ready {
-                    departure_ns: meta.departure_ns,
-                    sequence: meta.sequence,
-                    class,
-                    spaced,
-                });
-            }
-        }
-        self.ready.pop().map(|ready| Head {
-            class: ready.class,
-            in_waiting: false,
-            spaced: ready.spaced,
-        })
-    }
-
-    /// Queues a paced packet; the queue of `class` exists and the slab has room.
-    /// Returns whether it became the head of its queue.
-    pub(crate) fn push_paced(
-        &mut self,
-        class: u32,
-        payload: P,
-        meta: Meta,
-        queues: &mut ClassQueues,
-        slab: &mut Slab<P>,
-    ) -> Result<bool, P> {
-        let release_of_empty = queues.push((self.number, class), payload, meta, slab)?;
-        if let Some(release) = release_of_empty {
-            let key = waiting_key(meta.departure_ns, release, class);
-            self.waiting.push(key);
-        }
-        if self.config.gaps != Gaps::Accounted && self.statistics.paced_bytes == 0 {
-            // Gap frames flow while a paced packet waits: from here on, not from before.
-            self.free_at = self.free_at.max(Q24::from_ns(meta.arrival_ns));
-        }
-        let bytes = frame_bytes(meta.length_bytes);
-        let statistics = &mut self.statistics;
-        statistics.paced_bytes += bytes;
-        statistics.paced_bytes_max = statistics.paced_bytes_max.max(statistics.paced_bytes);
-        self.count_queued();
-        Ok(release_of_empty.is_some())
     }
 
     /// Queues an unpaced packet; the caller has checked the FIFO's room.
@@ -604,15 +350,4 @@ impl<P> Port<P> {
         self.statistics.fifo_bytes = 0;
         self.statistics.paced_bytes = 0;
     }
-}
-
-/// Key of a head in `waiting`: E = max(departure, R), then the class.
-fn waiting_key(departure_ns: u64, release: Q24, class: u32) -> u128 {
-    let eligible = Q24::from_ns(departure_ns).max(release);
-    eligible.raw() << CLASS_BITS | u128::from(class)
-}
-
-/// The class in a key of `waiting`.
-fn class_of(key: u128) -> u32 {
-    u32::try_from(key & u128::from(u32::MAX)).unwrap_or(0)
 }

@@ -1,17 +1,24 @@
-//! Keys in order of time, a million as cheaply as a hundred: a heap for what comes soon, a
-//! hierarchical timing wheel for the rest.
+//! A timer wheel: keys in order of time, a million at little more cost than a hundred.
 //!
-//! A heap alone is exact but costs a cache miss per level once it outgrows the caches. A wheel
-//! (Varghese and Lauck 1987) costs one append, but knows order only to the width of a slot. Here
-//! each key waits in the wheel until its slot's turn comes and then goes through a small heap,
-//! so the order is exact and every step of it is either sequential or in the first-level cache.
-//! The slots of a level are a ring; which of them hold anything a bitmap tells (as in Eiffel,
-//! Saeed and others, NSDI 2019), so empty time costs nothing.
+//! A heap is exact, but costs a cache miss per level once it outgrows the caches. A hierarchical
+//! wheel (Varghese and Lauck 1987) costs one append, but keeps order only to the width of a slot.
+//! Here each key waits in the wheel until its slot is next, and then in a small heap. So the order is
+//! exact, and each step is either sequential or in the first-level cache. The slots of a level are a
+//! ring. A bitmap tells which of them have keys (as in Eiffel, Saeed and others, NSDI 2019), so
+//! empty time costs nothing.
 //!
-//! Up to [`SPILL_KEYS`] keys there is no wheel: few classes take the memory of a heap.
+//! Up to [`SPILL_KEYS`] keys there is only the heap: few classes take little memory.
 
-use crate::heap::{Key, MinHeap};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use prefetch::prefetch;
+
+/// What waits in a [`TimerWheel`]: a time with what breaks ties. No two are equal.
+pub(crate) trait Key: Copy + Ord {
+    /// The whole nanoseconds of its time. A smaller key's is not greater.
+    fn time_ns(self) -> u64;
+}
 
 /// A slot of the lowest level is `2^14` ns wide: with a million packets of 1 Gbit/s one or two
 /// keys.
@@ -82,7 +89,7 @@ impl Level {
 
 /// The keys whose slot (`time / 2^14 ns`) is after `now_slot`.
 #[derive(Debug)]
-struct Wheel<K> {
+struct Levels<K> {
     /// Everything up to this slot is in the heap.
     now_slot: u64,
     keys: usize,
@@ -96,7 +103,7 @@ fn slot_of(time_ns: u64) -> u64 {
     time_ns >> SLOT_BITS
 }
 
-impl<K: Key> Wheel<K> {
+impl<K: Key> Levels<K> {
     fn new(now_slot: u64) -> Self {
         Self {
             now_slot,
@@ -147,10 +154,8 @@ impl<K: Key> Wheel<K> {
                 at
             }
             None => {
-                let mut keys = [K::VACANT; CHUNK_KEYS];
-                keys[0] = key;
                 chunks.push(Chunk {
-                    keys,
+                    keys: [key; CHUNK_KEYS],
                     used: 1,
                     next,
                 });
@@ -161,7 +166,7 @@ impl<K: Key> Wheel<K> {
     }
 
     /// Moves on to the next slot that has keys, and hands those over.
-    fn advance(&mut self, heap: &mut MinHeap<K>) {
+    fn advance(&mut self, heap: &mut BinaryHeap<Reverse<K>>) {
         while let Some((at, slot)) = self.next_slot() {
             let first = slot << (LEVEL_BITS * at as u32);
             // A wide slot is spread over the levels below, seen from just before it.
@@ -179,7 +184,7 @@ impl<K: Key> Wheel<K> {
                     };
                     let key = chunk.keys[member];
                     if at == 0 {
-                        heap.push(key);
+                        heap.push(Reverse(key));
                     } else {
                         self.push(key);
                     }
@@ -230,20 +235,20 @@ impl<K: Key> Wheel<K> {
 
 /// Keys, the smallest first.
 #[derive(Debug)]
-pub(crate) struct Calendar<K> {
+pub(crate) struct TimerWheel<K> {
     /// Empty only if the wheel is.
-    soon: MinHeap<K>,
-    later: Option<Box<Wheel<K>>>,
+    soon: BinaryHeap<Reverse<K>>,
+    later: Option<Box<Levels<K>>>,
     /// Without a wheel: so many keys make one.
     spill_at: usize,
     /// Keys came out of the wheel.
     refilled: bool,
 }
 
-impl<K: Key> Calendar<K> {
+impl<K: Key> TimerWheel<K> {
     pub(crate) const fn new() -> Self {
         Self {
-            soon: MinHeap::new(),
+            soon: BinaryHeap::new(),
             later: None,
             spill_at: SPILL_KEYS,
             refilled: false,
@@ -252,7 +257,7 @@ impl<K: Key> Calendar<K> {
 
     /// Keys near the smallest one, in no order.
     pub(crate) fn soon(&self) -> impl Iterator<Item = K> {
-        self.soon.iter()
+        self.soon.iter().map(|key| key.0)
     }
 
     /// Whether keys have come out of the wheel since this was asked last.
@@ -262,13 +267,15 @@ impl<K: Key> Calendar<K> {
 
     /// The smallest key.
     pub(crate) fn peek(&self) -> Option<K> {
-        self.soon.peek()
+        self.soon.peek().map(|key| key.0)
     }
 
     /// Whether any key but the smallest is at most `last`. May be true without need where `last`
     /// is more than a slot after the smallest key.
     pub(crate) fn second_may_be_up_to(&self, last: K) -> bool {
-        self.soon.second_is_up_to(last)
+        // The second smallest is a child of the smallest.
+        let children = self.soon.as_slice().get(1..).unwrap_or_default();
+        children.iter().take(2).any(|key| key.0 <= last)
             || self
                 .later
                 .as_ref()
@@ -278,9 +285,9 @@ impl<K: Key> Calendar<K> {
     pub(crate) fn push(&mut self, key: K) {
         match &mut self.later {
             Some(wheel) if slot_of(key.time_ns()) > wheel.now_slot => wheel.push(key),
-            Some(_) => self.soon.push(key),
+            Some(_) => self.soon.push(Reverse(key)),
             None => {
-                self.soon.push(key);
+                self.soon.push(Reverse(key));
                 if self.soon.len() > self.spill_at {
                     self.spill();
                 }
@@ -292,7 +299,7 @@ impl<K: Key> Calendar<K> {
     pub(crate) fn pop(&mut self) -> Option<K> {
         let smallest = self.soon.pop();
         self.refill();
-        smallest
+        smallest.map(|key| key.0)
     }
 
     /// Replaces the smallest key, which is what a queue does that has a further packet.
@@ -303,7 +310,13 @@ impl<K: Key> Calendar<K> {
                 self.soon.pop();
                 self.refill();
             }
-            _ => self.soon.replace_smallest(key),
+            _ => {
+                let smallest = self.soon.peek_mut();
+                debug_assert!(smallest.is_some(), "there is a key to replace");
+                if let Some(mut smallest) = smallest {
+                    *smallest = Reverse(key);
+                }
+            }
         }
     }
 
@@ -313,16 +326,16 @@ impl<K: Key> Calendar<K> {
 
     /// Hands what is after the smallest key's slot to a wheel.
     fn spill(&mut self) {
-        let Some(smallest) = self.soon.peek() else {
+        let Some(smallest) = self.peek() else {
             return;
         };
-        let mut wheel = Wheel::new(slot_of(smallest.time_ns()));
-        let keys = std::mem::replace(&mut self.soon, MinHeap::new());
-        for key in keys.iter() {
+        let mut wheel = Levels::new(slot_of(smallest.time_ns()));
+        let keys = std::mem::take(&mut self.soon);
+        for &Reverse(key) in &keys {
             if slot_of(key.time_ns()) > wheel.now_slot {
                 wheel.push(key);
             } else {
-                self.soon.push(key);
+                self.soon.push(Reverse(key));
             }
         }
         if wheel.keys > GATHER_KEYS {
@@ -339,7 +352,7 @@ impl<K: Key> Calendar<K> {
         let Some(wheel) = &mut self.later else {
             return;
         };
-        if self.soon.peek().is_none() {
+        if self.soon.is_empty() {
             self.refilled = true;
             while self.soon.len() < REFILL_KEYS && wheel.keys > 0 {
                 wheel.advance(&mut self.soon);
@@ -363,12 +376,6 @@ mod tests {
 
     /// A time in nanoseconds and what breaks ties.
     impl Key for (u64, u64) {
-        const VACANT: Self = (u64::MAX, u64::MAX);
-
-        fn is_vacant(self) -> bool {
-            self == Self::VACANT
-        }
-
         fn time_ns(self) -> u64 {
             self.0
         }
@@ -397,7 +404,7 @@ mod tests {
             distances in proptest::collection::vec(distance(), 1..400),
             operations in proptest::collection::vec(0..4u8, 0..4_000),
         ) {
-            let mut calendar = Calendar::new();
+            let mut wheel = TimerWheel::new();
             let mut sorted = BTreeSet::new();
             let mut distances = distances.into_iter().cycle().enumerate();
             let mut next = |now_ns: u64| {
@@ -407,14 +414,14 @@ mod tests {
             };
             for _ in 0..many {
                 let key = next(begin_ns);
-                calendar.push(key);
+                wheel.push(key);
                 sorted.insert(key);
             }
             let mut now_ns = begin_ns;
             for operation in operations {
                 match operation {
                     0 => {
-                        let popped = calendar.pop();
+                        let popped = wheel.pop();
                         prop_assert_eq!(popped, sorted.pop_first());
                         now_ns = popped.map_or(now_ns, |key| key.0);
                     }
@@ -422,27 +429,27 @@ mod tests {
                         now_ns = sorted.pop_first().expect("some").0;
                         let key = next(now_ns);
                         sorted.insert(key);
-                        calendar.replace_smallest(key);
+                        wheel.replace_smallest(key);
                     }
                     _ => {
                         // Some are late.
                         let key = next(now_ns.saturating_sub(u64::from(operation) << 12));
                         sorted.insert(key);
-                        calendar.push(key);
+                        wheel.push(key);
                     }
                 }
-                prop_assert_eq!(calendar.peek(), sorted.first().copied());
+                prop_assert_eq!(wheel.peek(), sorted.first().copied());
                 for last_ns in [now_ns, now_ns.saturating_add(20_000), u64::MAX] {
                     let last = (last_ns, u64::MAX - 1);
                     prop_assert!(
-                        calendar.second_may_be_up_to(last) || sorted.range(..=last).count() <= 1
+                        wheel.second_may_be_up_to(last) || sorted.range(..=last).count() <= 1
                     );
                 }
             }
             while let Some(key) = sorted.pop_first() {
-                prop_assert_eq!(calendar.pop(), Some(key));
+                prop_assert_eq!(wheel.pop(), Some(key));
             }
-            prop_assert_eq!(calendar.pop(), None);
+            prop_assert_eq!(wheel.pop(), None);
         }
     }
 }

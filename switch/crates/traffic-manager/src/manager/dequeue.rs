@@ -1,0 +1,229 @@
+//! Out: which packet or gap frame starts, what becomes of it, and when it reaches its interface.
+
+use super::TrafficManager;
+use crate::cause::DropCause;
+use crate::packet::{Delivery, Dequeued, Frame, Refused, TransmitToken};
+use crate::port::{Kind, NEVER_NS, Scheduled};
+use crate::time::Q24;
+
+/// A port's delay line may hold this many times what is free.
+const DELAY_LINE_ALPHA: u64 = 4;
+
+impl<P> TrafficManager<P> {
+    /// Earliest instant at which a transmission may start on any port that waits for nothing,
+    /// rounded up to a nanosecond; in the past if the driver is late.
+    pub fn next_dequeue_ns(&self) -> Option<u64> {
+        self.starts.next_ns()
+    }
+
+    /// Starts at most one packet that is due at `until_ns`, and the gap frames that are due before
+    /// it: on the port with the earliest one, then the lowest number. Call until `None`.
+    ///
+    /// `until_ns` is `now_ns`, or later if the caller has frames sent when it is time. A packet that
+    /// arrives after this call then starts after what it has started.
+    pub fn dequeue(&mut self, until_ns: u64, now_ns: u64) -> Option<Dequeued<P>> {
+        self.latest_ns = self.latest_ns.max(now_ns);
+        while self.next_dequeue_ns()? <= until_ns {
+            let at = self.starts.earliest();
+            let port = self.ports.get(at);
+            let Some(mut scheduled) = port.and_then(|port| port.next_transmission(&self.slab))
+            else {
+                self.internal_error(at);
+                continue;
+            };
+            if let Kind::Gap { until } = scheduled.kind {
+                let start = scheduled.start(now_ns);
+                if start < until {
+                    self.fill_gap(at, start, until);
+                    continue;
+                }
+                // So late that the gap is over.
+                scheduled = Scheduled::new(until, Kind::Paced);
+            }
+            match self.start(at, scheduled, now_ns) {
+                None => self.internal_error(at),
+                dequeued => return dequeued,
+            }
+        }
+        None
+    }
+
+    /// The packet that was to start next at a port is not where it should be: counts it as lost, and
+    /// the port as idle, or the driver would poll it for ever.
+    fn internal_error(&mut self, at: usize) {
+        debug_assert!(false, "a packet that starts is not in its queue");
+        self.starts.set(at, NEVER_NS);
+        if let Some(port) = self.ports.get_mut(at) {
+            port.statistics.drops.add(DropCause::InternalError, 1);
+        }
+    }
+
+    /// Starts a gap frame.
+    fn fill_gap(&mut self, at: usize, start: Q24, until: Q24) {
+        let free = self.delay_line_free();
+        let Some(port) = self.ports.get_mut(at) else {
+            return;
+        };
+        let (length_bytes, delivery_ns) = port.fill_gap(start, until);
+        // Packets have four times the room, so gap frames never take it from them.
+        if (port.delay_line.len() as u64) < free {
+            port.propagate(delivery_ns, Frame::Gap { length_bytes }, false);
+            self.statistics.delay_line_packets += 1;
+            self.deliveries.set(at, port.next_delivery_ns());
+        } else {
+            port.statistics.drops.add(DropCause::GapFrame, 1);
+        }
+        self.refresh_start(at);
+    }
+
+    /// Frames for which the delay lines still have room.
+    fn delay_line_free(&self) -> u64 {
+        let on_the_way = self.statistics.delay_line_packets;
+        (self.limits.max_delay_line_packets as u64).saturating_sub(on_the_way)
+    }
+
+    /// Starts at most one unpaced packet whose scheduled instant is at most `until_ns` and that
+    /// no paced packet precedes, as of `now_ns` (for the lateness only). For drivers that learn
+    /// of arrivals late: see the [crate] documentation. Call until `None`.
+    pub fn dequeue_unpaced(&mut self, until_ns: u64, now_ns: u64) -> Option<Dequeued<P>> {
+        if self.starts.next_ns()? > until_ns {
+            return None;
+        }
+        let slab = &self.slab;
+        let (at, scheduled) = self
+            .ports
+            .iter()
+            .enumerate()
+            .filter_map(|(at, port)| Some((at, port.next_transmission(slab)?)))
+            .filter(|(_, scheduled)| {
+                scheduled.kind == Kind::Unpaced && scheduled.at.ceil_ns() <= until_ns
+            })
+            .min_by_key(|(_, scheduled)| scheduled.at.ceil_ns())?;
+        let dequeued = self.start(at, scheduled, now_ns);
+        if dequeued.is_none() {
+            self.internal_error(at);
+        }
+        dequeued
+    }
+
+    /// Starts the packet that is scheduled at a port; `None`: there is none.
+    fn start(&mut self, at: usize, scheduled: Scheduled, now_ns: u64) -> Option<Dequeued<P>> {
+        let port = self.ports.get_mut(at)?;
+        let chosen = port.choose(scheduled, now_ns, &mut self.queues, &self.slab)?;
+        let (payload, meta) = self.slab.take(chosen.node)?;
+        let scheduled_ns = scheduled.at.ceil_ns();
+        let lateness_ns = now_ns.saturating_sub(scheduled_ns);
+        let timed = chosen.class.is_none() && port.config.delay_ns > 0;
+        if chosen.class.is_some() {
+            port.statistics.paced_lateness.record(lateness_ns);
+        } else if !timed {
+            port.statistics.unpaced_lateness.record(lateness_ns);
+        }
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        port.pending = Some(serial);
+        let number = port.number;
+        let left_behind_packets = u32::try_from(port.statistics.queued_packets).unwrap_or(u32::MAX);
+        self.starts.set(at, NEVER_NS);
+        Some(Dequeued {
+            port: number,
+            start_ns: chosen.start.ceil_ns(),
+            scheduled_ns,
+            class: chosen.class,
+            payload,
+            enqueued_ns: meta.arrival_ns,
+            departure_ns: meta.departure_ns,
+            length_bytes: meta.length_bytes,
+            enqueued_behind_packets: meta.before_packets,
+            left_behind_packets,
+            token: TransmitToken {
+                port: number,
+                serial,
+                start: chosen.start,
+                timed,
+            },
+        })
+    }
+
+    /// Position of the port that waits for `token`.
+    fn redeem(&mut self, token: &TransmitToken) -> Option<usize> {
+        let at = self.position(token.port)?;
+        let port = self.ports.get_mut(at)?;
+        (port.pending == Some(token.serial)).then(|| port.pending = None)?;
+        Some(at)
+    }
+
+    /// Egress kept the frame: it takes the line for its final length (layer 2 without FCS) and
+    /// enters the delay line. Refused: the port was removed meanwhile (`port-down`), or the
+    /// port's share of delay lines is used up (`delay-line-full`; the line time is taken all the
+    /// same).
+    pub fn transmit(
+        &mut self,
+        token: TransmitToken,
+        final_length_bytes: u32,
+        payload: P,
+    ) -> Result<(), Refused<P>> {
+        let free = self.delay_line_free();
+        let redeemed = self.redeem(&token);
+        let Some((at, port)) = redeemed.and_then(|at| Some((at, self.ports.get_mut(at)?))) else {
+            let cause = DropCause::PortDown;
+            self.statistics.drops.add(cause, 1);
+            return Err(Refused { cause, payload });
+        };
+        let delivery_ns = port.occupy(token.start, final_length_bytes);
+        // A dynamic threshold, too; larger, since a long fat path may need most of it.
+        let share = free.saturating_mul(DELAY_LINE_ALPHA);
+        let result = if (port.delay_line.len() as u64) < share {
+            port.propagate(delivery_ns, Frame::Packet(payload), token.timed);
+            self.statistics.delay_line_packets += 1;
+            self.deliveries.set(at, port.next_delivery_ns());
+            Ok(())
+        } else {
+            let cause = DropCause::DelayLineFull;
+            port.statistics.drops.add(cause, 1);
+            Err(Refused { cause, payload })
+        };
+        self.refresh_start(at);
+        result
+    }
+
+    /// Egress dropped the packet, which is counted: it takes no line time.
+    pub fn cancel(&mut self, token: TransmitToken, cause: DropCause) {
+        self.count_drop(token.port, cause);
+        self.release(token);
+    }
+
+    /// Egress recirculates the packet instead: it takes no line time and is no drop.
+    pub fn release(&mut self, token: TransmitToken) {
+        if let Some(at) = self.redeem(&token) {
+            self.refresh_start(at);
+        }
+    }
+
+    /// When the next frame reaches an interface; in the past if the driver is late.
+    pub fn next_delivery_ns(&self) -> Option<u64> {
+        self.deliveries.next_ns()
+    }
+
+    /// Takes at most one frame that reaches its interface by `until_ns`: `now_ns`, or later if the
+    /// caller has frames sent when it is time. Call until `None`.
+    pub fn deliver(&mut self, until_ns: u64, now_ns: u64) -> Option<Delivery<P>> {
+        if self.deliveries.next_ns()? > until_ns {
+            return None;
+        }
+        let at = self.deliveries.earliest();
+        let port = self.ports.get_mut(at)?;
+        let frame = port.deliver()?;
+        if frame.timed {
+            let lateness_ns = now_ns.saturating_sub(frame.delivery_ns);
+            port.statistics.unpaced_lateness.record(lateness_ns);
+        }
+        self.statistics.delay_line_packets -= 1;
+        self.deliveries.set(at, port.next_delivery_ns());
+        Some(Delivery {
+            port: port.number,
+            delivery_ns: frame.delivery_ns,
+            frame: frame.frame,
+        })
+    }
+}

@@ -1,0 +1,289 @@
+//! The traffic manager: all ports together.
+
+mod dequeue;
+mod enqueue;
+
+use prefetch::prefetch;
+
+use crate::cause::DropCause;
+use crate::config::{Limits, PortConfig, PortError};
+use crate::deadlines::Deadlines;
+use crate::port::{NEVER_NS, Port, Scheduled};
+use crate::queues::ClassQueues;
+use crate::slab::Slab;
+use crate::statistics::{PortStatistics, QueueState, Statistics};
+
+/// Index of "no such port" in the table of port numbers.
+const NO_PORT: u16 = u16::MAX;
+
+/// Ports, queues and departure times. See the [crate] documentation for the rules.
+#[derive(Debug)]
+pub struct TrafficManager<P> {
+    limits: Limits,
+    /// By number.
+    ports: Vec<Port<P>>,
+    /// Position in `ports` by port number.
+    index: Vec<u16>,
+    slab: Slab<P>,
+    queues: ClassQueues,
+    starts: Deadlines,
+    deliveries: Deadlines,
+    next_sequence: u64,
+    next_serial: u64,
+    /// Latest `now_ns` of any poll.
+    latest_ns: u64,
+    /// No search for idle queues before this arrival time.
+    next_sweep_ns: u64,
+    spaces_catch_up: bool,
+    statistics: Statistics,
+}
+
+impl<P> TrafficManager<P> {
+    /// Without ports. Class numbers are at most 2^32 - 1 and packets fewer than 2^32 whatever
+    /// the limits say.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            ports: Vec::new(),
+            index: Vec::new(),
+            slab: Slab::new(limits.max_held_packets),
+            queues: ClassQueues::default(),
+            starts: Deadlines::default(),
+            deliveries: Deadlines::default(),
+            next_sequence: 0,
+            next_serial: 0,
+            latest_ns: 0,
+            next_sweep_ns: 0,
+            spaces_catch_up: false,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// The limits it was made with.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// From now on a class that late polls have put behind catches up with spaced packets: each
+    /// may go seven eighths of a packet's time after the one before could, until the class is back
+    /// at `E`. For drivers in real time; without late polls nothing changes.
+    pub fn space_catch_up(&mut self) {
+        self.spaces_catch_up = true;
+        for port in &mut self.ports {
+            port.spaces_catch_up = true;
+        }
+    }
+
+    /// Adds a port: up, idle, free since time 0.
+    pub fn add_port(&mut self, port: u16, config: PortConfig) -> Result<(), PortError> {
+        let limit = self.limits.max_ports.min(usize::from(NO_PORT));
+        match self.ports.binary_search_by_key(&port, |p| p.number) {
+            Ok(_) => Err(PortError::Exists(port)),
+            Err(_) if self.ports.len() >= limit => Err(PortError::TooManyPorts(limit)),
+            Err(at) => {
+                let mut added = Port::new(port, config)?;
+                added.spaces_catch_up = self.spaces_catch_up;
+                self.ports.insert(at, added);
+                self.reindex();
+                Ok(())
+            }
+        }
+    }
+
+    /// Changes a port while it runs. The line rate applies to the next frame, the FIFO's size
+    /// to the next arrival (nothing that waits is dropped), the delay to the next frame (none
+    /// overtakes those on their way), what fills the gaps from the next frame on.
+    pub fn set_port(&mut self, port: u16, config: PortConfig) -> Result<(), PortError> {
+        let at = self.position(port).ok_or(PortError::NoSuchPort(port))?;
+        self.ports
+            .get_mut(at)
+            .ok_or(PortError::NoSuchPort(port))?
+            .configure(config)?;
+        // Gap frames may begin or end.
+        self.refresh_start(at);
+        Ok(())
+    }
+
+    /// Takes a port down (packets for it are refused as `port-down`; those that wait leave in
+    /// their time) or up again. Ports start up.
+    pub fn set_port_up(&mut self, port: u16, up: bool) -> Result<(), PortError> {
+        self.port_mut(port).ok_or(PortError::NoSuchPort(port))?.up = up;
+        Ok(())
+    }
+
+    /// Whether the port takes packets; false if there is no such port.
+    pub fn is_port_up(&self, port: u16) -> bool {
+        self.port(port).is_some_and(|port| port.up)
+    }
+
+    /// Removes a port and returns what waited or was on its way there, counted as `port-down`.
+    /// A pending [`TransmitToken`] of it becomes void: `transmit` gives its payload back.
+    pub fn remove_port(&mut self, port: u16) -> Result<Vec<P>, PortError> {
+        let at = self
+            .ports
+            .binary_search_by_key(&port, |p| p.number)
+            .map_err(|_| PortError::NoSuchPort(port))?;
+        let mut removed = self.ports.remove(at);
+        self.reindex();
+        let mut payloads = self.take_waiting(&mut removed);
+        payloads.extend(
+            removed
+                .delay_line
+                .drain(..)
+                .filter_map(|sent| sent.frame.packet()),
+        );
+        let drops = &mut self.statistics.drops;
+        for (cause, packets) in removed.statistics.drops.iter() {
+            drops.add(cause, packets);
+        }
+        drops.add(DropCause::PortDown, payloads.len() as u64);
+        Ok(payloads)
+    }
+
+    /// Every port with its configuration, by number.
+    pub fn ports(&self) -> impl Iterator<Item = (u16, &PortConfig)> {
+        self.ports.iter().map(|p| (p.number, &p.config))
+    }
+
+    /// A port's configuration.
+    pub fn port_config(&self, port: u16) -> Option<&PortConfig> {
+        self.port(port).map(|p| &p.config)
+    }
+
+    fn reindex(&mut self) {
+        let end = self.ports.last().map_or(0, |p| usize::from(p.number) + 1);
+        self.index = vec![NO_PORT; end];
+        for (at, port) in self.ports.iter().enumerate() {
+            if let (Some(slot), Ok(at)) = (
+                self.index.get_mut(usize::from(port.number)),
+                u16::try_from(at),
+            ) {
+                *slot = at;
+            }
+        }
+        let slab = &self.slab;
+        self.starts.reset(
+            self.ports
+                .iter()
+                .map(|p| scheduled_ns(p.next_transmission(slab))),
+        );
+        self.deliveries
+            .reset(self.ports.iter().map(Port::next_delivery_ns));
+    }
+
+    fn position(&self, port: u16) -> Option<usize> {
+        self.index
+            .get(usize::from(port))
+            .filter(|at| **at != NO_PORT)
+            .map(|at| usize::from(*at))
+    }
+
+    fn port(&self, port: u16) -> Option<&Port<P>> {
+        self.ports.get(self.position(port)?)
+    }
+
+    fn port_mut(&mut self, port: u16) -> Option<&mut Port<P>> {
+        let at = self.position(port)?;
+        self.ports.get_mut(at)
+    }
+
+    /// After a change that may move the port's next scheduled.
+    fn refresh_start(&mut self, at: usize) {
+        if let Some(port) = self.ports.get(at) {
+            self.starts
+                .set(at, scheduled_ns(port.next_transmission(&self.slab)));
+        }
+    }
+
+    /// Takes out everything that waits on all ports, counted as `cause`, and forgets the release
+    /// clocks. Frames in the delay lines stay: [`Self::deliver`] gives them out.
+    pub fn drain(&mut self, cause: DropCause) -> impl Iterator<Item = P> + use<P> {
+        let mut payloads = Vec::with_capacity(self.slab.len());
+        let Self {
+            ports,
+            queues,
+            slab,
+            ..
+        } = self;
+        for port in ports.iter_mut() {
+            let waiting = port.statistics.queued_packets;
+            port.statistics.drops.add(cause, waiting);
+            port.take_waiting(slab, |payload| payloads.push(payload));
+        }
+        queues.take(|_| true, slab, |payload| payloads.push(payload));
+        self.reindex();
+        payloads.into_iter()
+    }
+
+    /// Takes out everything that waits on one port that is being removed.
+    fn take_waiting(&mut self, port: &mut Port<P>) -> Vec<P> {
+        let mut payloads = Vec::new();
+        let slab = &mut self.slab;
+        port.take_waiting(slab, |payload| payloads.push(payload));
+        let number = port.number;
+        self.queues.take(
+            |port| port == number,
+            slab,
+            |payload| payloads.push(payload),
+        );
+        self.statistics.delay_line_packets -= port.delay_line.len() as u64;
+        payloads
+    }
+
+    /// Bytes (layer 2 + FCS) that wait in queues of `class` on all ports.
+    pub fn class_backlog_bytes(&self, class: u32) -> u64 {
+        self.queues.backlog_bytes(class)
+    }
+
+    /// Prefetches a class's queue, which the next packet of the class needs.
+    pub fn prefetch_class(&self, class: u32) {
+        if let Some(queue) = self.queues.first_of(class) {
+            prefetch(queue);
+        }
+    }
+
+    /// The queue of `class` on `port`; `None` if the class has left no trace there.
+    pub fn queue(&self, port: u16, class: u32) -> Option<QueueState> {
+        let queue = self.queues.get(port, class)?;
+        Some(QueueState {
+            packets: queue.packets,
+            bytes: queue.bytes(),
+            head_departure_ns: self.slab.meta(queue.list.head).map(|m| m.departure_ns),
+            release_ns: queue.release().whole_ns(),
+            release_fraction: queue.release().fraction(),
+        })
+    }
+
+    /// Counts a drop that happened elsewhere in the switch, so that there is one place to look
+    /// at: on the port, or globally if there is no such port.
+    pub fn count_drop(&mut self, port: u16, cause: DropCause) {
+        self.count_drops(port, cause, 1);
+    }
+
+    /// Counts several drops of one cause, as [`Self::count_drop`].
+    pub fn count_drops(&mut self, port: u16, cause: DropCause, packets: u64) {
+        match self.port_mut(port) {
+            Some(port) => port.statistics.drops.add(cause, packets),
+            None => self.statistics.drops.add(cause, packets),
+        }
+    }
+
+    /// Counters of the whole.
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            held_packets: self.slab.len() as u64,
+            queues: self.queues.len() as u64,
+            ..self.statistics.clone()
+        }
+    }
+
+    /// Counters of one port.
+    pub fn port_statistics(&self, port: u16) -> Option<&PortStatistics> {
+        self.port(port).map(|p| &p.statistics)
+    }
+}
+
+/// When a port starts something next, rounded up.
+fn scheduled_ns(next: Option<Scheduled>) -> u64 {
+    next.map_or(NEVER_NS, |scheduled| scheduled.at.ceil_ns())
+}

@@ -1,0 +1,235 @@
+//! The class queues of a port: which paced packet starts.
+
+use prefetch::prefetch;
+
+use super::{Chosen, Port, Scheduled};
+use crate::config::frame_bytes;
+use crate::gaps::Gaps;
+use crate::queues::{ClassQueues, Queue};
+use crate::slab::{Meta, NONE, Slab};
+use crate::time::Q24;
+use crate::timer_wheel::Key;
+
+/// How many of the packets that leave soon are prefetched together.
+const PREFETCHED: usize = 24;
+
+/// A class that catches up gains one part in this many of a packet's time with each packet.
+const CATCH_UP_PARTS: u128 = 8;
+
+/// Of a key of `waiting`, below the instant.
+const CLASS_BITS: u32 = u32::BITS;
+
+/// E of a class queue's head with the class, as [`waiting_key`] makes it: 120 bits.
+impl Key for u128 {
+    fn time_ns(self) -> u64 {
+        eligible_at(self).whole_ns()
+    }
+}
+
+/// A head that may start: in order of departure, then of arrival. `spaced`: see
+/// [`Head::spaced`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Ready {
+    departure_ns: u64,
+    sequence: u64,
+    class: u32,
+    spaced: Option<Q24>,
+}
+
+impl Key for Ready {
+    fn time_ns(self) -> u64 {
+        self.departure_ns
+    }
+}
+
+/// The head of a class queue that starts.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    class: u32,
+    /// It is still the first of `waiting`.
+    in_waiting: bool,
+    /// Where it waited for its distance to the packet before, past departure and R, until when:
+    /// its class is still catching up.
+    spaced: Option<Q24>,
+}
+
+impl<P> Port<P> {
+    /// How much of what a packet is late by may be the doing of the poll at `now_ns`, at most. A poll
+    /// that was late for one is so for all that start with it.
+    pub(super) fn poll_lateness(&mut self, scheduled: Scheduled, now_ns: u64) -> Q24 {
+        let now = Q24::from_ns(now_ns);
+        if scheduled.at.ceil_ns() < now_ns {
+            self.late_poll_ns = now_ns;
+            now.since(scheduled.at)
+        } else if self.late_poll_ns == now_ns && scheduled.at.ceil_ns() == now_ns {
+            now
+        } else {
+            Q24::default()
+        }
+    }
+
+    /// Takes the first paced packet that may start at `start`. `poll_lateness`: see
+    /// [`Self::poll_lateness`].
+    pub(super) fn choose_paced(
+        &mut self,
+        start: Q24,
+        poll_lateness: Q24,
+        queues: &mut ClassQueues,
+        slab: &Slab<P>,
+    ) -> Option<Chosen> {
+        // Keys up to this one have E <= start, whatever the class.
+        let last = start.raw() << CLASS_BITS | u128::from(u32::MAX);
+        let head = self.eligible(last, queues, slab)?;
+        let (class, number, spaces_catch_up) = (head.class, self.number, self.spaces_catch_up);
+        let mut spaced = Q24::default();
+        // Stall rule: R' = max(R, t - allowance) + cost, t without what a gap frame took.
+        let release = |meta: &Meta, release: Q24, is_last: bool| {
+            let eligible = Q24::from_ns(meta.departure_ns).max(release);
+            let punctual = start.since(self.waited_for_gap(start, eligible));
+            let cost = u128::from(meta.cost_q24);
+            let release = release.max(punctual.minus_ns(meta.allowance_ns)).plus(cost);
+            let may_gain = cost / CATCH_UP_PARTS;
+            let late = start.since(eligible).min(poll_lateness);
+            // From when it could have gone: polls that are late again and again must not add up.
+            let from = head.spaced.or((late.raw() > may_gain).then_some(start));
+            if let Some(from) = from.filter(|_| spaces_catch_up) {
+                spaced = from.plus(cost - may_gain);
+            }
+            // What no packet waits for is not made up: it would take a clock of its own.
+            if is_last {
+                release.max(spaced)
+            } else {
+                release
+            }
+        };
+        let unlinked = queues.unlink((number, class), slab, release)?;
+        self.statistics.paced_bytes -= unlinked.bytes;
+        let next = slab
+            .meta(unlinked.next)
+            .map(|next| waiting_key(next.departure_ns, unlinked.release.max(spaced), class));
+        match (head.in_waiting, next) {
+            (true, Some(key)) => self.waiting.replace_smallest(key),
+            (true, None) => {
+                self.waiting.pop();
+            }
+            (false, Some(key)) => self.waiting.push(key),
+            (false, None) => {}
+        }
+        if self.waiting.take_refilled() {
+            self.prefetch_next(queues, slab);
+        }
+        Some(Chosen {
+            node: unlinked.node,
+            class: Some(class),
+            start,
+        })
+    }
+
+    /// Prefetches what the next releases need. Prefetches of several places run at the same time,
+    /// while each release alone would wait for its own memory.
+    fn prefetch_next(&self, queues: &ClassQueues, slab: &Slab<P>) {
+        // One step at a time for all of them: a step reads what the step before has prefetched.
+        let mut places = [None; PREFETCHED];
+        for (place, key) in places.iter_mut().zip(self.waiting.soon()) {
+            *place = queues.first_of(class_of(key));
+        }
+        places.iter().flatten().for_each(|queue| prefetch(*queue));
+        let packets = places.map(|queue| queue.map_or(NONE, |queue| queue.list.head));
+        packets.iter().for_each(|&packet| slab.prefetch(packet));
+        // After the release the next packet becomes the first.
+        let successors = packets.map(|packet| slab.next(packet));
+        successors.iter().for_each(|&packet| slab.prefetch(packet));
+    }
+
+    /// The head with the smallest (departure, sequence) of those with keys up to `last`.
+    ///
+    /// The common case is one eligible head: it need not go through `ready`.
+    fn eligible(&mut self, last: u128, queues: &ClassQueues, slab: &Slab<P>) -> Option<Head> {
+        while let Some(key) = self.waiting.peek()
+            && key <= last
+        {
+            let class = class_of(key);
+            let alone = self.ready.peek().is_none() && !self.waiting.second_may_be_up_to(last);
+            if alone && !self.spaces_catch_up {
+                return Some(Head {
+                    class,
+                    in_waiting: true,
+                    spaced: None,
+                });
+            }
+            let spaces_catch_up = self.spaces_catch_up;
+            let spaced = |queue: &Queue, meta: &Meta| {
+                let unspaced = waiting_key(meta.departure_ns, queue.release(), class);
+                (spaces_catch_up && key > unspaced).then(|| eligible_at(key))
+            };
+            let found = queues.get(self.number, class).and_then(|queue| {
+                let meta = slab.meta(queue.list.head)?;
+                Some((meta, spaced(queue, meta)))
+            });
+            if alone {
+                return Some(Head {
+                    class,
+                    in_waiting: true,
+                    spaced: found.and_then(|(_, spaced)| spaced),
+                });
+            }
+            self.waiting.pop();
+            if let Some((meta, spaced)) = found {
+                self.ready.push(Ready {
+                    departure_ns: meta.departure_ns,
+                    sequence: meta.sequence,
+                    class,
+                    spaced,
+                });
+            }
+        }
+        self.ready.pop().map(|ready| Head {
+            class: ready.class,
+            in_waiting: false,
+            spaced: ready.spaced,
+        })
+    }
+
+    /// Queues a paced packet; the queue of `class` exists and the slab has room.
+    /// Returns whether it became the head of its queue.
+    pub(crate) fn push_paced(
+        &mut self,
+        class: u32,
+        payload: P,
+        meta: Meta,
+        queues: &mut ClassQueues,
+        slab: &mut Slab<P>,
+    ) -> Result<bool, P> {
+        let release_of_empty = queues.push((self.number, class), payload, meta, slab)?;
+        if let Some(release) = release_of_empty {
+            let key = waiting_key(meta.departure_ns, release, class);
+            self.waiting.push(key);
+        }
+        if self.config.gaps != Gaps::Accounted && self.statistics.paced_bytes == 0 {
+            // Gap frames flow while a paced packet waits: from here on, not from before.
+            self.free_at = self.free_at.max(Q24::from_ns(meta.arrival_ns));
+        }
+        let bytes = frame_bytes(meta.length_bytes);
+        let statistics = &mut self.statistics;
+        statistics.paced_bytes += bytes;
+        statistics.paced_bytes_max = statistics.paced_bytes_max.max(statistics.paced_bytes);
+        self.count_queued();
+        Ok(release_of_empty.is_some())
+    }
+}
+
+/// Key of a head in `waiting`: E = max(departure, R), then the class.
+fn waiting_key(departure_ns: u64, release: Q24, class: u32) -> u128 {
+    let eligible = Q24::from_ns(departure_ns).max(release);
+    eligible.raw() << CLASS_BITS | u128::from(class)
+}
+
+/// The class in a key of `waiting`.
+fn class_of(key: u128) -> u32 {
+    u32::try_from(key & u128::from(u32::MAX)).unwrap_or(0)
+}
+
+/// E in a key of `waiting`.
+pub(super) fn eligible_at(key: u128) -> Q24 {
+    Q24::from_raw(key >> CLASS_BITS)
+}
