@@ -8,6 +8,7 @@ import array
 import fcntl
 import socket
 import struct
+import time
 from pathlib import Path
 
 from mininet.link import Intf
@@ -25,6 +26,10 @@ OFFLOADS = {"rx": 0x15, "tx": 0x17, "tso": 0x1F, "gso": 0x24, "gro": 0x2C}
 """ETHTOOL_SRXCSUM, _STXCSUM, _STSO, _SGSO and _SGRO of linux/ethtool.h, by `ethtool -K`'s names."""
 
 IFF_UP = 0x1
+IFF_RUNNING = 0x40
+
+CARRIER_TIMEOUT_S = 2.0
+CARRIER_POLL_S = 0.01
 
 _NAMED = "=16s"
 _FLAGS = struct.Struct(_NAMED + "h22x")
@@ -80,6 +85,22 @@ def quiet_ipv6(interface: str) -> None:
     knob = Path("/proc/sys/net/ipv6/conf") / interface / "disable_ipv6"
     if knob.exists():
         knob.write_text("1\n")
+
+
+def wait_for_carrier(interface: Intf) -> None:
+    """Wait until the kernel says that an interface's link works, 2 s at most.
+
+    It says so up to a second after both ends are up, and a switch loses what comes before. A link
+    whose other end is down has no carrier: that is no error.
+    """
+    request = _FLAGS.pack(interface.name.encode(), 0)
+    deadline = time.monotonic() + CARRIER_TIMEOUT_S
+    with datagram_socket_of(interface.node) as through:
+        while time.monotonic() < deadline:
+            _, flags = _FLAGS.unpack(fcntl.ioctl(through, SIOCGIFFLAGS, request))
+            if flags & IFF_RUNNING:
+                return
+            time.sleep(CARRIER_POLL_S)
 
 
 def send_at_departure_times(interface: Intf) -> None:

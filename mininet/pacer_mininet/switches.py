@@ -10,7 +10,7 @@ from mininet.node import Controller, Switch
 
 from pacer_mininet import paths
 from pacer_mininet.controller import PacerController
-from pacer_mininet.interfaces import quiet_ipv6, turn_offloads_off
+from pacer_mininet.interfaces import quiet_ipv6, turn_offloads_off, wait_for_carrier
 from pacer_mininet.processes import STATE, LoggedProcess
 
 COUNTS = ("layer2", "wire")
@@ -44,7 +44,7 @@ class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
         return [self.intfs[port] for port in sorted(self.intfs) if self.intfs[port].name != "lo"]
 
     def prepare_interfaces(self) -> list[Intf]:
-        """Make the ports' interfaces carry packets as on a wire; return them.
+        """Make the ports' interfaces carry packets as on a wire; return them when they do.
 
         Raises:
             ValueError: one is a TCLink's.
@@ -62,6 +62,8 @@ class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
             for end in ends:
                 turn_offloads_off(end)
             quiet_ipv6(interface.name)
+        for interface in interfaces:
+            wait_for_carrier(interface)
         return interfaces
 
     def start_process(self, command: list[str], log: Path, ready: str) -> None:
