@@ -20,7 +20,7 @@
 #   make bench-install     a million classes through P4Runtime: time and memory (CLASSES=...)
 #   make bench-engine      cost per packet against classes, entries and frame size, with a plot
 #   make p4                recompile the P4 programs (needs p4c)
-#   make lock              renew requirements.lock from requirements.in
+#   make lock              renew requirements.lock and requirements-dev.lock from their .in files
 #   make clean             remove what was built
 #
 # Settings, after the target:
@@ -69,23 +69,31 @@ test-packages:
 
 # Debian's own python3, with its site packages: Mininet is a Debian package.
 $(VENV)/.stamp: requirements.lock controller/pyproject.toml mininet/pyproject.toml | packages
-	@echo "installing the Python packages of requirements.lock into $(VENV) (some minutes)"
+	@echo "installing the Python packages of requirements.lock into $(VENV) (about 30 s)"
 	@test -x $(PYTHON) || /usr/bin/python3 -m venv --system-site-packages $(VENV)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	    -e controller -e mininet
 	@touch $@
 
+# What tests and linters need besides.
+$(VENV)/.stamp-dev: $(VENV)/.stamp requirements-dev.lock
+	@echo "installing the Python packages of requirements-dev.lock into $(VENV) (about 20 s)"
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes \
+	    -r requirements.lock -r requirements-dev.lock
+	@touch $@
+
 $(DESCRIPTORS): $(VENV)/.stamp switch/tools/extract_descriptors.py
 	@$(PYTHON) switch/tools/extract_descriptors.py $@
 
-.PHONY: venv
+.PHONY: venv dev-venv
 venv: $(VENV)/.stamp
+dev-venv: $(VENV)/.stamp-dev
 
 SWITCH_SOURCES := $(shell find switch -path switch/target -prune -o -type f -print)
 $(SWITCH_BIN): $(SWITCH_SOURCES) $(DESCRIPTORS)
-	@echo "building pacing_switch (the first time takes some minutes)"
-	@cd switch && cargo build --release --locked --bin pacing_switch
+	@echo "building pacing_switch (about 3 min the first time)"
+	@cd switch && env -u MAKEFLAGS cargo build --release --locked --bin pacing_switch
 	@touch $@
 
 # The tools that `make bench` measures with.
@@ -126,10 +134,16 @@ may-run:
 	@if [ -n "$(filter-out 0,$(REALTIME))" ] && [ "$$(id -u)" -ne 0 ]; then \
 	    echo "REALTIME=1 makes network namespaces: run it as root"; exit 1; fi
 
-# The demo builds the lab's kernel itself if it runs there.
-.PHONY: demo
-demo: may-run packages venv switch bytecode $(if $(filter ovs,$(EDGE)),ovs)
+# The lab's kernel is built beside the Python packages and the switch. The accuracy of the gaps needs
+# no lab, so it is the first result.
+.PHONY: demo first-result
+demo: may-run packages
+	@$(MAKE) --jobs=2 $(if $(filter-out 0,$(REALTIME)),,lab) first-result
+	@$(if $(filter ovs,$(EDGE)),$(MAKE) ovs)
 	@$(PYTHON) mininet/demo.py $(DEMO_OPTIONS)
+first-result: venv switch bytecode
+	@echo "== first result: gaps between packets in virtual time, without a network"
+	@$(PYTHON) tests/accuracy/accuracy.py --out results/accuracy.json
 
 EXPERIMENT_OPTIONS = $(if $(filter-out 0,$(QUICK)),--quick) $(if $(filter-out 0,$(REALTIME)),--realtime) \
     $(if $(filter-out 0,$(AGAIN)),--again)
@@ -143,14 +157,14 @@ experiment-%: may-run packages venv switch bytecode
 
 SAMPLES ?= tests/conformance/programs
 .PHONY: conformance
-conformance: venv switch
+conformance: dev-venv switch
 	@$(PYTHON) tests/conformance/conformance.py --samples $(SAMPLES) \
 	    $(if $(call set_by_user,TARGET),--target $(TARGET)) --out results/conformance.json
 
 PACKETS ?= 100000
 SEED ?= 1
 .PHONY: differential
-differential: venv switch
+differential: dev-venv switch
 	@$(PYTHON) tests/differential/differential.py --packets $(PACKETS) --seed $(SEED) \
 	    $(if $(PROGRAMS),--programs $(PROGRAMS)) --out results/differential.json
 
@@ -160,7 +174,7 @@ accuracy: packages venv switch
 	@$(PYTHON) tests/accuracy/accuracy.py --out results/accuracy.json
 
 .PHONY: bench
-bench: packages venv switch $(WIRETOOLS)
+bench: packages dev-venv switch $(WIRETOOLS)
 	@$(PYTHON) tests/bench/bench.py --out results/bench.json
 	@echo "== the controller"
 	@$(PYTHON) tests/controller/bench.py --out results/controller-bench.json
@@ -181,34 +195,35 @@ bench-install: venv switch
 
 # ---- tests ------------------------------------------------------------------------
 
-# The lab uses one processor; the Python tests run on the other at the same time. Each target prints
-# its output when it ends.
+# The lab's kernel is built beside linters and Rust tests. Then the lab's tests use one processor and
+# the Python tests the other; each of these targets prints its output when it ends.
 .PHONY: test
-test: test-packages venv switch lab lint test-p4 test-rust bytecode
+test: test-packages
+	@$(MAKE) --jobs=2 lab lint-and-build
 	@$(MAKE) --jobs=2 --output-sync=target test-lab test-controller test-python
 	@$(MAKE) ptf accuracy
 	@echo "all tests passed"
 
+# One after the other: two runs of cargo at once would wait for each other.
+.PHONY: lint-and-build
+lint-and-build: dev-venv switch bytecode
+	@$(MAKE) --jobs=1 lint test-p4 test-rust
+
 # What to run after each edit. BASE: what has changed since that commit.
 BASE ?= HEAD
 .PHONY: check
-check: venv $(DESCRIPTORS)
+check: dev-venv $(DESCRIPTORS)
 	@tools/check $(VENV) $(BASE)
 
 .PHONY: lint
-lint: venv $(DESCRIPTORS)
+lint: dev-venv $(DESCRIPTORS)
 	@echo "== lint"
 	@cd switch && if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; \
 	    else echo "not run: no cargo fmt"; fi
 	@cd switch && if cargo clippy --version >/dev/null 2>&1; then \
-	    cargo clippy --locked --release --all-targets -- -D warnings; \
+	    cargo clippy --locked --all-targets -- -D warnings; \
 	    else echo "not run: no cargo clippy"; fi
-	@$(VENV)/bin/ruff check .
-	@$(VENV)/bin/ruff format --check .
-	@tools/typecheck $(VENV)
-	@for package in controller/src mininet; do \
-	    (cd $$package && $(abspath $(VENV))/bin/lint-imports --no-cache --config $(CURDIR)/$${package%/src}/pyproject.toml >$(abspath $(BUILD))/imports.log 2>&1) || \
-	    { cat $(BUILD)/imports.log; exit 1; }; done
+	@tools/lint-python $(VENV)
 
 .PHONY: test-p4
 test-p4: venv
@@ -222,23 +237,23 @@ test-rust: $(DESCRIPTORS)
 	@cd switch && cargo test --quiet --locked --workspace
 
 .PHONY: test-controller
-test-controller: venv switch
+test-controller: dev-venv switch
 	@echo "== controller"
 	@$(PYTHON) -m pytest -q tests/controller
 
 .PHONY: test-python
-test-python: venv switch
+test-python: dev-venv switch
 	@echo "== reference model, virtual time, command line, conformance, dashboard"
 	@$(PYTHON) -m pytest -q tests/model tests/virtual tests/cli tests/conformance tests/differential
 	@$(PYTHON) -m pytest -q tests/web
 
 .PHONY: ptf
-ptf: venv switch
+ptf: dev-venv switch
 	@echo "== PTF, TARGET=$(TARGET)"
 	@PYTHON=$(abspath $(PYTHON)) tests/ptf/run $(TARGET) || [ $$? -eq 77 ]
 
 .PHONY: test-lab
-test-lab: venv switch lab bytecode
+test-lab: dev-venv switch lab bytecode
 	@echo "== the lab, and a long fat network in it"
 	@if lab/available; then lab/selftest; else echo "not run: lab/selftest"; fi
 	@$(PYTHON) -m pytest -q tests/lfn tests/rate_change
@@ -251,7 +266,7 @@ ovs:
 	@ovs-patches/build
 
 .PHONY: test-ovs
-test-ovs: test-packages venv switch lab bytecode ovs
+test-ovs: test-packages dev-venv switch lab bytecode ovs
 	@echo "== Open vSwitch with the pacer"
 	@ovs-patches/test
 	@$(PYTHON) -m pytest -q tests/ovs tests/controller/test_openvswitch_pacer.py
@@ -271,8 +286,11 @@ test-ovs-all:
 .PHONY: lock
 lock:
 	@$(PYTHON) -m pip install --quiet pip-tools
-	@$(PYTHON) -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras \
-	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file requirements.lock requirements.in
+	@for which in requirements requirements-dev; do \
+	    $(PYTHON) -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	    $$(test $$which = requirements || echo --constraint=requirements.lock) \
+	    --output-file $$which.lock $$which.in; done
 
 .PHONY: docs
 $(BUILD)/docs-venv/.stamp: docs/requirements.txt

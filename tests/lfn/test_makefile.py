@@ -28,6 +28,13 @@ def test_help_tells_targets_and_settings() -> None:
         assert f"{setting}=" in said
 
 
+@pytest.mark.parametrize(("realtime", "built"), [("0", True), ("1", False)])
+def test_the_demo_builds_the_kernel_only_for_runs_in_the_lab(realtime: str, *, built: bool) -> None:
+    said = make(REPO, "--dry-run", "demo", f"REALTIME={realtime}").stdout
+    assert "tests/accuracy/accuracy.py" in said
+    assert ("lab/build" in said) == built
+
+
 @pytest.mark.parametrize(
     ("available", "build", "said"),
     [
