@@ -88,10 +88,10 @@ def quiet_ipv6(interface: str) -> None:
 
 
 def wait_for_carrier(interface: Intf) -> None:
-    """Wait until the kernel says that an interface's link works, 2 s at most.
+    """Wait until an interface's link has a carrier, for at most 2 s.
 
-    It says so up to a second after both ends are up, and a switch loses what comes before. A link
-    whose other end is down has no carrier: that is no error.
+    The kernel reports the carrier up to a second after both ends are up, and a switch loses packets
+    sent before. A link whose other end is down has no carrier, which is no error.
     """
     request = _FLAGS.pack(interface.name.encode(), 0)
     deadline = time.monotonic() + CARRIER_TIMEOUT_S
