@@ -1,15 +1,15 @@
-//! The words between the packet engine and its caller: what goes in with a packet, what comes
-//! out as a decision.
+//! What the packet engine and its caller exchange: options, the input with a packet, and the
+//! verdict on it.
 
 use traffic_manager::hold::Hold;
 
 /// Settings and limits of one loaded program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// `egress_spec` value that means "drop" (simple_switch: 511).
+    /// The `egress_spec` that means "drop" (simple_switch: 511).
     pub drop_port: u16,
-    /// Port of the controller, if there is one. The engine itself treats it as any other port;
-    /// it is kept so that a caller can carry one set of options.
+    /// The port of the controller, if there is one. The engine treats it as any other port; it is
+    /// here so that a caller has one set of options.
     pub cpu_port: Option<u16>,
     /// Longest frame in bytes, without FCS, that a [`crate::Context`] can hold. Longer input is
     /// cut by [`crate::Context::set_frame`], which says so.
@@ -38,7 +38,7 @@ impl Default for LoadOptions {
     }
 }
 
-/// What the program may ask of the world around it while a packet is processed.
+/// What the program asks of the switch while it processes a packet.
 pub trait Externs {
     /// Bytes (layer 2 + FCS) that `class` holds in the traffic manager, on all ports, whose
     /// transmission has not started.
@@ -49,12 +49,12 @@ pub trait Externs {
         let _ = class;
     }
 
-    /// Does anybody read what the program logs? Where not, messages are not made.
+    /// Whether messages of `log_msg` are read. If not, the engine does not format them.
     fn logs(&self) -> bool {
         false
     }
 
-    /// A message of `log_msg`.
+    /// Logs a message of `log_msg`.
     fn log(&self, message: &str) {
         let _ = message;
     }
@@ -70,8 +70,7 @@ impl Externs for NoTrafficManager {
     }
 }
 
-/// How a packet came to be where it is: `standard_metadata.instance_type`, with
-/// simple_switch's numbers.
+/// Why a packet is here: `standard_metadata.instance_type`, with simple_switch's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum InstanceType {
@@ -92,22 +91,22 @@ pub enum InstanceType {
     Resubmit = 6,
 }
 
-/// What the caller knows of a packet that enters ingress.
+/// What the caller says about a packet that enters ingress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IngressInput {
-    /// Port it arrived on.
+    /// The port at which it arrived.
     pub port: u16,
     /// Time of arrival in ns. The program sees it in ns through the `TrafficManager` extern
     /// and in whole microseconds (48 bits) as `ingress_global_timestamp`.
     pub now_ns: u64,
-    /// How it came here.
+    /// Why the packet is here.
     pub instance_type: InstanceType,
 }
 
-/// What the caller knows of a packet that enters egress.
+/// What the caller says about a packet that enters egress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EgressInput {
-    /// Port it will leave by.
+    /// The port from which it will leave.
     pub port: u16,
     /// Time in ns.
     pub now_ns: u64,
@@ -115,20 +114,20 @@ pub struct EgressInput {
     pub rid: u16,
     /// When the packet was queued, in ns.
     pub enqueued_ns: u64,
-    /// Packets that waited for the port when it was queued.
+    /// The number of packets that waited for the port when it was queued.
     pub enq_qdepth: u32,
-    /// Packets that waited for the port when it left.
+    /// The number of packets that waited for the port when it left.
     pub deq_qdepth: u32,
-    /// How it came here.
+    /// Why the packet is here.
     pub instance_type: InstanceType,
 }
 
-/// A clone that the program asked for. Only the last request of a control counts.
+/// A clone that the program requested. Only the last request of a control counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CloneRequest {
     /// Clone session (simple_switch keeps 15 bits of it).
     pub session: u16,
-    /// Field list whose metadata the clone keeps; hand it to
+    /// The field list whose metadata the clone preserves, for
     /// [`crate::Pipeline::clone_from_ingress`] or [`crate::Pipeline::clone_from_egress`].
     pub field_list: u16,
 }
@@ -139,30 +138,29 @@ pub struct CloneRequest {
 /// `resubmit`, then `mcast_group` if it is not 0, then `drop`, then unicast to `egress_port`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IngressVerdict {
-    /// Nothing goes on to the traffic manager: `egress_spec` is the drop port, no multicast,
-    /// no resubmission; or an `assert`/`assume` failed.
+    /// The packet does not go to the traffic manager: `egress_spec` is the drop port, and there is
+    /// neither multicast nor resubmission; or an `assert` or `assume` failed.
     pub drop: bool,
     /// `egress_spec`.
     pub egress_port: u16,
     /// `mcast_grp`, 0 for none.
     pub mcast_group: u16,
-    /// The program's last `TrafficManager.hold`, if it made one.
+    /// The program's last call of `TrafficManager.hold`, if there was one.
     pub hold: Option<Hold>,
-    /// Resubmission was asked for, with this field list: call
+    /// The program requested a resubmission with this field list: call
     /// [`crate::Pipeline::resubmit`], then `ingress` again.
     pub resubmit: Option<u16>,
-    /// Clone to egress that was asked for.
+    /// The clone to egress that the program requested.
     pub clone: Option<CloneRequest>,
-    /// Digest that was asked for: call [`crate::Pipeline::digest`].
+    /// The digest that the program requested: call [`crate::Pipeline::digest`].
     pub digest: Option<usize>,
     /// `standard_metadata.priority`, 0 if the program has none.
     pub priority: u8,
-    /// The parser ended with an error (the ingress control ran all the same, as in BMv2).
+    /// The parser ended with an error. The ingress control ran all the same, as in BMv2.
     pub parser_error: bool,
-    /// A checksum did not verify.
+    /// A checksum was wrong.
     pub checksum_error: bool,
-    /// An `assert` or `assume` did not hold. BMv2 would abort the process; here the packet is
-    /// dropped.
+    /// An `assert` or `assume` failed. BMv2 aborts the process; here the packet is dropped.
     pub assertion_failed: bool,
     /// The engine met a case that cannot happen; the packet is dropped.
     pub internal_error: bool,
@@ -173,14 +171,14 @@ pub struct IngressVerdict {
 pub struct EgressVerdict {
     /// The packet is dropped; the context has no output.
     pub drop: bool,
-    /// Recirculation was asked for, with this field list: call
+    /// The program requested a recirculation with this field list: call
     /// [`crate::Pipeline::recirculate`], then `ingress`, instead of sending.
     pub recirculate: Option<u16>,
-    /// Clone to egress that was asked for.
+    /// The clone to egress that the program requested.
     pub clone: Option<CloneRequest>,
     /// The output was cut by `truncate`.
     pub truncated: bool,
-    /// An `assert` or `assume` did not hold; the packet is dropped.
+    /// An `assert` or `assume` failed; the packet is dropped.
     pub assertion_failed: bool,
     /// The engine met a case that cannot happen; the packet is dropped.
     pub internal_error: bool,

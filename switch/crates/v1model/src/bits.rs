@@ -39,6 +39,19 @@ pub(crate) fn to_bits(value: &[u64], bits: u32) -> Bits {
         .collect()
 }
 
+/// The byte strings of values of these widths that stand one after the other in `words`.
+pub(crate) fn split_bits(words: &[u64], widths: impl Iterator<Item = u32>) -> Vec<Bits> {
+    let mut rest = words;
+    let values = widths.map(|bits| {
+        let n = limbs(bits) as usize;
+        debug_assert!(n <= rest.len(), "a value of {bits} bits is missing");
+        let (now, later) = rest.split_at(n.min(rest.len()));
+        rest = later;
+        to_bits(now, bits)
+    });
+    values.collect()
+}
+
 /// Limbs of the mask with the `prefix` most significant of `bits` bits set.
 pub(crate) fn prefix_mask(bits: u32, prefix: u32) -> Vec<u64> {
     let below = bits - prefix.min(bits);

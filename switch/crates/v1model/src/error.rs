@@ -12,11 +12,11 @@ pub struct LoadError {
     message: String,
 }
 
-/// Result of a step of loading.
+/// The result of a step of loading.
 pub type LoadResult<T> = Result<T, LoadError>;
 
 impl LoadError {
-    /// An error with no place yet; callers add it with [`At::at`].
+    /// Makes an error without a place; callers add it with [`At::at`].
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             place: String::new(),
@@ -34,6 +34,7 @@ impl LoadError {
         &self.message
     }
 
+    /// Adds the enclosing object to the place.
     fn inside(mut self, outer: &str) -> Self {
         self.place = if self.place.is_empty() {
             outer.to_owned()
@@ -68,7 +69,7 @@ impl<T> At<T> for LoadResult<T> {
     }
 }
 
-/// Shorthand for `Err(LoadError::new(format!(..)))`.
+/// Returns a [`LoadError`] with a formatted message.
 macro_rules! refuse {
     ($($arg:tt)*) => { return Err($crate::error::LoadError::new(format!($($arg)*))) };
 }

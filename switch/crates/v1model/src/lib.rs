@@ -1,10 +1,10 @@
-//! The packet engine of `pacing_switch`: runs what p4c-bm2-ss makes of a v1model program.
+//! The packet engine of `pacing_switch`: runs the BMv2 JSON that p4c-bm2-ss writes for a v1model
+//! program.
 //!
-//! BMv2 JSON is read once, at load, into typed structures (`model`), resolved and compiled
-//! (`compile`, `expr`) to flat code over an array of words (`ops`, `engine`); after that there
-//! are no name look-ups, no hashing except where a table matches by hash, and no allocation
-//! per packet. The engine does no I/O and reads no clock: a caller hands it frames and times
-//! and carries out its verdicts.
+//! At load, the JSON becomes typed structures (`model`), then flat code over an array of words
+//! (`compile`, `expr`, `ops`), which `engine` runs. A packet takes no name look-up, no allocation, and
+//! no hashing except in tables that match by hash. The engine does no I/O and reads no clock: the
+//! caller passes it frames and times and carries out its verdicts.
 //!
 //! ```
 //! use v1model::{IngressInput, LoadOptions, NoTrafficManager, Pipeline};
@@ -19,8 +19,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What a program may use, and what is refused at load with an error that names it, is listed
-//! in this crate's `README.md`.
+//! `docs/v1model.md` lists what a program may use, and what is refused at load with an error that
+//! names it.
 
 mod api;
 mod bits;
@@ -43,6 +43,7 @@ mod pipeline;
 mod profile;
 mod program;
 mod rows;
+mod saved;
 mod slot;
 mod state;
 mod table;
@@ -57,5 +58,4 @@ pub use api::{
 pub use context::Context;
 pub use error::LoadError;
 pub use pipeline::Pipeline;
-pub use pipeline::arrays::{SavedArray, SavedMeter};
-pub use pipeline::tables::SavedEntry;
+pub use saved::{SavedArray, SavedEntry, SavedMeter};

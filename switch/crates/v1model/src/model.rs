@@ -1,7 +1,7 @@
 //! BMv2 JSON as p4c-bm2-ss writes it (format 2.x, behavioral-model `docs/JSON_format.md`).
 //!
-//! Only shapes are checked here; names and ids are resolved by `compile`. Polymorphic
-//! "type value" objects stay JSON values until their context is known.
+//! This module checks only shapes; `compile` resolves names and ids. Polymorphic "type value"
+//! objects stay JSON values until their context is known.
 
 use crate::error::{LoadError, LoadResult};
 use serde::Deserialize;

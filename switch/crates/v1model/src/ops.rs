@@ -2,8 +2,8 @@
 //!
 //! Operands are slots of the packet's word array, where fields, temporaries, action arguments
 //! and constants all live, so an operation names its operands directly. `d` is a destination,
-//! `a`/`b` are sources, `n` is a number of words. Jumps go to higher addresses but for
-//! [`Op::JumpBack`], of which a run takes so many and no more: every run ends.
+//! `a`/`b` are sources, `n` is a number of words. Jumps go to higher addresses, except
+//! [`Op::JumpBack`], whose number in a run is limited: every run ends.
 
 use crate::slot::{Changes, Slot};
 use crate::wide::limbs;
@@ -13,7 +13,7 @@ use crate::wide::limbs;
 pub(crate) struct Code {
     pub start: u32,
     pub end: u32,
-    /// Headers that it may change, but for those that come and go, which is noted as it happens.
+    /// Headers that it may change. Headers that become valid or invalid are noted when it runs.
     pub changes: Changes,
 }
 
@@ -24,11 +24,12 @@ impl Code {
     }
 }
 
-/// What an operation writes, of what may be a header.
+/// What an operation writes, as far as it may be part of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// Nothing, or headers that come and go.
+    /// Nothing, or headers that become valid or invalid.
     Nothing,
+    /// So many words from a slot on.
     Words(Slot, u32),
     /// As many words as a cell of this register array has.
     Cell(Slot, u16),
@@ -53,175 +54,72 @@ pub(crate) enum HeaderRef {
 // A plain tag: `run` looks at one for each operation.
 #[repr(u8)]
 pub(crate) enum Op {
-    Copy {
-        d: Slot,
-        a: Slot,
-    },
-    CopyW {
-        d: Slot,
-        a: Slot,
-        n: u16,
-    },
-    Add {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Sub {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Mul {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    And {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Or {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Xor {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Not {
-        d: Slot,
-        a: Slot,
-    },
-    Shl {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Shr {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
+    /// `d = a`.
+    Copy { d: Slot, a: Slot },
+    /// `d = a`.
+    CopyW { d: Slot, a: Slot, n: u16 },
+    /// `d = a + b`.
+    Add { d: Slot, a: Slot, b: Slot },
+    /// `d = a - b`.
+    Sub { d: Slot, a: Slot, b: Slot },
+    /// `d = a * b`.
+    Mul { d: Slot, a: Slot, b: Slot },
+    /// `d = a & b`.
+    And { d: Slot, a: Slot, b: Slot },
+    /// `d = a | b`.
+    Or { d: Slot, a: Slot, b: Slot },
+    /// `d = a ^ b`.
+    Xor { d: Slot, a: Slot, b: Slot },
+    /// `d = !a`.
+    Not { d: Slot, a: Slot },
+    /// `d = a << b`; zero from 64 on.
+    Shl { d: Slot, a: Slot, b: Slot },
+    /// `d = a >> b`; zero from 64 on.
+    Shr { d: Slot, a: Slot, b: Slot },
     /// Arithmetic shift right.
-    Sar {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Div {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Rem {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Sext {
-        d: Slot,
-        a: Slot,
-        bits: u16,
-    },
-    Eq {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Ne {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Lt {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    Le {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    /// Both sides are `i64`.
-    LtS {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    LeS {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-    },
-    /// `a == 0`.
-    IsZero {
-        d: Slot,
-        a: Slot,
-    },
-    /// `a != 0`.
-    NonZero {
-        d: Slot,
-        a: Slot,
-    },
-    Select {
-        d: Slot,
-        c: Slot,
-        a: Slot,
-        b: Slot,
-    },
+    Sar { d: Slot, a: Slot, b: Slot },
+    /// `d = a / b`; zero if `b` is zero.
+    Div { d: Slot, a: Slot, b: Slot },
+    /// `d = a % b`; zero if `b` is zero.
+    Rem { d: Slot, a: Slot, b: Slot },
+    /// Extends the sign of the low `bits` bits.
+    Sext { d: Slot, a: Slot, bits: u16 },
+    /// `d = a == b`.
+    Eq { d: Slot, a: Slot, b: Slot },
+    /// `d = a != b`.
+    Ne { d: Slot, a: Slot, b: Slot },
+    /// `d = a < b`.
+    Lt { d: Slot, a: Slot, b: Slot },
+    /// `d = a <= b`.
+    Le { d: Slot, a: Slot, b: Slot },
+    /// `d = a < b`; both sides are `i64`.
+    LtS { d: Slot, a: Slot, b: Slot },
+    /// `d = a <= b`; both sides are `i64`.
+    LeS { d: Slot, a: Slot, b: Slot },
+    /// `d = a == 0`.
+    IsZero { d: Slot, a: Slot },
+    /// `d = a != 0`.
+    NonZero { d: Slot, a: Slot },
+    /// `d = if c { a } else { b }`.
+    Select { d: Slot, c: Slot, a: Slot, b: Slot },
 
-    AddW {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        n: u16,
-    },
-    SubW {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        n: u16,
-    },
-    MulW {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        n: u16,
-    },
-    AndW {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        n: u16,
-    },
-    OrW {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        n: u16,
-    },
-    XorW {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        n: u16,
-    },
-    NotW {
-        d: Slot,
-        a: Slot,
-        n: u16,
-    },
-    ShlW {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        n: u16,
-    },
+    /// `d = a + b`.
+    AddW { d: Slot, a: Slot, b: Slot, n: u16 },
+    /// `d = a - b`.
+    SubW { d: Slot, a: Slot, b: Slot, n: u16 },
+    /// `d = a * b`.
+    MulW { d: Slot, a: Slot, b: Slot, n: u16 },
+    /// `d = a & b`.
+    AndW { d: Slot, a: Slot, b: Slot, n: u16 },
+    /// `d = a | b`.
+    OrW { d: Slot, a: Slot, b: Slot, n: u16 },
+    /// `d = a ^ b`.
+    XorW { d: Slot, a: Slot, b: Slot, n: u16 },
+    /// `d = !a`.
+    NotW { d: Slot, a: Slot, n: u16 },
+    /// `d = a << b`; `b` is one word.
+    ShlW { d: Slot, a: Slot, b: Slot, n: u16 },
+    /// `d = a >> b`; `b` is one word.
     ShrW {
         d: Slot,
         a: Slot,
@@ -238,7 +136,7 @@ pub(crate) enum Op {
         signed: bool,
         rest: bool,
     },
-    /// `from` limbs to `n` limbs.
+    /// Extends `from` limbs to `n` limbs.
     ExtendW {
         d: Slot,
         a: Slot,
@@ -246,16 +144,11 @@ pub(crate) enum Op {
         n: u16,
         signed: bool,
     },
-    MaskW {
-        d: Slot,
-        n: u16,
-        bits: u16,
-    },
-    SextW {
-        d: Slot,
-        n: u16,
-        bits: u16,
-    },
+    /// Clears the bits of `d` from `bits` on.
+    MaskW { d: Slot, n: u16, bits: u16 },
+    /// Extends the sign of the low `bits` bits of `d`.
+    SextW { d: Slot, n: u16, bits: u16 },
+    /// Limits `d` to what fits in `bits` bits.
     ClampW {
         d: Slot,
         n: u16,
@@ -263,12 +156,9 @@ pub(crate) enum Op {
         signed: bool,
         to_signed: bool,
     },
-    EqW {
-        d: Slot,
-        a: Slot,
-        b: Slot,
-        n: u16,
-    },
+    /// `d = a == b`, one word.
+    EqW { d: Slot, a: Slot, b: Slot, n: u16 },
+    /// `d = a < b`, one word.
     LtW {
         d: Slot,
         a: Slot,
@@ -276,11 +166,9 @@ pub(crate) enum Op {
         n: u16,
         signed: bool,
     },
-    NonZeroW {
-        d: Slot,
-        a: Slot,
-        n: u16,
-    },
+    /// `d = a != 0`, one word.
+    NonZeroW { d: Slot, a: Slot, n: u16 },
+    /// `d = if c { a } else { b }`; `c` is one word.
     SelectW {
         d: Slot,
         c: Slot,
@@ -288,14 +176,10 @@ pub(crate) enum Op {
         b: Slot,
         n: u16,
     },
-    /// One word from `n` limbs: all ones if the value does not fit.
-    Saturate {
-        d: Slot,
-        a: Slot,
-        n: u16,
-    },
+    /// One word of `n` limbs: all ones if the value does not fit.
+    Saturate { d: Slot, a: Slot, n: u16 },
 
-    /// Field at `offset` of a stack element, zero past the end.
+    /// Loads a field at `offset` of a stack element; zero past the end.
     LoadElement {
         d: Slot,
         stack: u16,
@@ -303,7 +187,7 @@ pub(crate) enum Op {
         offset: u16,
         n: u16,
     },
-    /// Stores to a field of a stack element; nothing past the end.
+    /// Stores a field at `offset` of a stack element; nothing past the end.
     StoreElement {
         a: Slot,
         stack: u16,
@@ -312,54 +196,40 @@ pub(crate) enum Op {
         n: u16,
     },
     /// Index of the last element; -1 (64 bits) in an empty stack.
-    LastIndex {
-        d: Slot,
-        stack: u16,
-    },
+    LastIndex { d: Slot, stack: u16 },
 
-    SetValid {
-        h: HeaderRef,
-        words: u16,
-        kind: u16,
-    },
-    SetInvalid {
-        h: HeaderRef,
-        kind: u16,
-    },
-    /// If the header at `base`, a member of `union`, is valid, no other member is.
-    Claim {
-        union: u16,
-        base: Slot,
-    },
-    /// The same for a member in an element of a stack of unions.
-    ClaimElement {
-        stack: u16,
-        index: Slot,
-    },
+    /// Makes a header valid, and clears its fields if it was not.
+    SetValid { h: HeaderRef, words: u16, kind: u16 },
+    /// Makes a header invalid.
+    SetInvalid { h: HeaderRef, kind: u16 },
+    /// If the header at `base`, a member of `union`, is valid, makes the other members invalid.
+    Claim { union: u16, base: Slot },
+    /// Does the same for a member in an element of a stack of unions.
+    ClaimElement { stack: u16, index: Slot },
+    /// Copies a header: its validity always, its `words` words of fields if it is valid.
     CopyHeader {
         d: HeaderRef,
         a: HeaderRef,
         words: u16,
     },
-    /// Both valid and all `words` fields words equal.
+    /// Whether both headers are valid and all their fields are equal.
     EqHeader {
         d: Slot,
         a: HeaderRef,
         b: HeaderRef,
         words: u16,
     },
-    CopyStack {
-        d: u16,
-        a: u16,
-        words: u16,
-    },
-    /// A stack of unions is pushed member by member; only the `first` moves the counter.
+    /// Copies a header stack.
+    CopyStack { d: u16, a: u16, words: u16 },
+    /// Pushes elements to the front of a stack. A stack of unions is pushed member by member; only
+    /// the `first` moves the counter.
     Push {
         stack: u16,
         count: Slot,
         words: u16,
         first: bool,
     },
+    /// Pops elements from the front of a stack; `first` as in [`Op::Push`].
     Pop {
         stack: u16,
         count: Slot,
@@ -367,41 +237,30 @@ pub(crate) enum Op {
         first: bool,
     },
 
-    Jump {
-        to: u32,
-    },
-    JumpIfZero {
-        a: Slot,
-        to: u32,
-    },
-    /// To a lower address, in a loop.
-    JumpBack {
-        to: u32,
-    },
+    /// Goes to a higher address.
+    Jump { to: u32 },
+    /// Goes to a higher address if `a` is zero.
+    JumpIfZero { a: Slot, to: u32 },
+    /// Goes to a lower address, in a loop.
+    JumpBack { to: u32 },
     /// Ends the control.
     Exit,
     /// Ends the control if `a` is zero.
-    Assert {
-        a: Slot,
-    },
+    Assert { a: Slot },
 
-    /// Reads a register cell to `d`; out of range, skips the next `skip` operations too.
+    /// Reads a register cell to `d`. An index out of range skips the next `skip` operations, too.
     RegisterRead {
         d: Slot,
         array: u16,
         index: Slot,
         skip: u8,
     },
-    RegisterWrite {
-        array: u16,
-        index: Slot,
-        a: Slot,
-    },
-    Count {
-        array: u16,
-        index: Slot,
-    },
-    /// Out of range, skips the next `skip` operations too.
+    /// Writes a register cell; nothing if the index is out of range.
+    RegisterWrite { array: u16, index: Slot, a: Slot },
+    /// Counts the packet; nothing if the index is out of range.
+    Count { array: u16, index: Slot },
+    /// Meters the packet, and puts its colour under `mask` into `d`. An index out of range skips the
+    /// next `skip` operations, too.
     Meter {
         d: Slot,
         mask: u8,
@@ -416,89 +275,56 @@ pub(crate) enum Op {
         size: Slot,
         calculation: u16,
     },
-    /// Uniform in `low..=high`; nothing when `low > high` (skips the next `skip` operations).
+    /// A number from `low` to `high`. If `low > high`, skips the next `skip` operations, too.
     Random {
         d: Slot,
         low: Slot,
         high: Slot,
         skip: u8,
     },
+    /// Marks the packet to be dropped.
     MarkToDrop,
-    /// The same on a copy of the standard metadata: what of it counts is what the program copies
-    /// back.
-    MarkCopyToDrop {
-        egress_spec: Slot,
-        mcast_grp: Slot,
-    },
-    Truncate {
-        a: Slot,
-    },
-    Clone {
-        session: Slot,
-        list: Slot,
-    },
-    /// Digest of a list's fields at the end of ingress.
-    Digest {
-        list: Slot,
-    },
-    /// Message number `message` with its arguments.
-    Log {
-        message: u16,
-    },
-    Resubmit {
-        list: Slot,
-    },
-    Recirculate {
-        list: Slot,
-    },
-    Now {
-        d: Slot,
-    },
-    Backlog {
-        d: Slot,
-        class: Slot,
-    },
-    /// Class, departure, cost and allowance stand in four consecutive slots.
-    Hold {
-        args: Slot,
-    },
+    /// Does the same on a copy of the standard metadata, which counts if the program copies it back.
+    MarkCopyToDrop { egress_spec: Slot, mcast_grp: Slot },
+    /// Cuts the packet to `a` bytes when it is sent.
+    Truncate { a: Slot },
+    /// Asks for a clone to a mirror session, with a field list.
+    Clone { session: Slot, list: Slot },
+    /// Asks for a digest of a list's fields at the end of ingress.
+    Digest { list: Slot },
+    /// Logs message number `message` with its arguments.
+    Log { message: u16 },
+    /// Asks for a resubmission with a field list.
+    Resubmit { list: Slot },
+    /// Asks for a recirculation with a field list.
+    Recirculate { list: Slot },
+    /// The time in nanoseconds.
+    Now { d: Slot },
+    /// The bytes that a class holds.
+    Backlog { d: Slot, class: Slot },
+    /// Holds the packet: class, departure, cost and allowance stand in four consecutive slots.
+    Hold { args: Slot },
 
-    Extract {
-        header: u16,
-    },
-    ExtractNext {
-        stack: u16,
-    },
-    /// With a variable field of so many bits.
-    ExtractVariable {
-        header: u16,
-        bits: Slot,
-    },
-    ExtractNextVariable {
-        stack: u16,
-        bits: Slot,
-    },
-    /// Bits; must be a multiple of 8.
-    Advance {
-        a: Slot,
-    },
-    Lookahead {
-        d: Slot,
-        skip_bits: u32,
-        bits: u16,
-    },
-    Verify {
-        a: Slot,
-        error: Slot,
-    },
-    /// Parser error StackOutOfBounds when no element was extracted yet.
-    NeedLast {
-        stack: u16,
-    },
+    /// Extracts a header.
+    Extract { header: u16 },
+    /// Extracts the next element of a stack.
+    ExtractNext { stack: u16 },
+    /// Extracts a header with a variable field of so many bits.
+    ExtractVariable { header: u16, bits: Slot },
+    /// Extracts the next element of a stack with a variable field of so many bits.
+    ExtractNextVariable { stack: u16, bits: Slot },
+    /// Skips bits, which must be a multiple of 8.
+    Advance { a: Slot },
+    /// Reads bits ahead of the next header.
+    Lookahead { d: Slot, skip_bits: u32, bits: u16 },
+    /// Ends the parser with `error` if `a` is zero.
+    Verify { a: Slot, error: Slot },
+    /// Ends the parser with StackOutOfBounds if no element was extracted yet.
+    NeedLast { stack: u16 },
 }
 
 impl Op {
-    /// What it writes.
+    /// What the operation writes.
     pub fn written(&self) -> Written {
         match *self {
             Op::Copy { d, .. }
@@ -559,7 +385,7 @@ impl Op {
                 egress_spec,
                 mcast_grp,
             } => Written::Two(egress_spec, mcast_grp),
-            // Noted as they happen.
+            // Noted when they run.
             Op::SetValid { .. }
             | Op::SetInvalid { .. }
             | Op::Claim { .. }
@@ -594,8 +420,8 @@ impl Op {
         }
     }
 
-    /// What an operation reads that makes one word of single words and does nothing else; `None` of
-    /// others. One that reads fewer than three names the same several times.
+    /// What the operation reads, if it makes one word of single words and does nothing else. One that
+    /// reads fewer than three names the same several times.
     pub fn operands(&self) -> Option<[Slot; 3]> {
         match *self {
             Op::Not { a, .. }
@@ -624,8 +450,8 @@ impl Op {
         }
     }
 
-    /// Whether the packet's words are after it what they were before, and what follows is always
-    /// what comes next. False where that is not certain.
+    /// Whether the operation surely leaves the packet's words as they are and continues with the
+    /// next operation.
     pub fn leaves_words(&self) -> bool {
         matches!(
             self,
@@ -633,8 +459,7 @@ impl Op {
         )
     }
 
-    /// Redirects a one-word result from `from` to `to`; false if this operation's result is
-    /// something else.
+    /// Redirects a one-word result from `from` to `to`; false if the operation has another result.
     pub fn retarget(&mut self, from: Slot, to: Slot) -> bool {
         match self {
             Op::Copy { d, .. }

@@ -1,13 +1,11 @@
 //! Calculations of hashes and checksums.
 
-use super::objects::Objects;
 use crate::calculation::{Calculation, Input};
 use crate::error::{At, LoadResult, refuse};
-use crate::expr::{Compiler, hex_limbs, text};
+use crate::expr::{hex_limbs, text};
 use crate::hash::Algorithm;
 use crate::layout::{Layout, MAX_FIELD_BITS, pair};
-use crate::model::{self, Root, TypeValue};
-use crate::program::Checksum;
+use crate::model::TypeValue;
 use crate::wide::{limbs, mask64};
 
 /// Compiles a calculation.
@@ -67,52 +65,4 @@ fn calculation_input(input: &TypeValue, layout: &Layout) -> LoadResult<Input> {
         }
         other => refuse!("input of type '{other}' is not supported"),
     }
-}
-
-/// The checksums of a program.
-#[derive(Default)]
-pub(super) struct Checksums {
-    pub verify: Vec<Checksum>,
-    pub update: Vec<Checksum>,
-}
-
-impl Checksums {
-    /// Compiles the checksums.
-    pub fn compile(c: &mut Compiler<'_>, root: &Root, objects: &Objects) -> LoadResult<Self> {
-        let mut all = Self::default();
-        for k in &root.checksums {
-            let built = checksum(c, objects, k).at(|| format!("checksum '{}'", k.name))?;
-            if k.verify {
-                all.verify.push(built.clone());
-            }
-            if k.update {
-                all.update.push(built);
-            }
-        }
-        Ok(all)
-    }
-}
-
-fn checksum(c: &mut Compiler<'_>, objects: &Objects, k: &model::Checksum) -> LoadResult<Checksum> {
-    if k.kind != "generic" {
-        refuse!("type '{}' is not supported", k.kind);
-    }
-    let target = c.layout.field(&k.target.0, &k.target.1)?;
-    let condition = match &k.if_cond {
-        None => None,
-        Some(e) => {
-            c.free_temps();
-            let start = c.here();
-            let node = c.node(&e.kind, &e.value).at(|| "if_cond")?;
-            let slot = c.condition(node).at(|| "if_cond")?;
-            Some((c.since(start), slot))
-        }
-    };
-    Ok(Checksum {
-        calculation: objects.calculation(&k.calculation)?,
-        change: c.layout.changes(target.slot, target.limbs()),
-        target,
-        valid: c.layout.headers[c.layout.header(&k.target.0)?].base,
-        condition,
-    })
 }

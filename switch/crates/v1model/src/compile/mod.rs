@@ -1,11 +1,12 @@
 //! From the typed JSON to a compiled program: resolves every name and id once.
 //!
 //! `objects` declares what primitives refer to; `action`, `parser`, `control` (with `table`),
-//! `calculations` and `deparser` each compile one part of the program, `primitives` the statements
+//! `checksums` and `deparser` each compile one part of the program, `primitives` the statements
 //! in them.
 
 mod action;
 mod calculations;
+mod checksums;
 mod condition;
 mod control;
 mod deparser;
@@ -32,7 +33,7 @@ use crate::program::{DigestFields, ErrorCodes, FieldList, Intrinsics, Program, S
 use crate::state::State;
 use crate::table::Table;
 use action::Actions;
-use calculations::Checksums;
+use checksums::Checksums;
 use control::Controls;
 use deparser::Deparser;
 use objects::Objects;

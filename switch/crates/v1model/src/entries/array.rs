@@ -60,15 +60,15 @@ impl MeterConfig {
     }
 }
 
-/// What a meter has coloured: green, yellow, red.
+/// The packets that a meter has coloured green, yellow and red.
 pub type ColourCounts = [CounterValue; 3];
 
-/// What a meter is set to.
+/// What to set a meter to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MeterWrite {
-    /// Configured so, with full buckets; `None`: not configured, every packet is green.
+    /// The new configuration, with full buckets; `None`: not configured, every packet is green.
     pub config: Option<MeterConfig>,
-    /// What it has counted becomes 0; otherwise it stays.
+    /// Whether to reset the counts to 0.
     pub clear_counts: bool,
 }
 
@@ -83,7 +83,7 @@ impl MeterWrite {
 pub struct MeterState {
     /// `None`: not configured, every packet is green.
     pub config: Option<MeterConfig>,
-    /// What it has coloured, configured or not.
+    /// The packets that it has coloured, configured or not.
     pub counts: ColourCounts,
 }
 
@@ -96,7 +96,7 @@ pub struct CounterValue {
     pub bytes: u64,
 }
 
-/// What a cell of an array is set to.
+/// What to set a cell of an array to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CellValue {
     /// Of an indirect counter.

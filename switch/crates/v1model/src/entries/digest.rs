@@ -1,4 +1,4 @@
-//! What a switch sends its controllers unasked: lists of digest messages, and idle entries.
+//! What a switch sends to its controllers on its own: lists of digest messages, and idle entries.
 
 use super::action::Bits;
 use super::key::EntryKey;
@@ -10,8 +10,9 @@ pub struct DigestInfo {
     pub name: String,
     /// Widths of its fields in bits, in order.
     pub widths: Vec<u32>,
-    /// The headers that have fields in it: which fields. In a message, a bit for each of them
-    /// comes after the fields: whether the packet has it. (If not, its fields are 0.)
+    /// The headers that are in the digest as a whole: the range of their fields. In a message, a bit
+    /// for each of them follows the fields and says whether the packet has the header. If not, its
+    /// fields are 0.
     pub headers: Vec<std::ops::Range<usize>>,
 }
 
@@ -19,13 +20,12 @@ pub struct DigestInfo {
 /// "DigestEntry").
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DigestConfig {
-    /// A list is told at the latest so many nanoseconds after its first message came; 0: each
-    /// message at once.
+    /// A list is sent at most so many nanoseconds after its first message; 0: each message at once.
     pub max_timeout_ns: u64,
-    /// A list with so many messages is told at once; 0: as many as the switch likes.
+    /// A list with so many messages is sent at once; 0: the switch chooses.
     pub max_list_size: u32,
-    /// A message that was told is not told again until its list is acknowledged or so many
-    /// nanoseconds have passed; 0: it is told again at once.
+    /// A message is not sent again until its list is acknowledged or so many nanoseconds have passed;
+    /// 0: it is sent again at once.
     pub ack_timeout_ns: u64,
 }
 

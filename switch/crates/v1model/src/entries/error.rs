@@ -3,17 +3,17 @@
 /// Why a control request was refused; each maps to one gRPC status code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ControlError {
-    /// An argument is wrong by itself; the text names it and says what would be right.
+    /// An argument is wrong by itself; the text names it and says what is right.
     InvalidArgument(String),
     /// The object or entry does not exist.
     NotFound(String),
-    /// The entry exists already.
+    /// The object or entry exists already.
     AlreadyExists(String),
     /// A limit is reached (table full, too many groups); names the limit.
     ResourceExhausted(String),
     /// The program forbids it (const entries, const default action).
     PermissionDenied(String),
-    /// Not before a program is loaded.
+    /// The state of the switch does not allow it: no program is loaded, or the object is in use.
     FailedPrecondition(String),
     /// The program has no such feature, or this target does not do it.
     Unimplemented(String),

@@ -1,11 +1,11 @@
 //! Pages of objects.
 
-/// Some of many objects, so that no call takes long.
+/// A page of objects: some of many, so that no call takes long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     /// The objects, in their order.
     pub items: Vec<T>,
-    /// Where the next page begins; `None`: this was the last one.
+    /// Where the next page begins; `None`: this is the last one.
     pub next: Option<u64>,
 }
 
@@ -19,8 +19,8 @@ impl<T> Default for Page<T> {
 }
 
 impl<T> Page<T> {
-    /// The first `most` (at least 1) of `items`, which are in order of their numbers; the next page
-    /// begins at the number after.
+    /// Makes a page of the first `most` (at least 1) of `items`, which are in the order of their
+    /// numbers. The next page begins at the number of the first item left out.
     pub fn of(items: impl Iterator<Item = (u64, T)>, most: usize) -> Self {
         let mut items = items;
         let mut page = Self::default();

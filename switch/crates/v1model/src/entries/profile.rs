@@ -10,7 +10,7 @@ pub struct ProfileInfo {
     pub name: String,
     /// Most members.
     pub size: usize,
-    /// Has groups, among whose members a hash of the packet chooses.
+    /// The profile has groups; a hash of the packet selects a member of a group.
     pub selector: bool,
     /// Tables that use it, by index.
     pub tables: Vec<usize>,
@@ -26,10 +26,10 @@ pub enum SizeSemantics {
     SumOfMembers,
 }
 
-/// What P4Info says about a profile and the program itself does not.
+/// What P4Info, but not the program itself, says about a profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProfileRules {
-    /// Largest size of a group; 0 for no limit but the switch's own.
+    /// Largest size of a group; 0: only the switch's own limit.
     pub max_group_size: u32,
     /// What sizes count.
     pub semantics: SizeSemantics,
@@ -40,7 +40,7 @@ pub struct ProfileRules {
 pub struct WatchPort {
     /// The port.
     pub port: u32,
-    /// Given in P4Runtime's older, numeric field; kept for the controller.
+    /// It was given in P4Runtime's older, numeric field, and is read back in the same way.
     pub numeric: bool,
 }
 

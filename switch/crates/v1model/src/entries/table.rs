@@ -15,12 +15,12 @@ pub struct TableInfo {
     pub key: Vec<KeyField>,
     /// Actions that entries may use (indices into [`crate::Pipeline::actions`]).
     pub actions: Vec<usize>,
-    /// Most entries the table takes.
+    /// The most entries that the table takes.
     pub size: usize,
-    /// Entries are fixed by the program (`const entries`; as long as nobody has told
-    /// otherwise, any that it has).
+    /// The program fixes the entries (`const entries`). Until
+    /// [`crate::Pipeline::table_rules`] says otherwise, this holds for any entries that it has.
     pub const_entries: bool,
-    /// The default action is fixed by the program (`const default_action`).
+    /// The program fixes the default action (`const default_action`).
     pub const_default: bool,
     /// The table has a direct counter.
     pub direct_counter: bool,

@@ -2,7 +2,7 @@
 
 use super::code::Compiler;
 use super::node::{BinOp, Kind, Node, Range};
-use super::value::{Need, Val, Want};
+use super::want::{Need, Val, Want};
 use crate::error::LoadResult;
 use crate::ops::Op;
 use crate::wide::limbs;

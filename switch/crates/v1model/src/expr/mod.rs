@@ -19,6 +19,7 @@ mod node;
 mod store;
 mod tree;
 mod value;
+mod want;
 
 pub(crate) use code::{Compiler, MAX_TEMP_WORDS};
 pub(crate) use literal::{hex_limbs, text, type_value};

@@ -3,7 +3,7 @@
 use super::code::Compiler;
 use super::literal::type_value;
 use super::node::{Dest, Node, Range};
-use super::value::{Need, Val};
+use super::want::{Need, Val};
 use crate::error::{At, LoadError, LoadResult};
 use crate::message::{Argument, Message};
 use crate::ops::Op;

@@ -6,23 +6,10 @@ use crate::entries::{
     ArrayInfo, Bits, CellValue, ControlResult, CounterValue, MeterState, MeterUnit, MeterWrite,
 };
 use crate::pipeline::Pipeline;
-use crate::state::{MeterArray, MeterCell, counter_value};
+use crate::saved::{SavedArray, SavedCells, SavedMeter};
+use crate::state::counter_value;
 
-/// A cell of an indirect meter with its configuration, buckets and counts, for
-/// [`Pipeline::meter_restore`].
-#[derive(Debug)]
-pub struct SavedMeter(MeterCell);
-
-/// All cells of an array, for [`Pipeline::array_restore`].
-#[derive(Debug)]
-pub struct SavedArray(SavedCells);
-
-#[derive(Debug)]
-enum SavedCells {
-    Counters(Vec<u64>),
-    Meters(Box<MeterArray>),
-    Register(Vec<u64>),
-}
+/// Checks that an array and a cell exist.
 fn cell<'i>(
     list: &'i [ArrayInfo],
     what: &str,
@@ -42,17 +29,17 @@ fn cell<'i>(
 }
 
 impl Pipeline {
-    /// Indirect counters.
+    /// The indirect counters of the program.
     pub fn counters(&self) -> &[ArrayInfo] {
         &self.program.counter_infos
     }
 
-    /// Indirect meters with their unit.
+    /// The indirect meters of the program, with their units.
     pub fn meters(&self) -> &[(ArrayInfo, MeterUnit)] {
         &self.program.meter_infos
     }
 
-    /// Registers.
+    /// The registers of the program.
     pub fn registers(&self) -> &[ArrayInfo] {
         &self.program.register_infos
     }

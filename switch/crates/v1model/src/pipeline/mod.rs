@@ -1,15 +1,15 @@
-//! A loaded program, ready for packets. The control plane's access to it is in the modules below.
+//! A loaded program that processes packets. The modules below are the control plane's access to it.
 
-pub(crate) mod arrays;
+mod arrays;
 mod profile;
-pub(crate) mod tables;
+mod tables;
 mod value_set;
 
 use crate::api::{
     EgressInput, EgressVerdict, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions,
     NoTrafficManager,
 };
-use crate::bits::to_bits;
+use crate::bits::split_bits;
 use crate::compile::{Compiled, compile};
 use crate::context::Context;
 use crate::engine::{Machine, Outcome, get_field, set_field};
@@ -25,7 +25,6 @@ use crate::slot::RESHAPED;
 use crate::state::State;
 use crate::table::Table;
 use crate::value_set::ValueSets;
-use crate::wide::limbs;
 use std::collections::BTreeSet;
 
 /// Stack for reading and compiling a program: deeply nested expressions recurse.
@@ -42,9 +41,9 @@ pub struct Pipeline {
     pub(crate) state: State,
     pub(crate) profiles: Vec<Profile>,
     pub(crate) value_sets: ValueSets,
-    /// Latest time told, in ns.
+    /// The latest time that the caller gave, in ns.
     pub(crate) clock_ns: u64,
-    /// Time first told: when the program's own entries were made.
+    /// The first time that the caller gave: when the program's own entries were made.
     pub(crate) born_ns: Option<u64>,
     /// Ports that cannot carry frames.
     pub(crate) down: BTreeSet<u32>,
@@ -97,18 +96,18 @@ impl Pipeline {
         })
     }
 
-    /// A context for packets of this pipeline.
+    /// Makes a context for packets of this pipeline.
     pub fn new_context(&self) -> Context {
         Context::new(&self.program, self.options.max_frame_bytes)
     }
 
-    /// The options it was loaded with.
+    /// The options with which the program was loaded.
     pub fn options(&self) -> &LoadOptions {
         &self.options
     }
 
-    /// Whether a packet comes out the same however late it is run, given the instants that it is
-    /// told: the program gives no departure times, looks at no queue and sends nothing round again.
+    /// Whether the result for a packet does not depend on when it is computed: the program sets no
+    /// departure times, reads no backlog, and neither resubmits nor recirculates.
     pub fn may_run_late(&self) -> bool {
         self.does_without(|op| {
             matches!(
@@ -118,8 +117,8 @@ impl Pipeline {
         })
     }
 
-    /// Whether egress of a packet may be run before its time: nothing comes of it that has a time of
-    /// its own, no clone and no packet sent round again.
+    /// Whether egress of a packet may run before its time: the program neither clones, resubmits nor
+    /// recirculates, so that nothing with a time of its own comes of it.
     pub fn may_start_early(&self) -> bool {
         self.does_without(|op| {
             matches!(
@@ -146,8 +145,8 @@ impl Pipeline {
         }
     }
 
-    /// Empty headers and metadata, with the kept fields of a resubmitted or recirculated
-    /// packet put back.
+    /// Clears headers and metadata, and puts the preserved fields of a resubmitted or recirculated
+    /// packet back.
     fn begin(&self, ctx: &mut Context) {
         let n = ctx.field_words;
         ctx.phv[..n].fill(0);
@@ -184,11 +183,11 @@ impl Pipeline {
         self.ingress_control(ctx, input, externs)
     }
 
-    /// The first part of [`Self::ingress`]: parses the context's frame and verifies checksums.
-    /// Nothing of that hangs on what other packets do, so it may be done before their turn.
+    /// Runs the first part of [`Self::ingress`]: parses the context's frame and verifies checksums.
+    /// The result does not depend on other packets, so it may be computed before their turn.
     pub fn parse<E: Externs>(&mut self, ctx: &mut Context, input: &IngressInput, externs: &E) {
         self.begin(ctx);
-        // A clone of a recirculated packet is parsed with the port that it came in at once.
+        // A clone of a recirculated packet is parsed with the port at which it first came in.
         if input.instance_type != InstanceType::Recirculated {
             ctx.ingress_port = input.port;
         }
@@ -197,8 +196,8 @@ impl Pipeline {
         let program = machine.program;
         let i = &program.intrinsics;
         let w = &mut ctx.phv;
-        // A packet that comes round has, as in simple_switch, no port and time but those that
-        // its field list kept.
+        // As in simple_switch, a resubmitted or recirculated packet has only the port and the time
+        // that its field list preserved.
         if !matches!(
             input.instance_type,
             InstanceType::Resubmit | InstanceType::Recirculated
@@ -227,8 +226,8 @@ impl Pipeline {
         }
     }
 
-    /// The second part of [`Self::ingress`], after [`Self::parse`] of the same context with the same
-    /// input.
+    /// Runs the second part of [`Self::ingress`], after [`Self::parse`] of the same context with the
+    /// same input.
     pub fn ingress_control<E: Externs>(
         &mut self,
         ctx: &mut Context,
@@ -277,8 +276,8 @@ impl Pipeline {
         verdict
     }
 
-    /// Runs the egress control. [`EgressVerdict::clone`] is for the packet as it is now; unless it
-    /// is to be dropped [`Self::deparse`] comes after that.
+    /// Runs the egress control. [`EgressVerdict::clone`] is a clone of the packet as it is now. Unless
+    /// the packet is dropped, call [`Self::deparse`] after the clone is made.
     pub fn egress_control<E: Externs>(
         &mut self,
         ctx: &mut Context,
@@ -300,7 +299,7 @@ impl Pipeline {
         let (enqueued_us, now_us) = (input.enqueued_ns / 1_000, input.now_ns / 1_000);
         set_optional(w, i.egress_global_timestamp, now_us);
         if input.instance_type != InstanceType::Normal {
-            // Of what is not replicated, ingress may have written it.
+            // In a packet that is not replicated it may have a value of ingress.
             set_optional(w, i.egress_rid, u64::from(input.rid));
         }
         set_optional(w, i.enq_timestamp, enqueued_us);
@@ -329,7 +328,7 @@ impl Pipeline {
     }
 
     /// Updates checksums and deparses to [`Context::output`], after [`Self::egress_control`] at
-    /// `now_ns`; says in its verdict what came of it.
+    /// `now_ns`, and completes its verdict.
     pub fn deparse<E: Externs>(
         &mut self,
         ctx: &mut Context,
@@ -348,7 +347,7 @@ impl Pipeline {
             return;
         }
         verdict.recirculate = ctx.recirculate;
-        // What comes round comes whole.
+        // A recirculated packet is not truncated.
         if verdict.recirculate.is_none() {
             verdict.truncated = ctx.cut_output(ctx.truncate);
         }
@@ -360,7 +359,7 @@ impl Pipeline {
     }
 
     /// The words of a digest's message in a packet that has been through `ingress`
-    /// ([`IngressVerdict::digest`]), for [`Self::digest_fields`] to make values of.
+    /// ([`IngressVerdict::digest`]). [`Self::digest_fields`] makes values of them.
     pub fn digest<'a>(&'a self, ctx: &'a Context, digest: usize) -> impl Iterator<Item = u64> + 'a {
         let digest = self.program.digests.get(digest);
         let validities = digest.map_or(&[][..], |digest| &digest.validities);
@@ -378,22 +377,14 @@ impl Pipeline {
         values.chain((0..validities.len()).map(move |at| u64::from(valid(at))))
     }
 
-    /// The values of a digest's message, of the words that [`Self::digest`] gave: its fields, then
-    /// a bit for each of [`DigestInfo::headers`].
+    /// Makes values of the words that [`Self::digest`] gave: the fields of the message, then a bit
+    /// for each of [`DigestInfo::headers`].
     pub fn digest_fields(&self, digest: usize, words: &[u64]) -> Vec<Bits> {
         let digest = self.program.digests.get(digest);
         let fields = digest.map_or(&[][..], |digest| &digest.fields).iter();
         let validities = digest.map_or(0, |digest| digest.validities.len());
         let widths = fields.map(|(f, _)| f.bits);
-        let mut rest = words;
-        widths
-            .chain(std::iter::repeat_n(1, validities))
-            .map(|bits| {
-                let (now, later) = rest.split_at(rest.len().min(limbs(bits) as usize));
-                rest = later;
-                to_bits(now, bits)
-            })
-            .collect()
+        split_bits(words, widths.chain(std::iter::repeat_n(1, validities)))
     }
 
     /// Prepares a context for ingress again after [`IngressVerdict::resubmit`]: the frame as
@@ -407,8 +398,8 @@ impl Pipeline {
 
     /// Prepares a context for ingress again after [`EgressVerdict::recirculate`]: the packet
     /// as it was deparsed, and the metadata of `field_list`. Call `ingress` next, with
-    /// [`InstanceType::Recirculated`]. Returns false if the packet, growing from round to
-    /// round, did not fit any more and was cut: drop it.
+    /// [`InstanceType::Recirculated`]. Returns false if the packet has grown beyond the longest
+    /// frame and was cut: drop it.
     pub fn recirculate(&self, ctx: &mut Context, field_list: u16) -> bool {
         self.preserve_fields(ctx, field_list);
         ctx.truncate = u64::MAX;
@@ -453,7 +444,7 @@ impl Pipeline {
         set_field(&mut clone.phv, i.instance_type, kind);
     }
 
-    /// Remembers a field list's values for the next `begin`.
+    /// Preserves a field list's values until the next `begin`.
     fn preserve_fields(&self, ctx: &mut Context, field_list: u16) {
         ctx.preserved.words.clear();
         ctx.preserved.list = field_list;
@@ -467,8 +458,9 @@ impl Pipeline {
         }
     }
 
+    /// Clears the metadata of a clone, except the fields of `field_list`.
     fn replace_metadata(&self, original: &Context, clone: &mut Context, field_list: u16) {
-        // Its headers may be of the list, and its frame is the original's, which was written to.
+        // The list may contain headers, and the frame is the original's, which was written to.
         clone.unchanged.note(RESHAPED);
         for &(from, to) in &self.program.metadata_ranges {
             clone.phv[from as usize..to as usize].fill(0);
@@ -488,15 +480,16 @@ fn set_optional(words: &mut [u64], field: Option<Field>, value: u64) {
     }
 }
 
-fn restore(fields: &[Field], kept: &[u64], words: &mut [u64]) {
-    let mut rest = kept;
+/// Puts the preserved values of fields back.
+fn restore(fields: &[Field], preserved: &[u64], phv: &mut [u64]) {
+    let mut rest = preserved;
     for f in fields {
-        let n = f.limbs() as usize;
-        let Some((now, later)) = rest.split_at_checked(n) else {
+        let Some((now, later)) = rest.split_at_checked(f.limbs() as usize) else {
+            debug_assert!(false, "a preserved value is missing");
             return;
         };
         let slot = f.slot as usize;
-        words[slot..slot + n].copy_from_slice(now);
+        phv[slot..slot + now.len()].copy_from_slice(now);
         rest = later;
     }
 }

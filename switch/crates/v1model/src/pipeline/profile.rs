@@ -1,6 +1,6 @@
 //! The control plane's access to action profiles: members, groups, and the entries that name them.
 
-use crate::bits::to_bits;
+use crate::bits::split_bits;
 use crate::entries::error::{invalid, not_found};
 use crate::entries::profile::{
     IndirectAction, ProfileGroup, ProfileInfo, ProfileMember, ProfileRules, WatchPort,
@@ -11,7 +11,6 @@ use crate::pipeline::Pipeline;
 use crate::profile::{Group, Member, Profile, check_weight, one_shot_spread};
 use crate::table::pack::insert_checked;
 use crate::table::{OneShot, Table, Target};
-use crate::wide::limbs;
 use std::collections::BTreeSet;
 
 impl Pipeline {
@@ -186,20 +185,15 @@ impl Pipeline {
         Page::of(members, most)
     }
 
+    /// The action of a member as the control plane names it.
     fn member_call(&self, member: &Member) -> ActionCall {
         let action = member.action;
         let params = self.program.action_infos.get(action);
-        let mut rest = &*member.args;
-        let args = params.map_or(&[][..], |a| &a.params).iter();
-        let args = args
-            .map(|&(_, bits)| {
-                let n = limbs(bits) as usize;
-                let (now, later) = rest.split_at(rest.len().min(n));
-                rest = later;
-                to_bits(now, bits)
-            })
-            .collect();
-        ActionCall { action, args }
+        let params = params.map_or(&[][..], |a| &a.params).iter();
+        ActionCall {
+            action,
+            args: split_bits(&member.args, params.map(|(_, bits)| *bits)),
+        }
     }
 
     /// Adds a group.

@@ -7,30 +7,19 @@
 //! numbers BMv2 JSON gives them, where the lowest wins. Among equal priorities the entry that
 //! was inserted first wins.
 
-use crate::bits::{from_bits, to_bits};
+use crate::bits::{from_bits, split_bits};
 use crate::entries::digest::{IdleEntry, IdleTimeout};
 use crate::entries::error::{invalid, not_found};
-use crate::entries::profile::IndirectAction;
 use crate::entries::{
     ActionCall, ActionInfo, ControlError, ControlResult, CounterValue, DefaultEntry, EntryKey,
     MeterState, MeterWrite, Page, TableEntry, TableInfo,
 };
 use crate::pipeline::Pipeline;
+use crate::saved::{SavedEntry, SavedTarget};
 use crate::state::counter_value;
 use crate::table::pack::{insert_checked, pack};
-use crate::table::{Call, DefaultTarget, Direct, Entry, Packed, Table, Target};
-use crate::wide::limbs;
+use crate::table::{Call, Direct, Entry, Packed, Table, Target};
 
-/// An entry or a default entry as the table has it or had it, for [`Pipeline::table_restore`].
-#[derive(Debug)]
-pub struct SavedEntry(Saved);
-
-#[derive(Debug)]
-enum Saved {
-    /// With what it named in the table's action profile.
-    Entry(Box<Entry>, Option<IndirectAction>),
-    Default(DefaultTarget),
-}
 fn direct_counter(info: &TableInfo, direct: &Direct) -> Option<CounterValue> {
     info.direct_counter.then(|| counter_value(direct.counter))
 }
@@ -94,26 +83,14 @@ impl Pipeline {
         Ok(Call::new(local, &args))
     }
 
+    /// A call as the control plane names it.
     pub(crate) fn public_call(table: &Table, call: &Call) -> ActionCall {
-        let Some(action) = table.actions.get(call.local()) else {
-            return ActionCall {
-                action: 0,
-                args: Vec::new(),
-            };
-        };
-        let mut rest = call.args();
-        let args = action
-            .params
-            .iter()
-            .map(|&bits| {
-                let (now, later) = rest.split_at(rest.len().min(limbs(bits) as usize));
-                rest = later;
-                to_bits(now, bits)
-            })
-            .collect();
+        let action = table.actions.get(call.local());
+        debug_assert!(action.is_some(), "no action {}", call.local());
+        let params = action.map_or(&[][..], |action| &action.params);
         ActionCall {
-            action: action.public,
-            args,
+            action: action.map_or(0, |action| action.public),
+            args: split_bits(call.args(), params.iter().copied()),
         }
     }
 
@@ -282,7 +259,7 @@ impl Pipeline {
     pub fn table_save(&self, table: usize, key: Option<&EntryKey>) -> ControlResult<SavedEntry> {
         let Some(key) = key else {
             let (_, t) = self.info(table)?;
-            return Ok(SavedEntry(Saved::Default(t.default.clone())));
+            return Ok(SavedEntry(SavedTarget::Default(t.default.clone())));
         };
         let (_, id) = self.existing(table, key)?;
         let (info, t) = self.info(table)?;
@@ -291,7 +268,7 @@ impl Pipeline {
         };
         let (_, indirect) = self.public_target(t, &entry.target);
         let entry = Box::new(entry.without_spread());
-        Ok(SavedEntry(Saved::Entry(entry, indirect)))
+        Ok(SavedEntry(SavedTarget::Entry(entry, indirect)))
     }
 
     /// Removes an entry that exists.
@@ -310,8 +287,8 @@ impl Pipeline {
     pub fn table_restore(&mut self, table: usize, saved: SavedEntry) -> ControlResult<()> {
         let (info, t) = self.info(table)?;
         let (mut entry, indirect) = match saved.0 {
-            Saved::Entry(entry, indirect) => (*entry, indirect),
-            Saved::Default(default) => {
+            SavedTarget::Entry(entry, indirect) => (*entry, indirect),
+            SavedTarget::Default(default) => {
                 self.info_mut(table)?.1.default = default;
                 return Ok(());
             }

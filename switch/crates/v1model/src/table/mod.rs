@@ -111,7 +111,7 @@ pub(crate) struct Table {
     /// The default the program starts with.
     pub program_default: Option<Call>,
     lookup: Lookup,
-    slots: Slots,
+    slots: Slots<Entry>,
     by_key: KeyIndex,
     /// In order of insertion.
     by_order: BTreeMap<u64, u32>,
@@ -168,7 +168,7 @@ impl Table {
                 direct: Direct::default(),
             },
             lookup,
-            slots: Slots::default(),
+            slots: Slots::new(),
             by_key: KeyIndex::default(),
             by_order: BTreeMap::new(),
             next_order: 0,

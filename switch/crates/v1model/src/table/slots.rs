@@ -4,20 +4,27 @@
 //! million entries, and packets wait meanwhile. It cannot give an entry a number of the caller's
 //! choice either ([`Slots::put`]).
 
-use super::Entry;
 use prefetch::prefetch;
 
 /// Entries that lie together: 2 MiB, the size of a huge page.
 const CHUNK: usize = 1 << 14;
 
 /// Entries by number, in chunks that stay where they are when the table grows.
-#[derive(Debug, Default)]
-pub(crate) struct Slots {
+#[derive(Debug)]
+pub(crate) struct Slots<Entry> {
     chunks: Vec<Vec<Option<Entry>>>,
     free: Vec<u32>,
 }
 
-impl Slots {
+impl<Entry> Slots<Entry> {
+    /// No entries.
+    pub fn new() -> Self {
+        Self {
+            chunks: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
     #[inline]
     fn slot(&self, id: u32) -> Option<&Option<Entry>> {
         self.chunks

@@ -1,0 +1,33 @@
+//! Copies of what the control plane writes, with which it puts them back.
+
+use crate::entries::profile::IndirectAction;
+use crate::state::{MeterArray, MeterCell};
+use crate::table::{DefaultTarget, Entry};
+
+/// An entry or a default entry as the table has it or had it, for
+/// [`Pipeline::table_restore`](crate::Pipeline::table_restore).
+#[derive(Debug)]
+pub struct SavedEntry(pub(crate) SavedTarget);
+
+#[derive(Debug)]
+pub(crate) enum SavedTarget {
+    /// With what it named in the table's action profile.
+    Entry(Box<Entry>, Option<IndirectAction>),
+    Default(DefaultTarget),
+}
+
+/// A cell of an indirect meter with its configuration, buckets and counts, for
+/// [`Pipeline::meter_restore`](crate::Pipeline::meter_restore).
+#[derive(Debug)]
+pub struct SavedMeter(pub(crate) MeterCell);
+
+/// All cells of an array, for [`Pipeline::array_restore`](crate::Pipeline::array_restore).
+#[derive(Debug)]
+pub struct SavedArray(pub(crate) SavedCells);
+
+#[derive(Debug)]
+pub(crate) enum SavedCells {
+    Counters(Vec<u64>),
+    Meters(Box<MeterArray>),
+    Register(Vec<u64>),
+}
