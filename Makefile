@@ -10,6 +10,7 @@
 #   make differential      random tables and packets here and on stock BMv2, compared
 #   make experiments       every published table and figure, and more, beside the published ones
 #   make experiment-table5 one of them; their names: make experiment-list
+#   make acyclic           no circles of modules in any crate; builds cargo-modules once (minutes)
 #   make docs              the documentation as a site, in build/site; links are checked
 #   make accuracy          Tables 2, 3 and 4 in virtual time, beside the published ones
 #   make ovs               Open vSwitch with the pacer, from Debian's source, under build/ovs
@@ -224,6 +225,16 @@ lint: dev-venv $(DESCRIPTORS)
 	    cargo clippy --locked --all-targets -- -D warnings; \
 	    else echo "not run: no cargo clippy"; fi
 	@tools/lint-python $(VENV)
+
+# Without optimisation cargo-modules is built in a third of the time; a crate then takes it seconds.
+CARGO_MODULES := $(BUILD)/cargo-tools/bin/cargo-modules
+$(CARGO_MODULES):
+	@echo "building cargo-modules into $(BUILD)/cargo-tools (some minutes, once)"
+	@cargo install --quiet --locked --debug --root $(BUILD)/cargo-tools cargo-modules@0.27.0
+.PHONY: acyclic
+acyclic: $(CARGO_MODULES) $(DESCRIPTORS)
+	@echo "== circles of modules"
+	@PATH=$(abspath $(dir $(CARGO_MODULES))):$$PATH tools/acyclic
 
 .PHONY: test-p4
 test-p4: venv
