@@ -4,6 +4,7 @@
 //! files, owns the clock (through `ports`), and joins the switch with its control servers.
 
 mod captures;
+mod files;
 mod options;
 mod real_time;
 mod report;
@@ -13,12 +14,12 @@ mod units;
 mod virtual_time;
 
 use std::fs::File;
-use std::io::{IsTerminal, Read, Write};
-use std::path::Path;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Parser;
+use files::read_limited;
 use options::Options;
 use p4runtime_server::{ControllerLosses, ServerConfig, controller_queues};
 use ports::{Port, PortDriver, PortOptions};
@@ -253,19 +254,4 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         tracing::warn!(%error, "control server");
     }
     Ok((switch, counters.losses()))
-}
-
-fn read_limited(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let mut bytes = Vec::new();
-    // One byte more than allowed tells; a device or pipe has no size to ask for.
-    file.take(most + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    anyhow::ensure!(
-        bytes.len() as u64 <= most,
-        "{} is too large: {most} bytes at most",
-        path.display()
-    );
-    Ok(bytes)
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use p4runtime_server::Tls;
 
-use crate::read_limited;
+use crate::files::read_limited;
 
 /// Largest PEM file read, in bytes.
 const PEM_BYTES_MAX: u64 = 1 << 20;

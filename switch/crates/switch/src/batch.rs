@@ -4,32 +4,10 @@ use v1model::{IngressInput, InstanceType};
 
 use traffic_manager::DropCause;
 
-use crate::program::{Parsed, Sink};
-use crate::switch::Switch;
+use crate::program::Sink;
+use crate::switch::{Batch, Switch};
 
-/// Frames that are received one after the other, as from a ring that holds many.
-///
-/// Each frame is parsed as it comes, and goes through ingress when the next one has come, or at the
-/// end of the batch. So the switch knows which memory a frame needs while it processes the frame
-/// before, and asks for both together. Parsing does not depend on what other packets change, so the
-/// results are those of [`Switch::receive`].
-///
-/// The batch ends when it is dropped. Until then it has the switch to itself: nothing can look at
-/// the switch, or change its tables, while a frame waits.
-pub struct Batch<'a> {
-    switch: &'a mut Switch,
-    /// The frame received last. It waits for ingress.
-    parsed: Option<Parsed>,
-}
-
-impl<'a> Batch<'a> {
-    pub(crate) fn new(switch: &'a mut Switch) -> Self {
-        Self {
-            switch,
-            parsed: None,
-        }
-    }
-
+impl Batch<'_> {
     /// A frame arrives. See [`Switch::receive`].
     pub fn receive(&mut self, port: u16, frame: &[u8], arrival_ns: u64, now_ns: u64) {
         if self.switch.count_received(port, frame, now_ns) {

@@ -2,6 +2,7 @@
 //! engine, groups and packet-out are the switch's own.
 
 use crate::replication::{CloneSession, Replica};
+use v1model::Pipeline;
 use v1model::entries::digest::{DigestConfig, DigestInfo};
 use v1model::entries::profile::{
     IndirectAction, ProfileGroup, ProfileInfo, ProfileMember, ProfileRules, WatchPort,
@@ -11,9 +12,9 @@ use v1model::entries::{
     DefaultEntry, EntryKey, MatchField, MeterState, MeterUnit, MeterWrite, Page, TableEntry,
     TableInfo, ValueSetInfo,
 };
-use v1model::{LoadOptions, Pipeline};
 use v1model::{SavedArray, SavedEntry, SavedMeter};
 
+use crate::loading::{Compiler, Retired};
 use crate::program::Program;
 use crate::switch::Switch;
 
@@ -52,9 +53,7 @@ impl Switch {
 
     /// Compiles programs for this switch, on any thread.
     pub fn compiler(&self) -> Compiler {
-        Compiler {
-            options: self.load_options(),
-        }
+        Compiler::new(self.load_options())
     }
 
     /// Compiles a program (BMv2 JSON) and puts it in place of the running one, all in this call:
@@ -582,9 +581,7 @@ impl Switch {
     /// the caller to drop where that delays no packet: it may be large.
     pub fn stage(&mut self, pipeline: Pipeline) -> Retired {
         let staged = self.prepare(pipeline);
-        Retired {
-            _program: self.staged.replace(staged),
-        }
+        Retired::new(self.staged.replace(staged))
     }
 
     /// Puts the staged program, with all that was written to it, in place of the running one,
@@ -599,41 +596,11 @@ impl Switch {
                 "no program is staged".to_owned(),
             ));
         };
-        Ok(Retired {
-            _program: self.replace(staged),
-        })
+        Ok(Retired::new(self.replace(staged)))
     }
 
     /// Removes the staged program, if there is one; returns it as [`Self::stage`].
     pub fn unstage(&mut self) -> Retired {
-        Retired {
-            _program: self.staged.take(),
-        }
-    }
-}
-
-/// A program that no longer runs or is no longer staged. Dropping it frees its memory, which takes
-/// long for large tables: drop it where no packet waits.
-#[must_use = "dropping a program takes long; choose where"]
-pub struct Retired {
-    _program: Option<Program>,
-}
-
-/// Compiles programs for one [`Switch`], on any thread: compiling takes long, and packets must not
-/// wait for it.
-#[derive(Debug, Clone)]
-pub struct Compiler {
-    options: LoadOptions,
-}
-
-impl Compiler {
-    /// Checks and compiles a program (BMv2 JSON).
-    ///
-    /// # Errors
-    /// [`InvalidArgument`](ControlError::InvalidArgument): no such program, or one that the switch
-    /// cannot run; the text says what and where.
-    pub fn compile(&self, bmv2_json: &[u8]) -> ControlResult<Pipeline> {
-        Pipeline::load(bmv2_json, &self.options)
-            .map_err(|error| ControlError::InvalidArgument(error.to_string()))
+        Retired::new(self.staged.take())
     }
 }

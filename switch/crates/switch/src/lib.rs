@@ -23,10 +23,13 @@
 //! [`Switch::poll_at_ns`].
 
 mod batch;
+mod config;
 mod control;
+mod copies;
 mod egress;
 mod handover;
 mod learning;
+mod loading;
 mod mirror;
 mod multicast;
 pub mod notification;
@@ -35,12 +38,14 @@ mod polling;
 mod pool;
 mod program;
 mod recirculation;
+mod reentry;
 pub mod replication;
+mod replication_engine;
 mod switch;
 
-pub use batch::Batch;
-pub use control::{Compiler, Retired};
+pub use config::SwitchConfig;
+pub use loading::{Compiler, Retired};
 pub use multicast::GroupLimits;
 pub use polling::{Polling, Stalls};
 pub use program::{Counters, Sink};
-pub use switch::{Received, Switch, SwitchConfig};
+pub use switch::{Batch, Received, Switch};

@@ -10,12 +10,12 @@ use traffic_manager::{DropCause, Queued, TrafficManager};
 use v1model::entries::digest::DigestList;
 use v1model::{Externs, IngressInput, IngressVerdict, InstanceType, Pipeline};
 
+use crate::config::SwitchConfig;
 use crate::learning::Learning;
 use crate::notification::{Notification, NotificationBody};
 use crate::pool::{PacketId, Pool};
 use crate::recirculation::Recirculating;
-use crate::replication::ReplicationEngine;
-use crate::switch::SwitchConfig;
+use crate::replication_engine::ReplicationEngine;
 
 /// Entries that one search for idle entries visits: it takes some hundred microseconds.
 const IDLE_ENTRIES_PER_SEARCH: usize = 512;

@@ -3,38 +3,30 @@
 
 use std::collections::VecDeque;
 
-use traffic_manager::DropCause;
-use v1model::{IngressInput, InstanceType};
+use v1model::InstanceType;
 
 use crate::pool::PacketId;
-use crate::program::{Environment, Program};
-
-/// Time from egress to ingress. A program that recirculates a packet for ever must not stop time.
-const RECIRCULATION_NS: u64 = 1_000;
-
-/// Most packets that recirculate at once, as in simple_switch.
-const RECIRCULATING_MAX: usize = 1_024;
 
 /// Where a recirculating packet goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Target {
+pub(crate) enum Target {
     Ingress,
     /// As in simple_switch, egress also sees packets for ports that do not exist.
     EgressOfInvalidPort,
 }
 
-struct Waiting {
-    ready_ns: u64,
-    port: u16,
-    instance_type: InstanceType,
-    id: PacketId,
-    target: Target,
+pub(crate) struct Waiting {
+    pub(crate) ready_ns: u64,
+    pub(crate) port: u16,
+    pub(crate) instance_type: InstanceType,
+    pub(crate) id: PacketId,
+    pub(crate) target: Target,
 }
 
 /// The packets that recirculate, in order.
 #[derive(Default)]
 pub(crate) struct Recirculating {
-    queue: VecDeque<Waiting>,
+    pub(crate) queue: VecDeque<Waiting>,
 }
 
 impl Recirculating {
@@ -46,85 +38,5 @@ impl Recirculating {
     /// The port of each, in order.
     pub(crate) fn ports(&self) -> impl Iterator<Item = u16> {
         self.queue.iter().map(|packet| packet.port)
-    }
-}
-
-impl Program {
-    /// Sends a packet to ingress again, as if it had come in at `port`.
-    pub(crate) fn recirculate(
-        &mut self,
-        env: &mut Environment,
-        id: PacketId,
-        port: u16,
-        instance_type: InstanceType,
-        now_ns: u64,
-    ) {
-        self.send_back(env, id, port, instance_type, now_ns, Target::Ingress);
-    }
-
-    /// Sends a packet to the egress of `port`, which does not exist.
-    pub(crate) fn send_to_invalid_port(
-        &mut self,
-        env: &mut Environment,
-        id: PacketId,
-        port: u16,
-        instance_type: InstanceType,
-        now_ns: u64,
-    ) {
-        let target = Target::EgressOfInvalidPort;
-        self.send_back(env, id, port, instance_type, now_ns, target);
-    }
-
-    fn send_back(
-        &mut self,
-        env: &mut Environment,
-        id: PacketId,
-        port: u16,
-        instance_type: InstanceType,
-        now_ns: u64,
-        target: Target,
-    ) {
-        if self.recirculating.queue.len() >= RECIRCULATING_MAX {
-            let cause = match target {
-                Target::Ingress => DropCause::RecirculationFull,
-                Target::EgressOfInvalidPort => DropCause::NoSuchPort,
-            };
-            self.drop_packet(env, id, port, cause);
-            return;
-        }
-        env.counters.recirculated += 1;
-        self.recirculating.queue.push_back(Waiting {
-            // Never in the driver's past: a packet that is behind would only fall further behind.
-            ready_ns: now_ns.max(env.now_ns).saturating_add(RECIRCULATION_NS),
-            port,
-            instance_type,
-            id,
-            target,
-        });
-    }
-
-    /// Packets that are ready by `now_ns` enter ingress again.
-    pub(crate) fn reenter(&mut self, env: &mut Environment, now_ns: u64) {
-        while self
-            .recirculating
-            .next_ns()
-            .is_some_and(|ready_ns| ready_ns <= now_ns)
-            && let Some(packet) = self.recirculating.queue.pop_front()
-        {
-            match packet.target {
-                Target::Ingress => {
-                    let input = IngressInput {
-                        port: packet.port,
-                        now_ns: packet.ready_ns,
-                        instance_type: packet.instance_type,
-                    };
-                    self.parse(env, packet.id, &input);
-                    self.ingress(env, packet.id, input);
-                }
-                Target::EgressOfInvalidPort => {
-                    self.egress_invalid_port(env, packet.id, packet.port, packet.ready_ns);
-                }
-            }
-        }
     }
 }

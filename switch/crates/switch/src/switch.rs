@@ -8,9 +8,8 @@ use traffic_manager::{
 };
 use v1model::{IngressInput, InstanceType, LoadOptions, Pipeline};
 
-use crate::batch::Batch;
+use crate::config::SwitchConfig;
 use crate::handover::{Conditions, Handover, Leads};
-use crate::multicast::GroupLimits;
 use crate::pause_frame::{PauseFrame, is_pause};
 use crate::polling::Polling;
 use crate::program::{Counters, Environment, Parsed, Program, Sink};
@@ -23,37 +22,6 @@ const NEVER_NS: u64 = u64::MAX;
 
 /// Port numbers of v1model: 9 bits.
 const PORT_NUMBERS: usize = 512;
-
-/// Longest frame that any interface or capture brings, in bytes without FCS: 65,535 of IP, Ethernet
-/// and two tags.
-pub const MAX_FRAME_BYTES: usize = 65_557;
-
-/// Settings that do not change while the switch runs.
-#[derive(Debug, Clone)]
-pub struct SwitchConfig {
-    /// Port whose packets go to and come from the controller.
-    pub cpu_port: Option<u16>,
-    /// `egress_spec` that means "drop".
-    pub drop_port: u16,
-    /// Longest frame in bytes, without FCS.
-    pub max_frame_bytes: usize,
-    /// Most packets in the switch at once: held, queued and in delay lines.
-    pub max_packets: usize,
-    /// Limits of the replication engine.
-    pub groups: GroupLimits,
-}
-
-impl Default for SwitchConfig {
-    fn default() -> Self {
-        Self {
-            cpu_port: None,
-            drop_port: 511,
-            max_frame_bytes: MAX_FRAME_BYTES,
-            max_packets: 1 << 19,
-            groups: GroupLimits::default(),
-        }
-    }
-}
 
 /// What came in at one port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -86,6 +54,21 @@ pub struct Switch {
     polling: Polling,
     pause_frame: PauseFrame,
     handover: Handover,
+}
+
+/// Frames that are received one after the other, as from a ring that holds many.
+///
+/// Each frame is parsed as it comes, and goes through ingress when the next one has come, or at the
+/// end of the batch. So the switch knows which memory a frame needs while it processes the frame
+/// before, and asks for both together. Parsing does not depend on what other packets change, so the
+/// results are those of [`Switch::receive`].
+///
+/// The batch ends when it is dropped. Until then it has the switch to itself: nothing can look at
+/// the switch, or change its tables, while a frame waits.
+pub struct Batch<'a> {
+    pub(crate) switch: &'a mut Switch,
+    /// The frame received last. It waits for ingress.
+    pub(crate) parsed: Option<Parsed>,
 }
 
 impl Switch {
@@ -365,7 +348,10 @@ impl Switch {
 
     /// Starts a batch: frames that are received one after the other, at less cost each.
     pub fn batch(&mut self) -> Batch<'_> {
-        Batch::new(self)
+        Batch {
+            switch: self,
+            parsed: None,
+        }
     }
 
     /// Counts a frame that came in; true if the port consumes it.

@@ -76,34 +76,31 @@ fn defined(code: &[Op], slot: Slot) -> Option<&Op> {
 
 /// Where a comparison puts its result.
 fn result(op: &Op) -> Option<Slot> {
-    match *op {
-        Op::Eq { d, .. }
-        | Op::Ne { d, .. }
-        | Op::Lt { d, .. }
-        | Op::Le { d, .. }
-        | Op::LtS { d, .. }
-        | Op::LeS { d, .. }
-        | Op::IsZero { d, .. }
-        | Op::NonZero { d, .. } => Some(d),
-        _ => None,
-    }
+    Some(parts_of(op, 0)?.0)
 }
 
 /// An operation as a comparison of what no other part of the code computes.
 fn comparison(parts: &[Op], op: &Op, zero: Slot) -> Option<Comparison> {
-    let (relation, a, b) = match *op {
-        Op::Eq { a, b, .. } => (Relation::Eq, a, b),
-        Op::Ne { a, b, .. } => (Relation::Ne, a, b),
-        Op::Lt { a, b, .. } => (Relation::Lt, a, b),
-        Op::Le { a, b, .. } => (Relation::Le, a, b),
-        Op::LtS { a, b, .. } => (Relation::LtS, a, b),
-        Op::LeS { a, b, .. } => (Relation::LeS, a, b),
-        Op::IsZero { a, .. } => (Relation::Eq, a, zero),
-        Op::NonZero { a, .. } => (Relation::Ne, a, zero),
+    let (_, compared) = parts_of(op, zero)?;
+    let mut sides = [compared.a, compared.b].into_iter();
+    let computed = sides.any(|s| defined(parts, s).is_some());
+    (!computed).then_some(compared)
+}
+
+/// The result's slot and the comparison of an operation that compares.
+fn parts_of(op: &Op, zero: Slot) -> Option<(Slot, Comparison)> {
+    let (d, relation, a, b) = match *op {
+        Op::Eq { d, a, b } => (d, Relation::Eq, a, b),
+        Op::Ne { d, a, b } => (d, Relation::Ne, a, b),
+        Op::Lt { d, a, b } => (d, Relation::Lt, a, b),
+        Op::Le { d, a, b } => (d, Relation::Le, a, b),
+        Op::LtS { d, a, b } => (d, Relation::LtS, a, b),
+        Op::LeS { d, a, b } => (d, Relation::LeS, a, b),
+        Op::IsZero { d, a } => (d, Relation::Eq, a, zero),
+        Op::NonZero { d, a } => (d, Relation::Ne, a, zero),
         _ => return None,
     };
-    let computed = [a, b].into_iter().any(|s| defined(parts, s).is_some());
-    (!computed).then_some(Comparison { relation, a, b })
+    Some((d, Comparison { relation, a, b }))
 }
 
 #[cfg(test)]

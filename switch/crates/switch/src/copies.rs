@@ -1,0 +1,99 @@
+//! Copies of packets, for multicast groups and mirror sessions.
+
+use traffic_manager::DropCause;
+use v1model::{CloneRequest, IngressInput, IngressVerdict, InstanceType};
+
+use crate::pool::PacketId;
+use crate::program::{Destination, Environment, Program};
+
+impl Program {
+    /// Sends clones of a packet, at the end of ingress or of egress, where its mirror session says.
+    /// An unknown session has no replicas.
+    pub(crate) fn clone_packet(
+        &mut self,
+        env: &mut Environment,
+        id: PacketId,
+        request: CloneRequest,
+        instance_type: InstanceType,
+        now_ns: u64,
+    ) {
+        let mirrors = &self.replication.mirrors;
+        let count = mirrors.replicas(request.session).len();
+        let longest_bytes = mirrors.packet_length_bytes(request.session);
+        for index in 0..count {
+            let replicas = self.replication.mirrors.replicas(request.session);
+            let Some(replica) = replicas.get(index).copied() else {
+                break;
+            };
+            let port = u16::try_from(replica.port).unwrap_or(u16::MAX);
+            let Some(copy) = self.packets.take(&self.pipeline) else {
+                env.manager.count_drop(port, DropCause::HoldLimit);
+                continue;
+            };
+            let Some((original, clone)) = self.packets.pair(id, copy) else {
+                env.internal_error(port);
+                continue;
+            };
+            let list = request.field_list;
+            if instance_type == InstanceType::IngressClone {
+                self.pipeline
+                    .clone_from_ingress(&original.context, &mut clone.context, list);
+            } else {
+                self.pipeline
+                    .clone_from_egress(&original.context, &mut clone.context, list);
+            }
+            clone.context.truncate_to(longest_bytes);
+            let length_bytes = u32::try_from(clone.context.frame_len()).unwrap_or(u32::MAX);
+            let to = Destination {
+                port,
+                rid: replica.rid,
+                instance_type,
+                copied_from: None,
+            };
+            self.enqueue(env, copy, to, None, now_ns, length_bytes);
+        }
+    }
+
+    /// Sends copies of a packet to the replicas of its multicast group.
+    pub(crate) fn replicate(
+        &mut self,
+        env: &mut Environment,
+        id: PacketId,
+        verdict: &IngressVerdict,
+        input: IngressInput,
+        length_bytes: u32,
+    ) {
+        let count = self.replication.groups.replicas(verdict.mcast_group).len();
+        if count == 0 {
+            self.drop_packet(env, id, input.port, DropCause::EmptyGroup);
+            return;
+        }
+        for index in 0..count {
+            let replicas = self.replication.groups.replicas(verdict.mcast_group);
+            let Some(replica) = replicas.get(index).copied() else {
+                break;
+            };
+            let port = u16::try_from(replica.port).unwrap_or(u16::MAX);
+            // The last copy is the packet itself.
+            let copy = if index + 1 == count {
+                Some(id)
+            } else {
+                self.packets.copy(&self.pipeline, id)
+            };
+            let Some(copy) = copy else {
+                env.manager.count_drop(port, DropCause::HoldLimit);
+                continue;
+            };
+            if let Some(packet) = self.packets.get_mut(copy) {
+                packet.context.clear_truncate();
+            }
+            let to = Destination {
+                port,
+                rid: replica.rid,
+                instance_type: InstanceType::Replication,
+                copied_from: Some(input.port),
+            };
+            self.enqueue(env, copy, to, verdict.hold, input.now_ns, length_bytes);
+        }
+    }
+}

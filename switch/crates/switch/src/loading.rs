@@ -1,0 +1,42 @@
+//! Programs before and after they run, which other threads compile and free.
+
+use v1model::entries::{ControlError, ControlResult};
+use v1model::{LoadOptions, Pipeline};
+
+use crate::program::Program;
+
+/// Compiles programs for one [`Switch`](crate::Switch), on any thread: compiling takes long, and packets must not
+/// wait for it.
+#[derive(Debug, Clone)]
+pub struct Compiler {
+    options: LoadOptions,
+}
+
+impl Compiler {
+    pub(crate) fn new(options: LoadOptions) -> Self {
+        Self { options }
+    }
+
+    /// Checks and compiles a program (BMv2 JSON).
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ControlError::InvalidArgument): no such program, or one that the switch
+    /// cannot run; the text says what and where.
+    pub fn compile(&self, bmv2_json: &[u8]) -> ControlResult<Pipeline> {
+        Pipeline::load(bmv2_json, &self.options)
+            .map_err(|error| ControlError::InvalidArgument(error.to_string()))
+    }
+}
+
+/// A program that no longer runs or is no longer staged. Dropping it frees its memory, which takes
+/// long for large tables: drop it where no packet waits.
+#[must_use = "dropping a program takes long; choose where"]
+pub struct Retired {
+    _program: Option<Program>,
+}
+
+impl Retired {
+    pub(crate) fn new(program: Option<Program>) -> Self {
+        Self { _program: program }
+    }
+}
