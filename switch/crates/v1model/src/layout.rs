@@ -21,6 +21,8 @@ pub(crate) const MAX_FIELD_BITS: u32 = 2_048;
 const MAX_PHV_WORDS: u32 = 1 << 15;
 /// Longest header type in bits.
 const MAX_HEADER_BITS: u32 = 1 << 16;
+/// Most header stacks, with those of the members of stacks of unions.
+const MAX_STACKS: usize = 1 << 15;
 /// Longest variable field, in bits.
 const MAX_VARIABLE_BITS: u32 = 1 << 15;
 
@@ -315,6 +317,11 @@ impl Layout {
             stacks.push(self.stacks.len());
             self.stacks.push(stack);
         }
+        if self.stacks.len() > MAX_STACKS {
+            refuse!(
+                "program has more than {MAX_STACKS} stacks of headers and of members of unions"
+            );
+        }
         self.union_stacks.push(UnionStack { kind, stacks });
         Ok(())
     }
@@ -356,8 +363,8 @@ impl Layout {
     /// The index of the header at `base`.
     pub fn header_at(&self, base: u32) -> u16 {
         let index = self.headers.partition_point(|h| h.base < base);
-        // There are at most MAX_OBJECTS of them.
-        u16::try_from(index).unwrap_or(u16::MAX)
+        const { assert!(MAX_OBJECTS <= u16::MAX as usize) };
+        index as u16
     }
 
     /// The headers that writing `words` words from `slot` on changes.

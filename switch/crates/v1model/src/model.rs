@@ -3,7 +3,7 @@
 //! This module checks only shapes; `compile` resolves names and ids. Polymorphic "type value"
 //! objects stay JSON values until their context is known.
 
-use crate::error::{LoadError, LoadResult};
+use crate::error::{LoadError, LoadResult, refuse};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -65,7 +65,6 @@ pub(crate) struct HeaderType {
     pub name: String,
     pub fields: Vec<Vec<Value>>,
     /// Bytes of the longest instance, where a field is variable.
-    #[serde(default)]
     pub max_length: Option<u32>,
     /// Only in programs that were P4_14.
     #[serde(default)]
@@ -112,7 +111,6 @@ pub(crate) struct HeaderUnionStack {
 pub(crate) struct ParseVset {
     pub name: String,
     pub compressed_bitwidth: u32,
-    #[serde(default)]
     pub max_size: Option<usize>,
 }
 
@@ -130,7 +128,6 @@ pub(crate) struct TypeValue {
     pub kind: String,
     #[serde(default)]
     pub value: Value,
-    #[serde(default)]
     pub bitwidth: Option<u32>,
 }
 
@@ -178,11 +175,8 @@ pub(crate) struct MeterArray {
     pub is_direct: bool,
     #[serde(rename = "type")]
     pub unit: String,
-    #[serde(default)]
     pub rate_count: Option<u32>,
-    #[serde(default)]
     pub size: Option<usize>,
-    #[serde(default)]
     pub result_target: Option<(String, String)>,
 }
 
@@ -190,7 +184,6 @@ pub(crate) struct MeterArray {
 pub(crate) struct CounterArray {
     pub name: String,
     pub is_direct: bool,
-    #[serde(default)]
     pub size: Option<usize>,
 }
 
@@ -245,9 +238,7 @@ pub(crate) struct Pipeline {
 #[derive(Debug, Deserialize)]
 pub(crate) struct ActionProfile {
     pub name: String,
-    #[serde(default)]
     pub max_size: Option<usize>,
-    #[serde(default)]
     pub selector: Option<Selector>,
 }
 
@@ -268,28 +259,21 @@ pub(crate) struct Table {
     pub with_counters: bool,
     #[serde(default)]
     pub support_timeout: bool,
-    #[serde(default)]
     pub direct_meters: Option<String>,
-    #[serde(default)]
     pub action_profile: Option<String>,
     pub action_ids: Vec<u32>,
-    #[serde(default)]
     pub base_default_next: Option<String>,
     #[serde(default)]
     pub next_tables: BTreeMap<String, Option<String>>,
-    #[serde(default)]
     pub default_entry: Option<DefaultEntry>,
-    #[serde(default)]
     pub entries: Option<Vec<ConstEntry>>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct TableKey {
     pub match_type: String,
-    #[serde(default)]
     pub name: Option<String>,
     pub target: Value,
-    #[serde(default)]
     pub mask: Option<String>,
 }
 
@@ -308,22 +292,16 @@ pub(crate) struct DefaultEntry {
 pub(crate) struct ConstEntry {
     pub match_key: Vec<ConstMatch>,
     pub action_entry: ActionEntry,
-    #[serde(default)]
     pub priority: Option<i32>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct ConstMatch {
     pub match_type: String,
-    #[serde(default)]
     pub key: Option<Value>,
-    #[serde(default)]
     pub mask: Option<String>,
-    #[serde(default)]
     pub prefix_length: Option<u32>,
-    #[serde(default)]
     pub start: Option<String>,
-    #[serde(default)]
     pub end: Option<String>,
 }
 
@@ -337,9 +315,7 @@ pub(crate) struct ActionEntry {
 pub(crate) struct Conditional {
     pub name: String,
     pub expression: TypeValue,
-    #[serde(default)]
     pub true_next: Option<String>,
-    #[serde(default)]
     pub false_next: Option<String>,
 }
 
@@ -347,7 +323,6 @@ pub(crate) struct Conditional {
 pub(crate) struct ActionCallNode {
     pub name: String,
     pub action_id: u32,
-    #[serde(default)]
     pub next_node: Option<String>,
 }
 
@@ -363,7 +338,6 @@ pub(crate) struct Checksum {
     pub update: bool,
     #[serde(default = "yes")]
     pub verify: bool,
-    #[serde(default)]
     pub if_cond: Option<TypeValue>,
 }
 
@@ -384,11 +358,10 @@ pub(crate) fn by_name<'r, T>(
     name: &str,
     name_of: impl Fn(&T) -> &String,
 ) -> LoadResult<&'r T> {
-    list.iter().find(|x| name_of(x) == name).ok_or_else(|| {
-        LoadError::new(format!(
-            "there is no object named '{name}' (v1model has one)"
-        ))
-    })
+    match list.iter().find(|x| name_of(x) == name) {
+        Some(found) => Ok(found),
+        None => refuse!("there is no object named '{name}' (v1model has one)"),
+    }
 }
 
 /// Reads the JSON. Errors carry the path of the offending value (`pipelines[0].tables[3].key`).
@@ -409,10 +382,8 @@ pub(crate) fn parse(text: &[u8]) -> LoadResult<Root> {
     json.end()
         .map_err(|e| LoadError::new(format!("not BMv2 JSON: {e}")))?;
     if root.meta.version.0 != 2 {
-        return Err(LoadError::new(format!(
-            "JSON path __meta__.version: format {}.{} is not supported, 2.x is",
-            root.meta.version.0, root.meta.version.1
-        )));
+        let (major, minor) = root.meta.version;
+        refuse!("JSON path __meta__.version: format {major}.{minor} is not supported, 2.x is");
     }
     Ok(root)
 }
@@ -435,9 +406,7 @@ fn check_nesting(text: &[u8]) -> LoadResult<()> {
             b'{' | b'[' => {
                 depth += 1;
                 if depth > MAX_NESTING {
-                    return Err(LoadError::new(format!(
-                        "JSON is nested deeper than {MAX_NESTING} levels"
-                    )));
+                    refuse!("JSON is nested deeper than {MAX_NESTING} levels");
                 }
             }
             b'}' | b']' => depth = depth.saturating_sub(1),

@@ -58,15 +58,10 @@ fn whole_header(names: &[(&str, &str)], layout: &Layout) -> LoadResult<Option<(u
     let Some((name, _)) = names.first() else {
         return Ok(None);
     };
-    let Some(header) = layout.headers.get(layout.header(name)?) else {
-        return Ok(None);
-    };
-    let Some(kind) = layout.types.get(header.kind).filter(|_| !header.metadata) else {
-        return Ok(None);
-    };
-    let length = kind.fields.len();
-    let wanted = kind.fields.iter().map(|field| (*name, field.name.as_str()));
-    let whole =
-        length > 0 && names.len() >= length && wanted.eq(names.iter().copied().take(length));
+    let header = &layout.headers[layout.header(name)?];
+    let fields = &layout.types[header.kind].fields;
+    let length = fields.len();
+    let wanted = fields.iter().map(|field| (*name, field.name.as_str()));
+    let whole = !header.metadata && length > 0 && wanted.eq(names.iter().copied().take(length));
     Ok(whole.then_some((header.base, length)))
 }
