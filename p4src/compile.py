@@ -36,12 +36,12 @@ class Collection:
 
     @property
     def compiled(self) -> Path:
-        """Where p4c's output is kept."""
+        """The directory of p4c's output."""
         return self.folder / "compiled"
 
     @property
     def manifest(self) -> Path:
-        """What went into the output, and its digests."""
+        """The inputs of the output, and its digests."""
         return self.compiled / "manifest.json"
 
 
@@ -51,7 +51,7 @@ COLLECTIONS = (
         ("pacer", "gtrcnet"),
         {"pacing_switch": ["--emit-externs"], "bmv2": ["-DTARGET_BMV2"]},
     ),
-    # What the benchmark runs beside them: plain v1model, the same for every target.
+    # Programs for the benchmark: plain v1model, the same for every target.
     Collection(HERE.parent / "tests" / "bench" / "programs", ("router",), {"v1model": []}),
 )
 
@@ -139,7 +139,7 @@ def manifest(place: Collection) -> dict[str, object]:
 
 
 def stale_digests(place: Collection) -> list[str]:
-    """What in compiled/ does not fit its sources, one sentence each."""
+    """The files in compiled/ that do not match their sources, one sentence each."""
     problems: list[str] = []
     kept = json.loads(place.manifest.read_text())
     for row in kept["programs"]:

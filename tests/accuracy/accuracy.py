@@ -95,7 +95,7 @@ CASES_FILLED = [
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one target rate (in Table 3: of the class that strayed furthest)."""
+    """The measurement of one target rate (in Table 3: of the class furthest off)."""
 
     table: str
     line_bps: int
@@ -110,7 +110,7 @@ class Row:
     gaps: str
 
     def problem(self) -> str | None:
-        """What is out of bounds, if anything."""
+        """The figures that are out of bounds."""
         if not self.contended and abs(self.error_ppm) >= RATE_ERROR_MAX_PPM:
             return f"mean is {self.error_ppm:+.2f} ppm off"
         exact = self.gaps == ACCOUNTED and not self.contended

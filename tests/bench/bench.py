@@ -77,7 +77,7 @@ def quiet(*command: str) -> None:
 
 
 def targets() -> Targets:
-    """What forwards, by target and program."""
+    """The forwarders, by target and program."""
     found: Targets = {
         ("bare forwarder", "-"): bare_forwarder,
         ("pacing_switch", "pacer.p4"): lambda: p4_switch(
@@ -110,7 +110,7 @@ def has_xdp() -> bool:
 
 
 def xdp_targets() -> Targets:
-    """What forwards from AF_XDP port to AF_XDP port."""
+    """The forwarders between AF_XDP ports."""
     if not has_xdp():
         return {}
     return {
@@ -174,7 +174,7 @@ def forwarding(seconds: float) -> Rows:
 
 
 def gap_row(shaper: str, rate_bps: int, report: dict[str, Any]) -> dict[str, Any]:
-    """What of a gapmeter report goes into the results: errors against the ideal gap."""
+    """The part of a gapmeter report that goes into the results: errors against the ideal gap."""
     return {
         "shaper": shaper,
         "rate_bps": rate_bps,
@@ -246,7 +246,7 @@ def gaps(seconds: float) -> Rows:
 
 
 def spin(seconds: float) -> Rows:
-    """What waiting awake buys and costs."""
+    """Gap errors and processor time with and without spinning."""
     return [
         {"spin_us": spin_us, **paced_row(rate_bps, seconds, "--spin", f"{spin_us}us")}
         for rate_bps in SPIN_RATES_BPS
@@ -255,7 +255,7 @@ def spin(seconds: float) -> Rows:
 
 
 def latency(seconds: float) -> Rows:
-    """How long single frames take through each target."""
+    """The time of single frames through each target."""
     rows: Rows = []
     for (name, program), target in targets().items():
         with target():
@@ -318,7 +318,7 @@ def main() -> int:
         command = ["unshare", "--net", "--mount", "sh", "-c"]
         command += ['mount -t sysfs sysfs /sys && exec "$@"', "sh", sys.executable, *sys.argv]
         return subprocess.run(command, env={**os.environ, INSIDE: "1"}).returncode
-    # What is measured has its core to itself.
+    # The measured target has its core to itself.
     os.sched_setaffinity(0, {SENDER_CPU})
     try:
         make_wires([(WIRE.sender, WIRE.device_in), (WIRE.device_out, WIRE.receiver)])

@@ -1,4 +1,4 @@
-"""What it takes to give pacing_switch very many classes through P4Runtime.
+"""Time and memory for installing very many classes in pacing_switch through P4Runtime.
 
     install.py [--out FILE.json] [--classes N] [--batch N] [--flows]
 
@@ -53,7 +53,7 @@ def class_of(client: Client, number: int, more: int) -> p4r.Entity:
 
 
 def flow_of(client: Client, number: int) -> p4r.Entity:
-    """What one host sends is of its class."""
+    """All packets of one host belong to its class."""
     return client.entry(
         "PacerIngress.flows",
         {"src_addr": MAPPED | (FIRST_SOURCE + number)},

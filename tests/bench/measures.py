@@ -1,4 +1,4 @@
-"""What is measured of a target: packets per second, gaps, latency, processor time."""
+"""Measurements of a target: packets per second, gaps, latency, processor time."""
 
 from __future__ import annotations
 

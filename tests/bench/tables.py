@@ -25,7 +25,7 @@ def us(name: str) -> Callable[[Row], str]:
 
 
 def text(name: str) -> Callable[[Row], str]:
-    """What stands there; nothing if nothing does."""
+    """The value as it is; empty without one."""
     return lambda row: str(row.get(name, ""))
 
 

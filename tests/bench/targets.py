@@ -1,4 +1,4 @@
-"""What the benchmark measures: pacing_switch, the bare forwarder, simple_switch_grpc.
+"""The targets of the benchmark: pacing_switch, the bare forwarder, simple_switch_grpc.
 
 Each is started between two veth pairs, pinned to a core of its own, with what it needs to forward
 the generator's frames.
@@ -103,7 +103,7 @@ def wait_for_grpc(process: subprocess.Popen[str]) -> None:
 
 
 def number(mac: str) -> int:
-    """A hardware address as P4Runtime has it."""
+    """A hardware address as P4Runtime writes it."""
     return int(mac.replace(":", ""), 16)
 
 
@@ -125,7 +125,7 @@ def forward_by_pacer(client: Client) -> None:
 
 
 def pace(client: Client, rate_bps: int) -> None:
-    """What comes in at port 1 is class 1, which has a rate."""
+    """Packets from port 1 belong to class 1, which has a rate."""
     params = paced_class(1, rate_bps, limit_bytes=1 << 20)["action_params"]
     assert isinstance(params, dict)
     client.insert(

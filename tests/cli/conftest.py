@@ -19,7 +19,7 @@ def empty_input(tmp_path: Path) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List what was not run, and why, where nobody overlooks it."""
+    """List the tests that were not run, and why, at the end of the output."""
     reasons = set()
     for report in terminalreporter.stats.get("skipped", []):
         if isinstance(report.longrepr, tuple) and report.longrepr[2].startswith("Skipped: not run"):

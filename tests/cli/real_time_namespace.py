@@ -1,4 +1,4 @@
-"""What the real-time driver does beside forwarding, in a namespace of its own; not a test itself.
+"""Runs the real-time driver's features beside forwarding, in its own namespace; not a test itself.
 
 Prints one JSON object with what the switch wrote and counted: with `--pcap`, when an interface
 loses its carrier or vanishes under it, and when more comes than its receive ring holds.
@@ -120,7 +120,7 @@ def overflow(folder: Path) -> dict[str, Any]:
             for _ in range(CHUNK):
                 passing.recv(2048)
         process.send_signal(signal.SIGCONT)
-        # What comes out now was taken after all that the ring held.
+        # Frames that come out now were received after all that the ring held.
         sent = BURST
         probes.settimeout(0.1)
         limit = time.monotonic() + TIMEOUT_S

@@ -349,7 +349,7 @@ def test_pacer_gives_each_packet_one_fate(tmp_path: Path) -> None:
 
 
 def test_pacer_changes_no_byte_that_it_should_not(tmp_path: Path) -> None:
-    """What comes out is what went in, but for the DSCP and its checksum that the flow marks."""
+    """Frames leave unchanged but for the DSCP that the flow marks, and its checksum."""
     quiet = to_one_port()
     quiet.runtime["table_entries"] = []
     sent, _ = outcome(quiet, tmp_path)

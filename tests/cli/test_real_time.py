@@ -84,13 +84,13 @@ def test_what_the_machine_takes_is_counted_as_a_stall(lived: dict[str, Any]) -> 
 
 
 def test_a_full_ring_is_counted_as_such(lived: dict[str, Any]) -> None:
-    """What the kernel could not hand over while the switch stood still is in its statistics."""
+    """Packets that the kernel dropped while the switch was stopped are in its statistics."""
     told = lived["overflow"]
     ports = ports_of(told)
     lost = ports[1]["drops"]["rx-ring-full"]
     assert lost > 0
     assert ports[1]["rx_packets"] >= RING_FRAMES
     assert ports[1]["rx_packets"] + lost == told["sent"]
-    # What it has taken it has forwarded, late as it was.
+    # It has forwarded all packets that it received, although late.
     assert ports[2]["tx_packets"] + sum(ports[2]["drops"].values()) == ports[1]["rx_packets"]
     assert set(ports[1]["drops"]) == {"rx-ring-full", "pruned"}

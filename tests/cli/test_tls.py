@@ -58,7 +58,7 @@ def version(channel: grpc.Channel) -> str:
 
 
 def trusting(server: Party, client: Party | None = None) -> grpc.ChannelCredentials:
-    """What a client needs that trusts `server` alone and, if it has to, is `client`."""
+    """The credentials of a client that trusts only `server` and may present `client`."""
     return grpc.ssl_channel_credentials(
         server.certificate.read_bytes(),
         client.key.read_bytes() if client else None,

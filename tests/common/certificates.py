@@ -13,7 +13,7 @@ def make_certificate(folder: Path, name: str = "localhost") -> tuple[Path, Path]
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     made += ["-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "1"]
     made += ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
-    # What an authority could use to sign others is not taken from a client.
+    # A certificate that may sign others is not accepted from a client.
     made += ["-addext", "basicConstraints=critical,CA:FALSE"]
     subprocess.run(made, check=True, capture_output=True)
     return key, certificate

@@ -72,9 +72,9 @@ def run(
 ) -> dict[int, list[bytes]]:
     """Runs a test's commands; returns the frames that each port sent, in order.
 
-    `extra` is more to install at first, as a runtime file of pacing_switch has it. Raises
-    UntranslatableError for what the command line has no words for, RefusedError when the switch
-    ends before its time.
+    `extra` is installed first, in the form of pacing_switch's runtime file. Raises
+    UntranslatableError if the command line has no command for an entry, RefusedError when the
+    switch ends early.
     """
     program = Program(compiled)
     ports = sorted({c.port for c in test if isinstance(c, stf.Packet | stf.Expect)})
@@ -92,7 +92,7 @@ def run(
                     if sent:
                         switch.wait_idle()
                         sent = False
-                    # What it refuses shows in what the test expects.
+                    # A refused entry shows when the expected frames are compared.
                     switch.command([line])
             switch.end_input()
             switch.wait_idle()

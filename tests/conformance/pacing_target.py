@@ -56,7 +56,7 @@ def _prefix(text: str, bits: int) -> tuple[int, int]:
 
 
 def _match(key: Key, text: str | None) -> object:
-    """A match as the switch's runtime file has it."""
+    """A match in the form of the switch's runtime file."""
     match key.kind:
         case "exact" | "valid":
             return hex(_number(text or "0"))

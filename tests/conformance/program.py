@@ -1,4 +1,4 @@
-"""What a test needs to know of a compiled program: its tables, their keys and actions."""
+"""A compiled program's tables, their keys and actions, as tests need them."""
 
 from __future__ import annotations
 

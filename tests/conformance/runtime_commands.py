@@ -12,7 +12,7 @@ PRIORITIES = 10_000
 
 
 class UntranslatableError(Exception):
-    """What the command line has no words for."""
+    """The command line has no command for this."""
 
 
 def _match(kind: str, bits: int, value: Any) -> str:

@@ -159,7 +159,7 @@ class SimpleSwitch:
         raise SwitchError(f"{SWITCH} is not ready after {_READY_S} s")
 
     def _replies(self, count: int) -> list[str]:
-        """What the command line says up to each of its next prompts."""
+        """The command line's output up to each of its next prompts."""
         assert self._cli is not None
         assert self._cli.stdout is not None
         said = bytearray()

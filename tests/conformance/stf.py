@@ -167,7 +167,7 @@ def fits(pattern: str, frame: bytes) -> bool:
 
 
 def differences(commands: list[Command], sent: dict[int, list[bytes]]) -> list[str]:
-    """What of the expectations the frames that were sent do not fulfil; a sentence each."""
+    """The expectations that the sent frames do not fulfil, one sentence each."""
     wrong = []
     for port in sorted({c.port for c in commands if isinstance(c, Packet | Expect)}):
         expected = [c.pattern for c in commands if isinstance(c, Expect) and c.port == port]

@@ -49,13 +49,13 @@ _PACKETS_PER_TABLES = 3000
 _REDUCTIONS_MAX = 60
 _RECORDED_PACKETS = 24
 _RECORDED_TRIES = 12
-# What a program has to have in its source for groups and sessions to matter to it.
+# Names in a program's source that make groups and sessions matter to it.
 _USES = {"multicast_group_entries": "mcast_grp", "clone_session_entries": "clone"}
 
 
 @dataclass
 class Result:
-    """What came out for a program."""
+    """The result for a program."""
 
     program: str
     packets: int = 0
@@ -83,7 +83,7 @@ def draw_case(compiled: Path, seed: str, count: int) -> Case:
     maker = PacketMaker(compiled, draw, values)
     packets = [(draw.choice(PORTS), maker.packet()) for _ in range(count - count // 8)]
     case = Case(compiled, runtime, tuple(packets))
-    # What has left the switch comes in again: its checksums are right.
+    # Frames that left the switch come in again: their checksums are right.
     with tempfile.TemporaryDirectory() as folder:
         left = [frame for frames in run_pacing(case, Path(folder)).values() for frame in frames]
     while len(packets) < count:
@@ -93,13 +93,13 @@ def draw_case(compiled: Path, seed: str, count: int) -> Case:
 
 
 def run_both(case: Case) -> tuple[Sent, Sent]:
-    """What pacing_switch sends and what simple_switch sends."""
+    """The frames of pacing_switch and those of simple_switch."""
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         return run_pacing(case, Path(one)), run_bmv2(case, Path(other))
 
 
 def differing(mine: Sent, stock: Sent, ordered: bool) -> int:
-    """How many frames differ."""
+    """The number of frames that differ."""
     count = 0
     for port in PORTS:
         ours, theirs = mine[port], stock[port]

@@ -286,7 +286,7 @@ class _Walk:
         return int(bits)
 
     def _give(self, key: list[dict[str, Any]], value: int, mask_text: str | None) -> None:
-        """Gives what the key looks at the value, where that can be changed still."""
+        """Gives the key's sources the value, where they can still be changed."""
         try:
             widths = [self._key_bits(element) for element in key]
         except _UnknownError:
@@ -321,7 +321,7 @@ class _Walk:
     def _way(
         self, transitions: list[dict[str, Any]], key: list[dict[str, Any]], wanted: dict[str, Any]
     ) -> str | None:
-        """Where the select leads now, as far as the maker can tell; else where it should."""
+        """The state to which the select leads; the wanted one if the maker cannot tell."""
         try:
             value = 0
             for element in key:

@@ -8,7 +8,7 @@ from switches import Case, Sent
 
 
 def runtime(case: Case) -> str:
-    """What is installed, an entry a line; what is empty is left out."""
+    """The installed entries, one a line, without empty parts."""
     parts = []
     for kind, entries in case.runtime.items():
         if entries:
@@ -18,7 +18,7 @@ def runtime(case: Case) -> str:
 
 
 def packets(case: Case, sent: Sent) -> str:
-    """What comes and what leaves."""
+    """The frames that arrive and those that leave."""
     lines = [f"packet {port} {frame.hex()}" for port, frame in case.packets]
     for port, frames in sent.items():
         lines += [f"expect {port} {frame.hex()}$" for frame in frames]

@@ -87,7 +87,7 @@ def run_bmv2(case: Case, folder: Path) -> Sent:
 
 
 def version() -> str:
-    """What `simple_switch` says it is."""
+    """The version that `simple_switch` prints."""
     done = subprocess.run([simple_switch.SWITCH, "--version"], capture_output=True, text=True)
     return (done.stdout or done.stderr).strip()
 

@@ -1,4 +1,4 @@
-"""What the differential test stands on: seeds, packets along a parser, the comparison.
+"""The parts of the differential test: seeds, packets along a parser, the comparison.
 
 The comparison with stock BMv2 itself needs `simple_switch`: `make differential`. What it sends for
 a small case of each program is recorded in tests/conformance/programs and tested there.

@@ -1,4 +1,4 @@
-"""Makes the package of `mininet/` importable, and says loudly what was not run."""
+"""Makes the package of `mininet/` importable, and lists the tests that were not run."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from pacer_mininet.runs import LabUnavailableError, check_lab
 
 @pytest.fixture(scope="module")
 def lab() -> None:
-    """Skip, loudly, where the lab cannot run or the parts are not built."""
+    """Skip with a message if the lab cannot run or the parts are not built."""
     try:
         paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
         paths.need_built(paths.CONTROLLER, "the controller")
@@ -24,7 +24,7 @@ def lab() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List what was not run, and why, where nobody overlooks it."""
+    """List the tests that were not run, and why, at the end of the output."""
     reasons = set()
     for report in terminalreporter.stats.get("skipped", []):
         if isinstance(report.longrepr, tuple) and report.longrepr[2].startswith("Skipped: not run"):

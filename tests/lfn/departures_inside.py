@@ -1,4 +1,4 @@
-"""What the test of departures does inside the lab: runs of one flow, of which it says everything.
+"""The part of the test of departures inside the lab: runs of one flow, with all their results.
 
 The argument says who sends frames when it is time, `switch` or `kernel`. Prints one JSON object.
 Not a test itself: `test_lab_departures.py` runs it.

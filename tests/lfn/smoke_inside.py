@@ -1,4 +1,4 @@
-"""What the real-time smoke test does inside its namespaces: one transfer, paced, looked at.
+"""The part of the real-time smoke test inside its namespaces: one paced transfer.
 
 Prints one JSON object. Not a test itself: `test_realtime.py` runs it.
 """

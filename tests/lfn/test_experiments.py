@@ -113,7 +113,7 @@ def test_every_table_has_unpaced_and_fq_beside_what_is_spaced() -> None:
         kinds = {flow.shaper.kind for cell in one.cells for flow in cell.scenario.flows}
         if "class" in kinds:
             assert "fq" in kinds, one.name
-            # What a gap makes of a stream is not compared with no gap: 12 bytes are none.
+            # A gap of 12 bytes is the same as none, so it needs no unpaced run.
             assert "none" in kinds or one.name == "ipg-rates"
 
 
@@ -337,7 +337,7 @@ def test_a_run_that_was_refused_says_why(filled: Cache) -> None:
 
 
 def test_transfers_are_measured_by_when_they_were_done() -> None:
-    """What is fair among them is their speeds."""
+    """Fairness among transfers is that of their speeds."""
     transfers = [
         {
             "shaper": "paced" if done_ms else "unpaced",
@@ -368,7 +368,7 @@ def test_fairness_is_jain_s() -> None:
 
 
 class _Page(html.parser.HTMLParser):
-    """What a page refers to, and its text."""
+    """A page's references and its text."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """The long fat network in virtual time: exact assertions, since nothing here is measured twice.
 
-Not run, loudly, where there is no lab.
+Skipped with a message where there is no lab.
 """
 
 import json
@@ -24,7 +24,7 @@ JOBS = [
 
 
 def _ignore(_event: dict[str, Any]) -> None:
-    """Take progress nobody watches."""
+    """Ignore progress."""
 
 
 @pytest.fixture(scope="module")

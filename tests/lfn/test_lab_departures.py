@@ -1,6 +1,6 @@
-"""Who sends frames when it is time, the switch or the kernel, changes nothing but the effort.
+"""Departures by the kernel give the same results as departures by the switch.
 
-Not run, loudly, where there is no lab.
+Skipped with a message where there is no lab.
 """
 
 import json

@@ -1,6 +1,6 @@
 """A scaled-down experiment, as `make experiments QUICK=1` makes it, in virtual time.
 
-Not run, loudly, where there is no lab.
+Skipped with a message where there is no lab.
 """
 
 import json

@@ -1,6 +1,6 @@
 """A switch with more ports than it looks at one by one serves all of them.
 
-Not run, loudly, where there is no lab.
+Skipped with a message where there is no lab.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What `make` says of itself, and of a lab that cannot be built; nothing is built here."""
+"""The messages of `make` on its targets and on a lab that cannot be built; nothing is built."""
 
 import re
 import shutil

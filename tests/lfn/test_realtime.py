@@ -58,7 +58,7 @@ def test_rate_is_never_above_the_target(smoke: dict[str, Any]) -> None:
 
 
 def test_counters_agree(smoke: dict[str, Any]) -> None:
-    """What the edge sent, the wan received; what it accepted in the class, it sent or dropped."""
+    """The wan received all packets that the edge sent. The edge sent or dropped all it accepted."""
     lost = smoke["edge_to_wan_packets"] - smoke["wan_from_edge_packets"]
     assert 0 <= lost <= smoke["rx_ring_full"]
     assert smoke["bytes_in"] >= smoke["sent_bytes"]

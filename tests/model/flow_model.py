@@ -188,7 +188,7 @@ class FirstFlight:
         return True, self._measured((number - self.begun[0]) % (1 << 32), at_ns - self.begun[1])
 
     def _measured(self, size_bytes: int, span_ns: int) -> Path | None:
-        """What the path takes, where so many bytes took so long, if that counts."""
+        """The path's time per byte, from bytes and the time that they took, if that counts."""
         pause_ns = max((b - a for a, b in pairwise(self.sent_ns)), default=0)
         if (
             size_bytes < TRAIN_BYTES_MIN
@@ -206,7 +206,7 @@ class FirstFlight:
 
 @dataclass
 class Flow:
-    """What is known of a flow, and its clock."""
+    """The state of a flow, and its clock."""
 
     next: int
     acknowledged: int
@@ -386,7 +386,7 @@ class FlowPacer:
     def _time_per_byte_q24(self, flow: Flow, *, in_first_flight: bool) -> tuple[int, bool]:
         """The time of a byte of this segment, and whether that is the path's."""
         config = self.config
-        # What has so much in flight is answered where it is not seen.
+        # With this much in flight, the acknowledgements pass elsewhere.
         rtt_ns = 0 if flow.in_flight_bytes > WINDOW_BYTES_MAX else flow.rtt_ns
         dense = rtt_ns * SEGMENT_BYTES <= config.release_below_ns * flow.window_bytes
         if config.release_below_ns and (flow.losses or (rtt_ns and dense)):

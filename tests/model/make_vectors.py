@@ -678,7 +678,7 @@ def ecn_cases() -> Iterator[Case]:
 
 
 def filled(config: PortConfig, longest_bytes: int = MTU_BYTES) -> PortConfig:
-    """The port, but PAUSE frames of up to so many bytes fill its gaps."""
+    """The port with PAUSE frames of up to `longest_bytes` in its gaps."""
     return replace(config, gap_frame_max_bytes=longest_bytes)
 
 
@@ -807,7 +807,7 @@ def _gap_frames_at_random() -> Iterator[Case]:
 
 
 def mode_cases() -> list[Case]:
-    """What only the P4 program has to do: the files in ``tests/vectors/modes``."""
+    """Features of the P4 program alone: the files in ``tests/vectors/modes``."""
     return [*ipg_cases(), *ecn_cases()]
 
 

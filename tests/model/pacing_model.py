@@ -75,15 +75,15 @@ class PortConfig:
 
     @property
     def overhead_bytes(self) -> int:
-        """What a frame takes of the line beside its length, in bytes."""
+        """The bytes of the line that a frame takes beside its length."""
         return FCS_BYTES if self.counts == "layer2" else WIRE_OVERHEAD_BYTES
 
     def line_time_q24(self, length_bytes: int) -> int:
-        """How long a frame takes the line."""
+        """The time that a frame takes on the line."""
         return (length_bytes + self.overhead_bytes) * self.line_time_per_byte_q24
 
     def gap_frame_bytes(self, gap_q24: int, longest_bytes: int) -> int:
-        """How long the next PAUSE frame in a gap of that time is.
+        """The length of the next PAUSE frame in a gap of that time.
 
         The whole gap if one frame can be it, else one of the fewest frames of equal size; never
         shorter than a frame can be.
@@ -117,7 +117,7 @@ class ClassConfig:
         return time_per_byte_q24(self.rate_bps)
 
     def cost_q24(self, length_bytes: int) -> int:
-        """How long a packet takes its class: from its start to the next one's."""
+        """The time from a packet's start to the next one's of its class."""
         taken_bytes = length_bytes + FCS_BYTES
         if self.mode == "ipg":
             taken_bytes += PREAMBLE_BYTES + self.gap_bytes
@@ -370,7 +370,7 @@ class Scheduler:
         eligible_q24 = state.eligible_q24()
         waiting = state.queue.pop(0)
         # Stall rule. A time before 0 counts as 0; as R >= 0, max() sees to that.
-        # What a gap frame made it wait is no stall.
+        # Waiting for a gap frame is no stall.
         waited_for_gap_q24 = self._waited_for_gap(start_q24, eligible_q24)
         punctual_q24 = start_q24 - waited_for_gap_q24 - q24(waiting.allowance_ns)
         state.release_q24 = max(state.release_q24, punctual_q24) + waiting.cost_q24
@@ -388,7 +388,7 @@ class Scheduler:
         self.gap_frames.append(GapFrame(start_q24, length_bytes))
 
     def _waited_for_gap(self, start_q24: int, eligible_q24: int) -> int:
-        """How much earlier the packet would have started without the last gap frame.
+        """By how much earlier the packet would have started without the last gap frame.
 
         That is at most what the frame took, and what the packet, and those between them, waited
         in all.

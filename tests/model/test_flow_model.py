@@ -124,7 +124,7 @@ def first_flight(
     path_ns: int = 24_288,
     config: FlowClass | None = None,
 ) -> Path | None:
-    """What is known of a path that takes a segment of 1518 bytes every `path_ns`, after that."""
+    """The state of a path that takes a segment of 1518 bytes every `path_ns`, after that."""
     pacer = FlowPacer(config or FlowClass())
     pacer.send(data(1, 0, 0, "S"))
     pacer.acknowledge(answer(50 * MS + 1, 1))
@@ -296,7 +296,7 @@ def test_a_queue_that_empties_now_and_then_is_not_taken_for_the_path() -> None:
 def grown(
     pacer: FlowPacer, windows: list[int], flags: str = "", *, two_segments_ns: int = 48_576
 ) -> Flow:
-    """A flow with round trips of so many segments, after a first flight of ten."""
+    """A flow whose round trips have these numbers of segments, after a first flight of ten."""
     pacer.send(data(1, 0, 0, "S"))
     pacer.acknowledge(answer(50 * MS + 1, 1))
     number, at_ns = 1, 50 * MS + 2
@@ -317,7 +317,7 @@ def grown(
     ("windows", "flags", "below"),
     [
         ([20, 40, 80], "", True),
-        # What is in flight in a round counts when the next one is over.
+        # The bytes in flight of a round count when the next round is over.
         ([20, 40, 40, 40], "", False),
         ([20, 40, 80, 88, 96], "", False),
         ([20, 40, 80], "E", False),

@@ -1,4 +1,4 @@
-"""What the contract promises of every case, whatever arrives when."""
+"""The contract's properties hold for any arrivals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pacer costs Open vSwitch: patched against stock, and by number of queues.
+"""The cost of the pacer in Open vSwitch: patched against stock, and by number of queues.
 
     bench.py [--out FILE.json] [--pairs N] [--seconds S] [--only instructions|unused|paced]
 
@@ -234,7 +234,7 @@ def slow_port(queue: int) -> int:
 
 
 def slow_frame(queue: int) -> bytes:
-    """A frame for a slow queue, without checksums, which nobody looks at."""
+    """A frame for a slow queue, without checksums, which nothing reads."""
     payload = bytes(PACED_FRAME_BYTES - 42)
     udp = struct.pack("!HHHH", 5000, slow_port(queue), 8 + len(payload), 0)
     addresses = socket.inet_aton("10.0.0.1") + socket.inet_aton("10.0.0.2")
@@ -354,7 +354,7 @@ def instruction_counts(patched: Path, stock: Path) -> dict[str, object]:
 
 
 def gap_errors(seconds: float) -> dict[str, object]:
-    """What an independent receiver sees of the gaps."""
+    """The gaps as an independent receiver measures them."""
     ideal_ns = (PACED_FRAME_BYTES + FCS_BYTES) * 8e9 / PACED_RATE_BPS
     meter = subprocess.Popen(
         [
@@ -400,7 +400,7 @@ def paced(patched: Path, test_program: Path, seconds: float) -> list[dict[str, o
 
 
 def built(*options: str) -> Path:
-    """Where Open vSwitch is, built if needed."""
+    """The directory of Open vSwitch, built if needed."""
     return Path(quiet(str(BUILD), *options).strip())
 
 

@@ -70,7 +70,7 @@ def gap_ns(frame: bytes, rate_bps: int) -> float:
 
 
 def pad(frame: Packet, frame_bytes: int) -> bytes:
-    """The frame, its payload grown so that it has so many bytes with its FCS."""
+    """The frame with its payload grown to a length in bytes, FCS included."""
     short = frame_bytes - FCS_BYTES - len(frame)
     if short < 0:
         raise ValueError(f"frame has {len(frame)} bytes already, {frame_bytes} wanted")
@@ -78,7 +78,7 @@ def pad(frame: Packet, frame_bytes: int) -> bytes:
 
 
 class Around(TypedDict, total=False):
-    """What is around the network header of a UDP frame: stations, VLAN tag, UDP ports."""
+    """Everything around the network header of a UDP frame: stations, VLAN tag, UDP ports."""
 
     source: int
     destination: int
@@ -138,7 +138,7 @@ def _udp(
     src_port: int = 1000,
     dst_port: int = 2000,
 ) -> bytes:
-    """A frame of so many bytes with its FCS: Ethernet, the network header, UDP."""
+    """A frame of a length in bytes, FCS included: Ethernet, the network header, UDP."""
     frame = Ether(src=mac_of(source), dst=mac_of(destination))
     if vlan is not None:
         frame = frame / Dot1Q(vlan=vlan, prio=5)
@@ -402,7 +402,7 @@ class PacerTest(SwitchTest):
         """Inserts, and returns when the dataplane acts on it (a Write is synchronous)."""
         self.switch.insert(*entities)
 
-    # What counters say -----------------------------------------------------------------
+    # Counters --------------------------------------------------------------------------
 
     def hits(self, entry: p4r.Entity) -> int:
         """Packets that the flow entry has matched."""
@@ -436,7 +436,7 @@ class GtrcnetTest(SwitchTest):
         self.switch.insert(self.wire(1, 2), self.wire(2, 1))
 
     def wire(self, port: int, other: int) -> p4r.Entity:
-        """What comes in at `port` leaves at `other`."""
+        """Packets from `port` leave at `other`."""
         return self.switch.entry(
             "GtrcnetIngress.wire",
             {"ingress_port": port},

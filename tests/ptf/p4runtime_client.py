@@ -49,7 +49,7 @@ def canonical(value: int) -> bytes:
 
 
 def refusal(error: grpc.RpcError) -> P4RuntimeError:
-    """What a failed call says, the details of its updates included."""
+    """The message of a failed call, with the details of its updates."""
     code: grpc.StatusCode = error.code()
     texts = [error.details() or ""]
     by_number = {status.value[0]: status for status in grpc.StatusCode}
@@ -70,7 +70,7 @@ def refusal(error: grpc.RpcError) -> P4RuntimeError:
 
 
 def key_of(entry: p4r.TableEntry) -> p4r.TableEntry:
-    """What tells the entry from others: table, match in order of its fields, priority."""
+    """The identity of an entry: table, match in order of its fields, priority."""
     key = p4r.TableEntry(table_id=entry.table_id, priority=entry.priority)
     key.match.extend(sorted(entry.match, key=lambda field: field.field_id))
     return key

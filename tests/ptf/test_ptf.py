@@ -47,7 +47,7 @@ def ptf_tests() -> list[str]:
 
 
 class Run:
-    """What `tests/ptf/run` left behind."""
+    """The files that `tests/ptf/run` left behind."""
 
     def __init__(self, logs: Path, *words: str) -> None:
         """Runs the tests that the words name (without any: all), with the options among them."""

@@ -69,7 +69,7 @@ DEFAULT_STEPS = ("100mbit", "300mbit", "50mbit")
 
 @dataclass(frozen=True)
 class Step:
-    """A rate that was asked for: when `curl` was started, and when it had its answer."""
+    """A requested rate: when `curl` started, and when it had its answer."""
 
     rate_bps: int
     asked_ns: int
@@ -90,12 +90,12 @@ class EdgeTopo(Topo):  # type: ignore[misc] # mininet has no types
 
 
 def say(event: str, **fields: Any) -> None:
-    """Say one thing to whoever started us."""
+    """Print one event for the process that started this one."""
     print(json.dumps({"event": event, **fields}), flush=True)
 
 
 def curl_put(url: str, body: dict[str, Any]) -> None:
-    """PUT as a user does; ExperimentError with what the controller says when it refuses."""
+    """PUT as a user does; ExperimentError with the controller's answer if it refuses."""
     command = ["curl", "-sS", "--fail-with-body", "-X", "PUT", "--json", json.dumps(body), url]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S)
     if ended.returncode != 0:
@@ -103,7 +103,7 @@ def curl_put(url: str, body: dict[str, Any]) -> None:
 
 
 def packets(statistics: dict[str, Any], port: int, direction: str) -> int:
-    """Return how many packets a port has received (`rx`) or sent (`tx`)."""
+    """Return the number of packets that a port has received (`rx`) or sent (`tx`)."""
     found = next(entry for entry in statistics["ports"] if entry["port"] == port)
     return int(found["statistics"][f"{direction}_packets"])
 
@@ -115,7 +115,7 @@ class RateChange:
         self.rates_bps = list(rates_bps)
         self.step_s = step_s
         self.tool = tool
-        # Each with the port that it takes by itself.
+        # Their default ports.
         self.tcp_port = {"iperf": 5001, "iperf3": 5201}[tool]
         self.h1, self.h2 = net.get("h1"), net.get("h2")
         controller = net.controllers[0]
@@ -126,7 +126,7 @@ class RateChange:
         self.failures: list[Exception] = []
 
     def put_rate(self, rate_bps: int) -> None:
-        """Ask for a rate with curl, and note when."""
+        """Set a rate with curl, and note the times."""
         asked_ns = time.time_ns()
         try:
             curl_put(f"{self.base}/classes/{CLASS}", {"rate": format_rate(rate_bps)})
@@ -137,14 +137,14 @@ class RateChange:
         say("put", rate=format_rate(rate_bps), took_ms=(time.time_ns() - asked_ns) / 1e6)
 
     def statistics(self) -> dict[str, Any]:
-        """Return all that s1 counts, as the controller's `stats` resource has it."""
+        """Return s1's counters, as in the controller's `stats` resource."""
         statistics = self.rest.get("switches", "s1", "stats")
         if not isinstance(statistics, dict) or statistics.get("now_ns") is None:
             raise ExperimentError("s1 gives no statistics")
         return statistics
 
     def execute(self) -> dict[str, Any]:
-        """Make the run; return what `result` holds."""
+        """Make the run; return the contents of the event `result`."""
         out, err, _ = self.h1.pexec("ping", "-n", "-c", "2", "-i", "0.2", self.h2.IP())
         if " 0% packet loss" not in out:
             raise ExperimentError(f"the hosts cannot reach each other: {(out + err).strip()}")
@@ -157,7 +157,7 @@ class RateChange:
         one = ["-1"] if self.tool == "iperf3" else ["-P", "1"]
         server = self.h2.popen(self.tool, "-s", *one)
         self._wait_for_listener(server)
-        # A second more than is looked at: the last window ends before the connection does.
+        # A second longer than the measurement, so that the last window ends before the connection.
         seconds = self.step_s * len(self.rates_bps) + 1
         cubic = ["-C" if self.tool == "iperf3" else "-Z", "cubic"]
         client = self.h1.popen(self.tool, "-c", self.h2.IP(), "-t", str(seconds), *cubic)
@@ -198,9 +198,9 @@ class RateChange:
         raise ExperimentError(f"the {self.tool} server does not listen")
 
     def _watch(self, wire: Wire, client: Any) -> int:
-        """Fetch what arrives, tell of each second, and change the rate; return when it ended."""
+        """Fetch frames, report each second, change the rate; return the time of the end."""
         start_ns = time.time_ns()
-        # The first rate has been asked for already; its time starts here.
+        # The first rate has been set already; its time starts here.
         self.steps[0] = Step(self.rates_bps[0], start_ns, start_ns)
         waiting = self.rates_bps[1:]
         curls: list[threading.Thread] = []
@@ -226,7 +226,7 @@ class RateChange:
                 )
                 told_bytes = wire.total_bytes
                 if second % self.step_s == 0 and waiting:
-                    # Beside us, so that nothing waits for it; its clock is its own.
+                    # In a thread, so that nothing waits for it.
                     thread = threading.Thread(target=self.put_rate, args=(waiting.pop(0),))
                     thread.start()
                     curls.append(thread)
@@ -246,7 +246,7 @@ class RateChange:
             raise ExperimentError(f"{self.tool} failed: {process.communicate()}")
 
     def _described(self, wire: Wire, end_ns: int) -> Iterator[dict[str, Any]]:
-        """Yield what each rate looked like from its answer to the next one's asking."""
+        """Yield the measurements of each rate, from its answer to the next request."""
         ends = [step.asked_ns for step in self.steps[1:]] + [end_ns]
         for step, until_ns in zip(self.steps, ends, strict=True):
             exact_ns = settled_ns(wire.frames, step.rate_bps, step.answered_ns, until_ns)
@@ -262,7 +262,7 @@ class RateChange:
 
 
 def inside(options: argparse.Namespace) -> int:
-    """Make the run, here and now; say what comes of it."""
+    """Make the run in this process and print its events."""
     try:
         paths.need_programs("ip", options.tool, "curl", "ping", "ethtool", "mnexec")
         prepare_namespace()
@@ -294,7 +294,7 @@ def command(
 
 
 def events(made: Sequence[str], listen: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Run a `command`, hand on what it says, and return its result; RunError if it fails."""
+    """Run a `command`, pass on its events, and return its result; RunError if it fails."""
     said: list[str] = []
     result: dict[str, Any] | None = None
     with subprocess.Popen(
@@ -321,7 +321,7 @@ def events(made: Sequence[str], listen: Callable[[dict[str, Any]], None]) -> dic
             process.terminate()
             raise
     if process.returncode != 0 or result is None:
-        what = "\n".join(said[-20:]) or "it said nothing"
+        what = "\n".join(said[-20:]) or "it printed nothing"
         raise RunError(f"the run failed (status {process.returncode}): {what}")
     return result
 

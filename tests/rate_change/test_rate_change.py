@@ -1,6 +1,6 @@
 """A new rate by `curl -X PUT` while TCP runs, in the lab: exact assertions, in virtual time.
 
-Not run, loudly, where there is no lab.
+Skipped with a message where there is no lab.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run() -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def steps(run: tuple[list[dict[str, Any]], dict[str, Any]]) -> list[dict[str, Any]]:
-    """What each of the rates looked like."""
+    """The measurements of each rate."""
     return list(run[1]["steps"])
 
 
@@ -76,7 +76,7 @@ def test_the_wire_follows_within_a_second(steps: list[dict[str, Any]]) -> None:
 def test_every_gap_is_exact_as_soon_as_the_old_backlog_has_left(
     steps: list[dict[str, Any]],
 ) -> None:
-    """What the class holds at the change, a TCP window at most, leaves at the old rate.
+    """Packets queued in the class at the change, at most a TCP window, leave at the old rate.
 
     After that every gap is the new rate's to 1 ns, so each 100 ms hold it to one frame.
     """

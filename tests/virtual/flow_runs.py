@@ -52,7 +52,7 @@ def entry_of(config: FlowClass, limit_bytes: int = 1 << 30) -> dict[str, object]
 def left_by_port(
     config: FlowClass, arrivals: dict[int, list[TimedFrame]], folder: Path
 ) -> list[TimedFrame]:
-    """What left by port 2; all that came from port 1 is of the class. The rest passes as it is."""
+    """The frames that left by port 2. Those from port 1 are of the class; others pass unchanged."""
     stations = [entry for mac, port in STATIONS.items() for entry in station(mac, port)]
     entries = [*stations, entry_of(config), flow({"ingress_port": [1, 0x1FF]}, CLASS)]
     sent = run(
@@ -73,7 +73,7 @@ def departures(
     folder: Path,
     make: Callable[[Segment, int], bytes] = frame_of,
 ) -> tuple[list[tuple[int, bytes]], list[tuple[int, bytes]]]:
-    """What left by port 2, and what the model says should have; `make` makes the frames."""
+    """The frames that left by port 2, and the model's; `make` makes the frames."""
     arrivals: dict[int, list[TimedFrame]] = {1: [], 2: []}
     pacer = FlowPacer(config)
     expected = []

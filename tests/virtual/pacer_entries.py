@@ -68,7 +68,7 @@ def flow_by_dscp(class_id: int) -> dict[str, object]:
 
 
 def flow(match: Mapping[str, list[int]], class_id: int) -> dict[str, object]:
-    """What matches belongs to the class."""
+    """Packets that match belong to the class."""
     return {
         "table": "PacerIngress.flows",
         "match": dict(match),

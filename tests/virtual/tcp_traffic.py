@@ -1,7 +1,7 @@
 """TCP between two hosts, as a switch between them sees it: a sender that keeps a window.
 
-No TCP of anybody's: round trips, losses and windows are chosen, not negotiated, so that what the
-program makes of them can be worked out.
+It is no real TCP: round trips, losses and windows are chosen, not negotiated, so that the program's
+reaction can be computed.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def by_time(traffic: Traffic) -> Traffic:
 
 
 def data_of(traffic: Traffic) -> list[int]:
-    """Where the segments with data are."""
+    """The positions of the segments with data."""
     return [at for at, (_, segment) in enumerate(traffic) if segment.payload_bytes]
 
 
@@ -116,7 +116,7 @@ def wrong_acknowledgements() -> Traffic:
 
 
 def one_way() -> Traffic:
-    """What comes back goes another way."""
+    """The acknowledgements take another path."""
     return [pair for pair in base() if pair[0] == 1]
 
 
@@ -142,7 +142,7 @@ def strays() -> Traffic:
 
 
 def went_unseen() -> Traffic:
-    """What is sent from the middle on is 50 MB further: that much went another way."""
+    """From the middle on, sequence numbers are 50 MB further: that much took another path."""
     return [
         (port, segment)
         if segment.at_ns < MIDDLE_NS

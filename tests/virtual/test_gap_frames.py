@@ -30,7 +30,7 @@ PACKETS = 2_000
 def _paced(
     folder: Path, gaps: str, rates_bps: list[int], packets: int = PACKETS
 ) -> list[TimedFrame]:
-    """What a burst in each of some classes becomes on a gigabit port with such gaps."""
+    """The departures of a burst in each of some classes on a gigabit port with such gaps."""
     folder.mkdir()
     arrivals = [
         TimedFrame(1_000, frame(class_at * packets + number, CLASS + class_at, FRAME_BYTES))
@@ -55,14 +55,14 @@ def _port(folder: Path, number: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Spacing:
-    """How evenly packets of one class left."""
+    """The spacing of one class's packets."""
 
     rate_error_ppm: float
     gap_error_max_ns: int
 
     @classmethod
     def of(cls, packets: list[TimedFrame], rate_bps: int) -> Spacing:
-        """Against a packet of so many bytes, FCS included, at the class's rate."""
+        """Against a packet of a length in bytes, FCS included, at the class's rate."""
         ideal_ns = Fraction((FRAME_BYTES + 4) * 8 * 1_000_000_000, rate_bps)
         times_ns = [timed.at_ns for timed in packets]
         mean_ns = Fraction(times_ns[-1] - times_ns[0], len(times_ns) - 1)
@@ -152,7 +152,7 @@ def test_the_next_switch_consumes_them(tmp_path: Path) -> None:
 
 
 def test_any_pause_frame_is_consumed_and_nothing_else_is(tmp_path: Path) -> None:
-    """Whatever its pause time, which nobody here obeys; not other MAC control frames."""
+    """With any pause time, which no port obeys; not other MAC control frames."""
 
     def control(fields: str, to: str = "0180c2000001") -> bytes:
         return bytes.fromhex(to + "020000000099" + fields).ljust(60, b"\0")

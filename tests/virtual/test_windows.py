@@ -28,7 +28,7 @@ Passing = tuple[int, int, bytes]
 def through(
     passing: list[Passing], sender_port: int, folder: Path, dscp: int | None = None
 ) -> list[bytes]:
-    """What leaves the switch, in order of time.
+    """The frames that leave the switch, in order of time.
 
     Packets from one port are of the class; with `dscp` only those that have it.
     """

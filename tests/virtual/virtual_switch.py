@@ -30,19 +30,19 @@ class TimedFrame:
 
 
 PAUSE = bytes.fromhex("0180c2000001")
-"""Where PAUSE frames go (IEEE 802.3, Annex 31B)."""
+"""The destination address of PAUSE frames (IEEE 802.3, Annex 31B)."""
 
 
 def gap_frames_of(sent: Iterable[TimedFrame]) -> tuple[list[TimedFrame], list[TimedFrame]]:
     """Returns the PAUSE frames among what a port sent, and the packets.
 
-    Raises ValueError if what looks like a PAUSE frame is not one of pause time 0.
+    Raises ValueError for a PAUSE frame with a pause time other than 0.
     """
     gap_frames, packets = [], []
     for timed in sent:
         if timed.frame.startswith(PAUSE):
             if timed.frame[12:18] != b"\x88\x08\x00\x01\x00\x00" or any(timed.frame[18:]):
-                raise ValueError(f"no PAUSE frame of pause time 0: {timed.frame.hex()}")
+                raise ValueError(f"not a PAUSE frame of pause time 0: {timed.frame.hex()}")
             gap_frames.append(timed)
         else:
             packets.append(timed)
@@ -59,7 +59,7 @@ class Port:
 
 @dataclass(frozen=True)
 class VirtualRun:
-    """What goes into one run in virtual time."""
+    """The input of one run in virtual time."""
 
     ports: Sequence[Port]
     arrivals: Mapping[int, Iterable[TimedFrame]]
@@ -105,8 +105,8 @@ def read_capture(path: Path) -> list[TimedFrame]:
 def run(what: VirtualRun, folder: Path) -> dict[int, list[TimedFrame]]:
     """Runs the switch to the end of its work; returns what each port sent.
 
-    `folder` holds the capture files. Raises CalledProcessError, with the switch's own words
-    on stderr, when it refuses its input.
+    `folder` holds the capture files. Raises CalledProcessError, with the switch's
+    message on stderr, when it refuses its input.
     """
     command = [str(binary()), "--virtual", "--cpu-port", "510"]
     for port in what.ports:

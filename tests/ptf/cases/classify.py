@@ -193,7 +193,7 @@ class TernaryPriorities(PacerTest):
         self.matches(everything, {"the rest": (udp_frame(ip_src="10.1.0.9", dst_port=3), True)})
         for class_id in (1, 2, 3, 4):
             self.accepted(class_id, [udp_frame()])
-        # What the best leaves falls to the next best.
+        # Packets that the best entry leaves fall to the next best.
         self.switch.delete(host)
         self.matches(port, {"port, without host": (udp_frame(), True)})
 

@@ -50,7 +50,7 @@ def data(begin: int, end: int) -> list[bytes]:
 
 
 class FlowTest(PacingTest):
-    """What the tests of flows share."""
+    """The base of the tests of flows."""
 
     def shake_hands(self, seconds: float) -> None:
         """SYN, and so much later the answer: both pass as they are."""
@@ -110,7 +110,7 @@ class FlowsHaveTheirOwnPace(FlowTest):
 
 
 class SlowStartEndsWithALoss(FlowTest):
-    """Mode slow-start: spaced until something is sent again, and from then on as it comes.
+    """Mode slow-start: spaced until something is sent again, and unpaced from then on.
 
     At 800 ms a segment takes more than 50 ms, so that ten of them, were they spaced, would take
     half a second; unspaced they wait for the one before them only.

@@ -30,7 +30,7 @@ class KnownStation(PacerTest):
 
 
 class UnknownStationIsFlooded(PacerTest):
-    """A packet to nobody known leaves by every port but its own, and no controller hears."""
+    """A packet to an unknown address leaves by every other port, and no controller gets it."""
 
     def runTest(self) -> None:
         frame = udp_frame(destination=9)

@@ -31,7 +31,7 @@ WIRE_OVERHEAD_BYTES = 24
 
 
 class GapsTest(PacerTest):
-    """What the tests of gaps share: port 2 is a line of 10 Mbit/s."""
+    """The base of the tests of gaps: port 2 is a line of 10 Mbit/s."""
 
     line_rate_bps = 10_000_000
 
@@ -117,7 +117,7 @@ class PauseFramesFillGaps(GapsTest):
         self.assertEqual(self.more(2, "tx_packets"), len(frames))
 
     def until_packets(self, count: int) -> tuple[list[Arrival], list[Arrival]]:
-        """Everything out of port 2 up to so many packets: PAUSE frames, and packets."""
+        """Everything out of port 2 up to a number of packets: PAUSE frames, and packets."""
         gap_frames: list[Arrival] = []
         packets: list[Arrival] = []
         limit = time.monotonic() + COMES_SECONDS

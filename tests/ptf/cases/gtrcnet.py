@@ -16,7 +16,7 @@ PORTS, SLOTS = 4, 32
 
 
 class WireForwardsBothWays(GtrcnetTest):
-    """What comes in at one end leaves at the other: all of it, in order, whatever it is."""
+    """Every packet that comes in at one end leaves at the other, in order."""
 
     def runTest(self) -> None:
         there = [udp_frame(frame_bytes=size, number=size) for size in (64, 1518, 700)]
@@ -40,7 +40,7 @@ class UnwiredPortDrops(GtrcnetTest):
 
 
 class MeasurementTest(GtrcnetTest):
-    """What the measuring tests share."""
+    """The base of the measuring tests."""
 
     def refuses_registers(self) -> None:
         """On bmv2: registers are unimplemented over P4Runtime."""

@@ -19,7 +19,7 @@ YELLOW, RED = 12, 14
 
 
 def bursts_of(green: int, yellow: int) -> Rates:
-    """A marker that makes so many frames green, then so many yellow, and the rest red.
+    """A marker that makes some frames green, then some yellow, and the rest red.
 
     RFC 2698: a green frame takes tokens of both buckets, a yellow one of the second, a red one
     none. Half a frame more than needed keeps clear of the edge.

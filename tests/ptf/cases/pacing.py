@@ -39,7 +39,7 @@ SLEW = 0.999
 
 
 class PacingTest(PacerTest):
-    """What the pacing tests share."""
+    """The base of the pacing tests."""
 
     def never_early(self, came: list[Arrival], began_ns: int, due_ns: list[float]) -> None:
         """No packet came before its due time, counted from before the first was sent."""
@@ -176,7 +176,7 @@ class FullClassDrops(PacingTest):
         self.counted("PacerIngress.class_limit_drops", 10, len(lost), lost)
         self.dropped(DROP_CLASS_LIMIT, lost)
         self.accepted(10, [first, *frames[: self.limit_frames]])
-        # What the class holds keeps its order and is not dropped.
+        # Queued packets of the class keep their order and are not dropped.
         self.comes(2, *frames[1 : self.limit_frames])
         self.nothing_comes()
 
