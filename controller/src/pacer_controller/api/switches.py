@@ -22,7 +22,7 @@ from pacer_controller.api.common import (
 )
 from pacer_controller.fields import NAME_PATTERN
 from pacer_controller.problems import FieldError, invalid
-from pacer_controller.service import Service
+from pacer_controller.service import Service, measurements
 from pacer_controller.service.history import History
 from pacer_controller.service.switches import delete_switch, put_switch
 from pacer_controller.state_schema import SwitchSpec
@@ -127,7 +127,7 @@ def _add_measurements(app: FastAPI, service: Service, history: History) -> None:
         from_ns: FromNs = None,
         to_ns: ToNs = None,
     ) -> dict[str, Any]:
-        return await service.bandwidth(switch, port, from_ns, to_ns)
+        return await measurements.bandwidth(service, switch, port, from_ns, to_ns)
 
     @app.get(
         "/v1/switches/{switch}/burstiness",
@@ -151,4 +151,4 @@ def _add_measurements(app: FastAPI, service: Service, history: History) -> None:
         if of is None or (port is not None and flow is not None):
             error = FieldError("port", "a port or a flow is needed", "one of port, flow")
             raise invalid(f"burstiness of switch {switch!r}", [error])
-        return await service.burstiness(switch, of, from_ns, to_ns)
+        return await measurements.burstiness(service, switch, of, from_ns, to_ns)

@@ -305,7 +305,7 @@ def _set_command(kind: Kind) -> click.Command:
 
     if kind.name != "switch":
         run = _argument("name", complete.names_of(kind))(run)
-    doc = f"Change a {kind.name}; what is not named stays as it is."
+    doc = f"Change the named settings of a {kind.name}; the others stay."
     return _command(kind, "set", doc, run)
 
 
@@ -353,13 +353,13 @@ def _chosen(session: Session, switch: str | None) -> list[str]:
 
 
 def _show_command(kind: Kind) -> click.Command:
-    @click.command("show", help=f"Show {kind.plural}: of all switches, of one, or one of them.")
+    @click.command("show", help=f"Show {kind.plural} of all switches, of one switch, or by name.")
     @_argument("switch", complete.switches, required=False)
     @_argument("names", complete.names_of(kind), nargs=-1)
     @click.option("-s", "--stats", is_flag=True, help="Show what was measured.")
     @click.option("--prefix", metavar="TEXT", help="Only names with this prefix.")
     @click.option(
-        "--state", type=click.Choice(["applied", "pending", "failed"]), help="Only these."
+        "--state", type=click.Choice(["applied", "pending", "failed"]), help="Only in this state."
     )
     @_common
     @click.pass_obj
@@ -520,7 +520,7 @@ def show(session: Session, switch: str | None) -> None:
 @_common
 @click.pass_obj
 def top_(session: Session, switch: str | None, interval: float, times: int | None) -> None:
-    """Show what every class does, live; q quits.
+    """Show rates, drops and queues of every class, live; q quits.
 
     When output is not a terminal, samples are printed one after the other; --json: one a line.
     """
@@ -593,7 +593,13 @@ def export(session: Session, switch: str | None) -> None:
 
 @cli.command()
 @_argument("switch", complete.switches, required=False)
-@click.option("-n", "--last", type=click.IntRange(1, 10000), default=20, show_default=True)
+@click.option(
+    *("-n", "--last"),
+    type=click.IntRange(1, 10000),
+    default=20,
+    show_default=True,
+    help="Number of past events to show.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Keep showing new events.")
 @click.option(
     "--kind", metavar="KIND", help="Only events of this kind: change, drift, switch-state, ..."

@@ -43,13 +43,19 @@ def _stations(text: str) -> dict[str, int]:
 
 def _limits() -> tuple[Word, ...]:
     return (
-        Word(("limit",), ("limit_bytes",), read_size, "SIZE", "most bytes it queues"),
+        Word(
+            ("limit",),
+            ("limit_bytes",),
+            read_size,
+            "SIZE",
+            "longest queue; further packets are dropped",
+        ),
         Word(
             ("allowance",),
             ("allowance_ns",),
             read_time_ns,
             "TIME",
-            "longest stall that it catches up",
+            "lost time that it may catch up after a stall",
         ),
     )
 
@@ -64,14 +70,33 @@ CLASS = Grammar(
         Word(
             ("ecn",), ("ecn_threshold_bytes",), read_size, "SIZE", "mark CE above this queue length"
         ),
-        Word(("gap",), ("gap_bytes",), read_size, "SIZE", "gap between packets, mode ipg"),
-        Word(("headroom",), ("headroom_percent",), read_whole, "PERCENT", "of window/RTT"),
-        Word(("threshold",), ("threshold_ns",), read_time_ns, "TIME", "mode slow-start ends at"),
+        Word(("gap",), ("gap_bytes",), read_size, "SIZE", "gap between packets (mode ipg)"),
+        Word(
+            ("headroom",),
+            ("headroom_percent",),
+            read_whole,
+            "PERCENT",
+            "rate as a share of window/RTT (dynamic, slow-start)",
+        ),
+        Word(
+            ("threshold",),
+            ("threshold_ns",),
+            read_time_ns,
+            "TIME",
+            "RTT per packet of the window below which pacing ends (slow-start)",
+        ),
         Word(
             *(("window-margin",), ("window_margin_bytes",), read_size, "SIZE"),
-            "lower receive windows to rate x RTT and this",
+            "lower TCP receive windows to rate x RTT plus SIZE",
         ),
-        Word(("port",), ("port",), read_whole, "N", "port it leaves by", choices=("<port>",)),
+        Word(
+            ("port",),
+            ("port",),
+            read_whole,
+            "N",
+            "only port that its packets leave by",
+            choices=("<port>",),
+        ),
     ),
 )
 
@@ -109,24 +134,35 @@ MATCH = (
     Word(("sport",), ("match.src_port",), read_range, "PORT", "source port, or a range 5000-5999"),
     Word(("dport",), ("match.dst_port",), read_range, "PORT", "destination port, or a range"),
     Word(("dscp",), ("match.dscp",), read_whole, "0-63", "DSCP"),
-    Word(("vlan",), ("match.vlan",), read_whole, "ID", "VLAN; 0: without a tag"),
+    Word(("vlan",), ("match.vlan",), read_whole, "ID", "VLAN id; 0: untagged"),
     Word(("proto", "protocol"), ("match.protocol",), read_number_or_text, "P", "IP protocol"),
     Word(("ethertype",), ("match.ether_type",), read_number_or_text, "E", "ipv4, 0x0800"),
-    Word(
-        ("in",), ("match.ingress_port",), read_whole, "N", "port they come by", choices=("<port>",)
-    ),
+    Word(("in",), ("match.ingress_port",), read_whole, "N", "ingress port", choices=("<port>",)),
 )
 
 FLOW = Grammar(
     "flow",
     (
         *MATCH,
-        Word(("class",), ("class",), _text, "CLASS", "class they join", choices=("<class>",)),
-        Word(("rate",), ("rate",), read_rate, _RATE[0], "a rate of its own instead"),
-        Word(("meter",), ("meter",), _text, "METER", "meter in front", choices=("<meter>",)),
-        Word(("priority", "prio"), ("priority",), read_whole, "N", "highest wins; 1000"),
+        Word(("class",), ("class",), _text, "CLASS", "class of its packets", choices=("<class>",)),
+        Word(("rate",), ("rate",), read_rate, _RATE[0], "rate of its own, instead of a class"),
+        Word(
+            ("meter",),
+            ("meter",),
+            _text,
+            "METER",
+            "meter in front of the class",
+            choices=("<meter>",),
+        ),
+        Word(
+            ("priority", "prio"),
+            ("priority",),
+            read_whole,
+            "N",
+            "the highest that matches wins (default 1000)",
+        ),
         Word(("set-dscp",), ("set_dscp",), read_whole, "0-63", "DSCP its packets get"),
-        Word(("name",), ("name",), _text, "NAME", "name, if not made from the match"),
+        Word(("name",), ("name",), _text, "NAME", "name (default: made from the match)"),
         *_limits(),
         *_meter_words("meter."),
     ),
@@ -185,11 +221,17 @@ SWITCH = Grammar(
             *(("program",), ("program",), _text, "NAME", "pacer or gtrcnet"),
             choices=("pacer", "gtrcnet"),
         ),
-        Word(("cpu-port",), ("cpu_port",), read_whole, "N", "port to the controller"),
-        Word(("ports",), ("ports",), _text, "1-4", "where the switch cannot list them"),
-        Word(("wire",), ("wire",), lambda text: text.split(","), "A:B", "ports gtrcnet connects"),
+        Word(("cpu-port",), ("cpu_port",), read_whole, "N", "CPU port (default 510)"),
+        Word(("ports",), ("ports",), _text, "1-4", "port numbers, if the switch cannot list them"),
+        Word(
+            ("wire",),
+            ("wire",),
+            lambda text: text.split(","),
+            "A:B",
+            "pairs of ports that gtrcnet connects",
+        ),
         Word(("bottleneck",), ("bottleneck",), read_rate, "RATE", "gtrcnet's virtual bottleneck"),
-        Word(("stations",), ("stations",), _stations, "MAC=N", "stations that never move"),
+        Word(("stations",), ("stations",), _stations, "MAC=N", "stations with a fixed port"),
         Word(("ovsdb",), ("ovsdb",), _text, "WHERE", "Open vSwitch: unix:PATH or tcp:HOST:PORT"),
         Word(("bridge",), ("bridge",), _text, "NAME", "Open vSwitch: bridge"),
         Word(("openflow",), ("openflow",), _text, "WHERE", "Open vSwitch: unix:PATH, tcp:H:P"),

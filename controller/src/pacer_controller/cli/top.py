@@ -78,26 +78,32 @@ class Screen:
         self.newest: dict[str, Mapping[str, Any]] = {}
         self.trouble: str | None = None
         self._history: dict[tuple[str, str], deque[float]] = {}
-        self._dropped: dict[tuple[str, str], tuple[int, int]] = {}
-        self._drop_rates: dict[tuple[str, str], float] = {}
+        self._counts: dict[tuple[str, ...], tuple[int, int]] = {}
+        self._growth: dict[tuple[str, ...], float] = {}
+        """Growth per second of drops by switch and class, and of stalls in ns by switch."""
 
     def take(self, measured: Mapping[str, Any]) -> None:
         """Take in the statistics of one switch."""
         switch = measured["switch"]
         self.newest[switch] = measured
         now_ns = measured.get("now_ns") or time.monotonic_ns()
+        polling = (measured.get("traffic_manager") or {}).get("polling") or {}
+        self._count((switch,), polling.get("stalled_ns"), now_ns)
         for row in measured["classes"]:
             key = switch, render.class_name(row)
             self._history.setdefault(key, deque(maxlen=HISTORY)).append(
                 row.get("achieved_bps") or 0
             )
-            lost = render.dropped(row)
-            if lost is None:
-                continue
-            before, at_ns = self._dropped.get(key, (lost, now_ns))
-            if now_ns > at_ns:
-                self._drop_rates[key] = max(0, lost - before) * 1e9 / (now_ns - at_ns)
-            self._dropped[key] = lost, now_ns
+            self._count(key, render.dropped(row), now_ns)
+
+    def _count(self, key: tuple[str, ...], value: int | None, now_ns: int) -> None:
+        """Take in a counter; None where the switch has none."""
+        if value is None:
+            return
+        before, at_ns = self._counts.get(key, (value, now_ns))
+        if now_ns > at_ns:
+            self._growth[key] = max(0, value - before) * 1e9 / (now_ns - at_ns)
+        self._counts[key] = value, now_ns
 
     def draw(self, console: Console) -> Group:
         """Return the screen."""
@@ -120,7 +126,11 @@ class Screen:
         return Group(*parts)
 
     def _switch_line(self, switch: str, measured: Mapping[str, Any]) -> Text:
-        return Text.assemble((switch, "bold cyan"), "  ", render.state(measured))
+        line = Text.assemble((switch, "bold cyan"), "  ", render.state(measured))
+        if (switch,) in self._growth:
+            share = self._growth[switch,] / 1e9
+            line.append(f"  stalled {share:.1%} of the time", "yellow" if share > 0.01 else "dim")
+        return line
 
     def _classes(self, switch: str, measured: Mapping[str, Any], width: int) -> Table:
         wide = width >= 100
@@ -134,7 +144,7 @@ class Screen:
             if not (row.get("name") or row.get("flow")) and not row.get("achieved_bps"):
                 continue
             key = switch, name
-            drops = self._drop_rates.get(key, 0.0)
+            drops = self._growth.get(key, 0.0)
             made.add_row(
                 Text(name),
                 Text(row.get("rate") or "-"),

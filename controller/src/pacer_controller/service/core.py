@@ -3,17 +3,16 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
-from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pacer_controller import __version__
 from pacer_controller.config import AnySwitchConfig, ConfigError, OpenVSwitchConfig, switch_from
 from pacer_controller.events import EventLog
 from pacer_controller.p4rt import P4Switch
-from pacer_controller.problems import Problem, did_you_mean, invalid, not_found
+from pacer_controller.problems import invalid, not_found
 from pacer_controller.records import (
     ClassRecord,
     Entry,
@@ -39,13 +38,11 @@ from pacer_controller.service.checks import (
 )
 from pacer_controller.service.commit import Committer, locked
 from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin, Samples
-from pacer_controller.service.statistics import statistics, unreadable
+from pacer_controller.service.statistics import statistics
 from pacer_controller.southbound import (
     Driver,
     DriverContext,
     Leadership,
-    Measuring,
-    SwitchUnreadableError,
 )
 from pacer_controller.store import Store
 from pacer_controller.switch_tls import SwitchTls
@@ -53,8 +50,6 @@ from pacer_controller.switch_tls import SwitchTls
 _LOG = logging.getLogger(__name__)
 
 _ANONYMOUS = Origin()
-
-_Read = TypeVar("_Read")
 
 
 class Service:
@@ -422,71 +417,9 @@ class Service:
         found = self.switch(name)
         return await statistics(found, found.samples if samples is None else samples)
 
-    async def bandwidth(
-        self, name: str, port: int, from_ns: int | None, to_ns: int | None
-    ) -> dict[str, Any]:
-        """Return what gtrcnet measured at a port, columns by time; empty bins are left out."""
-        found = self.switch(name)
-        result = await self._read(found, _measuring(found).bandwidth(port, from_ns or 0, to_ns))
-        return {"switch": name, "port": port, **result}
-
-    async def burstiness(
-        self, name: str, of: int | str, from_ns: int | None, to_ns: int | None
-    ) -> dict[str, Any]:
-        """Return the burstiness that gtrcnet measured at a port (by number) or of a flow."""
-        found = self.switch(name)
-        measuring = _measuring(found)
-        what: dict[str, Any] = {"port": of, "flow": None}
-        if isinstance(of, str):
-            what = {"port": None, "flow": of}
-            if of not in measuring.measured_flows:
-                guess = did_you_mean(of, measuring.measured_flows)
-                raise Problem(
-                    HTTPStatus.NOT_FOUND,
-                    "unknown-flow",
-                    "There is no such flow",
-                    f"switch {name!r} measures no flow {of!r}{guess}",
-                )
-        rate_bps = measuring.bottleneck_bps(of)
-        measured = await self._read(found, measuring.burstiness(of, from_ns or 0, to_ns))
-        return {"switch": name, **what, "bottleneck_bps": rate_bps, **measured.as_dict()}
-
-    @staticmethod
-    async def _read(found: ManagedSwitch, reading: Awaitable[_Read | None]) -> _Read:
-        """Return what was read of registers, or raise the error as a problem."""
-        try:
-            result = await reading
-        except SwitchUnreadableError as error:
-            if not error.gone:
-                raise unreadable(found.name, error) from None
-            result = None
-        if result is None:
-            raise Problem(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "switch-unreadable",
-                "The switch's registers cannot be read now",
-                f"switch {found.name!r} is {found.driver.state.value}, "
-                "or its target does not read registers",
-            )
-        return result
-
     def states(self) -> Mapping[str, str]:
         """Return how each switch is doing, by name."""
         return {name: managed.driver.state.value for name, managed in self.switches.items()}
-
-
-def _measuring(found: ManagedSwitch) -> Measuring:
-    """Return how to ask a switch for measurements, or raise the 409 when it does not measure."""
-    measuring = found.driver.measuring
-    if measuring is None:
-        program = found.driver.describe().get("program")
-        raise Problem(
-            HTTPStatus.CONFLICT,
-            "program-does-not-measure",
-            "The switch's program does not measure bandwidth",
-            f"switch {found.name!r} runs {program}; only gtrcnet measures",
-        )
-    return measuring
 
 
 def make_record(
