@@ -21,6 +21,7 @@
 #   make bench-install     a million classes through P4Runtime: time and memory (CLASSES=...)
 #   make bench-engine      cost per packet against classes, entries and frame size, with a plot
 #   make p4                recompile the P4 programs (needs p4c)
+#   make pictures          docs/dashboard.png and docs/top.svg, in real time (root, an idle machine)
 #   make lock              renew requirements.lock and requirements-dev.lock from their .in files
 #   make clean             remove what was built
 #
@@ -293,6 +294,10 @@ ovs-deb:
 test-ovs-all:
 	@tools/bootstrap ovs
 	@ovs-patches/compare.py
+
+.PHONY: pictures
+pictures: packages venv switch
+	@$(PYTHON) tools/pictures
 
 .PHONY: lock
 lock:
