@@ -209,7 +209,9 @@ test: test-packages
 # One after the other: two runs of cargo at once would wait for each other.
 .PHONY: lint-and-build
 lint-and-build: dev-venv switch bytecode
-	@$(MAKE) --jobs=1 lint test-p4 test-rust
+	@$(MAKE) lint
+	@$(MAKE) test-p4
+	@$(MAKE) test-rust
 
 # What to run after each edit. BASE: what has changed since that commit.
 BASE ?= HEAD
