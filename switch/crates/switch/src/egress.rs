@@ -4,22 +4,10 @@ use traffic_manager::{Dequeued, DropCause};
 use v1model::{EgressInput, EgressVerdict, InstanceType};
 
 use crate::pool::PacketId;
-use crate::program::{Environment, Program, Sink, TrafficManagerView};
+use crate::program::{Environment, Outcome, Program, Sink, TrafficManagerView};
 
 /// Most packets that `enq_qdepth` and `deq_qdepth` show: 19 bits.
 const QUEUE_DEPTH_MAX: u32 = (1 << 19) - 1;
-
-/// What egress has decided for a packet.
-enum Outcome {
-    /// It goes to its port.
-    Transmit,
-    /// It enters ingress again.
-    Recirculate,
-    /// It has grown past what a packet may be on its way to ingress.
-    Oversize,
-    /// It is dropped for this cause.
-    Drop(DropCause),
-}
 
 impl Program {
     /// Starts what the FIFOs have started by `until_ns`, without releasing paced packets.

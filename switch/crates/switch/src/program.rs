@@ -129,6 +129,18 @@ pub(crate) struct Destination {
     pub(crate) copied_from: Option<u16>,
 }
 
+/// What egress has decided for a packet.
+pub(crate) enum Outcome {
+    /// It goes to its port.
+    Transmit,
+    /// It enters ingress again.
+    Recirculate,
+    /// It has grown past what a packet may be on its way to ingress.
+    Oversize,
+    /// It is dropped for this cause.
+    Drop(DropCause),
+}
+
 /// A program. See the [module](self).
 pub(crate) struct Program {
     pub(crate) pipeline: Pipeline,
