@@ -122,7 +122,8 @@ class PacingSwitch(NetworkSwitch):
         interfaces = self.prepare_interfaces()
         self.grpc_address = f"127.0.0.1:{free_tcp_port()}"
         command = [str(paths.SWITCH_BINARY), "--grpc-server-addr", self.grpc_address]
-        command += ["--cpu-port", str(CPU_PORT)]
+        statistics = self.log_dir / f"{self.name}-statistics.json"
+        command += ["--cpu-port", str(CPU_PORT), "--stats-file", str(statistics)]
         if self.spin is not None:
             command += ["--spin", self.spin]
         for interface in interfaces:

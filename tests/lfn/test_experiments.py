@@ -523,7 +523,7 @@ def test_dynamic_stands_beside_the_best_fixed_gap() -> None:
         row_with("IPG 8", goodput=5.0),
         row_with("IPG 512", goodput=10.0),
     ]
-    (said,) = findings._dynamic_beside_static(rows)
+    (said,) = findings.dynamic_beside_static(rows)
     assert said == (
         "a path: dynamic 9.0 Mbit/s, the best fixed gap (IPG 512) 10.0: 10 % less "
         "(published: more)."
@@ -544,7 +544,7 @@ def test_what_did_not_come_to_its_end_is_the_worst() -> None:
     ]
     for row in rows[1:]:
         row["values"]["completion"] = None
-    (said,) = findings._past_the_papers(experiment, rows)
+    (said,) = findings.best_and_worst(experiment, rows)
     assert said == "a path, last one done, s: best paced (3.10), worst unpaced (4 of 10 done)."
 
 

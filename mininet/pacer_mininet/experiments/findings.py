@@ -24,9 +24,9 @@ def sentences(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[st
     else:
         said += _lossless(reproducing)
     said += _pacing(experiment, reproducing)
-    said += _dynamic_beside_static(made)
+    said += dynamic_beside_static(made)
     if not experiment.reproduces:
-        said += _past_the_papers(experiment, made)
+        said += best_and_worst(experiment, made)
     first = made[0]
     clock = "in virtual time" if first["mode"] == "lab" else "in real time"
     said.append(f"Made {clock} on Linux {first['kernel']}.")
@@ -143,7 +143,7 @@ PUBLISHED_AGAINST_BEST_GAP = {"2 ms one way": "3 % less", "10 ms one way": "21 %
 """Dynamic spacing in the published sweep. It was the best at the other delays."""
 
 
-def _dynamic_beside_static(rows: Sequence[dict[str, Any]]) -> list[str]:
+def dynamic_beside_static(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return, for each delay, a sentence on dynamic spacing beside the best fixed gap."""
     said = []
     for title in {row["row"]: None for row in rows}:
@@ -176,7 +176,7 @@ NEVER_S = 1e9
 """Later than the end of any run."""
 
 
-def _past_the_papers(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
+def best_and_worst(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return which spacing is best and worst by loss, fairness and completion time."""
     said = []
     titles = list(dict.fromkeys(row["row"] for row in rows))
