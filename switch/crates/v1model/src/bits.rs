@@ -1,4 +1,4 @@
-//! Values between the control plane's byte strings (most significant byte first) and limbs.
+//! Converts between limbs and the control plane's byte strings, most significant byte first.
 
 use crate::entries::{Bits, ControlError, ControlResult};
 use crate::wide::{limbs, mask64};

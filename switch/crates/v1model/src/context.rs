@@ -50,13 +50,19 @@ pub struct Context {
     pub(crate) packet_length: u64,
     /// Most bytes of the packet that leave.
     pub(crate) truncate: u64,
+    /// The program's last `TrafficManager.hold`.
     pub(crate) hold: Option<Hold>,
+    /// The clone that the program requested last.
     pub(crate) clone: Option<CloneRequest>,
+    /// Field list of a requested resubmission.
     pub(crate) resubmit: Option<u16>,
+    /// Field list of a requested recirculation.
     pub(crate) recirculate: Option<u16>,
+    /// Id of the requested digest.
     pub(crate) digest: Option<u16>,
     /// Port the packet arrived on, for parsing it again.
     pub(crate) ingress_port: u16,
+    /// Metadata that survives resubmission or recirculation.
     pub(crate) preserved: Preserved,
     /// Scratch for a table's key.
     pub(crate) key: Vec<u64>,

@@ -20,7 +20,7 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// The algorithm that BMv2 JSON names so.
+    /// The algorithm by its name in BMv2 JSON.
     pub fn from_name(name: &str) -> LoadResult<Self> {
         Ok(match name {
             // The custom variants start with these parameters and cannot be changed here.
@@ -34,7 +34,7 @@ impl Algorithm {
         })
     }
 
-    /// The hash of `data`.
+    /// The hash of `data`, in the low bits.
     pub fn compute(self, data: &[u8]) -> u64 {
         match self {
             Self::Crc16 => u64::from(reflected_crc(&CRC16, 0, data)),
@@ -100,6 +100,7 @@ const fn reflected(polynomial: u32) -> [u32; 256] {
     table
 }
 
+/// The table of a polynomial of 16 bits that is not reflected.
 const fn forward16(polynomial: u16) -> [u16; 256] {
     let mut table = [0; 256];
     let mut i = 0;

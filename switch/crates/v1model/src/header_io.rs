@@ -1,6 +1,8 @@
-//! Headers from and to bytes. Each header type is precompiled into groups: runs of fields that
-//! begin and end on a byte boundary and fit in 64 bits are loaded or stored as one big-endian
-//! number and split by shifts; wider fields go limb by limb.
+//! Reads headers from bytes and writes them to bytes.
+//!
+//! Each header type is precompiled into groups. A run of fields that begins and ends on a byte
+//! boundary and fits in 64 bits is one group: it is loaded or stored as one big-endian number, and
+//! shifts split it. Any other field is a group of its own and goes limb by limb.
 
 use crate::layout::{FieldType, HeaderType};
 use crate::wide::{limbs, mask64};
@@ -12,6 +14,7 @@ struct Part {
     mask: u64,
 }
 
+/// Fields that are read and written together.
 #[derive(Debug, Clone)]
 enum Group {
     /// `bytes` (1 to 8) bytes at `at` hold all the parts, whose words follow each other from
@@ -78,19 +81,19 @@ impl HeaderIo {
         self.bytes + self.variable.as_ref().map_or(0, |v| v.bits as usize / 8)
     }
 
-    /// Bytes of the header at `base` as it is now.
+    /// Bytes of the header at `base` with its variable field as it is now.
     #[inline]
-    pub fn length(&self, words: &[u64], base: u32) -> usize {
+    pub fn length(&self, phv: &[u64], base: u32) -> usize {
         match &self.variable {
             None => self.bytes,
             Some(v) => {
-                let bits = words[(base + v.length) as usize].min(u64::from(v.bits));
+                let bits = phv[(base + v.length) as usize].min(u64::from(v.bits));
                 self.bytes + bits as usize / 8
             }
         }
     }
 
-    /// Zeroes a header's words, but for the length of its variable field.
+    /// Zeroes a header's words, except the length of its variable field.
     pub fn clear(&self, header: &mut [u64]) {
         match &self.variable {
             None => header.fill(0),
@@ -106,41 +109,41 @@ impl HeaderIo {
     }
 
     /// Reads the header's fields from `data`, which holds at least `self.bytes` bytes.
-    pub fn extract(&self, data: &[u8], words: &mut [u64], base: u32) {
-        read_groups(&self.groups, data, words, base);
+    pub fn extract(&self, data: &[u8], phv: &mut [u64], base: u32) {
+        read_groups(&self.groups, data, phv, base);
         if self.variable.is_some() {
-            self.extract_variable(data, words, base, 0);
+            self.extract_variable(data, phv, base, 0);
         }
     }
 
     /// Reads the header with its variable field, `bits` (a whole number of bytes, at most what
     /// the field takes) wide. `data` holds at least that many more bytes than `self.bytes`.
-    pub fn extract_variable(&self, data: &[u8], words: &mut [u64], base: u32, bits: u32) {
-        read_groups(&self.groups, data, words, base);
+    pub fn extract_variable(&self, data: &[u8], phv: &mut [u64], base: u32, bits: u32) {
+        read_groups(&self.groups, data, phv, base);
         let Some(v) = &self.variable else { return };
         let bits = bits.min(v.bits);
         let slot = (base + v.offset) as usize;
-        words[slot..slot + limbs(v.bits) as usize].fill(0);
-        read_bits(data, v.bit, bits, words, slot);
-        words[(base + v.length) as usize] = u64::from(bits);
+        phv[slot..slot + limbs(v.bits) as usize].fill(0);
+        read_bits(data, v.bit, bits, phv, slot);
+        phv[(base + v.length) as usize] = u64::from(bits);
         let tail = data.get(bits as usize / 8..).unwrap_or_default();
-        read_groups(&v.tail, tail, words, base);
+        read_groups(&v.tail, tail, phv, base);
     }
 
     /// Writes the header to the first [`Self::length`] bytes of `out`, which are zero where
     /// fields do not begin and end on bytes.
-    pub fn emit(&self, words: &[u64], base: u32, out: &mut [u8]) {
-        write_groups(&self.groups, words, base, out);
+    pub fn emit(&self, phv: &[u64], base: u32, out: &mut [u8]) {
+        write_groups(&self.groups, phv, base, out);
         let Some(v) = &self.variable else { return };
-        let bits = words[(base + v.length) as usize].min(u64::from(v.bits)) as u32;
-        write_bits(out, v.bit, bits, words, (base + v.offset) as usize);
+        let bits = phv[(base + v.length) as usize].min(u64::from(v.bits)) as u32;
+        write_bits(out, v.bit, bits, phv, (base + v.offset) as usize);
         if let Some(tail) = out.get_mut(bits as usize / 8..) {
-            write_groups(&v.tail, words, base, tail);
+            write_groups(&v.tail, phv, base, tail);
         }
     }
 }
 
-/// Groups of consecutive fields from bit `bit` on, which moves behind them.
+/// The groups of consecutive fields from bit `bit` on; moves `bit` behind them.
 fn groups_of(fields: &[FieldType], bit: &mut usize) -> Box<[Group]> {
     let mut groups = Vec::new();
     let mut i = 0;
@@ -183,7 +186,7 @@ fn groups_of(fields: &[FieldType], bit: &mut usize) -> Box<[Group]> {
 }
 
 #[inline]
-fn read_groups(groups: &[Group], data: &[u8], words: &mut [u64], base: u32) {
+fn read_groups(groups: &[Group], data: &[u8], phv: &mut [u64], base: u32) {
     for group in groups {
         match group {
             Group::Packed {
@@ -193,20 +196,20 @@ fn read_groups(groups: &[Group], data: &[u8], words: &mut [u64], base: u32) {
                 parts,
             } => {
                 let value = load(data, *at, *bytes);
-                let words = &mut words[(base + offset) as usize..];
+                let words = &mut phv[(base + offset) as usize..];
                 for (word, p) in words.iter_mut().zip(parts) {
                     *word = (value >> p.shift) & p.mask;
                 }
             }
             Group::Loose { bit, bits, offset } => {
-                read_bits(data, *bit, *bits, words, (base + offset) as usize);
+                read_bits(data, *bit, *bits, phv, (base + offset) as usize);
             }
         }
     }
 }
 
 #[inline]
-fn write_groups(groups: &[Group], words: &[u64], base: u32, out: &mut [u8]) {
+fn write_groups(groups: &[Group], phv: &[u64], base: u32, out: &mut [u8]) {
     for group in groups {
         match group {
             Group::Packed {
@@ -216,7 +219,7 @@ fn write_groups(groups: &[Group], words: &[u64], base: u32, out: &mut [u8]) {
                 parts,
             } => {
                 let mut value = 0;
-                let words = &words[(base + offset) as usize..];
+                let words = &phv[(base + offset) as usize..];
                 for (word, p) in words.iter().zip(parts) {
                     value |= word << p.shift;
                 }
@@ -224,7 +227,7 @@ fn write_groups(groups: &[Group], words: &[u64], base: u32, out: &mut [u8]) {
             }
             Group::Loose { bit, bits, offset } => {
                 let offset = (base + offset) as usize;
-                write_bits(out, *bit, *bits, words, offset);
+                write_bits(out, *bit, *bits, phv, offset);
             }
         }
     }
@@ -250,8 +253,8 @@ fn packed_run(fields: &[FieldType], bit: usize) -> Option<(usize, u32)> {
     longest
 }
 
-/// Writes the low `bytes` (1 to 8) bytes of a number at `at`, big-endian. The usual lengths go
-/// without a call.
+/// Writes the low `bytes` (1 to 8) bytes of a number at `at`, big-endian. The usual lengths need no
+/// call of `memcpy`.
 #[inline]
 fn store(out: &mut [u8], at: usize, bytes: usize, value: u64) {
     let all = value.to_be_bytes();
@@ -296,13 +299,13 @@ pub(crate) fn read_bits64(data: &[u8], bit: usize, bits: u32) -> u64 {
 }
 
 /// Reads a field of any width into limbs at `slot`.
-pub(crate) fn read_bits(data: &[u8], bit: usize, bits: u32, words: &mut [u64], slot: usize) {
+pub(crate) fn read_bits(data: &[u8], bit: usize, bits: u32, phv: &mut [u64], slot: usize) {
     let mut end = bit + bits as usize;
     let mut left = bits;
     let mut i = 0;
     while left > 0 {
         let take = left.min(64);
-        words[slot + i] = read_bits64(data, end - take as usize, take);
+        phv[slot + i] = read_bits64(data, end - take as usize, take);
         end -= take as usize;
         left -= take;
         i += 1;
@@ -310,13 +313,13 @@ pub(crate) fn read_bits(data: &[u8], bit: usize, bits: u32, words: &mut [u64], s
 }
 
 /// Writes a field of any width from limbs at `slot`; other bits of the bytes are kept.
-pub(crate) fn write_bits(out: &mut [u8], bit: usize, bits: u32, words: &[u64], slot: usize) {
+pub(crate) fn write_bits(out: &mut [u8], bit: usize, bits: u32, phv: &[u64], slot: usize) {
     let mut end = bit + bits as usize;
     let mut left = bits;
     let mut i = 0;
     while left > 0 {
         let take = left.min(64);
-        write_bits64(out, end - take as usize, take, words[slot + i]);
+        write_bits64(out, end - take as usize, take, phv[slot + i]);
         end -= take as usize;
         left -= take;
         i += 1;

@@ -1,12 +1,14 @@
-//! Messages of `log_msg`: a text with places for values, taken apart at load.
+//! Messages of `log_msg`: a format string, parsed at load, and the values that it shows.
 
 use crate::error::{LoadResult, refuse};
 use crate::slot::Slot;
+use crate::wide::negate;
 use std::fmt::Write;
 
 /// A value that a message shows, in decimal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Argument {
+    /// The slot of its first limb.
     pub slot: Slot,
     pub limbs: u32,
     /// Two's complement.
@@ -26,7 +28,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Takes `format` apart: `{}` stands for the next argument, `\{` and `\}` for braces.
+    /// Parses a format string: `{}` stands for the next argument, `\{` and `\}` for braces.
     pub fn new(format: &str, arguments: Vec<Argument>) -> LoadResult<Self> {
         let mut parts = Vec::new();
         let mut text = String::new();
@@ -61,15 +63,15 @@ impl Message {
         Ok(Self { parts })
     }
 
-    /// Writes the message with the values that stand in `words` now.
-    pub fn write(&self, words: &[u64], out: &mut String) {
+    /// Replaces `out` by the message with the values of this PHV.
+    pub fn write(&self, phv: &[u64], out: &mut String) {
         out.clear();
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.push_str(text),
                 Part::Value(a) => {
                     let from = a.slot as usize;
-                    if let Some(limbs) = words.get(from..from + a.limbs as usize) {
+                    if let Some(limbs) = phv.get(from..from + a.limbs as usize) {
                         write_decimal(limbs, a.signed, out);
                     }
                 }
@@ -80,9 +82,10 @@ impl Message {
 
 /// Most decimal groups of a value: 8,256 bits in groups of 19 digits.
 const MAX_GROUPS: usize = 132;
-/// Largest power of ten in a word.
+/// The largest power of ten in a word.
 const GROUP: u64 = 10_000_000_000_000_000_000;
 
+/// Appends a value in decimal.
 fn write_decimal(limbs: &[u64], signed: bool, out: &mut String) {
     let mut value = [0u64; MAX_GROUPS];
     let n = limbs.len().min(MAX_GROUPS);
@@ -90,10 +93,7 @@ fn write_decimal(limbs: &[u64], signed: bool, out: &mut String) {
     value.copy_from_slice(&limbs[..n]);
     if signed && value.last().is_some_and(|top| top >> 63 == 1) {
         out.push('-');
-        let mut carry = true;
-        for limb in value.iter_mut() {
-            (*limb, carry) = (!*limb).overflowing_add(u64::from(carry));
-        }
+        negate(value);
     }
     let mut groups = [0u64; MAX_GROUPS];
     let mut count = 0;
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_take_their_places() {
+    fn values_replace_braces() {
         let argument = |slot, limbs, signed| Argument {
             slot,
             limbs,

@@ -1,5 +1,5 @@
 //! The two-rate three-colour marker of RFC 2698 and the single-rate one of RFC 2697, colour-blind
-//! mode, in exact integers, with counts of what they coloured.
+//! mode, in exact integers, with counts of yellow and red packets.
 //!
 //! Tokens are kept in billionths of a unit, so that `rate * elapsed_ns` needs no rounding.
 
@@ -15,6 +15,7 @@ const NANO: u128 = 1_000_000_000;
 /// A packet, as a meter sees it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Metered {
+    /// Length of its frame.
     pub bytes: u64,
     pub now_ns: u64,
 }
@@ -29,8 +30,8 @@ pub(crate) fn count(count: &mut Count, bytes: u64) {
     count[1] = count[1].wrapping_add(bytes);
 }
 
-/// State of one meter that is configured, or was and has counted since. (What is green is counted
-/// beside it: meters that were never configured colour, too.)
+/// A meter that is configured, or that has counts from when it was. Green packets are counted beside
+/// it, because meters that were never configured colour, too.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Meter {
     /// `None`: all packets are green.
@@ -42,9 +43,9 @@ pub(crate) struct Meter {
     /// Time of the last packet; `None` before the first, which finds full buckets
     /// (RFC 2697 and RFC 2698, section 3: "initially (at time 0) full").
     last_ns: Option<u64>,
-    /// What was yellow.
+    /// Yellow packets.
     pub yellow: Count,
-    /// What was red.
+    /// Red packets.
     pub red: Count,
 }
 
@@ -64,7 +65,7 @@ impl Meter {
         }
     }
 
-    /// What a write makes of a meter; `None`: nothing to keep.
+    /// The meter after a write; `None` if it has neither a configuration nor counts.
     pub fn written(before: Option<&Self>, write: MeterWrite) -> Option<Self> {
         let counted = before.filter(|_| !write.clear_counts);
         let (yellow, red) = counted.map_or_else(Default::default, |m| (m.yellow, m.red));

@@ -6,6 +6,7 @@ use crate::entries::profile::{
 };
 use crate::entries::{ControlError, ControlResult};
 use crate::table::{OneShot, Target};
+use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Largest sum of the weights of a group or one-shot set.
@@ -16,79 +17,43 @@ const MAX_WEIGHT: u64 = 1 << 16;
 pub(crate) struct Member {
     /// Public action.
     pub action: usize,
+    /// The words of the action's arguments.
     pub args: Box<[u64]>,
+    /// The control plane's id.
     pub id: u32,
-    /// Entries and groups that name it.
+    /// How many entries and groups name it.
     pub uses: u32,
 }
 
+/// A group.
 #[derive(Debug)]
 pub(crate) struct Group {
+    /// The group as the control plane gave it.
     pub given: ProfileGroup,
     /// Places of members, each as often as its weight, in order of their ids, without those whose
     /// port is down.
     pub spread: Vec<u32>,
+    /// How many entries name it.
     pub uses: u32,
 }
 
-/// An action profile of a running program. Entries name members and groups by their places, so
-/// that a packet needs no look-up by id.
+/// An action profile of a running program. Entries name members and groups by their place (a key of
+/// the slab), so that a packet needs no look-up by id. Places are below 2^32, as ids are.
 #[derive(Debug, Default)]
 pub(crate) struct Profile {
     /// The selector's calculation.
     pub calculation: Option<usize>,
-    pub members: Places<Member>,
-    pub groups: Places<Group>,
+    pub members: Slab<Member>,
+    pub groups: Slab<Group>,
+    /// Places of members by id.
     pub member_places: BTreeMap<u32, u32>,
+    /// Places of groups by id.
     pub group_places: BTreeMap<u32, u32>,
     pub rules: ProfileRules,
-    /// Size of all groups and one-shot sets together, as the rules count.
+    /// Size of all groups and one-shot sets together, as the rules count it.
     pub total_size: u64,
     /// Entries with one-shot sets.
     pub one_shots: usize,
-}
-
-/// Values at places that stay the same while the value is there.
-#[derive(Debug)]
-pub(crate) struct Places<T> {
-    slots: Vec<Option<T>>,
-    free: Vec<u32>,
-}
-
-impl<T> Default for Places<T> {
-    fn default() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-}
-
-impl<T> Places<T> {
-    #[inline]
-    pub fn get(&self, at: u32) -> Option<&T> {
-        self.slots.get(at as usize)?.as_ref()
-    }
-
-    pub fn get_mut(&mut self, at: u32) -> Option<&mut T> {
-        self.slots.get_mut(at as usize)?.as_mut()
-    }
-
-    /// Puts a value into a free place.
-    pub fn put(&mut self, value: T) -> u32 {
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() as u32 - 1
-        });
-        self.slots[at as usize] = Some(value);
-        at
-    }
-
-    pub fn take(&mut self, at: u32) -> Option<T> {
-        let value = self.slots.get_mut(at as usize)?.take()?;
-        self.free.push(at);
-        Some(value)
-    }
 }
 
 /// Whether the port that a member depends on, if any, can carry frames.
@@ -113,7 +78,8 @@ fn spread(weights: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
         .collect()
 }
 
-/// The calls of a one-shot set by index, each as often as its weight.
+/// The indices of a one-shot set's calls, each as often as its weight, without those whose port is
+/// down.
 pub(crate) fn one_shot_spread(
     weights: &[(u32, Option<WatchPort>)],
     down: &BTreeSet<u32>,
@@ -138,19 +104,23 @@ impl Profile {
     /// The member at a place.
     #[inline]
     pub fn member(&self, at: u32) -> Option<&Member> {
-        self.members.get(at)
+        self.members.get(at as usize)
     }
 
     /// Members of the group at a place, as often as their weights; empty for an empty group.
     pub fn group(&self, at: u32) -> &[u32] {
-        self.groups.get(at).map_or(&[], |group| &group.spread)
+        self.groups
+            .get(at as usize)
+            .map_or(&[], |group| &group.spread)
     }
 
+    /// The member with an id, and its place.
     pub fn member_mut(&mut self, id: u32) -> Option<(u32, &mut Member)> {
         let at = *self.member_places.get(&id)?;
-        Some((at, self.members.get_mut(at)?))
+        Some((at, self.members.get_mut(at as usize)?))
     }
 
+    /// Counts that a group names its members (`more`), or no longer does.
     pub fn use_members(&mut self, group: &ProfileGroup, more: bool) {
         for m in &group.members {
             if let Some((_, member)) = self.member_mut(m.member) {
@@ -163,15 +133,17 @@ impl Profile {
         }
     }
 
+    /// The size of a group, as the rules count it.
     pub fn group_size(&self, group: &ProfileGroup) -> u64 {
         size_of(self.rules, group.members.iter().map(|m| m.weight))
     }
 
+    /// The size of a one-shot set, as the rules count it.
     pub fn one_shot_size(&self, set: &OneShot) -> u64 {
         size_of(self.rules, set.weights.iter().map(|w| w.0))
     }
 
-    /// Checks that a group or set of `size` fits, where `freed` is given up for it.
+    /// Checks that a group or one-shot set of `size` fits if it replaces one of size `freed`.
     pub fn check_total(&self, info: &ProfileInfo, size: u64, freed: u64) -> ControlResult<()> {
         let total = self.total_size.saturating_sub(freed) + size;
         if total > info.size as u64 {
@@ -188,8 +160,8 @@ impl Profile {
         Ok(())
     }
 
-    /// P4Runtime specification, section "One Shot Action Selector Programming": a selector is
-    /// programmed in one way or the other.
+    /// Checks that no entry has a one-shot set. P4Runtime specification, section "One Shot Action
+    /// Selector Programming": a selector has one-shot sets or members and groups, not both.
     pub fn check_no_one_shots(&self, info: &ProfileInfo) -> ControlResult<()> {
         if self.one_shots > 0 {
             return invalid(format!(
@@ -201,14 +173,14 @@ impl Profile {
         Ok(())
     }
 
-    /// An entry names (`more`) or no longer names a target.
+    /// Counts that an entry names a target (`more`), or no longer does.
     pub fn count_use(&mut self, target: &Target, more: bool) {
         let uses = match target {
-            Target::Member(at) => match self.members.get_mut(*at) {
+            Target::Member(at) => match self.members.get_mut(*at as usize) {
                 Some(member) => &mut member.uses,
                 None => return,
             },
-            Target::Group(at) => match self.groups.get_mut(*at) {
+            Target::Group(at) => match self.groups.get_mut(*at as usize) {
                 Some(group) => &mut group.uses,
                 None => return,
             },
@@ -232,7 +204,8 @@ impl Profile {
         };
     }
 
-    /// A checked group's members in order, with their places.
+    /// The places of a checked group's members in order of their ids, each as often as its weight,
+    /// without those whose port is down.
     pub fn spread_of(&self, group: &ProfileGroup, down: &BTreeSet<u32>) -> Vec<u32> {
         let members = group.members.iter();
         let mut members: Vec<&GroupMember> = members.filter(|m| alive(m.watch, down)).collect();
@@ -244,7 +217,7 @@ impl Profile {
         )
     }
 
-    /// `freed`: size of the group that this one replaces.
+    /// Checks a group. `freed`: size of the group that this one replaces.
     pub fn check_group(
         &self,
         info: &ProfileInfo,
@@ -291,6 +264,7 @@ impl Profile {
     }
 }
 
+/// Checks the sum of the weights of a group or one-shot set.
 pub(crate) fn check_weight(total: u64) -> ControlResult<()> {
     if total > MAX_WEIGHT {
         return Err(ControlError::ResourceExhausted(format!(

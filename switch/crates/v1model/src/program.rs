@@ -1,4 +1,4 @@
-//! The compiled program: what does not change while packets flow.
+//! Defines the compiled program, which does not change while packets flow.
 
 use crate::calculation::Calculation;
 use crate::entries::digest::DigestInfo;
@@ -45,9 +45,10 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
+    /// Whether the comparison holds for a packet.
     #[inline]
-    pub fn holds(&self, words: &[u64]) -> bool {
-        let (a, b) = (words[self.a as usize], words[self.b as usize]);
+    pub fn holds(&self, phv: &[u64]) -> bool {
+        let (a, b) = (phv[self.a as usize], phv[self.b as usize]);
         match self.relation {
             Relation::Eq => a == b,
             Relation::Ne => a != b,
@@ -64,7 +65,7 @@ impl Comparison {
 pub(crate) enum Node {
     /// Applies a table.
     Table(u32),
-    /// Runs an action without a table, or with one that can never be anything else.
+    /// Runs an action of no table, or of a table that can run no other.
     Action { code: Code, next: u32 },
     /// Branches on a word.
     Branch {
@@ -85,20 +86,25 @@ pub(crate) enum Node {
     },
 }
 
-/// A component of a parser's select key and what a case wants of it.
+/// A test of a component of a parser's select key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Test {
+    /// The word's slot.
     pub slot: Slot,
+    /// Bits that are compared.
     pub mask: u64,
+    /// What the masked word must equal.
     pub value: u64,
 }
 
 /// One case of a select: constants, or a value set.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
+    /// Tests that must all succeed.
     pub tests: Box<[Test]>,
     /// Index into [`Program::value_set_uses`].
     pub value_set: Option<u16>,
+    /// The next state.
     pub next: u32,
 }
 
@@ -106,35 +112,42 @@ pub(crate) struct Case {
 #[derive(Debug, Clone)]
 pub(crate) struct ValueSetUse {
     pub set: usize,
-    /// Where the components of the key stand.
+    /// Slots of the components of the key.
     pub slots: Box<[Slot]>,
 }
 
 /// A parser state.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
+    /// What it extracts and assigns.
     pub code: Code,
+    /// The cases of its select, in order.
     pub cases: Box<[Case]>,
+    /// The next state if no case matches.
     pub default: u32,
 }
 
 /// A header the parser, deparser or actions handle.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeaderInfo {
+    /// Slot of its validity; its fields follow.
     pub base: Slot,
+    /// Index into [`Program::kinds`].
     pub kind: usize,
-    /// Its place in the deparser's order, or [`NO_POSITION`](crate::unchanged::NO_POSITION).
+    /// Its position in the deparser's order, or [`NO_POSITION`](crate::unchanged::NO_POSITION).
     pub position: u32,
-    /// What a change of it is noted as.
+    /// The bit that stands for a change of it.
     pub change: Changes,
 }
 
 /// A header stack.
 #[derive(Debug, Clone)]
 pub(crate) struct StackInfo {
+    /// Base of each element.
     pub bases: Box<[Slot]>,
     /// The elements, as indices into [`Program::headers`].
     pub elements: Box<[u16]>,
+    /// Slot of the index of the next element.
     pub next: Slot,
     /// The stacks of the members of the same stack of unions, this one included; none for a
     /// stack of headers.
@@ -144,17 +157,19 @@ pub(crate) struct StackInfo {
 /// A checksum to verify after parsing or to update before deparsing.
 #[derive(Debug, Clone)]
 pub(crate) struct Checksum {
+    /// Index into [`Program::calculations`].
     pub calculation: usize,
+    /// The field with the checksum.
     pub target: Field,
     /// Validity slot of the target's header.
     pub valid: Slot,
-    /// What an update is noted as.
+    /// The bit that stands for a change of the target's header.
     pub change: Changes,
-    /// Code that computes the condition, and the slot it leaves it in.
+    /// Code that computes the condition, and the slot of the result.
     pub condition: Option<(Code, Slot)>,
 }
 
-/// A field list: what resubmit, recirculate and clone preserve.
+/// A field list: metadata that resubmit, recirculate and clone preserve.
 #[derive(Debug, Clone)]
 pub(crate) struct FieldList {
     pub id: u16,
@@ -168,15 +183,15 @@ impl FieldList {
     }
 }
 
-/// What a digest's message is made of.
+/// The fields of a digest's message.
 #[derive(Debug, Clone)]
 pub(crate) struct DigestFields {
     pub id: u16,
-    /// The fields, each with its header's place in `validities`, where it is of a header: what an
-    /// invalid header holds is not told.
+    /// The fields, each with its header's place in `validities`, if it is in a header. Fields of an
+    /// invalid header are sent as 0.
     pub fields: Box<[(Field, Option<usize>)]>,
-    /// Slots that say whether the headers that have fields here are valid; they come after the
-    /// fields in a message.
+    /// Validity slots of the headers that have fields here. Validities follow the fields in a
+    /// message.
     pub validities: Box<[Slot]>,
 }
 
@@ -214,8 +229,8 @@ pub(crate) struct Intrinsics {
 }
 
 impl Intrinsics {
-    /// Forgets those that only the program would read, and does not.
-    pub fn forget_unread(&mut self, is_read: impl Fn(Field) -> bool) {
+    /// Removes the fields that only the program would read, and does not.
+    pub fn remove_unread(&mut self, is_read: impl Fn(Field) -> bool) {
         for field in [
             &mut self.parser_error,
             &mut self.checksum_error,
@@ -236,13 +251,21 @@ impl Intrinsics {
 /// A compiled program.
 #[derive(Debug)]
 pub(crate) struct Program {
+    /// The code of everything.
     pub ops: Box<[Op]>,
+    /// Constants of the code, which end the PHV.
     pub constants: Box<[u64]>,
+    /// Slot of the first constant.
     pub constant_base: Slot,
+    /// Slot of the first action argument.
     pub param_base: Slot,
+    /// Words of headers and metadata, which begin the PHV.
     pub field_words: u32,
+    /// Header types on the wire.
     pub kinds: Box<[HeaderIo]>,
+    /// Header instances that the parser extracts.
     pub headers: Box<[HeaderInfo]>,
+    /// Header stacks.
     pub stacks: Box<[StackInfo]>,
     /// Bases of the members of each header union.
     pub unions: Box<[Box<[Slot]>]>,
@@ -250,24 +273,39 @@ pub(crate) struct Program {
     pub metadata: Box<[Slot]>,
     /// Word ranges of metadata, validity excluded.
     pub metadata_ranges: Box<[(u32, u32)]>,
+    /// Parser states.
     pub states: Box<[State]>,
+    /// The parser's first state.
     pub start_state: u32,
+    /// The nodes of both controls.
     pub nodes: Box<[Node]>,
+    /// The first node of ingress.
     pub ingress: u32,
+    /// The first node of egress.
     pub egress: u32,
+    /// Headers in the order in which the deparser writes them.
     pub deparse_order: Box<[HeaderInfo]>,
+    /// Calculations of checksums, hashes and selectors.
     pub calculations: Box<[Calculation]>,
+    /// Checksums to verify after parsing.
     pub verify: Box<[Checksum]>,
+    /// Checksums to update before deparsing.
     pub update: Box<[Checksum]>,
+    /// Field lists that resubmit, recirculate and clone name.
     pub field_lists: Box<[FieldList]>,
+    /// Digests that the program can send.
     pub digests: Box<[DigestFields]>,
+    /// Uses of value sets by the parser.
     pub value_set_uses: Box<[ValueSetUse]>,
+    /// Messages of `log_msg`.
     pub messages: Box<[Message]>,
     /// Externs called by the deparser.
     pub deparser_code: Code,
     /// Headers that the switch itself may write to.
     pub always_changed: Changes,
+    /// Codes of parser errors.
     pub errors: ErrorCodes,
+    /// Metadata fields that the switch reads and writes.
     pub intrinsics: Intrinsics,
     /// Most bytes of headers the deparser can emit.
     pub deparsed_bytes: usize,
@@ -277,6 +315,7 @@ pub(crate) struct Program {
     pub key_words: usize,
     /// Most words a field list preserves.
     pub preserved_words: usize,
+    /// Tables as the control plane sees them, as are the following.
     pub table_infos: Vec<TableInfo>,
     pub action_infos: Vec<ActionInfo>,
     pub counter_infos: Vec<ArrayInfo>,

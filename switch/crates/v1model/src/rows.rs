@@ -1,10 +1,10 @@
-//! Cells of registers and counters, laid out so that what one index names lies together.
+//! Stores the cells of registers and counters so that cells of the same index lie together.
 //!
-//! A program that keeps several things per class keeps each in an array of its own, and a packet of
-//! one of a million classes would find each in a cache line of its own. So large arrays of about
-//! the same size are columns of one table of cells, whose rows are in one cache line where they fit.
+//! A program has an array for each value that it stores per class. If the arrays were apart, a
+//! packet of one of a million classes would read one cache line for each. So large arrays of about
+//! the same size are columns of one table, whose rows are in one cache line if they fit.
 
-/// Arrays of at least so many cells: smaller ones stay in the caches anyway.
+/// Fewest cells of a large array. Smaller arrays stay in the caches.
 const ROWS_MIN: usize = 4_096;
 
 /// Words of a cache line.
@@ -20,12 +20,12 @@ struct Column {
     cells: usize,
 }
 
-/// Arrays of cells, zeroed, paged in by the system as they are touched.
+/// Arrays of cells, all zero at first. The system gives them memory as they are used.
 #[derive(Debug)]
 pub(crate) struct Rows {
     columns: Vec<Column>,
     words: Vec<u64>,
-    /// Words before the first cache line's begin.
+    /// Words before the first cache line begins.
     skipped: usize,
 }
 
@@ -34,7 +34,7 @@ impl Rows {
     pub fn new(shapes: &[(usize, usize)]) -> Self {
         let (columns, total) = lay_out(shapes);
         let words = vec![0u64; total + LINE];
-        // Words that are not where lines begin only cost speed.
+        // Rows that are not aligned to lines only cost speed.
         let skipped = words.as_ptr().align_offset(LINE * size_of::<u64>());
         Self {
             columns,
@@ -43,6 +43,7 @@ impl Rows {
         }
     }
 
+    /// Where the words of a cell are.
     #[inline]
     fn range(&self, array: usize, cell: usize) -> Option<std::ops::Range<usize>> {
         let column = self.columns.get(array)?;
@@ -59,14 +60,14 @@ impl Rows {
         self.words.get(self.range(array, cell)?)
     }
 
-    /// The words of a cell; `None` if it is out of range.
+    /// The words of a cell, to be changed; `None` if it is out of range.
     #[inline]
     pub fn get_mut(&mut self, array: usize, cell: usize) -> Option<&mut [u64]> {
         let range = self.range(array, cell)?;
         self.words.get_mut(range)
     }
 
-    /// Sets every cell of an array; gives the words of all as they were, cell by cell. `None` if
+    /// Sets every cell of an array; returns the words of all cells as they were. `None` if
     /// there is no such array, or its cells are not as wide as the value.
     pub fn fill(&mut self, array: usize, value: &[u64]) -> Option<Vec<u64>> {
         let column = *self.columns.get(array)?;
@@ -77,7 +78,7 @@ impl Rows {
         for cell in 0..column.cells {
             if let Some(words) = self.get_mut(array, cell) {
                 before.extend_from_slice(words);
-                // Memory that nobody has written to is not there yet: zeros need not bring it.
+                // A write of zeros would only make the system allocate the memory.
                 if words != value {
                     words.copy_from_slice(value);
                 }
@@ -86,7 +87,7 @@ impl Rows {
         Some(before)
     }
 
-    /// Sets every cell to what [`Self::fill`] gave; false if it is not of an array like this.
+    /// Sets every cell to what [`Self::fill`] returned; false if that does not fit the array.
     pub fn restore(&mut self, array: usize, before: &[u64]) -> bool {
         let Some(&column) = self.columns.get(array) else {
             return false;
@@ -104,9 +105,8 @@ impl Rows {
         true
     }
 
-    /// The arrays whose cells of the same index lie beside this one's, named by one of them;
-    /// `None` if the array is small.
-    pub fn neighbours(&self, array: usize) -> Option<usize> {
+    /// The first of the arrays that share the rows of this one; `None` if the array is small.
+    pub fn first_of_rows(&self, array: usize) -> Option<usize> {
         let column = self.columns.get(array).filter(|c| c.cells >= ROWS_MIN)?;
         let mut columns = self.columns.iter();
         columns.position(|other| {
@@ -132,7 +132,7 @@ fn lay_out(shapes: &[(usize, usize)]) -> (Vec<Column>, usize) {
     let mut rest = &order[..];
     while let Some(&largest) = rest.first() {
         let rows = shapes[largest].0;
-        // What the shorter ones leave empty is at most an eighth.
+        // Shorter arrays leave at most an eighth of the rows empty.
         let least = if rows < ROWS_MIN {
             rows
         } else {
@@ -173,7 +173,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_a_class_has_is_one_cache_line() {
+    fn cells_of_a_class_share_a_cache_line() {
         let rows = Rows::new(&[
             (1_114_112, 1),
             (16, 2),
@@ -188,10 +188,10 @@ mod tests {
         assert!(line(0).is_some());
         assert_eq!([line(2), line(3), line(4)], [line(0); 3]);
         assert_eq!(
-            [0, 2, 3, 4].map(|array| rows.neighbours(array)),
+            [0, 2, 3, 4].map(|array| rows.first_of_rows(array)),
             [Some(0); 4]
         );
-        assert_eq!(rows.neighbours(1), None);
+        assert_eq!(rows.first_of_rows(1), None);
     }
 
     proptest! {

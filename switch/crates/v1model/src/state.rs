@@ -1,55 +1,58 @@
-//! What a program keeps from packet to packet besides table entries: registers, indirect
+//! The state of a program that outlives a packet, besides table entries: registers, indirect
 //! counters and meters, and the random number generator.
 
 use crate::entries::{CounterValue, MeterState, MeterUnit, MeterWrite};
 use crate::meter::{Count, GREEN, Meter, Metered, count};
 use crate::rows::Rows;
 use prefetch::prefetch;
+use slab::Slab;
 
-/// A cell of a meter array, whole.
+/// A copy of a cell of a meter array: its meter and its counts.
 #[derive(Debug, Clone)]
 pub(crate) struct MeterCell {
     green: Count,
     meter: Option<Meter>,
 }
 
-/// An array of meters; most cells of a large one are never configured.
+/// An array of meters. Most cells of a large array are never configured, so a meter takes memory only
+/// where it is.
 #[derive(Debug)]
 pub(crate) struct MeterArray {
     unit: MeterUnit,
-    /// 0: not configured; otherwise 1 + index into `meters`.
+    /// By cell: 0 if it has no meter, otherwise 1 + the meter's place in `meters`.
     index: Vec<u32>,
-    meters: Vec<Option<Meter>>,
-    free: Vec<u32>,
-    /// What was green, of each cell. In an array that was replaced empty where it stayed.
+    meters: Slab<Meter>,
+    /// What each cell coloured green. Empty in an array that [`MeterArray::fill`] replaced, if the
+    /// counts stayed in the new one.
     green: Vec<Count>,
 }
 
 impl MeterArray {
+    /// An array of cells without meters.
     pub fn new(size: usize, unit: MeterUnit) -> Self {
         Self {
             unit,
             index: vec![0; size],
-            meters: Vec::new(),
-            free: Vec::new(),
+            meters: Slab::new(),
             green: vec![[0; 2]; size],
         }
     }
 
+    /// Number of cells.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
     fn get(&self, cell: usize) -> Option<&Meter> {
         let at = self.index.get(cell)?.checked_sub(1)?;
-        self.meters.get(at as usize)?.as_ref()
+        self.meters.get(at as usize)
     }
 
-    /// Runs a packet through a cell, which must be in range, and gives its colour.
+    /// Runs a packet through a cell, which must be in range, and returns its colour.
     #[inline]
     pub fn run(&mut self, cell: usize, packet: Metered) -> u64 {
         let at = self.index.get(cell).and_then(|at| at.checked_sub(1));
-        let meter = at.and_then(|at| self.meters.get_mut(at as usize)?.as_mut());
+        let meter = at.and_then(|at| self.meters.get_mut(at as usize));
         let colour = meter.map_or(GREEN, |meter| meter.mark(self.unit, packet));
         if colour == GREEN
             && let Some(green) = self.green.get_mut(cell)
@@ -59,7 +62,7 @@ impl MeterArray {
         colour
     }
 
-    /// A cell's configuration and counts; those of a new one, if it is out of range.
+    /// A cell's configuration and counts. A cell out of range has those of a new cell.
     pub fn state(&self, cell: usize) -> MeterState {
         meter_state(
             self.green.get(cell).copied().unwrap_or_default(),
@@ -94,7 +97,7 @@ impl MeterArray {
         }
     }
 
-    /// Sets all cells; gives them as they were.
+    /// Sets all cells; returns the array as it was.
     pub fn fill(&mut self, write: MeterWrite) -> Self {
         let mut new = Self::new(0, self.unit);
         new.index = vec![0; self.len()];
@@ -115,7 +118,7 @@ impl MeterArray {
         before
     }
 
-    /// Takes back what [`Self::fill`] did.
+    /// Undoes [`Self::fill`], which returned `before`.
     pub fn restore(&mut self, mut before: Self) {
         if before.green.len() != before.index.len() {
             std::mem::swap(&mut before.green, &mut self.green);
@@ -128,22 +131,13 @@ impl MeterArray {
         let Some(index) = self.index.get_mut(cell) else {
             return;
         };
-        match (meter, index.checked_sub(1)) {
-            (Some(meter), Some(at)) => self.meters[at as usize] = Some(meter),
-            (Some(meter), None) => {
-                let at = self.free.pop().unwrap_or_else(|| {
-                    self.meters.push(None);
-                    self.meters.len() as u32 - 1
-                });
-                self.meters[at as usize] = Some(meter);
-                *index = at + 1;
-            }
-            (None, Some(at)) => {
-                self.meters[at as usize] = None;
-                self.free.push(at);
-                *index = 0;
-            }
-            (None, None) => {}
+        if let Some(at) = index.checked_sub(1) {
+            *index = 0;
+            self.meters.try_remove(at as usize);
+        }
+        if let Some(meter) = meter {
+            // An array has fewer than 2^32 cells.
+            *index = self.meters.insert(meter) as u32 + 1;
         }
     }
 }
@@ -153,7 +147,7 @@ pub(crate) fn counter_value([packets, bytes]: Count) -> CounterValue {
     CounterValue { packets, bytes }
 }
 
-/// A meter as the control plane sees it: what was green, and the rest.
+/// A meter as the control plane sees it. `green`: what it coloured green.
 pub(crate) fn meter_state(green: Count, meter: Option<&Meter>) -> MeterState {
     let of = |count: fn(&Meter) -> Count| counter_value(meter.map_or([0; 2], count));
     MeterState {
@@ -170,12 +164,12 @@ pub(crate) struct State {
     registers: usize,
     pub meters: Vec<MeterArray>,
     random: u64,
-    /// The message being written.
+    /// Scratch for the text of a log message.
     pub message: String,
 }
 
 impl State {
-    /// Registers of (cells, words of a cell) each, counters of so many cells.
+    /// Registers of (cells, words of a cell) each, counters of these numbers of cells.
     pub fn new(
         registers: &[(usize, usize)],
         counters: &[usize],
@@ -200,6 +194,7 @@ impl State {
         self.cells.get(array, cell)
     }
 
+    /// The words of a register cell, to be changed; `None` if it is out of range.
     #[inline]
     pub fn register_mut(&mut self, array: usize, cell: usize) -> Option<&mut [u64]> {
         self.cells.get_mut(array, cell)
@@ -214,6 +209,7 @@ impl State {
             .ok()
     }
 
+    /// Packets and bytes of a counter cell, to be changed; `None` if it is out of range.
     #[inline]
     pub fn counter_mut(&mut self, array: usize, cell: usize) -> Option<&mut Count> {
         self.cells
@@ -222,13 +218,13 @@ impl State {
             .ok()
     }
 
-    /// Sets all cells of a register array; gives their words as they were. `None` if there is no
-    /// such array of so wide cells.
+    /// Sets all cells of a register array; returns their words as they were. `None` if there is no
+    /// such array or its cells have another width.
     pub fn register_fill(&mut self, array: usize, value: &[u64]) -> Option<Vec<u64>> {
         self.cells.fill(array, value)
     }
 
-    /// Puts all cells back as they were; false if they are those of another array.
+    /// Puts all cells back as they were; false if `before` does not fit the array.
     pub fn register_restore(&mut self, array: usize, before: &[u64]) -> bool {
         self.cells.restore(array, before)
     }
@@ -243,14 +239,14 @@ impl State {
         self.cells.restore(self.registers + array, before)
     }
 
-    /// The rows, by one of their arrays, that cells of a large register array are in.
+    /// The first array of the rows that a large register array is in; `None` for a small array.
     pub fn register_rows(&self, array: usize) -> Option<usize> {
-        self.cells.neighbours(array)
+        self.cells.first_of_rows(array)
     }
 
-    /// The same of a counter.
+    /// [`Self::register_rows`] for a counter.
     pub fn counter_rows(&self, array: usize) -> Option<usize> {
-        self.cells.neighbours(self.registers + array)
+        self.cells.first_of_rows(self.registers + array)
     }
 
     /// Prefetches the cells of an index in an array and in those that share its rows.

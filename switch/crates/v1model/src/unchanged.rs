@@ -1,10 +1,10 @@
-//! Which headers are still as they lie in the frame.
+//! Tracks which headers are unchanged in the frame.
 //!
-//! Most packets leave with the headers they came with, a field or two of them changed. The
-//! deparser then need not write all headers anew: those that lie in the frame in the order in
-//! which they are to leave, and nothing else between them, stay where they are, and only those
-//! that changed are written over. What may change a header is found at load ([`masks`] and
-//! `Compiler::since`) and noted when its code runs; the comparison errs towards "changed" only.
+//! Most packets leave with the headers that they came with, one or two fields changed. If the headers
+//! lie in the frame in the order in which they leave, with nothing between them, the deparser
+//! overwrites only those that changed. The compiler finds which headers code may change
+//! (`Compiler::since`); the engine notes them when it runs the code. A header that is noted may be
+//! unchanged; one that is not noted is.
 
 use crate::slot::{Changes, RESHAPED};
 
@@ -15,7 +15,7 @@ pub(crate) const NO_POSITION: u32 = u32::MAX;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unchanged {
     changed: Changes,
-    /// The next header must come at this position of the deparser's order, or after.
+    /// The least position, in the deparser's order, of the next header.
     next: u32,
     /// Bytes of the headers found.
     bytes: usize,
@@ -32,7 +32,7 @@ impl Unchanged {
         }
     }
 
-    /// Before parsing. `changed`: what is written over in any case.
+    /// Begins a packet. `changed`: the headers to overwrite in any case.
     #[inline]
     pub fn begin(&mut self, changed: Changes) {
         self.changed = changed;
@@ -40,7 +40,8 @@ impl Unchanged {
         self.bytes = 0;
     }
 
-    /// The parser took `length` bytes at `at` of the frame for the header at `position`.
+    /// Notes that the parser extracted the header at `position` from `length` bytes at `at` of the
+    /// frame.
     #[inline]
     pub fn found(&mut self, position: u32, at: usize, length: usize) {
         match self.places.get_mut(position as usize) {
@@ -59,8 +60,8 @@ impl Unchanged {
         self.changed |= changes;
     }
 
-    /// The headers changed, if the first `parsed` bytes of the frame are the headers to leave, in
-    /// their order.
+    /// The headers that changed, if the first `parsed` bytes of the frame are the headers that leave,
+    /// in order; otherwise `None`.
     #[inline]
     pub fn changed_in_place(&self, parsed: usize) -> Option<Changes> {
         (self.changed & RESHAPED == 0 && self.bytes == parsed).then_some(self.changed)
@@ -72,7 +73,7 @@ impl Unchanged {
         self.places.get(position).copied().unwrap_or(0)
     }
 
-    /// Becomes what `source` is, without allocating.
+    /// Becomes a copy of `source`, without allocation.
     pub fn copy_from(&mut self, source: &Self) {
         self.changed = source.changed;
         self.next = source.next;

@@ -1,4 +1,4 @@
-//! Parser value sets: members and the tests they make of a select's key.
+//! Parser value sets: their members, and the tests of a select's key for them.
 
 use crate::entries::MatchField;
 use crate::program::Program;
@@ -6,6 +6,7 @@ use crate::program::Program;
 /// `(word & mask) - low` (modulo 2^64) is at most `span`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Test {
+    /// The word's slot.
     pub slot: u32,
     pub mask: u64,
     pub low: u64,
@@ -15,8 +16,9 @@ pub(crate) struct Test {
 /// The value sets' contents.
 #[derive(Debug, Default)]
 pub(crate) struct ValueSets {
+    /// By value set: its members, each a field per component of the key.
     pub members: Vec<Vec<Vec<MatchField>>>,
-    /// Per use: members as tests.
+    /// By use of a set: its members as tests.
     pub tests: Vec<Vec<Box<[Test]>>>,
 }
 
@@ -29,14 +31,14 @@ impl ValueSets {
         }
     }
 
-    /// Is the key of this use, as it stands in `words`, a member?
-    pub fn contains(&self, place: u16, words: &[u64]) -> bool {
+    /// Whether the key of a use, as it is in the PHV, is a member of the set.
+    pub fn contains(&self, place: u16, phv: &[u64]) -> bool {
         let members = self.tests.get(usize::from(place));
         members.is_some_and(|members| {
             members.iter().any(|tests| {
                 tests
                     .iter()
-                    .all(|t| (words[t.slot as usize] & t.mask).wrapping_sub(t.low) <= t.span)
+                    .all(|t| (phv[t.slot as usize] & t.mask).wrapping_sub(t.low) <= t.span)
             })
         })
     }

@@ -1,8 +1,8 @@
-//! Arithmetic on values wider than a machine word: little-endian 64-bit limbs, two's
-//! complement, inside one array of words.
+//! Arithmetic on values wider than a machine word: little-endian 64-bit limbs, two's complement.
 //!
-//! Every function works on slot ranges of `w`. Destinations are fresh temporaries, so they
-//! never overlap operands unless a function says otherwise.
+//! The functions work on ranges of `n` words of one array `w`: `d` is where the destination begins,
+//! `a` and `b` where the operands do. A destination does not overlap operands unless the function
+//! works in place.
 
 /// Limbs needed for `bits`.
 pub(crate) const fn limbs(bits: u32) -> u32 {
@@ -28,6 +28,7 @@ pub(crate) const fn sext64(value: u64, bits: u32) -> u64 {
     }
 }
 
+/// `a + b`, modulo 2^(64 n).
 pub(crate) fn add(w: &mut [u64], d: usize, a: usize, b: usize, n: usize) {
     let mut carry = false;
     for i in 0..n {
@@ -38,6 +39,7 @@ pub(crate) fn add(w: &mut [u64], d: usize, a: usize, b: usize, n: usize) {
     }
 }
 
+/// `a - b`, modulo 2^(64 n).
 pub(crate) fn sub(w: &mut [u64], d: usize, a: usize, b: usize, n: usize) {
     let mut borrow = false;
     for i in 0..n {
@@ -48,6 +50,7 @@ pub(crate) fn sub(w: &mut [u64], d: usize, a: usize, b: usize, n: usize) {
     }
 }
 
+/// `a * b`, modulo 2^(64 n).
 pub(crate) fn mul(w: &mut [u64], d: usize, a: usize, b: usize, n: usize) {
     w[d..d + n].fill(0);
     for i in 0..n {
@@ -97,6 +100,7 @@ pub(crate) fn shr(w: &mut [u64], d: usize, a: usize, amount: u64, n: usize, sign
     }
 }
 
+/// A shift as whole limbs and bits; past the end of `n` limbs, as `n` limbs.
 fn split(amount: u64, n: usize) -> (usize, u32) {
     let total = 64 * n as u64;
     if amount >= total {
@@ -106,14 +110,17 @@ fn split(amount: u64, n: usize) -> (usize, u32) {
     }
 }
 
+/// Whether a two's complement value is negative.
 pub(crate) fn is_negative(w: &[u64], a: usize, n: usize) -> bool {
     n > 0 && w[a + n - 1] >> 63 == 1
 }
 
+/// Whether all limbs are zero.
 pub(crate) fn is_zero(w: &[u64], a: usize, n: usize) -> bool {
     w[a..a + n].iter().all(|&limb| limb == 0)
 }
 
+/// `a == b`.
 pub(crate) fn eq(w: &[u64], a: usize, b: usize, n: usize) -> bool {
     w[a..a + n] == w[b..b + n]
 }
@@ -258,6 +265,7 @@ pub(crate) fn divide(
     w[d..d + n].copy_from_slice(&result[..n]);
 }
 
+/// The two's complement of `value`, in place.
 pub(crate) fn negate(value: &mut [u64]) {
     let mut carry = true;
     for limb in value {

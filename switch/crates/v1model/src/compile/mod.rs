@@ -81,7 +81,7 @@ fn compile_with(
     let (fields, params) = (0..layout.words, c.param_base()..c.temp_base());
     let tables = &mut controls.tables.tables;
     prefetch_plan::plan_prefetches(tables, &c.ops, &state, fields, params);
-    intrinsics.forget_unread(|field| layout.is_named(field));
+    intrinsics.remove_unread(|field| layout.is_named(field));
 
     let temps_used = c.temps_used;
     let tables = std::mem::take(&mut controls.tables.tables);

@@ -42,13 +42,21 @@ pub(crate) enum Outcome {
 
 /// Everything a packet is processed with.
 pub(crate) struct Machine<'a, E> {
+    /// The compiled program.
     pub program: &'a Program,
+    /// The tables, with their entries.
     pub tables: &'a mut [Table],
+    /// Registers, counters, meters and random numbers.
     pub state: &'a mut State,
+    /// Action profiles, by their index.
     pub profiles: &'a [Profile],
+    /// The parser's value sets.
     pub value_sets: &'a ValueSets,
+    /// The traffic manager, and the log.
     pub externs: &'a E,
+    /// The packet's time, in ns.
     pub now_ns: u64,
+    /// `egress_spec` value that means "drop".
     pub drop_port: u16,
 }
 

@@ -66,13 +66,13 @@ impl Pipeline {
         let watches = |watch: Option<WatchPort>| watch.is_some_and(|watch| watch.port == port);
         for p in &mut self.profiles {
             for &at in p.group_places.values() {
-                let group = p.groups.get(at).map(|group| &group.given);
+                let group = p.groups.get(at as usize).map(|group| &group.given);
                 let Some(given) = group.filter(|g| g.members.iter().any(|m| watches(m.watch)))
                 else {
                     continue;
                 };
                 let spread = p.spread_of(given, &self.down);
-                if let Some(group) = p.groups.get_mut(at) {
+                if let Some(group) = p.groups.get_mut(at as usize) {
                     group.spread = spread;
                 }
             }
@@ -117,13 +117,13 @@ impl Pipeline {
                 info.name, info.size
             )));
         }
-        let at = p.members.put(Member {
+        let at = p.members.insert(Member {
             action: member.call.action,
             args,
             id: member.id,
             uses: 0,
         });
-        p.member_places.insert(member.id, at);
+        p.member_places.insert(member.id, at as u32);
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl Pipeline {
                 info.name, found.uses
             )));
         }
-        p.members.take(at);
+        p.members.try_remove(at as usize);
         p.member_places.remove(&id);
         Ok(())
     }
@@ -209,12 +209,12 @@ impl Pipeline {
         p.use_members(group, true);
         p.total_size += p.group_size(group);
         let spread = p.spread_of(group, down);
-        let at = p.groups.put(Group {
+        let at = p.groups.insert(Group {
             given: group.clone(),
             spread,
             uses: 0,
         });
-        p.group_places.insert(group.id, at);
+        p.group_places.insert(group.id, at as u32);
         Ok(())
     }
 
@@ -222,7 +222,7 @@ impl Pipeline {
     pub fn group_modify(&mut self, profile: usize, group: &ProfileGroup) -> ControlResult<()> {
         let (info, p, down) = self.profile_and_ports(profile)?;
         let place = p.group_places.get(&group.id).copied();
-        let kept = place.and_then(|at| p.groups.get(at));
+        let kept = place.and_then(|at| p.groups.get(at as usize));
         let (Some(at), Some(kept)) = (place, kept) else {
             return not_found(format!(
                 "action profile '{}' has no group {}",
@@ -240,7 +240,7 @@ impl Pipeline {
         p.use_members(group, true);
         p.total_size = p.total_size.saturating_sub(freed) + p.group_size(group);
         let spread = p.spread_of(group, down);
-        if let Some(kept) = p.groups.get_mut(at) {
+        if let Some(kept) = p.groups.get_mut(at as usize) {
             let before = std::mem::replace(&mut kept.given, group.clone());
             kept.spread = spread;
             p.use_members(&before, false);
@@ -266,7 +266,7 @@ impl Pipeline {
     pub fn group_delete(&mut self, profile: usize, id: u32) -> ControlResult<()> {
         let (info, p) = self.profile_mut(profile)?;
         let place = p.group_places.get(&id).copied();
-        let group = place.and_then(|at| p.groups.get(at));
+        let group = place.and_then(|at| p.groups.get(at as usize));
         let (Some(at), Some(group)) = (place, group) else {
             return not_found(format!("action profile '{}' has no group {id}", info.name));
         };
@@ -277,7 +277,7 @@ impl Pipeline {
             )));
         }
         p.group_places.remove(&id);
-        if let Some(group) = p.groups.take(at) {
+        if let Some(group) = p.groups.try_remove(at as usize) {
             p.use_members(&group.given, false);
             p.total_size = p.total_size.saturating_sub(p.group_size(&group.given));
         }
@@ -288,7 +288,7 @@ impl Pipeline {
     pub fn group(&self, profile: usize, id: u32) -> ControlResult<ProfileGroup> {
         let (info, p) = self.profile(profile)?;
         let place = p.group_places.get(&id);
-        match place.and_then(|&at| p.groups.get(at)) {
+        match place.and_then(|&at| p.groups.get(at as usize)) {
             Some(group) => Ok(group.given.clone()),
             None => not_found(format!("action profile '{}' has no group {id}", info.name)),
         }
@@ -301,7 +301,7 @@ impl Pipeline {
         };
         let places = p.group_places.range(from..);
         let groups = places.filter_map(|(&id, &at)| {
-            let group = p.groups.get(at)?;
+            let group = p.groups.get(at as usize)?;
             Some((u64::from(id), group.given.clone()))
         });
         Page::of(groups, most)
@@ -439,7 +439,7 @@ impl Pipeline {
                 None => (nothing(), None),
             },
             Target::Group(at) => {
-                let group = profile.and_then(|p| p.groups.get(*at));
+                let group = profile.and_then(|p| p.groups.get(*at as usize));
                 let first = group.and_then(|g| member(*g.spread.first()?));
                 (
                     first.map_or_else(nothing, |m| self.member_call(m)),

@@ -1,22 +1,20 @@
 //! An action with its arguments, as table entries and defaults hold it.
 
-/// So many words of arguments are in the call itself: with them and a counter, what a packet needs
-/// of an entry is one cache line.
+/// Most words of arguments that are in the call itself. With them and a counter, the part of an entry
+/// that packets need is one cache line.
 const FEW: usize = 5;
 
 /// An action with the words of its arguments, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// So many arguments, and zeros.
+    /// `count` arguments, then zeros.
     Few {
         local: u32,
         count: u8,
         words: [u64; FEW],
     },
-    Many {
-        local: u32,
-        words: Box<[u64]>,
-    },
+    /// More arguments.
+    Many { local: u32, words: Box<[u64]> },
 }
 
 impl Call {
@@ -48,6 +46,7 @@ impl Call {
         }
     }
 
+    /// The words of the arguments.
     #[inline]
     pub fn args(&self) -> &[u64] {
         match self {

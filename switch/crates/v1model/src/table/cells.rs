@@ -1,38 +1,43 @@
-//! A hash table of small cells, four to a cache line: to look something up costs one line.
+//! A hash table of small cells, four to a cache line: a look-up reads one line.
 //!
-//! A cell holds 32 bits of its key's hash. They say both where the cell belongs and, nearly always,
-//! whether it is the one; keys are kept by the owner, who compares them in parallel with what it
-//! does next. Beside the lines stand 16 bits for each, which say without a look at the line that
-//! most keys are not there (a Bloom filter of one hash): a byte or so per key.
+//! A cell has 32 bits of its key's hash. They say where the cell belongs and, nearly always, whether
+//! it is the right one. The owner stores the keys and compares them while the processor already
+//! works with the cell. Each line has 16 bits in a Bloom filter of one hash, about a byte per key, by
+//! which most look-ups of keys that are not there end without reading the line.
+//!
+//! `hashbrown` would read two lines, control bytes and bucket, and has neither a filter nor a place
+//! that can be prefetched before the look-up.
 
 use prefetch::prefetch;
 
 /// Cells of a cache line.
 const LINE_CELLS: usize = 4;
 
-/// Up to so many lines are kept, however few cells are left.
+/// Most lines that stay when few cells are left.
 const FEW_LINES: usize = 8;
 
-/// Tags that are none: of a cell never taken, and of one that a full line lost.
+/// The tag of a cell that was never taken.
 const VACANT: u32 = 0;
+/// The tag of a cell that was removed from a full line.
 const REMOVED: u32 = 1;
 
 /// "No hint".
 pub(crate) const NO_HINT: u32 = u32::MAX;
 
-/// What is known of a key.
+/// A key's cell.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cell {
     tag: u32,
-    /// Where its owner keeps the key.
+    /// Where the owner stores the key.
     pub row: u32,
     /// The entry.
     pub id: u32,
-    /// What the entry's action will look for first, if that is known; otherwise [`NO_HINT`].
+    /// An argument of the entry to prefetch for, or [`NO_HINT`].
     pub hint: u32,
 }
 
 impl Cell {
+    /// Whether it has a key.
     fn is_live(&self) -> bool {
         self.tag > REMOVED
     }
@@ -44,20 +49,21 @@ impl Cell {
 struct Line([Cell; LINE_CELLS]);
 
 impl Line {
-    /// Whether cells that belong here may be in the next line.
+    /// Whether cells that belong to this line may be in the next one.
     fn is_full(&self) -> bool {
         self.0[LINE_CELLS - 1].tag != VACANT
     }
 }
 
-/// 32 bits of a hash as cells hold them.
+/// 32 bits of a key's hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tag(u32);
 
 impl Tag {
+    /// The tag of a hash.
     pub fn of(hash: u64) -> Self {
         let tag = hash as u32;
-        // The two that mean something else share with others.
+        // The two values with another meaning share tags with other hashes.
         Self(if tag > REMOVED { tag } else { tag + 2 })
     }
 }
@@ -66,19 +72,19 @@ impl Tag {
 #[derive(Debug, Default)]
 pub(crate) struct Cells {
     lines: Vec<Line>,
-    /// For each line, of the keys that belong there: bits by the lowest four of their tags.
+    /// By line: a bit for the lowest four bits of the tag of each key that belongs there.
     filter: Vec<u16>,
     live: usize,
     removed: usize,
 }
 
 impl Cells {
-    /// Cells taken.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.live
     }
 
-    /// Every cell, in no order.
+    /// The cells of all keys, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Cell> {
         let cells = self.lines.iter().flat_map(|line| &line.0);
         cells.filter(|cell| cell.is_live())
@@ -105,7 +111,7 @@ impl Cells {
         }
     }
 
-    /// Line and place of the cell that `is_it`, of those with the tag.
+    /// Line and place of the cell with this tag that `is_it` accepts.
     #[inline]
     fn position(&self, tag: Tag, is_it: impl Fn(&Cell) -> bool) -> Option<(usize, usize)> {
         let mut at = self.home(tag);
@@ -122,22 +128,22 @@ impl Cells {
         }
     }
 
-    /// The cell that `is_it`, of those with the tag.
+    /// The cell with this tag that `is_it` accepts.
     #[inline]
     pub fn find(&self, tag: Tag, is_it: impl Fn(&Cell) -> bool) -> Option<&Cell> {
         let (line, place) = self.position(tag, is_it)?;
         self.lines.get(line)?.0.get(place)
     }
 
-    /// The same, to be changed.
+    /// [`Self::find`] for a cell to be changed.
     pub fn find_mut(&mut self, tag: Tag, is_it: impl Fn(&Cell) -> bool) -> Option<&mut Cell> {
         let (line, place) = self.position(tag, is_it)?;
         self.lines.get_mut(line)?.0.get_mut(place)
     }
 
-    /// Adds a cell of a key that has none.
+    /// Adds the cell of a new key.
     pub fn insert(&mut self, tag: Tag, row: u32, id: u32, hint: u32) {
-        // Three eighths stay vacant: few lines are full.
+        // Three eighths of the cells stay vacant, so that few lines are full.
         if (self.live + self.removed + 1) * 8 > self.lines.len() * LINE_CELLS * 5 {
             self.make_room();
         }
@@ -149,8 +155,8 @@ impl Cells {
         });
     }
 
-    /// As many lines as the cells need to take up at most five sixteenths of them; without the
-    /// removed cells.
+    /// Rebuilds the table without removed cells, with so many lines that at most five sixteenths of
+    /// their cells are taken.
     fn make_room(&mut self) {
         let lines = (self.live * 16)
             .div_ceil(LINE_CELLS * 5)
@@ -165,7 +171,7 @@ impl Cells {
         }
     }
 
-    /// Puts a cell into the first place from its home on; there is one.
+    /// Puts a cell into the first free place from its home on. There is one.
     fn put(&mut self, cell: Cell) {
         let mut at = self.home(Tag(cell.tag));
         if let Some(bits) = self.filter.get_mut(at) {
@@ -182,14 +188,14 @@ impl Cells {
         }
     }
 
-    /// Removes the cell that `is_it`, of those with the tag; gives it to the caller.
+    /// Removes and returns the cell with this tag that `is_it` accepts.
     pub fn remove(&mut self, tag: Tag, is_it: impl Fn(&Cell) -> bool) -> Option<Cell> {
         let (at, place) = self.position(tag, is_it)?;
         let line = self.lines.get_mut(at)?;
         let cell = *line.0.get(place)?;
         self.live -= 1;
         if line.is_full() {
-            // Cells that belong here may be in the next line, and are looked for there.
+            // The line stays full: cells that belong to it may be in the next one.
             self.removed += 1;
             line.0[place].tag = REMOVED;
         } else {
@@ -197,7 +203,7 @@ impl Cells {
             line.0.swap(place, taken - 1);
             line.0[taken - 1] = Cell::default();
         }
-        // To walk over the cells there are is not to be a walk over those there were.
+        // A walk over few cells must not read the lines of many.
         if self.lines.len() > FEW_LINES && self.live * 64 < self.lines.len() * LINE_CELLS {
             self.make_room();
         }

@@ -1,11 +1,14 @@
-//! Entries by packed key words.
+//! Finds entries by packed key words.
 
 use super::cells::{Cell, Cells, Tag};
 use foldhash::quality::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-/// A map from key words to entries. Seeded per process, so that chosen keys cannot be made to
-/// collide.
+/// A map from key words to entries. Its hash is seeded per process, so that nobody can choose keys
+/// that collide.
+///
+/// The keys of a million entries are one vector, and [`super::ternary`] finds its candidates by their
+/// rows.
 #[derive(Debug)]
 pub(crate) struct WordMap {
     /// Words of a key.
@@ -32,7 +35,7 @@ impl WordMap {
         }
     }
 
-    /// Keys in it.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.cells.len()
     }
@@ -50,7 +53,7 @@ impl WordMap {
         Tag::of(hasher.finish())
     }
 
-    /// False if no key has the tag, at a glance.
+    /// False if no key has the tag; reads no cell.
     #[inline]
     pub fn may_have(&self, tag: Tag) -> bool {
         self.cells.may_have(tag)
@@ -62,8 +65,8 @@ impl WordMap {
         self.cells.prefetch(tag);
     }
 
-    /// Whether a cell's key is this one. Without branches: what the cell names is on its way
-    /// meanwhile.
+    /// Whether a cell's key is this one. Without branches, so that the processor reads the entry of
+    /// the cell meanwhile.
     #[inline]
     fn is_key(&self, cell: &Cell, key: impl Iterator<Item = u64>) -> bool {
         let begin = cell.row as usize * self.words;
@@ -87,7 +90,7 @@ impl WordMap {
         self.find(self.tag(key.clone()), key)
     }
 
-    /// Says which entry a key has, and its hint. Returns the key's row.
+    /// Sets the entry of a key, and its hint. Returns the key's row.
     pub fn insert(&mut self, key: &[u64], id: u32, hint: u32) -> u32 {
         let words = key.iter().copied();
         let tag = self.tag(words.clone());
@@ -96,7 +99,7 @@ impl WordMap {
             (cell.id, cell.hint) = (id, hint);
             cell.row
         } else {
-            let row = self.keep(key);
+            let row = self.store(key);
             cells.insert(tag, row, id, hint);
             row
         };
@@ -104,8 +107,8 @@ impl WordMap {
         row
     }
 
-    /// Keeps a key; returns its row. There are fewer than 2^32.
-    fn keep(&mut self, key: &[u64]) -> u32 {
+    /// Stores a key; returns its row. There are fewer than 2^32.
+    fn store(&mut self, key: &[u64]) -> u32 {
         match self.free.pop() {
             Some(row) => {
                 let begin = row as usize * self.words;

@@ -33,10 +33,15 @@ impl KeyWord {
 /// wider ones have words of their own.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyPart {
+    /// Slot of the field.
     pub slot: Slot,
+    /// Width of the field.
     pub bits: u32,
+    /// How it is matched.
     pub kind: MatchKind,
+    /// The packed word that it is in, or begins with.
     pub word: usize,
+    /// Its lowest bit in that word.
     pub shift: u32,
     /// Static mask of the program, applied to the packet's value.
     pub mask: Option<Box<[u64]>>,
@@ -87,8 +92,12 @@ impl KeyPart {
 /// An entry's match in packed form.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Packed {
+    /// The value, zero where the mask is.
     pub value: Vec<u64>,
+    /// Bits that must match.
     pub mask: Vec<u64>,
+    /// Bounds of range fields.
     pub bounds: Vec<Bounds>,
+    /// The greatest priority wins; of lpm entries the prefix length.
     pub priority: i64,
 }

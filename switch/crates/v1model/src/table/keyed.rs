@@ -1,18 +1,18 @@
-//! Entries of exact tables by key.
+//! Finds entries of exact tables by their key.
 
 use super::cells::NO_HINT;
 use super::exact::WordMap;
 use prefetch::prefetch;
 
-/// Most keys that an array covers: 4 bytes each, where they are used.
+/// Most keys of an array. Each takes 4 bytes, where it is used.
 const ARRAY_KEYS_MAX: usize = 1 << 22;
 
-/// Numbers of entries by key: numbers below the table's size in an array, where a million
-/// neighbours share cache lines and there is nothing to hash; other keys in a hash map.
+/// Numbers of entries by key. Keys of one word below the table's size are indices of an array, which
+/// needs no hash and of which sixteen share a cache line; other keys are in a hash map.
 #[derive(Debug)]
 pub(crate) struct Keyed {
-    /// By key: 0 for none, otherwise 1 + the entry. As long as the greatest key asked for; paged in
-    /// by the system as it is touched.
+    /// By key: 0 for no entry, otherwise 1 + its number. As long as the greatest key needs; the
+    /// system gives it memory as it is used.
     small: Vec<u32>,
     /// Keys below this are in the array.
     end: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Keyed {
 }
 
 impl Keyed {
-    /// For keys of `words` words of a table of `size` entries.
+    /// A map for keys of `words` words, of a table of `size` entries.
     pub fn new(words: usize, size: usize) -> Self {
         let end = if words == 1 {
             size.min(ARRAY_KEYS_MAX) as u64
@@ -34,12 +34,12 @@ impl Keyed {
         }
     }
 
-    /// Whether some keys are found by the array.
+    /// Whether it has an array.
     pub fn has_array(&self) -> bool {
         self.end > 0
     }
 
-    /// The key's place in the array, if that is where it belongs.
+    /// The key's place in the array, if it belongs there.
     #[inline]
     fn place(&self, key: &[u64]) -> Option<usize> {
         match key {
@@ -76,7 +76,7 @@ impl Keyed {
         }
     }
 
-    /// Of an entry's number, which is below 2^32 - 1, and its hint.
+    /// Sets the entry of a key, whose number is below 2^32 - 1, and its hint.
     pub fn insert(&mut self, key: &[u64], id: u32, hint: u32) {
         match self.place(key) {
             Some(place) => {
@@ -93,6 +93,7 @@ impl Keyed {
         }
     }
 
+    /// Removes a key.
     pub fn remove(&mut self, key: &[u64]) {
         match self.place(key) {
             Some(place) => {
@@ -104,7 +105,7 @@ impl Keyed {
         }
     }
 
-    /// Makes the array hold so many keys, without touching what is not used yet.
+    /// Grows the array to so many keys. Memory that is not used yet is not written.
     fn grow(&mut self, keys: usize) {
         let mut grown = vec![0; keys.next_power_of_two()];
         if let Some(known) = grown.get_mut(..self.small.len()) {

@@ -39,6 +39,7 @@ use ternary::Ternary;
 pub(crate) struct TableAction {
     /// Index into the public list of actions.
     pub public: usize,
+    /// Its code.
     pub code: Code,
     /// Next node after this action, where the table does not choose by hit and miss.
     pub next: u32,
@@ -92,21 +93,28 @@ pub(crate) struct Table {
     pub parts: Box<[KeyPart]>,
     /// The words of the parts, as `find` needs them.
     gather: Box<[KeyWord]>,
+    /// Words of a packed key.
     pub key_words: usize,
+    /// Actions that entries may run.
     pub actions: Box<[TableAction]>,
     /// What to prefetch for the hint of an entry: the first argument of its action that has
     /// prefetches.
     pub hinted: Box<[Indexed]>,
+    /// Whether entries have direct counters.
     pub counters: bool,
+    /// The direct meter, if there is one.
     pub meter: Option<DirectMeter>,
     /// Whether entries have idle timeouts.
     pub ageing: bool,
     /// Action profile whose members entries name.
     pub profile: Option<usize>,
+    /// Next node after a hit, where the table chooses by hit and miss.
     pub next_hit: Option<u32>,
+    /// Next node after a miss, where the table chooses by hit and miss.
     pub next_miss: Option<u32>,
     /// Next node after a miss without a default action.
     pub base_next: u32,
+    /// The default entry.
     pub default: DefaultTarget,
     /// The default the program starts with.
     pub program_default: Option<Call>,
@@ -141,6 +149,7 @@ pub(crate) struct TableSpec {
 }
 
 impl Table {
+    /// A table without entries.
     pub fn new(spec: TableSpec) -> Self {
         let lookup = if spec.parts.is_empty() {
             Lookup::Keyless

@@ -1,4 +1,4 @@
-//! Match keys of the control plane, checked against a table and packed.
+//! Checks match keys of the control plane against a table, and packs them.
 
 use super::range::Bounds;
 use super::{KeyPart, Packed, Table, Target};
@@ -8,7 +8,7 @@ use crate::entries::{
     ControlError, ControlResult, EntryKey, KeyField, MatchField, MatchKind, TableInfo,
 };
 
-/// Checks a match key against the table; gives it in canonical form and packed.
+/// Checks a match key against the table; returns it in canonical form, and packed.
 pub(crate) fn pack(
     table: &Table,
     info: &TableInfo,
@@ -53,6 +53,7 @@ pub(crate) fn pack(
     Ok((key, packed))
 }
 
+/// Checks and packs a field; returns it in canonical form.
 fn pack_field(
     part: &KeyPart,
     field: &KeyField,
@@ -122,7 +123,7 @@ fn pack_field(
     Ok(given.clone())
 }
 
-/// Inserts an entry after all checks except that for constant tables.
+/// Inserts an entry after all checks, except whether the table is constant.
 pub(crate) fn insert_checked(
     table: &mut Table,
     info: &TableInfo,

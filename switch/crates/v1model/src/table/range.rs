@@ -1,4 +1,4 @@
-//! Range keys: as prefixes where they can be, as bounds to be checked where not.
+//! Turns range keys into prefixes, or into bounds to check where that is not possible.
 
 use crate::wide::mask64;
 
@@ -13,19 +13,19 @@ pub(crate) struct Bounds {
 /// The least and the greatest value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Limits {
-    /// Of a field that is the bits `shift..shift + width` of its word.
+    /// Limits of a field that is the bits `shift..shift + width` of its word.
     Narrow {
         shift: u32,
         mask: u64,
         low: u64,
         high: u64,
     },
-    /// Of a field of whole words.
+    /// Limits of a field of whole words.
     Wide { low: Box<[u64]>, high: Box<[u64]> },
 }
 
 impl Bounds {
-    /// Of the `bits` of a field that begins at bit `shift` of a word; `low` and `high` are as
+    /// Bounds of a field of `bits` bits that begins at bit `shift` of a word. `low` and `high` are as
     /// wide.
     pub fn new(word: usize, shift: u32, bits: u32, low: &[u64], high: &[u64]) -> Self {
         let limits = match (low, high) {
@@ -43,6 +43,7 @@ impl Bounds {
         Self { word, limits }
     }
 
+    /// Whether the field of a packed key is within the bounds.
     #[inline]
     pub fn contain(&self, key: &[u64]) -> bool {
         match &self.limits {
@@ -91,9 +92,9 @@ impl Bounds {
 /// Value and mask in packed words.
 pub(crate) type Row = (Vec<u64>, Vec<u64>);
 
-/// Turns an entry with ranges into rows of value and mask that together match what it matches,
-/// and the bounds that must be checked besides. Values, aligned ranges and ranges of everything
-/// are one row; of the other ranges one is spread over several rows (two would multiply).
+/// Turns an entry with ranges into rows of value and mask that together match the same packets, and
+/// the bounds that must be checked besides. A single value, an aligned range and a range of all values
+/// are one row. Of the other ranges, the first is spread over several rows (two would multiply).
 pub(crate) fn rows(value: &[u64], mask: &[u64], bounds: &[Bounds]) -> (Vec<Row>, Vec<Bounds>) {
     let mut rows = vec![(value.to_vec(), mask.to_vec())];
     let mut checked = Vec::new();

@@ -1,9 +1,11 @@
-//! Tuple-space search (Srinivasan, Suri and Varghese 1999): entries with the same mask share a
-//! hash map. A look-up costs one hash per distinct mask, not one comparison per entry, and stops
-//! as soon as no remaining mask can hold a better entry; where the mask's entries do not match, a
-//! filter says so at a glance, nearly always (as Dharmapurikar, Krishnamurthy and Taylor look for
-//! the longest prefix, SIGCOMM 2003). Longest-prefix match is the same thing
-//! with the prefix length as priority; a range is some prefixes.
+//! Finds entries of ternary, lpm, range and optional tables by tuple-space search (Srinivasan, Suri
+//! and Varghese 1999).
+//!
+//! Entries with the same mask share a hash map. A look-up computes one hash per distinct mask, and
+//! stops as soon as no remaining mask can have a better entry. A filter tells nearly always that no
+//! entry of a mask matches, without reading the map (as Dharmapurikar, Krishnamurthy and Taylor do
+//! for the longest prefix, SIGCOMM 2003). Longest-prefix match uses the prefix length as priority; a
+//! range is a few prefixes.
 //!
 //! The worst cases are those of the entries, not of the packets: as many look-ups as there are
 //! distinct masks (prefix lengths), and as many comparisons as there are entries of the same
@@ -16,12 +18,11 @@ use foldhash::quality::RandomState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// What orders entries that match the same packet: greater priority first, then earlier
-/// insertion.
+/// The order of entries that match the same packet: greater priority first, then earlier insertion.
 type Rank = (i64, Reverse<u64>);
 
-/// Groups up to this size have their best rank recomputed after a deletion; larger ones keep it
-/// as an upper bound, which only costs look-ups they might have skipped.
+/// Most entries of a group whose best rank is computed again after a deletion. A larger group keeps
+/// it as an upper bound, which costs only look-ups that could have been skipped.
 const EXACT_BEST_LIMIT: usize = 256;
 
 /// An entry with one value and mask.
@@ -29,11 +30,12 @@ const EXACT_BEST_LIMIT: usize = 256;
 struct Candidate {
     rank: Rank,
     id: u32,
-    /// What remains to be checked.
+    /// Ranges that are still to be checked.
     bounds: Option<Box<[Bounds]>>,
 }
 
 impl Candidate {
+    /// Whether a key of its value and mask is within its bounds.
     #[inline]
     fn matches(&self, key: &[u64]) -> bool {
         match &self.bounds {
@@ -43,8 +45,7 @@ impl Candidate {
     }
 }
 
-/// Entries of one value and mask, best first. Most often there is one, which then is where the
-/// map's value is.
+/// Entries of one value and mask, best first. Most often there is one, which needs no allocation.
 #[derive(Debug, Clone)]
 enum Candidates {
     One(Candidate),
@@ -86,18 +87,19 @@ impl Candidates {
     }
 }
 
+/// The entries of one mask.
 #[derive(Debug)]
 struct Group {
     mask: Box<[u64]>,
     /// The words of the mask that are not 0, with their positions: what is hashed and compared.
     words: Box<[(usize, u64)]>,
-    /// By masked value; names the best entry.
+    /// The best entry by masked value.
     map: WordMap,
     /// Entries by the map's rows.
     candidates: Vec<Candidates>,
-    /// No entry of the group ranks above this.
+    /// An upper bound of the ranks of its entries.
     best: Rank,
-    /// Some entry had bounds: the map's is not the one for every packet of its value.
+    /// Whether an entry has had bounds: a packet then may match another entry than the map's.
     bounded: bool,
 }
 
@@ -115,7 +117,7 @@ impl Group {
         }
     }
 
-    /// What the group looks at of a key.
+    /// The masked words of a key.
     #[inline]
     fn masked<'a>(&'a self, key: &'a [u64]) -> impl Iterator<Item = u64> + Clone + 'a {
         let words = self.words.iter();
@@ -167,7 +169,7 @@ impl Group {
         }
     }
 
-    /// The best rank of the entries there are.
+    /// The best rank of its entries.
     fn best_rank(&self) -> Option<Rank> {
         let rows = self.map.rows();
         let candidates =
@@ -176,7 +178,7 @@ impl Group {
     }
 }
 
-/// Entries with value and mask, and perhaps bounds.
+/// Entries with value, mask and bounds.
 #[derive(Debug, Default)]
 pub(crate) struct Ternary {
     groups: Vec<Group>,
@@ -207,6 +209,7 @@ impl Ternary {
         }
     }
 
+    /// Adds one row of an entry.
     fn insert_row(&mut self, value: &[u64], mask: &[u64], candidate: Candidate, hint: u32) {
         let rank = candidate.rank;
         let at = match self.by_mask.get(mask) {
@@ -262,6 +265,7 @@ impl Ternary {
         }
     }
 
+    /// Removes one row of an entry.
     fn remove_row(&mut self, value: &[u64], mask: &[u64], rank: Rank) {
         let Some(&at) = self.by_mask.get(mask) else {
             return;
@@ -336,14 +340,14 @@ impl Ternary {
                 break;
             };
             let tag = group.tag(key);
-            // A filter only costs where there is nothing else to look at.
+            // With one group the filter would only cost time.
             if !alone && !group.map.may_have(tag) {
                 continue;
             }
             let Some(cell) = group.map.find(tag, group.masked(key)) else {
                 continue;
             };
-            // Nothing is left to compare its rank with: of a large table, a line of memory less.
+            // No rank is left to compare, so the candidates need not be read.
             if turn == last && found.is_none() && !group.bounded {
                 return Some((cell.id, cell.hint));
             }
@@ -355,7 +359,7 @@ impl Ternary {
                 && let Some(hit) = candidates.get(place)
                 && found.is_none_or(|(rank, _)| hit.rank > rank)
             {
-                // What the cell says need not wait for what the candidate says.
+                // The cell's values are there before the candidate's.
                 let entry = match place {
                     0 => (cell.id, cell.hint),
                     _ => (hit.id, NO_HINT),
