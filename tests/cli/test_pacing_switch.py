@@ -210,7 +210,7 @@ def test_address_in_use(tmp_path: Path) -> None:
 def test_bad_captures(tmp_path: Path) -> None:
     run = ("--virtual", "-i", "1@p", PACER)
     (tmp_path / "p_in.pcap").write_bytes(b"GIF89a")
-    refused(tmp_path, *run, named=("p_in.pcap", "no pcap file"))
+    refused(tmp_path, *run, named=("p_in.pcap", "not a pcap file"))
     header = bytes.fromhex("4d3cb2a1 0200 0400 00000000 00000000 ffff0000 01000000")
     (tmp_path / "p_in.pcap").write_bytes(header + b"\0" * 10)
     refused(tmp_path, *run, named=("p_in.pcap",))

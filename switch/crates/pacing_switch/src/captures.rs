@@ -34,7 +34,7 @@ pub enum Direction {
     Out,
 }
 
-/// What has not been written to a file yet, within reach of who wants it written.
+/// What has not been written to a file yet, shared by the writer and [`CaptureWriter::flush`].
 #[derive(Clone)]
 struct Buffer(Rc<RefCell<BufWriter<File>>>);
 
@@ -52,8 +52,8 @@ impl Write for Buffer {
 pub struct CaptureWriter {
     writer: PcapWriter<Buffer>,
     buffer: Buffer,
-    /// Something may be in the buffer.
-    waits: bool,
+    /// The buffer may hold something.
+    unwritten: bool,
 }
 
 impl CaptureWriter {
@@ -77,7 +77,7 @@ impl CaptureWriter {
         Ok(Self {
             writer,
             buffer,
-            waits: true,
+            unwritten: true,
         })
     }
 
@@ -88,37 +88,37 @@ impl CaptureWriter {
     pub fn write(&mut self, frame: &[u8], at_ns: u64) -> anyhow::Result<()> {
         let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
         let packet = PcapPacket::new(Duration::from_nanos(at_ns), length, frame);
-        self.waits = true;
+        self.unwritten = true;
         self.writer.write_packet(&packet)?;
         Ok(())
     }
 
-    /// Writes what is still in memory, for who reads the file while it grows.
+    /// Writes what is still in memory, for readers of the growing file.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn flush(&mut self) -> std::io::Result<()> {
-        if std::mem::take(&mut self.waits) {
+        if std::mem::take(&mut self.unwritten) {
             self.buffer.flush()?;
         }
         Ok(())
     }
 }
 
-/// A capture that appears under its name only when it is complete; until then, and for ever if
-/// nobody finishes it, the file that was there before stays.
+/// A capture that gets its name only when it is complete. Until then a file of that name stays as it
+/// is.
 pub struct WholeCapture {
     writer: CaptureWriter,
     part: PartFile,
     path: PathBuf,
 }
 
-/// A file that goes with its owner.
+/// A file that is deleted with its owner.
 struct PartFile(PathBuf);
 
 impl Drop for PartFile {
     fn drop(&mut self) {
-        // Renamed by then if all went well; else there is nothing to be done about an error.
+        // It has been renamed if all went well. Otherwise nothing can be done about an error.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -178,7 +178,7 @@ impl CaptureReader {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let reader = PcapReader::new(BufReader::new(file))
-            .with_context(|| format!("{} is no pcap file", path.display()))?;
+            .with_context(|| format!("{} is not a pcap file", path.display()))?;
         anyhow::ensure!(
             reader.header().datalink == DataLink::ETHERNET,
             "{} is not a capture of Ethernet frames",

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         None if options.log_console => "debug",
         None => "warn",
     };
-    // What the libraries beneath gRPC have to say is of no use to who debugs a program.
+    // Messages of the libraries below gRPC do not help to debug a P4 program.
     let filter = format!("{level},h2=warn,hyper=warn,hyper_util=warn,tonic=warn,tower=warn");
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says something on standard error, which nobody may read any more: that is no reason to end.
+/// Writes to standard error. If nobody reads it any more, that is no reason to end.
 fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
@@ -81,7 +81,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
     if !ignored.is_empty() {
         say(&format!("pacing_switch: ignored: {}\n", ignored.join(", ")));
     }
-    // Opened first: a run must not end with nowhere to write what it found.
+    // Opened first, so that an error shows before the run and not after it.
     let mut stats_file = options
         .stats_file
         .as_ref()
@@ -126,7 +126,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
     let mut losses = ControllerLosses::default();
     let switch = if options.virtual_time {
         if options.program.is_none() {
-            bail!("--virtual needs a PROGRAM.json: there is nobody to bring one");
+            bail!("--virtual needs a PROGRAM.json: there is no controller that could install one");
         }
         let ended = virtual_time::run(
             &mut switch,
@@ -134,8 +134,8 @@ fn run(options: &Options) -> anyhow::Result<()> {
             runtime.as_ref(),
             options.virtual_until,
         )?;
-        if ended == Ended::InTheMiddle {
-            say("pacing_switch: ended by --virtual-until, with more to come\n");
+        if ended == Ended::Stopped {
+            say("pacing_switch: ended by --virtual-until; packets were still to be sent\n");
         }
         switch
     } else {
@@ -159,7 +159,8 @@ fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// Opens the interfaces, starts the control servers on threads of their own, and runs the
-/// switch on this one until a signal ends it. Returns it with what was lost on the way to controllers.
+/// switch on this one until a signal ends it. Returns the switch and what was lost on the way to
+/// controllers.
 fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, ControllerLosses)> {
     let tls = options.tls.read()?;
     let mut opened = Vec::new();
@@ -173,7 +174,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         let port = Port::open(&option.interface, &port_options)
             .with_context(|| format!("port {}", option.port))?;
         if port_options.driver != PortDriver::AfPacket {
-            // Which way it goes depends on the interface's driver.
+            // The mode depends on the interface's driver.
             say(&format!(
                 "pacing_switch: port {}: {}: {}\n",
                 option.port,
@@ -187,8 +188,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
     let by_kernel = options.ports.iter().filter(|p| p.kernel_departures).count();
     if by_kernel > 0 && by_kernel < options.ports.len() {
         say(&format!(
-            "pacing_switch: departures=kernel changes nothing unless all ports have it, and {} of {} \
-             have not\n",
+            "pacing_switch: departures=kernel has no effect: {} of {} ports do not have it\n",
             options.ports.len() - by_kernel,
             options.ports.len()
         ));
@@ -247,8 +247,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         let _ = stopped.await;
     }));
     let switch = driver.run()?;
-    // The server has a limit on how long clients may keep it; an error of it at the end
-    // changes nothing.
+    // The server limits how long clients may delay its end. An error at the end changes nothing.
     let _ = stop.send(());
     if let Ok(Err(error)) = control.block_on(serving) {
         tracing::warn!(%error, "control server");

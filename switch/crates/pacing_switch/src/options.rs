@@ -14,7 +14,7 @@ use traffic_manager::{
 use crate::tls::TlsOptions;
 use crate::units;
 
-/// FIFO of a port that does not say: what Linux gives an Ethernet interface, 1000 packets of
+/// Default size of a port's FIFO: what Linux gives an Ethernet interface, 1000 packets of
 /// 1518 bytes.
 const FIFO_BYTES: u64 = 1_518_000;
 
@@ -32,20 +32,24 @@ pub struct Options {
 
     /// Port: PORT@INTERFACE[,rate=RATE][,counts=wire|layer2][,fifo=SIZE][,delay=TIME][,gaps=MODE]
     /// [,driver=DRIVER][,departures=BY][,ring=FRAMES].
-    /// rate: line rate (500mbit); counts: whether it counts the whole frame on the wire or
-    /// layer-2 bytes with FCS (default wire); fifo: drop-tail queue for unpaced packets
-    /// (64KB, KB = 1024); delay: propagation delay (100ms); gaps: what fills those between paced
-    /// packets: nothing (accounted, the default) or PAUSE frames (pause-frames, with a line rate;
-    /// pause-frames:60 for frames of at most 60 bytes without FCS, 60 to 9216, default 1514);
-    /// driver: as --port-driver, for this port; departures: who sends each frame when it is time,
-    /// the switch (the default) or, given for all ports, the kernel: the switch then hands frames
-    /// over before, many at once, and the interface's queueing discipline (fq) sends them;
-    /// ring: frames that may wait on the interface to be taken, 2 to 524288 (default 4096; more are
-    /// lost, as rx-ring-full), each 2 KB of memory at an MTU of 1500.
+    /// rate: line rate (500mbit). Default: none, frames take no time.
+    /// counts: whether the rate counts the whole frame on the wire or layer-2 bytes with FCS (default
+    /// wire).
+    /// fifo: size of the drop-tail queue for unpaced packets (64KB, KB = 1024).
+    /// delay: propagation delay (100ms).
+    /// gaps: what fills the gaps between paced packets: nothing (accounted, the default) or PAUSE
+    /// frames (pause-frames, needs a rate; pause-frames:60 for frames of at most 60 bytes without
+    /// FCS, 60 to 9216, default 1514).
+    /// driver: as --port-driver, for this port.
+    /// departures: who sends each frame when it is due. switch (default); or kernel, given for all
+    /// ports: the switch hands over many frames at once before they are due, and the interface's
+    /// queueing discipline (fq) sends them.
+    /// ring: frames that the interface's receive ring holds, 2 to 524288 (default 4096). More are
+    /// dropped as rx-ring-full. Each takes 2 KB of memory at an MTU of 1500.
     #[arg(short = 'i', long = "interface", value_name = "PORT@INTERFACE[,...]")]
     pub ports: Vec<PortOption>,
 
-    /// How ports that do not say get their frames: af_packet (any interface) or af_xdp (an
+    /// How ports without driver= receive and send frames: af_packet (any interface) or af_xdp (an
     /// AF_XDP socket and an XDP program; interfaces with one receive queue). The machine's own
     /// network stack does not see what an af_xdp port receives.
     #[arg(long, default_value = "af_packet", value_name = "DRIVER")]
@@ -55,8 +59,8 @@ pub struct Options {
     #[arg(long, default_value_t = 0)]
     pub device_id: u64,
 
-    /// Address of the gRPC server (P4Runtime and pacer.v1.TrafficManager). Port 0: any free
-    /// one, told on the ready line.
+    /// Address of the gRPC server (P4Runtime and pacer.v1.TrafficManager). Port 0: any free port;
+    /// the line "ready" says which.
     #[arg(long, default_value = "127.0.0.1:9559", value_name = "HOST:PORT",
           value_parser = server_address)]
     pub grpc_server_addr: SocketAddr,
@@ -76,51 +80,50 @@ pub struct Options {
     pub no_p4: bool,
 
     /// Table entries and multicast groups to install at start: JSON in the format of the P4
-    /// tutorials' runtime files (examples/virtual has one); with `at_ns` also later, in virtual
-    /// time.
+    /// tutorials' runtime files (examples/virtual has one). In virtual time, an entry with at_ns is
+    /// installed at that time.
     #[arg(long, value_name = "FILE.json")]
     pub runtime_json: Option<PathBuf>,
 
-    /// Virtual time: port PORT@NAME reads NAME_in.pcap (pcap, Ethernet, stamps in us or ns; a
-    /// port that only sends has none), writes NAME_out.pcap with nanosecond departure times,
-    /// and the switch ends when all is sent. No gRPC server.
+    /// Run in virtual time, with capture files instead of interfaces. Port PORT@NAME reads
+    /// NAME_in.pcap (Ethernet, stamps in us or ns; may be missing) and writes NAME_out.pcap with
+    /// departure times in ns. The switch ends when all is sent. It has no gRPC server.
     #[arg(long = "virtual")]
     pub virtual_time: bool,
 
-    /// With --virtual: end this long after the first packet has come, whatever is still to be
-    /// sent (10s; units ns, us, ms, s).
+    /// With --virtual: end this long after the arrival of the first packet, even if packets are
+    /// still to be sent (10s; units ns, us, ms, s).
     #[arg(long, value_name = "TIME", requires = "virtual_time",
           value_parser = units::duration_ns)]
     pub virtual_until: Option<u64>,
 
-    /// Write what each port receives and sends to INTERFACE_{in,out}.pcap in this folder
-    /// (without one: here).
+    /// Write what each port receives and sends to INTERFACE_in.pcap and INTERFACE_out.pcap in this
+    /// folder (default: the current one).
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
     pub pcap: Option<PathBuf>,
 
-    /// Write the statistics that end the run to this file, as JSON.
+    /// At the end, write the statistics to this file as JSON.
     #[arg(long, value_name = "FILE")]
     pub stats_file: Option<PathBuf>,
 
-    /// Most packets held or queued at once; as many again may be in delay lines. Each takes
-    /// some 5 KB. No class queue or FIFO may hold more than are free at the moment (one alone:
-    /// half), so that none starves the others; beyond that packets are dropped as hold-limit.
-    /// Likewise no port may have more in its delay line than four times what is free
-    /// (delay-line-full).
+    /// Most packets held or queued at once. As many more may be in delay lines. Each takes about
+    /// 5 KB. No class queue or FIFO may hold more packets than are free (one alone: half), so none
+    /// starves the others; packets beyond that are dropped as hold-limit. No delay line may hold
+    /// more than four times what is free (delay-line-full).
     #[arg(long, default_value_t = 1 << 18, value_name = "N")]
     pub max_held_packets: usize,
 
-    /// How long before a departure the switch stops sleeping and watches the clock: exactness
-    /// for CPU time. 0: always sleep.
+    /// How long before a departure the switch stops sleeping and polls the clock. Longer is more
+    /// exact and takes more processor time. 0: always sleep.
     #[arg(long, default_value = "100us", value_name = "TIME", value_parser = units::duration_ns)]
     pub spin: u64,
 
-    /// More in the log, which goes to standard error.
+    /// Log at level debug, to standard error.
     #[arg(long)]
     pub log_console: bool,
 
-    /// What goes into the log, at least (default: warn, with --log-console debug; RUST_LOG
-    /// says it per part).
+    /// Lowest level that is logged (default: warn; debug with --log-console). RUST_LOG sets it per
+    /// module.
     #[arg(short = 'L', long, value_name = "LEVEL",
           value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
     pub log_level: Option<String>,
@@ -143,11 +146,11 @@ pub struct Options {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Options of simple_switch_grpc that are accepted and ignored")]
 pub struct Ignored {
-    /// There is no Thrift server: P4Runtime does all that it did.
+    /// There is no Thrift server. Use P4Runtime.
     #[arg(long, value_name = "PORT")]
     thrift_port: Option<u16>,
 
-    /// No nanomsg log.
+    /// There is no nanomsg log.
     #[arg(long, value_name = "ADDRESS")]
     nanolog: Option<String>,
 
@@ -155,31 +158,31 @@ pub struct Ignored {
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
 
-    /// Each line of the log is written at once.
+    /// Each line of the log is flushed.
     #[arg(long)]
     log_flush: bool,
 
-    /// No nanomsg notifications.
+    /// There are no nanomsg notifications.
     #[arg(long, value_name = "ADDRESS")]
     notifications_addr: Option<String>,
 
-    /// No debugger.
+    /// There is no debugger.
     #[arg(long)]
     debugger: bool,
 
-    /// No debugger.
+    /// There is no debugger.
     #[arg(long, value_name = "ADDRESS")]
     debugger_addr: Option<String>,
 
-    /// A controller, or --runtime-json, brings the state back.
+    /// A controller or --runtime-json restores the state.
     #[arg(long, value_name = "FILE")]
     restore_state: Option<PathBuf>,
 
-    /// No packets in the log; --pcap writes them.
+    /// The log has no packets. Use --pcap.
     #[arg(long, value_name = "BYTES")]
     dump_packet_data: Option<u64>,
 
-    /// P4Runtime decides whether a program is replaced.
+    /// P4Runtime decides whether the program is replaced.
     #[arg(long)]
     disable_swap: bool,
 
@@ -187,7 +190,7 @@ pub struct Ignored {
     #[arg(long, value_name = "N")]
     priority_queues: Option<u64>,
 
-    /// Ports are numbered as v1model has them.
+    /// v1model has 512 ports.
     #[arg(long, value_name = "N")]
     max_port_count: Option<u64>,
 
@@ -262,8 +265,7 @@ impl Ignored {
     }
 }
 
-/// What simple_switch_grpc does and this switch does not. Known, so that each refusal says what would do
-/// instead.
+/// Options of simple_switch_grpc that this switch refuses. The error says what to use instead.
 #[derive(Args, Debug, Default)]
 pub struct Refused {
     #[arg(long, hide = true, value_name = "SECONDS")]
@@ -289,20 +291,20 @@ impl Refused {
         let given = [
             (
                 use_files.is_some(),
-                "--use-files: ports read and write capture files with --virtual, as fast as they can",
+                "--use-files is not supported: with --virtual, ports read and write capture files",
             ),
             (
                 packet_in.is_some(),
-                "--packet-in: there is no nanomsg; ports are interfaces, or capture files with --virtual",
+                "--packet-in is not supported: ports are interfaces or, with --virtual, capture files",
             ),
             (
                 dp_grpc_server_addr.is_some(),
-                "--dp-grpc-server-addr: no packets by gRPC; ports are interfaces (a veth pair, say), or \
-                 capture files with --virtual",
+                "--dp-grpc-server-addr is not supported: ports are interfaces (for instance a veth pair) \
+                 or, with --virtual, capture files",
             ),
             (
                 *json_version,
-                "--json-version: the JSON of p4c's BMv2 backend, versions 2.x, is what is taken",
+                "--json-version is not supported: programs are JSON of p4c's BMv2 backend, version 2.x",
             ),
         ];
         match given.into_iter().find(|(is_given, _)| *is_given) {
@@ -312,8 +314,8 @@ impl Refused {
     }
 }
 
-/// The arguments without the `--` that simple_switch_grpc wants before its target's own options
-/// (`program.json -- --cpu-port 510`): here all are of one kind.
+/// The arguments without the `--` that simple_switch_grpc requires before options of its target
+/// (`program.json -- --cpu-port 510`).
 pub fn arguments(given: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let mut separated = false;
     given.filter(move |argument| {
@@ -329,7 +331,7 @@ Examples:
     pacing_switch -i 1@a -i 2@b,rate=500mbit,counts=layer2,fifo=64KB,delay=100ms gtrcnet.json
   In virtual time, from p1_in.pcap to p2_out.pcap:
     pacing_switch --virtual -i 1@p1 -i 2@p2,rate=1gbit --runtime-json entries.json pacer.json
-  (examples/virtual has such files and says how a rate becomes an entry)";
+  (examples/virtual has such files, and explains how a rate becomes a table entry)";
 
 /// One `-i`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -340,9 +342,9 @@ pub struct PortOption {
     pub interface: String,
     /// How the port behaves.
     pub config: PortConfig,
-    /// How it gets its frames; `None`: as the switch's ports do.
+    /// How it receives and sends frames; `None`: as `--port-driver` says.
     pub driver: Option<PortDriver>,
-    /// The kernel sends each frame when it is time.
+    /// The kernel sends each frame when it is due.
     pub kernel_departures: bool,
     /// Frames that its receive ring holds.
     pub ring_frames: usize,
@@ -470,11 +472,11 @@ fn gaps(value: &str) -> Result<Gaps, String> {
     }
 }
 
-/// An address to listen on; a name stands for the first one that it has.
+/// An address to listen on. Of a name, the first address is taken.
 fn server_address(text: &str) -> Result<SocketAddr, String> {
-    let mut addresses = text
-        .to_socket_addrs()
-        .map_err(|error| format!("{error}; an address and a port expected, as 127.0.0.1:9559"))?;
+    let mut addresses = text.to_socket_addrs().map_err(|error| {
+        format!("{error}; expected an address and a port, such as 127.0.0.1:9559")
+    })?;
     addresses
         .next()
         .ok_or_else(|| format!("'{text}' has no address"))
@@ -486,8 +488,8 @@ impl Options {
         self.program.as_deref().filter(|_| !self.no_p4)
     }
 
-    /// A port that is given again as it was before counts once: scripts for simple_switch_grpc do
-    /// that, of which the last one counts.
+    /// Removes ports that are given again with the same settings, as some scripts for
+    /// simple_switch_grpc do.
     pub fn forget_repeated_ports(&mut self) {
         let mut known: Vec<PortOption> = Vec::with_capacity(self.ports.len());
         for option in self.ports.drain(..) {
@@ -498,8 +500,8 @@ impl Options {
         self.ports = known;
     }
 
-    /// Checks what no single option shows: numbers and interfaces given twice, the CPU port
-    /// among the ports.
+    /// Checks options against each other: numbers and interfaces given twice, the CPU port among
+    /// the ports.
     ///
     /// # Errors
     /// Names the option and what is wrong.

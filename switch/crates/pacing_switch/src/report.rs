@@ -10,7 +10,7 @@ use traffic_manager::{DropCount, PortStatistics, TimeHistogram};
 
 use crate::real_time::STALL_NS;
 
-/// For `--stats-file`. `losses`: what was for a controller and lost after the program sent it.
+/// For `--stats-file`. `losses`: what the program sent to a controller and was lost on the way.
 pub fn as_json(switch: &Switch, losses: &ControllerLosses) -> Value {
     let counters = switch.totals();
     let (rx_packets, tx_packets) = packets(switch);
@@ -91,7 +91,7 @@ fn lost_notifications(switch: &Switch, losses: &ControllerLosses) -> Vec<DropCou
     counts
 }
 
-/// Without the causes for which nothing was lost.
+/// The causes for which something was lost.
 fn lost(counts: &[DropCount]) -> Vec<DropCount> {
     counts
         .iter()
@@ -152,7 +152,7 @@ pub fn as_text(switch: &Switch, losses: &ControllerLosses) -> String {
     if counters.packets_to_controller > 0 || !lost_packets.is_empty() {
         let _ = writeln!(
             text,
-            "  controller: {} packets for it{}",
+            "  controller: {} packets to it{}",
             counters.packets_to_controller,
             drop_text(&lost_packets)
         );
@@ -174,7 +174,7 @@ fn gap_text(port: &PortStatistics) -> String {
         return String::new();
     }
     format!(
-        ", {} PAUSE frames of {} bytes in all",
+        ", {} PAUSE frames ({} bytes)",
         port.gap_frames,
         port.gap_frame_bytes()
     )
@@ -191,7 +191,7 @@ fn drop_text(counts: &[DropCount]) -> String {
     format!(", drops: {}", causes.join(", "))
 }
 
-/// How closely the switch polled; nothing where no packet waited for its departure.
+/// How closely the switch polled; empty if no packet waited for its departure.
 fn polling_text(polling: &Polling) -> String {
     let stalls = polling.stalls;
     let longest_ns = polling.intervals.max_ns();
@@ -199,8 +199,8 @@ fn polling_text(polling: &Polling) -> String {
         return String::new();
     }
     format!(
-        "  time     between two polls: at most {longest_ns} ns (control work: {} ns); the machine \
-         stalled the switch {} times for {} us and more: {} us in all, at most {} us\n",
+        "  polling  at most {longest_ns} ns between two polls ({} ns for control work); the machine \
+         stalled the switch {} times for {} us or more: {} us in all, at most {} us\n",
         polling.control_max_ns,
         stalls.count,
         STALL_NS / 1_000,
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(json["packet_in_drops"], json!({"no-controller": 3}));
         assert_eq!(json["notification_drops"], json!({"queue-full": 2}));
         assert!(as_text(&switch, &losses).contains("drops: no-controller 3\n"));
-        // Without a controller's port there is nothing to say.
+        // Without a controller's port there is no such line.
         let nothing = ControllerLosses::default();
         assert!(!as_text(&switch, &nothing).contains("controller"));
     }

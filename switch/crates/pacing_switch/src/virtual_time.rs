@@ -1,5 +1,5 @@
-//! The driver in virtual time: capture files in, capture files out. Nothing waits; the next
-//! event is simply next. Two runs give the same bytes.
+//! The driver in virtual time: capture files in, capture files out. It does not wait: the time jumps
+//! to the next event. Two runs give the same bytes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,9 +11,9 @@ use crate::captures::{self, CaptureReader, Direction, WholeCapture};
 use crate::options::PortOption;
 use crate::runtime_file::RuntimeFile;
 
-/// How often packets may go round (resubmitted, recirculated) after the last packet or entry has
-/// come, where no end is given: as often as one packet does in ten seconds.
-const ROUNDS_MAX: u64 = 10_000_000;
+/// How often packets may enter ingress again (resubmitted, recirculated) after the last packet or
+/// entry, if no end is given: as often as one packet does in ten seconds.
+const RECIRCULATED_MAX: u64 = 10_000_000;
 
 /// Output captures by port; remembers the first failure, since a sink cannot return one.
 struct CaptureSink {
@@ -35,7 +35,7 @@ impl Sink for CaptureSink {
     }
 
     fn notify(&mut self, _notification: Notification) -> bool {
-        // Nobody can have asked for digests or set an idle timeout.
+        // There is no controller that could ask for digests or set an idle timeout.
         false
     }
 }
@@ -52,8 +52,8 @@ struct Input {
 pub enum Ended {
     /// All input is read and all output is sent.
     Done,
-    /// Something was still to come when the time was over.
-    InTheMiddle,
+    /// The time was over and packets were still to be sent.
+    Stopped,
 }
 
 /// Runs until all input is read and all output is sent, or until `until_ns` after the first
@@ -61,7 +61,7 @@ pub enum Ended {
 ///
 /// # Errors
 /// No ports or no input; a capture file cannot be read or written; an entry of the runtime file
-/// does not fit; without `until_ns`, packets that go round without end.
+/// does not fit; without `until_ns`, packets that recirculate without end.
 pub fn run(
     switch: &mut Switch,
     ports: &[PortOption],
@@ -82,7 +82,7 @@ pub fn run(
     let end_ns = until_ns.map(|until_ns| begin_ns.saturating_add(until_ns));
 
     let mut applied = 0;
-    let mut rounds_before = 0;
+    let mut recirculated_before = 0;
     let ended = loop {
         let arrival = next_arrival(&inputs);
         let due_entry_ns = runtime.and_then(|file| file.due_ns(applied));
@@ -98,7 +98,7 @@ pub fn run(
         };
         if let Some(end_ns) = end_ns.filter(|end_ns| now_ns > *end_ns) {
             switch.poll(end_ns, &mut sink);
-            break Ended::InTheMiddle;
+            break Ended::Stopped;
         }
         // At one instant: what is due leaves, then entries change, then packets arrive.
         switch.poll(now_ns, &mut sink);
@@ -106,7 +106,7 @@ pub fn run(
             && due_entry_ns.is_some_and(|due_ns| due_ns <= now_ns)
         {
             applied = file.apply_due(switch, applied, now_ns)?;
-            rounds_before = switch.totals().recirculated;
+            recirculated_before = switch.totals().recirculated;
         }
         if let Some((at_ns, at)) = arrival
             && at_ns <= now_ns
@@ -116,15 +116,16 @@ pub fn run(
             switch.receive(input.port, &frame, at_ns, at_ns);
             switch.poll(at_ns, &mut sink);
             input.next = input.reader.next()?;
-            rounds_before = switch.totals().recirculated;
+            recirculated_before = switch.totals().recirculated;
         }
         if let Some(failure) = sink.failure.take() {
             return Err(failure);
         }
         anyhow::ensure!(
-            end_ns.is_some() || switch.totals().recirculated - rounds_before < ROUNDS_MAX,
-            "the program sends packets round without end: {ROUNDS_MAX} times since the last one \
-             came, until {now_ns} ns; --virtual-until TIME ends a run in the middle"
+            end_ns.is_some()
+                || switch.totals().recirculated - recirculated_before < RECIRCULATED_MAX,
+            "the program recirculates packets without end: {RECIRCULATED_MAX} times since the last \
+             one came, until {now_ns} ns; --virtual-until TIME ends such a run"
         );
     };
     for (_, writer) in sink.writers {

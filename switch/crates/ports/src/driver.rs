@@ -1,4 +1,4 @@
-//! What a port asks of the way it talks to the kernel: one of two, chosen when it is opened.
+//! How a port talks to the kernel: by one of two drivers, chosen when it is opened.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -8,14 +8,14 @@ use crate::packet::PacketDriver;
 use crate::tx::Flushed;
 use crate::xdp::XdpDriver;
 
-/// The ways to the kernel. No call blocks.
+/// A driver. No call blocks.
 pub(crate) enum Driver {
     Packet(PacketDriver),
     /// Boxed: it is much larger.
     Xdp(Box<XdpDriver>),
 }
 
-/// Hands a call on to the driver that there is.
+/// Calls a method of the driver.
 macro_rules! of {
     ($driver:expr, $each:ident => $call:expr) => {
         match $driver {
@@ -51,7 +51,7 @@ impl Driver {
     pub(crate) fn prefetch_next(&self) {
         match self {
             Driver::Packet(driver) => driver.prefetch_next(),
-            // Where the next frame lies is known only once it is at the head.
+            // The place of the next frame is known only once it is at the head.
             Driver::Xdp(_) => {}
         }
     }
@@ -86,8 +86,7 @@ impl Driver {
         of!(self, driver => driver.collected_bytes())
     }
 
-    /// Whether frames of an earlier flush are still to be taken by the kernel, and another flush may
-    /// make it take them.
+    /// Whether the kernel has not taken all frames of an earlier flush, so another flush is needed.
     pub(crate) fn is_stuck(&self) -> bool {
         match self {
             // What the kernel refuses is lost.
@@ -101,9 +100,9 @@ impl Driver {
         of!(self, driver => driver.is_full())
     }
 
-    /// Copies a frame, no longer than the port's longest, to those collected. One for which there is
-    /// no room is lost, and told of by the next [`flush`](Driver::flush). `departure_ns`: when the
-    /// kernel is to send it, if it is to see to that.
+    /// Copies a frame, no longer than the port's longest, to those collected. If there is no room it
+    /// is lost, and the next [`flush`](Driver::flush) counts it. `departure_ns`: when the kernel sends
+    /// it, if it has departure times.
     pub(crate) fn push(&mut self, frame: &[u8], departure_ns: u64) {
         match self {
             Driver::Packet(driver) => driver.push(frame, departure_ns),

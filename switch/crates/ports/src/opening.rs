@@ -1,5 +1,4 @@
-//! What opening a port of either kind takes: refusals become errors that name the interface and
-//! the step.
+//! Opening a port of either driver. Errors name the interface and the step.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,6 +13,7 @@ pub(crate) struct Opening<'a> {
 }
 
 impl Opening<'_> {
+    /// The result of a step, such as "read the MTU".
     pub(crate) fn step<T>(
         &self,
         step: &'static str,
@@ -28,14 +28,14 @@ impl Opening<'_> {
         })
     }
 
-    /// As many bytes of frames may be on their way from the socket `fd`.
+    /// Sets how many bytes of frames may be on their way from the socket `fd`.
     pub(crate) fn set_send_buffer(
         &self,
         fd: BorrowedFd<'_>,
         bytes: usize,
     ) -> Result<(), PortError> {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
-        // The first needs CAP_NET_ADMIN; without it the system's limit holds.
+        // The first option needs CAP_NET_ADMIN. Without it the system's limit holds.
         if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes).is_ok() {
             return Ok(());
         }
@@ -45,7 +45,7 @@ impl Opening<'_> {
         )
     }
 
-    /// The interface takes frames for all addresses while the packet socket `fd` is open.
+    /// Makes the interface promiscuous while the packet socket `fd` is open.
     pub(crate) fn receive_all_addresses(&self, fd: BorrowedFd<'_>) -> Result<(), PortError> {
         let membership = libc::packet_mreq {
             mr_ifindex: self.index,

@@ -20,16 +20,16 @@ use crate::xdp::XdpDriver;
 
 /// An Ethernet header: two addresses and a type. Shorter frames are refused.
 pub const MIN_FRAME_BYTES: usize = 14;
-/// The most one tag adds.
+/// Bytes of a VLAN tag.
 const VLAN_TAG_BYTES: usize = 4;
-/// Both addresses; a tag goes behind them.
+/// Both addresses. A tag follows them.
 const ADDRESSES_BYTES: usize = 12;
 /// Larger than any frame an interface can have: an IP packet and its headers.
 const MAX_FRAME_BYTES: usize = 65_535 + MIN_FRAME_BYTES + 2 * VLAN_TAG_BYTES;
 const MAX_TX_BATCH: usize = 1024; // UIO_MAXIOV: the most that sendmmsg takes
 
-/// A receive stamp may lie this far ahead of the caller's `now`, which was read before the frame
-/// came. Further ahead means that CLOCK_REALTIME was stepped and the step is not yet known.
+/// A receive stamp may be this far ahead of the caller's `now`, which was read before the frame came. If
+/// it is further ahead, CLOCK_REALTIME was stepped and the step is not yet known.
 const MAX_AHEAD_NS: u64 = 100_000_000;
 
 /// Why a frame was not taken for sending. Counted in [`PortStatistics`].
@@ -72,8 +72,8 @@ pub struct PortStatistics {
     pub rx_checksums_unfinished: u64,
     /// VLAN tags the kernel had taken out, put back.
     pub rx_vlan_tags_restored: u64,
-    /// Frames whose stamp was not believable (a step of the clock, or stamped out of order on two
-    /// CPUs) and was replaced.
+    /// Frames whose stamp was wrong and was replaced: after a step of the clock, or stamped out of
+    /// order on two CPUs.
     pub rx_stamps_repaired: u64,
     /// Frames the kernel took.
     pub tx_frames: u64,
@@ -96,11 +96,11 @@ pub struct PortStatistics {
 pub enum LinkState {
     /// Up, with carrier.
     Up,
-    /// Up, but the cable is out (for a veth: the peer is down).
+    /// Up without carrier: the cable is out or, for a veth, the peer is down.
     NoCarrier,
-    /// Down. The port works as soon as somebody brings the interface up.
+    /// Down. The port works as soon as the interface is brought up.
     Down,
-    /// The interface is gone. The port will not work again.
+    /// The interface was deleted. The port will not work again.
     Gone,
 }
 
@@ -234,11 +234,11 @@ impl Port {
     }
 
     /// The next received frame, if there is one. Makes no system call. `now_ns` is the caller's
-    /// idea of now, and serves only to find stamps that cannot be true (more than 100 ms in the
-    /// future): these become `now_ns`.
+    /// latest reading of the clock. A stamp that is more than 100 ms after it is wrong, and becomes
+    /// `now_ns`.
     ///
-    /// Frames come in the order the kernel received them. A frame that is dropped, or forgotten,
-    /// makes room for another.
+    /// Frames come in the order in which the kernel received them. Dropping the [`Frame`] makes room
+    /// for another.
     pub fn receive(&mut self, now_ns: u64) -> Option<Frame<'_>> {
         if self.delivered {
             self.release_head(); // the last frame was forgotten, not dropped
@@ -352,8 +352,8 @@ impl Port {
         flushed
     }
 
-    /// Whether frames wait that the kernel did not take at the last [`flush`](Port::flush): they
-    /// leave with the next one that it lets them, which somebody must ask for.
+    /// Whether frames wait that the kernel did not take at the last [`flush`](Port::flush). The
+    /// caller must flush again.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.driver.is_stuck()
@@ -425,8 +425,8 @@ impl Port {
         self.max_frame_bytes
     }
 
-    /// Brings the head of the ring into a state that can be delivered; drops and counts what
-    /// cannot.
+    /// Makes the frame at the head of the ring ready for delivery. Drops and counts frames that
+    /// cannot be delivered.
     fn make_ready(&mut self, now_ns: u64) -> Option<Ready> {
         if self.ready.is_some() {
             return self.ready;
@@ -434,7 +434,7 @@ impl Port {
         loop {
             let head = self.driver.head()?;
             if let Some((at, length)) = self.prepare(&head) {
-                let arrival_ns = believable(head.stamp_ns, self.last_arrival_ns, now_ns);
+                let arrival_ns = plausible(head.stamp_ns, self.last_arrival_ns, now_ns);
                 self.statistics.rx_stamps_repaired += u64::from(arrival_ns != head.stamp_ns);
                 self.last_arrival_ns = arrival_ns;
                 let ready = Ready {
@@ -449,8 +449,8 @@ impl Port {
         }
     }
 
-    /// Checks the frame, completes its checksum, puts its tag back. Where it then lies in its slot;
-    /// `None`: dropped.
+    /// Checks the frame, completes its checksum and puts its tag back. Returns where it is in its slot,
+    /// and its length; `None`: it is dropped.
     fn prepare(&mut self, head: &Head) -> Option<(usize, usize)> {
         let tag_bytes = head.vlan_tag.map_or(0, |tag| tag.len());
         if head.wire_bytes + tag_bytes > self.max_frame_bytes
@@ -505,7 +505,7 @@ impl Port {
             "interface '{}': dropped a frame of {bytes} bytes, the port takes up to {}: \
              segmentation offload at the sender? Turn it off at the sending end of the link \
              (for a veth: its peer): ethtool -K PEER tso off gso off gro off; and here: \
-             ethtool -K {} gro off (said once)",
+             ethtool -K {} gro off (logged once)",
             self.name, self.max_frame_bytes, self.name
         );
     }
@@ -516,15 +516,15 @@ impl Port {
         }
         self.warned_send = true;
         warn!(
-            "interface '{}': the kernel refused a frame: {} (said once; see tx-failed)",
+            "interface '{}': the kernel refused a frame: {} (logged once; see tx-failed)",
             self.name,
             io::Error::from_raw_os_error(errno)
         );
     }
 }
 
-/// A stamp that is neither in the future nor before the last one.
-fn believable(stamp_ns: u64, last_ns: u64, now_ns: u64) -> u64 {
+/// The stamp, or the nearest time that is neither in the future nor before the last stamp.
+fn plausible(stamp_ns: u64, last_ns: u64, now_ns: u64) -> u64 {
     let too_far = stamp_ns > now_ns.saturating_add(MAX_AHEAD_NS);
     let arrival_ns = if too_far { now_ns } else { stamp_ns };
     arrival_ns.max(last_ns)
@@ -579,12 +579,12 @@ mod tests {
     fn stamps_survive_a_step_of_the_clock() {
         let hour_ns = 3_600_000_000_000;
         let (last_ns, now_ns) = (5 * hour_ns, 5 * hour_ns + 1_000);
-        assert_eq!(believable(last_ns + 10, last_ns, now_ns), last_ns + 10);
+        assert_eq!(plausible(last_ns + 10, last_ns, now_ns), last_ns + 10);
         // Received after `now` was read.
-        assert_eq!(believable(now_ns + 7, last_ns, now_ns), now_ns + 7);
+        assert_eq!(plausible(now_ns + 7, last_ns, now_ns), now_ns + 7);
         // CLOCK_REALTIME was set an hour ahead, an hour back.
-        assert_eq!(believable(now_ns + hour_ns, last_ns, now_ns), now_ns);
-        assert_eq!(believable(now_ns - hour_ns, last_ns, now_ns), last_ns);
-        assert_eq!(believable(u64::MAX, 0, u64::MAX), u64::MAX);
+        assert_eq!(plausible(now_ns + hour_ns, last_ns, now_ns), now_ns);
+        assert_eq!(plausible(now_ns - hour_ns, last_ns, now_ns), last_ns);
+        assert_eq!(plausible(u64::MAX, 0, u64::MAX), u64::MAX);
     }
 }

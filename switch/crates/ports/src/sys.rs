@@ -5,7 +5,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What the kernel says of a network interface.
+/// State of a network interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InterfaceState {
     pub(crate) up: bool,
@@ -29,7 +29,7 @@ pub(crate) fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel just gave this descriptor to us and nobody else knows it.
+    // SAFETY: the kernel has just returned this descriptor, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn get_option<T: Plain>(
     Ok(value)
 }
 
-/// The option's value as the kernel has it, for a structure that may be zero.
+/// Reads an option whose value may be all zeros.
 fn get_zeroed_option<T: Plain>(
     fd: BorrowedFd<'_>,
     level: libc::c_int,
@@ -285,7 +285,7 @@ pub(crate) fn receive_queues(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<u32>
     Ok(channels.receive + channels.combined)
 }
 
-/// A socket to ask the kernel about queueing disciplines.
+/// A socket for questions about queueing disciplines.
 pub(crate) fn netlink_route_socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers involved.
     owned(unsafe {
@@ -297,7 +297,7 @@ pub(crate) fn netlink_route_socket() -> io::Result<OwnedFd> {
     })
 }
 
-/// Waits for a message; how many bytes of it are there.
+/// Waits for a message. Returns its length in bytes.
 pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the pointer and length are those of a slice that lives across the call.
     let bytes = unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) };
@@ -375,7 +375,7 @@ pub(crate) fn clock_step_fd() -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// A timer on the clock of the switch (CLOCK_MONOTONIC); readable once it has gone off.
+/// A timer on CLOCK_MONOTONIC, the clock of the switch. Readable once it has expired.
 pub(crate) fn alarm_fd() -> io::Result<OwnedFd> {
     // SAFETY: no pointers involved.
     owned(unsafe {
@@ -386,7 +386,7 @@ pub(crate) fn alarm_fd() -> io::Result<OwnedFd> {
     })
 }
 
-/// Sets it to go off once at `at_ns` (above 0), without slack.
+/// Sets the timer to expire once, at `at_ns` (above 0), without slack.
 pub(crate) fn set_alarm(fd: BorrowedFd<'_>, at_ns: u64) -> io::Result<()> {
     let at = libc::itimerspec {
         it_interval: timespec(0),
@@ -442,8 +442,8 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Res
     }
 }
 
-/// A set of descriptors to wait for, epoll(7): what a wait costs depends on how many are ready, not
-/// on how many there are.
+/// A set of descriptors to wait for, epoll(7). The cost of a wait depends on how many are ready, not on
+/// how many there are.
 pub(crate) fn epoll_fd() -> io::Result<OwnedFd> {
     // SAFETY: no pointers involved.
     owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
@@ -465,7 +465,7 @@ pub(crate) fn epoll_add(
     check(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) })
 }
 
-/// Takes a descriptor out. One that was closed is out already.
+/// Removes a descriptor. The kernel removes one that is closed by itself.
 pub(crate) fn epoll_remove(epoll: BorrowedFd<'_>, fd: libc::c_int) {
     // SAFETY: a null event is allowed for this operation (since Linux 2.6.9).
     unsafe {
@@ -537,7 +537,7 @@ fn epoll_wait_in_two(
         .map_err(|_| io::Error::last_os_error())
 }
 
-/// How long the kernel may lengthen a poll timeout of the calling thread.
+/// By how much the kernel may lengthen a timeout of the calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeoutSlack {
     /// A real-time thread: not at all.
@@ -546,8 +546,8 @@ pub(crate) enum TimeoutSlack {
     OnePartIn(u64),
 }
 
-/// Sets the calling thread's timer slack to its minimum, 1 ns, and says what slack poll timeouts
-/// still get.
+/// Sets the calling thread's timer slack to its minimum, 1 ns. Returns the slack that timeouts still
+/// have.
 pub(crate) fn sharpen_timers() -> TimeoutSlack {
     // SAFETY: PR_SET_TIMERSLACK takes one integer. It cannot fail with a positive one.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };

@@ -1,25 +1,23 @@
 //! Waiting for frames, for other threads, for a signal, and for an instant, in one system call.
 //!
 //! # Many ports
-//! The kernel is asked with epoll(7): it looks at the ports that have frames, and says which, where
-//! poll(2) would look at each of a hundred to find one.
+//! The waiter asks the kernel with epoll(7), which says which ports have frames and looks at no others.
+//! With a hundred ports, poll(2) would look at each to find one.
 //!
 //! # Exact deadlines
-//! The kernel lengthens poll timeouts on purpose, to save wake-ups: by a thousandth of the timeout
-//! (a 200th for niced processes, nothing for real-time threads), but at least by the thread's timer
-//! slack, and at most by 100 ms (`select_estimate_accuracy` in fs/select.c). A wait of 1.518 s, one
-//! frame at 8 kbit/s, would end 1.5 ms late. The timer ends the wait at the end of that margin, or
-//! within it if the processor is awake anyway. So the waiter asks for the timeout that ends, margin
-//! included, at the deadline. It may therefore end early, by up to a thousandth; the caller looks
-//! at the clock, finds the deadline not reached, and waits again.
+//! To save wake-ups, the kernel lengthens timeouts: by a thousandth (a 200th for niced processes,
+//! nothing for real-time threads), but at least by the thread's timer slack, and at most by 100 ms
+//! (`select_estimate_accuracy` in fs/select.c). A wait of 1.518 s, one frame at 8 kbit/s, would end
+//! 1.5 ms late. The wait ends at the end of this slack, or within it if the processor is awake
+//! anyway. So the waiter asks for the timeout that ends at the deadline with its slack. The wait may
+//! end early, by up to a thousandth. Then the caller reads the clock and waits again.
 //!
-//! No timeout can end 1 ns from now: with the margin, the shortest takes 2 ns.
-//! (Virtual time needs this often: the frames of a steady stream come one nanosecond before
-//! the previous ones are due.) A timerfd has no margin but costs a second system call, so the waiter
-//! uses it for this deadline alone.
+//! With the slack, the shortest timeout takes 2 ns. For a deadline 1 ns from now the waiter sets a
+//! timerfd, which has no slack but costs a second system call. (Virtual time needs this often: the
+//! frames of a steady stream come one nanosecond before the previous ones are due.)
 //!
-//! # Waking costs nothing while the waiter is awake
-//! A [`Waker`] sets an atomic; it writes to the eventfd only if the waiter sleeps.
+//! # Cost of waking
+//! A [`Waker`] sets an atomic. It writes to the eventfd only if the waiter sleeps.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -33,10 +31,10 @@ use crate::wake_state::{ASLEEP, AWAKE, CALLED, WakeState};
 
 /// The kernel adds no more than this.
 const MAX_SLACK_NS: u64 = 100_000_000;
-/// Longest wait asked of the kernel: a day. Later deadlines end early, which is allowed.
+/// Longest timeout: a day. Waits for later deadlines end early, which is allowed.
 const MAX_TIMEOUT_NS: u64 = 86_400 * clock::NS_PER_S;
-/// Waits in a row that may end without a system call; then the kernel is asked anyway, for errors
-/// and clock steps.
+/// Most waits in a row that end without a system call. The next asks the kernel all the same, for
+/// errors and clock steps.
 const MAX_SKIPPED: u32 = 256;
 
 /// Wakes a [`Waiter`] from any thread. Cloning is cheap. Costs a system call only if the waiter
@@ -57,19 +55,18 @@ impl Waker {
 /// How a waiter waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaiterOptions {
-    /// Deadlines closer than this are awaited awake, looking at the rings and the clock in turn,
-    /// instead of sleeping; waits for later ones sleep until then. Takes a processor core while it
-    /// lasts. 0 (default): always sleep, as in virtual time, where sleeping is exact. Sleeping
-    /// alone is late by 20 to 100 us on ordinary kernels, so 100000 is a sensible value for exact
-    /// gaps.
+    /// The waiter polls the rings and the clock, instead of sleeping, when a deadline is closer than
+    /// this. That takes a processor core while it lasts. 0 (default): always sleep, as in virtual
+    /// time, where sleeping is exact. On ordinary kernels a sleep ends 20 to 100 us late, so 100000
+    /// is a sensible value for exact gaps.
     pub spin_ns: u64,
 }
 
-/// Why a wait ended. More than one may hold; none may (a wait may end for no reason).
+/// Why a wait ended. Several may hold, or none: a wait may end for no reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Woken {
-    /// A port has frames. Which: see [`Waiter::is_readable`], or look at the rings, which is as
-    /// cheap. Not looked for by every wait: look at the rings after each.
+    /// A port has frames ([`Waiter::is_readable`] says which). Not every wait asks for this, so look
+    /// at the rings after each.
     pub readable: bool,
     /// A port has an error, see [`Waiter::has_error`]; take it with [`Port::take_error`], or the
     /// next wait ends at once, too.
@@ -95,25 +92,25 @@ pub struct Waiter {
     wake_state: Arc<WakeState>,
     /// Readable after a step of CLOCK_REALTIME; absent where the kernel cannot tell.
     clock_step: Option<OwnedFd>,
-    /// For the deadline that no timeout ends at.
+    /// For a deadline 1 ns from now.
     alarm: OwnedFd,
-    /// Eventfd, clock step, alarm (-1: ignored by poll): all that ends a [`Waiter::sleep_until`].
+    /// Eventfd, clock step, alarm (-1: ignored by poll): what ends [`Waiter::sleep_until`].
     fds: [libc::pollfd; PORT_KEYS],
-    /// The same, and the ports.
+    /// The same and the ports.
     epoll: OwnedFd,
     /// Descriptors of the ports by [`Token`]; -1: removed.
     ports: Vec<libc::c_int>,
-    /// What the last wait by `epoll` ended with: the first `ready` of these.
+    /// The first `ready` of these are what the last wait by `epoll` ended with.
     events: Vec<libc::epoll_event>,
     ready: usize,
     /// Ports that the last wait found readable.
     readable: Vec<usize>,
-    /// `readable` is all there are: the last wait asked the kernel.
+    /// The last wait asked the kernel, so `readable` has all of them.
     listed: bool,
     thread: Option<(std::thread::ThreadId, TimeoutSlack)>,
     skipped: u32,
     /// Calls of [`Waiter::sleep_until`].
-    rested: u32,
+    sleeps: u32,
 }
 
 const IN: u32 = libc::EPOLLIN.cast_unsigned();
@@ -126,7 +123,7 @@ const STEP_SLOT: usize = 1;
 const ALARM_SLOT: usize = 2;
 /// Keys of epoll's events: the slots above, then the ports.
 const PORT_KEYS: usize = 3;
-/// Of one wait, at most; what is left comes with the next.
+/// Most events of one wait. The rest come with the next.
 const MAX_EVENTS: usize = 1024;
 
 impl Waiter {
@@ -165,7 +162,7 @@ impl Waiter {
             listed: false,
             thread: None,
             skipped: 0,
-            rested: 0,
+            sleeps: 0,
         })
     }
 
@@ -208,8 +205,8 @@ impl Waiter {
         }
     }
 
-    /// From now on SIGTERM and SIGINT do not end the process but a wait, with [`Woken::signal`].
-    /// For the life of the process. A second signal changes nothing; SIGKILL is there for that.
+    /// From now on SIGTERM and SIGINT end a wait, with [`Woken::signal`], instead of the process. A
+    /// second signal changes nothing.
     ///
     /// # Errors
     /// When the kernel refuses the handlers.
@@ -222,14 +219,13 @@ impl Waiter {
 
     /// Waits until a port has frames, a waker is used, a signal comes, or `deadline_ns` (of
     /// [`clock::now_ns`]'s clock; `None`: no deadline) is reached. `now_ns` is the caller's latest
-    /// reading of that clock: what it is too old by, the deadline is missed by (unless the waiter
-    /// spins). `has_frame` says whether any ring holds a frame
-    /// (`|_| ports.iter().any(Port::has_frame)`); it is asked at the beginning, and while spinning
-    /// once per reading of the clock, which it is told.
+    /// reading of that clock; the wait ends late by its age, unless the waiter spins. `has_frame` says
+    /// whether any ring holds a frame (`|_| ports.iter().any(Port::has_frame)`). It is called at the
+    /// beginning and, while spinning, with each reading of the clock.
     ///
-    /// Makes one system call, two when 1 ns is left; none when a waker was used since the last wait,
-    /// a ring holds a frame, or the deadline has passed already or is within `spin_ns` (then every
-    /// 256th wait asks the kernel all the same, without blocking).
+    /// Makes one system call, or two if 1 ns is left. Makes none if a waker was used since the last
+    /// wait, a ring holds a frame, or the deadline has passed or is within `spin_ns` (but every 256th
+    /// such wait asks the kernel, without blocking).
     ///
     /// # Errors
     /// When the kernel refuses to poll (no memory).
@@ -242,13 +238,13 @@ impl Waiter {
         self.wait_for(true, now_ns, deadline_ns, has_frame)
     }
 
-    /// The same, but frames, and errors of ports, do not end it (every 256th wait, they do).
+    /// The same, but frames and errors of ports do not end the wait (except every 256th).
     ///
     /// # Errors
     /// As [`wait`](Waiter::wait).
     pub fn sleep_until(&mut self, now_ns: u64, deadline_ns: u64) -> io::Result<Woken> {
-        self.rested = self.rested.wrapping_add(1);
-        let ports = self.rested.is_multiple_of(MAX_SKIPPED);
+        self.sleeps = self.sleeps.wrapping_add(1);
+        let ports = self.sleeps.is_multiple_of(MAX_SKIPPED);
         self.wait_for(ports, now_ns, Some(deadline_ns), |_| false)
     }
 
@@ -267,7 +263,6 @@ impl Waiter {
         let near = left_ns.is_some_and(|left_ns| left_ns <= self.options.spin_ns);
         let mut woken = Woken::default();
         if self.skipped < MAX_SKIPPED && has_frame(now_ns) {
-            // What the caller sent may have been answered already.
             self.skipped += 1;
             woken.readable = true;
             woken.called = self.wake_state.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
@@ -387,7 +382,7 @@ impl Waiter {
         slots
     }
 
-    /// The timeout has ended: either this is the deadline or the place to start spinning.
+    /// The timeout has ended: this is the deadline, or the time to start spinning.
     fn after_sleep(&self, deadline_ns: u64, has_frame: impl FnMut(u64) -> bool, woken: &mut Woken) {
         if self.options.spin_ns == 0 {
             woken.deadline = true;
@@ -414,7 +409,7 @@ impl Waiter {
                 return;
             }
             if self.wake_state.state.load(Ordering::Relaxed) == CALLED {
-                return; // the caller of this takes the call
+                return; // `wait_for` takes the call
             }
             std::hint::spin_loop();
             now_ns = clock::now_ns();
@@ -451,10 +446,9 @@ fn pollfd(fd: libc::c_int) -> libc::pollfd {
     }
 }
 
-/// The timeout to ask for so that it ends, with the kernel's slack, after `left_ns`; for one value
-/// in a thousand there is none, and it ends 2 ns early, for a second wait to end on time. At least
-/// 1 ns if any is left (a timeout of 0 does not wait), which with slack makes 2 (see the module's
-/// documentation for 1).
+/// The timeout that ends, with the kernel's slack, after `left_ns`. For one value in a thousand there
+/// is none: then it ends 2 ns early, and a second wait ends on time. At least 1 ns if any is left,
+/// because a timeout of 0 does not wait.
 fn timeout_for(left_ns: u64, slack: TimeoutSlack) -> u64 {
     let left_ns = left_ns.min(MAX_TIMEOUT_NS);
     let TimeoutSlack::OnePartIn(parts) = slack else {
@@ -613,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_lies_there_ends_a_wait_at_once_but_no_rest() {
+    fn a_frame_in_a_ring_ends_a_wait_at_once_but_not_sleep_until() {
         let mut waiter = Waiter::new(WaiterOptions::default()).unwrap();
         let now_ns = clock::now_ns();
         let woken = waiter.wait(now_ns, None, |_| true).unwrap();

@@ -3,14 +3,14 @@
 //! driver can, has the hardware read and write.
 //!
 //! # Arrival times
-//! AF_XDP has no receive stamps. The port's XDP program reads the clock when it sees the frame and
-//! puts the reading in front of it; AF_XDP carries that along as metadata. Some drivers have no room
-//! for metadata: what stands there stays zero, and a frame arrives when the port looks at it.
+//! AF_XDP has no receive stamps. The port's XDP program reads the clock when it sees a frame, and
+//! puts the reading in front of it as metadata. Some drivers have no room for metadata: then the
+//! stamp is zero, and the time at which the port looks at the frame is its arrival time.
 //!
-//! # What the kernel has not taken
-//! Frames handed over to the kernel cannot be taken back: those that it does not take (the interface
-//! is down) leave when it does, for which it must be asked again. So that it is one batch at most,
-//! everything after that is refused until it has.
+//! # Frames that the kernel does not take
+//! Frames handed over to the kernel cannot be taken back. If it does not send them (the interface is
+//! down), they leave when it does, and it must be asked again. Until then the port refuses further
+//! frames, so at most one batch waits.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,13 +25,13 @@ use crate::tx::{Flushed, MAX_RETRIES};
 use crate::xdp_program::{self, Place, Program, STAMP_BYTES};
 use crate::xdp_ring::{Consumer, Producer, Ring};
 
-/// How often, and how long after a try, a busy queue is asked for again.
+/// How often, and after which time, a busy queue is asked for again.
 const BIND_RETRIES: u32 = 20;
 const BIND_AGAIN: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// What the kernel keeps free in front of each received frame (XDP_PACKET_HEADROOM).
 const HEADROOM_BYTES: usize = 256;
-/// Places of frames are this large, or that.
+/// Sizes that a frame's place may have.
 const SLOT_BYTES: [usize; 2] = [2048, 4096];
 /// Most places for frames being sent.
 const MAX_TX_SLOTS: usize = 1 << 16;
@@ -59,7 +59,8 @@ pub(crate) struct XdpDriver {
     /// Why the kernel did not take all frames at the last flush; 0: it did.
     blocked_errno: i32,
     zero_copy: bool,
-    told: Lost,
+    /// What the kernel had lost at the last call of [`XdpDriver::lost`].
+    last_reported: Lost,
     /// Closed first: then nothing more comes to the socket. None for a port that only sends.
     program: Option<Program>,
     socket: OwnedFd,
@@ -75,73 +76,27 @@ impl XdpDriver {
         options: &PortOptions,
         max_frame_bytes: usize,
     ) -> Result<XdpDriver, PortError> {
-        let name = || opening.name.to_owned();
-        let slot_bytes = SLOT_BYTES
-            .into_iter()
-            .find(|slot_bytes| max_frame_bytes <= slot_bytes - HEADROOM_BYTES)
-            .ok_or_else(|| PortError::TooLongForXdp {
-                name: name(),
-                frame_bytes: max_frame_bytes,
-                most: SLOT_BYTES[1] - HEADROOM_BYTES,
-            })?;
-        let c_name = opening.step("read its name", sys::c_name(opening.name))?;
-        // A driver that cannot say has one, or binding says the rest.
-        let queues = sys::receive_queues(control.as_fd(), &c_name).unwrap_or(1);
-        if queues > 1 && options.receive {
-            return Err(PortError::ManyQueues {
-                name: name(),
-                queues,
-            });
+        let slot_bytes = slot_bytes_for(opening, max_frame_bytes)?;
+        if options.receive {
+            check_queues(opening, control.as_fd())?;
         }
-        let socket = sys::xdp_socket().map_err(|source| match source.raw_os_error() {
-            Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT) => PortError::NoXdp { name: name() },
-            _ => refused(opening, "open an AF_XDP socket", source),
-        })?;
-        // Before memory is asked for, which without rights is refused for another reason.
+        let socket = open_socket(opening)?;
+        let fd = socket.as_fd();
+        // Before memory is asked for, which is refused without rights for another reason.
         let map = xdp_program::create_map()
             .map_err(|source| refused(opening, "make a map for its XDP program", source))?;
-
         let rx_slots = ring_size(options.rx_frames);
         let tx_slots = ring_size(
             (options.tx_buffer_bytes / slot_bytes).clamp(options.tx_batch_frames, MAX_TX_SLOTS),
         );
-        let bytes = (rx_slots as usize + tx_slots as usize) * slot_bytes;
-        let memory = opening.step("get memory for frames", Mapping::anonymous(bytes))?;
-        let fd = socket.as_fd();
+        let memory = register_memory(opening, fd, (rx_slots + tx_slots) as usize, slot_bytes)?;
         opening.set_send_buffer(fd, options.tx_buffer_bytes)?;
-        let region = libc::xdp_umem_reg {
-            addr: memory.base().as_ptr().expose_provenance() as u64,
-            len: bytes as u64,
-            chunk_size: slot_bytes as u32,
-            headroom: 0,
-            flags: 0,
-            tx_metadata_len: 0,
-        };
-        opening.step(
-            "register memory for frames (is 'ulimit -l' too low?)",
-            sys::set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, region),
-        )?;
-        for (option, slots) in [
-            (libc::XDP_UMEM_FILL_RING, rx_slots),
-            (libc::XDP_RX_RING, rx_slots),
-            (libc::XDP_UMEM_COMPLETION_RING, tx_slots),
-            (libc::XDP_TX_RING, tx_slots),
-        ] {
-            opening.step(
-                "set up the rings",
-                sys::set_option(fd, libc::SOL_XDP, option, slots),
-            )?;
-        }
-        let at = opening.step("find the rings", sys::xdp_ring_offsets(fd))?;
-        let rings = (|| {
-            io::Result::Ok((
-                Consumer::new(Ring::map(fd, libc::XDP_PGOFF_RX_RING, &at.rx, rx_slots)?),
-                Producer::new(Ring::map(fd, fill_page(), &at.fr, rx_slots)?),
-                Producer::new(Ring::map(fd, libc::XDP_PGOFF_TX_RING, &at.tx, tx_slots)?),
-                Consumer::new(Ring::map(fd, completion_page(), &at.cr, tx_slots)?),
-            ))
-        })();
-        let (rx, mut fill, tx, completion) = opening.step("map the rings", rings)?;
+        let Rings {
+            rx,
+            mut fill,
+            tx,
+            completion,
+        } = Rings::open(opening, fd, rx_slots, tx_slots)?;
         let slot = |i: u32| u64::from(i) * slot_bytes as u64;
         for i in 0..rx_slots {
             fill.push(slot(i));
@@ -179,7 +134,7 @@ impl XdpDriver {
             counted: 0,
             blocked_errno: 0,
             zero_copy,
-            told: Lost::default(),
+            last_reported: Lost::default(),
             program,
             socket,
             control,
@@ -256,10 +211,10 @@ impl XdpDriver {
                 .rx_dropped
                 .saturating_sub(kernel.rx_fill_ring_empty_descs),
         };
-        let told = std::mem::replace(&mut self.told, now);
+        let before = std::mem::replace(&mut self.last_reported, now);
         Lost {
-            ring_full: now.ring_full.saturating_sub(told.ring_full),
-            oversize: now.oversize.saturating_sub(told.oversize),
+            ring_full: now.ring_full.saturating_sub(before.ring_full),
+            oversize: now.oversize.saturating_sub(before.oversize),
         }
     }
 
@@ -397,6 +352,103 @@ impl XdpDriver {
             std::slice::from_raw_parts_mut(self.memory.base().add(at).as_ptr(), self.slot_bytes)
         })
     }
+}
+
+/// The rings of a socket.
+struct Rings {
+    rx: Consumer<libc::xdp_desc>,
+    fill: Producer<u64>,
+    tx: Producer<libc::xdp_desc>,
+    completion: Consumer<u64>,
+}
+
+impl Rings {
+    fn open(
+        opening: &Opening<'_>,
+        fd: BorrowedFd<'_>,
+        rx_slots: u32,
+        tx_slots: u32,
+    ) -> Result<Rings, PortError> {
+        for (option, slots) in [
+            (libc::XDP_UMEM_FILL_RING, rx_slots),
+            (libc::XDP_RX_RING, rx_slots),
+            (libc::XDP_UMEM_COMPLETION_RING, tx_slots),
+            (libc::XDP_TX_RING, tx_slots),
+        ] {
+            opening.step(
+                "set up the rings",
+                sys::set_option(fd, libc::SOL_XDP, option, slots),
+            )?;
+        }
+        let at = opening.step("find the rings", sys::xdp_ring_offsets(fd))?;
+        let map = || {
+            io::Result::Ok(Rings {
+                rx: Consumer::new(Ring::map(fd, libc::XDP_PGOFF_RX_RING, &at.rx, rx_slots)?),
+                fill: Producer::new(Ring::map(fd, fill_page(), &at.fr, rx_slots)?),
+                tx: Producer::new(Ring::map(fd, libc::XDP_PGOFF_TX_RING, &at.tx, tx_slots)?),
+                completion: Consumer::new(Ring::map(fd, completion_page(), &at.cr, tx_slots)?),
+            })
+        };
+        opening.step("map the rings", map())
+    }
+}
+
+/// Size of the places that frames of up to so many bytes need.
+fn slot_bytes_for(opening: &Opening<'_>, max_frame_bytes: usize) -> Result<usize, PortError> {
+    SLOT_BYTES
+        .into_iter()
+        .find(|slot_bytes| max_frame_bytes <= slot_bytes - HEADROOM_BYTES)
+        .ok_or_else(|| PortError::TooLongForXdp {
+            name: opening.name.to_owned(),
+            frame_bytes: max_frame_bytes,
+            most: SLOT_BYTES[1] - HEADROOM_BYTES,
+        })
+}
+
+/// Refuses an interface with several receive queues: only frames of [`QUEUE`] would be received.
+fn check_queues(opening: &Opening<'_>, control: BorrowedFd<'_>) -> Result<(), PortError> {
+    let c_name = opening.step("read its name", sys::c_name(opening.name))?;
+    // A driver that does not say has one. If not, binding is refused.
+    match sys::receive_queues(control, &c_name).unwrap_or(1) {
+        0 | 1 => Ok(()),
+        queues => Err(PortError::ManyQueues {
+            name: opening.name.to_owned(),
+            queues,
+        }),
+    }
+}
+
+fn open_socket(opening: &Opening<'_>) -> Result<OwnedFd, PortError> {
+    sys::xdp_socket().map_err(|source| match source.raw_os_error() {
+        Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT) => PortError::NoXdp {
+            name: opening.name.to_owned(),
+        },
+        _ => refused(opening, "open an AF_XDP socket", source),
+    })
+}
+
+/// Memory for frames, shared with the kernel.
+fn register_memory(
+    opening: &Opening<'_>,
+    fd: BorrowedFd<'_>,
+    slots: usize,
+    slot_bytes: usize,
+) -> Result<Mapping, PortError> {
+    let bytes = slots * slot_bytes;
+    let memory = opening.step("get memory for frames", Mapping::anonymous(bytes))?;
+    let region = libc::xdp_umem_reg {
+        addr: memory.base().as_ptr().expose_provenance() as u64,
+        len: bytes as u64,
+        chunk_size: slot_bytes as u32,
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    opening.step(
+        "register memory for frames (is 'ulimit -l' too low?)",
+        sys::set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, region),
+    )?;
+    Ok(memory)
 }
 
 /// What the program put in front of the frame that begins at `start` of its place; `None`: nothing.
