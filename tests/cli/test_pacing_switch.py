@@ -380,7 +380,7 @@ def test_virtual_until_ends_in_the_middle(tmp_path: Path) -> None:
         ended = switch(tmp_path, *run, "--virtual-until", until)
         assert ended.returncode == 0, ended.stderr
         assert len(read_capture(tmp_path / "q_out.pcap")) == sent, until
-        assert ("with more to come" in ended.stderr) == (sent < 3)
+        assert ("still to be sent" in ended.stderr) == (sent < 3)
 
 
 def test_packets_that_go_round_for_ever_end_a_run(tmp_path: Path) -> None:
@@ -397,11 +397,11 @@ def test_packets_that_go_round_for_ever_end_a_run(tmp_path: Path) -> None:
     (tmp_path / "runtime.json").write_text(json.dumps(runtime))
     program = str(COMPILED.parent / "bmv2" / "pacer.json")
     run = ("--virtual", "-i", "1@p", "-i", "2@q", "--runtime-json", "runtime.json", program)
-    refused(tmp_path, *run, named=("round without end", "--virtual-until"))
+    refused(tmp_path, *run, named=("recirculates packets without end", "--virtual-until"))
     assert not (tmp_path / "q_out.pcap").exists()
     ended = switch(tmp_path, *run, "--virtual-until", "10ms")
     assert ended.returncode == 0, ended.stderr
-    assert "with more to come" in ended.stderr
+    assert "still to be sent" in ended.stderr
     assert [timed.at_ns for timed in read_capture(tmp_path / "q_out.pcap")] == [0]
 
 

@@ -1,4 +1,4 @@
-//! TLS as simple_switch_grpc's command line asks for it.
+//! TLS, with the options of simple_switch_grpc.
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,11 @@ use crate::files::read_limited;
 /// Largest PEM file read, in bytes.
 const PEM_BYTES_MAX: u64 = 1 << 20;
 
-/// Who the gRPC server is, and whom it lets in.
+/// Certificates of the gRPC server and of its clients.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "TLS of the gRPC server")]
 pub struct TlsOptions {
-    /// TLS 1.2 and 1.3 and nothing else, with --grpc-server-cert and --grpc-server-key.
+    /// Accept only TLS (1.2 or 1.3). Needs --grpc-server-cert and --grpc-server-key.
     #[arg(long)]
     grpc_server_ssl: bool,
 
@@ -23,22 +23,22 @@ pub struct TlsOptions {
     #[arg(long, value_name = "FILE.pem")]
     grpc_server_cacert: Option<PathBuf>,
 
-    /// The server's certificate, and after it those that lead to its authority's.
+    /// The server's certificate, followed by its intermediate certificates.
     #[arg(long, value_name = "FILE.pem")]
     grpc_server_cert: Option<PathBuf>,
 
-    /// Its private key.
+    /// The server's private key.
     #[arg(long, value_name = "FILE.pem")]
     grpc_server_key: Option<PathBuf>,
 
-    /// Let in only clients with a certificate that an authority of --grpc-server-cacert has signed.
+    /// Accept only clients with a certificate signed by an authority of --grpc-server-cacert.
     #[arg(long)]
     grpc_server_with_client_auth: bool,
 }
 
 impl TlsOptions {
-    /// Options that change nothing as they are given, as on the command line: without
-    /// `--grpc-server-ssl` all others, and without client authentication who signs for clients.
+    /// The given options that have no effect: without `--grpc-server-ssl` all others, and without client
+    /// authentication the authorities of clients.
     pub fn ignored(&self) -> Vec<&'static str> {
         let files = [
             ("--grpc-server-cert", &self.grpc_server_cert),

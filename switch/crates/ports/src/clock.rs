@@ -44,8 +44,8 @@ pub fn remeasure_realtime_offset() -> i64 {
 }
 
 /// A receive stamp on the clock of the switch. One from before boot is no time of
-/// `CLOCK_REALTIME`: a frame that somebody in this namespace had the kernel send at a given time
-/// (`SO_TXTIME`) comes out of a veth with that time, which is of `CLOCK_MONOTONIC`.
+/// `CLOCK_REALTIME`: a frame that a process of this namespace sends at a given time (`SO_TXTIME`)
+/// comes out of a veth with that time, which is of `CLOCK_MONOTONIC`.
 #[must_use]
 pub fn from_stamp_ns(stamp_ns: u64) -> u64 {
     match u64::try_from(realtime_offset_ns()) {

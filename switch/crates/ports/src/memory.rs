@@ -1,18 +1,23 @@
 //! Memory in huge pages.
+//!
+//! Without huge pages, inserting and releasing packets of a million classes takes 14 % longer (343 ns
+//! instead of 300 ns a packet; bench `insert_release`, `pair/spread/1000000`). The memory is in
+//! collections of several crates: nodes of packets, queues, contexts, tables. In stable Rust, `Vec`
+//! and hash tables take their memory only from the process's allocator. To call `madvise` for a few
+//! arenas instead would need collections of our own.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
 
-/// A huge page of most machines. Allocations of at least so many bytes are whole ones.
+/// A huge page of most machines. Allocations of at least this size are made of whole ones.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// The system's allocator for what is small; large allocations are mappings of their own, which the
 /// kernel is asked to back with huge pages (`madvise(2)`, `MADV_HUGEPAGE`; where it has none, they
 /// are of ordinary ones).
 ///
-/// A packet of one of a million classes touches memory in no order. In pages of 4 KB each of
-/// those touches misses the processor's translation caches, too, and often finds the page table
-/// in memory as well.
+/// Packets of a million classes touch memory in no order. With pages of 4 KB, each touch also misses
+/// the processor's translation caches, and often has to read the page table from memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HugePages;
 
@@ -112,7 +117,7 @@ unsafe impl GlobalAlloc for HugePages {
                 moved.cast()
             }
             _ => {
-                // SAFETY: the caller sees to it that `bytes`, rounded up to the alignment, does not
+                // SAFETY: the caller guarantees that `bytes`, rounded up to the alignment, does not
                 // overflow, and it is not 0.
                 let new = unsafe { Layout::from_size_align_unchecked(bytes, layout.align()) };
                 // SAFETY: as above.
@@ -129,7 +134,7 @@ unsafe impl GlobalAlloc for HugePages {
     }
 }
 
-/// Whatever the machine's pages: where the kernel moves a mapping to is aligned to so many bytes.
+/// A mapping that the kernel moves is aligned to at least this, whatever the size of the machine's pages.
 const MOVED_ALIGN: usize = 4096;
 
 #[cfg(test)]

@@ -184,7 +184,7 @@ pub enum PortError {
         /// The interface.
         name: String,
     },
-    /// Somebody else's XDP program is on the interface, or an AF_XDP socket has its queue.
+    /// The interface has another XDP program, or another AF_XDP socket has its queue.
     #[error(
         "interface '{name}': has an XDP program or an AF_XDP socket already: end the process that \
          it belongs to; a program left behind is removed by: ip link set dev {name} xdp off; \

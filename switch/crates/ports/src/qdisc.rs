@@ -1,4 +1,4 @@
-//! Which queueing discipline an interface has: whether the kernel can send frames when told to.
+//! Which queueing discipline an interface has: whether the kernel can send frames at given times.
 //!
 //! `fq` sends a frame at the time that came with it (`SO_TXTIME`), at once if that is over. Others
 //! send it at once, without a word; `etf` refuses what is late, and times of this clock. So the

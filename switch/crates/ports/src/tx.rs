@@ -22,7 +22,7 @@ pub(crate) struct TxBatch {
     /// Kept to save allocations; filled anew for every call, meaningless between calls.
     vectors: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
-    /// When each frame is to leave, where the kernel sees to that; else empty.
+    /// When each frame is to leave, if the kernel sends them at given times; else empty.
     departures: Vec<Departure>,
 }
 

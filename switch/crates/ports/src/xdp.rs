@@ -328,7 +328,7 @@ impl XdpDriver {
         Some((address - start, usize::try_from(start).ok()?))
     }
 
-    /// The offset of a place that lies in the memory whole.
+    /// The offset of a place, if all of it is in the memory.
     fn offset(&self, slot: u64) -> Option<usize> {
         let at = usize::try_from(slot).ok()?;
         (at.checked_add(self.slot_bytes)? <= self.memory.bytes()).then_some(at)

@@ -140,7 +140,7 @@ fn instructions(map: libc::c_int) -> [Instruction; 16] {
     ]
 }
 
-/// What tells the program which socket a queue's frames go to.
+/// The map from a queue to the socket for its frames.
 ///
 /// # Errors
 /// EPERM: this process may not load XDP programs.

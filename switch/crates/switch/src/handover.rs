@@ -1,8 +1,8 @@
 //! The hand-over policy: when the switch looks at frames and hands packets over to the interfaces.
 //!
-//! Looking at each frame when it comes and sending each when it leaves costs a wake-up each. Where
-//! that changes nothing that can be observed on a line, the switch does it in batches, as
-//! interfaces do that moderate their interrupts.
+//! A wake-up for each frame that comes and for each that leaves is expensive. The switch handles
+//! frames in batches where that changes nothing on the lines, as interfaces do that moderate their
+//! interrupts. The real-time driver's part is in `real_time/handover.rs` of crate `pacing_switch`.
 //!
 //! | state | condition | arrivals may wait | packets start early by | frames are handed over early by |
 //! |---|---|---|---|---|
@@ -14,11 +14,11 @@
 //! In the state *early start*, a packet that arrives for the same port meanwhile leaves behind those
 //! that have started, limits on queues see that much less, and egress sees times to come.
 
-/// Longest time that a frame may wait before the switch looks at it. What comes meanwhile delays
-/// what is to leave by some ten microseconds.
+/// Longest time that a frame may wait before the switch looks at it. The work that collects meanwhile
+/// delays departures by some ten microseconds.
 const MODERATION_MAX_NS: u64 = 250_000;
 
-/// The same where what is to leave has been handed over before.
+/// The same where departures have been handed over before.
 const MODERATION_EARLY_MAX_NS: u64 = 1_000_000;
 
 /// How early packets start in the state *early start*.

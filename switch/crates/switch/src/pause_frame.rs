@@ -1,4 +1,4 @@
-//! PAUSE frames: what fills the gaps of a port, and what every port consumes.
+//! PAUSE frames, which fill the gaps of a port. Every port consumes those that come in.
 //!
 //! IEEE 802.3, Annex 31B: to 01-80-C2-00-00-01, EtherType 0x8808 (MAC Control), opcode 1, pause
 //! time. A pause time of 0 asks the neighbour for nothing. As in PSPacer, the frame may be longer
@@ -15,14 +15,13 @@ const SOURCE_AT: usize = 6;
 /// Where the EtherType begins.
 const TYPE_AT: usize = 12;
 
-/// Whether a port consumes the frame. It does so whatever the pause time: no port here sends
-/// less because its neighbour asks.
+/// Whether a port consumes the frame, whatever its pause time. No port stops sending for it.
 pub(crate) fn is_pause(frame: &[u8]) -> bool {
     frame.get(TYPE_AT..TYPE_AT + MAC_CONTROL_PAUSE.len()) == Some(&MAC_CONTROL_PAUSE)
         && frame.starts_with(&DESTINATION)
 }
 
-/// A PAUSE frame of every length and from every port, made once.
+/// A template for PAUSE frames of every length and port.
 #[derive(Debug)]
 pub(crate) struct PauseFrame(Box<[u8]>);
 

@@ -22,6 +22,6 @@ pub struct Polling {
     /// Longest time between two polls that went to control requests or to an interface's state,
     /// in ns.
     pub control_max_ns: u64,
-    /// What the machine took.
+    /// Times that the machine took.
     pub stalls: Stalls,
 }

@@ -1,5 +1,6 @@
-//! Packets in the switch: a bounded pool of contexts. A context is allocated when more packets
-//! are in the switch than ever before; up to that number they are reused without allocation.
+//! Packets in the switch: a bounded pool of contexts. A context is allocated when there are more
+//! packets in the switch than ever before. After that it is reused with its buffers, so a packet
+//! allocates nothing. (Crate `slab` drops what is removed.)
 
 use v1model::{Context, InstanceType, Pipeline};
 
@@ -7,18 +8,18 @@ use v1model::{Context, InstanceType, Pipeline};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PacketId(u32);
 
-/// A packet with what the switch must remember between ingress and egress.
+/// A packet with what the switch keeps between ingress and egress.
 pub(crate) struct Packet {
     pub(crate) context: Context,
     pub(crate) replication_id: u16,
-    /// Where the packet came from that this is a multicast copy of; `None`: it is no copy.
+    /// Ingress port of the packet that this is a multicast copy of; `None`: it is no copy.
     pub(crate) copied_from: Option<u16>,
     pub(crate) instance_type: InstanceType,
     /// It waits, or has waited, for its departure time.
     pub(crate) held: bool,
 }
 
-/// Grows on demand up to its limit; a packet's memory is kept for the next one.
+/// Grows on demand up to its limit.
 pub(crate) struct Pool {
     packets: Vec<Packet>,
     free: Vec<PacketId>,

@@ -217,7 +217,11 @@ impl Program {
             env.manager.count_drop(input.port, DropCause::HoldLimit);
             return None;
         };
-        self.packets.get_mut(id)?.context.set_frame(frame);
+        let Some(packet) = self.packets.get_mut(id) else {
+            env.internal_error(input.port);
+            return None;
+        };
+        packet.context.set_frame(frame);
         self.parse(env, id, &input);
         Some(Parsed { id, input })
     }

@@ -1,5 +1,5 @@
-//! Packets on their way back: to ingress (resubmitted, recirculated), or to the egress of a port
-//! that does not exist.
+//! Packets that are processed again: by ingress (resubmitted, recirculated), or by the egress of a
+//! port that does not exist.
 
 use std::collections::VecDeque;
 

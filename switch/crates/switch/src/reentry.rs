@@ -7,7 +7,7 @@ use crate::pool::PacketId;
 use crate::program::{Environment, Program};
 use crate::recirculation::{Target, Waiting};
 
-/// Time from egress to ingress. A program that recirculates a packet for ever must not stop time.
+/// Time from egress to ingress. It is not 0, because a program may recirculate a packet for ever.
 const RECIRCULATION_NS: u64 = 1_000;
 
 /// Most packets that recirculate at once, as in simple_switch.
@@ -58,7 +58,7 @@ impl Program {
         }
         env.counters.recirculated += 1;
         self.recirculating.queue.push_back(Waiting {
-            // Never in the driver's past: a packet that is behind would only fall further behind.
+            // Not in the driver's past, or the packet would fall further and further behind.
             ready_ns: now_ns.max(env.now_ns).saturating_add(RECIRCULATION_NS),
             port,
             instance_type,

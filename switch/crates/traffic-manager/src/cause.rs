@@ -9,7 +9,7 @@ use std::fmt;
 pub enum DropCause {
     /// The parser refused the packet or ran off its end.
     ParserError,
-    /// The program chose no port: `egress_spec` is 0, as it was at first, and there is no port 0.
+    /// The program chose no port: `egress_spec` is still 0, and there is no port 0.
     NoRoute,
     /// The packet's class already queues its limit of bytes.
     ClassLimit,
@@ -17,8 +17,8 @@ pub enum DropCause {
     MeterRed,
     /// The port's unpaced FIFO has no room for the packet.
     FifoFull,
-    /// A limit of the traffic manager's own is reached: held packets (the queue's share of
-    /// them), class number, queues.
+    /// A limit of the traffic manager is reached: held packets (the queue's share of them), class
+    /// number, queues.
     HoldLimit,
     /// The program chose a port (other than 0) that does not exist.
     NoSuchPort,
@@ -38,20 +38,19 @@ pub enum DropCause {
     NoProgram,
     /// Sent to a multicast group without replicas.
     EmptyGroup,
-    /// The queue of packets that the program sends round again was full.
+    /// The queue of recirculated packets was full.
     RecirculationFull,
-    /// The program's ingress dropped the packet (`mark_to_drop`). Why, the program's own
-    /// counters may say.
+    /// The program's ingress dropped the packet (`mark_to_drop`).
     IngressDrop,
-    /// The program's egress dropped the copy of a multicast packet that would have gone back
-    /// to where the packet came from: how programs flood. No loss.
+    /// The program's egress dropped the copy of a flooded packet that would have gone back to where
+    /// the packet came from. No loss.
     Pruned,
     /// As many frames propagate towards the interface as the port may have on their way.
     DelayLineFull,
-    /// A PAUSE frame (IEEE 802.3x) came in: the port consumes it, as a real one does. No loss.
+    /// A PAUSE frame (IEEE 802.3x) came in, and the port consumed it. No loss.
     PauseFrame,
-    /// The delay line had no room for a PAUSE frame of the port's own; the time it would have
-    /// taken passes all the same. No loss.
+    /// The delay line had no room for a PAUSE frame that fills a gap. The gap is the same without it.
+    /// No loss.
     GapFrame,
     /// An `assert` or `assume` of the program failed, or an action's loops did not end.
     Assertion,

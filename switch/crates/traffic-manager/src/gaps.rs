@@ -31,8 +31,8 @@ pub enum Gaps {
     /// PAUSE frames with pause time 0. The port needs a line rate.
     PauseFrames {
         /// The longest, layer 2 without FCS: [`GAP_FRAME_MIN_BYTES`] to
-        /// [`GAP_FRAME_MAX_BYTES`]. A packet that nobody knew of when a frame began waits for its
-        /// end.
+        /// [`GAP_FRAME_MAX_BYTES`]. An unforeseen packet waits for the end of the frame on
+        /// the line.
         longest_bytes: u32,
     },
 }

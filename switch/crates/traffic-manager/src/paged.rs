@@ -7,20 +7,20 @@
 /// Classes per page.
 pub(crate) const PAGE: usize = 64;
 
-/// Pages that lie together: of 32 bytes per class two megabytes, as much as a huge page.
+/// Pages that are allocated together: at 32 bytes per class two megabytes, a huge page.
 const CHUNK: usize = 1 << 10;
 
-/// Entries of neighbouring classes. Aligned, so that none of them lies across cache lines.
+/// Entries of neighbouring classes. Aligned, so that no entry crosses a cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 struct Page<T>([T; PAGE]);
 
-/// A sparse array indexed by class. What its pages took stays with it, for other pages.
+/// A sparse array indexed by class. It keeps the memory of freed pages for new ones.
 #[derive(Debug)]
 pub(crate) struct Paged<T> {
     /// By page: 0 for none, otherwise 1 + its place.
     places: Vec<u32>,
-    /// Pages by place. Chunks, so that one more is never a copy of them all.
+    /// Pages by place, in chunks: adding a page never copies all of them.
     chunks: Vec<Vec<Page<T>>>,
     free: Vec<u32>,
     used_pages: usize,
@@ -85,7 +85,7 @@ impl<T: Copy + Default> Paged<T> {
             return place;
         }
         if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-            // The first chunk grows with its pages, the others are for so many that need them whole.
+            // The first chunk grows page by page. Where it is full, the next is needed whole soon.
             let room = if self.chunks.is_empty() { 0 } else { CHUNK };
             self.chunks.push(Vec::with_capacity(room));
         }

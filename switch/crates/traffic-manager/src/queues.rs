@@ -1,10 +1,9 @@
 //! The class queues of all ports, found by port and class.
 //!
-//! Nearly every class leaves by one port. So a class has one record, which holds its queue on the
-//! first port that asked, and a class that leaves by several ports has records of the others in
-//! further pages. The packet of such an ordinary class touches one half of a cache line, which
-//! says both what the queue and what the class holds; and a class costs 32 bytes, however its
-//! number and those of its neighbours are spread over the ports.
+//! Nearly every class leaves by one port. So a class has one record, with its queue on the first port
+//! that it used. A class that leaves by several ports has further records for the others. A packet of
+//! an ordinary class touches half a cache line, which says what the queue and what the class holds.
+//! Such a class takes 32 bytes, whatever port its neighbours use.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +15,7 @@ use crate::time::Q24;
 /// No port; the traffic manager has none of this number.
 const NO_PORT: u16 = u16::MAX;
 
-/// Below the bytes that a queue holds stands whose it is.
+/// The port's bits in [`Queue::bytes_and_port`].
 const PORT_BITS: u32 = u16::BITS;
 
 /// A class queue of one port. Small, because a million classes may each have one.
@@ -84,9 +83,9 @@ pub(crate) struct Unlinked {
 /// The queues.
 #[derive(Debug, Default)]
 pub(crate) struct ClassQueues {
-    /// Each class's queue on the first port that asked.
+    /// Each class's queue on the first port that it used.
     first: Paged<Queue>,
-    /// Queues of classes whose first is another port's, by port.
+    /// Queues of classes that used another port first, by port.
     further: BTreeMap<u16, Paged<Queue>>,
     /// What the classes hold in further queues. A class without a page here has none.
     further_bytes: Paged<u64>,
@@ -103,7 +102,7 @@ impl ClassQueues {
         }
     }
 
-    /// The class's queue on the first port that asked, whichever that is. Nothing of the queue is read.
+    /// The class's queue on the first port that it used. Reads nothing of the queue.
     pub(crate) fn first_of(&self, class: u32) -> Option<&Queue> {
         self.first.get(class)
     }

@@ -28,19 +28,19 @@ const LEVEL_BITS: u32 = 11;
 const LEVEL_SLOTS: usize = 1 << LEVEL_BITS;
 /// Levels for every 64-bit time: 14 + 5 * 11 >= 64.
 const LEVELS: usize = 5;
-/// More keys than these, and the heap hands the later ones to a wheel.
+/// With more keys than these, the heap hands the later ones to a wheel.
 const SPILL_KEYS: usize = 1_024;
-/// No more keys than these left in the wheel, and the heap takes them all.
+/// With no more keys than these in the wheel, the heap takes them all.
 const GATHER_KEYS: usize = 256;
-/// An empty heap takes at least these from the wheel, so that what they stand for can be looked
-/// at together.
+/// An empty heap takes at least this many from the wheel, so that what the next releases need can be
+/// prefetched together.
 const REFILL_KEYS: usize = 16;
-/// Keys that share a link: with it, 16-byte keys fill four cache lines.
+/// Keys of a chunk: with its two counts, 16-byte keys fill four cache lines.
 const CHUNK_KEYS: usize = 15;
 /// No chunk.
 const NONE: u32 = u32::MAX;
 
-/// Keys of one slot. In this order, so that all of a slot with few keys is in one cache line.
+/// Keys of one slot. The order of the fields puts a slot with few keys into one cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 struct Chunk<K> {
@@ -71,7 +71,7 @@ impl Level {
         }
     }
 
-    /// The first slot with keys at or after `from`, going round.
+    /// The first slot with keys at or after `from`, in the order of the ring.
     fn first_from(&self, from: usize) -> Option<usize> {
         let (word, bit) = (from / 64, from % 64);
         let here = self.taken[word] & (u64::MAX << bit);
@@ -114,7 +114,7 @@ impl<K: Key> Levels<K> {
         }
     }
 
-    /// Puts in a key whose slot is after `now_slot`: into the lowest level whose ring reaches it.
+    /// Adds a key whose slot is after `now_slot`, to the lowest level whose ring reaches it.
     fn push(&mut self, key: K) {
         let slot = slot_of(key.time_ns());
         let mut at = 0;
@@ -165,7 +165,7 @@ impl<K: Key> Levels<K> {
         }
     }
 
-    /// Moves on to the next slot that has keys, and hands those over.
+    /// Moves on to the next slot that has keys, and hands its keys over to the heap.
     fn advance(&mut self, heap: &mut BinaryHeap<Reverse<K>>) {
         while let Some((at, slot)) = self.next_slot() {
             let first = slot << (LEVEL_BITS * at as u32);
@@ -239,7 +239,7 @@ pub(crate) struct TimerWheel<K> {
     /// Empty only if the wheel is.
     soon: BinaryHeap<Reverse<K>>,
     later: Option<Box<Levels<K>>>,
-    /// Without a wheel: so many keys make one.
+    /// With more keys than these, a wheel is made.
     spill_at: usize,
     /// Keys came out of the wheel.
     refilled: bool,
@@ -347,7 +347,7 @@ impl<K: Key> TimerWheel<K> {
         }
     }
 
-    /// Sees to it that the heap has the smallest key.
+    /// Makes sure that the heap has the smallest key.
     fn refill(&mut self) {
         let Some(wheel) = &mut self.later else {
             return;

@@ -39,10 +39,11 @@ const RECEIVE_BATCH: usize = 64;
 /// Most frames collected before they are handed to the kernel while departures are to come. Each
 /// takes half a microsecond or more, and the next departure must not wait for many.
 const SEND_BATCH_PACED: usize = 8;
-/// Time between two looks at the interfaces while one is down: nothing tells when it is up again.
+/// Time between two checks of the interfaces while one is down: the kernel does not report when it is
+/// up again.
 const LINK_CHECK_DOWN_NS: u64 = 100_000_000;
-/// The same while all are up. An interface that goes down ends a wait, but nothing tells when it
-/// loses its carrier (a veth's peer is taken down).
+/// The same while all are up. An interface that goes down ends a wait; one that loses its carrier (a
+/// veth's peer is taken down) does not.
 const LINK_CHECK_NS: u64 = 1_000_000_000;
 /// Most jobs run in one turn.
 const JOB_BATCH: usize = 64;

@@ -15,7 +15,7 @@ use crate::statistics::PortStatistics;
 use crate::time::Q24;
 use crate::timer_wheel::TimerWheel;
 
-/// "Nothing to do": later than every instant the traffic manager acts on.
+/// Later than every instant at which the traffic manager acts: there is nothing to do.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
 
 /// What a port starts.
@@ -219,8 +219,8 @@ impl<P> Port<P> {
         self.gap_wait
     }
 
-    /// Takes the packet that `scheduled` stands for. A paced packet looked at later than its
-    /// instant's nanosecond starts now, not then; an unpaced one starts at its instant.
+    /// Takes the packet that is scheduled. If the poll is late, a paced packet starts at `now_ns`, and
+    /// an unpaced packet at its instant all the same.
     pub(crate) fn choose(
         &mut self,
         scheduled: Scheduled,
