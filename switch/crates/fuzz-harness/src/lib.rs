@@ -1,8 +1,8 @@
-//! What each fuzz target does with its bytes.
+//! The fuzz targets as functions of the input's bytes.
 //!
 //! The targets themselves (`switch/fuzz`, for cargo-fuzz) only call these functions; so does
 //! `tests/replay.rs`, with every file of the committed corpora. A function returns if all is
-//! well, whatever the bytes, and panics if something is not.
+//! well and panics otherwise.
 
 mod packets;
 mod program;

@@ -1,12 +1,11 @@
 //! Frames through a whole switch.
 
 use switch::notification::Notification;
-use switch::replication::{CloneSession, Replica};
-use switch::{Sink, Switch, SwitchConfig};
+use switch::{CloneSession, Program, Replica, Sink, Switch, SwitchConfig};
 use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
 use v1model::entries::{ActionCall, EntryKey, KeyField, MatchField, MatchKind};
 
-/// Programs by the first byte of the input: new ones at the end, or the corpus changes its
+/// Programs by the first byte of the input. New ones go at the end; otherwise the corpus changes its
 /// meaning.
 const PROGRAMS: [&str; 15] = [
     "../p4src/compiled/pacing_switch/pacer.json",
@@ -30,10 +29,10 @@ const PROGRAMS: [&str; 15] = [
 const PORTS: u16 = 4;
 const CPU_PORT: u16 = 510;
 
-/// Packets that go round for ever must not make an input run for ever.
+/// A packet that recirculates for ever must not make an input run for ever.
 const EVENTS_MAX: usize = 2_000;
 
-/// Counts what leaves, and checks its length.
+/// Counts the frames that leave, and checks their length.
 #[derive(Default)]
 struct Sent {
     frames: usize,
@@ -93,7 +92,8 @@ pub fn packets(bytes: &[u8]) {
         switch.add_port(port, "port", config).expect("a new port");
     }
     switch.load(&crate::read(path)).expect("the project's own");
-    fill(&mut switch, usize::from(*entries));
+    let program = switch.program_mut().expect("it is loaded");
+    fill(program, usize::from(*entries));
 
     let mut sent = Sent::default();
     let mut now_ns = 0;
@@ -119,22 +119,25 @@ pub fn packets(bytes: &[u8]) {
 
 /// Groups 1 and 2, clone sessions 1 to 3, and in each table an entry that matches everything, or
 /// zero, whose action is the `choice`th.
-fn fill(switch: &mut Switch, choice: usize) {
+fn fill(program: &mut Program, choice: usize) {
     let replicas: Vec<Replica> = (0..u32::from(PORTS))
         .chain([CPU_PORT.into()])
         .map(|port| Replica { port, rid: 1 })
         .collect();
     for number in 1..4 {
-        switch.multicast_insert(number, &replicas).expect("new");
+        program
+            .multicast_insert(number, replicas.clone())
+            .expect("new");
         let session = CloneSession {
             replicas: replicas.clone(),
             packet_length_bytes: 20 * (number - 1),
             ..CloneSession::default()
         };
-        switch.clone_session_insert(number, &session).expect("new");
+        program.clone_session_insert(number, session).expect("new");
     }
-    for table in 0..switch.tables().len() {
-        let Some(info) = switch.tables().get(table) else {
+    let pipeline = program.pipeline_mut();
+    for table in 0..pipeline.tables().len() {
+        let Some(info) = pipeline.tables().get(table) else {
             continue;
         };
         let Some(&action) = info.actions.get(choice % info.actions.len().max(1)) else {
@@ -150,7 +153,7 @@ fn fill(switch: &mut Switch, choice: usize) {
             fields: info.key.iter().map(everything).collect(),
             priority: i32::from(priorities),
         };
-        let parameters = switch.actions().get(action);
+        let parameters = pipeline.actions().get(action);
         let args = parameters.map_or_else(Vec::new, |action| {
             let values = action.params.iter().map(|(_, bits)| {
                 let mut value = zeros(*bits);
@@ -162,7 +165,7 @@ fn fill(switch: &mut Switch, choice: usize) {
             values.collect()
         });
         // Tables without a key or with constant entries refuse.
-        let _ = switch.table_insert(table, &key, &ActionCall { action, args });
+        let _ = pipeline.table_insert(table, &key, &ActionCall { action, args }.into());
     }
 }
 

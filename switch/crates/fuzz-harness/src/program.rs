@@ -2,7 +2,7 @@
 
 use v1model::{EgressInput, IngressInput, LoadOptions, NoTrafficManager, Pipeline};
 
-/// Longest program: what the fuzzer is to find is in the structure.
+/// Most bytes of a program. The fuzzer looks for faults of structure, which short programs show.
 const PROGRAM_BYTES_MAX: usize = 1 << 16;
 
 /// Loads a program; one that loads also gets packets.
@@ -14,8 +14,8 @@ pub fn program(bytes: &[u8]) {
     let mut pipeline = match Pipeline::load(bytes, &options) {
         Ok(pipeline) => pipeline,
         Err(error) => {
-            let told = error.to_string();
-            assert!(!told.contains("defect"), "{told}");
+            let text = error.to_string();
+            assert!(!text.contains("defect"), "{text}");
             return;
         }
     };

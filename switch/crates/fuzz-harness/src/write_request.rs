@@ -5,8 +5,7 @@ use std::cell::OnceCell;
 use p4runtime_server::proto::p4::config::v1 as p4info;
 use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
-use p4runtime_server::server::Limits;
-use p4runtime_server::{ServerConfig, bind, controller_queues, executor};
+use p4runtime_server::{ServerConfig, ServerLimits, bind, controller_queues, executor};
 use prost::Message;
 use switch::{Switch, SwitchConfig};
 use tokio::sync::mpsc;
@@ -89,7 +88,7 @@ impl Rig {
                 .await
                 .expect("the project's own");
             check(client.write(request).await);
-            // Whatever was written, it can be read.
+            // Everything that was written can be read.
             let everything = p4::ReadRequest {
                 device_id: DEVICE,
                 entities: vec![p4::Entity {
@@ -127,7 +126,7 @@ async fn serve() -> (
         addr: ([127, 0, 0, 1], 0).into(),
         cpu_port: Some(510),
         tls: None,
-        limits: Limits::default(),
+        limits: ServerLimits::default(),
     };
     let server = bind(config, executor, compiler, receiver)
         .await

@@ -1,10 +1,10 @@
 //! Client arbitration (P4Runtime specification, section "Client Arbitration and Controller
-//! Replication"): who is primary of each role, and who is told what.
+//! Replication"): chooses the primary of each role, and says which controllers to notify.
 //!
-//! This module holds the rules only: no stream, no task, no clock. The server feeds it stream
+//! This module holds the rules only: no stream, no task, no clock. The server passes it stream
 //! openings, `MasterArbitrationUpdate`s and stream ends, and sends the notifications it returns.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tonic::{Code, Status};
@@ -25,7 +25,7 @@ const ROLE_NAME_MAX_BYTES: usize = 256;
 /// A message for one stream.
 pub type Notification = (SessionId, p4::MasterArbitrationUpdate);
 
-/// What an accepted `MasterArbitrationUpdate` entails.
+/// The consequence of an accepted `MasterArbitrationUpdate`.
 #[derive(Debug, PartialEq)]
 pub enum Outcome {
     /// Send these; nothing else.
@@ -51,11 +51,12 @@ struct Role {
     primary: Option<SessionId>,
     /// Whether the primary may write yet (writes of the one before have ended).
     accepted: bool,
-    /// `role.config` of the last primary, and what it means.
+    /// `role.config` of the last primary.
     config: Option<prost_types::Any>,
+    /// The permissions that `config` gives.
     scope: Arc<Scope>,
     /// Live controllers, in order of arrival.
-    members: BTreeMap<SessionId, ()>,
+    members: BTreeSet<SessionId>,
 }
 
 /// The state of arbitration of one device.
@@ -114,7 +115,7 @@ impl Arbitration {
                          reached"
                     )));
                 }
-                role.members.insert(session, ());
+                role.members.insert(session);
                 self.sessions.insert(
                     session,
                     Session {
@@ -162,9 +163,8 @@ impl Arbitration {
         Ok(Outcome::NewPrimary(notifications))
     }
 
-    /// Called when the writes that had begun are done: the primary chosen by an
-    /// [`Outcome::NewPrimary`] may write from now on. Returns its notification, or nothing when
-    /// it is primary no more.
+    /// Lets the primary chosen by an [`Outcome::NewPrimary`] write, once the writes that had begun
+    /// are done. Returns its notification, or nothing when it is no longer primary.
     pub fn accept_primary(&mut self, session: SessionId) -> Option<Notification> {
         let name = self.sessions.get(&session)?.role.clone();
         let role = self.roles.get_mut(&name)?;
@@ -175,12 +175,13 @@ impl Arbitration {
         Some((session, self.message_for(session)?))
     }
 
-    /// The stream `session` has ended. Returns what the others of its role are told.
+    /// The stream `session` has ended. Returns the notifications for the others of its role.
     pub fn close(&mut self, session: SessionId) -> Vec<Notification> {
         let Some(gone) = self.sessions.remove(&session) else {
             return Vec::new();
         };
         let Some(role) = self.roles.get_mut(&gone.role) else {
+            debug_assert!(false, "the role of a live stream is gone");
             return Vec::new();
         };
         role.members.remove(&session);
@@ -247,19 +248,19 @@ impl Arbitration {
         )))
     }
 
-    /// What a role may do; one that nobody ever named: everything.
+    /// The permissions of a role. A role that no controller ever had may do everything.
     pub(crate) fn scope(&self, role_name: &str) -> Arc<Scope> {
         let role = self.roles.get(role_name);
         role.map_or_else(Arc::default, |role| Arc::clone(&role.scope))
     }
 
-    /// What the role of a stream may do.
+    /// The permissions of a stream's role.
     pub(crate) fn scope_of(&self, session: SessionId) -> Arc<Scope> {
         let session = self.sessions.get(&session);
         session.map_or_else(Arc::default, |session| self.scope(&session.role))
     }
 
-    /// Whether this stream is a primary that may act (packet-out).
+    /// Whether this stream is a primary that may write and send packet-outs.
     pub fn is_primary(&self, session: SessionId) -> bool {
         self.primaries().any(|primary| primary == session)
     }
@@ -285,7 +286,7 @@ impl Arbitration {
         };
         let taken = role
             .members
-            .keys()
+            .iter()
             .filter(|member| **member != session)
             .filter_map(|member| self.sessions.get(member))
             .any(|other| other.election_id == Some(wanted));
@@ -305,6 +306,7 @@ impl Arbitration {
         election_id: Option<u128>,
     ) -> Outcome {
         let Some(role) = self.roles.get_mut(role_name) else {
+            debug_assert!(false, "the role of a live stream is gone");
             return Outcome::Notify(Vec::new());
         };
         // An unset election id is lower than any and never primary; the first one that is set
@@ -329,7 +331,7 @@ impl Arbitration {
             return Vec::new();
         };
         role.members
-            .keys()
+            .iter()
             .copied()
             .filter(|member| wanted(*member))
             .filter_map(|member| Some((member, self.message_for(member)?)))
@@ -362,7 +364,7 @@ impl Arbitration {
     }
 }
 
-/// The role that an update names, and what it may do.
+/// The role that an update names, and its permissions.
 fn check_role(update: &p4::MasterArbitrationUpdate) -> Result<(String, Scope), Status> {
     let Some(role) = &update.role else {
         return Ok((String::new(), Scope::default()));

@@ -1,7 +1,7 @@
 //! Canonical byte strings (P4Runtime specification, section "Bytestrings").
 //!
-//! On the wire a `bit<W>` value is big-endian with any number of leading zero bytes; what the
-//! server sends is the shortest form, at least one byte. Inside, a value is [`Bits`]: exactly
+//! On the wire a `bit<W>` value is big-endian with any number of leading zero bytes. The server
+//! sends the shortest form, at least one byte. Inside the server, a value is [`Bits`]: exactly
 //! `(W + 7) / 8` bytes.
 
 use v1model::entries::Bits;

@@ -1,5 +1,5 @@
-//! The way from the thread that owns the switch to the controllers: bounded queues for frames and
-//! for notifications, with every loss counted by cause.
+//! Bounded queues that carry frames and notifications from the thread that owns the switch to the
+//! controllers. Every loss is counted by cause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,22 +8,26 @@ use switch::notification::Notification;
 use tokio::sync::mpsc;
 use traffic_manager::DropCount;
 
-/// What became of something after the queue.
+/// The outcome for a frame or notification that has left the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Offered to the primaries that may have it: how many took it, and how many had no room.
+    /// Offered to the primary controllers that may have it.
     Offered {
+        /// Controllers that took it.
         delivered: u64,
+        /// Controllers whose stream had no room.
         slow: u64,
     },
+    /// It cannot be translated by P4Info.
     Malformed,
+    /// It is of a program before the running one.
     PipelineSwap,
 }
 
-/// What became of things for the controllers; counted from the start of the process.
+/// Outcomes of frames or notifications, counted from the start of the process.
 #[derive(Debug, Default)]
 struct Counters {
-    /// Things the data plane offered, whatever became of them.
+    /// All that the switch offered.
     offered: AtomicU64,
     delivered: AtomicU64,
     queue_full: AtomicU64,
@@ -38,7 +42,7 @@ impl Counters {
         let add = |counter: &AtomicU64, items| counter.fetch_add(items, Ordering::Relaxed);
         match fate {
             Fate::Offered { delivered, slow } => {
-                // A loss for each that missed it, whoever else has it.
+                // Each controller that misses it counts as a loss, even if another one has it.
                 add(&self.controller_slow, items.saturating_mul(slow));
                 if delivered > 0 {
                     add(&self.delivered, items);
@@ -51,7 +55,7 @@ impl Counters {
         }
     }
 
-    /// `names`: of a full queue, and of what cannot be translated.
+    /// Drops by cause. `full` and `malformed` are the names of these two causes.
     fn drops(&self, [full, malformed]: [&'static str; 2]) -> Vec<DropCount> {
         [
             (full, &self.queue_full),
@@ -69,10 +73,10 @@ impl Counters {
     }
 }
 
-/// What was lost on the way to the controllers.
+/// Losses on the way to the controllers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ControllerLosses {
-    /// Packet-ins, by cause: `controller-queue-full` (the queue from the data plane was full),
+    /// Packet-ins, by cause: `controller-queue-full` (the queue from the switch was full),
     /// `no-controller` (no primary controller that may get it), `controller-slow` (it did not
     /// read its stream), `packet-in-malformed` (shorter than the packet-in header),
     /// `pipeline-swap` (of a program before the running one).
@@ -82,7 +86,7 @@ pub struct ControllerLosses {
     pub notifications: Vec<DropCount>,
 }
 
-/// What became of packet-ins and notifications.
+/// Counters of packet-ins and notifications.
 #[derive(Debug, Default)]
 pub struct ControllerCounters {
     packet_ins: Counters,
@@ -100,7 +104,7 @@ impl ControllerCounters {
         self.notifications.delivered.load(Ordering::Relaxed)
     }
 
-    /// What was lost so far.
+    /// Losses so far.
     pub fn losses(&self) -> ControllerLosses {
         ControllerLosses {
             packet_ins: self
@@ -112,8 +116,8 @@ impl ControllerCounters {
         }
     }
 
-    /// Things offered so far. Read on the data plane's thread while a program is put in place,
-    /// it tells those of the old program from those of the new one.
+    /// Counts of all that was offered so far. Read on the switch's thread while a program is put in
+    /// place, they separate frames and notifications of the old program from those of the new one.
     pub(crate) fn offered(&self) -> Generation {
         Generation {
             packet_ins: self.packet_ins.offered.load(Ordering::Relaxed),
@@ -132,22 +136,22 @@ impl ControllerCounters {
     }
 }
 
-/// Numbers of the first packet-in and notification that may come from a program.
+/// The numbers of the first packet-in and the first notification that may come from a program.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Generation {
     pub(crate) packet_ins: u64,
     pub(crate) notifications: u64,
 }
 
-/// Something on its way, with its number among all that were offered, from 0.
+/// A frame or notification with its number among all that were offered, from 0.
 #[derive(Debug)]
 pub(crate) struct Numbered<T> {
     pub(crate) number: u64,
     pub(crate) item: T,
 }
 
-/// Bounded queues for at most `packet_ins` frames and `notifications` notifications (each at
-/// least 1) from the data plane to the controllers.
+/// Creates the queues from the switch to the controllers. They hold at most `packet_ins` frames and
+/// `notifications` notifications, each at least 1.
 pub fn controller_queues(
     packet_ins: usize,
     notifications: usize,
@@ -169,7 +173,7 @@ pub fn controller_queues(
     )
 }
 
-/// The data plane's end of the queues for the controllers.
+/// The switch's end of the queues for the controllers.
 #[derive(Debug)]
 pub struct ControllerSender {
     packet_ins: mpsc::Sender<Numbered<Box<[u8]>>>,
@@ -178,8 +182,8 @@ pub struct ControllerSender {
 }
 
 impl ControllerSender {
-    /// Queues a frame that begins with the program's packet-in header; `false`: the queue is
-    /// full, the frame is lost and counted.
+    /// Queues a frame that begins with the program's packet-in header. Returns `false` if the queue
+    /// is full; the loss is counted.
     pub fn packet_in(&self, frame: &[u8]) -> bool {
         let counters = &self.counters.packet_ins;
         let number = counters.offered.fetch_add(1, Ordering::Relaxed);
@@ -194,8 +198,8 @@ impl ControllerSender {
         true
     }
 
-    /// Queues a notification, whose time is in nanoseconds since the Epoch; `false`: the queue is
-    /// full, it is lost and counted.
+    /// Queues a notification, whose time is in nanoseconds since the Epoch. Returns `false` if the
+    /// queue is full; the loss is counted.
     pub fn notify(&self, notification: Notification) -> bool {
         let counters = &self.counters.notifications;
         let number = counters.offered.fetch_add(1, Ordering::Relaxed);
@@ -211,7 +215,7 @@ impl ControllerSender {
         true
     }
 
-    /// What became of all that was sent.
+    /// Counters of all that was sent.
     pub fn counters(&self) -> &ControllerCounters {
         &self.counters
     }
@@ -226,7 +230,7 @@ pub struct ControllerReceiver {
 }
 
 impl ControllerReceiver {
-    /// What became of all that was sent; goes on counting, and can be read when the server has
+    /// Counters of all that was sent. They go on counting, and can be read after the server has
     /// ended.
     pub fn counters(&self) -> Arc<ControllerCounters> {
         Arc::clone(&self.counters)

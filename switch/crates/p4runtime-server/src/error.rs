@@ -16,9 +16,12 @@ const STATUS_DETAILS_BUDGET_BYTES: usize = 5_500;
 pub struct UpdateError {
     /// Canonical gRPC code.
     pub code: Code,
-    /// Names the object by its P4 name, the field, and what would be right.
+    /// The object's P4 name, the field, the value given and the value expected.
     pub message: String,
 }
+
+/// The result of one update, one read request or one stream message.
+pub(crate) type UpdateResult<T> = Result<T, UpdateError>;
 
 impl UpdateError {
     /// An error of any code.
@@ -29,7 +32,7 @@ impl UpdateError {
         }
     }
 
-    /// The request is wrong by itself.
+    /// The request is invalid, whatever the state of the switch.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(Code::InvalidArgument, message)
     }
@@ -44,7 +47,7 @@ impl UpdateError {
         Self::new(Code::NotFound, message)
     }
 
-    /// This target does not do it.
+    /// This switch does not support it.
     pub fn unimplemented(message: impl Into<String>) -> Self {
         Self::new(Code::Unimplemented, message)
     }
@@ -54,7 +57,7 @@ impl UpdateError {
         Self::new(Code::PermissionDenied, message)
     }
 
-    /// An error of the data plane about `object`, which the text then names.
+    /// An error of the switch about `object`, which the text names.
     pub fn from_control(error: ControlError, object: &str) -> Self {
         let code = control_code(&error);
         let text = error.message();
@@ -66,8 +69,8 @@ impl UpdateError {
         Self { code, message }
     }
 
-    /// The same error with a code of its own for "malformed": where the specification asks for
-    /// `INVALID_ARGUMENT` whatever is wrong with the byte string.
+    /// The same error with the code `INVALID_ARGUMENT`, which the specification demands in some
+    /// places for every fault of a byte string.
     #[must_use]
     pub fn as_invalid(mut self) -> Self {
         self.code = Code::InvalidArgument;
@@ -81,7 +84,7 @@ impl From<UpdateError> for Status {
     }
 }
 
-/// The gRPC code of a data plane's refusal.
+/// The gRPC code of a switch's error.
 pub fn control_code(error: &ControlError) -> Code {
     match error {
         ControlError::InvalidArgument(_) => Code::InvalidArgument,
@@ -91,10 +94,11 @@ pub fn control_code(error: &ControlError) -> Code {
         ControlError::PermissionDenied(_) => Code::PermissionDenied,
         ControlError::FailedPrecondition(_) => Code::FailedPrecondition,
         ControlError::Unimplemented(_) => Code::Unimplemented,
+        ControlError::Internal(_) => Code::Internal,
     }
 }
 
-/// The gRPC status of a data plane's refusal.
+/// The gRPC status of a switch's error.
 pub fn control_status(error: &ControlError) -> Status {
     Status::new(control_code(error), error.message())
 }
@@ -103,7 +107,7 @@ pub fn control_status(error: &ControlError) -> Status {
 /// update, in order, in a `google.rpc.Status` (specification, section "Write RPC", "Error
 /// Reporting"). Returns `Ok` when all succeeded.
 ///
-/// Texts beyond what a client's default trailer limit takes are left out; codes never are.
+/// Texts that exceed a client's default trailer limit are left out. Codes are always there.
 pub fn write_status(results: &[Result<(), UpdateError>]) -> Result<(), Status> {
     let failed = results.iter().filter(|result| result.is_err()).count();
     if failed == 0 {

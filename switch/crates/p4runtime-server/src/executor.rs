@@ -1,8 +1,8 @@
-//! The way from the server's threads to the thread that owns the switch.
+//! Runs the server's work on the thread that owns the switch.
 //!
-//! The server never touches the switch itself: it hands closures ([`Job`]) to an [`Executor`],
+//! The server never touches the switch itself. It hands closures ([`Job`]) to an [`Executor`],
 //! which runs them on the owning thread between packets. [`channel`] is an executor over a
-//! bounded queue; a driver with a loop of its own drains the queue where it suits it.
+//! bounded queue, which a driver drains in its own loop.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -12,31 +12,22 @@ use tonic::Status;
 
 use switch::Switch;
 
-/// The most cells of an array that one job reads or writes; packets pass between jobs.
+/// Most cells of an array that one job reads or writes. Packets pass between jobs.
 pub(crate) const CELLS_PER_VISIT: usize = 4_096;
 
 /// A piece of work for the thread that owns the switch.
 pub type Job = Box<dyn FnOnce(&mut Switch) + Send>;
 
-/// Why an executor took no job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why an executor refused a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExecuteError {
     /// The thread that owns the switch has ended.
+    #[error("the switch is shutting down")]
     Closed,
     /// Too many jobs wait already.
+    #[error("too many control requests wait for the switch; try again")]
     Busy,
 }
-
-impl std::fmt::Display for ExecuteError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Closed => "the switch is shutting down",
-            Self::Busy => "too many control requests wait for the switch; try again",
-        })
-    }
-}
-
-impl std::error::Error for ExecuteError {}
 
 impl From<ExecuteError> for Status {
     fn from(error: ExecuteError) -> Self {
@@ -49,8 +40,8 @@ impl From<ExecuteError> for Status {
 
 /// Runs jobs on the thread that owns the switch, between packets, in the order given.
 pub trait Executor: Send + Sync + 'static {
-    /// Queues `job` and returns at once. A job that is queued but never run (the switch ends)
-    /// is dropped, which its submitter notices.
+    /// Queues `job` and returns at once. A job that never runs, because the switch ends, is dropped,
+    /// which its submitter notices.
     ///
     /// # Errors
     /// [`ExecuteError::Closed`], [`ExecuteError::Busy`]; the job is dropped.
@@ -68,7 +59,7 @@ pub async fn with<R: Send + 'static>(
 ) -> Result<R, ExecuteError> {
     let (sender, receiver) = oneshot::channel();
     executor.execute(Box::new(move |switch| {
-        // A requester that has gone away needs no answer.
+        // The requester may have gone away; then the result is not needed.
         let _ = sender.send(work(switch));
     }))?;
     receiver.await.map_err(|_| ExecuteError::Closed)

@@ -1,16 +1,16 @@
 //! The control services of a switch: P4Runtime, and the traffic manager's own service, over
 //! gRPC.
 //!
-//! The switch lives on a thread of its own and is never locked: the server sends it closures
-//! ([`executor::Executor`]) that run between packets. Packets and notifications for controllers come
-//! the other way through bounded queues ([`controller_queues`]).
+//! The switch lives on a thread of its own and is never locked. The server sends closures
+//! ([`executor::Executor`]) to that thread, which runs them between packets. Packets and
+//! notifications for controllers come back through bounded queues ([`controller_queues`]).
 //!
 //! ```text
-//!   gRPC clients ── server ─┬─ arbitration      who may write; roles: what
+//!   gRPC clients ── server ─┬─ arbitration      who may write; roles
 //!                           ├─ pipeline_config  which program, checked against its P4Info
 //!                           ├─ write: plan      updates -> operations, by translate
 //!                           │         operation applied, taken back
-//!                           ├─ read             data plane -> entities, by translate
+//!                           ├─ read             program -> entities, by translate
 //!                           ├─ stream           packet I/O, digests, idle timeouts
 //!                           └─ tm_service       ports and statistics
 //!                                 │ executor::with(closure)        ▲ controller_queue
@@ -25,10 +25,12 @@ pub mod arbitration;
 pub mod bytestring;
 pub mod error;
 pub mod executor;
+pub mod proto;
 pub mod server;
 pub mod tm_service;
 
 mod controller_queue;
+mod ids;
 mod notifications;
 mod operation;
 mod packet_io;
@@ -45,15 +47,10 @@ mod tls;
 mod translate;
 mod write;
 
-/// The protocols' messages and services, generated at build time.
-pub mod proto {
-    #![allow(missing_docs, clippy::all)]
-    include!(concat!(env!("OUT_DIR"), "/protocols.rs"));
-}
-
 pub use controller_queue::{
     ControllerCounters, ControllerLosses, ControllerReceiver, ControllerSender, controller_queues,
 };
 pub use executor::{ExecuteError, Executor, Job, JobQueue};
-pub use server::{BoundServer, ServeError, ServerConfig, bind};
+pub use server::{BoundServer, ServeError, bind};
+pub use shared::{ServerConfig, ServerLimits};
 pub use tls::Tls;

@@ -1,4 +1,4 @@
-//! Digest lists and idle entries on their way from the data plane to the primary controllers
+//! Sends digest lists and idle entries from the switch to the primary controllers
 //! (specification, sections "Digest Messages" and "Table Idle Timeout Notification").
 
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::executor;
 use crate::proto::p4::v1 as p4;
 use crate::proto::p4::v1::stream_message_response::Update;
 use crate::shared::Shared;
-use crate::state::Active;
+use crate::state::InstalledPipeline;
 
-/// Passes notifications on until the data plane or the server ends.
-pub(crate) async fn pass(shared: Arc<Shared>, mut told: mpsc::Receiver<Numbered<Notification>>) {
+/// Sends notifications until the switch or the server ends.
+pub(crate) async fn pass(shared: Arc<Shared>, mut queue: mpsc::Receiver<Numbered<Notification>>) {
     let mut shutdown = shared.shutdown.clone();
     loop {
         let notification = tokio::select! {
-            notification = told.recv() => notification,
+            notification = queue.recv() => notification,
             _ = shutdown.wait_for(|down| *down) => None,
         };
         let Some(notification) = notification else {
@@ -32,17 +32,18 @@ pub(crate) async fn pass(shared: Arc<Shared>, mut told: mpsc::Receiver<Numbered<
         };
         let fate = tokio::select! {
             fate = pass_one(&shared, notification) => fate,
-            // A write that still runs may keep the pipeline.
+            // A write that still runs may hold the pipeline's lock.
             _ = shutdown.wait_for(|down| *down) => return,
         };
         shared.counters.count_notification(fate, items);
         let is_delivered = matches!(fate, Fate::Offered { delivered: 1.., .. });
-        // The list of a program that is gone went with it.
+        // A list of an earlier program is gone with it.
         if let Some((digest, list_id)) = list
             && !is_delivered
             && fate != Fate::PipelineSwap
         {
-            // "The cache ... of messages that have been sent": these are to be told again.
+            // "The cache ... of messages that have been sent": this list was not sent, so its
+            // messages must be sent when they recur.
             let _ = executor::with(&*shared.executor, move |switch| {
                 switch.digest_acknowledge(digest, list_id)
             })
@@ -52,13 +53,9 @@ pub(crate) async fn pass(shared: Arc<Shared>, mut told: mpsc::Receiver<Numbered<
 }
 
 async fn pass_one(shared: &Shared, notification: Numbered<Notification>) -> Fate {
-    // The lock first: then what is current is what is committed.
+    // With this lock held, the forwarding pipeline is the committed one.
     let state = shared.pipeline.read().await;
-    let first = shared
-        .current
-        .borrow()
-        .as_ref()
-        .map(|current| current.first);
+    let first = shared.forwarding.borrow().as_ref().map(|it| it.first);
     let (Some(active), Some(first)) = (&state.committed, first) else {
         return Fate::PipelineSwap;
     };
@@ -66,13 +63,13 @@ async fn pass_one(shared: &Shared, notification: Numbered<Notification>) -> Fate
         return Fate::PipelineSwap;
     }
     match update(active, notification.item) {
-        Some(update) => shared.sessions().tell_primaries(&update),
+        Some(update) => shared.sessions().send_to_primaries(&update),
         None => Fate::Malformed,
     }
 }
 
 /// `None`: P4Info does not have it.
-fn update(active: &Active, notification: Notification) -> Option<Update> {
+fn update(active: &InstalledPipeline, notification: Notification) -> Option<Update> {
     let timestamp = i64::try_from(notification.at_ns).unwrap_or(i64::MAX);
     match notification.body {
         NotificationBody::Digests(list) => {
@@ -101,21 +98,16 @@ fn update(active: &Active, notification: Notification) -> Option<Update> {
     }
 }
 
-fn idle_entry(active: &Active, entry: &IdleEntry) -> Option<p4::TableEntry> {
+fn idle_entry(active: &InstalledPipeline, entry: &IdleEntry) -> Option<p4::TableEntry> {
     let table = active.pipeline.table_at(entry.table)?;
-    let cookie = active
-        .side
-        .cookies
-        .get(&(entry.table, entry.key.clone()))
-        .cloned()
-        .unwrap_or_default();
+    let annotation = active.annotations.of_entry(entry.table, &entry.key);
     #[allow(deprecated)]
     Some(p4::TableEntry {
         table_id: table.id,
         r#match: table.keys.match_messages(&entry.key.fields),
         priority: entry.key.priority,
-        controller_metadata: cookie.controller_metadata,
-        metadata: cookie.metadata,
+        controller_metadata: annotation.controller_metadata,
+        metadata: annotation.metadata,
         idle_timeout_ns: i64::try_from(entry.timeout_ns).unwrap_or(i64::MAX),
         ..p4::TableEntry::default()
     })

@@ -1,21 +1,18 @@
-//! Operations on the data plane: what an update comes to, how it is applied and taken back.
+//! Operations on a program: an update is translated to one, which is applied and can be taken back.
 
-use switch::replication::{CloneSession, Replica};
+use switch::{CloneSession, Program, Replica};
 use v1model::entries::digest::DigestConfig;
 use v1model::entries::profile::{ProfileGroup, ProfileMember};
 use v1model::entries::{
-    ActionCall, CellValue, ControlError, ControlResult, CounterValue, EntryKey, MatchField,
-    MeterWrite,
+    ActionCall, CellValue, ControlError, ControlResult, CounterValue, EntryAction, EntryKey,
+    MatchField, MeterWrite,
 };
-use v1model::{SavedArray, SavedEntry, SavedMeter};
+use v1model::{Pipeline, SavedArray, SavedEntry, SavedMeter};
 
-use crate::translate::EntryAction;
-use switch::Switch;
-
-/// Bytes that a configured meter takes, at most.
+/// Most bytes that a configured meter takes.
 const METER_BYTES: usize = 160;
 
-/// What an update does to an object with a key.
+/// A change of an object with a key.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Change<T> {
     Insert(T),
@@ -24,17 +21,36 @@ pub(crate) enum Change<T> {
 }
 
 impl<T> Change<T> {
-    /// What takes this back; `before`: what the object is now.
-    fn inverse(&self, before: impl FnOnce() -> ControlResult<T>) -> ControlResult<Self> {
+    /// Applies the change by means of the functions given, and returns the change that takes it
+    /// back.
+    fn apply(
+        &self,
+        program: &mut Program,
+        get: impl FnOnce(&Program) -> ControlResult<T>,
+        insert: impl FnOnce(&mut Program, &T) -> ControlResult<()>,
+        modify: impl FnOnce(&mut Program, &T) -> ControlResult<()>,
+        delete: impl FnOnce(&mut Program) -> ControlResult<()>,
+    ) -> ControlResult<Self> {
         Ok(match self {
-            Self::Insert(_) => Self::Delete,
-            Self::Modify(_) => Self::Modify(before()?),
-            Self::Delete => Self::Insert(before()?),
+            Self::Insert(value) => {
+                insert(program, value)?;
+                Self::Delete
+            }
+            Self::Modify(value) => {
+                let before = get(program)?;
+                modify(program, value)?;
+                Self::Modify(before)
+            }
+            Self::Delete => {
+                let before = get(program)?;
+                delete(program)?;
+                Self::Insert(before)
+            }
         })
     }
 }
 
-/// What an update says of an entry's counter, meter and timeout.
+/// An update's values for an entry's counter, meter and idle timeout.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Direct {
     /// `None`: keep the counter.
@@ -45,16 +61,16 @@ pub(crate) struct Direct {
     pub(crate) idle_ns: Option<u64>,
 }
 
-/// What an update does to a default entry's action.
+/// A change of a default entry's action.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum DefaultAction {
     Keep,
-    /// The program's own again.
+    /// Back to the program's own.
     Reset,
     Set(ActionCall),
 }
 
-/// One operation on the data plane; objects of the program by the data plane's index.
+/// One operation on a program. Objects are named by their index in the program.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Operation {
     TableInsert {
@@ -84,7 +100,7 @@ pub(crate) enum Operation {
         index: usize,
         value: CellValue,
     },
-    /// All cells; takes several visits, unless it must be taken back.
+    /// Sets all cells. It takes several visits, except in a batch that may be taken back.
     Fill {
         array: usize,
         size: usize,
@@ -121,8 +137,9 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// Applies the operation; a refused one changes nothing.
-    pub(crate) fn apply(&self, switch: &mut Switch) -> ControlResult<()> {
+    /// Applies the operation and returns how to take it back. A refused operation changes nothing.
+    pub(crate) fn apply(&self, program: &mut Program) -> ControlResult<Undo> {
+        let pipeline = program.pipeline_mut();
         match self {
             Self::TableInsert {
                 table,
@@ -130,17 +147,12 @@ impl Operation {
                 action,
                 direct,
             } => {
-                match action {
-                    EntryAction::Call(call) => switch.table_insert(*table, key, call)?,
-                    EntryAction::Indirect(action) => {
-                        switch.table_insert_indirect(*table, key, action)?;
-                    }
-                }
-                let set = direct.set(*table, Some(key), switch);
-                if set.is_err() {
-                    switch.table_delete(*table, key)?;
-                }
-                set
+                pipeline.table_insert(*table, key, action)?;
+                let inverse = Self::TableDelete {
+                    table: *table,
+                    key: key.clone(),
+                };
+                direct.set(*table, Some(key), program, Undo::Apply(inverse))
             }
             Self::TableModify {
                 table,
@@ -148,85 +160,67 @@ impl Operation {
                 action,
                 direct,
             } => {
-                let before = switch.table_save(*table, Some(key))?;
-                match action {
-                    Some(EntryAction::Call(call)) => switch.table_modify(*table, key, call)?,
-                    Some(EntryAction::Indirect(action)) => {
-                        switch.table_modify_indirect(*table, key, action)?;
-                    }
-                    None => {}
+                let undo = Undo::Entry(*table, pipeline.table_save(*table, Some(key))?);
+                if let Some(action) = action {
+                    pipeline.table_modify(*table, key, action)?;
                 }
-                let set = direct.set(*table, Some(key), switch);
-                if set.is_err() {
-                    switch.table_restore(*table, before)?;
-                }
-                set
+                direct.set(*table, Some(key), program, undo)
             }
-            Self::TableDelete { table, key } => switch.table_delete(*table, key).map(drop),
+            Self::TableDelete { table, key } => {
+                let removed = pipeline.table_delete(*table, key)?;
+                Ok(Undo::Entry(*table, removed))
+            }
             Self::DefaultModify {
                 table,
                 action,
                 direct,
             } => {
-                let before = switch.table_save(*table, None)?;
+                let undo = Undo::Entry(*table, pipeline.table_save(*table, None)?);
                 match action {
                     DefaultAction::Keep => {}
-                    DefaultAction::Reset => switch.table_set_default(*table, None)?,
-                    DefaultAction::Set(call) => switch.table_set_default(*table, Some(call))?,
+                    DefaultAction::Reset => pipeline.table_set_default(*table, None)?,
+                    DefaultAction::Set(call) => pipeline.table_set_default(*table, Some(call))?,
                 }
-                let set = direct.set(*table, None, switch);
-                if set.is_err() {
-                    switch.table_restore(*table, before)?;
-                }
-                set
+                direct.set(*table, None, program, undo)
             }
             Self::CellSet {
                 array,
                 index,
                 value,
-            } => set_cell(value, *array, *index, switch),
-            Self::Fill { array, value, .. } => switch.array_fill(*array, value).map(drop),
-            Self::Multicast { group, change } => match change {
-                Change::Insert(replicas) => switch.multicast_insert(*group, replicas),
-                Change::Modify(replicas) => switch.multicast_modify(*group, replicas),
-                Change::Delete => switch.multicast_delete(*group),
-            },
-            Self::Clones { session, change } => match change {
-                Change::Insert(to) => switch.clone_session_insert(*session, to),
-                Change::Modify(to) => switch.clone_session_modify(*session, to),
-                Change::Delete => switch.clone_session_delete(*session),
-            },
+            } => {
+                let undo = undo_of_cell(value, *array, *index, pipeline)?;
+                set_cell(value, *array, *index, pipeline)?;
+                Ok(undo)
+            }
+            Self::Fill { array, value, .. } => {
+                Ok(Undo::Array(*array, pipeline.array_fill(*array, value)?))
+            }
+            Self::Multicast { group, change } => change_multicast(*group, change, program),
+            Self::Clones { session, change } => change_clones(*session, change, program),
             Self::Member {
                 profile,
-                member: id,
+                member,
                 change,
-            } => {
-                let member = |call: &ActionCall| ProfileMember {
-                    id: *id,
-                    call: call.clone(),
-                };
-                match change {
-                    Change::Insert(call) => switch.member_insert(*profile, &member(call)),
-                    Change::Modify(call) => switch.member_modify(*profile, &member(call)),
-                    Change::Delete => switch.member_delete(*profile, *id),
-                }
-            }
+            } => change_member(*profile, *member, change, program),
             Self::Group {
                 profile,
-                group: id,
+                group,
                 change,
-            } => match change {
-                Change::Insert(group) => switch.group_insert(*profile, group),
-                Change::Modify(group) => switch.group_modify(*profile, group),
-                Change::Delete => switch.group_delete(*profile, *id),
-            },
-            Self::ValueSet { set, members } => switch.value_set_write(*set, members),
-            Self::Digest { digest, change } => change_digest(*digest, change, switch),
-            Self::Nothing => Ok(()),
+            } => change_group(*profile, *group, change, program),
+            Self::ValueSet { set, members } => {
+                let inverse = Self::ValueSet {
+                    set: *set,
+                    members: pipeline.value_set_members(*set)?,
+                };
+                pipeline.value_set_write(*set, members)?;
+                Ok(Undo::Apply(inverse))
+            }
+            Self::Digest { digest, change } => change_digest(*digest, change, program),
+            Self::Nothing => Ok(Undo::Apply(Self::Nothing)),
         }
     }
 
-    /// Bytes of memory that it takes to take back the write of a whole array; 0 for others.
+    /// Bytes of memory that taking back a write of a whole array needs. 0 for other operations.
     pub(crate) fn array_bytes(&self) -> usize {
         let Self::Fill { size, value, .. } = self else {
             return 0;
@@ -239,109 +233,42 @@ impl Operation {
         };
         size.saturating_mul(cell)
     }
-
-    /// Applies the operation and tells how to take it back.
-    pub(crate) fn apply_with_undo(&self, switch: &mut Switch) -> ControlResult<Undo> {
-        let undo = match self {
-            Self::TableDelete { table, key } => {
-                let removed = switch.table_delete(*table, key)?;
-                return Ok(Undo::Entry(*table, removed));
-            }
-            Self::TableModify { table, key, .. } => {
-                Undo::Entry(*table, switch.table_save(*table, Some(key))?)
-            }
-            Self::DefaultModify { table, .. } => {
-                Undo::Entry(*table, switch.table_save(*table, None)?)
-            }
-            Self::CellSet {
-                array,
-                index,
-                value: CellValue::Meter(_),
-            } => Undo::Meter(*array, *index, switch.meter_save(*array, *index)?),
-            Self::Fill { array, value, .. } => {
-                return Ok(Undo::Array(*array, switch.array_fill(*array, value)?));
-            }
-            _ => Undo::Apply(self.inverse(switch)?),
-        };
-        self.apply(switch)?;
-        Ok(undo)
-    }
-
-    /// The operation that takes this one back, found before this one is applied.
-    fn inverse(&self, switch: &mut Switch) -> ControlResult<Self> {
-        Ok(match self {
-            Self::TableInsert { table, key, .. } => Self::TableDelete {
-                table: *table,
-                key: key.clone(),
-            },
-            Self::CellSet {
-                array,
-                index,
-                value,
-            } => Self::CellSet {
-                array: *array,
-                index: *index,
-                value: cell_now(value, *array, *index, switch)?,
-            },
-            Self::Multicast { group, change } => Self::Multicast {
-                group: *group,
-                change: change.inverse(|| switch.multicast_group(*group))?,
-            },
-            Self::Clones { session, change } => Self::Clones {
-                session: *session,
-                change: change.inverse(|| switch.clone_session(*session))?,
-            },
-            Self::Member {
-                profile,
-                member,
-                change,
-            } => Self::Member {
-                profile: *profile,
-                member: *member,
-                change: change.inverse(|| Ok(switch.member(*profile, *member)?.call))?,
-            },
-            Self::Group {
-                profile,
-                group,
-                change,
-            } => Self::Group {
-                profile: *profile,
-                group: *group,
-                change: change.inverse(|| switch.group(*profile, *group))?,
-            },
-            Self::ValueSet { set, .. } => Self::ValueSet {
-                set: *set,
-                members: switch.value_set_members(*set)?,
-            },
-            Self::Digest { digest, change } => Self::Digest {
-                digest: *digest,
-                change: change.inverse(|| {
-                    switch
-                        .digest_config(*digest)?
-                        .ok_or_else(digest_not_enabled)
-                })?,
-            },
-            Self::TableModify { .. }
-            | Self::TableDelete { .. }
-            | Self::DefaultModify { .. }
-            | Self::Fill { .. }
-            | Self::Nothing => Self::Nothing,
-        })
-    }
 }
 
 impl Direct {
-    /// Sets the direct resources of an entry (`None`: of the default entry); the meter first,
-    /// because only its values can be refused.
-    fn set(&self, table: usize, key: Option<&EntryKey>, switch: &mut Switch) -> ControlResult<()> {
+    /// Sets the direct resources of an entry (`None`: of the default entry) after its action.
+    /// Where that is refused, `undo` takes the action back.
+    fn set(
+        &self,
+        table: usize,
+        key: Option<&EntryKey>,
+        program: &mut Program,
+        undo: Undo,
+    ) -> ControlResult<Undo> {
+        match self.set_each(table, key, program) {
+            Ok(()) => Ok(undo),
+            Err(error) => {
+                undo.run(program)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn set_each(
+        &self,
+        table: usize,
+        key: Option<&EntryKey>,
+        program: &mut Program,
+    ) -> ControlResult<()> {
+        let pipeline = program.pipeline_mut();
         if let Some(meter) = self.meter {
-            switch.direct_meter_set(table, key, meter)?;
+            pipeline.direct_meter_set(table, key, meter)?;
         }
         if let Some(value) = self.counter {
-            switch.direct_counter_set(table, key, value)?;
+            pipeline.direct_counter_set(table, key, value)?;
         }
         if let (Some(timeout_ns), Some(key)) = (self.idle_ns, key) {
-            switch.idle_timeout_set(table, key, timeout_ns)?;
+            program.idle_timeout_set(table, key, timeout_ns)?;
         }
         Ok(())
     }
@@ -352,81 +279,161 @@ pub(crate) fn set_cell(
     value: &CellValue,
     array: usize,
     index: usize,
-    switch: &mut Switch,
+    pipeline: &mut Pipeline,
 ) -> ControlResult<()> {
     match value {
-        CellValue::Counter(value) => switch.counter_write(array, index, *value),
-        CellValue::Meter(write) => switch.meter_write(array, index, *write),
-        CellValue::Register(value) => switch.register_write(array, index, value),
+        CellValue::Counter(value) => pipeline.counter_write(array, index, *value),
+        CellValue::Meter(write) => pipeline.meter_write(array, index, *write),
+        CellValue::Register(value) => pipeline.register_write(array, index, value),
     }
 }
 
-/// What the cell holds now, of the kind of `value`.
-fn cell_now(
+/// How to put a cell of the array of the value's kind back as it is now.
+fn undo_of_cell(
     value: &CellValue,
     array: usize,
     index: usize,
-    switch: &mut Switch,
-) -> ControlResult<CellValue> {
-    Ok(match value {
-        CellValue::Counter(_) => CellValue::Counter(switch.counter_read(array, index)?),
-        CellValue::Meter(_) => CellValue::Meter(MeterWrite {
-            config: switch.meter_read(array, index)?.config,
-            clear_counts: false,
-        }),
-        CellValue::Register(_) => CellValue::Register(switch.register_read(array, index)?),
-    })
+    pipeline: &Pipeline,
+) -> ControlResult<Undo> {
+    let value = match value {
+        CellValue::Counter(_) => CellValue::Counter(pipeline.counter_read(array, index)?),
+        CellValue::Register(_) => CellValue::Register(pipeline.register_read(array, index)?),
+        CellValue::Meter(_) => {
+            return Ok(Undo::Meter(
+                array,
+                index,
+                pipeline.meter_save(array, index)?,
+            ));
+        }
+    };
+    Ok(Undo::Apply(Operation::CellSet {
+        array,
+        index,
+        value,
+    }))
 }
 
-fn digest_not_enabled() -> ControlError {
-    ControlError::NotFound("the digest is not enabled; INSERT enables it".to_owned())
+fn change_multicast(
+    group: u32,
+    change: &Change<Vec<Replica>>,
+    program: &mut Program,
+) -> ControlResult<Undo> {
+    let change = change.apply(
+        program,
+        |program| program.multicast_groups().get(group).cloned(),
+        |program, replicas| program.multicast_insert(group, replicas.clone()),
+        |program, replicas| program.multicast_modify(group, replicas.clone()),
+        |program| program.multicast_delete(group),
+    )?;
+    Ok(Undo::Apply(Operation::Multicast { group, change }))
+}
+
+fn change_clones(
+    session: u32,
+    change: &Change<CloneSession>,
+    program: &mut Program,
+) -> ControlResult<Undo> {
+    let change = change.apply(
+        program,
+        |program| program.clone_sessions().get(session).cloned(),
+        |program, to| program.clone_session_insert(session, to.clone()),
+        |program, to| program.clone_session_modify(session, to.clone()),
+        |program| program.clone_session_delete(session),
+    )?;
+    Ok(Undo::Apply(Operation::Clones { session, change }))
+}
+
+fn change_member(
+    profile: usize,
+    member: u32,
+    change: &Change<ActionCall>,
+    program: &mut Program,
+) -> ControlResult<Undo> {
+    let of = |call: &ActionCall| ProfileMember {
+        id: member,
+        call: call.clone(),
+    };
+    let change = change.apply(
+        program,
+        |program| Ok(program.pipeline().member(profile, member)?.call),
+        |program, call| program.pipeline_mut().member_insert(profile, &of(call)),
+        |program, call| program.pipeline_mut().member_modify(profile, &of(call)),
+        |program| program.pipeline_mut().member_delete(profile, member),
+    )?;
+    Ok(Undo::Apply(Operation::Member {
+        profile,
+        member,
+        change,
+    }))
+}
+
+fn change_group(
+    profile: usize,
+    group: u32,
+    change: &Change<ProfileGroup>,
+    program: &mut Program,
+) -> ControlResult<Undo> {
+    let change = change.apply(
+        program,
+        |program| program.pipeline().group(profile, group),
+        |program, to| program.pipeline_mut().group_insert(profile, to),
+        |program, to| program.pipeline_mut().group_modify(profile, to),
+        |program| program.pipeline_mut().group_delete(profile, group),
+    )?;
+    Ok(Undo::Apply(Operation::Group {
+        profile,
+        group,
+        change,
+    }))
 }
 
 fn change_digest(
     digest: usize,
     change: &Change<DigestConfig>,
-    switch: &mut Switch,
-) -> ControlResult<()> {
-    let enabled = switch.digest_config(digest)?.is_some();
-    let config = match change {
-        Change::Insert(_) if enabled => {
-            return Err(ControlError::AlreadyExists(
-                "the digest is enabled already; MODIFY changes its configuration".to_owned(),
-            ));
-        }
-        Change::Modify(_) | Change::Delete if !enabled => return Err(digest_not_enabled()),
-        Change::Insert(config) | Change::Modify(config) => Some(*config),
-        Change::Delete => None,
+    program: &mut Program,
+) -> ControlResult<Undo> {
+    let config = |program: &Program| {
+        program.digest_config(digest)?.ok_or_else(|| {
+            ControlError::NotFound("the digest is not enabled; INSERT enables it".to_owned())
+        })
     };
-    switch.digest_configure(digest, config)
+    let change = change.apply(
+        program,
+        config,
+        |program, config| match program.digest_config(digest)? {
+            Some(_) => Err(ControlError::AlreadyExists(
+                "the digest is enabled already; MODIFY changes its configuration".to_owned(),
+            )),
+            None => program.digest_configure(digest, Some(*config)),
+        },
+        |program, config| program.digest_configure(digest, Some(*config)),
+        |program| program.digest_configure(digest, None),
+    )?;
+    Ok(Undo::Apply(Operation::Digest { digest, change }))
 }
 
 /// How to take an operation back.
 #[derive(Debug)]
 pub(crate) enum Undo {
-    /// By another operation.
+    /// Apply another operation.
     Apply(Operation),
-    /// By putting an entry of a table, or its default entry, back as it was.
+    /// Put an entry of a table, or its default entry, back as it was.
     Entry(usize, SavedEntry),
-    /// By putting a cell of a meter back as it was.
+    /// Put a cell of a meter back as it was.
     Meter(usize, usize, SavedMeter),
-    /// By putting an array back as it was.
+    /// Put an array back as it was.
     Array(usize, SavedArray),
-    /// By all of these, the last first.
-    All(Vec<Undo>),
 }
 
 impl Undo {
-    pub(crate) fn run(self, switch: &mut Switch) -> ControlResult<()> {
+    /// Takes the operation back.
+    pub(crate) fn run(self, program: &mut Program) -> ControlResult<()> {
+        let pipeline = program.pipeline_mut();
         match self {
-            Self::Apply(operation) => operation.apply(switch),
-            Self::Entry(table, saved) => switch.table_restore(table, saved),
-            Self::Meter(meter, index, saved) => switch.meter_restore(meter, index, saved),
-            Self::Array(array, saved) => switch.array_restore(array, saved),
-            Self::All(undos) => undos
-                .into_iter()
-                .rev()
-                .try_for_each(|undo| undo.run(switch)),
+            Self::Apply(operation) => operation.apply(program).map(drop),
+            Self::Entry(table, saved) => program.table_restore(table, saved),
+            Self::Meter(meter, index, saved) => pipeline.meter_restore(meter, index, saved),
+            Self::Array(array, saved) => pipeline.array_restore(array, saved),
         }
     }
 }

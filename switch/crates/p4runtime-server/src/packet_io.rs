@@ -1,13 +1,14 @@
 //! Packets to and from the controller (specification, section "Packet I/O").
 //!
-//! On the data plane's side a controller packet is a frame that begins with the program's
-//! controller header; on the protocol's side the header's fields are metadata beside the
+//! In the switch, a controller packet is a frame that begins with the program's
+//! controller header; in the protocol, the header's fields are metadata beside the
 //! payload. P4Info's `controller_packet_metadata` says how the header is laid out.
 
 use v1model::entries::Bits;
 
 use crate::bytestring;
 use crate::error::UpdateError;
+use crate::ids;
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
 
@@ -89,27 +90,11 @@ impl ControllerHeader {
     /// # Errors
     /// `INVALID_ARGUMENT`: a field is missing, twice, unknown or too wide.
     pub(crate) fn assemble(&self, packet: &p4::PacketOut) -> Result<Vec<u8>, UpdateError> {
-        for (position, given) in packet.metadata.iter().enumerate() {
-            let Some(field) = self.fields.iter().find(|f| f.id == given.metadata_id) else {
-                return Err(UpdateError::invalid(format!(
-                    "{}: metadata id {} is not in P4Info; ids {} expected",
-                    self.display_name("packet_out"),
-                    given.metadata_id,
-                    self.ids()
-                )));
-            };
-            let earlier = packet.metadata.get(..position).unwrap_or(&[]);
-            if earlier
-                .iter()
-                .any(|other| other.metadata_id == given.metadata_id)
-            {
-                return Err(UpdateError::invalid(format!(
-                    "{}: field {} is given twice",
-                    self.display_name("packet_out"),
-                    field.name
-                )));
-            }
-        }
+        let name = self.display_name("packet_out");
+        let known = self.fields.iter();
+        let known = known.map(|field| (field.id, field.name.as_str()));
+        let given = packet.metadata.iter().map(|metadata| metadata.metadata_id);
+        ids::check(name, "metadata", given, known)?;
         let mut frame = vec![0; self.bytes];
         let mut position = 0;
         for field in &self.fields {
@@ -119,23 +104,15 @@ impl ControllerHeader {
                 .find(|metadata| metadata.metadata_id == field.id);
             match given {
                 Some(metadata) => {
-                    let value = bytestring::parse(
-                        &metadata.value,
-                        field.bits,
-                        self.display_name("packet_out"),
-                        &field.name,
-                    )
-                    .map_err(UpdateError::as_invalid)?;
+                    let value = bytestring::parse(&metadata.value, field.bits, name, &field.name)
+                        .map_err(UpdateError::as_invalid)?;
                     put_bits(&mut frame, position, &value, field.bits);
                 }
                 None if field.padding => {}
                 None => {
                     return Err(UpdateError::invalid(format!(
                         "{}: field {} (id {}, {} bits) is missing",
-                        self.display_name("packet_out"),
-                        field.name,
-                        field.id,
-                        field.bits
+                        name, field.name, field.id, field.bits
                     )));
                 }
             }
@@ -170,18 +147,6 @@ impl ControllerHeader {
         } else {
             &self.name
         }
-    }
-
-    fn ids(&self) -> String {
-        if self.fields.is_empty() {
-            return "none".to_owned();
-        }
-        let ids: Vec<String> = self
-            .fields
-            .iter()
-            .map(|field| format!("{} ({})", field.id, field.name))
-            .collect();
-        ids.join(", ")
     }
 }
 
@@ -299,11 +264,11 @@ mod tests {
         );
         assert_eq!(
             refuse(vec![metadata(7, &[1])]),
-            "packet_out: metadata id 7 is not in P4Info; ids 1 (egress_port), 2 (pad) expected"
+            "packet_out: metadata id 7 given, 1 (egress_port), 2 (pad) expected"
         );
         assert_eq!(
             refuse(vec![metadata(1, &[1]), metadata(1, &[1])]),
-            "packet_out: field egress_port is given twice"
+            "packet_out: metadata egress_port: given twice"
         );
         assert!(
             refuse(vec![metadata(1, &[2, 0]), metadata(2, &[0])])

@@ -11,13 +11,13 @@ use crate::executor;
 use crate::proto::p4::v1 as p4;
 use crate::reconcile;
 use crate::shared::Shared;
-use crate::state::{Active, Current, PipelineState, Side};
-use crate::translate::{Pipeline, Table};
+use crate::state::{Annotations, ForwardingPipeline, InstalledPipeline, PipelineState};
+use crate::translate::{BoundPipeline, BoundTable};
 
 /// A configuration that has been checked, with its program compiled: ready to be installed.
 #[derive(Debug)]
 struct Prepared {
-    pipeline: Pipeline,
+    pipeline: BoundPipeline,
     program: v1model::Pipeline,
 }
 
@@ -99,8 +99,8 @@ async fn reconcile(
     if let (Some(active), Some(config)) = (&mut state.committed, &config) {
         let running = &active.pipeline.config;
         if running.p4_device_config == config.p4_device_config && running.p4info == config.p4info {
-            // The same program: nothing to do, and nothing to lose. Only the cookie may be another.
-            let mut pipeline = Pipeline::clone(&active.pipeline);
+            // The same program: nothing changes but the cookie.
+            let mut pipeline = BoundPipeline::clone(&active.pipeline);
             pipeline.config.cookie = config.cookie;
             active.pipeline = Arc::new(pipeline);
             drop_saved(shared, state).await?;
@@ -108,7 +108,7 @@ async fn reconcile(
         }
     }
     if state.saved.is_some() {
-        // Its place is needed; what was saved and written must not be lost if this fails.
+        // The staged program's place is needed, and a saved config must not be lost if this fails.
         return Err(Status::failed_precondition(
             "a saved config is not committed: COMMIT it first, or replace it by VERIFY_AND_SAVE \
              or VERIFY_AND_COMMIT",
@@ -121,6 +121,7 @@ async fn reconcile(
     };
     stage(shared, state, prepared).await?;
     let Some(staged) = &mut state.saved else {
+        debug_assert!(false, "it has just been staged");
         return Err(Status::internal("the staged config is not there"));
     };
     if let Err(status) = reconcile::write_to(shared, staged, kept).await {
@@ -166,7 +167,7 @@ async fn prepare(
         .map_err(|error| Status::internal(format!("the compiler failed: {error}")))?;
     // "Returns an INVALID_ARGUMENT error if ... the provided config cannot be realized."
     let program = compiled.map_err(refused_program)?;
-    let pipeline = Pipeline::new(config, &program)
+    let pipeline = BoundPipeline::new(config, &program)
         .map_err(|error| Status::from(UpdateError::as_invalid(error)))?;
     Ok(Prepared { pipeline, program })
 }
@@ -192,7 +193,7 @@ async fn stage(
         .iter()
         .map(|table| (table.index, table.const_entries, table.size))
         .collect();
-    let has_preset = |table: &&Table| {
+    let has_preset = |table: &&BoundTable| {
         let info = program.tables().get(table.index);
         !table.const_entries && info.is_some_and(|info| info.const_entries)
     };
@@ -200,21 +201,22 @@ async fn stage(
     let with_preset: Vec<u32> = with_preset.map(|table| table.id).collect();
     let before = executor::with(&*shared.executor, move |switch| {
         let before = switch.stage(program);
+        let pipeline = switch.program_mut()?.pipeline_mut();
         for (table, const_entries, size) in tables {
-            switch.table_rules(table, const_entries, size)?;
+            pipeline.table_rules(table, const_entries, size)?;
         }
         for (profile, rules) in rules {
-            switch.profile_rules(profile, rules)?;
+            pipeline.profile_rules(profile, rules)?;
         }
         Ok(before)
     })
     .await?
     .map_err(refused_program)?;
-    // Here, not on the thread that owns the switch: freeing a large program takes its time.
+    // Freed here, because freeing a large program would stop the thread that owns the switch.
     drop(before);
-    state.saved = Some(Active {
+    state.saved = Some(InstalledPipeline {
         pipeline: Arc::new(pipeline),
-        side: Side::default(),
+        annotations: Annotations::default(),
         preset: Vec::new(),
     });
     if !with_preset.is_empty() {
@@ -236,22 +238,23 @@ async fn stage(
 /// Puts the staged program in place of the running one.
 async fn commit(shared: &Shared, state: &mut PipelineState) -> Result<(), Status> {
     let counters = Arc::clone(&shared.counters);
-    let current = shared.current.clone();
+    let forwarding = shared.forwarding.clone();
     let pipeline = state
         .saved
         .as_ref()
         .map(|saved| Arc::clone(&saved.pipeline));
     let before = executor::with(&*shared.executor, move |switch| {
         let before = switch.commit_staged()?;
-        // Between two packets: the first of the new program is read by its own P4Info.
+        // This runs between two packets, so the new program's first packet-in is read by its own
+        // P4Info.
         let first = counters.offered();
-        current.send_replace(pipeline.map(|pipeline| Current { pipeline, first }));
+        forwarding.send_replace(pipeline.map(|pipeline| ForwardingPipeline { pipeline, first }));
         Ok(before)
     })
     .await?
     .map_err(|error| control_status(&error))?;
     state.committed = state.saved.take();
-    // Here, not on the thread that owns the switch: freeing a large program takes its time.
+    // Freed here, because freeing a large program would stop the thread that owns the switch.
     drop(before);
     Ok(())
 }

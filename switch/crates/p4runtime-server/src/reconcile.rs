@@ -1,9 +1,9 @@
-//! `RECONCILE_AND_COMMIT`: another program, with all that was written for the running one
+//! `RECONCILE_AND_COMMIT`: installs another program with all that was written for the running one
 //! (specification, section "SetForwardingPipelineConfig RPC").
 //!
-//! The state is read as entities, as a controller would read it, and written to the staged program;
-//! ids are P4Info's, which the compiler keeps for objects of the same name. Packets go through the
-//! old program until the new one has everything.
+//! The state is read as entities, as a controller would read it, and written to the staged program.
+//! Ids are P4Info's, which the compiler keeps for objects of the same name. Packets go through the
+//! old program until the new one is complete.
 
 use std::collections::HashSet;
 
@@ -17,14 +17,14 @@ use crate::proto::p4::v1::entity::Entity;
 use crate::proto::p4::v1::update::Type;
 use crate::roles::Scope;
 use crate::shared::Shared;
-use crate::state::{Active, PipelineState, Side};
+use crate::state::{InstalledPipeline, PipelineState};
 use crate::{bytestring, read, write};
 
-/// What another program takes over.
+/// State that another program takes over.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     written: Vec<Entity>,
-    /// Entries that the running program came with and that are not there any more.
+    /// Entries of the running program's source that have been deleted since.
     deleted: Vec<p4::TableEntry>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn entries_of(
     Ok(entries.collect())
 }
 
-/// What an entry matches, in a form that can be looked up.
+/// The key of an entry, in a form that can be hashed.
 fn key_of(entry: &p4::TableEntry) -> Vec<u8> {
     let key = p4::TableEntry {
         table_id: entry.table_id,
@@ -59,11 +59,11 @@ fn key_of(entry: &p4::TableEntry) -> Vec<u8> {
     key.encode_to_vec()
 }
 
-/// What was written for the running program, and for which tables the default entry.
+/// Reads all that was written for the running program.
 pub(crate) async fn state_of(
     shared: &Shared,
     state: &PipelineState,
-    active: &Active,
+    active: &InstalledPipeline,
 ) -> Result<Kept, Status> {
     use p4::packet_replication_engine_entry::Type as Replication;
     let replication = |entry| {
@@ -72,7 +72,7 @@ pub(crate) async fn state_of(
         })
     };
     let defaults = active.pipeline.tables.iter().filter_map(|table| {
-        active.side.default_cookies.get(&table.index).map(|_| {
+        active.annotations.of_default(table.index).map(|_| {
             Entity::TableEntry(p4::TableEntry {
                 table_id: table.id,
                 is_default_action: true,
@@ -81,7 +81,7 @@ pub(crate) async fn state_of(
         })
     });
     let mut requests = vec![
-        // In this order they can be written: what is referred to first.
+        // In the order of writing: an object comes before those that refer to it.
         Entity::ActionProfileMember(p4::ActionProfileMember::default()),
         Entity::ActionProfileGroup(p4::ActionProfileGroup::default()),
         replication(Replication::MulticastGroupEntry(
@@ -100,10 +100,10 @@ pub(crate) async fn state_of(
         Entity::CounterEntry(p4::CounterEntry::default()),
         Entity::MeterEntry(p4::MeterEntry::default()),
     ];
-    // A program may have registers that cannot be read as values; they cannot be kept either.
+    // Registers that cannot be read as values cannot be kept either.
     requests.push(Entity::RegisterEntry(p4::RegisterEntry::default()));
     requests.extend(defaults);
-    // What counts misses, also where the default action is the program's own.
+    // Counters and meters of misses, also where the default action is the program's own.
     let default_entry = p4::TableEntry {
         is_default_action: true,
         ..Default::default()
@@ -131,8 +131,8 @@ pub(crate) async fn state_of(
     })
 }
 
-/// A new program begins with empty arrays and sets, and with its constant entries: of these, what
-/// was written beside the action.
+/// Whether an entity must be written to the new program. That begins with empty arrays and sets,
+/// and with its constant entries, of which only values beside the action are kept.
 fn is_worth_keeping(entity: &Entity) -> bool {
     use p4::p4_data::Data;
     match entity {
@@ -159,7 +159,7 @@ fn has_counted(data: Option<p4::CounterData>) -> bool {
     data.is_some_and(|data| data != p4::CounterData::default())
 }
 
-/// Whether a controller gave an entry something that it must not lose, beside its action.
+/// Whether a controller gave an entry a value beside its action that must not be lost.
 fn is_given(entry: &p4::TableEntry) -> bool {
     entry.meter_config.is_some() || !entry.metadata.is_empty()
 }
@@ -167,10 +167,10 @@ fn is_given(entry: &p4::TableEntry) -> bool {
 /// Writes the state to the staged program `active`.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` that names what cannot be preserved.
+/// `INVALID_ARGUMENT` that names the state that cannot be preserved.
 pub(crate) async fn write_to(
     shared: &Shared,
-    active: &mut Active,
+    active: &mut InstalledPipeline,
     state: Kept,
 ) -> Result<(), Status> {
     let presets: HashSet<Vec<u8>> = active.preset.iter().map(key_of).collect();
@@ -179,7 +179,7 @@ pub(crate) async fn write_to(
     let deletions = deleted.map(|entry| update(Type::Delete, Entity::TableEntry(entry)));
     let written = state.written.into_iter().map(writing);
     let mut updates: Vec<p4::Update> = deletions.chain(written).collect();
-    // Statistics may go with what they were about.
+    // Counters of objects that the new program does not have are left out.
     updates.retain(
         |update| match update.entity.as_ref().and_then(|e| e.entity.as_ref()) {
             Some(Entity::CounterEntry(entry)) => active.pipeline.counter(entry.counter_id).is_ok(),
@@ -192,51 +192,44 @@ pub(crate) async fn write_to(
         },
     );
     let planned = planned(shared, active, &updates)?;
-    let results = write::run_each(shared, &planned).await?;
+    let results = write::run_each(shared, planned.iter().map(Ok)).await?;
     let mut again = Vec::new();
     for ((planned, result), update) in planned.into_iter().zip(results).zip(updates) {
         match result {
-            Ok(()) => keep_side(&mut active.side, planned),
-            // The new program has an entry of its own there.
+            Ok(()) => active.annotations.apply(planned.annotation),
+            // The new program has an entry with this key.
             Err(error) if error.code == Code::AlreadyExists => again.push(p4::Update {
                 r#type: Type::Modify.into(),
                 ..update
             }),
-            // Statistics go with the entry of the program that they were about.
+            // Counts of an entry that the new program does not have are left out.
             Err(error) if error.code == Code::NotFound && is_statistics(&update) => {}
             Err(error) => return Err(not_preserved(&error)),
         }
     }
     let planned = self::planned(shared, active, &again)?;
-    let results = write::run_each(shared, &planned).await?;
+    let results = write::run_each(shared, planned.iter().map(Ok)).await?;
     for (planned, result) in planned.into_iter().zip(results) {
         result.map_err(|error| not_preserved(&error))?;
-        keep_side(&mut active.side, planned);
+        active.annotations.apply(planned.annotation);
     }
     Ok(())
 }
 
 fn planned(
     shared: &Shared,
-    active: &Active,
+    active: &InstalledPipeline,
     updates: &[p4::Update],
-) -> Result<Vec<Result<Planned, UpdateError>>, Status> {
+) -> Result<Vec<Planned>, Status> {
     let limits = &shared.config.limits;
     let everything = Scope::default();
     updates
         .iter()
         .map(|update| {
             plan::plan(&active.pipeline, limits, &everything, update)
-                .map(Ok)
                 .map_err(|error| not_preserved(&error))
         })
         .collect()
-}
-
-fn keep_side(side: &mut Side, planned: Result<Planned, UpdateError>) {
-    if let Ok(planned) = planned {
-        planned.side.apply(side);
-    }
 }
 
 /// Whether an update gives an existing entry counts, and nothing else.
@@ -247,11 +240,11 @@ fn is_statistics(update: &p4::Update) -> bool {
     }
 }
 
-/// What writes an entity that was read.
+/// The update that writes an entity that was read.
 fn writing(mut entity: Entity) -> p4::Update {
     let constant = match &mut entity {
         Entity::TableEntry(entry) if entry.is_const => {
-            // The program has the entry itself; its action is not to be given.
+            // The program has the entry itself; its action must not be given.
             entry.is_const = false;
             entry.action = None;
             true

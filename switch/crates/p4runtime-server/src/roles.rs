@@ -1,4 +1,4 @@
-//! What the controllers of a role may do (specification, section "Role Config"; the scheme is
+//! The permissions of a role's controllers (specification, section "Role Config"; the scheme is
 //! `pacer.v1.RoleConfig`).
 
 use prost::Message;
@@ -12,7 +12,7 @@ use crate::proto::pacer::v1 as pacer;
 /// Name of the scheme in `Role.config`.
 const TYPE_NAME: &str = "pacer.v1.RoleConfig";
 
-/// What a role may do.
+/// The permissions of a role.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Scope {
     /// `None`: everything.
@@ -81,7 +81,7 @@ impl Scope {
         })
     }
 
-    /// What of a packet-in or notification is for the role.
+    /// The part of a packet-in or notification that is for the role.
     pub(crate) fn narrow(&self, update: &Update) -> Option<Update> {
         let Some(limits) = &self.limits else {
             return Some(update.clone());
@@ -92,14 +92,14 @@ impl Scope {
                 wanted.then(|| update.clone())
             }
             Update::Digest(list) => self.has(list.digest_id).then(|| update.clone()),
-            Update::IdleTimeoutNotification(told) => {
-                let entries = told.table_entry.iter();
+            Update::IdleTimeoutNotification(all) => {
+                let entries = all.table_entry.iter();
                 let own = entries.filter(|entry| self.has(entry.table_id)).cloned();
                 let table_entry: Vec<p4::TableEntry> = own.collect();
                 (!table_entry.is_empty()).then_some(Update::IdleTimeoutNotification(
                     p4::IdleTimeoutNotification {
                         table_entry,
-                        timestamp: told.timestamp,
+                        timestamp: all.timestamp,
                     },
                 ))
             }

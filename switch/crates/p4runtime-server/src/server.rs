@@ -20,64 +20,45 @@ use crate::proto::p4::v1 as p4;
 use crate::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::proto::pacer::v1::traffic_manager_server::TrafficManagerServer;
 use crate::sessions;
-use crate::shared::Shared;
+use crate::shared::{ServerConfig, Shared};
 use crate::stream;
 use crate::tm_service::TrafficManagerService;
 use crate::{notifications, read, write};
-
-pub use crate::shared::{Limits, ServerConfig};
 
 /// The version of the P4Runtime API served: 1.4.1. (1.5.0 adds backup replicas and forbids
 /// device id 0, which is this switch's default.)
 pub const P4RUNTIME_API_VERSION: &str = "1.4.1";
 
-/// Requests that one connection may have under way; further ones wait in the client.
+/// Most requests of one connection at once. Further ones wait in the client.
 const REQUESTS_PER_CONNECTION: u32 = 128;
 /// How long the server waits for running requests when it shuts down.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
-/// A controller's connection that answers no ping for this long is closed, and its session with
-/// it.
+/// A controller's connection that answers no ping for this long is closed, which ends its
+/// session.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// Why the server did not come up or ended.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be bound.
+    #[error("gRPC server address {addr}: {source}")]
     Bind {
         /// The address asked for.
         addr: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// Certificates or key are of no use.
+    /// Certificates or key are invalid.
+    #[error("gRPC server: TLS: {0}")]
     Tls(String),
     /// The transport failed.
-    Transport(tonic::transport::Error),
+    #[error("gRPC server: {0}")]
+    Transport(#[source] tonic::transport::Error),
 }
 
-impl std::fmt::Display for ServeError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Bind { addr, source } => write!(f, "gRPC server address {addr}: {source}"),
-            Self::Tls(error) => write!(f, "gRPC server: TLS: {error}"),
-            Self::Transport(error) => write!(f, "gRPC server: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Bind { source, .. } => Some(source),
-            Self::Tls(_) => None,
-            Self::Transport(error) => Some(error),
-        }
-    }
-}
-
-/// Binds the address, so that clients can connect from here on; [`BoundServer::run`] answers
-/// them. `executor` leads to the switch, `compiler` compiles for it; `controllers` is the server's
-/// end of the queues that the data plane fills.
+/// Binds the address. Clients can connect from then on; [`BoundServer::run`] answers them.
+/// `executor` runs work on the switch's thread, `compiler` compiles programs for the switch, and
+/// `controllers` is the server's end of the queues that the switch fills.
 ///
 /// # Errors
 /// [`ServeError::Bind`], [`ServeError::Tls`].
@@ -159,11 +140,12 @@ impl BoundServer {
         let mut going_down = shared.shutdown.clone();
         let ControllerReceiver {
             packet_ins,
-            notifications,
+            notifications: notification_queue,
             ..
         } = controllers;
         let packets = tokio::spawn(stream::pass_packet_ins(Arc::clone(&shared), packet_ins));
-        let telling = tokio::spawn(notifications::pass(Arc::clone(&shared), notifications));
+        let notifications =
+            tokio::spawn(notifications::pass(Arc::clone(&shared), notification_queue));
         let serving = transport
             .add_service(p4runtime)
             .add_service(traffic_manager)
@@ -185,9 +167,9 @@ impl BoundServer {
             }
         };
         down.send_replace(true);
-        // They watch the shutdown too, and end at once.
+        // These tasks watch the shutdown too, and end at once.
         let _ = packets.await;
-        let _ = telling.await;
+        let _ = notifications.await;
         result.map_err(ServeError::Transport)
     }
 }
@@ -248,7 +230,7 @@ impl P4Runtime for Service {
                 request.role
             )));
         }
-        // On a task of its own, for the same reason as a write.
+        // On a task of its own, as a write: it ends even if the client goes away.
         let task = tokio::spawn(async move {
             let mut state = shared.pipeline.write().await;
             let _changing = shared.begin(

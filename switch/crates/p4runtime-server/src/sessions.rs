@@ -13,11 +13,11 @@ use crate::proto::p4::v1 as p4;
 /// Places in a stream's queue that packet-ins and notifications leave free for arbitration and errors.
 pub(crate) const RESERVED_PLACES: usize = 16;
 
-/// What a stream sends.
+/// A message of a stream, or the status that ends it.
 pub(crate) type Response = Result<p4::StreamMessageResponse, Status>;
 
-/// The open streams and their arbitration; one lock, so that each stream gets notifications in
-/// the order of the decisions.
+/// The open streams and their arbitration. One lock guards both, so that each stream gets
+/// notifications in the order of the decisions.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(crate) arbitration: Arbitration,
@@ -28,7 +28,7 @@ pub(crate) struct Sessions {
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     pub(crate) responses: mpsc::Sender<Response>,
-    /// Ends the stream: its client does not read.
+    /// Ends the stream, because its client does not read it.
     pub(crate) stuck: Arc<Notify>,
 }
 
@@ -41,8 +41,8 @@ impl Sessions {
         }
     }
 
-    /// Sends notifications. A stream that has no place left for one ends: a controller that
-    /// missed a change of primary must not go on.
+    /// Sends notifications. A stream that has no room for one ends, because a controller that missed
+    /// a change of primary must not go on.
     pub(crate) fn notify(&self, notifications: Vec<Notification>) {
         for (session, update) in notifications {
             let Some(stream) = self.open.get(&session) else {
@@ -57,9 +57,10 @@ impl Sessions {
         }
     }
 
-    /// Passes a packet-in or notification to the primaries.
-    /// Each gets what of it is its role's. What a slow one misses is counted, whoever else has it.
-    pub(crate) fn tell_primaries(&self, update: &p4::stream_message_response::Update) -> Fate {
+    /// Sends a packet-in or notification to the primary controllers. Each gets the part that belongs
+    /// to its role. A controller that is too slow to take it counts as a loss, even if another one
+    /// has it.
+    pub(crate) fn send_to_primaries(&self, update: &p4::stream_message_response::Update) -> Fate {
         let (mut delivered, mut slow) = (0, 0);
         for session in self.arbitration.primaries() {
             let Some(stream) = self.open.get(&session) else {

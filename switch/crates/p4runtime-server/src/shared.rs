@@ -1,4 +1,4 @@
-//! What the server's tasks share, and the settings that they obey.
+//! State that the server's tasks share, and the server's settings.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use crate::executor::Executor;
 use crate::proto::p4::v1 as p4;
 use crate::roles::Scope;
 use crate::sessions::Sessions;
-use crate::state::{Current, PipelineState};
+use crate::state::{ForwardingPipeline, PipelineState};
 use crate::tls::Tls;
 
-/// Limits of the server; every one has an error text that names it.
+/// Limits of the server. Each has an error text that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Largest message received, in bytes (a pipeline config is the largest).
     pub message_bytes: usize,
     /// Most updates in one `WriteRequest`.
@@ -29,17 +29,17 @@ pub struct Limits {
     pub streams: usize,
     /// Most live controllers of one role.
     pub controllers_per_role: usize,
-    /// Messages that may wait for one controller; further packet-ins are dropped and counted.
+    /// Most messages that wait for one controller. Further packet-ins are dropped and counted.
     pub messages_per_stream: usize,
     /// Longest `metadata` of an entity, in bytes.
     pub metadata_bytes: usize,
     /// Longest payload of a packet-out, in bytes.
     pub packet_out_bytes: usize,
-    /// Most memory for what arrays held that an atomic batch writes whole, in bytes.
+    /// Most bytes of memory for the old values of arrays that an atomic batch writes whole.
     pub rollback_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             message_bytes: 64 << 20,
@@ -55,22 +55,23 @@ impl Default for Limits {
     }
 }
 
-/// How to serve.
+/// Settings of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// P4Runtime device id; requests for another are refused with `NOT_FOUND`.
+    /// P4Runtime device id. Requests for another are refused with `NOT_FOUND`.
     pub device_id: u64,
-    /// Where to listen; port 0 lets the kernel choose ([`crate::BoundServer::local_addr`] tells).
+    /// Address to listen on. With port 0 the kernel chooses a port, which
+    /// [`crate::BoundServer::local_addr`] returns.
     pub addr: SocketAddr,
-    /// The port that packets to and from the controller use; `None`: packet-outs are refused.
+    /// The port that packets to and from the controller use. `None`: packet-outs are refused.
     pub cpu_port: Option<u32>,
-    /// TLS; `None`: connections are plain.
+    /// TLS. `None`: connections are plain.
     pub tls: Option<Tls>,
     /// Limits.
-    pub limits: Limits,
+    pub limits: ServerLimits,
 }
 
-/// What the server's tasks share. Locks are taken in the order of the fields.
+/// State that the server's tasks share. Locks are taken in the order of the fields.
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     pub(crate) executor: Arc<dyn Executor>,
@@ -79,7 +80,7 @@ pub(crate) struct Shared {
     pub(crate) deciding: tokio::sync::Mutex<()>,
     /// Reads share it, writes have it alone: a read sees each write done or not begun.
     pub(crate) pipeline: tokio::sync::RwLock<PipelineState>,
-    /// The role whose `Write` or `SetForwardingPipelineConfig` is carried out; those that wait for
+    /// The role whose `Write` or `SetForwardingPipelineConfig` is carried out. Requests that wait for
     /// the pipeline are checked again when their turn comes ([`Shared::begin`]).
     changing: watch::Sender<Option<String>>,
     /// A permit per read under way.
@@ -87,7 +88,7 @@ pub(crate) struct Shared {
     /// Never held across an await.
     sessions: Mutex<Sessions>,
     /// The committed pipeline, for the streams.
-    pub(crate) current: watch::Sender<Option<Current>>,
+    pub(crate) forwarding: watch::Sender<Option<ForwardingPipeline>>,
     pub(crate) counters: Arc<ControllerCounters>,
     /// Becomes true when the server is to end.
     pub(crate) shutdown: watch::Receiver<bool>,
@@ -111,14 +112,14 @@ impl Shared {
             changing: watch::Sender::new(None),
             reads: Arc::new(Semaphore::new(limits.reads.min(Semaphore::MAX_PERMITS))),
             sessions: Mutex::new(Sessions::new(arbitration)),
-            current: watch::Sender::new(None),
+            forwarding: watch::Sender::new(None),
             counters,
             shutdown,
             config,
         }
     }
 
-    /// The streams and their arbitration. A panic elsewhere leaves them consistent: every
+    /// The streams and their arbitration. A panic elsewhere leaves them consistent, because every
     /// change under the lock is completed by small infallible steps.
     pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
@@ -135,12 +136,12 @@ impl Shared {
             .check_primary(device_id, role, election_id)
     }
 
-    /// Begins what only the primary may do, with the pipeline's lock held: its role's next primary
-    /// waits until the guard is gone.
+    /// Begins a primary's change, with the pipeline's lock held. The role's next primary waits until
+    /// the guard is gone.
     ///
     /// # Errors
-    /// Those of [`Arbitration::check_primary`]: since the request came, another controller may have
-    /// become primary.
+    /// Those of [`Arbitration::check_primary`]. Another controller may have become primary since the
+    /// request came.
     pub(crate) fn begin(
         &self,
         device_id: u64,
@@ -151,21 +152,21 @@ impl Shared {
         sessions
             .arbitration
             .check_primary(device_id, role, election_id)?;
-        // Under the lock of the sessions: whoever is chosen from now on finds it.
+        // Set under the lock of the sessions, so that a primary chosen from now on sees it.
         self.changing.send_replace(Some(role.to_owned()));
         Ok(Changing(&self.changing))
     }
 
-    /// Waits until nothing is under way that a primary of this role has begun.
+    /// Waits until no change is under way that a primary of this role has begun.
     pub(crate) async fn unchanging(&self, role: &str) {
         let mut changing = self.changing.subscribe();
-        // The sender is ours: it cannot be gone.
+        // The sender belongs to `self`, so it cannot be gone.
         let _ = changing
             .wait_for(|busy| busy.as_deref() != Some(role))
             .await;
     }
 
-    /// What a role may do.
+    /// The permissions of a role.
     pub(crate) fn scope(&self, role: &str) -> Arc<Scope> {
         self.sessions().arbitration.scope(role)
     }

@@ -1,6 +1,7 @@
-//! The pipelines that controllers have set, and what is kept beside them for controllers.
+//! The pipelines that controllers have set, and the values kept with them for controllers.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use tonic::Status;
@@ -8,67 +9,122 @@ use v1model::entries::EntryKey;
 
 use crate::controller_queue::Generation;
 use crate::proto::p4::v1 as p4;
-use crate::translate::Pipeline;
+use crate::translate::BoundPipeline;
 
-/// What controllers attach to entries and the switch only keeps.
+/// Values that controllers attach to an entry. The switch only keeps them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Cookie {
+pub(crate) struct EntryAnnotation {
     pub(crate) controller_metadata: u64,
     pub(crate) metadata: Vec<u8>,
 }
 
-/// What is kept of a multicast group beside its replicas.
+/// Values that are kept with a multicast group beside its replicas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct GroupCookie {
+pub(crate) struct GroupAnnotation {
     pub(crate) metadata: Vec<u8>,
     /// Which replicas have their port in the deprecated field, to be read back from it.
     pub(crate) deprecated_ports: Vec<bool>,
 }
 
-/// What is kept for controllers beside the data plane's own state.
+/// Values that the server keeps for controllers beside the program's own state.
 #[derive(Debug, Default)]
-pub(crate) struct Side {
-    /// By the data plane's index of the table; only those that are not empty.
-    pub(crate) cookies: HashMap<(usize, EntryKey), Cookie>,
-    /// Of the tables whose default entry was set.
-    pub(crate) default_cookies: HashMap<usize, Cookie>,
-    pub(crate) groups: HashMap<u32, GroupCookie>,
+pub(crate) struct Annotations {
+    /// By the table's index in the program and the entry's key. Empty ones are left out.
+    entries: HashMap<(usize, EntryKey), EntryAnnotation>,
+    /// By the table's index, for tables whose default entry was set.
+    defaults: HashMap<usize, EntryAnnotation>,
+    groups: HashMap<u32, GroupAnnotation>,
     /// Which replicas of a clone session have their port in the deprecated field.
-    pub(crate) sessions: HashMap<u32, Vec<bool>>,
+    sessions: HashMap<u32, Vec<bool>>,
 }
 
-/// A pipeline that is in place, or saved to be.
+/// A change of [`Annotations`]; `None` removes one.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum AnnotationChange {
+    Nothing,
+    Entry(usize, EntryKey, Option<EntryAnnotation>),
+    Default(usize, Option<EntryAnnotation>),
+    Group(u32, Option<GroupAnnotation>),
+    Session(u32, Option<Vec<bool>>),
+}
+
+impl Annotations {
+    pub(crate) fn apply(&mut self, change: AnnotationChange) {
+        match change {
+            AnnotationChange::Nothing => {}
+            AnnotationChange::Entry(table, key, annotation) => {
+                let annotation = annotation.filter(|given| *given != EntryAnnotation::default());
+                set(&mut self.entries, (table, key), annotation);
+            }
+            AnnotationChange::Default(table, annotation) => {
+                set(&mut self.defaults, table, annotation);
+            }
+            AnnotationChange::Group(group, annotation) => set(&mut self.groups, group, annotation),
+            AnnotationChange::Session(session, deprecated_ports) => {
+                set(&mut self.sessions, session, deprecated_ports);
+            }
+        }
+    }
+
+    pub(crate) fn of_entry(&self, table: usize, key: &EntryKey) -> EntryAnnotation {
+        let annotation = self.entries.get(&(table, key.clone()));
+        annotation.cloned().unwrap_or_default()
+    }
+
+    /// `None`: the table's default entry is the program's own.
+    pub(crate) fn of_default(&self, table: usize) -> Option<&EntryAnnotation> {
+        self.defaults.get(&table)
+    }
+
+    pub(crate) fn of_group(&self, group: u32) -> GroupAnnotation {
+        self.groups.get(&group).cloned().unwrap_or_default()
+    }
+
+    /// Which replicas of a clone session have their port in the deprecated field.
+    pub(crate) fn deprecated_ports(&self, session: u32) -> &[bool] {
+        self.sessions.get(&session).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn set<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: Option<V>) {
+    match value {
+        Some(value) => drop(map.insert(key, value)),
+        None => drop(map.remove(&key)),
+    }
+}
+
+/// A pipeline that a controller has committed or saved.
 #[derive(Debug)]
-pub(crate) struct Active {
-    pub(crate) pipeline: Arc<Pipeline>,
-    pub(crate) side: Side,
-    /// The entries that the program came with and that may be deleted.
+pub(crate) struct InstalledPipeline {
+    pub(crate) pipeline: Arc<BoundPipeline>,
+    pub(crate) annotations: Annotations,
+    /// The program's own entries that may be deleted.
     pub(crate) preset: Vec<p4::TableEntry>,
 }
 
 /// The pipelines that controllers have set.
 #[derive(Debug, Default)]
 pub(crate) struct PipelineState {
-    /// Forwards packets.
-    pub(crate) committed: Option<Active>,
-    /// Of `VERIFY_AND_SAVE`, until it is committed or replaced: staged in the data plane, which
-    /// takes reads and writes for it.
-    pub(crate) saved: Option<Active>,
+    /// The pipeline that forwards packets.
+    pub(crate) committed: Option<InstalledPipeline>,
+    /// The pipeline of `VERIFY_AND_SAVE`, until it is committed or replaced. It is staged in the
+    /// switch and takes the reads and writes.
+    pub(crate) saved: Option<InstalledPipeline>,
 }
 
 impl PipelineState {
-    /// What reads refer to: "any subsequent Read / Write requests must refer to fields in the new
+    /// The pipeline that reads refer to: "any subsequent Read / Write requests must refer to fields in the new
     /// config", which is the saved one.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION`: none yet.
-    pub(crate) fn usable(&self) -> Result<&Active, Status> {
+    pub(crate) fn usable(&self) -> Result<&InstalledPipeline, Status> {
         let active = self.saved.as_ref().or(self.committed.as_ref());
         active.ok_or_else(no_config)
     }
 
-    /// What writes refer to; as [`Self::usable`].
-    pub(crate) fn usable_mut(&mut self) -> Result<&mut Active, Status> {
+    /// The pipeline that writes refer to, as [`Self::usable`].
+    pub(crate) fn usable_mut(&mut self) -> Result<&mut InstalledPipeline, Status> {
         let active = self.saved.as_mut().or(self.committed.as_mut());
         active.ok_or_else(no_config)
     }
@@ -80,10 +136,10 @@ fn no_config() -> Status {
     )
 }
 
-/// The pipeline that forwards packets, as the tasks that serve streams see it.
+/// The pipeline that forwards packets, for the tasks that serve streams.
 #[derive(Debug, Clone)]
-pub(crate) struct Current {
-    pub(crate) pipeline: Arc<Pipeline>,
+pub(crate) struct ForwardingPipeline {
+    pub(crate) pipeline: Arc<BoundPipeline>,
     /// The first packet-in and notification that may come from it.
     pub(crate) first: Generation,
 }

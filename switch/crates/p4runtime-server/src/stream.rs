@@ -1,5 +1,5 @@
-//! `StreamChannel`: a task per controller that reads its messages, and the task that passes
-//! packet-ins on. (Notifications take their own way, `notifications.rs`.)
+//! `StreamChannel`: a task for each controller that reads its messages, and the task that sends
+//! packet-ins. Notifications are sent by `notifications.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::proto::p4::v1 as p4;
 use crate::roles::Scope;
 use crate::sessions::{OpenStream, RESERVED_PLACES, Response};
 use crate::shared::Shared;
-use crate::translate::Pipeline;
+use crate::translate::BoundPipeline;
 
-/// How long a stream that ends with an error waits for its client to take the messages before
-/// it.
+/// How long a stream that ends with an error waits for its client to take the messages before the
+/// error.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// Opens a stream: registers it and starts its task.
@@ -91,7 +91,7 @@ async fn serve(
         let request = match message {
             Ok(Some(request)) => request,
             Ok(None) => return Ok(()),
-            // The connection broke: there is nobody to tell.
+            // The connection broke, so there is no client to report to.
             Err(_) => return Ok(()),
         };
         use p4::stream_message_request::Update;
@@ -139,7 +139,7 @@ async fn arbitrate(
     session: SessionId,
     update: &p4::MasterArbitrationUpdate,
 ) -> Result<(), Status> {
-    // One at a time: until the writes of the previous primary have ended, no other is chosen.
+    // One at a time: no other primary is chosen until the writes of the previous one have ended.
     let _deciding = shared.deciding.lock().await;
     {
         let mut sessions = shared.sessions();
@@ -151,7 +151,7 @@ async fn arbitrate(
             Outcome::NewPrimary(notifications) => sessions.notify(notifications),
         }
     }
-    // From here on writes of the previous primary are refused; wait for one that has begun.
+    // Writes of the previous primary are refused from here on. One that has begun is waited for.
     let role = update.role.as_ref().map_or("", |role| &role.name);
     shared.unchanging(role).await;
     let mut sessions = shared.sessions();
@@ -160,7 +160,7 @@ async fn arbitrate(
     Ok(())
 }
 
-/// Injects a packet-out.
+/// Hands a packet-out to the switch.
 async fn packet_out(
     shared: &Arc<Shared>,
     session: SessionId,
@@ -189,7 +189,7 @@ async fn packet_out(
             packet.payload.len()
         )));
     }
-    let pipeline = current_pipeline(shared, "packet_out")?;
+    let pipeline = forwarding_pipeline(shared, "packet_out")?;
     let frame = pipeline.packet_out.assemble(packet)?;
     executor::with(&*shared.executor, move |switch| switch.packet_out(&frame))
         .await
@@ -197,7 +197,8 @@ async fn packet_out(
         .map_err(|error| UpdateError::from_control(error, "packet_out"))
 }
 
-/// What the role of a primary controller may do; `refusal` is for one that is not primary.
+/// The permissions of a primary controller's role. `refusal` is the error text for a controller that
+/// is not primary.
 fn primary_scope(
     shared: &Shared,
     session: SessionId,
@@ -210,21 +211,19 @@ fn primary_scope(
     Ok(sessions.arbitration.scope_of(session))
 }
 
-/// The pipeline that a stream message for the data plane refers to; `what` is for the error.
-fn current_pipeline(shared: &Shared, what: &str) -> Result<Arc<Pipeline>, UpdateError> {
-    let current = shared.current.borrow();
-    let pipeline = current
-        .as_ref()
-        .map(|current| Arc::clone(&current.pipeline));
+/// The pipeline that a stream message refers to. `object` is for the error.
+fn forwarding_pipeline(shared: &Shared, object: &str) -> Result<Arc<BoundPipeline>, UpdateError> {
+    let forwarding = shared.forwarding.borrow();
+    let pipeline = forwarding.as_ref().map(|it| Arc::clone(&it.pipeline));
     pipeline.ok_or_else(|| {
         UpdateError::new(
             Code::FailedPrecondition,
-            format!("{what}: no forwarding pipeline config yet"),
+            format!("{object}: no forwarding pipeline config yet"),
         )
     })
 }
 
-/// Takes the acknowledgement of a digest list.
+/// Handles the acknowledgement of a digest list.
 async fn digest_ack(
     shared: &Arc<Shared>,
     session: SessionId,
@@ -235,7 +234,7 @@ async fn digest_ack(
         session,
         "digest_ack: only the primary controller may acknowledge digests",
     )?;
-    let pipeline = current_pipeline(shared, "digest_ack")?;
+    let pipeline = forwarding_pipeline(shared, "digest_ack")?;
     // "If the digest_id field in DigestListAck does not match any Digest entry in P4Info, the
     // code should be set to INVALID_ARGUMENT."
     let digest = pipeline
@@ -252,11 +251,10 @@ async fn digest_ack(
         switch.digest_acknowledge(index, list_id)
     })
     .await
-    .map_err(|error| UpdateError::new(Code::Unavailable, error.to_string()))?
-    .map_err(|error| UpdateError::from_control(error, &digest.name))
+    .map_err(|error| UpdateError::new(Code::Unavailable, error.to_string()))
 }
 
-/// Sends a `StreamError` if there is room: reports give way to everything else (specification,
+/// Sends a `StreamError` if there is room. All other messages go before reports (specification,
 /// section "Stream Error Reporting").
 fn report(
     responses: &mpsc::Sender<Response>,
@@ -278,8 +276,7 @@ fn report(
     }
 }
 
-/// Passes frames from the data plane to the primary controllers until the data plane or the
-/// server ends.
+/// Sends frames from the switch to the primary controllers until the switch or the server ends.
 pub(crate) async fn pass_packet_ins(
     shared: Arc<Shared>,
     mut frames: mpsc::Receiver<Numbered<Box<[u8]>>>,
@@ -299,14 +296,14 @@ pub(crate) async fn pass_packet_ins(
 }
 
 fn pass(shared: &Shared, frame: &Numbered<Box<[u8]>>) -> Fate {
-    let current = shared.current.borrow().clone();
-    let Some(current) = current.filter(|current| frame.number >= current.first.packet_ins) else {
+    let forwarding = shared.forwarding.borrow().clone();
+    let Some(forwarding) = forwarding.filter(|it| frame.number >= it.first.packet_ins) else {
         return Fate::PipelineSwap;
     };
-    match current.pipeline.packet_in.split(&frame.item) {
+    match forwarding.pipeline.packet_in.split(&frame.item) {
         Some(packet) => {
             let update = p4::stream_message_response::Update::Packet(packet);
-            shared.sessions().tell_primaries(&update)
+            shared.sessions().send_to_primaries(&update)
         }
         None => Fate::Malformed,
     }

@@ -1,4 +1,4 @@
-//! TLS of the gRPC server: who it is, and whom it lets in.
+//! TLS of the gRPC server: its certificate, and the clients that it accepts.
 
 use std::error::Error;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use tonic::transport::server::ServerTlsConfig;
 use tonic::transport::{Certificate, Identity, Server};
 
-/// A client that has not finished its handshake by then is let go.
+/// How long a client's handshake may take before the connection is closed.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a server shows its clients, and what it wants to see of them. All in PEM.
+/// The server's certificate and key, and the authorities of its clients' certificates, in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// The server's certificate, and after it those that lead to its authority's.
+    /// The server's certificate, followed by the chain to its authority.
     pub certificates_pem: Vec<u8>,
-    /// The private key of the first of them.
+    /// The private key of the server's certificate.
     pub key_pem: Vec<u8>,
-    /// Only clients are let in with a certificate that one of these has signed; `None`: all
-    /// clients, and none is asked for one.
+    /// Clients need a certificate that one of these authorities has signed. `None`: all clients are
+    /// accepted, and none is asked for a certificate.
     pub client_authorities_pem: Option<Vec<u8>>,
 }
 
@@ -31,10 +31,10 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Has `server` speak TLS and nothing else.
+    /// Makes `server` accept TLS connections only.
     ///
     /// # Errors
-    /// What is wrong with certificates or key.
+    /// The fault of certificates or key.
     pub(crate) fn applied_to(&self, server: Server) -> Result<Server, String> {
         let identity = Identity::from_pem(&self.certificates_pem, &self.key_pem);
         let mut config = ServerTlsConfig::new()
@@ -44,7 +44,7 @@ impl Tls {
             config = config.client_ca_root(Certificate::from_pem(authorities));
         }
         server.tls_config(config).map_err(|error| {
-            // What is wrong is said by the last of the causes.
+            // The last of the causes says what is wrong.
             let mut cause: &dyn Error = &error;
             while let Some(next) = cause.source() {
                 cause = next;

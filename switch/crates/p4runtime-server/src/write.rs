@@ -1,11 +1,11 @@
-//! The `Write` RPC: batches of updates and their execution (specification, section "Write RPC").
+//! The `Write` RPC: runs batches of updates (specification, section "Write RPC").
 
 use std::sync::Arc;
 
 use tonic::{Code, Status};
 use v1model::entries::CellValue;
 
-use crate::error::{UpdateError, write_status};
+use crate::error::{UpdateError, UpdateResult, control_status, write_status};
 use crate::executor;
 use crate::operation::{Operation, Undo, set_cell};
 use crate::plan::{self, Planned};
@@ -13,9 +13,7 @@ use crate::proto::p4::v1 as p4;
 use crate::shared::Shared;
 use crate::state::PipelineState;
 
-type Result<T> = std::result::Result<T, UpdateError>;
-
-/// Operations run in one visit to the data plane's thread; packets pass between visits.
+/// Most operations in one visit to the switch's thread. Packets pass between visits.
 const OPERATIONS_PER_VISIT: usize = 256;
 
 /// `Write`, after the checks of device and primary; the caller holds the write lock.
@@ -23,7 +21,7 @@ pub(crate) async fn write(
     shared: &Shared,
     state: &mut PipelineState,
     request: p4::WriteRequest,
-) -> std::result::Result<(), Status> {
+) -> Result<(), Status> {
     let active = state.usable_mut()?;
     let pipeline = Arc::clone(&active.pipeline);
     let most = shared.config.limits.updates_per_write;
@@ -34,16 +32,20 @@ pub(crate) async fn write(
         )));
     }
     let scope = shared.scope(&request.role);
-    let planned: Vec<Result<Planned>> = request
+    let planned: Vec<UpdateResult<Planned>> = request
         .updates
         .iter()
         .map(|update| plan::plan(&pipeline, &shared.config.limits, &scope, update))
         .collect();
     use p4::write_request::Atomicity;
     let results = match Atomicity::try_from(request.atomicity) {
-        Ok(Atomicity::ContinueOnError) => run_each(shared, &planned).await?,
-        // A batch runs in one visit, between two packets, and is undone at the first error:
-        // that is both modes at once.
+        Ok(Atomicity::ContinueOnError) => {
+            let planned = planned.iter();
+            let planned = planned.map(|planned| planned.as_ref().map_err(UpdateError::clone));
+            run_each(shared, planned).await?
+        }
+        // A batch runs in one visit, between two packets, and is undone at the first error. That
+        // fulfils both modes.
         Ok(Atomicity::RollbackOnError | Atomicity::DataplaneAtomic) => {
             run_all_or_none(shared, &planned).await?
         }
@@ -57,67 +59,72 @@ pub(crate) async fn write(
     };
     for (planned, result) in planned.into_iter().zip(&results) {
         if let (Ok(planned), Ok(())) = (planned, result) {
-            planned.side.apply(&mut active.side);
+            active.annotations.apply(planned.annotation);
         }
     }
     write_status(&results)
 }
 
-/// Runs every operation whatever becomes of the others.
+/// Runs every operation, whether or not the others succeed.
 pub(crate) async fn run_each(
     shared: &Shared,
-    planned: &[Result<Planned>],
-) -> std::result::Result<Vec<Result<()>>, Status> {
-    let mut results: Vec<Result<()>> = Vec::with_capacity(planned.len());
-    let mut rest = planned;
-    while let Some(first) = rest.first() {
-        match first {
+    planned: impl Iterator<Item = UpdateResult<&Planned>>,
+) -> Result<Vec<UpdateResult<()>>, Status> {
+    let mut results: Vec<UpdateResult<()>> = Vec::new();
+    // Operations that wait to run in one visit.
+    let mut batch = Vec::new();
+    for planned in planned {
+        match planned {
             Err(error) => {
-                results.push(Err(error.clone()));
-                rest = rest.get(1..).unwrap_or(&[]);
+                results.extend(run_batch(shared, &mut batch).await?);
+                results.push(Err(error));
             }
             Ok(Planned {
                 operation: Operation::Fill { array, size, value },
                 object,
                 ..
             }) => {
+                results.extend(run_batch(shared, &mut batch).await?);
                 results.push(fill(shared, *array, *size, value, object).await?);
-                rest = rest.get(1..).unwrap_or(&[]);
             }
-            Ok(_) => {
-                let run: Vec<(Operation, String)> = rest
-                    .iter()
-                    .take(OPERATIONS_PER_VISIT)
-                    .map_while(|planned| match planned {
-                        Ok(planned) if !matches!(planned.operation, Operation::Fill { .. }) => {
-                            Some((planned.operation.clone(), planned.object.clone()))
-                        }
-                        _ => None,
-                    })
-                    .collect();
-                rest = rest.get(run.len()..).unwrap_or(&[]);
-                let done = executor::with(&*shared.executor, move |switch| {
-                    run.iter()
-                        .map(|(operation, object)| {
-                            operation
-                                .apply(switch)
-                                .map_err(|error| UpdateError::from_control(error, object))
-                        })
-                        .collect::<Vec<_>>()
-                })
-                .await?;
-                results.extend(done);
+            Ok(planned) => {
+                batch.push((planned.operation.clone(), planned.object.clone()));
+                if batch.len() >= OPERATIONS_PER_VISIT {
+                    results.extend(run_batch(shared, &mut batch).await?);
+                }
             }
         }
     }
+    results.extend(run_batch(shared, &mut batch).await?);
     Ok(results)
+}
+
+/// Runs the operations of `batch`, which is empty then, in one visit.
+async fn run_batch(
+    shared: &Shared,
+    batch: &mut Vec<(Operation, String)>,
+) -> Result<Vec<UpdateResult<()>>, Status> {
+    if batch.is_empty() {
+        return Ok(Vec::new());
+    }
+    let batch = std::mem::take(batch);
+    let done = executor::with(&*shared.executor, move |switch| {
+        let program = switch.program_mut()?;
+        let results = batch.iter().map(|(operation, object)| {
+            let applied = operation.apply(program).map(drop);
+            applied.map_err(|error| UpdateError::from_control(error, object))
+        });
+        Ok(results.collect::<Vec<_>>())
+    })
+    .await?;
+    done.map_err(|error| control_status(&error))
 }
 
 /// Runs all operations in one visit; the first that fails undoes those before it.
 async fn run_all_or_none(
     shared: &Shared,
-    planned: &[Result<Planned>],
-) -> std::result::Result<Vec<Result<()>>, Status> {
+    planned: &[UpdateResult<Planned>],
+) -> Result<Vec<UpdateResult<()>>, Status> {
     let aborted = || {
         UpdateError::new(
             Code::Aborted,
@@ -147,30 +154,34 @@ async fn run_all_or_none(
         // error is returned when the batch cannot be executed in a data plane-atomic way."
         return Err(Status::unimplemented(format!(
             "atomicity: the whole arrays that this batch writes (index not given) take more than \
-             {room} bytes, which is what is kept to take a batch back; write them with \
+             {room} bytes, the limit of memory for taking a batch back; write them with \
              CONTINUE_ON_ERROR"
         )));
     }
     let count = operations.len();
-    let (failure, _kept) = executor::with(&*shared.executor, move |switch| {
+    let run = executor::with(&*shared.executor, move |switch| {
+        let program = switch.program_mut()?;
         let mut undos: Vec<Undo> = Vec::with_capacity(count);
         for (position, (operation, object)) in operations.iter().enumerate() {
-            match operation.apply_with_undo(switch) {
+            match operation.apply(program) {
                 Ok(undo) => undos.push(undo),
                 Err(error) => {
-                    // Each restores a state that was there: it cannot be refused.
-                    if let Err(error) = Undo::All(undos).run(switch) {
-                        tracing::error!(%error, "rollback of a batch failed");
+                    for undo in undos.into_iter().rev() {
+                        if let Err(error) = undo.run(program) {
+                            debug_assert!(false, "a state that was there is refused: {error}");
+                            tracing::error!(%error, "rollback of a batch failed");
+                        }
                     }
                     let error = UpdateError::from_control(error, object);
-                    return (Some((position, error)), Vec::new());
+                    return Ok((Some((position, error)), Vec::new()));
                 }
             }
         }
-        // What large arrays held is freed on this side.
-        (None, undos)
+        Ok((None, undos))
     })
     .await?;
+    // The copies of large arrays are freed here, not on the thread that owns the switch.
+    let (failure, _undos) = run.map_err(|error| control_status(&error))?;
     Ok(match failure {
         None => (0..count).map(|_| Ok(())).collect(),
         Some((failed, error)) => (0..count)
@@ -185,20 +196,21 @@ async fn run_all_or_none(
     })
 }
 
-/// Writes all cells of an array, some thousand per visit.
+/// Writes all cells of an array, some thousand in a visit.
 async fn fill(
     shared: &Shared,
     array: usize,
     size: usize,
     value: &CellValue,
     object: &str,
-) -> std::result::Result<Result<()>, Status> {
+) -> Result<UpdateResult<()>, Status> {
     let mut start = 0;
     while start < size {
         let end = size.min(start + executor::CELLS_PER_VISIT);
         let value = value.clone();
         let done = executor::with(&*shared.executor, move |switch| {
-            (start..end).try_for_each(|index| set_cell(&value, array, index, switch))
+            let pipeline = switch.program_mut()?.pipeline_mut();
+            (start..end).try_for_each(|index| set_cell(&value, array, index, pipeline))
         })
         .await?;
         if let Err(error) = done {
@@ -209,12 +221,9 @@ async fn fill(
     Ok(Ok(()))
 }
 
-/// The batch on a task of its own: a client that goes away does not cut it short ("the server
+/// Runs the batch on a task of its own, so that it ends even if the client goes away ("the server
 /// will finish processing any Write requests that have already started").
-pub(crate) async fn run(
-    shared: Arc<Shared>,
-    request: p4::WriteRequest,
-) -> std::result::Result<(), Status> {
+pub(crate) async fn run(shared: Arc<Shared>, request: p4::WriteRequest) -> Result<(), Status> {
     shared.check_primary(
         request.device_id,
         &request.role,

@@ -225,7 +225,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         addr: options.grpc_server_addr,
         cpu_port: options.cpu_port.map(u32::from),
         tls,
-        limits: p4runtime_server::server::Limits::default(),
+        limits: p4runtime_server::ServerLimits::default(),
     };
     let server = control.block_on(p4runtime_server::bind(
         config,

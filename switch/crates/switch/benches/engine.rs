@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use switch::notification::Notification;
 use switch::{Sink, Switch, SwitchConfig};
 use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
-use v1model::entries::{ActionCall, Bits, EntryKey, MatchField};
+use v1model::Pipeline;
+use v1model::entries::{ActionCall, Bits, EntryAction, EntryKey, MatchField};
 
 /// As in `pacing_switch`.
 #[global_allocator]
@@ -128,13 +129,29 @@ fn bits(value: u64, bytes: usize) -> Bits {
     value.to_be_bytes()[8 - bytes..].into()
 }
 
+fn pipeline(switch: &Switch) -> &Pipeline {
+    switch.program().expect("one is loaded").pipeline()
+}
+
+fn pipeline_mut(switch: &mut Switch) -> &mut Pipeline {
+    switch.program_mut().expect("one is loaded").pipeline_mut()
+}
+
+fn insert(switch: &mut Switch, table: usize, key: &EntryKey, action: &EntryAction) {
+    let inserted = pipeline_mut(switch).table_insert(table, key, action);
+    inserted.expect("room");
+}
+
 fn table(switch: &Switch, name: &str) -> usize {
-    let position = switch.tables().iter().position(|table| table.name == name);
+    let position = pipeline(switch)
+        .tables()
+        .iter()
+        .position(|table| table.name == name);
     position.expect(name)
 }
 
 fn action(switch: &Switch, name: &str, args: Vec<Bits>) -> ActionCall {
-    let position = switch
+    let position = pipeline(switch)
         .actions()
         .iter()
         .position(|action| action.name == name);
@@ -184,7 +201,7 @@ fn pacer(classes: u64, ports: u16) -> Switch {
             fields: vec![MatchField::Exact(bits(port.into(), 6))],
             priority: 0,
         };
-        switch.table_insert(forward, &key, &call).expect("room");
+        insert(&mut switch, forward, &key, &call.into());
     }
     let known = action(&switch, "PacerIngress.known", Vec::new());
     let key = EntryKey {
@@ -195,7 +212,7 @@ fn pacer(classes: u64, ports: u16) -> Switch {
         priority: 0,
     };
     let sources = table(&switch, "PacerIngress.sources");
-    switch.table_insert(sources, &key, &known).expect("room");
+    insert(&mut switch, sources, &key, &known.into());
 
     let (flows, paced) = (
         table(&switch, "PacerIngress.flows"),
@@ -213,7 +230,7 @@ fn pacer(classes: u64, ports: u16) -> Switch {
     );
     // 100 Gbit/s, 1 MB, one frame's time.
     let rate = vec![bits(1_342_177, 8), bits(1 << 20, 4), bits(1_000, 8)];
-    let rate = action(&switch, "PacerIngress.paced_static", rate);
+    let rate = action(&switch, "PacerIngress.paced_static", rate).into();
     for class in 0..classes {
         let mut value = [0; 16];
         value[10..12].fill(0xff);
@@ -229,12 +246,12 @@ fn pacer(classes: u64, ports: u16) -> Switch {
             priority: 1,
         };
         classify.args[0] = bits(class, 4);
-        switch.table_insert(flows, &key, &classify).expect("room");
+        insert(&mut switch, flows, &key, &classify.clone().into());
         let key = EntryKey {
             fields: vec![MatchField::Exact(bits(class, 4))],
             priority: 0,
         };
-        switch.table_insert(paced, &key, &rate).expect("room");
+        insert(&mut switch, paced, &key, &rate);
     }
     switch
 }
@@ -523,14 +540,14 @@ fn worst(results: &mut Results) {
         }
         let mut switch = switch("switch/crates/v1model/tests/programs/scale.json", 1);
         let table = table(&switch, &format!("ScaleIngress.by_{kind}"));
-        let call = action(&switch, "ScaleIngress.answer", vec![bits(9, 2)]);
+        let call = action(&switch, "ScaleIngress.answer", vec![bits(9, 2)]).into();
         let mut entries = 0;
         // Goes on from point to point: a port's time does not go back.
         let mut now_ns = 0;
         for wanted in [1, 10, 100, 1_000] {
             while entries < wanted {
                 let key = entry(entries);
-                switch.table_insert(table, &key, &call).expect("room");
+                insert(&mut switch, table, &key, &call);
                 entries += 1;
             }
             let mut sent = Counted::default();
@@ -558,14 +575,14 @@ fn tables(results: &mut Results) {
         }
         let mut switch = switch("switch/crates/v1model/tests/programs/scale.json", 1);
         let table = table(&switch, &format!("ScaleIngress.by_{kind}"));
-        let call = action(&switch, "ScaleIngress.answer", vec![bits(9, 2)]);
+        let call = action(&switch, "ScaleIngress.answer", vec![bits(9, 2)]).into();
         let mut entries = 0;
         // Goes on from point to point: a port's time does not go back.
         let mut now_ns = 0;
         for wanted in [1, 100, 1_000, 10_000, 100_000] {
             while entries < wanted {
                 let key = entry(entries);
-                switch.table_insert(table, &key, &call).expect("room");
+                insert(&mut switch, table, &key, &call);
                 entries += 1;
             }
             let mut random = Random(5);
@@ -587,8 +604,9 @@ fn tables(results: &mut Results) {
             let change = least_ns(SLOW_BATCH, || {
                 for _ in 0..SLOW_BATCH {
                     let key = entry(random.below(entries));
-                    switch.table_delete(table, &key).expect("it is there");
-                    switch.table_insert(table, &key, &call).expect("room");
+                    let pipeline = pipeline_mut(&mut switch);
+                    pipeline.table_delete(table, &key).expect("it is there");
+                    insert(&mut switch, table, &key, &call);
                 }
             });
             results.add("changes", kind, entries, change);

@@ -1,6 +1,6 @@
 //! Settings of the switch.
 
-use crate::multicast::GroupLimits;
+use crate::replica_store::GroupLimits;
 
 /// Longest frame that any interface or capture brings, in bytes without FCS: 65,535 of IP, Ethernet
 /// and two tags.

@@ -19,7 +19,8 @@ impl Program {
     ) {
         let mirrors = &self.replication.mirrors;
         let count = mirrors.replicas(request.session).len();
-        let longest_bytes = mirrors.packet_length_bytes(request.session);
+        let session = mirrors.find(request.session);
+        let longest_bytes = session.map_or(0, |session| session.packet_length_bytes);
         for index in 0..count {
             let replicas = self.replication.mirrors.replicas(request.session);
             let Some(replica) = replicas.get(index).copied() else {

@@ -1,26 +1,26 @@
-//! Digests on their way to the controllers: collected into lists, each message told once until its
-//! list is acknowledged (P4Runtime specification, section "DigestEntry").
+//! Digests: collects messages into lists for the controllers. A message that recurs is not sent again
+//! until its list is acknowledged (P4Runtime specification, section "DigestEntry").
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use v1model::entries::digest::DigestConfig;
 
-/// Most messages of a list, whatever the controller allows; a list of the widest digest fits in a
-/// gRPC message.
+/// Most messages of a list, even if the controller allows more. A list of the widest digest fits in
+/// a gRPC message.
 const LIST_MESSAGES_MAX: usize = 4_096;
 
-/// Most messages of one digest that were told and are not acknowledged; of more, the oldest lists
-/// are forgotten, and their messages may be told again.
+/// Most messages of one digest that are sent and not acknowledged. Beyond that the oldest lists are
+/// forgotten, and their messages may be sent again.
 const UNACKNOWLEDGED_MAX: usize = 1 << 17;
 
-/// Most lists that wait to be told; more are lost and counted.
+/// Most lists that wait to be sent. Further ones are lost and counted.
 const READY_LISTS_MAX: usize = 1_024;
 
 /// A message: the words of its fields.
 type Message = Arc<[u64]>;
 
-/// A list that is ready to be told.
+/// A list that is ready to be sent.
 #[derive(Debug)]
 pub(crate) struct ReadyList {
     pub(crate) digest: usize,
@@ -34,47 +34,47 @@ struct Learner {
     config: DigestConfig,
     /// The list being collected.
     list: Vec<Message>,
-    /// When it is to be told, unless it is full before.
+    /// When it is sent, unless it is full before.
     due_ns: u64,
     next_list_id: u64,
-    /// Lists told and not acknowledged, with the time at which they were told; later lists
-    /// have larger ids.
-    told: BTreeMap<u64, (u64, Vec<Message>)>,
-    told_messages: usize,
-    /// Messages of `list` and `told`.
+    /// Lists that are sent and not acknowledged, with the time of sending. Later lists have larger
+    /// ids.
+    sent: BTreeMap<u64, (u64, Vec<Message>)>,
+    sent_messages: usize,
+    /// Messages of `list` and `sent`.
     known: HashSet<Message>,
 }
 
 impl Learner {
-    /// Forgets a list that was told.
+    /// Forgets a list that was sent.
     fn forget(&mut self, list_id: u64) {
-        if let Some((_, messages)) = self.told.remove(&list_id) {
-            self.told_messages -= messages.len();
+        if let Some((_, messages)) = self.sent.remove(&list_id) {
+            self.sent_messages -= messages.len();
             for message in messages {
                 self.known.remove(&message);
             }
         }
     }
 
-    /// Forgets lists that nobody acknowledged in time.
+    /// Forgets lists that were not acknowledged in time.
     fn expire(&mut self, now_ns: u64) {
-        while let Some((&list_id, (told_ns, _))) = self.told.first_key_value()
-            && (now_ns.saturating_sub(*told_ns) >= self.config.ack_timeout_ns
-                || self.told_messages > UNACKNOWLEDGED_MAX)
+        while let Some((&list_id, (sent_ns, _))) = self.sent.first_key_value()
+            && (now_ns.saturating_sub(*sent_ns) >= self.config.ack_timeout_ns
+                || self.sent_messages > UNACKNOWLEDGED_MAX)
         {
             self.forget(list_id);
         }
     }
 
-    /// Takes the list that is being collected, or of one longer than a list may be the beginning.
+    /// Takes the list that is being collected, or its beginning if it is longer than a list may be.
     fn take_list(&mut self, now_ns: u64) -> (u64, Vec<Message>) {
         let size = self.list_size().min(self.list.len());
         let rest = self.list.split_off(size);
         let messages = std::mem::replace(&mut self.list, rest);
         self.next_list_id += 1;
         let list_id = self.next_list_id;
-        self.told_messages += messages.len();
-        self.told.insert(list_id, (now_ns, messages.clone()));
+        self.sent_messages += messages.len();
+        self.sent.insert(list_id, (now_ns, messages.clone()));
         self.expire(now_ns);
         (list_id, messages)
     }
@@ -94,11 +94,11 @@ impl Learner {
 pub(crate) struct Learning {
     /// By digest; `None`: not collected.
     learners: Vec<Option<Learner>>,
-    /// What was collected of digests that were removed since the last packet: taking that back is to
-    /// leave no trace.
+    /// Digests that were removed since the last packet, with what they had collected, so that taking
+    /// the removal back leaves no trace.
     removed: Vec<(usize, Learner)>,
     ready: VecDeque<ReadyList>,
-    /// Earliest time at which a list is to be told.
+    /// Earliest time at which a list must be sent.
     due_ns: Option<u64>,
 }
 
@@ -108,14 +108,14 @@ impl Learning {
         Some(learner.config)
     }
 
-    /// Begins or ends to collect a digest's messages, or does it otherwise; what was collected
-    /// so far is told by the new rules, or not at all.
+    /// Starts collecting a digest's messages, changes how, or stops. Messages collected so far are
+    /// sent by the new rules, or not at all.
     pub(crate) fn configure(&mut self, digest: usize, config: Option<DigestConfig>, now_ns: u64) {
         if self.learners.len() <= digest {
             self.learners.resize_with(digest + 1, || None);
         }
         let Some(slot) = self.learners.get_mut(digest) else {
-            return;
+            return debug_assert!(false, "room has just been made for digest {digest}");
         };
         match config {
             None => self
@@ -177,8 +177,11 @@ impl Learning {
         lost
     }
 
+    /// Queues the list of a digest that is collected. Returns how many messages are lost because the
+    /// queue is full.
     fn make_ready(&mut self, digest: usize, now_ns: u64) -> u64 {
         let Some(Some(learner)) = self.learners.get_mut(digest) else {
+            debug_assert!(false, "digest {digest} is not collected");
             return 0;
         };
         let (list_id, messages) = learner.take_list(now_ns);
@@ -204,12 +207,12 @@ impl Learning {
         };
     }
 
-    /// When a list is to be told; 0: one is ready.
+    /// When a list must be sent. 0: one is ready.
     pub(crate) fn due_ns(&self) -> Option<u64> {
         self.due_ns
     }
 
-    /// The next list that is to be told by `now_ns`.
+    /// The next list that must be sent by `now_ns`.
     pub(crate) fn take(&mut self, now_ns: u64) -> Option<ReadyList> {
         self.removed.clear();
         if self.due_ns.is_none_or(|due_ns| due_ns > now_ns) {
@@ -220,8 +223,8 @@ impl Learning {
                 let learner = learner.as_ref();
                 learner.is_some_and(|learner| !learner.list.is_empty() && learner.due_ns <= now_ns)
             })?;
-            // The queue is empty: nothing can be lost.
-            self.make_ready(due, now_ns);
+            let lost = self.make_ready(due, now_ns);
+            debug_assert_eq!(lost, 0, "the queue of lists is empty");
         }
         let list = self.ready.pop_front();
         self.find_due();
@@ -260,7 +263,7 @@ mod tests {
         learning.learn(0, &[3], 20);
         learning.configure(0, None, 30);
         learning.configure(0, Some(CONFIG), 30);
-        // What was told is known, what was collected is told at its time, and ids go on.
+        // Messages that were sent are known, collected ones are sent at their time, and ids go on.
         learning.learn(0, &[1], 40);
         assert_eq!(take(&mut learning, 120), Some((2, vec![3])));
 
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_told_when_full_or_due() {
+    fn a_list_is_sent_when_full_or_due() {
         let mut learning = learning(CONFIG);
         assert_eq!(learning.due_ns(), None);
         learning.learn(0, &[1], 10);
@@ -290,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_told_again_after_acknowledgement_or_timeout() {
+    fn a_message_is_sent_again_after_acknowledgement_or_timeout() {
         let mut learning = learning(DigestConfig {
             max_list_size: 1,
             ..CONFIG
@@ -331,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn without_timeouts_every_message_is_told_at_once() {
+    fn without_timeouts_every_message_is_sent_at_once() {
         let mut learning = learning(DigestConfig::default());
         for now_ns in 1..=3 {
             learning.learn(0, &[1], 5);
@@ -348,7 +351,7 @@ mod tests {
         let words = 0..READY_LISTS_MAX as u64 + 3;
         let lost: u64 = words.map(|word| learning.learn(0, &[word], 0)).sum();
         assert_eq!(lost, 3);
-        // What was lost is told when it comes again.
+        // A lost message is sent when it recurs.
         take(&mut learning, 0).expect("the first");
         assert_eq!(learning.learn(0, &[READY_LISTS_MAX as u64], 0), 0);
     }
@@ -366,8 +369,8 @@ mod tests {
             let _ = learning.take(0);
         }
         let learner = learning.learners[0].as_ref().expect("configured");
-        assert_eq!(learner.told_messages, UNACKNOWLEDGED_MAX);
-        assert_eq!(learner.known.len(), learner.told_messages);
+        assert_eq!(learner.sent_messages, UNACKNOWLEDGED_MAX);
+        assert_eq!(learner.known.len(), learner.sent_messages);
         learning.configure(0, None, 0);
         assert!(!learning.wants(0));
     }

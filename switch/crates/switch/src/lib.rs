@@ -5,7 +5,7 @@
 //!            receive(port, frame, arrival_ns, now_ns)
 //!                  |
 //!   v1model ingress: parser, checksums, ingress control
-//!                  |        unicast, replicas (multicast.rs), or a counted drop
+//!                  |        unicast, replicas (replication.rs), or a counted drop
 //!   traffic manager: holds until departure time, drop-tail FIFO, line rate
 //!                  |        poll(now_ns): whatever is due starts
 //!   v1model egress: egress control, checksums, deparser
@@ -30,8 +30,6 @@ mod egress;
 mod handover;
 mod learning;
 mod loading;
-mod mirror;
-mod multicast;
 pub mod notification;
 mod pause_frame;
 mod polling;
@@ -39,13 +37,12 @@ mod pool;
 mod program;
 mod recirculation;
 mod reentry;
-pub mod replication;
-mod replication_engine;
+mod replica_store;
 mod switch;
 
 pub use config::SwitchConfig;
 pub use loading::{Compiler, Retired};
-pub use multicast::GroupLimits;
 pub use polling::{Polling, Stalls};
-pub use program::{Counters, Sink};
+pub use program::{Counters, Program, Sink};
+pub use replica_store::{CloneSession, GroupLimits, Replica, ReplicaStore};
 pub use switch::{Batch, Received, Switch};

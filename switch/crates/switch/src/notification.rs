@@ -1,23 +1,23 @@
-//! What a switch sends its controllers unasked.
+//! Messages that a switch sends its controllers by itself.
 
 use v1model::entries::digest::{DigestList, IdleEntry};
 
 /// A message for the controllers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
-    /// When, in nanoseconds of the switch's clock.
+    /// Time in nanoseconds of the switch's clock.
     pub at_ns: u64,
-    /// What it says.
+    /// Its content.
     pub body: NotificationBody,
 }
 
-/// What a notification says.
+/// The content of a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotificationBody {
     /// Digest messages.
     Digests(DigestList),
-    /// Entries without packets for as long as their timeouts, or again so long after they were
-    /// last told. Never empty.
+    /// Entries that have had no packet for as long as their timeout since the last packet or the
+    /// last notification. Never empty.
     Idle(Vec<IdleEntry>),
 }
 

@@ -15,7 +15,7 @@ use crate::learning::Learning;
 use crate::notification::{Notification, NotificationBody};
 use crate::pool::{PacketId, Pool};
 use crate::recirculation::Recirculating;
-use crate::replication_engine::ReplicationEngine;
+use crate::replica_store::ReplicationEngine;
 
 /// Entries that one search for idle entries visits: it takes some hundred microseconds.
 const IDLE_ENTRIES_PER_SEARCH: usize = 512;
@@ -142,7 +142,7 @@ pub(crate) enum Outcome {
 }
 
 /// A program. See the [module](self).
-pub(crate) struct Program {
+pub struct Program {
     pub(crate) pipeline: Pipeline,
     pub(crate) replication: ReplicationEngine,
     pub(crate) learning: Learning,

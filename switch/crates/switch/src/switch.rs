@@ -175,6 +175,9 @@ impl Switch {
         if let Some(of_port) = self.interfaces.get_mut(usize::from(port)) {
             interface.clone_into(&mut of_port.name);
         }
+        for program in self.running.iter_mut().chain(&mut self.staged) {
+            program.pipeline.port_changed(port.into(), true);
+        }
         self.update_handover();
         Ok(())
     }
@@ -275,9 +278,9 @@ impl Switch {
 
     /// A program that does not run yet, with the time and the state of the ports.
     pub(crate) fn prepare(&self, mut pipeline: Pipeline) -> Program {
-        pipeline.tell_time(self.env.now_ns);
-        for port in &self.down {
-            pipeline.port_changed((*port).into(), false);
+        pipeline.set_time(self.env.now_ns);
+        for (port, _) in self.env.manager.ports() {
+            pipeline.port_changed(port.into(), !self.down.contains(&port));
         }
         Program::new(pipeline, &self.env.config)
     }
@@ -388,7 +391,7 @@ impl Switch {
     pub fn poll(&mut self, now_ns: u64, sink: &mut impl Sink) {
         self.env.now_ns = self.env.now_ns.max(now_ns);
         if let Some(program) = &mut self.running {
-            program.pipeline.tell_time(self.env.now_ns);
+            program.pipeline.set_time(self.env.now_ns);
         }
         let handed_ns = now_ns.saturating_add(self.handover.lead_ns());
         while self.event_ns(self.handover.earliest()) <= now_ns {

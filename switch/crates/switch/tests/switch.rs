@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 
 use switch::notification::{Notification, NotificationBody};
-use switch::replication::{CloneSession, Replica};
+use v1model::Pipeline;
 use v1model::entries::digest::{DigestConfig, DigestList, IdleEntry};
 use v1model::entries::{ActionCall, Bits, ControlError, EntryKey, MatchField, TableInfo};
 
-use switch::{Sink, Switch, SwitchConfig};
+use switch::{CloneSession, Program, Replica, Sink, Switch, SwitchConfig};
 use traffic_manager::{DropCause, Gaps, Limits, PortConfig, RateCounts};
 
 const CPU_PORT: u16 = 510;
@@ -19,7 +19,7 @@ const FRAME_BYTES: usize = 100;
 struct Sent {
     frames: Vec<(u16, u64, Vec<u8>)>,
     to_controller: usize,
-    told: Vec<Notification>,
+    notified: Vec<Notification>,
 }
 
 impl Sink for Sent {
@@ -32,7 +32,7 @@ impl Sink for Sent {
     }
 
     fn notify(&mut self, notification: Notification) -> bool {
-        self.told.push(notification);
+        self.notified.push(notification);
         true
     }
 }
@@ -71,7 +71,9 @@ fn switch(target: &str, config: SwitchConfig) -> Switch {
 
 fn flood_everywhere(switch: &mut Switch) {
     let replicas: Vec<Replica> = (1..=3).map(|port| Replica { port, rid: 1 }).collect();
-    switch.multicast_insert(1, &replicas).expect("group 1");
+    program(switch)
+        .multicast_insert(1, replicas.clone())
+        .expect("group 1");
     let with_controller = [
         replicas,
         vec![Replica {
@@ -80,8 +82,8 @@ fn flood_everywhere(switch: &mut Switch) {
         }],
     ]
     .concat();
-    switch
-        .multicast_insert(2, &with_controller)
+    program(switch)
+        .multicast_insert(2, with_controller)
         .expect("group 2");
 }
 
@@ -103,13 +105,25 @@ fn bits(value: u64, width: u32) -> Bits {
     bytes[8 - width.div_ceil(8) as usize..].into()
 }
 
+/// The program that controllers read and write.
+fn program(switch: &mut Switch) -> &mut Program {
+    switch.program_mut().expect("one is loaded")
+}
+
+fn pipeline(switch: &Switch) -> &Pipeline {
+    switch.program().expect("one is loaded").pipeline()
+}
+
+fn insert(switch: &mut Switch, table: usize, key: &EntryKey, call: ActionCall) {
+    let pipeline = program(switch).pipeline_mut();
+    pipeline
+        .table_insert(table, key, &call.into())
+        .expect("an entry");
+}
+
 fn table<'a>(switch: &'a Switch, name: &str) -> (usize, &'a TableInfo) {
-    switch
-        .tables()
-        .iter()
-        .enumerate()
-        .find(|(_, table)| table.name == name)
-        .expect(name)
+    let mut tables = pipeline(switch).tables().iter().enumerate();
+    tables.find(|(_, table)| table.name == name).expect(name)
 }
 
 /// Every unclassified packet belongs to class 0, paced at 8 kbit/s: 13 ms per 13 bytes.
@@ -122,7 +136,7 @@ fn pace_everything_at(switch: &mut Switch, ns_per_byte: u64) {
     let action = *info
         .actions
         .iter()
-        .find(|action| switch.actions()[**action].name == "PacerIngress.paced_static")
+        .find(|action| pipeline(switch).actions()[**action].name == "PacerIngress.paced_static")
         .expect("the action");
     let key = EntryKey {
         fields: vec![MatchField::Exact(bits(0, 32))],
@@ -132,7 +146,7 @@ fn pace_everything_at(switch: &mut Switch, ns_per_byte: u64) {
         action,
         args: vec![bits(ns_per_byte << 24, 64), bits(1 << 20, 32), bits(0, 64)],
     };
-    switch.table_insert(classes, &key, &call).expect("an entry");
+    insert(switch, classes, &key, call);
 }
 
 fn drops(switch: &Switch, port: u16, cause: DropCause) -> u64 {
@@ -201,7 +215,13 @@ fn a_new_program_drops_and_counts_what_was_in_flight() {
     // Ten packets to three ports; the copies back to port 1 count among them.
     assert_eq!(swapped + drops(&switch, 1, DropCause::Pruned), 30);
     assert!(sent.frames.is_empty());
-    assert!(switch.multicast_groups(0, 9).items.is_empty());
+    assert!(
+        program(&mut switch)
+            .multicast_groups()
+            .page(0, 9)
+            .items
+            .is_empty()
+    );
     flood_everywhere(&mut switch);
     switch.receive(1, &frame(), 20, 20);
     switch.poll(1_000_000, &mut sent);
@@ -247,7 +267,7 @@ fn small_program(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn drops_are_told_apart_by_who_dropped() {
+fn drops_are_counted_by_their_origin() {
     let mut switch = switch("pacing_switch", with_cpu_port());
     let all = |switch: &Switch| -> Vec<(u16, &str, u64)> {
         let ports = switch.port_statistics();
@@ -324,7 +344,9 @@ fn clones_go_where_their_session_says() {
         replicas: vec![replica(2, 0), replica(3, 5)],
         ..CloneSession::default()
     };
-    switch.clone_session_insert(6, &to).expect("a new session");
+    program(&mut switch)
+        .clone_session_insert(6, to)
+        .expect("a new session");
     let clone = operation(11, 0, 501, 0);
     let wanted = [(1, frame.clone()), (2, clone.clone()), (3, clone.clone())];
     assert_eq!(after(&mut switch, &frame), wanted);
@@ -334,12 +356,17 @@ fn clones_go_where_their_session_says() {
         packet_length_bytes: 20,
         ..CloneSession::default()
     };
-    switch.clone_session_modify(6, &to).expect("it exists");
-    assert_eq!(switch.clone_sessions(0, 9).items, [(6, to.clone())]);
-    assert_eq!(switch.clone_session(6).expect("it exists"), to);
+    program(&mut switch)
+        .clone_session_modify(6, to.clone())
+        .expect("it exists");
+    let sessions = program(&mut switch).clone_sessions();
+    assert_eq!(sessions.page(0, 9).items, [(6, to.clone())]);
+    assert_eq!(sessions.get(6).expect("it exists"), &to);
     let wanted = [(1, frame.clone()), (2, clone[..20].to_vec())];
     assert_eq!(after(&mut switch, &frame), wanted);
-    switch.clone_session_delete(6).expect("it exists");
+    program(&mut switch)
+        .clone_session_delete(6)
+        .expect("it exists");
     assert_eq!(after(&mut switch, &frame), [(1, frame)]);
 }
 
@@ -356,42 +383,46 @@ fn wrong_clone_sessions_are_refused() {
         (1, vec![replica(9, 0)]),
         (1, vec![replica(1, 0), replica(1, 0)]),
     ] {
-        let refused = switch.clone_session_insert(id, &session(replicas));
+        let refused = program(&mut switch).clone_session_insert(id, session(replicas));
         assert!(matches!(refused, Err(ControlError::InvalidArgument(_))));
     }
-    let unknown = switch.clone_session_modify(1, &session(vec![]));
+    let unknown = program(&mut switch).clone_session_modify(1, session(vec![]));
     assert!(matches!(unknown, Err(ControlError::NotFound(_))));
-    switch
-        .clone_session_insert(1, &session(vec![]))
+    program(&mut switch)
+        .clone_session_insert(1, session(vec![]))
         .expect("a new session");
-    let again = switch.clone_session_insert(1, &session(vec![]));
+    let again = program(&mut switch).clone_session_insert(1, session(vec![]));
     assert!(matches!(again, Err(ControlError::AlreadyExists(_))));
 }
 
 #[test]
-fn digests_are_told_in_lists_at_their_time() {
+fn digests_are_sent_in_lists_at_their_time() {
     let mut switch = switch("pacing_switch", with_cpu_port());
     switch.load(&small_program("digest")).expect("it loads");
-    assert_eq!(switch.digests().len(), 1);
+    assert_eq!(pipeline(&switch).digests().len(), 1);
     let mut sent = Sent::default();
     // Nobody wants them yet.
     switch.receive(1, &frame(), 5, 5);
     switch.poll(5, &mut sent);
-    assert!(sent.told.is_empty());
+    assert!(sent.notified.is_empty());
     let config = DigestConfig {
         max_timeout_ns: 1_000,
         max_list_size: 10,
         ack_timeout_ns: 1_000_000,
     };
-    switch
+    program(&mut switch)
         .digest_configure(0, Some(config))
         .expect("the program's");
-    assert!(switch.digest_configure(1, Some(config)).is_err());
+    assert!(
+        program(&mut switch)
+            .digest_configure(1, Some(config))
+            .is_err()
+    );
     for at_ns in [20_000, 20_100] {
         switch.receive(1, &frame(), at_ns, at_ns);
     }
     switch.poll(20_999, &mut sent);
-    assert!(sent.told.is_empty());
+    assert!(sent.notified.is_empty());
     assert_eq!(switch.poll_at_ns(), Some(21_000));
     switch.poll(21_000, &mut sent);
     let list = DigestList {
@@ -400,7 +431,7 @@ fn digests_are_told_in_lists_at_their_time() {
         messages: vec![vec![frame()[6..12].into()]],
     };
     assert_eq!(
-        sent.told,
+        sent.notified,
         [Notification {
             at_ns: 21_000,
             body: NotificationBody::Digests(list)
@@ -409,7 +440,7 @@ fn digests_are_told_in_lists_at_their_time() {
 }
 
 #[test]
-fn idle_entries_are_told_at_their_time() {
+fn idle_entries_are_sent_at_their_time() {
     let mut switch = switch("pacing_switch", with_cpu_port());
     switch.load(&small_program("timeout")).expect("it loads");
     let key = EntryKey {
@@ -420,7 +451,7 @@ fn idle_entries_are_told_at_their_time() {
     let action = *info
         .actions
         .iter()
-        .find(|action| switch.actions()[**action].name == "I.a")
+        .find(|action| pipeline(&switch).actions()[**action].name == "I.a")
         .expect("the action");
     let call = ActionCall {
         action,
@@ -428,16 +459,14 @@ fn idle_entries_are_told_at_their_time() {
     };
     let mut sent = Sent::default();
     switch.poll(1_000_000, &mut sent);
-    switch
-        .table_insert(table, &key, &call)
-        .expect("a new entry");
-    switch
+    insert(&mut switch, table, &key, call);
+    program(&mut switch)
         .idle_timeout_set(table, &key, 5_000_000)
         .expect("a timeout");
     assert_eq!(switch.poll_at_ns(), Some(6_000_000));
     switch.receive(1, &frame(), 2_000_000, 2_000_000);
     switch.poll(6_000_000, &mut sent);
-    assert!(sent.told.is_empty());
+    assert!(sent.notified.is_empty());
     switch.poll(7_000_000, &mut sent);
     let idle = |at_ns| Notification {
         at_ns,
@@ -447,9 +476,9 @@ fn idle_entries_are_told_at_their_time() {
             timeout_ns: 5_000_000,
         }]),
     };
-    assert_eq!(sent.told, [idle(7_000_000)]);
+    assert_eq!(sent.notified, [idle(7_000_000)]);
     switch.poll(12_000_000, &mut sent);
-    assert_eq!(sent.told, [idle(7_000_000), idle(12_000_000)]);
+    assert_eq!(sent.notified, [idle(7_000_000), idle(12_000_000)]);
 }
 
 #[test]
@@ -464,17 +493,23 @@ fn a_staged_program_takes_writes_while_the_running_one_forwards() {
         .expect("it compiles");
     drop(switch.stage(digest));
     // The control plane means the new one, packets go through the old one.
-    assert_eq!(switch.digests().len(), 1);
+    assert_eq!(pipeline(&switch).digests().len(), 1);
     let config = Some(DigestConfig::default());
-    switch.digest_configure(0, config).expect("the new one's");
-    switch
-        .multicast_insert(3, &[replica(2, 0)])
+    program(&mut switch)
+        .digest_configure(0, config)
+        .expect("the new one's");
+    program(&mut switch)
+        .multicast_insert(3, vec![replica(2, 0)])
         .expect("the new one's");
     assert_eq!(after(&mut switch, &before), wanted);
     drop(switch.commit_staged().expect("one is staged"));
     assert!(switch.commit_staged().is_err());
-    assert_eq!(switch.digest_config(0).expect("there"), config);
-    assert_eq!(switch.multicast_group(3).expect("there"), [replica(2, 0)]);
+    assert_eq!(
+        program(&mut switch).digest_config(0).expect("there"),
+        config
+    );
+    let groups = program(&mut switch).multicast_groups();
+    assert_eq!(groups.get(3).expect("there"), &[replica(2, 0)]);
     assert!(after(&mut switch, &before) != wanted);
 }
 
@@ -506,7 +541,7 @@ fn delayed_wire() -> Switch {
             action,
             args: vec![bits(to, 9)],
         };
-        switch.table_insert(wire, &key, &call).expect("an entry");
+        insert(&mut switch, wire, &key, call);
     }
     switch
 }

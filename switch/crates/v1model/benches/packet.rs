@@ -56,7 +56,7 @@ fn paced(n: u32) -> Pipeline {
             priority: 1,
         };
         let class = action(&p, "FlowIngress.classify", &[&(i + 1).to_be_bytes(), &[0]]);
-        p.table_insert(flows, &key, &class)
+        p.table_insert(flows, &key, &class.clone().into())
             .expect("room in the table");
     }
     let classes = table(&p, "FlowIngress.classes");
@@ -73,7 +73,7 @@ fn paced(n: u32) -> Pipeline {
             &24_000u64.to_be_bytes(),
         ],
     );
-    p.table_insert(classes, &key, &rate)
+    p.table_insert(classes, &key, &rate.clone().into())
         .expect("room in the table");
     p
 }

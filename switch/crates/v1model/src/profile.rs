@@ -7,7 +7,7 @@ use crate::entries::profile::{
 use crate::entries::{ControlError, ControlResult};
 use crate::table::{OneShot, Target};
 use slab::Slab;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 /// Largest sum of the weights of a group or one-shot set.
 const MAX_WEIGHT: u64 = 1 << 16;
@@ -57,8 +57,8 @@ pub(crate) struct Profile {
 }
 
 /// Whether the port that a member depends on, if any, can carry frames.
-fn alive(watch: Option<WatchPort>, down: &BTreeSet<u32>) -> bool {
-    watch.is_none_or(|watch| !down.contains(&watch.port))
+fn alive(watch: Option<WatchPort>, ports: &BTreeMap<u32, bool>) -> bool {
+    watch.is_none_or(|watch| ports.get(&watch.port) == Some(&true))
 }
 
 /// Size of a group or set with members of these weights.
@@ -82,12 +82,12 @@ fn spread(weights: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
 /// down.
 pub(crate) fn one_shot_spread(
     weights: &[(u32, Option<WatchPort>)],
-    down: &BTreeSet<u32>,
+    ports: &BTreeMap<u32, bool>,
 ) -> Vec<u32> {
     let weights = weights.iter().enumerate();
     spread(
         weights
-            .filter(|(_, (_, watch))| alive(*watch, down))
+            .filter(|(_, (_, watch))| alive(*watch, ports))
             .map(|(i, (weight, _))| (i as u32, *weight)),
     )
 }
@@ -178,11 +178,11 @@ impl Profile {
         let uses = match target {
             Target::Member(at) => match self.members.get_mut(*at as usize) {
                 Some(member) => &mut member.uses,
-                None => return,
+                None => return debug_assert!(false, "an entry names a member that is gone"),
             },
             Target::Group(at) => match self.groups.get_mut(*at as usize) {
                 Some(group) => &mut group.uses,
-                None => return,
+                None => return debug_assert!(false, "an entry names a group that is gone"),
             },
             Target::OneShot(set) => {
                 let size = self.one_shot_size(set);
@@ -206,9 +206,9 @@ impl Profile {
 
     /// The places of a checked group's members in order of their ids, each as often as its weight,
     /// without those whose port is down.
-    pub fn spread_of(&self, group: &ProfileGroup, down: &BTreeSet<u32>) -> Vec<u32> {
+    pub fn spread_of(&self, group: &ProfileGroup, ports: &BTreeMap<u32, bool>) -> Vec<u32> {
         let members = group.members.iter();
-        let mut members: Vec<&GroupMember> = members.filter(|m| alive(m.watch, down)).collect();
+        let mut members: Vec<&GroupMember> = members.filter(|m| alive(m.watch, ports)).collect();
         members.sort_by_key(|m| m.member);
         spread(
             members

@@ -80,15 +80,15 @@ fn entries_name_members_of_a_profile() {
         call: to(p, port),
     };
     assert_eq!(p.tables()[t].profile, Some(0));
-    let direct = p.table_insert(t, &key(5), &to(&p, 3));
+    let direct = p.table_insert(t, &key(5), &to(&p, 3).into());
     assert!(matches!(direct, Err(ControlError::InvalidArgument(_))));
-    let unknown = p.table_insert_indirect(t, &key(5), &IndirectAction::Member(9));
+    let unknown = p.table_insert(t, &key(5), &IndirectAction::Member(9).into());
     assert!(matches!(unknown, Err(ControlError::NotFound(_))));
     let m = member(&p, 9, 3);
     p.member_insert(0, &m).unwrap();
     let again = p.member_insert(0, &m);
     assert!(matches!(again, Err(ControlError::AlreadyExists(_))));
-    p.table_insert_indirect(t, &key(5), &IndirectAction::Member(9))
+    p.table_insert(t, &key(5), &IndirectAction::Member(9).into())
         .unwrap();
     assert_eq!(through(&mut p, &e(1, 5), 0).0.egress_port, 3);
     // The member changes, the entry with it.
@@ -147,7 +147,7 @@ fn a_selector_spreads_flows_over_a_group() {
     }
     let group = |members: &[(u32, u32)]| group(7, 16, members);
     p.group_insert(0, &group(&[])).unwrap();
-    p.table_insert_indirect(t, &key(5), &IndirectAction::Group(7))
+    p.table_insert(t, &key(5), &IndirectAction::Group(7).into())
         .unwrap();
     // An empty group does nothing.
     assert_eq!(through(&mut p, &e(1, 5), 0).0.egress_port, 0);
@@ -198,7 +198,14 @@ fn one_shot_sets_are_chosen_among_and_not_beside_members() {
         IndirectAction::OneShot(actions.collect())
     };
     let one = set(&p, &[(3, 1), (4, 2)]);
-    p.table_insert_indirect(t, &key(5), &one).unwrap();
+    for port in 1..4 {
+        p.port_changed(port, true);
+    }
+    let unknown = p.table_insert(t, &key(5), &one.clone().into());
+    let no_port = "watch_port: this switch has no port 4".to_owned();
+    assert_eq!(unknown, Err(ControlError::InvalidArgument(no_port)));
+    p.port_changed(4, true);
+    p.table_insert(t, &key(5), &one.clone().into()).unwrap();
     assert_eq!(p.table_entry(t, &key(5)).unwrap().indirect, Some(one));
     let chosen = |p: &mut Pipeline| {
         let mut ports: Vec<u16> = (0..100)
@@ -225,25 +232,25 @@ fn one_shot_sets_are_chosen_among_and_not_beside_members() {
     assert!(matches!(refused, Err(ControlError::InvalidArgument(_))));
     // The profile has room for 4 weights in all; what is replaced makes room.
     let large = set(&p, &[(1, 3)]);
-    let full = p.table_insert_indirect(t, &key(6), &large);
+    let full = p.table_insert(t, &key(6), &large.clone().into());
     assert!(matches!(full, Err(ControlError::ResourceExhausted(_))));
-    p.table_modify_indirect(t, &key(5), &large).unwrap();
+    p.table_modify(t, &key(5), &large.clone().into()).unwrap();
     let two = set(&p, &[(2, 1)]);
-    p.table_insert_indirect(t, &key(6), &two).unwrap();
+    p.table_insert(t, &key(6), &two.clone().into()).unwrap();
     // An entry that is put back takes its room again.
     let saved = p.table_delete(t, &key(5)).unwrap();
     p.table_restore(t, saved).unwrap();
     assert_eq!(p.table_entry(t, &key(5)).unwrap().indirect, Some(large));
     let saved = p.table_save(t, Some(&key(5))).unwrap();
     let small = set(&p, &[(1, 1)]);
-    p.table_modify_indirect(t, &key(5), &small).unwrap();
+    p.table_modify(t, &key(5), &small.clone().into()).unwrap();
     p.table_restore(t, saved).unwrap();
-    let full = p.table_insert_indirect(t, &key(7), &two);
+    let full = p.table_insert(t, &key(7), &two.clone().into());
     assert!(matches!(full, Err(ControlError::ResourceExhausted(_))));
     p.table_delete(t, &key(5)).unwrap();
     p.table_delete(t, &key(6)).unwrap();
     p.member_insert(0, &m).unwrap();
-    let refused = p.table_insert_indirect(t, &key(5), &small);
+    let refused = p.table_insert(t, &key(5), &small.clone().into());
     assert!(matches!(refused, Err(ControlError::InvalidArgument(_))));
 }
 
@@ -292,17 +299,17 @@ fn a_digest_carries_its_fields() {
 fn no_entry_is_idle_before_packets_come() {
     let mut p = load("timeout");
     let t = table(&p, "I.t");
-    p.tell_time(1_000);
-    p.table_insert(t, &key(5), &to(&p, 3)).unwrap();
+    p.set_time(1_000);
+    p.table_insert(t, &key(5), &to(&p, 3).into()).unwrap();
     p.idle_timeout_set(t, &key(5), 500).unwrap();
     // It has waited beside another program that runs.
     p.start(10_000);
     assert!(p.take_idle_entries(9).is_empty());
     let idle = p.table_entry(t, &key(5)).unwrap().idle.unwrap();
     assert_eq!(idle.since_hit_ns, 0);
-    p.tell_time(10_499);
+    p.set_time(10_499);
     assert!(p.take_idle_entries(9).is_empty());
-    p.tell_time(10_500);
+    p.set_time(10_500);
     assert_eq!(p.take_idle_entries(9).len(), 1);
 }
 
@@ -314,11 +321,11 @@ fn entries_of_the_program_may_be_changed_where_they_are_not_constant() {
     let refused = p.table_delete(t, &own[0].key);
     assert!(matches!(refused, Err(ControlError::PermissionDenied(_))));
     p.table_rules(t, false, 2).unwrap();
-    p.table_insert(t, &key(7), &to(&p, 3)).unwrap();
-    let full = p.table_insert(t, &key(8), &to(&p, 3));
+    p.table_insert(t, &key(7), &to(&p, 3).into()).unwrap();
+    let full = p.table_insert(t, &key(8), &to(&p, 3).into());
     assert!(matches!(full, Err(ControlError::ResourceExhausted(_))));
     p.table_delete(t, &own[0].key).unwrap();
-    p.table_insert(t, &key(8), &to(&p, 3)).unwrap();
+    p.table_insert(t, &key(8), &to(&p, 3).into()).unwrap();
     // Never less than there is.
     p.table_rules(t, true, 0).unwrap();
     assert_eq!((p.tables()[t].size, p.tables()[t].const_entries), (2, true));
@@ -328,37 +335,37 @@ fn entries_of_the_program_may_be_changed_where_they_are_not_constant() {
 fn an_entry_without_packets_is_idle_once_per_timeout() {
     let mut p = load("timeout");
     let t = table(&p, "I.t");
-    p.tell_time(1_000);
-    p.table_insert(t, &key(5), &to(&p, 3)).unwrap();
-    p.table_insert(t, &key(6), &to(&p, 3)).unwrap();
+    p.set_time(1_000);
+    p.table_insert(t, &key(5), &to(&p, 3).into()).unwrap();
+    p.table_insert(t, &key(6), &to(&p, 3).into()).unwrap();
     assert_eq!(p.next_idle_ns(), None);
     p.idle_timeout_set(t, &key(5), 500).unwrap();
     assert_eq!(p.next_idle_ns(), Some(1_500));
     through(&mut p, &e(1, 5), 1_499);
-    p.tell_time(1_500);
+    p.set_time(1_500);
     assert!(p.take_idle_entries(9).is_empty());
-    p.tell_time(1_998);
+    p.set_time(1_998);
     assert_eq!(p.next_idle_ns(), Some(1_999));
     let idle = p.table_entry(t, &key(5)).unwrap().idle.unwrap();
     assert_eq!((idle.timeout_ns, idle.since_hit_ns), (500, 499));
-    p.tell_time(1_999);
+    p.set_time(1_999);
     let entries = p.take_idle_entries(9);
     assert_eq!(entries.len(), 1);
     assert_eq!((entries[0].table, &entries[0].key), (t, &key(5)));
     // Again after another timeout, for as long as no packet comes.
     assert!(p.take_idle_entries(9).is_empty());
-    p.tell_time(2_499);
+    p.set_time(2_499);
     assert_eq!(p.take_idle_entries(9).len(), 1);
     // The same timeout set again puts nothing forward.
-    p.tell_time(2_550);
+    p.set_time(2_550);
     p.idle_timeout_set(t, &key(5), 500).unwrap();
     assert!(p.take_idle_entries(9).is_empty());
     through(&mut p, &e(1, 5), 2_600);
-    p.tell_time(3_099);
+    p.set_time(3_099);
     assert!(p.take_idle_entries(9).is_empty());
     // Few looks at a time.
     p.idle_timeout_set(t, &key(6), 1).unwrap();
-    p.tell_time(10_000);
+    p.set_time(10_000);
     assert_eq!(p.take_idle_entries(1).len(), 1);
     assert_eq!(p.take_idle_entries(1).len(), 1);
     assert!(p.take_idle_entries(1).is_empty());
@@ -368,7 +375,7 @@ fn an_entry_without_packets_is_idle_once_per_timeout() {
     assert_eq!(p.next_idle_ns(), None);
     p.table_restore(t, saved).unwrap();
     assert!(p.take_idle_entries(9).is_empty(), "it was told just now");
-    p.tell_time(10_001);
+    p.set_time(10_001);
     assert_eq!(p.take_idle_entries(9).len(), 1);
 }
 

@@ -24,7 +24,7 @@ fn forward(p: &mut Pipeline, mac: u128, port: u128) {
         priority: 0,
     };
     let a = action(p, "FlowIngress.forward_to", &[(port, 9)]);
-    p.table_insert(t, &key, &a).unwrap();
+    p.table_insert(t, &key, &a.clone().into()).unwrap();
 }
 
 /// A flow key with everything wild except the source address.
@@ -190,8 +190,12 @@ fn paced_class_holds_packets_at_exact_times() {
     forward(&mut p, 0x0200_0000_0002, 7);
     let flows = table(&p, "FlowIngress.flows");
     let classify = action(&p, "FlowIngress.classify", &[(9, 32), (0, 1)]);
-    p.table_insert(flows, &flow_key(SRC, u128::MAX, 10), &classify)
-        .unwrap();
+    p.table_insert(
+        flows,
+        &flow_key(SRC, u128::MAX, 10),
+        &classify.clone().into(),
+    )
+    .unwrap();
     let classes = table(&p, "FlowIngress.classes");
     let key = EntryKey {
         fields: vec![MatchField::Exact(bits(9, 32))],
@@ -204,7 +208,8 @@ fn paced_class_holds_packets_at_exact_times() {
         "FlowIngress.paced_static",
         &[(per_byte.into(), 64), (5_000, 32), (24_000, 64)],
     );
-    p.table_insert(classes, &key, &paced).unwrap();
+    p.table_insert(classes, &key, &paced.clone().into())
+        .unwrap();
 
     let f = v4(17, 1_000);
     let mut clock = 0u128;
@@ -270,7 +275,8 @@ fn meters_colour_and_drop() {
     let flows = table(&p, "FlowIngress.flows");
     let key = flow_key(SRC, u128::MAX, 10);
     let classify = action(&p, "FlowIngress.classify", &[(2, 32), (1, 1)]);
-    p.table_insert(flows, &key, &classify).unwrap();
+    p.table_insert(flows, &key, &classify.clone().into())
+        .unwrap();
     let f = v4(17, 86); // 128 bytes in all
     assert_eq!(f.len(), 128);
     // Not configured: green.
@@ -339,7 +345,8 @@ fn a_restored_entry_is_as_it_was() {
     let keys = [u128::MAX, !0xff, 0].map(|mask| flow_key(SRC, mask, 5));
     for (key, class) in keys.iter().zip(1u128..) {
         let classify = action(&p, "FlowIngress.classify", &[(class, 32), (1, 1)]);
-        p.table_insert(flows, key, &classify).unwrap();
+        p.table_insert(flows, key, &classify.clone().into())
+            .unwrap();
     }
     let config = MeterConfig {
         cir: 1,
@@ -371,7 +378,8 @@ fn a_restored_entry_is_as_it_was() {
     let before = p.table_entry(flows, &keys[2]).unwrap();
     let removed = p.table_delete(flows, &keys[2]).unwrap();
     let classify = action(&p, "FlowIngress.classify", &[(9, 32), (0, 1)]);
-    p.table_insert(flows, &keys[2], &classify).unwrap();
+    p.table_insert(flows, &keys[2], &classify.clone().into())
+        .unwrap();
     p.table_restore(flows, removed).unwrap();
     assert_eq!(p.table_entry(flows, &keys[2]).unwrap(), before);
 }
@@ -384,14 +392,16 @@ fn a_table_is_read_in_pages() {
     let classify = action(&p, "FlowIngress.classify", &[(1, 32), (0, 1)]);
     let key = |n: u128| flow_key(n, u128::MAX, 1);
     for n in 0..5 {
-        p.table_insert(flows, &key(n), &classify).unwrap();
+        p.table_insert(flows, &key(n), &classify.clone().into())
+            .unwrap();
     }
     let first = p.table_entries(flows, 0, 2);
     let keys: Vec<_> = first.items.iter().map(|e| e.key.clone()).collect();
     assert_eq!(keys, [key(0), key(1)]);
     p.table_delete(flows, &key(1)).unwrap();
     p.table_delete(flows, &key(2)).unwrap();
-    p.table_insert(flows, &key(5), &classify).unwrap();
+    p.table_insert(flows, &key(5), &classify.clone().into())
+        .unwrap();
     let second = p.table_entries(flows, first.next.unwrap(), 2);
     let keys: Vec<_> = second.items.iter().map(|e| e.key.clone()).collect();
     assert_eq!(keys, [key(3), key(4)]);
@@ -406,7 +416,7 @@ fn greater_priority_wins_and_routes_take_the_longest_prefix() {
     let flows = table(&p, "FlowIngress.flows");
     for (mask, class, priority) in [(0u128, 1u128, 1), (!0xff, 2, 5), (u128::MAX, 3, 3)] {
         let a = action(&p, "FlowIngress.classify", &[(class, 32), (0, 1)]);
-        p.table_insert(flows, &flow_key(SRC, mask, priority), &a)
+        p.table_insert(flows, &flow_key(SRC, mask, priority), &a.clone().into())
             .unwrap();
     }
     send(&mut p, &v4(17, 60), 1, 0);
@@ -428,8 +438,9 @@ fn greater_priority_wins_and_routes_take_the_longest_prefix() {
     };
     let ttl = action(&p, "FlowIngress.set_ttl", &[]);
     let drop = action(&p, "FlowIngress.drop", &[]);
-    p.table_insert(routes, &route(0, 0), &drop).unwrap();
-    p.table_insert(routes, &route(0x0a00_0000, 8), &ttl)
+    p.table_insert(routes, &route(0, 0), &drop.clone().into())
+        .unwrap();
+    p.table_insert(routes, &route(0x0a00_0000, 8), &ttl.clone().into())
         .unwrap();
     let mut ctx = p.new_context();
     let f = v4(17, 60);
@@ -446,7 +457,7 @@ fn greater_priority_wins_and_routes_take_the_longest_prefix() {
     );
     assert_eq!(ctx.output()[22], f[22] - 1);
     assert!(ipv4_checksum_ok(&ctx.output()[14..34]));
-    p.table_insert(routes, &route(0x0a00_0002, 32), &drop)
+    p.table_insert(routes, &route(0x0a00_0002, 32), &drop.clone().into())
         .unwrap();
     // mark_to_drop clears the multicast group that the flood chose.
     assert!(send(&mut p, &f, 1, 0).drop);

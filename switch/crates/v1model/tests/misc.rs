@@ -275,14 +275,14 @@ fn control_requests_are_checked() {
         action: id(&p, "FlowIngress.forward_to"),
         args: vec![bits(3, 9)],
     };
-    p.table_insert(t, &key(1, 48), &go).unwrap();
-    let refused = p.table_insert(t, &key(1, 48), &go);
+    p.table_insert(t, &key(1, 48), &go.clone().into()).unwrap();
+    let refused = p.table_insert(t, &key(1, 48), &go.clone().into());
     assert!(matches!(refused, Err(ControlError::AlreadyExists(_))));
-    let refused = p.table_insert(t, &key(1, 40), &go);
+    let refused = p.table_insert(t, &key(1, 40), &go.clone().into());
     assert!(matches!(refused, Err(ControlError::InvalidArgument(_))));
     let mut with_priority = key(2, 48);
     with_priority.priority = 1;
-    let refused = p.table_insert(t, &with_priority, &go);
+    let refused = p.table_insert(t, &with_priority, &go.clone().into());
     assert!(matches!(refused, Err(ControlError::InvalidArgument(_))));
     let refused = p.table_delete(t, &key(9, 48));
     assert!(matches!(refused, Err(ControlError::NotFound(_))));
@@ -290,24 +290,35 @@ fn control_requests_are_checked() {
         action: id(&p, "FlowIngress.classify"),
         args: vec![bits(3, 32), bits(0, 1)],
     };
-    assert!(p.table_insert(t, &key(5, 48), &foreign).is_err());
+    assert!(
+        p.table_insert(t, &key(5, 48), &foreign.clone().into())
+            .is_err()
+    );
     let wide = ActionCall {
         args: vec![vec![2, 0].into()],
         ..go.clone()
     };
-    assert!(p.table_insert(t, &key(5, 48), &wide).is_err());
-    assert!(p.table_insert(999, &key(5, 48), &go).is_err());
+    assert!(
+        p.table_insert(t, &key(5, 48), &wide.clone().into())
+            .is_err()
+    );
+    assert!(
+        p.table_insert(999, &key(5, 48), &go.clone().into())
+            .is_err()
+    );
     let other = ActionCall {
         args: vec![bits(4, 9)],
         ..go.clone()
     };
-    p.table_modify(t, &key(1, 48), &other).unwrap();
+    p.table_modify(t, &key(1, 48), &other.clone().into())
+        .unwrap();
     assert_eq!(p.table_entry(t, &key(1, 48)).unwrap().action, other);
     let size = p.tables()[t].size;
     for i in 0..size as u128 - 1 {
-        p.table_insert(t, &key(100 + i, 48), &go).unwrap();
+        p.table_insert(t, &key(100 + i, 48), &go.clone().into())
+            .unwrap();
     }
-    let refused = p.table_insert(t, &key(7, 48), &go);
+    let refused = p.table_insert(t, &key(7, 48), &go.clone().into());
     assert!(matches!(refused, Err(ControlError::ResourceExhausted(_))));
     assert_eq!(p.table_entries(t, 0, usize::MAX).items.len(), size);
     for i in 0..size as u128 - 1 {

@@ -215,7 +215,7 @@ proptest! {
             match operation {
                 Operation::Insert(draw) => {
                     let key = key(kind, &draw);
-                    let made = p.table_insert(at, &key, &call(answer));
+                    let made = p.table_insert(at, &key, &call(answer).into());
                     if list.iter().any(|(other, _)| *other == key) {
                         prop_assert!(matches!(made, Err(ControlError::AlreadyExists(_))));
                     } else {
@@ -226,7 +226,7 @@ proptest! {
                 Operation::Modify(n) => if let Some(n) = place(n) {
                     let (key, now) = &mut list[n];
                     *now = answer;
-                    prop_assert!(p.table_modify(at, key, &call(answer)).is_ok());
+                    prop_assert!(p.table_modify(at, key, &call(answer).into()).is_ok());
                 },
                 Operation::Delete(n) => if let Some(n) = place(n) {
                     let (key, _) = list.remove(n);
@@ -236,7 +236,7 @@ proptest! {
                 Operation::Again(n) => if let Some(n) = place(n) {
                     let (key, _) = list.remove(n);
                     prop_assert!(p.table_delete(at, &key).is_ok());
-                    prop_assert!(p.table_insert(at, &key, &call(answer)).is_ok());
+                    prop_assert!(p.table_insert(at, &key, &call(answer).into()).is_ok());
                     list.push((key, answer));
                 },
                 Operation::Restore(n) => if let Some(n) = place(n) {

@@ -1,18 +1,19 @@
 //! Members and groups of action profiles (specification, section "ActionProfileMember &
 //! ActionProfileGroup").
 
-use super::{Kind, Planned, Result};
-use crate::error::UpdateError;
+use super::planned::{Kind, Planned};
+use crate::error::{UpdateError, UpdateResult};
+use crate::ids::nonzero;
 use crate::operation::Operation;
 use crate::proto::p4::v1 as p4;
-use crate::translate::{Pipeline, nonzero};
+use crate::translate::BoundPipeline;
 
 /// A member.
 pub(super) fn member(
-    pipeline: &Pipeline,
+    pipeline: &BoundPipeline,
     kind: Kind,
     given: &p4::ActionProfileMember,
-) -> Result<Planned> {
+) -> UpdateResult<Planned> {
     let profile = pipeline.profile(given.action_profile_id)?;
     let member = nonzero(given.member_id, &profile.name, "member_id")?;
     let change = kind.change(|| {
@@ -34,10 +35,10 @@ pub(super) fn member(
 
 /// A group.
 pub(super) fn group(
-    pipeline: &Pipeline,
+    pipeline: &BoundPipeline,
     kind: Kind,
     given: &p4::ActionProfileGroup,
-) -> Result<Planned> {
+) -> UpdateResult<Planned> {
     let profile = pipeline.profile(given.action_profile_id)?;
     if !profile.selector {
         return Err(UpdateError::invalid(format!(

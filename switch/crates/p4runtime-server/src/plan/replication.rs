@@ -1,58 +1,68 @@
 //! The packet replication engine: multicast groups and clone sessions (specification, section
 //! "PacketReplicationEngineEntry").
 
-use super::{Kind, Planned, Result, SideChange, cookie};
+use super::planned::{Kind, Planned, annotation};
+use crate::error::UpdateResult;
+use crate::ids::nonzero;
 use crate::operation::{Change, Operation};
 use crate::proto::p4::v1 as p4;
-use crate::shared::Limits;
-use crate::state::GroupCookie;
-use crate::translate::{self, nonzero};
+use crate::shared::ServerLimits;
+use crate::state::{AnnotationChange, GroupAnnotation};
+use crate::translate;
 
-/// A multicast group.
-pub(super) fn multicast_group(
-    limits: &Limits,
+/// A multicast group or a clone session.
+pub(super) fn entry(
+    limits: &ServerLimits,
+    kind: Kind,
+    entry: &p4::PacketReplicationEngineEntry,
+) -> UpdateResult<Planned> {
+    use p4::packet_replication_engine_entry::Type;
+    match &entry.r#type {
+        Some(Type::MulticastGroupEntry(group)) => multicast_group(limits, kind, group),
+        Some(Type::CloneSessionEntry(session)) => clone_session(kind, session),
+        None => Err(translate::empty_replication_entry()),
+    }
+}
+
+fn multicast_group(
+    limits: &ServerLimits,
     kind: Kind,
     entry: &p4::MulticastGroupEntry,
-) -> Result<Planned> {
+) -> UpdateResult<Planned> {
     let group = nonzero(
         entry.multicast_group_id,
         "multicast_group_entry",
         "multicast_group_id",
     )?;
     let object = format!("multicast group {group}");
-    let mut side = SideChange::GroupGone(group);
+    let mut kept = None;
     let change: Change<_> = kind.change(|| {
         let (replicas, deprecated_ports) = translate::replicas(&object, &entry.replicas)?;
-        let cookie = cookie(limits, &object, 0, &entry.metadata)?;
-        side = SideChange::Group(
-            group,
-            GroupCookie {
-                metadata: cookie.metadata,
-                deprecated_ports,
-            },
-        );
+        kept = Some(GroupAnnotation {
+            metadata: annotation(limits, &object, 0, &entry.metadata)?.metadata,
+            deprecated_ports,
+        });
         Ok(replicas)
     })?;
     Ok(Planned {
         operation: Operation::Multicast { group, change },
-        side,
+        annotation: AnnotationChange::Group(group, kept),
         object,
     })
 }
 
-/// A clone session.
-pub(super) fn clone_session(kind: Kind, entry: &p4::CloneSessionEntry) -> Result<Planned> {
+fn clone_session(kind: Kind, entry: &p4::CloneSessionEntry) -> UpdateResult<Planned> {
     let session = nonzero(entry.session_id, "clone_session_entry", "session_id")?;
     let object = format!("clone session {session}");
-    let mut side = SideChange::SessionGone(session);
+    let mut kept = None;
     let change: Change<_> = kind.change(|| {
         let (to, deprecated_ports) = translate::clone_session(&object, entry)?;
-        side = SideChange::Session(session, deprecated_ports);
+        kept = Some(deprecated_ports);
         Ok(to)
     })?;
     Ok(Planned {
         operation: Operation::Clones { session, change },
-        side,
+        annotation: AnnotationChange::Session(session, kept),
         object,
     })
 }

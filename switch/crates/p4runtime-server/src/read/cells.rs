@@ -1,6 +1,7 @@
 //! Cells of counters, meters and registers.
 
-use v1model::entries;
+use v1model::Pipeline;
+use v1model::entries::{Bits, ControlResult, MeterState};
 
 use super::{Emitter, Reader, Stop};
 use crate::error::UpdateError;
@@ -16,7 +17,7 @@ type Wanted<'a> = Option<&'a [&'a p4::Index]>;
 enum Kind {
     Counter,
     Meter {
-        /// With what it has coloured.
+        /// With the counts of its colours.
         counts: bool,
     },
     Register,
@@ -37,8 +38,8 @@ fn address(entity: &p4::Entity) -> Option<(Kind, u32, &p4::Index)> {
     Some((kind, id, index.as_ref()?)).filter(|_| id != 0)
 }
 
-/// How many of the first of these entities are single cells of one array, which are read together:
-/// each visit to the data plane's thread costs as much as some thousand cells.
+/// The number of entities at the front that are single cells of one array. They are read together,
+/// because a visit to the switch's thread costs as much as some thousand cells.
 pub(super) fn run_length(entities: &[p4::Entity]) -> usize {
     let array = |entity| address(entity).map(|(kind, id, _)| (kind, id));
     let Some(first) = entities.first().and_then(array) else {
@@ -51,16 +52,13 @@ pub(super) fn run_length(entities: &[p4::Entity]) -> usize {
 }
 
 impl Reader<'_> {
-    /// Emits what `message` makes of the wanted cells, or of all, in bounded visits. What became of
-    /// each index given.
+    /// Emits the wanted cells, or all, in bounded visits. `message` translates a cell. Returns a
+    /// result for each index given.
     async fn cells<V: Send + 'static>(
         &self,
         array: &Array,
         wanted: Wanted<'_>,
-        read: impl Fn(&mut switch::Switch, usize, usize) -> entries::ControlResult<V>
-        + Send
-        + Copy
-        + 'static,
+        read: impl Fn(&Pipeline, usize, usize) -> ControlResult<V> + Send + Copy + 'static,
         message: impl Fn(p4::Index, V) -> p4::entity::Entity,
         emitter: &mut Emitter,
     ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
@@ -85,13 +83,12 @@ impl Reader<'_> {
             }
             let number = array.index;
             let cells: Vec<usize> = visited.iter().flatten().copied().collect();
-            let values = executor::with(&*self.shared.executor, move |switch| {
-                let values = cells.into_iter().map(|cell| read(switch, number, cell));
-                values.collect::<entries::ControlResult<Vec<V>>>()
-            })
-            .await?
-            .map_err(|error| UpdateError::from_control(error, &array.name))?;
-            let mut values = values.into_iter();
+            let values = self.visit(&array.name, move |program| {
+                let pipeline = program.pipeline();
+                let values = cells.into_iter().map(|cell| read(pipeline, number, cell));
+                values.collect::<ControlResult<Vec<V>>>()
+            });
+            let mut values = values.await?.into_iter();
             for cell in visited {
                 let result = match cell {
                     Ok(cell) => {
@@ -112,8 +109,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the cells that a run of a request's entities asks for, one array's all: see
-    /// [`run_length`]. What became of each entity.
+    /// Reads the cells that a run of a request's entities asks for, all of one array
+    /// ([`run_length`]). Returns a result for each entity.
     pub(super) async fn single_cells(
         &self,
         entities: &[p4::Entity],
@@ -153,14 +150,8 @@ impl Reader<'_> {
                 data: Some(translate::counter_message(value)),
             })
         };
-        self.cells(
-            array,
-            wanted,
-            |switch, counter, cell| switch.counter_read(counter, cell),
-            message,
-            emitter,
-        )
-        .await
+        self.cells(array, wanted, Pipeline::counter_read, message, emitter)
+            .await
     }
 
     pub(super) async fn meters(
@@ -170,7 +161,7 @@ impl Reader<'_> {
         counts: bool,
         emitter: &mut Emitter,
     ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
-        let message = |index, meter: entries::MeterState| {
+        let message = |index, meter: MeterState| {
             p4::entity::Entity::MeterEntry(p4::MeterEntry {
                 meter_id: array.id,
                 index: Some(index),
@@ -178,14 +169,8 @@ impl Reader<'_> {
                 counter_data: counts.then(|| translate::meter_counts_message(meter.counts)),
             })
         };
-        self.cells(
-            array,
-            wanted,
-            |switch, meter, cell| switch.meter_read(meter, cell),
-            message,
-            emitter,
-        )
-        .await
+        self.cells(array, wanted, Pipeline::meter_read, message, emitter)
+            .await
     }
 
     pub(super) async fn registers(
@@ -195,20 +180,14 @@ impl Reader<'_> {
         emitter: &mut Emitter,
     ) -> Result<Vec<Result<(), UpdateError>>, Stop> {
         let shape = array.register_shape()?;
-        let message = |index, value: entries::Bits| {
+        let message = |index, value: Bits| {
             p4::entity::Entity::RegisterEntry(p4::RegisterEntry {
                 register_id: array.id,
                 index: Some(index),
                 data: Some(shape.one(&value)),
             })
         };
-        self.cells(
-            array,
-            wanted,
-            |switch, register, cell| switch.register_read(register, cell),
-            message,
-            emitter,
-        )
-        .await
+        self.cells(array, wanted, Pipeline::register_read, message, emitter)
+            .await
     }
 }

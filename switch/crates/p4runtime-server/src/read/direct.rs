@@ -1,20 +1,18 @@
-//! Direct counters and meters: what belongs to entries of tables.
+//! Direct counters and meters of tables' entries.
 
 use v1model::entries::{self, EntryKey};
 
 use super::{Emitter, Reader, Stop};
 use crate::error::UpdateError;
-use crate::executor;
-use crate::plan::direct_entry;
 use crate::proto::p4::v1 as p4;
-use crate::translate::{self, Table};
+use crate::translate::{self, BoundTable};
 
 /// Direct counter and meter of an entry.
 type DirectState = (Option<entries::CounterValue>, Option<entries::MeterState>);
 
-/// Whose direct resources are wanted.
+/// The entries whose direct resources are wanted.
 enum Place {
-    /// Those of all entries of a table that have this priority; 0: of all.
+    /// All entries of a table that have this priority. 0: all entries.
     Entries(i32),
     Entry(EntryKey),
     Default,
@@ -26,8 +24,8 @@ impl Reader<'_> {
         &self,
         filter: Option<&p4::TableEntry>,
         what: &str,
-        has: impl Fn(&Table) -> bool,
-    ) -> Result<Vec<(&Table, Place)>, Stop> {
+        has: impl Fn(&BoundTable) -> bool,
+    ) -> Result<Vec<(&BoundTable, Place)>, Stop> {
         let table_id = filter.map_or(0, |filter| filter.table_id);
         let default = filter.is_some_and(|filter| filter.is_default_action);
         let priority = filter.map_or(0, |filter| filter.priority);
@@ -48,7 +46,7 @@ impl Reader<'_> {
                 .into());
             }
             if one.is_some() {
-                let (table, key) = direct_entry(self.pipeline, filter, what)?;
+                let (table, key) = self.pipeline.direct_entry(filter, what)?;
                 return Ok(vec![(table, key.map_or(Place::Default, Place::Entry))]);
             }
         }
@@ -66,12 +64,12 @@ impl Reader<'_> {
             .collect())
     }
 
-    /// Emits what `message` makes of each entry in these places: of the table, the entry's key as a
+    /// Emits each entry in these places. `message` translates the table, the entry's key as a
     /// controller sees it, and its counter and meter.
     async fn direct_resources(
         &self,
-        places: Vec<(&Table, Place)>,
-        message: impl Fn(&Table, p4::TableEntry, DirectState) -> p4::entity::Entity,
+        places: Vec<(&BoundTable, Place)>,
+        message: impl Fn(&BoundTable, p4::TableEntry, DirectState) -> p4::entity::Entity,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
         for (table, place) in places {
@@ -82,19 +80,16 @@ impl Reader<'_> {
             };
             match place {
                 Place::Entry(key) => {
-                    let entry = executor::with(&*self.shared.executor, move |switch| {
-                        switch.table_entry(index, &key)
-                    })
-                    .await?
-                    .map_err(|error| UpdateError::from_control(error, &table.name))?;
-                    emitter.entity(of(&entry)).await?;
+                    let entry = self.visit(&table.name, move |program| {
+                        program.pipeline().table_entry(index, &key)
+                    });
+                    emitter.entity(of(&entry.await?)).await?;
                 }
                 Place::Default => {
-                    let default = executor::with(&*self.shared.executor, move |switch| {
-                        switch.table_default(index)
-                    })
-                    .await?
-                    .map_err(|error| UpdateError::from_control(error, &table.name))?;
+                    let default = self.visit(&table.name, move |program| {
+                        program.pipeline().table_default(index)
+                    });
+                    let default = default.await?;
                     let key = p4::TableEntry {
                         table_id: table.id,
                         is_default_action: true,
@@ -106,7 +101,7 @@ impl Reader<'_> {
                 Place::Entries(priority) => {
                     let mut from = Some(0);
                     while let Some(at) = from {
-                        let page = self.page(index, at).await?;
+                        let page = self.page(table, at).await?;
                         from = page.next;
                         let items = page.items.iter();
                         for entry in items.filter(|e| priority == 0 || e.key.priority == priority) {
@@ -126,7 +121,7 @@ impl Reader<'_> {
     ) -> Result<(), Stop> {
         let places =
             self.direct_places(filter, "direct_counter_entry", |table| table.direct_counter)?;
-        let message = |table: &Table, key, (counter, _): DirectState| {
+        let message = |table: &BoundTable, key, (counter, _): DirectState| {
             p4::entity::Entity::DirectCounterEntry(p4::DirectCounterEntry {
                 table_entry: Some(key),
                 data: counter_data(table, counter),
@@ -144,7 +139,7 @@ impl Reader<'_> {
         let places = self.direct_places(filter, "direct_meter_entry", |table| {
             table.direct_meter.is_some()
         })?;
-        let message = |table: &Table, key, (_, meter): DirectState| {
+        let message = |table: &BoundTable, key, (_, meter): DirectState| {
             p4::entity::Entity::DirectMeterEntry(p4::DirectMeterEntry {
                 table_entry: Some(key),
                 config: meter_config(table, meter),
@@ -157,7 +152,7 @@ impl Reader<'_> {
 
 /// A direct counter as a controller sees it, if P4Info gives the table one.
 pub(super) fn counter_data(
-    table: &Table,
+    table: &BoundTable,
     counter: Option<entries::CounterValue>,
 ) -> Option<p4::CounterData> {
     let counter = counter.filter(|_| table.direct_counter)?;
@@ -167,24 +162,24 @@ pub(super) fn counter_data(
 /// The configuration of a direct meter; "if the meter entry's configuration is the default
 /// configuration, meter_config is unset in the response".
 pub(super) fn meter_config(
-    table: &Table,
+    table: &BoundTable,
     meter: Option<entries::MeterState>,
 ) -> Option<p4::MeterConfig> {
     let meter = meter.filter(|_| table.direct_meter.is_some())?;
     meter.config.map(translate::meter_message)
 }
 
-/// What a direct meter has coloured.
+/// The counts of a direct meter's colours.
 pub(super) fn meter_counts(
-    table: &Table,
+    table: &BoundTable,
     meter: Option<entries::MeterState>,
 ) -> Option<p4::MeterCounterData> {
     let meter = meter.filter(|_| table.direct_meter.is_some())?;
     Some(translate::meter_counts_message(meter.counts))
 }
 
-/// What identifies an entry, as a controller sees it.
-fn key_message(table: &Table, entry: &entries::TableEntry) -> p4::TableEntry {
+/// The key of an entry as a controller sees it.
+fn key_message(table: &BoundTable, entry: &entries::TableEntry) -> p4::TableEntry {
     p4::TableEntry {
         table_id: table.id,
         r#match: table.keys.match_messages(&entry.key.fields),

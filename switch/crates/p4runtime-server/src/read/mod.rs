@@ -1,8 +1,8 @@
 //! The `Read` RPC (specification, section "Read RPC"): entities in a stream of bounded
-//! messages, tables and arrays in bounded visits to the data plane.
+//! messages, tables and arrays in bounded visits to the switch's thread.
 //!
-//! Packets pass between two visits, so counters that count them may be from different instants.
-//! What controllers write is not torn: writes wait until a read has ended.
+//! Packets pass between two visits, so counters may be of different instants. Writes wait until a
+//! read has ended, so a read sees each write done or not begun.
 
 mod cells;
 mod direct;
@@ -12,23 +12,26 @@ mod tables;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switch::Program;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tonic::Status;
+use v1model::entries::ControlResult;
 
 use crate::error::{UpdateError, write_status};
 use crate::executor;
+use crate::ids::all_or_one;
 use crate::proto::p4::v1 as p4;
 use crate::roles::Scope;
 use crate::shared::Shared;
-use crate::state::{PipelineState, Side};
-use crate::translate::{self, Pipeline};
+use crate::state::{Annotations, PipelineState};
+use crate::translate::{self, BoundPipeline};
 
 /// Most entities in one response; a table entry with its metadata stays under 4 KiB, so a
 /// response stays under the 4 MiB that clients take.
 const ENTITIES_PER_RESPONSE: usize = 512;
-/// How long a client may leave a response unread. A read excludes writes while it lasts, so a
-/// client that stops reading must not last for ever.
+/// How long a client may leave a response unread. A read excludes writes while it lasts, so it must
+/// not wait for ever for a client that stops reading.
 const STALL_LIMIT: Duration = Duration::from_secs(10);
 /// How long a whole read may take, for the same reason; generous, because a client in
 /// interpreted Python takes its time over a million register cells.
@@ -38,7 +41,7 @@ type Responses = mpsc::Sender<Result<p4::ReadResponse, Status>>;
 
 /// Why reading stopped.
 enum Stop {
-    /// This request of the batch is wrong; the others go on.
+    /// This request of the batch is refused; the others go on.
     Request(UpdateError),
     /// The whole read ends with this status.
     All(Status),
@@ -62,7 +65,7 @@ impl From<executor::ExecuteError> for Stop {
 struct Emitter {
     responses: Responses,
     waiting: Vec<p4::Entity>,
-    /// Of the role whose entities are asked for; others are left out.
+    /// The permissions of the controller's role. Other entities are left out.
     scope: Arc<Scope>,
     /// When the read must have ended.
     deadline: Instant,
@@ -103,7 +106,8 @@ impl Emitter {
 }
 
 /// Serves a `Read` after the check of the device: sends responses, and last the status if it is
-/// not OK. `permit` is for reading: others may read while this client leaves its status unread.
+/// not OK. `permit` is given back before the status is sent, so others may read while this client
+/// leaves its status unread.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     request: p4::ReadRequest,
@@ -125,8 +129,8 @@ pub(crate) async fn run(
         }
     };
     drop(permit);
-    // Without the lock, and as long as the client takes: an end without status would look like
-    // success.
+    // Without the lock, and for as long as the client takes. An end without a status would look
+    // like success.
     let _ = responses.send(Err(status)).await;
 }
 
@@ -185,7 +189,7 @@ async fn read_all(
     let active = state.usable().map_err(Stop::All)?;
     let reader = Reader {
         shared,
-        side: &active.side,
+        annotations: &active.annotations,
         pipeline: &active.pipeline,
     };
     let mut results = Vec::with_capacity(request.entities.len());
@@ -202,7 +206,7 @@ async fn read_all(
         };
         match read {
             Ok(read) => results.extend(read),
-            // What is wrong with the array is wrong with each of them.
+            // An error of the array is an error of each entity.
             Err(Stop::Request(error)) => results.extend(now.iter().map(|_| Err(error.clone()))),
             Err(stop) => return Err(stop),
         }
@@ -213,11 +217,23 @@ async fn read_all(
 
 struct Reader<'a> {
     shared: &'a Shared,
-    side: &'a Side,
-    pipeline: &'a Pipeline,
+    annotations: &'a Annotations,
+    pipeline: &'a BoundPipeline,
 }
 
 impl Reader<'_> {
+    /// Reads from the program in one visit to the thread that owns the switch. `object` is for
+    /// errors.
+    async fn visit<R: Send + 'static>(
+        &self,
+        object: &str,
+        read: impl FnOnce(&Program) -> ControlResult<R> + Send + 'static,
+    ) -> Result<R, Stop> {
+        let result = executor::with(&*self.shared.executor, |switch| read(switch.program()?));
+        let result = result.await?;
+        result.map_err(|error| UpdateError::from_control(error, object).into())
+    }
+
     async fn read(&self, entity: &p4::Entity, emitter: &mut Emitter) -> Result<(), Stop> {
         use p4::entity::Entity;
         let Some(entity) = &entity.entity else {
@@ -225,6 +241,7 @@ impl Reader<'_> {
                 UpdateError::invalid("entity: not given, the kind to read expected").into(),
             );
         };
+        let pipeline = self.pipeline;
         match entity {
             Entity::TableEntry(entry) => self.table_entries(entry, emitter).await,
             Entity::DirectCounterEntry(entry) => {
@@ -236,39 +253,28 @@ impl Reader<'_> {
                 self.direct_meters(entry.table_entry.as_ref(), counts, emitter)
                     .await
             }
+            // Single cells are read together with others.
             Entity::CounterEntry(entry) => {
-                if entry.counter_id == 0 {
-                    for array in &self.pipeline.counters {
-                        self.counters(array, None, emitter).await?;
-                    }
-                    return Ok(());
+                let find = |id| pipeline.counter(id);
+                for array in all_or_one(&pipeline.counters, entry.counter_id, find)? {
+                    self.counters(array, None, emitter).await?;
                 }
-                let array = self.pipeline.counter(entry.counter_id)?;
-                // Single cells are read together with others.
-                self.counters(array, None, emitter).await.map(|_| ())
+                Ok(())
             }
             Entity::MeterEntry(entry) => {
                 let counts = entry.counter_data.is_some();
-                if entry.meter_id == 0 {
-                    for array in &self.pipeline.meters {
-                        self.meters(array, None, counts, emitter).await?;
-                    }
-                    return Ok(());
+                let find = |id| pipeline.meter(id);
+                for array in all_or_one(&pipeline.meters, entry.meter_id, find)? {
+                    self.meters(array, None, counts, emitter).await?;
                 }
-                let array = self.pipeline.meter(entry.meter_id)?;
-                // Single cells are read together with others.
-                self.meters(array, None, counts, emitter).await.map(|_| ())
+                Ok(())
             }
             Entity::RegisterEntry(entry) => {
-                if entry.register_id == 0 {
-                    for array in &self.pipeline.registers {
-                        self.registers(array, None, emitter).await?;
-                    }
-                    return Ok(());
+                let find = |id| pipeline.register(id);
+                for array in all_or_one(&pipeline.registers, entry.register_id, find)? {
+                    self.registers(array, None, emitter).await?;
                 }
-                let array = self.pipeline.register(entry.register_id)?;
-                // Single cells are read together with others.
-                self.registers(array, None, emitter).await.map(|_| ())
+                Ok(())
             }
             Entity::PacketReplicationEngineEntry(entry) => {
                 use p4::packet_replication_engine_entry::Type;
@@ -279,11 +285,7 @@ impl Reader<'_> {
                     Some(Type::CloneSessionEntry(session)) => {
                         self.sessions(session.session_id, emitter).await
                     }
-                    None => Err(UpdateError::invalid(
-                        "packet_replication_engine_entry: empty, a multicast_group_entry or \
-                         clone_session_entry expected",
-                    )
-                    .into()),
+                    None => Err(translate::empty_replication_entry().into()),
                 }
             }
             Entity::ActionProfileMember(filter) => {

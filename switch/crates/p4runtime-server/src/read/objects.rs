@@ -1,11 +1,12 @@
 //! Replication, action profiles, value sets and digests.
 
-use v1model::entries;
+use switch::{CloneSession, Program, Replica};
 use v1model::entries::profile::{ProfileGroup, ProfileMember};
+use v1model::entries::{ControlResult, Page};
 
 use super::{Emitter, Reader, Stop};
 use crate::error::UpdateError;
-use crate::executor;
+use crate::ids::all_or_one;
 use crate::proto::p4::v1 as p4;
 use crate::translate::{self, Profile};
 
@@ -15,25 +16,23 @@ const MEMBERS_PER_VISIT: usize = 1_024;
 const GROUPS_PER_VISIT: usize = 32;
 
 impl Reader<'_> {
-    /// Emits what `message` makes of the object that `one` reads, or, where there is none, of all
-    /// that `page` reads, a page per visit.
+    /// Emits the object that `one` reads or, where that is `None`, all objects that `page` reads, a
+    /// page in each visit. `message` translates an object.
     async fn objects<V: Send + 'static>(
         &self,
         object: &str,
-        one: Option<impl FnOnce(&mut switch::Switch) -> entries::ControlResult<V> + Send + 'static>,
-        page: impl Fn(&mut switch::Switch, u64) -> entries::Page<V> + Send + Copy + 'static,
+        one: Option<impl FnOnce(&Program) -> ControlResult<V> + Send + 'static>,
+        page: impl Fn(&Program, u64) -> Page<V> + Send + Copy + 'static,
         message: impl Fn(V) -> p4::entity::Entity,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
         if let Some(one) = one {
-            let value = executor::with(&*self.shared.executor, one)
-                .await?
-                .map_err(|error| UpdateError::from_control(error, object))?;
+            let value = self.visit(object, one).await?;
             return emitter.entity(message(value)).await;
         }
         let mut from = Some(0);
         while let Some(at) = from {
-            let read = executor::with(&*self.shared.executor, move |switch| page(switch, at));
+            let read = self.visit(object, move |program| Ok(page(program, at)));
             let read = read.await?;
             from = read.next;
             for value in read.items {
@@ -44,17 +43,20 @@ impl Reader<'_> {
     }
 
     pub(super) async fn groups(&self, id: u32, emitter: &mut Emitter) -> Result<(), Stop> {
-        let one = (id != 0)
-            .then_some(move |switch: &mut switch::Switch| Ok((id, switch.multicast_group(id)?)));
-        let message = |(multicast_group_id, replicas): (u32, Vec<switch::replication::Replica>)| {
-            let cookie = self.side.groups.get(&multicast_group_id).cloned();
-            let cookie = cookie.unwrap_or_default();
+        let one = (id != 0).then_some(move |program: &Program| {
+            Ok((id, program.multicast_groups().get(id)?.clone()))
+        });
+        let message = |(multicast_group_id, replicas): (u32, Vec<Replica>)| {
+            let annotation = self.annotations.of_group(multicast_group_id);
             pre_entity(
                 p4::packet_replication_engine_entry::Type::MulticastGroupEntry(
                     p4::MulticastGroupEntry {
                         multicast_group_id,
-                        replicas: translate::replica_messages(&replicas, &cookie.deprecated_ports),
-                        metadata: cookie.metadata,
+                        replicas: translate::replica_messages(
+                            &replicas,
+                            &annotation.deprecated_ports,
+                        ),
+                        metadata: annotation.metadata,
                     },
                 ),
             )
@@ -62,7 +64,7 @@ impl Reader<'_> {
         self.objects(
             &format!("multicast group {id}"),
             one,
-            |switch, from| switch.multicast_groups(from, GROUPS_PER_VISIT),
+            |program, from| program.multicast_groups().page(from, GROUPS_PER_VISIT),
             message,
             emitter,
         )
@@ -70,10 +72,11 @@ impl Reader<'_> {
     }
 
     pub(super) async fn sessions(&self, id: u32, emitter: &mut Emitter) -> Result<(), Stop> {
-        let one = (id != 0)
-            .then_some(move |switch: &mut switch::Switch| Ok((id, switch.clone_session(id)?)));
-        let message = |(id, session): (u32, switch::replication::CloneSession)| {
-            let deprecated = self.side.sessions.get(&id).map_or(&[][..], Vec::as_slice);
+        let one = (id != 0).then_some(move |program: &Program| {
+            Ok((id, program.clone_sessions().get(id)?.clone()))
+        });
+        let message = |(id, session): (u32, CloneSession)| {
+            let deprecated = self.annotations.deprecated_ports(id);
             pre_entity(
                 p4::packet_replication_engine_entry::Type::CloneSessionEntry(
                     translate::clone_session_message(id, &session, deprecated),
@@ -83,14 +86,14 @@ impl Reader<'_> {
         self.objects(
             &format!("clone session {id}"),
             one,
-            |switch, from| switch.clone_sessions(from, GROUPS_PER_VISIT),
+            |program, from| program.clone_sessions().page(from, GROUPS_PER_VISIT),
             message,
             emitter,
         )
         .await
     }
 
-    /// The profiles whose members or groups are wanted; `inner`: the id of one of these.
+    /// The profiles whose members or groups are wanted. `inner` is the id of a member or group.
     pub(super) fn profiles(&self, id: u32, inner: u32, field: &str) -> Result<Vec<&Profile>, Stop> {
         if id != 0 {
             return Ok(vec![self.pipeline.profile(id)?]);
@@ -112,7 +115,8 @@ impl Reader<'_> {
     ) -> Result<(), Stop> {
         let index = profile.index;
         let table = self.pipeline.table_of(profile).ok();
-        let one = (id != 0).then_some(move |switch: &mut switch::Switch| switch.member(index, id));
+        let one =
+            (id != 0).then_some(move |program: &Program| program.pipeline().member(index, id));
         let message = |member: ProfileMember| {
             p4::entity::Entity::ActionProfileMember(p4::ActionProfileMember {
                 action_profile_id: profile.id,
@@ -123,7 +127,7 @@ impl Reader<'_> {
         self.objects(
             &profile.name,
             one,
-            move |switch, from| switch.members(index, from, MEMBERS_PER_VISIT),
+            move |program, from| program.pipeline().members(index, from, MEMBERS_PER_VISIT),
             message,
             emitter,
         )
@@ -137,14 +141,14 @@ impl Reader<'_> {
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
         let index = profile.index;
-        let one = (id != 0).then_some(move |switch: &mut switch::Switch| switch.group(index, id));
+        let one = (id != 0).then_some(move |program: &Program| program.pipeline().group(index, id));
         let message = |group: ProfileGroup| {
             p4::entity::Entity::ActionProfileGroup(profile.group_message(&group))
         };
         self.objects(
             &profile.name,
             one,
-            move |switch, from| switch.groups(index, from, GROUPS_PER_VISIT),
+            move |program, from| program.pipeline().groups(index, from, GROUPS_PER_VISIT),
             message,
             emitter,
         )
@@ -152,17 +156,13 @@ impl Reader<'_> {
     }
 
     pub(super) async fn value_sets(&self, id: u32, emitter: &mut Emitter) -> Result<(), Stop> {
-        let sets = match id {
-            0 => self.pipeline.value_sets.iter().collect(),
-            id => vec![self.pipeline.value_set(id)?],
-        };
-        for set in sets {
+        let pipeline = self.pipeline;
+        for set in all_or_one(&pipeline.value_sets, id, |id| pipeline.value_set(id))? {
             let index = set.index;
-            let members = executor::with(&*self.shared.executor, move |switch| {
-                switch.value_set_members(index)
-            })
-            .await?
-            .map_err(|error| UpdateError::from_control(error, &set.name))?;
+            let members = self.visit(&set.name, move |program| {
+                program.pipeline().value_set_members(index)
+            });
+            let members = members.await?;
             let members = members.iter().map(|fields| p4::ValueSetMember {
                 r#match: set.keys.match_messages(fields),
             });
@@ -178,18 +178,11 @@ impl Reader<'_> {
     }
 
     pub(super) async fn digests(&self, id: u32, emitter: &mut Emitter) -> Result<(), Stop> {
-        let digests = match id {
-            0 => self.pipeline.digests.iter().collect(),
-            id => vec![self.pipeline.digest(id)?],
-        };
-        for digest in digests {
+        let pipeline = self.pipeline;
+        for digest in all_or_one(&pipeline.digests, id, |id| pipeline.digest(id))? {
             let index = digest.index;
-            let config = executor::with(&*self.shared.executor, move |switch| {
-                switch.digest_config(index)
-            })
-            .await?
-            .map_err(|error| UpdateError::from_control(error, &digest.name))?;
-            match config {
+            let config = self.visit(&digest.name, move |program| program.digest_config(index));
+            match config.await? {
                 Some(config) => {
                     let message = digest.config_message(config);
                     emitter

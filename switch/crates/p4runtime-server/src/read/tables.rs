@@ -1,15 +1,14 @@
 //! Entries of tables (specification, section "TableEntry").
 
+use tonic::Code;
 use v1model::entries::{self, EntryKey};
 
 use super::direct::{counter_data, meter_config, meter_counts};
 use super::{Emitter, Reader, Stop};
 use crate::error::UpdateError;
-use crate::executor;
-use crate::plan::{check_default_key, controller_metadata};
 use crate::proto::p4::v1 as p4;
-use crate::state::Cookie;
-use crate::translate::Table;
+use crate::state::EntryAnnotation;
+use crate::translate::{BoundTable, controller_metadata};
 
 /// Entries of a table read in one visit. (A switch of 64-byte frames has some 2,000 a millisecond
 /// to forward; copying these takes a fraction of one.)
@@ -41,7 +40,7 @@ impl Reader<'_> {
 
     async fn entries_of(
         &self,
-        table: &Table,
+        table: &BoundTable,
         filter: &p4::TableEntry,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
@@ -82,7 +81,7 @@ impl Reader<'_> {
                 ))
                 .into());
             }
-            check_default_key(table, filter)?;
+            table.check_default_key(filter)?;
             return self.default_of(table, filter, action, emitter).await;
         }
         let index = table.index;
@@ -94,20 +93,19 @@ impl Reader<'_> {
                 priority: filter.priority,
             });
         if let Some(key) = exact_key {
-            let entry = executor::with(&*self.shared.executor, move |switch| {
-                switch.table_entry(index, &key)
-            })
-            .await?;
-            return match entry {
-                // A key that is not there filters everything out, as any other filter does.
-                Err(entries::ControlError::NotFound(_)) => Ok(()),
-                Err(error) => Err(UpdateError::from_control(error, &table.name).into()),
+            let entry = self.visit(&table.name, move |program| {
+                program.pipeline().table_entry(index, &key)
+            });
+            return match entry.await {
+                // As with any other filter, nothing matches a key that is not there.
+                Err(Stop::Request(error)) if error.code == Code::NotFound => Ok(()),
+                Err(stop) => Err(stop),
                 Ok(entry) => self.entry(table, filter, action, entry, emitter).await,
             };
         }
         let mut from = Some(0);
         while let Some(at) = from {
-            let page = self.page(index, at).await?;
+            let page = self.page(table, at).await?;
             from = page.next;
             for entry in page.items {
                 if fields
@@ -121,36 +119,33 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Some of a table's entries: as many as one visit to the data plane may copy.
+    /// Some of a table's entries: as many as one visit to the switch's thread may copy.
     pub(super) async fn page(
         &self,
-        table: usize,
+        table: &BoundTable,
         from: u64,
     ) -> Result<entries::Page<entries::TableEntry>, Stop> {
-        Ok(executor::with(&*self.shared.executor, move |switch| {
-            switch.table_entries(table, from, ENTRIES_PER_VISIT)
-        })
-        .await?)
+        let index = table.index;
+        let page = self.visit(&table.name, move |program| {
+            let pipeline = program.pipeline();
+            Ok(pipeline.table_entries(index, from, ENTRIES_PER_VISIT))
+        });
+        page.await
     }
 
     /// Emits an entry, if the filter, beside its match, lets it pass.
     async fn entry(
         &self,
-        table: &Table,
+        table: &BoundTable,
         filter: &p4::TableEntry,
         action: Option<usize>,
         entry: entries::TableEntry,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
-        let cookie = self
-            .side
-            .cookies
-            .get(&(table.index, entry.key.clone()))
-            .cloned()
-            .unwrap_or_default();
+        let annotation = self.annotations.of_entry(table.index, &entry.key);
         let wanted = action.is_none_or(|action| action == entry.action.action)
             && (filter.priority == 0 || filter.priority == entry.key.priority)
-            && cookie_wanted(filter, &cookie);
+            && annotation_wanted(filter, &annotation);
         if !wanted {
             return Ok(());
         }
@@ -167,8 +162,8 @@ impl Reader<'_> {
                     elapsed_ns: nanoseconds(idle.since_hit_ns),
                 }
             }),
-            controller_metadata: cookie.controller_metadata,
-            metadata: cookie.metadata,
+            controller_metadata: annotation.controller_metadata,
+            metadata: annotation.metadata,
             meter_config: filter.meter_config.and(meter_config(table, entry.meter)),
             counter_data: filter.counter_data.and(counter_data(table, entry.counter)),
             meter_counter_data: filter
@@ -184,27 +179,22 @@ impl Reader<'_> {
 
     async fn default_of(
         &self,
-        table: &Table,
+        table: &BoundTable,
         filter: &p4::TableEntry,
         action: Option<usize>,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
         let index = table.index;
-        let default = executor::with(&*self.shared.executor, move |switch| {
-            switch.table_default(index)
-        })
-        .await?
-        .map_err(|error| UpdateError::from_control(error, &table.name))?;
+        let default = self.visit(&table.name, move |program| {
+            program.pipeline().table_default(index)
+        });
+        let default = default.await?;
         let call = default.action;
-        let cookie = self
-            .side
-            .default_cookies
-            .get(&table.index)
-            .cloned()
-            .unwrap_or_default();
+        let annotation = self.annotations.of_default(table.index).cloned();
+        let annotation = annotation.unwrap_or_default();
         let wanted = action
             .is_none_or(|action| call.as_ref().is_some_and(|call| call.action == action))
-            && cookie_wanted(filter, &cookie);
+            && annotation_wanted(filter, &annotation);
         if !wanted {
             return Ok(());
         }
@@ -217,8 +207,8 @@ impl Reader<'_> {
                     r#type: Some(p4::table_action::Type::Action(action)),
                 }),
             is_default_action: true,
-            controller_metadata: cookie.controller_metadata,
-            metadata: cookie.metadata,
+            controller_metadata: annotation.controller_metadata,
+            metadata: annotation.metadata,
             meter_config: filter.meter_config.and(meter_config(table, default.meter)),
             counter_data: filter
                 .counter_data
@@ -240,10 +230,10 @@ fn nanoseconds(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Whether a read with this filter asks for entries with this cookie: what the filter leaves empty,
-/// any will do.
-fn cookie_wanted(filter: &p4::TableEntry, cookie: &Cookie) -> bool {
+/// Whether a read with this filter asks for entries with this annotation. A field that the filter
+/// leaves empty matches everything.
+fn annotation_wanted(filter: &p4::TableEntry, annotation: &EntryAnnotation) -> bool {
     let wanted = controller_metadata(filter);
-    (filter.metadata.is_empty() || filter.metadata == cookie.metadata)
-        && (wanted == 0 || wanted == cookie.controller_metadata)
+    (filter.metadata.is_empty() || filter.metadata == annotation.metadata)
+        && (wanted == 0 || wanted == annotation.controller_metadata)
 }

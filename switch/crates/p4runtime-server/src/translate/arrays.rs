@@ -1,24 +1,48 @@
 //! Counters, meters and registers.
 
-use v1model::entries::{Bits, ColourCounts, CounterValue, MeterConfig};
+use v1model::entries::{Bits, ColourCounts, CounterValue, MeterConfig, MeterWrite};
 
 use super::shape::Shape;
-use super::{Array, Cell, MeterKind, Result};
-use crate::error::UpdateError;
+use crate::error::{UpdateError, UpdateResult};
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
 
+/// The kind of configuration that a meter takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MeterKind(pub(super) p4info::meter_spec::Type);
+
+/// The kind of an array's cells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cell {
+    Counter,
+    Meter(MeterKind),
+    /// `None`: a type that is not implemented. (p4c has none such for v1model.)
+    Register(Option<Shape>),
+}
+
+/// An indirect counter, meter or register.
+#[derive(Debug, Clone)]
+pub(crate) struct Array {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    /// Index in the program.
+    pub(crate) index: usize,
+    pub(crate) size: usize,
+    pub(crate) bits: u32,
+    pub(crate) cell: Cell,
+}
+
 impl Array {
-    /// The cell an index names; `None`: all cells.
+    /// The cell that an index names. `None`: all cells.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`: negative; `OUT_OF_RANGE`: beyond the array.
-    pub(crate) fn index(&self, index: Option<&p4::Index>) -> Result<Option<usize>> {
+    pub(crate) fn index(&self, index: Option<&p4::Index>) -> UpdateResult<Option<usize>> {
         index.map(|index| self.cell_at(index)).transpose()
     }
 
     /// The cell at an index.
-    pub(crate) fn cell_at(&self, index: &p4::Index) -> Result<usize> {
+    pub(crate) fn cell_at(&self, index: &p4::Index) -> UpdateResult<usize> {
         let value = usize::try_from(index.index).map_err(|_| {
             UpdateError::invalid(format!(
                 "{}: index: {} given, 0 to {} expected",
@@ -37,11 +61,22 @@ impl Array {
         Ok(value)
     }
 
-    /// How a register's cells are shown.
+    /// The configurations that a meter takes.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`: not a meter.
+    pub(crate) fn meter_kind(&self) -> UpdateResult<MeterKind> {
+        match self.cell {
+            Cell::Meter(kind) => Ok(kind),
+            _ => Err(UpdateError::invalid(format!("{}: not a meter", self.name))),
+        }
+    }
+
+    /// The type of a register's cells.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`: not a register; `UNIMPLEMENTED`: a type that this switch does not have.
-    pub(crate) fn register_shape(&self) -> Result<&Shape> {
+    pub(crate) fn register_shape(&self) -> UpdateResult<&Shape> {
         match &self.cell {
             Cell::Register(Some(shape)) => Ok(shape),
             Cell::Register(None) => Err(UpdateError::unimplemented(format!(
@@ -56,14 +91,14 @@ impl Array {
     }
 
     /// Reads a register's value.
-    pub(crate) fn register_value(&self, data: Option<&p4::P4Data>) -> Result<Bits> {
+    pub(crate) fn register_value(&self, data: Option<&p4::P4Data>) -> UpdateResult<Bits> {
         let shape = self.register_shape()?;
         shape.parse_one(data, self.bits, &self.name)
     }
 }
 
 /// Reads counter data.
-pub(crate) fn counter_value(data: &p4::CounterData, object: &str) -> Result<CounterValue> {
+pub(crate) fn counter_value(data: &p4::CounterData, object: &str) -> UpdateResult<CounterValue> {
     let count = |value: i64, field: &str| {
         u64::try_from(value).map_err(|_| {
             UpdateError::invalid(format!(
@@ -85,12 +120,43 @@ pub(crate) fn counter_message(value: CounterValue) -> p4::CounterData {
     }
 }
 
+/// Reads a write of a meter.
+pub(crate) fn meter_write(
+    config: Option<&p4::MeterConfig>,
+    counts: Option<&p4::MeterCounterData>,
+    kind: MeterKind,
+    object: &str,
+) -> UpdateResult<MeterWrite> {
+    let config = config.map(|config| meter_config(config, kind, object));
+    Ok(MeterWrite {
+        config: config.transpose()?,
+        clear_counts: clears_counts(counts, object)?,
+    })
+}
+
+/// Whether a write clears the counts of a meter's colours (section "DirectMeterEntry"): "If the field
+/// is set, targets supporting these counters should reset all the color counters to (0), if any of
+/// the sub-fields are set to a non-zero value, then an INVALID_ARGUMENT error should be returned."
+fn clears_counts(data: Option<&p4::MeterCounterData>, object: &str) -> UpdateResult<bool> {
+    let Some(data) = data else {
+        return Ok(false);
+    };
+    let given = [&data.green, &data.yellow, &data.red];
+    let counted = |count: &&p4::CounterData| **count != p4::CounterData::default();
+    if given.into_iter().flatten().any(|count| counted(&count)) {
+        return Err(UpdateError::invalid(format!(
+            "{object}: counts of a meter's colours: other than 0 given; a write can only reset them"
+        )));
+    }
+    Ok(true)
+}
+
 /// Reads a meter's configuration (section "MeterEntry & DirectMeterEntry").
-pub(crate) fn meter_config(
+fn meter_config(
     config: &p4::MeterConfig,
     kind: MeterKind,
     object: &str,
-) -> Result<MeterConfig> {
+) -> UpdateResult<MeterConfig> {
     use p4info::meter_spec::Type;
     let rate = |value: i64, field: &str| {
         u64::try_from(value).map_err(|_| {
@@ -143,7 +209,7 @@ pub(crate) fn meter_message(config: MeterConfig) -> p4::MeterConfig {
     }
 }
 
-/// What a meter has coloured as a controller sees it.
+/// The counts of a meter's colours as a controller sees them.
 pub(crate) fn meter_counts_message([green, yellow, red]: ColourCounts) -> p4::MeterCounterData {
     let count = |value| Some(counter_message(value));
     p4::MeterCounterData {

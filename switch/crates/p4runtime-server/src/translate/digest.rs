@@ -3,9 +3,8 @@
 use v1model::entries::Bits;
 use v1model::entries::digest::{DigestConfig, DigestInfo};
 
-use super::Result;
 use super::shape::{Fields, Shape, Widths};
-use crate::error::UpdateError;
+use crate::error::{UpdateError, UpdateResult};
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
 
@@ -14,11 +13,11 @@ use crate::proto::p4::v1 as p4;
 pub(crate) struct Digest {
     pub(crate) id: u32,
     pub(crate) name: String,
-    /// Index in the data plane.
+    /// Index in the program.
     pub(crate) index: usize,
     /// How a message's fields make its value; `None`: a type that is not implemented.
     shape: Option<Shape>,
-    /// As the data plane describes it.
+    /// As the program describes it.
     info: DigestInfo,
 }
 
@@ -33,7 +32,7 @@ impl Digest {
         spec: Option<&p4info::P4DataTypeSpec>,
         types: Option<&p4info::P4TypeInfo>,
         info: &DigestInfo,
-    ) -> Result<Self> {
+    ) -> UpdateResult<Self> {
         let shape = Shape::new(spec, types, info.widths.len());
         let widths = Widths::of(info);
         if !shape.as_ref().is_none_or(|shape| shape.is_made_of(widths)) {
@@ -53,7 +52,10 @@ impl Digest {
     }
 
     /// Reads a configuration.
-    pub(crate) fn config(&self, given: Option<&p4::digest_entry::Config>) -> Result<DigestConfig> {
+    pub(crate) fn config(
+        &self,
+        given: Option<&p4::digest_entry::Config>,
+    ) -> UpdateResult<DigestConfig> {
         if self.shape.is_none() {
             return Err(UpdateError::unimplemented(format!(
                 "{}: the digest's type is not implemented; bit, int, bool, enums, headers of \

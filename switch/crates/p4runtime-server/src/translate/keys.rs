@@ -3,9 +3,9 @@
 
 use v1model::entries::{Bits, MatchField, MatchKind};
 
-use super::Result;
 use crate::bytestring;
-use crate::error::UpdateError;
+use crate::error::{UpdateError, UpdateResult};
+use crate::ids;
 use crate::proto::p4::v1 as p4;
 
 /// One field of a key as P4Info and the program have it.
@@ -16,13 +16,13 @@ pub(crate) struct Key {
     /// As controllers see it.
     pub(crate) kind: MatchKind,
     pub(crate) bits: u32,
-    /// Optional for controllers, but the program compares under a mask: BMv2 JSON knows no
+    /// The field is optional for controllers and ternary in the program, because BMv2 JSON has no
     /// optional match.
     pub(super) masked_optional: bool,
 }
 
 impl Key {
-    /// An optional field as the data plane has it.
+    /// An optional field as the program has it.
     fn optional(&self, value: Option<Bits>) -> MatchField {
         match (value, self.masked_optional) {
             (value, false) => MatchField::Optional(value),
@@ -43,7 +43,7 @@ impl Key {
 pub(crate) struct Keys {
     /// P4 name of the table or value set, for errors.
     pub(crate) object: String,
-    /// In the data plane's order.
+    /// In the program's order.
     pub(crate) fields: Vec<Key>,
 }
 
@@ -62,25 +62,12 @@ impl Keys {
         })
     }
 
-    /// Reads match fields; fields that are left out match everything (section "Match Format").
-    pub(crate) fn match_fields(&self, given: &[p4::FieldMatch]) -> Result<Vec<MatchField>> {
-        for (position, field) in given.iter().enumerate() {
-            let Some(key) = self.fields.iter().find(|key| key.id == field.field_id) else {
-                return Err(UpdateError::invalid(format!(
-                    "{}: match: field id {} given, {} expected",
-                    self.object,
-                    field.field_id,
-                    self.field_ids()
-                )));
-            };
-            let earlier = given.get(..position).unwrap_or(&[]);
-            if earlier.iter().any(|other| other.field_id == field.field_id) {
-                return Err(UpdateError::invalid(format!(
-                    "{}: field {}: given twice",
-                    self.object, key.name
-                )));
-            }
-        }
+    /// Reads match fields. Fields that are left out match everything (section "Match Format").
+    pub(crate) fn match_fields(&self, given: &[p4::FieldMatch]) -> UpdateResult<Vec<MatchField>> {
+        let known = self.fields.iter();
+        let known = known.map(|key| (key.id, key.name.as_str()));
+        let ids = given.iter().map(|field| field.field_id);
+        ids::check(&format!("{}: match", self.object), "field", ids, known)?;
         self.fields
             .iter()
             .map(|key| {
@@ -93,19 +80,7 @@ impl Keys {
             .collect()
     }
 
-    fn field_ids(&self) -> String {
-        if self.fields.is_empty() {
-            return "no field".to_owned();
-        }
-        let ids: Vec<String> = self
-            .fields
-            .iter()
-            .map(|key| format!("{} ({})", key.id, key.name))
-            .collect();
-        ids.join(", ")
-    }
-
-    fn dont_care(&self, key: &Key) -> Result<MatchField> {
+    fn dont_care(&self, key: &Key) -> UpdateResult<MatchField> {
         Ok(match key.kind {
             MatchKind::Exact => {
                 return Err(UpdateError::invalid(format!(
@@ -129,106 +104,113 @@ impl Keys {
         })
     }
 
-    fn match_field(&self, key: &Key, field: &p4::FieldMatch) -> Result<MatchField> {
+    fn match_field(&self, key: &Key, field: &p4::FieldMatch) -> UpdateResult<MatchField> {
         use p4::field_match::FieldMatchType as Given;
-        let parse = |value: &[u8], part: &str| {
-            let name = if part.is_empty() {
-                key.name.clone()
-            } else {
-                format!("{} ({part})", key.name)
-            };
-            bytestring::parse(value, key.bits, &self.object, &name).map_err(UpdateError::as_invalid)
-        };
-        let refuse = |text: String| {
-            Err(UpdateError::invalid(format!(
-                "{}: field {}: {text}",
-                self.object, key.name
-            )))
-        };
         match (key.kind, &field.field_match_type) {
             (MatchKind::Exact, Some(Given::Exact(exact))) => {
-                Ok(MatchField::Exact(parse(&exact.value, "")?))
+                Ok(MatchField::Exact(self.value(key, &exact.value, "")?))
             }
             (MatchKind::Optional, Some(Given::Optional(optional))) => {
-                Ok(key.optional(Some(parse(&optional.value, "")?)))
+                let value = self.value(key, &optional.value, "")?;
+                Ok(key.optional(Some(value)))
             }
-            (MatchKind::Lpm, Some(Given::Lpm(lpm))) => {
-                let value = parse(&lpm.value, "")?;
-                let prefix_bits = match u32::try_from(lpm.prefix_len) {
-                    Ok(0) => {
-                        return refuse(
-                            "prefix length 0 given; leave the field out to match everything"
-                                .to_owned(),
-                        );
-                    }
-                    Ok(prefix) if prefix <= key.bits => prefix,
-                    _ => {
-                        return refuse(format!(
-                            "prefix length {} given, 1 to {} expected",
-                            lpm.prefix_len, key.bits
-                        ));
-                    }
-                };
-                if !bytestring::within_mask(&value, &bytestring::prefix_mask(key.bits, prefix_bits))
-                {
-                    return refuse(format!(
-                        "value 0x{} has bits set beyond its prefix of {prefix_bits} bits; they \
-                         must be 0",
-                        bytestring::hex(&value)
-                    ));
-                }
-                Ok(MatchField::Lpm { value, prefix_bits })
-            }
-            (MatchKind::Ternary, Some(Given::Ternary(ternary))) => {
-                let value = parse(&ternary.value, "value")?;
-                let mask = parse(&ternary.mask, "mask")?;
-                if bytestring::is_zero(&mask) {
-                    return refuse(
-                        "mask 0 given; leave the field out to match everything".to_owned(),
-                    );
-                }
-                if !bytestring::within_mask(&value, &mask) {
-                    return refuse(format!(
-                        "value 0x{} has bits set outside its mask 0x{}; they must be 0",
-                        bytestring::hex(&value),
-                        bytestring::hex(&mask)
-                    ));
-                }
-                Ok(MatchField::Ternary { value, mask })
-            }
-            (MatchKind::Range, Some(Given::Range(range))) => {
-                let low = parse(&range.low, "low")?;
-                let high = parse(&range.high, "high")?;
-                // Equally long and big-endian: byte order is number order.
-                if low > high {
-                    return refuse(format!(
-                        "low 0x{} is greater than high 0x{}",
-                        bytestring::hex(&low),
-                        bytestring::hex(&high)
-                    ));
-                }
-                if bytestring::is_zero(&low) && high == bytestring::ones(key.bits) {
-                    return refuse(
-                        "the range takes in every value; leave the field out to match everything"
-                            .to_owned(),
-                    );
-                }
-                Ok(MatchField::Range { low, high })
-            }
-            (kind, given) => refuse(format!(
-                "{} given, {} expected",
-                match given {
-                    None => "no match",
-                    Some(Given::Exact(_)) => "exact",
-                    Some(Given::Ternary(_)) => "ternary",
-                    Some(Given::Lpm(_)) => "lpm",
-                    Some(Given::Range(_)) => "range",
-                    Some(Given::Optional(_)) => "optional",
-                    Some(Given::Other(_)) => "other",
-                },
-                kind_name(kind)
+            (MatchKind::Lpm, Some(Given::Lpm(lpm))) => self.lpm(key, lpm),
+            (MatchKind::Ternary, Some(Given::Ternary(ternary))) => self.ternary(key, ternary),
+            (MatchKind::Range, Some(Given::Range(range))) => self.range(key, range),
+            (kind, given) => Err(self.refuse(
+                key,
+                format!(
+                    "{} given, {} expected",
+                    match given {
+                        None => "no match",
+                        Some(Given::Exact(_)) => "exact",
+                        Some(Given::Ternary(_)) => "ternary",
+                        Some(Given::Lpm(_)) => "lpm",
+                        Some(Given::Range(_)) => "range",
+                        Some(Given::Optional(_)) => "optional",
+                        Some(Given::Other(_)) => "other",
+                    },
+                    kind_name(kind)
+                ),
             )),
         }
+    }
+
+    fn lpm(&self, key: &Key, lpm: &p4::field_match::Lpm) -> UpdateResult<MatchField> {
+        let value = self.value(key, &lpm.value, "")?;
+        let prefix_bits = match u32::try_from(lpm.prefix_len) {
+            Ok(0) => {
+                let text = "prefix length 0 given; leave the field out to match everything";
+                return Err(self.refuse(key, text));
+            }
+            Ok(prefix) if prefix <= key.bits => prefix,
+            _ => {
+                let text = format!(
+                    "prefix length {} given, 1 to {} expected",
+                    lpm.prefix_len, key.bits
+                );
+                return Err(self.refuse(key, text));
+            }
+        };
+        if !bytestring::within_mask(&value, &bytestring::prefix_mask(key.bits, prefix_bits)) {
+            let text = format!(
+                "value 0x{} has bits set beyond its prefix of {prefix_bits} bits; they must be 0",
+                bytestring::hex(&value)
+            );
+            return Err(self.refuse(key, text));
+        }
+        Ok(MatchField::Lpm { value, prefix_bits })
+    }
+
+    fn ternary(&self, key: &Key, ternary: &p4::field_match::Ternary) -> UpdateResult<MatchField> {
+        let value = self.value(key, &ternary.value, "value")?;
+        let mask = self.value(key, &ternary.mask, "mask")?;
+        if bytestring::is_zero(&mask) {
+            let text = "mask 0 given; leave the field out to match everything";
+            return Err(self.refuse(key, text));
+        }
+        if !bytestring::within_mask(&value, &mask) {
+            let text = format!(
+                "value 0x{} has bits set outside its mask 0x{}; they must be 0",
+                bytestring::hex(&value),
+                bytestring::hex(&mask)
+            );
+            return Err(self.refuse(key, text));
+        }
+        Ok(MatchField::Ternary { value, mask })
+    }
+
+    fn range(&self, key: &Key, range: &p4::field_match::Range) -> UpdateResult<MatchField> {
+        let low = self.value(key, &range.low, "low")?;
+        let high = self.value(key, &range.high, "high")?;
+        // Both are equally long and big-endian, so byte order is number order.
+        if low > high {
+            let text = format!(
+                "low 0x{} is greater than high 0x{}",
+                bytestring::hex(&low),
+                bytestring::hex(&high)
+            );
+            return Err(self.refuse(key, text));
+        }
+        if bytestring::is_zero(&low) && high == bytestring::ones(key.bits) {
+            let text = "the range includes every value; leave the field out to match everything";
+            return Err(self.refuse(key, text));
+        }
+        Ok(MatchField::Range { low, high })
+    }
+
+    /// Reads a value of a field. `part` names it in errors, where a field has several.
+    fn value(&self, key: &Key, value: &[u8], part: &str) -> UpdateResult<Bits> {
+        let name = if part.is_empty() {
+            key.name.clone()
+        } else {
+            format!("{} ({part})", key.name)
+        };
+        bytestring::parse(value, key.bits, &self.object, &name).map_err(UpdateError::as_invalid)
+    }
+
+    fn refuse(&self, key: &Key, text: impl std::fmt::Display) -> UpdateError {
+        UpdateError::invalid(format!("{}: field {}: {text}", self.object, key.name))
     }
 
     /// Match fields as a controller sees them: canonical, "don't care" left out.

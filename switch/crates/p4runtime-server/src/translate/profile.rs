@@ -2,13 +2,16 @@
 //! "ActionProfileMember & ActionProfileGroup").
 
 use v1model::entries::profile::{
-    GroupMember, ProfileGroup, ProfileRules, SizeSemantics, WatchPort, WeightedAction,
+    GroupMember, IndirectAction, ProfileGroup, ProfileRules, SizeSemantics, WatchPort,
+    WeightedAction,
 };
+use v1model::entries::{EntryAction, TableEntry};
 
 use super::replication::port_number;
-use super::{Result, Table};
+use super::table::BoundTable;
 use crate::bytestring;
-use crate::error::UpdateError;
+use crate::error::{UpdateError, UpdateResult};
+use crate::ids::nonzero;
 use crate::proto::p4::v1 as p4;
 
 /// An action profile or selector.
@@ -16,20 +19,20 @@ use crate::proto::p4::v1 as p4;
 pub(crate) struct Profile {
     pub(crate) id: u32,
     pub(crate) name: String,
-    /// Index in the data plane.
+    /// Index in the program.
     pub(crate) index: usize,
     pub(crate) selector: bool,
     pub(crate) rules: ProfileRules,
     /// Largest weight of a member; 0 for no limit.
     pub(crate) max_member_weight: u32,
-    /// The switch, not the controller, chooses weights: all the same.
+    /// Controllers give no weights; all members have the same.
     pub(crate) weights_disallowed: bool,
-    /// Position in [`super::Pipeline::tables`] of the first table that uses it.
+    /// Position in [`super::BoundPipeline::tables`] of the first table that uses it.
     pub(crate) table: Option<usize>,
 }
 
 impl Profile {
-    /// What an entry of a table with this profile may do, for errors.
+    /// The kinds of action that entries of a table with this profile take, for errors.
     pub(super) fn expected(&self) -> &'static str {
         if self.selector {
             "a member, a group or an action set (the table has an action selector)"
@@ -38,8 +41,8 @@ impl Profile {
         }
     }
 
-    /// The weight of a member or action as the data plane has it.
-    fn weight(&self, given: i32, object: &str) -> Result<u32> {
+    /// The weight of a member or action as the program has it.
+    fn weight(&self, given: i32, object: &str) -> UpdateResult<u32> {
         if self.weights_disallowed {
             if given != 0 {
                 return Err(UpdateError::invalid(format!(
@@ -75,9 +78,9 @@ impl Profile {
     /// Programming").
     pub(super) fn one_shot(
         &self,
-        table: &Table,
+        table: &BoundTable,
         set: &p4::ActionProfileActionSet,
-    ) -> Result<Vec<WeightedAction>> {
+    ) -> UpdateResult<Vec<WeightedAction>> {
         use p4::action_profile_action::WatchKind;
         let object = format!("{}: action set", table.name);
         if set.group_action.is_some() || set.action_selection_mode != 0 || set.size_semantics != 0 {
@@ -123,7 +126,7 @@ impl Profile {
     /// A one-shot action set as a controller sees it.
     pub(super) fn one_shot_message(
         &self,
-        table: &Table,
+        table: &BoundTable,
         set: &[WeightedAction],
     ) -> Option<p4::ActionProfileActionSet> {
         use p4::action_profile_action::WatchKind;
@@ -145,7 +148,7 @@ impl Profile {
     }
 
     /// Reads a group with its members (section "Group Programming").
-    pub(crate) fn group(&self, given: &p4::ActionProfileGroup) -> Result<ProfileGroup> {
+    pub(crate) fn group(&self, given: &p4::ActionProfileGroup) -> UpdateResult<ProfileGroup> {
         use p4::action_profile_group::member::WatchKind;
         let object = format!("{}: group {}", self.name, given.group_id);
         let most = self.rules.max_group_size;
@@ -208,8 +211,79 @@ impl Profile {
     }
 }
 
-/// The port of `watch_port`; empty: none.
-fn watch_port(value: &[u8], object: &str) -> Result<Option<WatchPort>> {
+/// Entries of tables, with or without an action profile.
+impl BoundTable {
+    /// Reads the action of an entry with a match (section "Action Specification"). `profile` is the
+    /// table's action profile, if it has one.
+    pub(crate) fn entry_action(
+        &self,
+        given: &p4::TableAction,
+        profile: Option<&Profile>,
+    ) -> UpdateResult<EntryAction> {
+        use p4::table_action::Type;
+        let refuse = |given: &str, expected: &str| {
+            Err(UpdateError::invalid(format!(
+                "{}: action: {given} given, {expected} expected",
+                self.name
+            )))
+        };
+        let indirect = match (&given.r#type, profile) {
+            (None, _) => return refuse("nothing", "an action, a member, a group or a set"),
+            (Some(Type::Action(action)), None) => {
+                return self.action_call(action, false).map(EntryAction::Call);
+            }
+            (Some(_), None) => {
+                return refuse(
+                    "a member, group or action set",
+                    "an action (the table has no action profile)",
+                );
+            }
+            (Some(Type::Action(_)), Some(profile)) => {
+                return refuse("an action", profile.expected());
+            }
+            (Some(Type::ActionProfileMemberId(id)), Some(_)) => {
+                IndirectAction::Member(nonzero(*id, &self.name, "action_profile_member_id")?)
+            }
+            (Some(Type::ActionProfileGroupId(id)), Some(profile)) => {
+                if !profile.selector {
+                    return refuse("a group", profile.expected());
+                }
+                IndirectAction::Group(nonzero(*id, &self.name, "action_profile_group_id")?)
+            }
+            (Some(Type::ActionProfileActionSet(set)), Some(profile)) => {
+                if !profile.selector {
+                    return refuse("an action set", profile.expected());
+                }
+                IndirectAction::OneShot(profile.one_shot(self, set)?)
+            }
+        };
+        Ok(EntryAction::Indirect(indirect))
+    }
+
+    /// The action of an entry as a controller sees it. `profile` is the table's action profile, if it
+    /// has one.
+    pub(crate) fn entry_message(
+        &self,
+        entry: &TableEntry,
+        profile: Option<&Profile>,
+    ) -> Option<p4::TableAction> {
+        use p4::table_action::Type;
+        let action = match &entry.indirect {
+            None => Type::Action(self.action_message(&entry.action)?),
+            Some(IndirectAction::Member(id)) => Type::ActionProfileMemberId(*id),
+            Some(IndirectAction::Group(id)) => Type::ActionProfileGroupId(*id),
+            Some(IndirectAction::OneShot(set)) => {
+                Type::ActionProfileActionSet(profile?.one_shot_message(self, set)?)
+            }
+        };
+        Some(p4::TableAction {
+            r#type: Some(action),
+        })
+    }
+}
+
+/// The port of `watch_port`. An empty value means none.
+fn watch_port(value: &[u8], object: &str) -> UpdateResult<Option<WatchPort>> {
     if value.is_empty() {
         return Ok(None);
     }
@@ -219,8 +293,8 @@ fn watch_port(value: &[u8], object: &str) -> Result<Option<WatchPort>> {
     }))
 }
 
-/// The port of the deprecated field `watch`; 0: none.
-fn numeric_watch(value: i32, object: &str) -> Result<Option<WatchPort>> {
+/// The port of the deprecated field `watch`. 0 means none.
+fn numeric_watch(value: i32, object: &str) -> UpdateResult<Option<WatchPort>> {
     match u32::try_from(value) {
         Ok(0) => Ok(None),
         Ok(port) => Ok(Some(WatchPort {

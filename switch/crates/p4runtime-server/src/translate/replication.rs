@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 
-use switch::replication::{CloneSession, Replica};
+use switch::{CloneSession, Replica};
 
-use super::Result;
 use crate::bytestring;
-use crate::error::UpdateError;
+use crate::error::{UpdateError, UpdateResult};
 use crate::proto::p4::v1 as p4;
 
 /// Largest class of service that is kept: PSA's `ClassOfService_t` as BMv2 has it, 8 bits.
@@ -14,7 +13,10 @@ const CLASS_OF_SERVICE_MAX: u32 = 255;
 
 /// Reads the replicas of a group or session (sections "MulticastGroupEntry" and
 /// "CloneSessionEntry"), and which of them have their port in the field that 1.4.0 deprecated.
-pub(crate) fn replicas(object: &str, given: &[p4::Replica]) -> Result<(Vec<Replica>, Vec<bool>)> {
+pub(crate) fn replicas(
+    object: &str,
+    given: &[p4::Replica],
+) -> UpdateResult<(Vec<Replica>, Vec<bool>)> {
     use p4::replica::PortKind;
     let mut result = Vec::with_capacity(given.len());
     let mut deprecated = Vec::with_capacity(given.len());
@@ -55,7 +57,7 @@ pub(crate) fn replicas(object: &str, given: &[p4::Replica]) -> Result<(Vec<Repli
 }
 
 /// Reads a port number.
-pub(super) fn port_number(value: &[u8], object: &str, field: &str) -> Result<u32> {
+pub(super) fn port_number(value: &[u8], object: &str, field: &str) -> UpdateResult<u32> {
     let wide = bytestring::parse(value, 32, object, field).map_err(UpdateError::as_invalid)?;
     let bytes = wide.iter();
     Ok(bytes.fold(0, |number, byte| (number << 8) | u32::from(*byte)))
@@ -88,7 +90,7 @@ pub(crate) fn replica_messages(replicas: &[Replica], deprecated: &[bool]) -> Vec
 pub(crate) fn clone_session(
     object: &str,
     entry: &p4::CloneSessionEntry,
-) -> Result<(CloneSession, Vec<bool>)> {
+) -> UpdateResult<(CloneSession, Vec<bool>)> {
     if entry.class_of_service > CLASS_OF_SERVICE_MAX {
         return Err(UpdateError::invalid(format!(
             "{object}: class_of_service: {} given, at most {CLASS_OF_SERVICE_MAX} expected",

@@ -1,19 +1,18 @@
-//! Values of P4 types as `P4Data`, in digests and registers (specification, section
+//! Translates values of digests and registers to `P4Data` (specification, section
 //! "Representation of Arbitrary P4 Types").
 
 use v1model::entries::Bits;
 use v1model::entries::digest::DigestInfo;
 
-use super::Result;
 use crate::bytestring;
-use crate::error::UpdateError;
+use crate::error::{UpdateError, UpdateResult};
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
 
 /// Deepest nesting of types.
 const DEPTH_MAX: usize = 16;
 
-/// How a value is made of fields.
+/// How a value is composed of fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shape {
     Bits(u32),
@@ -28,7 +27,7 @@ pub(crate) enum Shape {
     Header(Vec<Shape>),
 }
 
-/// Widths of fields to come, and the headers among the fields.
+/// Widths of the fields that follow, and the headers among the fields.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Widths<'a> {
     rest: &'a [u32],
@@ -64,7 +63,7 @@ impl<'a> Widths<'a> {
     }
 }
 
-/// Values of fields to come; of the headers among them, whether they are valid.
+/// Values of the fields that follow, and the validity of the headers among them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fields<'a> {
     rest: &'a [Bits],
@@ -105,19 +104,19 @@ impl<'a> Fields<'a> {
 }
 
 impl Shape {
-    /// `None`: a type that values of this switch do not have, or of more than `fields` fields.
+    /// `None`: a type that values of this switch do not have, or one of more than `fields` fields.
     pub(crate) fn new(
         spec: Option<&p4info::P4DataTypeSpec>,
         types: Option<&p4info::P4TypeInfo>,
         fields: usize,
     ) -> Option<Self> {
         let none = p4info::P4TypeInfo::default();
-        // Structs of structs grow without bound: the whole is looked at no further than that.
+        // Nested structs can grow without bound, so the number of parts is limited.
         let mut parts = DEPTH_MAX.saturating_add(2 * fields);
         Self::of(spec?, types.unwrap_or(&none), 0, &mut parts)
     }
 
-    /// `parts`: how many more types may be looked at.
+    /// `parts` is how many more types may be visited.
     fn of(
         spec: &p4info::P4DataTypeSpec,
         types: &p4info::P4TypeInfo,
@@ -180,7 +179,7 @@ impl Shape {
         })
     }
 
-    /// Whether fields of these widths, and no others, make this value.
+    /// Whether exactly the fields of these widths compose this value.
     pub(crate) fn is_made_of(&self, mut widths: Widths<'_>) -> bool {
         self.fits(&mut widths) && widths.rest.is_empty()
     }
@@ -197,13 +196,13 @@ impl Shape {
             }
             Self::Header(shapes) => {
                 let fields = widths.at..widths.at + shapes.len();
-                // What says whether it is valid belongs to these fields and no others.
+                // The header's validity must cover exactly these fields.
                 widths.headers.contains(&fields) && shapes.iter().all(|shape| shape.fits(widths))
             }
         }
     }
 
-    /// The value that these fields make.
+    /// The value composed of these fields.
     pub(crate) fn value(&self, mut fields: Fields<'_>) -> p4::P4Data {
         self.take(&mut fields)
     }
@@ -244,7 +243,7 @@ impl Shape {
         }
     }
 
-    /// The value that one field makes, of a type that needs no more.
+    /// The value of a type that has one field.
     pub(crate) fn one(&self, value: &[u8]) -> p4::P4Data {
         use p4::p4_data::Data;
         let data = match self {
@@ -271,7 +270,7 @@ impl Shape {
         data: Option<&p4::P4Data>,
         bits: u32,
         object: &str,
-    ) -> Result<Bits> {
+    ) -> UpdateResult<Bits> {
         use p4::p4_data::Data;
         let given = data.and_then(|data| data.data.as_ref());
         let expected = match (self, given) {

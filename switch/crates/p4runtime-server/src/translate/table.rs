@@ -1,18 +1,59 @@
-//! Table entries: keys and actions.
+//! Tables: keys and actions of their entries.
 
-use v1model::entries::profile::IndirectAction;
-use v1model::entries::{ActionCall, Bits, EntryKey, TableEntry};
+use v1model::entries::{ActionCall, Bits, EntryKey};
 
-use super::profile::Profile;
-use super::{EntryAction, Result, Table, TableAction, nonzero};
+use super::arrays::MeterKind;
+use super::keys::Keys;
 use crate::bytestring;
-use crate::error::UpdateError;
+use crate::error::{UpdateError, UpdateResult};
+use crate::ids;
 use crate::proto::p4::config::v1 as p4info;
 use crate::proto::p4::v1 as p4;
 
-impl Table {
-    /// Reads what identifies an entry: match fields and priority.
-    pub(crate) fn entry_key(&self, entry: &p4::TableEntry) -> Result<EntryKey> {
+/// An action as one table uses it.
+#[derive(Debug, Clone)]
+pub(crate) struct BoundAction {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    /// Index in the program, where several actions may have the same name.
+    pub(crate) index: usize,
+    pub(crate) scope: p4info::action_ref::Scope,
+    /// In the program's order.
+    pub(super) params: Vec<Param>,
+}
+
+/// A parameter of an action.
+#[derive(Debug, Clone)]
+pub(super) struct Param {
+    pub(super) id: u32,
+    pub(super) name: String,
+    pub(super) bits: u32,
+}
+
+/// A table.
+#[derive(Debug, Clone)]
+pub(crate) struct BoundTable {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    /// Index in the program.
+    pub(crate) index: usize,
+    pub(crate) keys: Keys,
+    pub(crate) actions: Vec<BoundAction>,
+    pub(crate) const_entries: bool,
+    /// Most entries: P4Info's, or the program's where that is more.
+    pub(crate) size: usize,
+    pub(crate) const_default: bool,
+    pub(crate) direct_counter: bool,
+    pub(crate) direct_meter: Option<MeterKind>,
+    /// Position of its action profile or selector in [`super::BoundPipeline::profiles`].
+    pub(crate) profile: Option<usize>,
+    /// Entries may have idle timeouts.
+    pub(crate) idle_timeout: bool,
+}
+
+impl BoundTable {
+    /// Reads the key of an entry: match fields and priority.
+    pub(crate) fn entry_key(&self, entry: &p4::TableEntry) -> UpdateResult<EntryKey> {
         if self.keys.have_priorities() {
             if entry.priority <= 0 {
                 return Err(UpdateError::invalid(format!(
@@ -34,8 +75,21 @@ impl Table {
         })
     }
 
+    /// "When this flag is set to true, the repeated match field must be empty and the priority field
+    /// must be set to zero."
+    pub(crate) fn check_default_key(&self, entry: &p4::TableEntry) -> UpdateResult<()> {
+        if entry.r#match.is_empty() && entry.priority == 0 {
+            return Ok(());
+        }
+        Err(UpdateError::invalid(format!(
+            "{}: is_default_action: true given with a match or a priority; the default entry has \
+             neither",
+            self.name
+        )))
+    }
+
     /// The action of this P4Info id.
-    pub(crate) fn action(&self, id: u32) -> Result<&TableAction> {
+    pub(crate) fn action(&self, id: u32) -> UpdateResult<&BoundAction> {
         self.actions
             .iter()
             .find(|action| action.id == id)
@@ -53,56 +107,13 @@ impl Table {
             })
     }
 
-    /// Reads what an entry with a match does (section "Action Specification"). `profile`: the
-    /// table's, if it has one.
-    pub(crate) fn entry_action(
-        &self,
-        given: &p4::TableAction,
-        profile: Option<&Profile>,
-    ) -> Result<EntryAction> {
-        use p4::table_action::Type;
-        let refuse = |given: &str, expected: &str| {
-            Err(UpdateError::invalid(format!(
-                "{}: action: {given} given, {expected} expected",
-                self.name
-            )))
-        };
-        let indirect = match (&given.r#type, profile) {
-            (None, _) => return refuse("nothing", "an action, a member, a group or a set"),
-            (Some(Type::Action(action)), None) => {
-                return self.action_call(action, false).map(EntryAction::Call);
-            }
-            (Some(_), None) => {
-                return refuse(
-                    "a member, group or action set",
-                    "an action (the table has no action profile)",
-                );
-            }
-            (Some(Type::Action(_)), Some(profile)) => {
-                return refuse("an action", profile.expected());
-            }
-            (Some(Type::ActionProfileMemberId(id)), Some(_)) => {
-                IndirectAction::Member(nonzero(*id, &self.name, "action_profile_member_id")?)
-            }
-            (Some(Type::ActionProfileGroupId(id)), Some(profile)) => {
-                if !profile.selector {
-                    return refuse("a group", profile.expected());
-                }
-                IndirectAction::Group(nonzero(*id, &self.name, "action_profile_group_id")?)
-            }
-            (Some(Type::ActionProfileActionSet(set)), Some(profile)) => {
-                if !profile.selector {
-                    return refuse("an action set", profile.expected());
-                }
-                IndirectAction::OneShot(profile.one_shot(self, set)?)
-            }
-        };
-        Ok(EntryAction::Indirect(indirect))
-    }
-
     /// Reads an action with its arguments (section "Action Specification"), for the default
     /// entry or for another one.
-    pub(crate) fn action_call(&self, given: &p4::Action, for_default: bool) -> Result<ActionCall> {
+    pub(crate) fn action_call(
+        &self,
+        given: &p4::Action,
+        for_default: bool,
+    ) -> UpdateResult<ActionCall> {
         use p4info::action_ref::Scope;
         let action = self.action(given.action_id)?;
         let allowed = match action.scope {
@@ -124,25 +135,11 @@ impl Table {
                 action.scope.as_str_name()
             )));
         }
-        let object = || format!("{}: action {}", self.name, action.name);
-        for (position, param) in given.params.iter().enumerate() {
-            if !action.params.iter().any(|known| known.id == param.param_id) {
-                return Err(UpdateError::invalid(format!(
-                    "{}: parameter id {} given, {} expected",
-                    object(),
-                    param.param_id,
-                    action.param_ids()
-                )));
-            }
-            let earlier = given.params.get(..position).unwrap_or(&[]);
-            if earlier.iter().any(|other| other.param_id == param.param_id) {
-                return Err(UpdateError::invalid(format!(
-                    "{}: parameter id {} is given twice",
-                    object(),
-                    param.param_id
-                )));
-            }
-        }
+        let object = format!("{}: action {}", self.name, action.name);
+        let known = action.params.iter();
+        let known = known.map(|param| (param.id, param.name.as_str()));
+        let ids = given.params.iter().map(|param| param.param_id);
+        ids::check(&object, "parameter", ids, known)?;
         let args = action
             .params
             .iter()
@@ -154,16 +151,13 @@ impl Table {
                     .ok_or_else(|| {
                         UpdateError::invalid(format!(
                             "{}: parameter {} (id {}, {} bits) is missing",
-                            object(),
-                            param.name,
-                            param.id,
-                            param.bits
+                            object, param.name, param.id, param.bits
                         ))
                     })?;
-                bytestring::parse(&value.value, param.bits, &object(), &param.name)
+                bytestring::parse(&value.value, param.bits, &object, &param.name)
                     .map_err(UpdateError::as_invalid)
             })
-            .collect::<Result<Vec<Bits>>>()?;
+            .collect::<UpdateResult<Vec<Bits>>>()?;
         Ok(ActionCall {
             action: action.index,
             args,
@@ -187,38 +181,11 @@ impl Table {
                 .collect(),
         })
     }
-
-    /// What an entry does as a controller sees it. `profile`: the table's, if it has one.
-    pub(crate) fn entry_message(
-        &self,
-        entry: &TableEntry,
-        profile: Option<&Profile>,
-    ) -> Option<p4::TableAction> {
-        use p4::table_action::Type;
-        let action = match &entry.indirect {
-            None => Type::Action(self.action_message(&entry.action)?),
-            Some(IndirectAction::Member(id)) => Type::ActionProfileMemberId(*id),
-            Some(IndirectAction::Group(id)) => Type::ActionProfileGroupId(*id),
-            Some(IndirectAction::OneShot(set)) => {
-                Type::ActionProfileActionSet(profile?.one_shot_message(self, set)?)
-            }
-        };
-        Some(p4::TableAction {
-            r#type: Some(action),
-        })
-    }
 }
 
-impl TableAction {
-    fn param_ids(&self) -> String {
-        if self.params.is_empty() {
-            return "no parameter".to_owned();
-        }
-        let ids: Vec<String> = self
-            .params
-            .iter()
-            .map(|param| format!("{} ({})", param.id, param.name))
-            .collect();
-        ids.join(", ")
-    }
+/// The deprecated cookie of an entry, which must still be kept.
+pub(crate) fn controller_metadata(entry: &p4::TableEntry) -> u64 {
+    #[allow(deprecated)]
+    let value = entry.controller_metadata;
+    value
 }

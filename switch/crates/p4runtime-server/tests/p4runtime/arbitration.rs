@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use p4::stream_message_request::Update as ToSwitch;
 use p4::stream_message_response::Update as FromSwitch;
+use p4runtime_server::ServerLimits;
 use p4runtime_server::proto::p4::v1 as p4;
-use p4runtime_server::server::Limits;
 use tonic::Code;
 
 use crate::support::{Controller, DEVICE, Server, code};
@@ -487,9 +487,9 @@ impl Case<'_> {
 #[tokio::test]
 async fn every_case_is_decided_as_the_specification_says() {
     for (name, steps) in CASES {
-        let server = Server::with_limits(Limits {
+        let server = Server::with_limits(ServerLimits {
             controllers_per_role: 3,
-            ..Limits::default()
+            ..ServerLimits::default()
         })
         .await;
         let mut case = Case {

@@ -13,8 +13,8 @@ use p4::entity::Entity;
 use p4::stream_message_request::Update as ToSwitch;
 use p4::stream_message_response::Update as FromSwitch;
 use p4::update::Type;
+use p4runtime_server::ServerLimits;
 use p4runtime_server::proto::p4::v1 as p4;
-use p4runtime_server::server::Limits;
 use support::{
     Controller, DEVICE, Push, Server, code, config, details, election, exact, lpm, optional, range,
     ternary,
@@ -296,9 +296,9 @@ async fn a_reader_that_does_not_read_does_not_keep_a_new_primary_waiting() {
 
 #[tokio::test]
 async fn the_number_of_streams_is_limited() {
-    let server = Server::with_limits(Limits {
+    let server = Server::with_limits(ServerLimits {
         streams: 1,
-        ..Limits::default()
+        ..ServerLimits::default()
     })
     .await;
     let mut first = Controller::open(&server).await;
@@ -719,7 +719,7 @@ async fn malformed_entries_are_refused_by_name_and_field() {
         (
             with_match(&routes, vec![exact(2, &[1]), exact(2, &[1])]),
             invalid,
-            format!("{name}field std.ingress_port: given twice"),
+            format!("{name}match: field std.ingress_port: given twice"),
         ),
         (
             with_match(&routes, vec![exact(9, &[1])]),
@@ -749,7 +749,7 @@ async fn malformed_entries_are_refused_by_name_and_field() {
         (
             with_match(&filter, vec![range(1, &[0], &[0xff, 0xff])]),
             invalid,
-            "KindsIngress.filters: field type: the range takes in every value".to_owned(),
+            "KindsIngress.filters: field type: the range includes every value".to_owned(),
         ),
         (
             p4::TableEntry {
@@ -1212,9 +1212,9 @@ async fn an_atomic_batch_is_applied_whole_or_not_at_all() {
 
 #[tokio::test]
 async fn the_size_of_a_batch_is_limited() {
-    let server = Server::with_limits(Limits {
+    let server = Server::with_limits(ServerLimits {
         updates_per_write: 2,
-        ..Limits::default()
+        ..ServerLimits::default()
     })
     .await;
     let mut controller = server.controller("pacer").await;

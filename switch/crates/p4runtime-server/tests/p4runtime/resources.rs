@@ -5,9 +5,9 @@ use p4::entity::Entity;
 use p4::stream_message_response::Update as FromSwitch;
 use p4::update::Type;
 use p4::write_request::Atomicity;
+use p4runtime_server::ServerLimits;
 use p4runtime_server::proto::p4::config::v1 as p4info;
 use p4runtime_server::proto::p4::v1 as p4;
-use p4runtime_server::server::Limits;
 use tonic::Code;
 
 use crate::support::{Controller, Push, Server, config, exact};
@@ -38,7 +38,7 @@ fn program() -> p4::ForwardingPipelineConfig {
     config
 }
 
-async fn started(limits: Limits) -> (Server, Controller) {
+async fn started(limits: ServerLimits) -> (Server, Controller) {
     let server = Server::with_limits(limits).await;
     let mut controller = Controller::open(&server).await;
     controller.arbitrate(1).await.expect("stream open");
@@ -111,7 +111,7 @@ async fn direct_counter(controller: &mut Controller, entry: p4::TableEntry) -> p
 
 #[tokio::test]
 async fn default_entries_count_what_they_get() {
-    let (mut server, mut controller) = started(Limits::default()).await;
+    let (mut server, mut controller) = started(ServerLimits::default()).await;
     let tables = ["stations", "all", "fixed"];
     let entries = tables.map(|name| default_of(&controller, &format!("ResourcesIngress.{name}")));
     // A station of its own is no miss.
@@ -257,7 +257,7 @@ fn bursts(cburst: i64, pburst: i64) -> p4::MeterConfig {
 
 #[tokio::test]
 async fn the_default_entrys_meter_colours_misses() {
-    let (mut server, mut controller) = started(Limits::default()).await;
+    let (mut server, mut controller) = started(ServerLimits::default()).await;
     let entry = default_of(&controller, "ResourcesIngress.stations");
     let length = LENGTH as i64;
     let state = |config, counts| p4::DirectMeterEntry {
@@ -393,7 +393,7 @@ async fn the_default_entrys_meter_colours_misses() {
 
 #[tokio::test]
 async fn an_entrys_meter_counts_per_colour() {
-    let (mut server, mut controller) = started(Limits::default()).await;
+    let (mut server, mut controller) = started(ServerLimits::default()).await;
     let length = LENGTH as i64;
     let entry = p4::TableEntry {
         table_id: controller.table("ResourcesIngress.stations"),
@@ -440,7 +440,7 @@ async fn an_entrys_meter_counts_per_colour() {
 
 #[tokio::test]
 async fn single_rate_meters_colour_as_rfc_2697_says() {
-    let (mut server, mut controller) = started(Limits::default()).await;
+    let (mut server, mut controller) = started(ServerLimits::default()).await;
     // Packets per second, and packets.
     let three = p4::MeterConfig {
         cir: 10,
@@ -614,7 +614,7 @@ fn fills(controller: &Controller, value: u8) -> Vec<(Type, Entity)> {
 #[tokio::test]
 async fn an_atomic_batch_writes_whole_arrays_or_nothing() {
     const CELLS: usize = 100_000;
-    let (mut server, mut controller) = started(Limits::default()).await;
+    let (mut server, mut controller) = started(ServerLimits::default()).await;
     // One of each is used.
     server.arrive(1, &frame(1));
     server.leave().await;
@@ -663,9 +663,9 @@ async fn an_atomic_batch_writes_whole_arrays_or_nothing() {
 
 #[tokio::test]
 async fn an_atomic_batch_that_takes_too_much_memory_is_refused_whole() {
-    let limits = Limits {
+    let limits = ServerLimits {
         rollback_bytes: 1_000_000,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let (server, mut controller) = started(limits).await;
     // 800,000 bytes of a register, then 1,600,000 of a counter.
@@ -702,7 +702,7 @@ fn tagged(priority: u8, offset: i16) -> Vec<u8> {
 #[tokio::test]
 async fn digests_tell_headers_and_whether_a_packet_has_them() {
     use p4::p4_data::Data;
-    let (mut server, mut controller) = started(Limits::default()).await;
+    let (mut server, mut controller) = started(ServerLimits::default()).await;
     let entry = p4::DigestEntry {
         digest_id: controller.digest("seen_t"),
         config: Some(p4::digest_entry::Config {
@@ -765,7 +765,7 @@ async fn digests_tell_headers_and_whether_a_packet_has_them() {
 #[tokio::test]
 async fn registers_hold_signed_numbers_and_enums() {
     use p4::p4_data::Data;
-    let (mut server, mut controller) = started(Limits::default()).await;
+    let (mut server, mut controller) = started(ServerLimits::default()).await;
     let cell = |controller: &Controller, name: &str, data: Option<Data>| p4::RegisterEntry {
         register_id: controller.register(&format!("ResourcesIngress.{name}")),
         index: Some(p4::Index { index: 1 }),
@@ -836,7 +836,7 @@ async fn registers_hold_signed_numbers_and_enums() {
 
 #[tokio::test]
 async fn reconciling_keeps_the_default_entries_resources() {
-    let (mut server, mut controller) = started(Limits::default()).await;
+    let (mut server, mut controller) = started(ServerLimits::default()).await;
     let stations = default_of(&controller, "ResourcesIngress.stations");
     let config = bursts(1_000, 2_000);
     let meter = p4::DirectMeterEntry {

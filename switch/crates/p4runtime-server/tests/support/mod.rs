@@ -9,9 +9,10 @@ use p4runtime_server::proto::google::rpc;
 use p4runtime_server::proto::p4::config::v1 as p4info;
 use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
-use p4runtime_server::server;
+
 use p4runtime_server::{
-    ControllerSender, Executor, ServeError, ServerConfig, bind, controller_queues, executor,
+    ControllerSender, Executor, ServeError, ServerConfig, ServerLimits, bind, controller_queues,
+    executor,
 };
 use prost::Message;
 use switch::notification::Notification;
@@ -101,10 +102,10 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Self {
-        Self::with_limits(server::Limits::default()).await
+        Self::with_limits(ServerLimits::default()).await
     }
 
-    pub async fn with_limits(limits: server::Limits) -> Self {
+    pub async fn with_limits(limits: ServerLimits) -> Self {
         let (count, counted) = watch::channel(0);
         let (events, happening) = std::sync::mpsc::channel();
         let waker = events.clone();

@@ -5,12 +5,12 @@
 use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use switch::Switch;
-use switch::replication::CloneSession;
+use switch::{CloneSession, Program};
+use v1model::Pipeline;
 use v1model::entries::profile::{GroupMember, ProfileGroup, ProfileMember};
-use v1model::entries::{ArrayInfo, KeyField, MatchKind};
+use v1model::entries::{KeyField, MatchKind};
 
-use super::{GroupReplica, action_call, encode, find, match_field};
+use super::values::{GroupReplica, action_call, encode, find, match_field};
 
 /// Objects to install at start.
 #[derive(Debug, Default, Deserialize)]
@@ -89,22 +89,23 @@ impl Objects {
     ///
     /// # Errors
     /// Names the object; those before it are installed.
-    pub(super) fn apply(&self, switch: &mut Switch) -> anyhow::Result<()> {
+    pub(super) fn apply(&self, program: &mut Program) -> anyhow::Result<()> {
         for session in &self.clone_session_entries {
             let to = CloneSession {
                 replicas: session.replicas.iter().map(GroupReplica::replica).collect(),
                 class_of_service: session.class_of_service,
                 packet_length_bytes: session.packet_length_bytes,
             };
-            switch.clone_session_insert(session.clone_session_id, &to)?;
+            program.clone_session_insert(session.clone_session_id, to)?;
         }
+        let pipeline = program.pipeline_mut();
         for member in &self.action_profile_members {
             member
-                .apply(switch)
+                .apply(pipeline)
                 .with_context(|| format!("action profile member {}", member.member_id))?;
         }
         for group in &self.action_profile_groups {
-            let profile = profile(switch, &group.action_profile)?;
+            let profile = profile(pipeline, &group.action_profile)?;
             let members = group.members.iter().map(|member| GroupMember {
                 member: member.member_id,
                 weight: member.weight,
@@ -115,51 +116,49 @@ impl Objects {
                 max_size: 0,
                 members: members.collect(),
             };
-            switch.group_insert(profile, &wanted)?;
+            pipeline.group_insert(profile, &wanted)?;
         }
         for set in &self.value_set_entries {
-            set.apply(switch)
+            set.apply(pipeline)
                 .with_context(|| format!("value set '{}'", set.value_set))?;
         }
         for register in &self.register_entries {
-            let (index, info) = find(switch.registers(), &register.register, |r: &ArrayInfo| {
-                &r.name
-            })
-            .ok_or_else(|| anyhow!("the program has no register '{}'", register.register))?;
+            let (index, info) = find(pipeline.registers(), &register.register, |r| &r.name)
+                .ok_or_else(|| anyhow!("the program has no register '{}'", register.register))?;
             let value = encode(&register.value, info.bits)
                 .with_context(|| format!("register '{}'", register.register))?;
-            switch.register_write(index, register.index, &value)?;
+            pipeline.register_write(index, register.index, &value)?;
         }
         Ok(())
     }
 }
 
-fn profile(switch: &Switch, name: &str) -> anyhow::Result<usize> {
-    find(switch.profiles(), name, |profile| &profile.name)
+fn profile(pipeline: &Pipeline, name: &str) -> anyhow::Result<usize> {
+    find(pipeline.profiles(), name, |profile| &profile.name)
         .map(|(index, _)| index)
         .ok_or_else(|| anyhow!("the program has no action profile '{name}'"))
 }
 
 impl Member {
-    fn apply(&self, switch: &mut Switch) -> anyhow::Result<()> {
-        let profile = profile(switch, &self.action_profile)?;
-        let tables = switch.profiles().get(profile).map(|p| p.tables.clone());
+    fn apply(&self, pipeline: &mut Pipeline) -> anyhow::Result<()> {
+        let profile = profile(pipeline, &self.action_profile)?;
+        let tables = pipeline.profiles().get(profile).map(|p| p.tables.clone());
         let table = tables
             .and_then(|tables| tables.first().copied())
-            .and_then(|table| switch.tables().get(table).cloned())
+            .and_then(|table| pipeline.tables().get(table).cloned())
             .ok_or_else(|| anyhow!("no table uses the action profile"))?;
-        let call = action_call(switch, &table, &self.action_name, &self.action_params)?;
+        let call = action_call(pipeline, &table, &self.action_name, &self.action_params)?;
         let member = ProfileMember {
             id: self.member_id,
             call,
         };
-        Ok(switch.member_insert(profile, &member)?)
+        Ok(pipeline.member_insert(profile, &member)?)
     }
 }
 
 impl ValueSet {
-    fn apply(&self, switch: &mut Switch) -> anyhow::Result<()> {
-        let (index, info) = find(switch.value_sets(), &self.value_set, |set| &set.name)
+    fn apply(&self, pipeline: &mut Pipeline) -> anyhow::Result<()> {
+        let (index, info) = find(pipeline.value_sets(), &self.value_set, |set| &set.name)
             .ok_or_else(|| anyhow!("the program has no such value set"))?;
         let mut members = Vec::new();
         for values in &self.members {
@@ -180,6 +179,6 @@ impl ValueSet {
             });
             members.push(fields.collect::<anyhow::Result<Vec<_>>>()?);
         }
-        Ok(switch.value_set_write(index, &members)?)
+        Ok(pipeline.value_set_write(index, &members)?)
     }
 }

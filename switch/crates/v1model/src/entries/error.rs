@@ -1,9 +1,9 @@
-//! Why a control request is refused.
+//! Errors of control requests.
 
-/// Why a control request was refused; each maps to one gRPC status code.
+/// Why a control request was refused. Each kind maps to one gRPC status code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ControlError {
-    /// An argument is wrong by itself; the text names it and says what is right.
+    /// An argument is invalid. The text names it and what is expected.
     InvalidArgument(String),
     /// The object or entry does not exist.
     NotFound(String),
@@ -11,12 +11,14 @@ pub enum ControlError {
     AlreadyExists(String),
     /// A limit is reached (table full, too many groups); names the limit.
     ResourceExhausted(String),
-    /// The program forbids it (const entries, const default action).
+    /// The program forbids the change (const entries, const default action).
     PermissionDenied(String),
-    /// The state of the switch does not allow it: no program is loaded, or the object is in use.
+    /// The object is in use, or no program is loaded.
     FailedPrecondition(String),
-    /// The program has no such feature, or this target does not do it.
+    /// The program or this target does not have the feature.
     Unimplemented(String),
+    /// A fault of the switch itself.
+    Internal(String),
 }
 
 impl ControlError {
@@ -29,7 +31,8 @@ impl ControlError {
             | Self::ResourceExhausted(m)
             | Self::PermissionDenied(m)
             | Self::FailedPrecondition(m)
-            | Self::Unimplemented(m) => m,
+            | Self::Unimplemented(m)
+            | Self::Internal(m) => m,
         }
     }
 }
@@ -45,9 +48,16 @@ impl std::error::Error for ControlError {}
 /// Result of a control request.
 pub type ControlResult<T> = Result<T, ControlError>;
 
-/// Refuses a request whose arguments are wrong.
+/// Refuses a request with invalid arguments.
 pub(crate) fn invalid<T>(message: impl Into<String>) -> ControlResult<T> {
     Err(ControlError::InvalidArgument(message.into()))
+}
+
+/// Ends a request in a state that cannot occur. Panics in debug builds.
+pub(crate) fn internal<T>(message: impl Into<String>) -> ControlResult<T> {
+    let message = message.into();
+    debug_assert!(false, "{message}");
+    Err(ControlError::Internal(message))
 }
 
 /// Refuses a request for something that does not exist.

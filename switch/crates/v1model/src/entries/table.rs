@@ -32,6 +32,27 @@ pub struct TableInfo {
     pub idle_timeout: bool,
 }
 
+/// What an entry is to do when a packet matches it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryAction {
+    /// Runs this action. For tables without an action profile.
+    Call(ActionCall),
+    /// Runs what it names in the table's action profile.
+    Indirect(IndirectAction),
+}
+
+impl From<ActionCall> for EntryAction {
+    fn from(call: ActionCall) -> Self {
+        Self::Call(call)
+    }
+}
+
+impl From<IndirectAction> for EntryAction {
+    fn from(action: IndirectAction) -> Self {
+        Self::Indirect(action)
+    }
+}
+
 /// An entry as read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableEntry {

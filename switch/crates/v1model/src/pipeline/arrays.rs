@@ -1,13 +1,13 @@
 //! The control plane's access to counters, meters and registers.
 
 use crate::bits::{from_bits, to_bits};
-use crate::entries::error::{invalid, not_found};
+use crate::entries::error::{internal, invalid, not_found};
 use crate::entries::{
     ArrayInfo, Bits, CellValue, ControlResult, CounterValue, MeterState, MeterUnit, MeterWrite,
 };
 use crate::pipeline::Pipeline;
 use crate::saved::{SavedArray, SavedCells, SavedMeter};
-use crate::state::counter_value;
+use crate::state::{MeterArray, counter_value};
 
 /// Checks that an array and a cell exist.
 fn cell<'i>(
@@ -47,8 +47,10 @@ impl Pipeline {
     /// Reads a cell of an indirect counter.
     pub fn counter_read(&self, counter: usize, index: usize) -> ControlResult<CounterValue> {
         cell(self.counters(), "counter", counter, index)?;
-        let value = self.state.counter(counter, index);
-        Ok(counter_value(value.copied().unwrap_or_default()))
+        match self.state.counter(counter, index) {
+            Some(value) => Ok(counter_value(*value)),
+            None => internal("a counter's cell is missing"),
+        }
     }
 
     /// Sets a cell of an indirect counter.
@@ -59,24 +61,35 @@ impl Pipeline {
         value: CounterValue,
     ) -> ControlResult<()> {
         cell(self.counters(), "counter", counter, index)?;
-        if let Some(cell) = self.state.counter_mut(counter, index) {
-            *cell = [value.packets, value.bytes];
-        }
+        let Some(cell) = self.state.counter_mut(counter, index) else {
+            return internal("a counter's cell is missing");
+        };
+        *cell = [value.packets, value.bytes];
         Ok(())
     }
 
-    fn meter_cell(&self, meter: usize, index: usize) -> ControlResult<()> {
-        let Some((info, _)) = self.meters().get(meter) else {
+    /// The array of an indirect meter that has a cell `index`.
+    fn meter_array(&self, meter: usize, index: usize) -> ControlResult<&MeterArray> {
+        let (Some((info, _)), Some(array)) =
+            (self.meters().get(meter), self.state.meters.get(meter))
+        else {
             return not_found(format!("no meter number {meter}"));
         };
-        cell(std::slice::from_ref(info), "meter", 0, index).map(|_| ())
+        cell(std::slice::from_ref(info), "meter", 0, index)?;
+        Ok(array)
+    }
+
+    fn meter_array_mut(&mut self, meter: usize, index: usize) -> ControlResult<&mut MeterArray> {
+        self.meter_array(meter, index)?;
+        match self.state.meters.get_mut(meter) {
+            Some(array) => Ok(array),
+            None => internal("a meter's array is missing"),
+        }
     }
 
     /// Reads a cell of an indirect meter.
     pub fn meter_read(&self, meter: usize, index: usize) -> ControlResult<MeterState> {
-        self.meter_cell(meter, index)?;
-        let array = self.state.meters.get(meter);
-        Ok(array.map(|m| m.state(index)).unwrap_or_default())
+        Ok(self.meter_array(meter, index)?.state(index))
     }
 
     /// Sets a cell of an indirect meter; its buckets start full.
@@ -87,38 +100,28 @@ impl Pipeline {
         write: MeterWrite,
     ) -> ControlResult<()> {
         write.check()?;
-        self.meter_cell(meter, index)?;
-        if let Some(array) = self.state.meters.get_mut(meter) {
-            array.write(index, write);
-        }
+        self.meter_array_mut(meter, index)?.write(index, write);
         Ok(())
     }
 
     /// A copy of a cell of an indirect meter as it is now, for [`Self::meter_restore`].
     pub fn meter_save(&self, meter: usize, index: usize) -> ControlResult<SavedMeter> {
-        self.meter_cell(meter, index)?;
-        match self.state.meters.get(meter) {
-            Some(array) => Ok(SavedMeter(array.cell(index))),
-            None => not_found(format!("no meter number {meter}")),
-        }
+        Ok(SavedMeter(self.meter_array(meter, index)?.cell(index)))
     }
 
-    /// Puts a cell of an indirect meter back as it was, with what its buckets held and what it
-    /// had counted.
+    /// Puts a cell of an indirect meter back as it was, with the contents of its buckets and its
+    /// counts.
     pub fn meter_restore(
         &mut self,
         meter: usize,
         index: usize,
         saved: SavedMeter,
     ) -> ControlResult<()> {
-        self.meter_cell(meter, index)?;
-        if let Some(array) = self.state.meters.get_mut(meter) {
-            array.put(index, saved.0);
-        }
+        self.meter_array_mut(meter, index)?.put(index, saved.0);
         Ok(())
     }
 
-    /// Sets all cells of an array of the value's kind; gives them as they were.
+    /// Sets all cells of an array of the value's kind. Returns them as they were.
     pub fn array_fill(&mut self, array: usize, value: &CellValue) -> ControlResult<SavedArray> {
         let before = match value {
             CellValue::Counter(value) => {
@@ -177,8 +180,10 @@ impl Pipeline {
     /// Reads a register cell.
     pub fn register_read(&self, register: usize, index: usize) -> ControlResult<Bits> {
         let info = cell(self.registers(), "register", register, index)?;
-        let cells = self.state.register(register, index);
-        Ok(to_bits(cells.unwrap_or_default(), info.bits))
+        match self.state.register(register, index) {
+            Some(value) => Ok(to_bits(value, info.bits)),
+            None => internal("a register's cell is missing"),
+        }
     }
 
     /// Writes a register cell; the value is as wide as the register.
@@ -190,9 +195,10 @@ impl Pipeline {
     ) -> ControlResult<()> {
         let info = cell(self.registers(), "register", register, index)?;
         let value = from_bits(value, info.bits, &format!("register '{}'", info.name))?;
-        if let Some(cells) = self.state.register_mut(register, index) {
-            cells.copy_from_slice(&value);
-        }
+        let Some(cell) = self.state.register_mut(register, index) else {
+            return internal("a register's cell is missing");
+        };
+        cell.copy_from_slice(&value);
         Ok(())
     }
 }

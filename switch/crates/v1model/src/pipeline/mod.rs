@@ -25,7 +25,7 @@ use crate::slot::RESHAPED;
 use crate::state::State;
 use crate::table::Table;
 use crate::value_set::ValueSets;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// Stack for reading and compiling a program: deeply nested expressions recurse.
 const LOADER_STACK_BYTES: usize = 64 << 20;
@@ -45,8 +45,8 @@ pub struct Pipeline {
     pub(crate) clock_ns: u64,
     /// The first time that the caller gave: when the program's own entries were made.
     pub(crate) born_ns: Option<u64>,
-    /// Ports that cannot carry frames.
-    pub(crate) down: BTreeSet<u32>,
+    /// The switch's ports, and whether each can carry frames.
+    pub(crate) ports: BTreeMap<u32, bool>,
     options: LoadOptions,
     /// Tables whose entries have prefetches ([`crate::compile::prefetch_plan`]).
     prefetching_tables: Box<[usize]>,
@@ -88,7 +88,7 @@ impl Pipeline {
             profiles: compiled.profiles,
             clock_ns: 0,
             born_ns: None,
-            down: BTreeSet::new(),
+            ports: BTreeMap::new(),
             program: compiled.program,
             tables: compiled.tables,
             state: compiled.state,

@@ -1,17 +1,16 @@
 //! The control plane's access to action profiles: members, groups, and the entries that name them.
 
 use crate::bits::split_bits;
-use crate::entries::error::{invalid, not_found};
+use crate::entries::error::{internal, invalid, not_found};
 use crate::entries::profile::{
     IndirectAction, ProfileGroup, ProfileInfo, ProfileMember, ProfileRules, WatchPort,
     WeightedAction,
 };
-use crate::entries::{ActionCall, ControlError, ControlResult, EntryKey, Page};
+use crate::entries::{ActionCall, ControlError, ControlResult, EntryAction, Page};
 use crate::pipeline::Pipeline;
 use crate::profile::{Group, Member, Profile, check_weight, one_shot_spread};
-use crate::table::pack::insert_checked;
 use crate::table::{OneShot, Table, Target};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 impl Pipeline {
     /// Action profiles of the program.
@@ -29,19 +28,9 @@ impl Pipeline {
         }
     }
 
-    fn profile_mut(&mut self, profile: usize) -> ControlResult<(&ProfileInfo, &mut Profile)> {
-        match (
-            self.program.profile_infos.get(profile),
-            self.profiles.get_mut(profile),
-        ) {
-            (Some(info), Some(p)) => Ok((info, p)),
-            _ => not_found(format!("no action profile number {profile}")),
-        }
-    }
-
-    /// Sets what the sizes of an empty profile count, and how large its groups may be.
+    /// Sets how the sizes of an empty profile are counted, and how large its groups may be.
     pub fn profile_rules(&mut self, profile: usize, rules: ProfileRules) -> ControlResult<()> {
-        let (info, p) = self.profile_mut(profile)?;
+        let (info, p, _) = self.profile_mut(profile)?;
         if p.total_size > 0 {
             return Err(ControlError::FailedPrecondition(format!(
                 "action profile '{}' is in use",
@@ -52,15 +41,11 @@ impl Pipeline {
         Ok(())
     }
 
-    /// A port can carry frames (`up`) or cannot: members of groups and actions of one-shot sets
-    /// that depend on it are chosen or not. Looks at every group and one-shot set.
+    /// Registers a port of the switch, or sets whether it can carry frames (`up`). Members of groups
+    /// and actions of one-shot sets that depend on a port are chosen only while it is up. Visits
+    /// every group and one-shot set.
     pub fn port_changed(&mut self, port: u32, up: bool) {
-        let changed = if up {
-            self.down.remove(&port)
-        } else {
-            self.down.insert(port)
-        };
-        if !changed {
+        if self.ports.insert(port, up) == Some(up) {
             return;
         }
         let watches = |watch: Option<WatchPort>| watch.is_some_and(|watch| watch.port == port);
@@ -71,7 +56,7 @@ impl Pipeline {
                 else {
                     continue;
                 };
-                let spread = p.spread_of(given, &self.down);
+                let spread = p.spread_of(given, &self.ports);
                 if let Some(group) = p.groups.get_mut(at as usize) {
                     group.spread = spread;
                 }
@@ -82,10 +67,41 @@ impl Pipeline {
                 if let Target::OneShot(set) = target
                     && set.weights.iter().any(|w| watches(w.1))
                 {
-                    set.spread = one_shot_spread(&set.weights, &self.down);
+                    set.spread = one_shot_spread(&set.weights, &self.ports);
                 }
             });
         }
+    }
+
+    /// Checks that the switch has these ports. `object` is for the error.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ControlError::InvalidArgument) that names the first port it does not have.
+    pub fn check_ports(
+        &self,
+        object: &str,
+        ports: impl IntoIterator<Item = u32>,
+    ) -> ControlResult<()> {
+        match ports
+            .into_iter()
+            .find(|port| !self.ports.contains_key(port))
+        {
+            Some(port) => invalid(format!("{object}: this switch has no port {port}")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_watched(
+        &self,
+        object: &str,
+        watched: impl Iterator<Item = Option<WatchPort>>,
+    ) -> ControlResult<()> {
+        self.check_ports(object, watched.flatten().map(|watch| watch.port))
+    }
+
+    fn check_group_ports(&self, group: &ProfileGroup) -> ControlResult<()> {
+        let object = format!("group {}: watch_port", group.id);
+        self.check_watched(&object, group.members.iter().map(|member| member.watch))
     }
 
     /// A checked member: its action must be one of every table that uses the profile.
@@ -103,7 +119,7 @@ impl Pipeline {
     /// Adds a member.
     pub fn member_insert(&mut self, profile: usize, member: &ProfileMember) -> ControlResult<()> {
         let args = self.member_of(profile, member)?;
-        let (info, p) = self.profile_mut(profile)?;
+        let (info, p, _) = self.profile_mut(profile)?;
         p.check_no_one_shots(info)?;
         if p.member_places.contains_key(&member.id) {
             return Err(ControlError::AlreadyExists(format!(
@@ -130,7 +146,7 @@ impl Pipeline {
     /// Changes a member's action.
     pub fn member_modify(&mut self, profile: usize, member: &ProfileMember) -> ControlResult<()> {
         let args = self.member_of(profile, member)?;
-        let (info, p) = self.profile_mut(profile)?;
+        let (info, p, _) = self.profile_mut(profile)?;
         let Some((_, found)) = p.member_mut(member.id) else {
             return not_found(format!(
                 "action profile '{}' has no member {}",
@@ -144,7 +160,7 @@ impl Pipeline {
 
     /// Removes a member that nothing uses.
     pub fn member_delete(&mut self, profile: usize, id: u32) -> ControlResult<()> {
-        let (info, p) = self.profile_mut(profile)?;
+        let (info, p, _) = self.profile_mut(profile)?;
         let Some((at, found)) = p.member_mut(id) else {
             return not_found(format!("action profile '{}' has no member {id}", info.name));
         };
@@ -198,7 +214,8 @@ impl Pipeline {
 
     /// Adds a group.
     pub fn group_insert(&mut self, profile: usize, group: &ProfileGroup) -> ControlResult<()> {
-        let (info, p, down) = self.profile_and_ports(profile)?;
+        self.check_group_ports(group)?;
+        let (info, p, ports) = self.profile_mut(profile)?;
         if p.group_places.contains_key(&group.id) {
             return Err(ControlError::AlreadyExists(format!(
                 "action profile '{}' already has group {}",
@@ -208,7 +225,7 @@ impl Pipeline {
         p.check_group(info, group, 0)?;
         p.use_members(group, true);
         p.total_size += p.group_size(group);
-        let spread = p.spread_of(group, down);
+        let spread = p.spread_of(group, ports);
         let at = p.groups.insert(Group {
             given: group.clone(),
             spread,
@@ -220,7 +237,8 @@ impl Pipeline {
 
     /// Replaces a group's members.
     pub fn group_modify(&mut self, profile: usize, group: &ProfileGroup) -> ControlResult<()> {
-        let (info, p, down) = self.profile_and_ports(profile)?;
+        self.check_group_ports(group)?;
+        let (info, p, ports) = self.profile_mut(profile)?;
         let place = p.group_places.get(&group.id).copied();
         let kept = place.and_then(|at| p.groups.get(at as usize));
         let (Some(at), Some(kept)) = (place, kept) else {
@@ -239,32 +257,33 @@ impl Pipeline {
         p.check_group(info, group, freed)?;
         p.use_members(group, true);
         p.total_size = p.total_size.saturating_sub(freed) + p.group_size(group);
-        let spread = p.spread_of(group, down);
-        if let Some(kept) = p.groups.get_mut(at as usize) {
-            let before = std::mem::replace(&mut kept.given, group.clone());
-            kept.spread = spread;
-            p.use_members(&before, false);
-        }
+        let spread = p.spread_of(group, ports);
+        let Some(kept) = p.groups.get_mut(at as usize) else {
+            return internal("a group that exists is not there");
+        };
+        let before = std::mem::replace(&mut kept.given, group.clone());
+        kept.spread = spread;
+        p.use_members(&before, false);
         Ok(())
     }
 
-    /// A profile, and the ports that are down.
-    fn profile_and_ports(
+    /// A profile, and the ports of the switch.
+    fn profile_mut(
         &mut self,
         profile: usize,
-    ) -> ControlResult<(&ProfileInfo, &mut Profile, &BTreeSet<u32>)> {
+    ) -> ControlResult<(&ProfileInfo, &mut Profile, &BTreeMap<u32, bool>)> {
         match (
             self.program.profile_infos.get(profile),
             self.profiles.get_mut(profile),
         ) {
-            (Some(info), Some(p)) => Ok((info, p, &self.down)),
+            (Some(info), Some(p)) => Ok((info, p, &self.ports)),
             _ => not_found(format!("no action profile number {profile}")),
         }
     }
 
     /// Removes a group that no entry uses.
     pub fn group_delete(&mut self, profile: usize, id: u32) -> ControlResult<()> {
-        let (info, p) = self.profile_mut(profile)?;
+        let (info, p, _) = self.profile_mut(profile)?;
         let place = p.group_places.get(&id).copied();
         let group = place.and_then(|at| p.groups.get(at as usize));
         let (Some(at), Some(group)) = (place, group) else {
@@ -307,8 +326,30 @@ impl Pipeline {
         Page::of(groups, most)
     }
 
-    /// What an entry is to do, checked, by places; `before`: what it does so far.
+    /// An entry's action, checked and by places. `before` is the entry's action so far.
     pub(crate) fn target(
+        &self,
+        table: usize,
+        action: &EntryAction,
+        before: Option<&Target>,
+    ) -> ControlResult<Target> {
+        match action {
+            EntryAction::Indirect(action) => self.indirect_target(table, action, before),
+            EntryAction::Call(call) => {
+                let (info, t) = self.info(table)?;
+                if t.profile.is_some() {
+                    return invalid(format!(
+                        "entries of table '{}' name members of its action profile, not actions",
+                        info.name
+                    ));
+                }
+                self.call(table, call).map(Target::Call)
+            }
+        }
+    }
+
+    /// As [`Self::target`], for a table with an action profile.
+    pub(crate) fn indirect_target(
         &self,
         table: usize,
         action: &IndirectAction,
@@ -330,81 +371,58 @@ impl Pipeline {
                 None => return not_found(format!("action profile '{name}' has no group {id}")),
             },
             IndirectAction::OneShot(set) => {
-                if !profile_info.selector {
-                    return invalid(format!("action profile '{name}' has no selector"));
-                }
-                if !p.member_places.is_empty() || !p.group_places.is_empty() {
-                    return invalid(format!(
-                        "action profile '{name}' is programmed with members and groups; one-shot \
-                         action sets cannot be beside them"
-                    ));
-                }
-                let mut one = OneShot {
-                    calls: Vec::new(),
-                    weights: Vec::new(),
-                    spread: Vec::new(),
-                };
-                let mut total = 0;
-                for w in set {
-                    if w.weight == 0 {
-                        return invalid("an action of the set has weight 0".to_owned());
-                    }
-                    total += u64::from(w.weight);
-                    check_weight(total)?;
-                    one.calls.push(self.call(table, &w.call)?);
-                    one.weights.push((w.weight, w.watch));
-                }
                 let freed = match before {
                     Some(Target::OneShot(set)) => p.one_shot_size(set),
                     _ => 0,
                 };
-                p.check_total(profile_info, p.one_shot_size(&one), freed)?;
-                one.spread = one_shot_spread(&one.weights, &self.down);
-                Target::OneShot(Box::new(one))
+                Target::OneShot(Box::new(self.one_shot(table, profile, set, freed)?))
             }
         };
         Ok(target)
     }
 
-    /// Inserts an entry that names a member, a group or a one-shot set.
-    pub fn table_insert_indirect(
-        &mut self,
+    /// A one-shot set of an entry of `table`, checked. `freed` is the size of the set that it
+    /// replaces.
+    fn one_shot(
+        &self,
         table: usize,
-        key: &EntryKey,
-        action: &IndirectAction,
-    ) -> ControlResult<()> {
-        self.writable(table)?;
-        let target = self.target(table, action, None)?;
-        let now_ns = self.clock_ns;
-        let (info, t) = self.info_mut(table)?;
-        insert_checked(t, info, key, target.clone(), now_ns)?;
-        self.use_target(table, &target);
-        Ok(())
-    }
-
-    /// Changes what an existing entry names.
-    pub fn table_modify_indirect(
-        &mut self,
-        table: usize,
-        key: &EntryKey,
-        action: &IndirectAction,
-    ) -> ControlResult<()> {
-        self.writable(table)?;
-        let (_, id) = self.existing(table, key)?;
-        let (_, t) = self.info(table)?;
-        let target = self.target(table, action, t.entry(id).map(|e| &e.target))?;
-        self.use_target(table, &target);
-        let (_, t) = self.info_mut(table)?;
-        let before = t
-            .entry_mut(id)
-            .map(|e| std::mem::replace(&mut e.target, target));
-        if let Some(before) = before {
-            self.forget(table, &before);
+        profile: usize,
+        set: &[WeightedAction],
+        freed: u64,
+    ) -> ControlResult<OneShot> {
+        let (info, p) = self.profile(profile)?;
+        let name = &info.name;
+        if !info.selector {
+            return invalid(format!("action profile '{name}' has no selector"));
         }
-        Ok(())
+        if !p.member_places.is_empty() || !p.group_places.is_empty() {
+            return invalid(format!(
+                "action profile '{name}' is programmed with members and groups; one-shot \
+                 action sets cannot be beside them"
+            ));
+        }
+        self.check_watched("watch_port", set.iter().map(|w| w.watch))?;
+        let mut calls = Vec::with_capacity(set.len());
+        let mut total = 0;
+        for w in set {
+            if w.weight == 0 {
+                return invalid("an action of the set has weight 0".to_owned());
+            }
+            total += u64::from(w.weight);
+            check_weight(total)?;
+            calls.push(self.call(table, &w.call)?);
+        }
+        let weights: Vec<_> = set.iter().map(|w| (w.weight, w.watch)).collect();
+        let one = OneShot {
+            spread: one_shot_spread(&weights, &self.ports),
+            calls,
+            weights,
+        };
+        p.check_total(info, p.one_shot_size(&one), freed)?;
+        Ok(one)
     }
 
-    /// An entry with this target is put in.
+    /// Counts the use of a profile by an entry that is put in.
     pub(crate) fn use_target(&mut self, table: usize, target: &Target) {
         let profile = self.tables.get(table).and_then(|t| t.profile);
         if let Some(p) = profile.and_then(|at| self.profiles.get_mut(at)) {
@@ -412,7 +430,7 @@ impl Pipeline {
         }
     }
 
-    /// An entry with this target is gone.
+    /// Takes back [`Self::use_target`] for an entry that is gone.
     pub(crate) fn forget(&mut self, table: usize, target: &Target) {
         let profile = self.tables.get(table).and_then(|t| t.profile);
         if let Some(p) = profile.and_then(|at| self.profiles.get_mut(at)) {

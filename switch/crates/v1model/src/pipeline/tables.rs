@@ -9,16 +9,16 @@
 
 use crate::bits::{from_bits, split_bits};
 use crate::entries::digest::{IdleEntry, IdleTimeout};
-use crate::entries::error::{invalid, not_found};
+use crate::entries::error::{internal, invalid, not_found};
 use crate::entries::{
-    ActionCall, ActionInfo, ControlError, ControlResult, CounterValue, DefaultEntry, EntryKey,
-    MeterState, MeterWrite, Page, TableEntry, TableInfo,
+    ActionCall, ActionInfo, ControlError, ControlResult, CounterValue, DefaultEntry, EntryAction,
+    EntryKey, MeterState, MeterWrite, Page, TableEntry, TableInfo,
 };
 use crate::pipeline::Pipeline;
 use crate::saved::{SavedEntry, SavedTarget};
 use crate::state::counter_value;
 use crate::table::pack::{insert_checked, pack};
-use crate::table::{Call, Direct, Entry, Packed, Table, Target};
+use crate::table::{Call, Direct, Entry, Packed, Table};
 
 fn direct_counter(info: &TableInfo, direct: &Direct) -> Option<CounterValue> {
     info.direct_counter.then(|| counter_value(direct.counter))
@@ -111,13 +111,18 @@ impl Pipeline {
         }
     }
 
-    /// Tells the time, in ns, for what depends on it besides packets: idle timeouts.
-    pub fn tell_time(&mut self, now_ns: u64) {
+    /// Sets the present, in ns, for idle timeouts. A time before the last one changes nothing.
+    pub fn set_time(&mut self, now_ns: u64) {
         self.clock_ns = self.clock_ns.max(now_ns);
         self.born_ns.get_or_insert(self.clock_ns);
     }
 
-    /// Packets come from now on: no entry has been idle before.
+    /// The present that was set last, in ns.
+    pub fn now_ns(&self) -> u64 {
+        self.clock_ns
+    }
+
+    /// Starts the program: packets come from now on, and no entry counts as idle before.
     pub fn start(&mut self, now_ns: u64) {
         self.clock_ns = self.clock_ns.max(now_ns);
         self.born_ns = Some(self.clock_ns);
@@ -137,9 +142,10 @@ impl Pipeline {
         if !info.idle_timeout {
             return invalid(format!("table '{}' has no idle timeouts", info.name));
         }
-        if let Some(e) = t.entry_mut(id) {
-            e.idle.last_hit_ns = e.idle.last_hit_ns.max(born_ns);
-        }
+        let Some(e) = t.entry_mut(id) else {
+            return internal("an entry that exists is not there");
+        };
+        e.idle.last_hit_ns = e.idle.last_hit_ns.max(born_ns);
         t.set_idle_timeout(id, timeout_ns);
         Ok(())
     }
@@ -150,8 +156,8 @@ impl Pipeline {
         tables.filter_map(Table::next_idle_ns).min()
     }
 
-    /// Entries that are idle by the time told, and were not told for as long as their timeout.
-    /// Looks at `looks` entries at most: call it again while [`Self::next_idle_ns`] is past.
+    /// Entries that are idle now and were not returned for as long as their timeout. Visits at most
+    /// `looks` entries: call it again while [`Self::next_idle_ns`] is past.
     pub fn take_idle_entries(&mut self, looks: usize) -> Vec<IdleEntry> {
         let (now_ns, born_ns) = (self.clock_ns, self.born_ns.unwrap_or(0));
         let mut all = Vec::new();
@@ -196,57 +202,59 @@ impl Pipeline {
         const_entries: bool,
         size: usize,
     ) -> ControlResult<()> {
-        let there = self.info(table)?.1.len();
-        if let Some(info) = self.program.table_infos.get_mut(table) {
-            info.const_entries = const_entries;
-            info.size = size.max(there);
-        }
+        let present = self.info(table)?.1.len();
+        let Some(info) = self.program.table_infos.get_mut(table) else {
+            return internal("a table's description is missing");
+        };
+        info.const_entries = const_entries;
+        info.size = size.max(present);
         Ok(())
     }
 
-    /// Inserts an entry. Errors: exists already, table full, const table, action not of this
-    /// table, wrong widths.
+    /// Inserts an entry.
+    ///
+    /// # Errors
+    /// The entry exists, the table is full or constant, or the key or the action does not fit the
+    /// table. An indirect action may also name a member or group that does not exist, or be a
+    /// one-shot set beside members (or the reverse) or with a port that the switch does not have.
     pub fn table_insert(
         &mut self,
         table: usize,
         key: &EntryKey,
-        action: &ActionCall,
+        action: &EntryAction,
     ) -> ControlResult<()> {
         self.writable(table)?;
-        let call = self.call(table, action)?;
+        let target = self.target(table, action, None)?;
         let now_ns = self.clock_ns;
         let (info, t) = self.info_mut(table)?;
-        if t.profile.is_some() {
-            return invalid(format!(
-                "entries of table '{}' name members of its action profile, not actions",
-                info.name
-            ));
-        }
-        insert_checked(t, info, key, Target::Call(call), now_ns)
+        insert_checked(t, info, key, target.clone(), now_ns)?;
+        self.use_target(table, &target);
+        Ok(())
     }
 
-    /// Changes the action of an existing entry; keeps its direct meter, resets nothing.
+    /// Changes the action of an existing entry. Its direct resources stay as they are.
+    ///
+    /// # Errors
+    /// As [`Self::table_insert`]; the entry does not exist.
     pub fn table_modify(
         &mut self,
         table: usize,
         key: &EntryKey,
-        action: &ActionCall,
+        action: &EntryAction,
     ) -> ControlResult<()> {
         self.writable(table)?;
-        let call = self.call(table, action)?;
         let (packed, id) = self.existing(table, key)?;
-        let (info, t) = self.info_mut(table)?;
-        if t.profile.is_some() {
-            return invalid(format!(
-                "entries of table '{}' name members of its action profile, not actions",
-                info.name
-            ));
-        }
-        t.change(id, &packed, Target::Call(call));
+        let before = self.info(table)?.1.entry(id).map(|e| &e.target);
+        let target = self.target(table, action, before)?;
+        self.use_target(table, &target);
+        let Some(before) = self.info_mut(table)?.1.change(id, &packed, target) else {
+            return internal("an entry that exists is not there");
+        };
+        self.forget(table, &before);
         Ok(())
     }
 
-    /// Removes an entry; what it was can be given to [`Self::table_restore`].
+    /// Removes an entry and returns it for [`Self::table_restore`].
     pub fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<SavedEntry> {
         self.writable(table)?;
         let (packed, id) = self.existing(table, key)?;
@@ -273,10 +281,9 @@ impl Pipeline {
 
     /// Removes an entry that exists.
     fn take_out(&mut self, table: usize, id: u32, packed: &Packed) {
-        let entry = self
-            .tables
-            .get_mut(table)
-            .and_then(|t| t.remove(id, packed));
+        let table_of_entry = self.tables.get_mut(table);
+        let entry = table_of_entry.and_then(|t| t.remove(id, packed));
+        debug_assert!(entry.is_some(), "an entry that exists is not there");
         if let Some(entry) = entry {
             self.forget(table, &entry.target);
         }
@@ -304,7 +311,7 @@ impl Pipeline {
         if let Some(indirect) = indirect {
             // Members may stand at other places by now.
             let before = there.and_then(|id| t.entry(id)).map(|e| &e.target);
-            entry.target = self.target(table, &indirect, before)?;
+            entry.target = self.indirect_target(table, &indirect, before)?;
         }
         if let Some(id) = there {
             self.take_out(table, id, &packed);

@@ -1,7 +1,7 @@
 //! The control plane's access to parser value sets.
 
 use crate::bits::{from_bits, prefix_mask};
-use crate::entries::error::{invalid, not_found};
+use crate::entries::error::{internal, invalid, not_found};
 use crate::entries::{ControlError, ControlResult, MatchField, ValueSetInfo};
 use crate::pipeline::Pipeline;
 use crate::value_set::Test;
@@ -99,7 +99,7 @@ impl Pipeline {
             }
             Ok(tests.into())
         };
-        // Checked even if nothing uses the set.
+        // Checked even if the program does not use the set.
         for member in members {
             tests_of(member, &[])?;
         }
@@ -110,13 +110,15 @@ impl Pipeline {
                 all.push((place, tests.collect::<ControlResult<Vec<_>>>()?));
             }
         }
+        let Some(kept) = self.value_sets.members.get_mut(set) else {
+            return internal("a value set's members are missing");
+        };
+        *kept = members.to_vec();
         for (place, tests) in all {
-            if let Some(kept) = self.value_sets.tests.get_mut(place) {
-                *kept = tests;
+            match self.value_sets.tests.get_mut(place) {
+                Some(kept) => *kept = tests,
+                None => return internal("a value set's tests are missing"),
             }
-        }
-        if let Some(kept) = self.value_sets.members.get_mut(set) {
-            *kept = members.to_vec();
         }
         Ok(())
     }

@@ -366,8 +366,8 @@ impl Table {
         self.by_order.insert(order, id);
     }
 
-    /// Changes the target of an entry that exists.
-    pub fn change(&mut self, id: u32, packed: &Packed, target: Target) {
+    /// Changes the target of an entry that exists, and returns the one before.
+    pub fn change(&mut self, id: u32, packed: &Packed, target: Target) -> Option<Target> {
         let hint = self.hint(&target);
         match &mut self.lookup {
             Lookup::Keyless => {}
@@ -376,9 +376,8 @@ impl Table {
                 t.change(&packed.value, &packed.mask, &packed.bounds, (id, hint));
             }
         }
-        if let Some(entry) = self.slots.get_mut(id) {
-            entry.target = target;
-        }
+        let entry = self.slots.get_mut(id)?;
+        Some(std::mem::replace(&mut entry.target, target))
     }
 
     /// Removes an entry that exists, and returns it.
