@@ -42,8 +42,10 @@ from pathlib import Path
 from typing import Any
 
 from pacer_controller import rates
+from pacer_controller.fields import Strict
 from pacer_controller.measured import MAX_MEASURED_FLOWS, MeasuredFlowSpec, Problems
 from pacer_controller.schemas import NAME_PATTERN, stored
+from pacer_controller.state_schema import OpenVSwitchSpec, P4RuntimeSpec
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 DEFAULT_CPU_PORT = 510
@@ -238,12 +240,16 @@ def parse_switch(text: str) -> AnySwitchConfig:
     return switch_from(name, values)
 
 
-def _bridge_from(name: str, values: Mapping[str, Any]) -> OpenVSwitchConfig:
-    at = f"switch {name}"
-    known = ("kind", "ovsdb", "bridge", "openflow", "qos_type")
+def _check_known(at: str, values: Mapping[str, Any], spec: type[Strict]) -> None:
+    known = sorted(spec.model_fields)
     for key in values:
         if key not in known:
             raise ConfigError(f"{at}: unknown setting {key!r}; known: {', '.join(known)}")
+
+
+def _bridge_from(name: str, values: Mapping[str, Any]) -> OpenVSwitchConfig:
+    at = f"switch {name}"
+    _check_known(at, values, OpenVSwitchSpec)
     for key in ("ovsdb", "bridge"):
         if not isinstance(values.get(key), str):
             raise ConfigError(f"{at}: {key} is needed")
@@ -272,22 +278,7 @@ def switch_from(name: str, values: Mapping[str, Any]) -> AnySwitchConfig:
         raise ConfigError(f"{at}: a name is 1 to 64 of A-Z a-z 0-9 . _ -, not {name!r}")
     if values.get("kind") == "openvswitch":
         return _bridge_from(name, values)
-    known = {
-        "kind",
-        "address",
-        "device_id",
-        "target",
-        "program",
-        "cpu_port",
-        "ports",
-        "wire",
-        "bottleneck",
-        "stations",
-        "measured",
-    }
-    for key in values:
-        if key not in known:
-            raise ConfigError(f"{at}: unknown setting {key!r}; known: {', '.join(sorted(known))}")
+    _check_known(at, values, P4RuntimeSpec)
     address = values.get("address")
     found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
     if found is None or not 0 < int(found.group(1)) < 65536:

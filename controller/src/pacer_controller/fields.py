@@ -6,7 +6,7 @@ What a client gets for a wrong value is made here: `refuse` carries its own "wha
 import ipaddress
 import re
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -165,42 +165,27 @@ def _hexadecimal(number: int) -> str:
     return f"0x{number:04x}"
 
 
+def _any_of(*forms: dict[str, Any], examples: list[Any]) -> WithJsonSchema:
+    """Describe a value that may be written in several forms."""
+    return WithJsonSchema({"anyOf": list(forms), "examples": examples})
+
+
+_RATE_TEXT = {"type": "string", "pattern": rates.RATE_PATTERN}
+_RATE_NUMBER = {"type": "integer", "minimum": rates.MIN_RATE_BPS, "maximum": rates.MAX_RATE_BPS}
+
 Rate = Annotated[
     int,
     BeforeValidator(_read_rate),
     PlainSerializer(rates.format_rate, return_type=str, when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "pattern": rates.RATE_PATTERN},
-                {
-                    "type": "integer",
-                    "minimum": rates.MIN_RATE_BPS,
-                    "maximum": rates.MAX_RATE_BPS,
-                },
-            ],
-            "examples": ["500Mbit", "62.5MB/s", "8kbit", 500_000_000],
-        }
-    ),
+    _any_of(_RATE_TEXT, _RATE_NUMBER, examples=["500Mbit", "62.5MB/s", "8kbit", 500_000_000]),
 ]
 
 LineRate = Annotated[
     int,
     BeforeValidator(_read_line_rate),
     PlainSerializer(_line_rate_text, return_type=str, when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "pattern": rates.RATE_PATTERN},
-                {"type": "string", "const": "none"},
-                {
-                    "type": "integer",
-                    "minimum": rates.MIN_RATE_BPS,
-                    "maximum": rates.MAX_RATE_BPS,
-                },
-            ],
-            "examples": ["1Gbit", "none"],
-        }
+    _any_of(
+        _RATE_TEXT, {"type": "string", "const": "none"}, _RATE_NUMBER, examples=["1Gbit", "none"]
     ),
 ]
 
@@ -218,14 +203,10 @@ Protocol = Annotated[
         )
     ),
     PlainSerializer(_protocol_name, return_type=str | int, when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "enum": list(_PROTOCOLS)},
-                {"type": "integer", "minimum": 0, "maximum": 255},
-            ],
-            "examples": ["tcp"],
-        }
+    _any_of(
+        {"type": "string", "enum": list(_PROTOCOLS)},
+        {"type": "integer", "minimum": 0, "maximum": 255},
+        examples=["tcp"],
     ),
 ]
 
@@ -240,14 +221,10 @@ EtherType = Annotated[
         )
     ),
     PlainSerializer(_hexadecimal, return_type=str, when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "pattern": "^(ipv4|ipv6|arp|0x[0-9A-Fa-f]{1,4})$"},
-                {"type": "integer", "minimum": 0, "maximum": 0xFFFF},
-            ],
-            "examples": ["ipv4"],
-        }
+    _any_of(
+        {"type": "string", "pattern": "^(ipv4|ipv6|arp|0x[0-9A-Fa-f]{1,4})$"},
+        {"type": "integer", "minimum": 0, "maximum": 0xFFFF},
+        examples=["ipv4"],
     ),
 ]
 
@@ -255,14 +232,10 @@ PortNumber = Annotated[int, Field(ge=1, le=509)]
 TransportPort = Annotated[
     int | str,
     BeforeValidator(_read_ports),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 1, "maximum": 65535},
-                {"type": "string", "pattern": "^[0-9]{1,5}-[0-9]{1,5}$"},
-            ],
-            "examples": [5001, "5000-5999"],
-        }
+    _any_of(
+        {"type": "integer", "minimum": 1, "maximum": 65535},
+        {"type": "string", "pattern": "^[0-9]{1,5}-[0-9]{1,5}$"},
+        examples=[5001, "5000-5999"],
     ),
 ]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]

@@ -119,6 +119,15 @@ def changes(current: Rows, wanted: Rows) -> list[Change]:
     return [change for _, change in ordered]
 
 
+def carry_out(made: Iterable[Change], rows: Rows) -> None:
+    """Make changes in `rows`, as the switch did."""
+    for change in made:
+        if change.op is Op.DELETE:
+            rows.pop(change.row.key, None)
+        else:
+            rows[change.row.key] = change.row
+
+
 def _rank(entry: Row, op: Op) -> int:
     if op is Op.DELETE:
         return 3 if entry.table in BASES else 2

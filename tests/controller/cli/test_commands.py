@@ -488,7 +488,7 @@ def test_marks_and_estimates_are_shown_where_there_are_any() -> None:
     marking = {"name": "lab", "ce_marked": {"packets": 1234, "bytes": 1234 * 1514}}
 
     def shown(*rows: Mapping[str, object]) -> dict[str, list[str]]:
-        made = render.statistics("class", [("s1", {"classes": rows})])
+        made = render.statistics("classes", [("s1", {"classes": rows})])
         return {str(column.header): list(map(str, column.cells)) for column in made.columns}
 
     assert list(shown(plain))[-1] == "GAP OWED"
@@ -503,7 +503,7 @@ def test_a_class_below_its_rate_says_why() -> None:
         {"name": reason, "below_rate": {"reason": reason, "short_percent": 9.0, "stalled_ms": 12.0}}
         for reason in ("no-demand", "limit", "line", "stalled")
     ]
-    made = render.statistics("class", [("s1", {"classes": [{"name": "at it"}, *rows]})])
+    made = render.statistics("classes", [("s1", {"classes": [{"name": "at it"}, *rows]})])
     shown = {str(column.header): list(map(str, column.cells)) for column in made.columns}
     assert shown["BELOW ITS RATE"] == [
         *("-", "no demand", "drops at its limit", "line is full", "machine stalled 12 ms")

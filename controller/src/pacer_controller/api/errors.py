@@ -13,15 +13,10 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
+from pacer_controller.fields import show
 from pacer_controller.problems import MEDIA_TYPE, FieldError, Problem, did_you_mean, invalid
-from pacer_controller.schemas import (
-    METER_BY_NAME,
-    METER_IN_PLACE,
-    ClassSpec,
-    FlowSpec,
-    MeterSpec,
-    PortSpec,
-)
+from pacer_controller.records import SPECS
+from pacer_controller.schemas import METER_BY_NAME, METER_IN_PLACE
 from pacer_controller.service.checks import resource_name
 from pacer_controller.state_schema import (
     OPENVSWITCH,
@@ -34,12 +29,6 @@ from pacer_controller.store import StoreError
 
 _LOG = logging.getLogger(__name__)
 
-_KINDS: Mapping[str, type[BaseModel]] = {
-    "class": ClassSpec,
-    "flow": FlowSpec,
-    "meter": MeterSpec,
-    "port": PortSpec,
-}
 _TAGS = (METER_BY_NAME, METER_IN_PLACE, P4RUNTIME, OPENVSWITCH)
 _MOST_ERRORS = 20
 """The rest would not be read."""
@@ -97,14 +86,14 @@ def add_error_handlers(app: FastAPI) -> None:
 def _resource(path_params: Mapping[str, Any]) -> str:
     """Name the resource of a request for an error message."""
     switch = path_params.get("switch")
-    for kind in _KINDS:
+    for kind in SPECS:
         if kind in path_params:
             return resource_name(kind, path_params[kind], str(switch))
     return f"switch {switch!r}" if switch is not None else "request"
 
 
 def _body_model(request: Request) -> type[BaseModel] | None:
-    for kind, model in _KINDS.items():
+    for kind, model in SPECS.items():
         if kind in request.path_params:
             return model
     if request.url.path.startswith("/v1/switches/") and request.url.path.count("/") == 3:
@@ -141,8 +130,6 @@ def _field_errors(request: Request, errors: Sequence[Any]) -> list[FieldError]:
 
 def _wrong(error: Mapping[str, Any]) -> tuple[str, str]:
     """Return the error of a value, and what is expected."""
-    shown = ascii(error.get("input"))
-    shown = shown if len(shown) <= 40 else shown[:37] + "..."
     limits = error.get("ctx", {})
     expectations = {
         "int_type": "an integer",
@@ -158,7 +145,7 @@ def _wrong(error: Mapping[str, Any]) -> tuple[str, str]:
         "string_pattern_mismatch": "1 to 64 of A-Z a-z 0-9 . _ -, starting with a letter or digit",
     }
     expected = expectations.get(error["type"], str(error.get("msg")))
-    return f"{shown} is not allowed", expected
+    return f"{show(error.get('input'))} is not allowed", expected
 
 
 def _known_fields(model: Any, path: Sequence[Any]) -> list[str]:

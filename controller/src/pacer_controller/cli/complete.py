@@ -72,9 +72,9 @@ def words_of(kind: Kind) -> Complete:
         if word is not None:
             return _matching(_values(context, word), incomplete)
         return [
-            CompletionItem(name.names[0], help=name.help)
-            for name in kind.grammar.words
-            if name.names[0].startswith(incomplete) and not used.intersection(name.fields)
+            CompletionItem(word.name, help=word.help)
+            for word in kind.grammar.words
+            if word.name.startswith(incomplete) and word.field not in used
         ]
 
     return complete
@@ -88,7 +88,7 @@ def _where(kind: Kind, typed: Sequence[str]) -> tuple[Word | None, set[str]]:
         word = kind.grammar.word(rest.pop(0))
         if word is None:
             continue
-        used.update(word.fields)
+        used.add(word.field)
         if word.read is not None:
             if not rest:
                 return word, used

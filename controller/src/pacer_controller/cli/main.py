@@ -23,7 +23,7 @@ from pacer_controller.cli.connection import (
 )
 from pacer_controller.cli.resources import KINDS, PORT_DEFAULTS, Kind, body_of, flow_name
 from pacer_controller.cli.session import Session
-from pacer_controller.cli.words import did_you_mean
+from pacer_controller.problems import did_you_mean
 
 _EXIT_INTERRUPTED = 130
 
@@ -292,7 +292,7 @@ def _set_command(kind: Kind) -> click.Command:
     def run(session: Session, switch: str, words: tuple[str, ...], name: str | None = None) -> None:
         fields = _parsed(session, kind, switch, words)
         if not fields:
-            known = ", ".join(word.names[0] for word in kind.grammar.words)
+            known = ", ".join(word.name for word in kind.grammar.words)
             raise UsageError(f"{kind.name}: nothing to set; words: {known}")
         fields.pop("name", None)
         name = switch if name is None else name
@@ -413,14 +413,11 @@ def _print_groups(
         session.print_json({switch: {kind.plural: views} for switch, views in groups})
 
 
-_STATISTICS = {"class": "classes", "flow": "flows", "port": "ports"}
-
-
 def _show_statistics(
     session: Session, kind: Kind, switches: Sequence[str], names: Sequence[str]
 ) -> None:
-    part = _STATISTICS.get(kind.name)
-    if part is None:
+    part = kind.plural
+    if part not in render.STATISTICS:
         raise UsageError(f"there are no statistics of {kind.plural}")
     groups = []
     for switch in switches:
@@ -441,19 +438,12 @@ def _show_statistics(
     if session.as_json:
         session.print_json({switch: {part: measured[part]} for switch, measured in groups})
     else:
-        render.console().print(render.statistics(kind.name, groups))
+        render.console().print(render.statistics(part, groups))
 
 
 def _add_kinds() -> None:
-    texts = {
-        "switch": "Switches: add, set, del, show.",
-        "port": "Ports: line rate, FIFO, delay, counting, gap mode.",
-        "class": "Classes: how packets are spaced.",
-        "meter": "Meters: committed and peak rates.",
-        "flow": "Flows: which packets, and which class or rate they get.",
-    }
     for kind in KINDS.values():
-        group = _Group(kind.name, help=texts[kind.name])
+        group = _Group(kind.name, help=kind.help)
         if kind.name != "port":
             group.add_command(_add_command(kind, replace=False))
         group.add_command(_set_command(kind))
@@ -645,11 +635,10 @@ def completion(shell: str) -> None:
 
 
 _WORD_OF_FIELD = {
-    field: word.names[0]
+    word.field: word.name
     for kind in KINDS.values()
     for word in kind.grammar.words
     if word.read is not None
-    for field in word.fields
 }
 """The word typed for a field of the API, so that errors name what was typed."""
 

@@ -21,6 +21,12 @@ STATE_STYLES = {
     "unreachable": "bold red",
 }
 
+View = Mapping[str, Any]
+"""A resource, or what was measured of one, as the controller answers it."""
+
+_Cell = Callable[[View], object]
+"""Makes a cell of a table's column."""
+
 PIPE_WIDTH = 10_000
 """Width where no terminal shows it: lines are for other programs, and never broken."""
 
@@ -77,7 +83,7 @@ def count(number: float | None) -> str:
     return "-" if number is None else f"{number:,.0f}"
 
 
-def state(view: Mapping[str, Any]) -> Text:
+def state(view: View) -> Text:
     """Return the state of a resource, and why when it is not good."""
     word = "unreachable" if view.get("reachable") is False else str(view.get("state") or "-")
     text = Text(word, STATE_STYLES.get(word, ""))
@@ -87,7 +93,7 @@ def state(view: Mapping[str, Any]) -> Text:
     return text
 
 
-def line_rate(port: Mapping[str, Any]) -> str:
+def line_rate(port: View) -> str:
     """Return a port's line rate."""
     if port.get("line_rate"):
         return str(port["line_rate"])
@@ -99,7 +105,7 @@ _ETHER_TYPES = {"0x0800": "ip", "0x86dd": "ipv6", "0x0806": "arp"}
 _MATCH_WORDS = {"src_port": "sport", "dst_port": "dport", "ingress_port": "in"}
 
 
-def match(fields: Mapping[str, Any]) -> str:
+def match(fields: View) -> str:
     """Return a match in the words in which it is typed."""
     parts: list[str] = []
     for name, value in fields.items():
@@ -113,7 +119,7 @@ def match(fields: Mapping[str, Any]) -> str:
     return " ".join(parts) or "any"
 
 
-def meter(view: Mapping[str, Any]) -> str:
+def meter(view: View) -> str:
     """Return a meter in the words in which it is typed."""
     parts = [f"cir {view.get('cir')}"]
     if view.get("pir") and view["pir"] != view.get("cir"):
@@ -133,7 +139,7 @@ _SIZES_OF_MODES = (
 )
 
 
-def _of_mode(view: Mapping[str, Any]) -> list[str]:
+def _of_mode(view: View) -> list[str]:
     """Return the settings of a class's mode, as they are typed."""
     parts = []
     if view.get("headroom_percent") is not None:
@@ -148,7 +154,7 @@ def _of_mode(view: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def pace(view: Mapping[str, Any]) -> str:
+def pace(view: View) -> str:
     """Return how a class, or a flow with a rate of its own, is paced."""
     parts = [str(view["mode"])] if view.get("mode") else []
     if view.get("rate"):
@@ -163,7 +169,7 @@ def pace(view: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def goal(flow: Mapping[str, Any]) -> str:
+def goal(flow: View) -> str:
     """Return what becomes of a flow's packets."""
     parts = [f"class {flow['class']}"] if flow.get("class") else []
     if flow.get("rate"):
@@ -177,21 +183,21 @@ def goal(flow: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def one_line(kind: str, view: Mapping[str, Any]) -> Text:
+def one_line(kind: str, view: View) -> Text:
     """Return a resource on one line, as after a change."""
     told = _TOLD[kind](view)
     name = view["port"] if kind == "port" else view["name"]
     return Text.assemble(f"{kind} {name}: {told}, ", state(view))
 
 
-def _port_told(view: Mapping[str, Any]) -> str:
+def _port_told(view: View) -> str:
     delay = time(view.get("delay_ns"))
     counts = view.get("counts") or "-"
     fifo = size(view.get("fifo_bytes"))
     return f"rate {line_rate(view)} counts {counts} fifo {fifo} delay {delay}{gaps(view)}"
 
 
-def gaps(port: Mapping[str, Any]) -> str:
+def gaps(port: View) -> str:
     """Return what fills a port's gaps, in the words in which it is typed; "" if nothing does."""
     if port.get("gap_mode") in (None, "accounted"):
         return ""
@@ -199,7 +205,7 @@ def gaps(port: Mapping[str, Any]) -> str:
     return f" gaps {port['gap_mode']}" + (f" gap-frame {longest}" if longest else "")
 
 
-_TOLD: dict[str, Callable[[Mapping[str, Any]], str]] = {
+_TOLD: dict[str, Callable[[View], str]] = {
     "class": pace,
     "flow": lambda view: f"{match(view['match'])} -> {goal(view)}",
     "meter": meter,
@@ -226,130 +232,116 @@ def cells(row: Iterable[object]) -> list[Text]:
     return [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]
 
 
-def listing(kind: str, groups: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> Table:
-    """Return a table of resources; groups are (switch, resources)."""
-    with_switch = kind != "switch" and len(groups) > 1
-    columns, row_of = _LISTINGS[kind]
-    made = table(*(["SWITCH"] if with_switch else []), *columns)
-    for switch, views in groups:
+def _filled(
+    columns: Mapping[str, _Cell], groups: Sequence[tuple[str, Sequence[View]]], *, switch: bool
+) -> Table:
+    """Return a table with a row for each resource; groups are (switch, resources)."""
+    made = table(*(["SWITCH"] if switch else []), *columns)
+    for name, views in groups:
         for view in views:
-            made.add_row(*cells([*([switch] if with_switch else []), *row_of(view)]))
+            made.add_row(
+                *cells([*([name] if switch else []), *(c(view) for c in columns.values())])
+            )
     return made
 
 
-def _dash(value: object) -> object:
-    return "-" if value is None else value
+def listing(kind: str, groups: Sequence[tuple[str, Sequence[View]]]) -> Table:
+    """Return a table of resources; groups are (switch, resources)."""
+    return _filled(_LISTINGS[kind], groups, switch=kind != "switch" and len(groups) > 1)
 
 
-def _switch_row(view: Mapping[str, Any]) -> list[object]:
-    return [
-        view["name"],
-        view.get("kind") or "p4runtime",
-        view.get("address") or f"{view.get('ovsdb')} {view.get('bridge')}",
-        view.get("program") or "-",
-        len(view.get("ports") or ()),
-        _dash(view.get("classes")),
-        _dash(view.get("flows")),
-        state(view),
-    ]
+def _of(field: str, show: Callable[[Any], object] = str) -> _Cell:
+    """Make a column of a field; "-" where there is none."""
+
+    def cell(view: View) -> object:
+        value = view.get(field)
+        return "-" if value is None or value == "" else show(value)
+
+    return cell
 
 
-def _port_row(view: Mapping[str, Any]) -> list[object]:
-    up = view.get("up")
-    return [
-        view["port"],
-        view.get("interface") or "-",
-        Text("-") if up is None else Text("up", "green") if up else Text("down", "red"),
-        line_rate(view),
-        view.get("counts") or "-",
-        size(view.get("fifo_bytes")),
-        time(view.get("delay_ns")) if view.get("delay_ns") else "0",
-        view.get("gap_mode") or "-",
-    ]
+def _where(switch: View) -> str:
+    """Return where a switch is."""
+    return str(switch.get("address") or f"{switch.get('ovsdb')} {switch.get('bridge')}")
 
 
-def _class_row(view: Mapping[str, Any]) -> list[object]:
-    ecn = view.get("ecn_threshold_bytes")
-    return [
-        view["name"],
-        view["mode"],
-        _dash(view.get("rate")),
-        " ".join(_of_mode(view)) or "-",
-        size(view.get("limit_bytes")),
-        size(ecn),
-        time(view.get("allowance_ns")),
-        _dash(view.get("port")),
-        state(view),
-    ]
-
-
-def _meter_row(view: Mapping[str, Any]) -> list[object]:
-    return [
-        view["name"],
-        view["cir"],
-        view.get("pir") or "-",
-        size(view.get("cburst")),
-        size(view.get("pburst")),
-        "yes" if view.get("drop_red", True) else "no",
-        _dash(view.get("yellow_dscp")),
-        _dash(view.get("red_dscp")),
-    ]
-
-
-def _flow_row(view: Mapping[str, Any]) -> list[object]:
-    return [view["name"], view["priority"], match(view["match"]), goal(view), state(view)]
-
-
-_LISTINGS: dict[str, tuple[tuple[str, ...], Any]] = {
-    "switch": (
-        ("SWITCH", "KIND", "ADDRESS", "PROGRAM", ">PORTS", ">CLASSES", ">FLOWS", "STATE"),
-        _switch_row,
-    ),
-    "port": (
-        (">PORT", "INTERFACE", "LINK", ">LINE RATE", "COUNTS", ">FIFO", ">DELAY", "GAPS"),
-        _port_row,
-    ),
-    "class": (
-        ("CLASS", "MODE", ">RATE", "WITH", ">LIMIT", ">ECN", ">ALLOWANCE", ">PORT", "STATE"),
-        _class_row,
-    ),
-    "meter": (
-        ("METER", ">CIR", ">PIR", ">CBURST", ">PBURST", "DROP RED", ">YELLOW", ">RED"),
-        _meter_row,
-    ),
-    "flow": (("FLOW", ">PRIORITY", "MATCH", "GETS", "STATE"), _flow_row),
+_LISTINGS: dict[str, dict[str, _Cell]] = {
+    "switch": {
+        "SWITCH": _of("name"),
+        "KIND": lambda view: view.get("kind") or "p4runtime",
+        "ADDRESS": _where,
+        "PROGRAM": _of("program"),
+        ">PORTS": lambda view: len(view.get("ports") or ()),
+        ">CLASSES": _of("classes"),
+        ">FLOWS": _of("flows"),
+        "STATE": state,
+    },
+    "port": {
+        ">PORT": _of("port"),
+        "INTERFACE": _of("interface"),
+        "LINK": _of("up", lambda up: Text("up", "green") if up else Text("down", "red")),
+        ">LINE RATE": line_rate,
+        "COUNTS": _of("counts"),
+        ">FIFO": _of("fifo_bytes", size),
+        ">DELAY": lambda view: time(view["delay_ns"]) if view.get("delay_ns") else "0",
+        "GAPS": _of("gap_mode"),
+    },
+    "class": {
+        "CLASS": _of("name"),
+        "MODE": _of("mode"),
+        ">RATE": _of("rate"),
+        "WITH": lambda view: " ".join(_of_mode(view)) or "-",
+        ">LIMIT": _of("limit_bytes", size),
+        ">ECN": _of("ecn_threshold_bytes", size),
+        ">ALLOWANCE": _of("allowance_ns", time),
+        ">PORT": _of("port"),
+        "STATE": state,
+    },
+    "meter": {
+        "METER": _of("name"),
+        ">CIR": _of("cir"),
+        ">PIR": _of("pir"),
+        ">CBURST": _of("cburst", size),
+        ">PBURST": _of("pburst", size),
+        "DROP RED": lambda view: "yes" if view.get("drop_red", True) else "no",
+        ">YELLOW": _of("yellow_dscp"),
+        ">RED": _of("red_dscp"),
+    },
+    "flow": {
+        "FLOW": _of("name"),
+        ">PRIORITY": _of("priority"),
+        "MATCH": lambda view: match(view["match"]),
+        "GETS": goal,
+        "STATE": state,
+    },
 }
 
 
-def statistics(kind: str, groups: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
-    """Return a table of measurements of classes, flows or ports."""
-    with_switch = len(groups) > 1
-    columns, rows_of = _STATISTICS[kind]
-    rows = [(switch, row) for switch, measured in groups for row in rows_of(measured)]
-    shown = [
-        at
-        for at, title in enumerate(columns)
-        if title not in _IF_SEEN or any(row[at] != "-" for _, row in rows)
-    ]
-    made = table(*(["SWITCH"] if with_switch else []), *(columns[at] for at in shown))
-    for switch, row in rows:
-        made.add_row(*cells([*([switch] if with_switch else []), *(row[at] for at in shown)]))
+def statistics(part: str, groups: Sequence[tuple[str, View]]) -> Table:
+    """Return a table of measurements of a part: "classes", "flows" or "ports"."""
+    rows = [(switch, measured[part]) for switch, measured in groups]
+    shown = {
+        title: cell
+        for title, cell in STATISTICS[part].items()
+        if title not in _IF_SEEN or any(cell(row) != "-" for _, found in rows for row in found)
+    }
+    made = _filled(shown, rows, switch=len(groups) > 1)
     intervals = [measured["interval_s"] for _, measured in groups if measured.get("interval_s")]
-    if kind != "flow" and intervals:
+    if part != "flows" and intervals:
         # The service's rates are over the time since they were asked for last.
         made.caption = Text(f"Rates: of the last {time(round(max(intervals) * 1e9))}.")
         made.caption_justify = "left"
     return made
 
 
-def class_name(row: Mapping[str, Any]) -> str:
+def class_name(row: View) -> str:
     """Return the name under which a row of a class's statistics is shown."""
     if row.get("name"):
         return str(row["name"])
     return f"flow {row['flow']}" if row.get("flow") else "(unclassified)"
 
 
-def dropped(row: Mapping[str, Any]) -> int | None:
+def dropped(row: View) -> int | None:
     """Return the packets a class lost; None where the switch cannot say."""
     counts = [row.get(name) for name in ("limit_dropped", "red_dropped")]
     if counts == [None, None]:
@@ -357,13 +349,13 @@ def dropped(row: Mapping[str, Any]) -> int | None:
     return sum(int(count["packets"]) for count in counts if count)
 
 
-def owed(row: Mapping[str, Any]) -> str:
+def owed(row: View) -> str:
     """Return the gap tokens a class owes: bytes at line rate where that is known, and time."""
     tokens = row.get("gap_tokens_bytes")
     return time(row.get("owed_ns")) + (f" {size(tokens)}" if tokens else "")
 
 
-def why_below(row: Mapping[str, Any]) -> str:
+def why_below(row: View) -> str:
     """Return why a class is below its rate, in a few words; empty where it is at it."""
     found = row.get("below_rate")
     if not found:
@@ -377,7 +369,7 @@ def why_below(row: Mapping[str, Any]) -> str:
     return texts.get(found["reason"], str(found["reason"]))
 
 
-def oversize(measured: Mapping[str, Any]) -> str:
+def oversize(measured: View) -> str:
     """Return what to do about ports that drop oversize frames; empty where none does."""
     ports = [
         str(row["port"])
@@ -392,85 +384,70 @@ def oversize(measured: Mapping[str, Any]) -> str:
     )
 
 
-def _class_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:
-    for row in measured["classes"]:
-        accepted = row.get("accepted") or {}
-        marked = (row.get("ce_marked") or {}).get("packets")
-        yield [
-            class_name(row),
-            row.get("rate") or "-",
-            rate(row.get("achieved_bps")),
-            count(accepted.get("packets")),
-            size(accepted.get("bytes")),
-            count(dropped(row)),
-            size(row.get("backlog_bytes")),
-            owed(row),
-            count(marked or None),
-            time(row.get("rtt_ns") or None),
-            size(row.get("in_flight_bytes") or None),
-            why_below(row) or "-",
-        ]
+def _counted(counter: str, unit: str, show: Callable[[Any], str]) -> _Cell:
+    """Make a column of packets or bytes of a counter."""
+    return lambda row: show((row.get(counter) or {}).get(unit))
 
 
-def _flow_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:
-    for row in measured["flows"]:
-        matched = row.get("matched") or {}
-        yield [
-            row["name"],
-            row.get("class") or "-",
-            count(matched.get("packets")),
-            size(matched.get("bytes")),
-        ]
+def _at_port(field: str) -> _Cell:
+    """Make a column of a count of a port's statistics."""
+    return lambda row: count((row.get("statistics") or {}).get(field))
 
 
-def _port_statistics(measured: Mapping[str, Any]) -> Iterable[list[object]]:
-    for row in measured["ports"]:
-        seen = row.get("statistics") or {}
-        drops = ", ".join(f"{n} {cause}" for cause, n in (seen.get("drops") or {}).items() if n)
-        yield [
-            row["port"],
-            row.get("interface") or "-",
-            line_rate(row),
-            rate(row.get("rx_bps")),
-            rate(row.get("tx_bps")),
-            count(seen.get("rx_packets")),
-            count(seen.get("tx_packets")),
-            count(seen.get("gap_frames") or None),
-            time((seen.get("lateness") or {}).get("max_ns")),
-            drops or "-",
-        ]
+def _port_drops(row: View) -> str:
+    drops = (row.get("statistics") or {}).get("drops") or {}
+    return ", ".join(f"{n} {cause}" for cause, n in drops.items() if n) or "-"
+
+
+def _worst_lateness(row: View) -> str:
+    return time(((row.get("statistics") or {}).get("lateness") or {}).get("max_ns"))
 
 
 _IF_SEEN = (">MARKED", ">RTT", ">IN FLIGHT", "BELOW ITS RATE", ">GAP FRAMES")
 """Columns that are left out where no row has anything in them."""
 
-_STATISTICS: dict[str, tuple[tuple[str, ...], Any]] = {
-    "class": (
-        (
-            *("CLASS", ">RATE", ">ACHIEVED", ">PACKETS", ">BYTES", ">DROPPED", ">QUEUE"),
-            *(">GAP OWED", ">MARKED", ">RTT", ">IN FLIGHT", "BELOW ITS RATE"),
-        ),
-        _class_statistics,
-    ),
-    "flow": (("FLOW", "CLASS", ">PACKETS", ">BYTES"), _flow_statistics),
-    "port": (
-        (
-            *(">PORT", "INTERFACE", ">LINE RATE", ">IN", ">OUT", ">PACKETS IN", ">PACKETS OUT"),
-            *(">GAP FRAMES", ">WORST LATENESS", "DROPS"),
-        ),
-        _port_statistics,
-    ),
+STATISTICS: dict[str, dict[str, _Cell]] = {
+    "classes": {
+        "CLASS": class_name,
+        ">RATE": _of("rate"),
+        ">ACHIEVED": _of("achieved_bps", rate),
+        ">PACKETS": _counted("accepted", "packets", count),
+        ">BYTES": _counted("accepted", "bytes", size),
+        ">DROPPED": lambda row: count(dropped(row)),
+        ">QUEUE": _of("backlog_bytes", size),
+        ">GAP OWED": owed,
+        ">MARKED": _counted("ce_marked", "packets", lambda packets: count(packets or None)),
+        ">RTT": lambda row: time(row.get("rtt_ns") or None),
+        ">IN FLIGHT": lambda row: size(row.get("in_flight_bytes") or None),
+        "BELOW ITS RATE": lambda row: why_below(row) or "-",
+    },
+    "flows": {
+        "FLOW": _of("name"),
+        "CLASS": _of("class"),
+        ">PACKETS": _counted("matched", "packets", count),
+        ">BYTES": _counted("matched", "bytes", size),
+    },
+    "ports": {
+        ">PORT": _of("port"),
+        "INTERFACE": _of("interface"),
+        ">LINE RATE": line_rate,
+        ">IN": _of("rx_bps", rate),
+        ">OUT": _of("tx_bps", rate),
+        ">PACKETS IN": _at_port("rx_packets"),
+        ">PACKETS OUT": _at_port("tx_packets"),
+        ">GAP FRAMES": lambda row: count((row.get("statistics") or {}).get("gap_frames") or None),
+        ">WORST LATENESS": _worst_lateness,
+        "DROPS": _port_drops,
+    },
 }
+"""What was measured of each part of a switch's statistics."""
 
 
-def switch_tree(
-    switch: Mapping[str, Any], parts: Mapping[str, Sequence[Mapping[str, Any]]]
-) -> Tree:
+def switch_tree(switch: View, parts: Mapping[str, Sequence[View]]) -> Tree:
     """Return a switch with everything on it, flows below their classes."""
-    where = switch.get("address") or f"{switch.get('ovsdb')} {switch.get('bridge')}"
     head = Text.assemble(
         (str(switch["name"]), "bold"),
-        f"  {switch.get('program') or switch.get('kind')} at {where}  ",
+        f"  {switch.get('program') or switch.get('kind')} at {_where(switch)}  ",
         state(switch),
     )
     made = Tree(head, guide_style="dim")
@@ -491,7 +468,7 @@ def switch_tree(
     return made
 
 
-def _line(kind: str, name: str, told: str, view: Mapping[str, Any]) -> Text:
+def _line(kind: str, name: str, told: str, view: View) -> Text:
     text = Text.assemble(f"{kind} ", (str(name), "bold"), f"  {told}")
     if view.get("state") not in ("applied", None):
         text.append("  ")
@@ -499,7 +476,7 @@ def _line(kind: str, name: str, told: str, view: Mapping[str, Any]) -> Text:
     return text
 
 
-def _port_line(port: Mapping[str, Any]) -> Text:
+def _port_line(port: View) -> Text:
     text = Text.assemble("port ", (str(port["port"]), "bold"), f"  {port.get('interface') or ''}  ")
     if port.get("up") is False:
         text.append("down  ", "red")
@@ -516,7 +493,7 @@ def _port_line(port: Mapping[str, Any]) -> Text:
 _OPS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red")}
 
 
-def changes(answer: Mapping[str, Any]) -> Text:
+def changes(answer: View) -> Text:
     """Return the changes of a whole state, one line each, what changes in them below."""
     text = Text()
     for change in answer.get("changes", ()):
@@ -555,7 +532,7 @@ def _value(value: object) -> str:
     return str(value)
 
 
-def event(view: Mapping[str, Any]) -> Text:
+def event(view: View) -> Text:
     """Return an event on one line."""
     style = {"drift": "yellow", "failed": "bold red", "denied": "red", "mended": "green"}
     kind = str(view.get("kind"))

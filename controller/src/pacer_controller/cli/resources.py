@@ -1,7 +1,7 @@
 """The resources as the command knows them: words, paths, and what of them can be written."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,59 +41,38 @@ def _stations(text: str) -> dict[str, int]:
     return found
 
 
-def _limits() -> tuple[Word, ...]:
-    return (
-        Word(
-            ("limit",),
-            ("limit_bytes",),
-            read_size,
-            "SIZE",
-            "longest queue; further packets are dropped",
-        ),
-        Word(
-            ("allowance",),
-            ("allowance_ns",),
-            read_time_ns,
-            "TIME",
-            "lost time that it may catch up after a stall",
-        ),
-    )
+_LIMITS = (
+    Word("limit", "limit_bytes", read_size, "SIZE", "longest queue; further packets are dropped"),
+    Word(
+        *("allowance", "allowance_ns", read_time_ns, "TIME"),
+        "lost time that it may catch up after a stall",
+    ),
+)
 
 
 CLASS = Grammar(
     "class",
     (
-        Word(("rate",), ("rate",), read_rate, *_RATE),
-        Word(("mode",), ("mode",), _text, "MODE", ", ".join(MODES), choices=MODES),
-        *(Word((mode,), ("mode",), None, "", f"mode {mode}", value=mode) for mode in MODES[:2]),
-        *_limits(),
+        Word("rate", "rate", read_rate, *_RATE),
+        Word("mode", "mode", _text, "MODE", ", ".join(MODES), choices=MODES),
+        *(Word(mode, "mode", None, "", f"mode {mode}", value=mode) for mode in MODES[:2]),
+        *_LIMITS,
+        Word("ecn", "ecn_threshold_bytes", read_size, "SIZE", "mark CE above this queue length"),
+        Word("gap", "gap_bytes", read_size, "SIZE", "gap between packets (mode ipg)"),
         Word(
-            ("ecn",), ("ecn_threshold_bytes",), read_size, "SIZE", "mark CE above this queue length"
-        ),
-        Word(("gap",), ("gap_bytes",), read_size, "SIZE", "gap between packets (mode ipg)"),
-        Word(
-            ("headroom",),
-            ("headroom_percent",),
-            read_whole,
-            "PERCENT",
+            *("headroom", "headroom_percent", read_whole, "PERCENT"),
             "rate as a share of window/RTT (dynamic, slow-start)",
         ),
         Word(
-            ("threshold",),
-            ("threshold_ns",),
-            read_time_ns,
-            "TIME",
+            *("threshold", "threshold_ns", read_time_ns, "TIME"),
             "RTT per packet of the window below which pacing ends (slow-start)",
         ),
         Word(
-            *(("window-margin",), ("window_margin_bytes",), read_size, "SIZE"),
+            *("window-margin", "window_margin_bytes", read_size, "SIZE"),
             "lower TCP receive windows to rate x RTT plus SIZE",
         ),
         Word(
-            ("port",),
-            ("port",),
-            read_whole,
-            "N",
+            *("port", "port", read_whole, "N"),
             "only port that its packets leave by",
             choices=("<port>",),
         ),
@@ -113,7 +92,7 @@ _METER_WORDS = (
 
 def _meter_words(below: str) -> tuple[Word, ...]:
     return tuple(
-        Word((name,), (below + name.replace("-", "_"),), read, shown[0], text)
+        Word(name, below + name.replace("-", "_"), read, shown[0], text)
         for name, read, shown, text in _METER_WORDS
     )
 
@@ -124,46 +103,37 @@ _PROTOCOLS = ("tcp", "udp", "icmp", "icmpv6")
 _ETHER_TYPES = {"ip": "ipv4", "ipv4": "ipv4", "ipv6": "ipv6", "arp": "arp"}
 
 MATCH = (
-    *(Word((p,), ("match.protocol",), None, "", f"IP protocol {p}", value=p) for p in _PROTOCOLS),
+    *(Word(p, "match.protocol", None, "", f"IP protocol {p}", value=p) for p in _PROTOCOLS),
     *(
-        Word((name,), ("match.ether_type",), None, "", f"EtherType {name}", value=value)
+        Word(name, "match.ether_type", None, "", f"EtherType {name}", value=value)
         for name, value in _ETHER_TYPES.items()
     ),
-    Word(("src",), ("match.src",), _text, "PREFIX", "source, IPv4 or IPv6"),
-    Word(("dst",), ("match.dst",), _text, "PREFIX", "destination, IPv4 or IPv6"),
-    Word(("sport",), ("match.src_port",), read_range, "PORT", "source port, or a range 5000-5999"),
-    Word(("dport",), ("match.dst_port",), read_range, "PORT", "destination port, or a range"),
-    Word(("dscp",), ("match.dscp",), read_whole, "0-63", "DSCP"),
-    Word(("vlan",), ("match.vlan",), read_whole, "ID", "VLAN id; 0: untagged"),
-    Word(("proto", "protocol"), ("match.protocol",), read_number_or_text, "P", "IP protocol"),
-    Word(("ethertype",), ("match.ether_type",), read_number_or_text, "E", "ipv4, 0x0800"),
-    Word(("in",), ("match.ingress_port",), read_whole, "N", "ingress port", choices=("<port>",)),
+    Word("src", "match.src", _text, "PREFIX", "source, IPv4 or IPv6"),
+    Word("dst", "match.dst", _text, "PREFIX", "destination, IPv4 or IPv6"),
+    Word("sport", "match.src_port", read_range, "PORT", "source port, or a range 5000-5999"),
+    Word("dport", "match.dst_port", read_range, "PORT", "destination port, or a range"),
+    Word("dscp", "match.dscp", read_whole, "0-63", "DSCP"),
+    Word("vlan", "match.vlan", read_whole, "ID", "VLAN id; 0: untagged"),
+    Word("proto", "match.protocol", read_number_or_text, "P", "IP protocol", also=("protocol",)),
+    Word("ethertype", "match.ether_type", read_number_or_text, "E", "ipv4, 0x0800"),
+    Word("in", "match.ingress_port", read_whole, "N", "ingress port", choices=("<port>",)),
 )
 
 FLOW = Grammar(
     "flow",
     (
         *MATCH,
-        Word(("class",), ("class",), _text, "CLASS", "class of its packets", choices=("<class>",)),
-        Word(("rate",), ("rate",), read_rate, _RATE[0], "rate of its own, instead of a class"),
+        Word("class", "class", _text, "CLASS", "class of its packets", choices=("<class>",)),
+        Word("rate", "rate", read_rate, _RATE[0], "rate of its own, instead of a class"),
+        Word("meter", "meter", _text, "METER", "meter in front of the class", choices=("<meter>",)),
         Word(
-            ("meter",),
-            ("meter",),
-            _text,
-            "METER",
-            "meter in front of the class",
-            choices=("<meter>",),
-        ),
-        Word(
-            ("priority", "prio"),
-            ("priority",),
-            read_whole,
-            "N",
+            *("priority", "priority", read_whole, "N"),
             "the highest that matches wins (default 1000)",
+            also=("prio",),
         ),
-        Word(("set-dscp",), ("set_dscp",), read_whole, "0-63", "DSCP its packets get"),
-        Word(("name",), ("name",), _text, "NAME", "name (default: made from the match)"),
-        *_limits(),
+        Word("set-dscp", "set_dscp", read_whole, "0-63", "DSCP its packets get"),
+        Word("name", "name", _text, "NAME", "name (default: made from the match)"),
+        *_LIMITS,
         *_meter_words("meter."),
     ),
     noise=("match",),
@@ -181,28 +151,28 @@ PORT_DEFAULTS: Mapping[str, str | int] = {
 PORT = Grammar(
     "port",
     (
-        Word(("rate",), ("line_rate",), read_rate, "RATE|none", "line rate", none="none"),
+        Word("rate", "line_rate", read_rate, "RATE|none", "line rate", none="none"),
         Word(
-            *(("counts",), ("counts",), _text, "WHAT", "layer2 or wire"),
+            *("counts", "counts", _text, "WHAT", "layer2 or wire"),
             choices=("layer2", "wire"),
             none=PORT_DEFAULTS["counts"],
         ),
         Word(
-            *(("fifo",), ("fifo_bytes",), read_size, "SIZE|none"),
+            *("fifo", "fifo_bytes", read_size, "SIZE|none"),
             "FIFO of unpaced packets, at least 1518 bytes",
             none=PORT_DEFAULTS["fifo_bytes"],
         ),
         Word(
-            *(("delay",), ("delay_ns",), read_time_ns, "TIME|none", "propagation delay"),
+            *("delay", "delay_ns", read_time_ns, "TIME|none", "propagation delay"),
             none=PORT_DEFAULTS["delay_ns"],
         ),
         Word(
-            *(("gaps",), ("gap_mode",), _text, "MODE|none", "accounted or pause-frames"),
+            *("gaps", "gap_mode", _text, "MODE|none", "accounted or pause-frames"),
             choices=("accounted", "pause-frames"),
             none=PORT_DEFAULTS["gap_mode"],
         ),
         Word(
-            *(("gap-frame",), ("gap_frame_max_bytes",), read_size, "SIZE|none"),
+            *("gap-frame", "gap_frame_max_bytes", read_size, "SIZE|none"),
             help="longest PAUSE frame, 60 to 9216 bytes",
         ),
     ),
@@ -211,45 +181,44 @@ PORT = Grammar(
 SWITCH = Grammar(
     "switch",
     (
-        Word(("address",), ("address",), _text, "HOST:PORT", "P4Runtime server; tls:HOST:PORT"),
-        Word(("device-id",), ("device_id",), read_whole, "N", "P4Runtime device"),
+        Word("address", "address", _text, "HOST:PORT", "P4Runtime server; tls:HOST:PORT"),
+        Word("device-id", "device_id", read_whole, "N", "P4Runtime device"),
         Word(
-            *(("target",), ("target",), _text, "NAME", "pacing_switch or bmv2"),
+            *("target", "target", _text, "NAME", "pacing_switch or bmv2"),
             choices=("pacing_switch", "bmv2"),
         ),
         Word(
-            *(("program",), ("program",), _text, "NAME", "pacer or gtrcnet"),
-            choices=("pacer", "gtrcnet"),
+            *("program", "program", _text, "NAME", "pacer or gtrcnet"), choices=("pacer", "gtrcnet")
         ),
-        Word(("cpu-port",), ("cpu_port",), read_whole, "N", "CPU port (default 510)"),
-        Word(("ports",), ("ports",), _text, "1-4", "port numbers, if the switch cannot list them"),
+        Word("cpu-port", "cpu_port", read_whole, "N", "CPU port (default 510)"),
+        Word("ports", "ports", _text, "1-4", "port numbers, if the switch cannot list them"),
         Word(
-            ("wire",),
-            ("wire",),
+            "wire",
+            "wire",
             lambda text: text.split(","),
             "A:B",
             "pairs of ports that gtrcnet connects",
         ),
-        Word(("bottleneck",), ("bottleneck",), read_rate, "RATE", "gtrcnet's virtual bottleneck"),
-        Word(("stations",), ("stations",), _stations, "MAC=N", "stations with a fixed port"),
-        Word(("ovsdb",), ("ovsdb",), _text, "WHERE", "Open vSwitch: unix:PATH or tcp:HOST:PORT"),
-        Word(("bridge",), ("bridge",), _text, "NAME", "Open vSwitch: bridge"),
-        Word(("openflow",), ("openflow",), _text, "WHERE", "Open vSwitch: unix:PATH, tcp:H:P"),
+        Word("bottleneck", "bottleneck", read_rate, "RATE", "gtrcnet's virtual bottleneck"),
+        Word("stations", "stations", _stations, "MAC=N", "stations with a fixed port"),
+        Word("ovsdb", "ovsdb", _text, "WHERE", "Open vSwitch: unix:PATH or tcp:HOST:PORT"),
+        Word("bridge", "bridge", _text, "NAME", "Open vSwitch: bridge"),
+        Word("openflow", "openflow", _text, "WHERE", "Open vSwitch: unix:PATH, tcp:H:P"),
         Word(
-            *(("qos-type",), ("qos_type",), _text, "TYPE", "Open vSwitch: auto, linux-htb, pacer"),
+            *("qos-type", "qos_type", _text, "TYPE", "Open vSwitch: auto, linux-htb, pacer"),
             choices=("auto", "linux-htb", "pacer"),
         ),
     ),
 )
 
 
-def default_allowance(view: Mapping[str, Any]) -> bool:
-    """Whether the allowance is the default for the rate: then it follows the rate."""
+def default_allowance(view: Mapping[str, Any]) -> set[str]:
+    """Return the allowance's field where it has the default for the rate: it follows the rate."""
     rate_bps = view.get("rate_bps")
     if rate_bps is not None and rate_bps <= 0:
-        return False
-    gap_bytes = view.get("gap_bytes")
-    return view.get("allowance_ns") == rates.default_allowance_ns(rate_bps, gap_bytes)
+        return set()
+    default_ns = rates.default_allowance_ns(rate_bps, view.get("gap_bytes"))
+    return {"allowance_ns"} if view.get("allowance_ns") == default_ns else set()
 
 
 def default_bursts(view: Mapping[str, Any]) -> set[str]:
@@ -265,41 +234,6 @@ def default_bursts(view: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _class_spec(view: Mapping[str, Any]) -> dict[str, Any]:
-    left_out = {"allowance_ns"} if default_allowance(view) else set()
-    return _given(view, Kind.of("class").writable, left_out)
-
-
-def _meter_spec(view: Mapping[str, Any]) -> dict[str, Any]:
-    return _given(view, Kind.of("meter").writable, default_bursts(view))
-
-
-def _flow_spec(view: Mapping[str, Any]) -> dict[str, Any]:
-    body = _class_like(view)
-    if view.get("meter_name"):
-        body["meter"] = view["meter_name"]
-    elif isinstance(view.get("meter"), dict):
-        body["meter"] = _meter_spec(view["meter"])
-    return body
-
-
-def _class_like(view: Mapping[str, Any]) -> dict[str, Any]:
-    left_out = {"allowance_ns"} if default_allowance(view) else set()
-    return _given(view, Kind.of("flow").writable, left_out | {"meter"})
-
-
-def _port_spec(view: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(view.get("desired") or {})
-
-
-def _switch_spec(view: Mapping[str, Any]) -> dict[str, Any]:
-    return _given(view, Kind.of("switch").writable, set())
-
-
-def _given(view: Mapping[str, Any], names: Sequence[str], left_out: set[str]) -> dict[str, Any]:
-    return {n: view[n] for n in names if n not in left_out and view.get(n) is not None}
-
-
 @dataclass(frozen=True)
 class Kind:
     """A kind of resource.
@@ -307,22 +241,37 @@ class Kind:
     Attributes:
         name: what it is called.
         plural: what a list of it is called, also the part of its path.
+        help: what the commands on it are for.
         grammar: the words that set its fields.
-        writable: the fields that PUT takes.
-        spec: makes what PUT takes of what GET answers.
+        no_words: fields that PUT takes and no word sets.
+        defaults: fields of what GET answers that hold only their defaults, which PUT leaves out.
 
     """
 
     name: str
     plural: str
+    help: str
     grammar: Grammar
-    writable: tuple[str, ...]
-    spec: Callable[[Mapping[str, Any]], dict[str, Any]]
+    no_words: tuple[str, ...] = ()
+    defaults: Callable[[Mapping[str, Any]], set[str]] = lambda _: set()
 
-    @staticmethod
-    def of(name: str) -> "Kind":
-        """Return the kind of that name."""
-        return KINDS[name]
+    @property
+    def writable(self) -> list[str]:
+        """The fields that PUT takes; a flow's name is a word, and part of the path."""
+        fields = (word.field.partition(".")[0] for word in self.grammar.words)
+        return list(dict.fromkeys(field for field in (*self.no_words, *fields) if field != "name"))
+
+    def spec(self, view: Mapping[str, Any]) -> dict[str, Any]:
+        """Make what PUT takes of what GET answers."""
+        if self.name == "port":
+            return dict(view.get("desired") or {})
+        left_out = self.defaults(view)
+        body = {n: view[n] for n in self.writable if n not in left_out and view.get(n) is not None}
+        if self.name == "flow" and view.get("meter_name"):
+            body["meter"] = view["meter_name"]
+        elif self.name == "flow" and isinstance(view.get("meter"), dict):
+            body["meter"] = KINDS["meter"].spec(view["meter"])
+        return body
 
     def path(self, switch: str, *rest: str) -> str:
         """Return the path of one resource, or of the list of them on a switch.
@@ -344,13 +293,6 @@ class Kind:
 
 
 _PACE = ("limit_bytes", "allowance_ns")
-_OF_MODES = (
-    "ecn_threshold_bytes",
-    "gap_bytes",
-    "headroom_percent",
-    "threshold_ns",
-    "window_margin_bytes",
-)
 _ONLY_IN_MODES = {
     "ecn_threshold_bytes": ("static", "ipg", "dynamic", "slow-start"),
     "gap_bytes": ("ipg",),
@@ -364,48 +306,21 @@ KINDS = {
     kind.name: kind
     for kind in (
         Kind(
-            *("switch", "switches", SWITCH),
-            writable=(
-                *("kind", "address", "device_id", "target", "program", "cpu_port", "ports"),
-                *(
-                    "wire",
-                    "bottleneck",
-                    "stations",
-                    "measured",
-                    "ovsdb",
-                    "bridge",
-                    "openflow",
-                    "qos_type",
-                ),
-            ),
-            spec=_switch_spec,
+            *("switch", "switches", "Switches: add, set, del, show.", SWITCH),
+            no_words=("kind", "measured"),
+        ),
+        Kind("port", "ports", "Ports: line rate, FIFO, delay, counting, gap mode.", PORT),
+        Kind(
+            *("class", "classes", "Classes: how packets are spaced.", CLASS),
+            defaults=default_allowance,
         ),
         Kind(
-            *("port", "ports", PORT),
-            writable=(
-                "line_rate",
-                "counts",
-                "fifo_bytes",
-                "delay_ns",
-                "gap_mode",
-                "gap_frame_max_bytes",
-            ),
-            spec=_port_spec,
+            *("meter", "meters", "Meters: committed and peak rates.", METER),
+            defaults=default_bursts,
         ),
         Kind(
-            *("class", "classes", CLASS),
-            writable=("mode", "rate", *_PACE, *_OF_MODES, "port"),
-            spec=_class_spec,
-        ),
-        Kind(
-            *("meter", "meters", METER),
-            writable=("cir", "pir", "cburst", "pburst", "drop_red", "yellow_dscp", "red_dscp"),
-            spec=_meter_spec,
-        ),
-        Kind(
-            *("flow", "flows", FLOW),
-            writable=("match", "priority", "class", "rate", *_PACE, "meter", "set_dscp"),
-            spec=_flow_spec,
+            *("flow", "flows", "Flows: which packets, and which class or rate they get.", FLOW),
+            defaults=default_allowance,
         ),
     )
 }

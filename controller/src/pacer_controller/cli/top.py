@@ -281,7 +281,7 @@ def _plain(session: Session, switch: str | None, interval_ms: int, times: int | 
             console = render.console()
             console.print(Text(f"{measured['switch']}  {time.strftime('%H:%M:%S')}"))
             if measured["classes"]:
-                console.print(render.statistics("class", [(measured["switch"], measured)]))
+                console.print(render.statistics("classes", [(measured["switch"], measured)]))
             elif measured.get("virtual_bottleneck"):
                 console.print(_no_classes(measured["switch"]))
         sys.stdout.flush()

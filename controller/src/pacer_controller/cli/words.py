@@ -7,15 +7,15 @@ this switch is the controller's to say.
 Units: sizes are bytes, `KB MB GB` are powers of 1024, as in tc; times are `ns us ms s`.
 """
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from pacer_controller import rates
 from pacer_controller.cli.connection import UsageError
+from pacer_controller.problems import did_you_mean
 
 _NUMBER = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?([A-Za-z]*)", re.ASCII)
 _SIZES = {"": 1, "b": 1}
@@ -95,8 +95,8 @@ class Word:
     """One word of a grammar.
 
     Attributes:
-        names: how it may be written, first its own name.
-        fields: what it sets, as paths in the resource (`match.dst_port`); several are set alike.
+        name: how it is written.
+        field: what it sets, as a path in the resource (`match.dst_port`).
         read: reads the value that follows; None: nothing follows.
         value: what is set when nothing follows.
         shown: what stands for the value in help.
@@ -104,17 +104,24 @@ class Word:
         choices: values for completion; a name in angle brackets stands for those of the
             controller, such as "<class>".
         none: what "none" and "default" stand for; without one, they take the field away.
+        also: other names of it.
 
     """
 
-    names: tuple[str, ...]
-    fields: tuple[str, ...]
+    name: str
+    field: str
     read: Callable[[str], Any] | None
     shown: str = ""
     help: str = ""
     value: Any = None
     choices: tuple[str, ...] = ()
     none: Any = None
+    also: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names of it, its own first."""
+        return self.name, *self.also
 
 
 NONE = ("none", "default")
@@ -160,9 +167,8 @@ class Grammar:
             word = self._by_name.get(name)
             if word is None:
                 raise UsageError(self._unknown(name))
-            for path in word.fields:
-                if path in found:
-                    raise UsageError(f"{name!r}: {_last(path)} is set twice")
+            if word.field in found:
+                raise UsageError(f"{name!r}: {word.field.rpartition('.')[2]} is set twice")
             value = word.value
             if word.read is not None:
                 if not rest:
@@ -173,7 +179,7 @@ class Grammar:
                         f"{name}: no space between number and unit: {name} {text}{rest[0]}"
                     )
                 value = self._value(name, word, text)
-            found.update(dict.fromkeys(word.fields, value))
+            found[word.field] = value
         return found
 
     def _value(self, name: str, word: Word, text: str) -> Any:
@@ -187,22 +193,12 @@ class Grammar:
 
     def _unknown(self, name: str) -> str:
         guess = did_you_mean(name, self._by_name)
-        known = ", ".join(word.names[0] for word in self.words)
+        known = ", ".join(word.name for word in self.words)
         return f"{self.what}: unknown word {name!r}{guess or f'; one of {known}'}"
 
     def usage(self) -> list[tuple[str, str]]:
         """Return the words and what they mean, for help."""
         return [(f"{'|'.join(word.names)} {word.shown}".strip(), word.help) for word in self.words]
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean ...?" when a known name is close, else nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def nested(fields: Mapping[str, Any], into: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pacer_controller.openvswitch import flows, refusals
 from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError
 from pacer_controller.openvswitch.ovsdb import Database, OvsdbError, Snapshot, number
 from pacer_controller.records import Desired, Record
-from pacer_controller.rows import METERS, PORTS, QUEUES, Op, Row, Rows, by_key, changes
+from pacer_controller.rows import METERS, PORTS, QUEUES, Row, Rows, by_key, carry_out, changes
 from pacer_controller.southbound import (
     Capabilities,
     Count,
@@ -281,21 +281,14 @@ class OpenVSwitch:
         await self.refresh_ports()
         # A class that is too fast for every port keeps its former settings.
         unfit = self._context.unfit()
-        kept = {
-            int(dict(row.match)["queue"])  # type: ignore[arg-type]
-            for row in wanted.values()
-            if row.table == QUEUES and row.owner in unfit
-        }
+        of_queues, of_ports = (_by_number(wanted, table) for table in (QUEUES, PORTS))
+        kept = {queue for queue, row in of_queues.items() if row.owner in unfit}
         queues = {
-            int(dict(row.match)["queue"]): flows.queue_settings(row, kind)  # type: ignore[arg-type]
-            for row in wanted.values()
-            if row.table == QUEUES and row.owner not in unfit
+            queue: flows.queue_settings(row, kind)
+            for queue, row in of_queues.items()
+            if queue not in kept
         }
-        ports = {
-            int(dict(row.match)["port"]): _port_settings(row)  # type: ignore[arg-type]
-            for row in wanted.values()
-            if row.table == PORTS
-        }
+        ports = {port: _port_settings(row) for port, row in of_ports.items()}
         written = await self._in_thread(self._database.sync, kind, queues, ports, kept)
         await self.refresh_ports()
         return written
@@ -328,11 +321,7 @@ class OpenVSwitch:
             self._resync.set()
             return False
         if self._held is not None:
-            for change in changes(before, after):
-                if change.op is Op.DELETE:
-                    self._held.pop(change.row.key, None)
-                else:
-                    self._held[change.row.key] = change.row
+            carry_out(changes(before, after), self._held)
         if self.failed:
             # A failed resource may fit the new line rate.
             self._resync.set()
@@ -393,6 +382,11 @@ class OpenVSwitch:
             flows=flow_counts,
             ports=ports,
         )
+
+
+def _by_number(rows: Rows, table: str) -> dict[int, Row]:
+    """Return the rows of a table of the database by the number of the queue or port."""
+    return {int(row.match[0][1]): row for row in rows.values() if row.table == table}  # type: ignore[arg-type]
 
 
 def _openflow_rows(rows: Rows) -> Rows:

@@ -23,7 +23,18 @@ from pacer_controller.p4rt import access, bandwidth, burstiness, errors
 from pacer_controller.p4rt.connection import Connection, p4info
 from pacer_controller.p4rt.stations import StationLearner
 from pacer_controller.records import Desired, Record
-from pacer_controller.rows import CLASSES, PORTS, Change, MatchValue, Op, Row, Rows, by_key, changes
+from pacer_controller.rows import (
+    CLASSES,
+    PORTS,
+    Change,
+    MatchValue,
+    Op,
+    Row,
+    Rows,
+    by_key,
+    carry_out,
+    changes,
+)
 from pacer_controller.rows import row as make_row
 from pacer_controller.southbound import (
     Capabilities,
@@ -431,11 +442,8 @@ class P4Switch:
         return None
 
     async def _write_stations(self, pending: Sequence[Change]) -> list[Refusal]:
-        return (
-            await self._write(self._connection.switch, pending)
-            if self._connection.switch is not None
-            else []
-        )
+        switch = self._connection.switch
+        return [] if switch is None else await self._write(switch, pending)
 
     # ---- requests ----
 
@@ -468,11 +476,7 @@ class P4Switch:
         if refusals:
             raise SwitchRefusedError(refusals)
         if self._connection.held is not None:
-            for change in pending:
-                if change.op is Op.DELETE:
-                    self._connection.held.pop(change.row.key, None)
-                else:
-                    self._connection.held[change.row.key] = change.row
+            carry_out(pending, self._connection.held)
         if self.failed and any(change.row.table == PORTS for change in pending):
             # A failed resource may fit the new line rate.
             self._resync.set()
@@ -488,13 +492,7 @@ class P4Switch:
             # Undo by the same computation, from the entries that were taken to the former ones.
             taken = dict(before)
             lost = {refusal.row.key for refusal in refusals}
-            for change in pending:
-                if change.row.key in lost:
-                    continue
-                if change.op is Op.DELETE:
-                    taken.pop(change.row.key, None)
-                else:
-                    taken[change.row.key] = change.row
+            carry_out((change for change in pending if change.row.key not in lost), taken)
             if await self._write(switch, changes(taken, before)):
                 self._resync.set()
         return refusals
