@@ -1,12 +1,11 @@
 //! Why a program was refused.
 
-use std::fmt;
-
 /// A program that cannot be loaded: what is wrong, and where in the JSON.
 ///
 /// `place` names the object the way a reader of the JSON would look for it, for example
 /// `pipeline 'ingress': table 'PacerIngress.flows'`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{message}", self.prefix())]
 pub struct LoadError {
     place: String,
     message: String,
@@ -34,6 +33,14 @@ impl LoadError {
         &self.message
     }
 
+    /// The place as it stands before the message.
+    fn prefix(&self) -> String {
+        if self.place.is_empty() {
+            return String::new();
+        }
+        format!("{}: ", self.place)
+    }
+
     /// Adds the enclosing object to the place.
     fn inside(mut self, outer: &str) -> Self {
         self.place = if self.place.is_empty() {
@@ -44,18 +51,6 @@ impl LoadError {
         self
     }
 }
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.place.is_empty() {
-            f.write_str(&self.message)
-        } else {
-            write!(f, "{}: {}", self.place, self.message)
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
 
 /// Adds the enclosing object to an error's place.
 pub(crate) trait At<T> {

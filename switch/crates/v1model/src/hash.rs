@@ -1,6 +1,11 @@
 //! Hash and checksum algorithms of v1model, as simple_switch computes them.
 
 use crate::error::{LoadResult, refuse};
+use crc::{CRC_16_ARC, CRC_16_IBM_3740, CRC_32_ISO_HDLC, Crc};
+
+static CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_ARC);
+static CRC32: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
+static CRC_CCITT: Crc<u16> = Crc::<u16>::new(&CRC_16_IBM_3740);
 
 /// An algorithm of a calculation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,11 +42,9 @@ impl Algorithm {
     /// The hash of `data`, in the low bits.
     pub fn compute(self, data: &[u8]) -> u64 {
         match self {
-            Self::Crc16 => u64::from(reflected_crc(&CRC16, 0, data)),
-            Self::Crc32 => u64::from(!reflected_crc(&CRC32, u32::MAX, data)),
-            Self::CrcCcitt => u64::from(data.iter().fold(u16::MAX, |crc, &b| {
-                (crc << 8) ^ CRC_CCITT[usize::from((crc >> 8) as u8 ^ b)]
-            })),
+            Self::Crc16 => CRC16.checksum(data).into(),
+            Self::Crc32 => CRC32.checksum(data).into(),
+            Self::CrcCcitt => CRC_CCITT.checksum(data).into(),
             Self::Csum16 => u64::from(csum16(data)),
             Self::Xor16 => data.chunks(2).fold(0, |x, pair| {
                 let low = pair.get(1).copied().unwrap_or(0);
@@ -70,51 +73,6 @@ pub(crate) fn csum16(data: &[u8]) -> u16 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     !(sum as u16)
-}
-
-const CRC16: [u32; 256] = reflected(0xa001);
-const CRC32: [u32; 256] = reflected(0xedb8_8320);
-const CRC_CCITT: [u16; 256] = forward16(0x1021);
-
-/// A reflected CRC of up to 32 bits, by the table of its polynomial.
-fn reflected_crc(table: &[u32; 256], start: u32, data: &[u8]) -> u32 {
-    data.iter().fold(start, |crc, &b| {
-        (crc >> 8) ^ table[usize::from((crc as u8) ^ b)]
-    })
-}
-
-/// The table of a reflected polynomial of up to 32 bits.
-const fn reflected(polynomial: u32) -> [u32; 256] {
-    let mut table = [0; 256];
-    let mut i = 0;
-    while i < 256 {
-        let mut crc = i as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = (crc >> 1) ^ (polynomial * (crc & 1));
-            bit += 1;
-        }
-        table[i] = crc;
-        i += 1;
-    }
-    table
-}
-
-/// The table of a polynomial of 16 bits that is not reflected.
-const fn forward16(polynomial: u16) -> [u16; 256] {
-    let mut table = [0; 256];
-    let mut i = 0;
-    while i < 256 {
-        let mut crc = (i as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = (crc << 1) ^ (polynomial * (crc >> 15));
-            bit += 1;
-        }
-        table[i] = crc;
-        i += 1;
-    }
-    table
 }
 
 #[cfg(test)]

@@ -221,20 +221,14 @@ pub(crate) enum Op {
     },
     /// Copies a header stack.
     CopyStack { d: u16, a: u16, words: u16 },
-    /// Pushes elements to the front of a stack. A stack of unions is pushed member by member; only
-    /// the `first` moves the counter.
-    Push {
+    /// Moves the elements of a stack: pushes elements to its front, or pops them. A stack of unions
+    /// moves member by member; only the `first` moves the counter.
+    MoveStack {
         stack: u16,
         count: Slot,
         words: u16,
         first: bool,
-    },
-    /// Pops elements from the front of a stack; `first` as in [`Op::Push`].
-    Pop {
-        stack: u16,
-        count: Slot,
-        words: u16,
-        first: bool,
+        push: bool,
     },
 
     /// Goes to a higher address.
@@ -323,32 +317,46 @@ pub(crate) enum Op {
     NeedLast { stack: u16 },
 }
 
+/// A pattern for the operations that make one word of one word, with these of their fields.
+macro_rules! on_one_word {
+    ($($field:ident),+) => {
+        Op::Not { $($field),+, .. }
+            | Op::Sext { $($field),+, .. }
+            | Op::IsZero { $($field),+, .. }
+            | Op::NonZero { $($field),+, .. }
+    };
+}
+
+/// A pattern for the operations that make one word of two words, with these of their fields.
+macro_rules! on_two_words {
+    ($($field:ident),+) => {
+        Op::Add { $($field),+, .. }
+            | Op::Sub { $($field),+, .. }
+            | Op::Mul { $($field),+, .. }
+            | Op::And { $($field),+, .. }
+            | Op::Or { $($field),+, .. }
+            | Op::Xor { $($field),+, .. }
+            | Op::Shl { $($field),+, .. }
+            | Op::Shr { $($field),+, .. }
+            | Op::Sar { $($field),+, .. }
+            | Op::Div { $($field),+, .. }
+            | Op::Rem { $($field),+, .. }
+            | Op::Eq { $($field),+, .. }
+            | Op::Ne { $($field),+, .. }
+            | Op::Lt { $($field),+, .. }
+            | Op::Le { $($field),+, .. }
+            | Op::LtS { $($field),+, .. }
+            | Op::LeS { $($field),+, .. }
+    };
+}
+
 impl Op {
     /// What the operation writes.
     pub fn written(&self) -> Written {
         match *self {
-            Op::Copy { d, .. }
-            | Op::Add { d, .. }
-            | Op::Sub { d, .. }
-            | Op::Mul { d, .. }
-            | Op::And { d, .. }
-            | Op::Or { d, .. }
-            | Op::Xor { d, .. }
-            | Op::Not { d, .. }
-            | Op::Shl { d, .. }
-            | Op::Shr { d, .. }
-            | Op::Sar { d, .. }
-            | Op::Div { d, .. }
-            | Op::Rem { d, .. }
-            | Op::Sext { d, .. }
-            | Op::Eq { d, .. }
-            | Op::Ne { d, .. }
-            | Op::Lt { d, .. }
-            | Op::Le { d, .. }
-            | Op::LtS { d, .. }
-            | Op::LeS { d, .. }
-            | Op::IsZero { d, .. }
-            | Op::NonZero { d, .. }
+            on_one_word!(d)
+            | on_two_words!(d)
+            | Op::Copy { d, .. }
             | Op::Select { d, .. }
             | Op::EqW { d, .. }
             | Op::LtW { d, .. }
@@ -392,8 +400,7 @@ impl Op {
             | Op::ClaimElement { .. }
             | Op::CopyHeader { .. }
             | Op::CopyStack { .. }
-            | Op::Push { .. }
-            | Op::Pop { .. }
+            | Op::MoveStack { .. }
             | Op::Extract { .. }
             | Op::ExtractNext { .. }
             | Op::ExtractVariable { .. }
@@ -424,27 +431,8 @@ impl Op {
     /// reads fewer than three names the same several times.
     pub fn operands(&self) -> Option<[Slot; 3]> {
         match *self {
-            Op::Not { a, .. }
-            | Op::Sext { a, .. }
-            | Op::IsZero { a, .. }
-            | Op::NonZero { a, .. } => Some([a; 3]),
-            Op::Add { a, b, .. }
-            | Op::Sub { a, b, .. }
-            | Op::Mul { a, b, .. }
-            | Op::And { a, b, .. }
-            | Op::Or { a, b, .. }
-            | Op::Xor { a, b, .. }
-            | Op::Shl { a, b, .. }
-            | Op::Shr { a, b, .. }
-            | Op::Sar { a, b, .. }
-            | Op::Div { a, b, .. }
-            | Op::Rem { a, b, .. }
-            | Op::Eq { a, b, .. }
-            | Op::Ne { a, b, .. }
-            | Op::Lt { a, b, .. }
-            | Op::Le { a, b, .. }
-            | Op::LtS { a, b, .. }
-            | Op::LeS { a, b, .. } => Some([a, b, b]),
+            on_one_word!(a) => Some([a; 3]),
+            on_two_words!(a, b) => Some([a, b, b]),
             Op::Select { c, a, b, .. } => Some([c, a, b]),
             _ => None,
         }
@@ -462,27 +450,9 @@ impl Op {
     /// Redirects a one-word result from `from` to `to`; false if the operation has another result.
     pub fn retarget(&mut self, from: Slot, to: Slot) -> bool {
         match self {
-            Op::Copy { d, .. }
-            | Op::Add { d, .. }
-            | Op::Sub { d, .. }
-            | Op::Mul { d, .. }
-            | Op::And { d, .. }
-            | Op::Or { d, .. }
-            | Op::Xor { d, .. }
-            | Op::Not { d, .. }
-            | Op::Shl { d, .. }
-            | Op::Shr { d, .. }
-            | Op::Sar { d, .. }
-            | Op::Div { d, .. }
-            | Op::Rem { d, .. }
-            | Op::Eq { d, .. }
-            | Op::Ne { d, .. }
-            | Op::Lt { d, .. }
-            | Op::Le { d, .. }
-            | Op::LtS { d, .. }
-            | Op::LeS { d, .. }
-            | Op::IsZero { d, .. }
-            | Op::NonZero { d, .. }
+            on_one_word!(d)
+            | on_two_words!(d)
+            | Op::Copy { d, .. }
             | Op::Select { d, .. }
             | Op::NonZeroW { d, .. }
             | Op::EqW { d, .. }

@@ -1,6 +1,6 @@
 //! Action profiles: members and groups that table entries name.
 
-use crate::entries::error::{invalid, not_found};
+use crate::entries::error::invalid;
 use crate::entries::profile::{
     GroupMember, ProfileGroup, ProfileInfo, ProfileRules, SizeSemantics, WatchPort,
 };
@@ -232,10 +232,7 @@ impl Profile {
         let mut seen = HashSet::with_capacity(group.members.len());
         for m in &group.members {
             if !self.member_places.contains_key(&m.member) {
-                return not_found(format!(
-                    "action profile '{}' has no member {}",
-                    info.name, m.member
-                ));
+                return info.no_member(m.member);
             }
             if m.weight == 0 {
                 return invalid(format!("member {} has weight 0", m.member));

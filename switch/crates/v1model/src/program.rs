@@ -229,9 +229,9 @@ pub(crate) struct Intrinsics {
 }
 
 impl Intrinsics {
-    /// Removes the fields that only the program would read, and does not.
-    pub fn remove_unread(&mut self, is_read: impl Fn(Field) -> bool) {
-        for field in [
+    /// The fields that the switch writes and only the program reads.
+    pub fn reported(&mut self) -> [&mut Option<Field>; 10] {
+        [
             &mut self.parser_error,
             &mut self.checksum_error,
             &mut self.ingress_global_timestamp,
@@ -242,9 +242,7 @@ impl Intrinsics {
             &mut self.deq_timedelta,
             &mut self.deq_qdepth,
             &mut self.qid,
-        ] {
-            *field = field.filter(|field| is_read(*field));
-        }
+        ]
     }
 }
 

@@ -159,8 +159,8 @@ pub(crate) fn meter_state(green: Count, meter: Option<&Meter>) -> MeterState {
 /// Registers, counters, meters, random numbers.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// Registers, then counters.
-    cells: Rows,
+    /// Registers, then counters ([`State::counter_array`]).
+    pub cells: Rows,
     registers: usize,
     pub meters: Vec<MeterArray>,
     random: u64,
@@ -188,6 +188,12 @@ impl State {
         }
     }
 
+    /// The number in `cells` of a counter array; register arrays have their own numbers.
+    #[inline]
+    pub fn counter_array(&self, array: usize) -> usize {
+        self.registers + array
+    }
+
     /// The words of a register cell; `None` if it is out of range.
     #[inline]
     pub fn register(&self, array: usize, cell: usize) -> Option<&[u64]> {
@@ -204,7 +210,7 @@ impl State {
     #[inline]
     pub fn counter(&self, array: usize, cell: usize) -> Option<&Count> {
         self.cells
-            .get(self.registers + array, cell)?
+            .get(self.counter_array(array), cell)?
             .try_into()
             .ok()
     }
@@ -212,41 +218,8 @@ impl State {
     /// Packets and bytes of a counter cell, to be changed; `None` if it is out of range.
     #[inline]
     pub fn counter_mut(&mut self, array: usize, cell: usize) -> Option<&mut Count> {
-        self.cells
-            .get_mut(self.registers + array, cell)?
-            .try_into()
-            .ok()
-    }
-
-    /// Sets all cells of a register array; returns their words as they were. `None` if there is no
-    /// such array or its cells have another width.
-    pub fn register_fill(&mut self, array: usize, value: &[u64]) -> Option<Vec<u64>> {
-        self.cells.fill(array, value)
-    }
-
-    /// Puts all cells back as they were; false if `before` does not fit the array.
-    pub fn register_restore(&mut self, array: usize, before: &[u64]) -> bool {
-        self.cells.restore(array, before)
-    }
-
-    /// [`Self::register_fill`] for a counter.
-    pub fn counter_fill(&mut self, array: usize, value: Count) -> Option<Vec<u64>> {
-        self.cells.fill(self.registers + array, &value)
-    }
-
-    /// [`Self::register_restore`] for a counter.
-    pub fn counter_restore(&mut self, array: usize, before: &[u64]) -> bool {
-        self.cells.restore(self.registers + array, before)
-    }
-
-    /// The first array of the rows that a large register array is in; `None` for a small array.
-    pub fn register_rows(&self, array: usize) -> Option<usize> {
-        self.cells.first_of_rows(array)
-    }
-
-    /// [`Self::register_rows`] for a counter.
-    pub fn counter_rows(&self, array: usize) -> Option<usize> {
-        self.cells.first_of_rows(self.registers + array)
+        let array = self.counter_array(array);
+        self.cells.get_mut(array, cell)?.try_into().ok()
     }
 
     /// Prefetches the cells of an index in an array and in those that share its rows.

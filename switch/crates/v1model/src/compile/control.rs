@@ -175,10 +175,10 @@ fn edges(node: &Node, tables: &Tables) -> Vec<u32> {
         | Node::IfBoth { yes, no, .. } => vec![yes, no],
         Node::Table(index) => {
             let t = &tables.tables[index as usize];
-            let mut edges: Vec<u32> = t.actions.iter().map(|a| a.next).collect();
-            edges.extend(t.next_hit);
-            edges.extend(t.next_miss);
-            edges.push(t.base_next);
+            let mut edges: Vec<u32> = t.spec.actions.iter().map(|a| a.next).collect();
+            edges.extend(t.spec.next_hit);
+            edges.extend(t.spec.next_miss);
+            edges.push(t.spec.base_next);
             edges
         }
     }

@@ -39,7 +39,7 @@ pub(super) fn intrinsics(layout: &Layout) -> LoadResult<Intrinsics> {
 }
 
 /// The headers that the switch itself writes to: none, of a program that p4c made.
-pub(super) fn always_changed(layout: &Layout, i: &Intrinsics, objects: &Objects) -> Changes {
+pub(super) fn always_changed(layout: &Layout, mut i: Intrinsics, objects: &Objects) -> Changes {
     let required = [
         i.ingress_port,
         i.packet_length,
@@ -47,21 +47,9 @@ pub(super) fn always_changed(layout: &Layout, i: &Intrinsics, objects: &Objects)
         i.egress_spec,
         i.egress_port,
     ];
-    let optional = [
-        i.parser_error,
-        i.checksum_error,
-        i.ingress_global_timestamp,
-        i.egress_global_timestamp,
-        i.mcast_grp,
-        i.egress_rid,
-        i.enq_timestamp,
-        i.enq_qdepth,
-        i.deq_timedelta,
-        i.deq_qdepth,
-        i.qid,
-    ];
+    let optional = i.reported().map(|field| *field).into_iter().flatten();
     let meters = objects.direct_meters.values().map(|meter| meter.target);
-    let all = required.into_iter().chain(optional.into_iter().flatten());
+    let all = required.into_iter().chain(optional).chain(i.mcast_grp);
     all.chain(meters).fold(0, |all, field| {
         all | layout.changes(field.slot, field.limbs())
     })

@@ -81,7 +81,9 @@ fn compile_with(
     let (fields, params) = (0..layout.words, c.param_base()..c.temp_base());
     let tables = &mut controls.tables.tables;
     prefetch_plan::plan_prefetches(tables, &c.ops, &state, fields, params);
-    intrinsics.remove_unread(|field| layout.is_named(field));
+    for field in intrinsics.reported() {
+        *field = field.filter(|field| layout.is_named(*field));
+    }
 
     let temps_used = c.temps_used;
     let tables = std::mem::take(&mut controls.tables.tables);
@@ -96,7 +98,7 @@ fn compile_with(
         deparser,
         intrinsics,
         errors: intrinsics::error_codes(root),
-        key_words: 2 * tables.iter().map(|t| t.key_words).max().unwrap_or(0),
+        key_words: 2 * tables.iter().map(|t| t.spec.key_words).max().unwrap_or(0),
     };
     let compiled = Compiled {
         program: parts.program(c),
@@ -138,7 +140,7 @@ impl Parts {
             .order
             .iter()
             .map(|h| kinds[h.kind].max_bytes());
-        let written = intrinsics::always_changed(layout, &self.intrinsics, &self.objects);
+        let written = intrinsics::always_changed(layout, self.intrinsics, &self.objects);
         Program {
             constant_base: c.constant_base(),
             param_base: c.param_base(),

@@ -20,6 +20,7 @@ pub(super) struct DirectMeterInfo {
 }
 
 /// The objects of a program.
+#[derive(Default)]
 pub(super) struct Objects {
     pub registers: Vec<ArrayInfo>,
     pub counters: Vec<ArrayInfo>,
@@ -51,18 +52,9 @@ impl Objects {
             );
         }
         let mut objects = Self {
-            registers: Vec::new(),
-            counters: Vec::new(),
-            meters: Vec::new(),
-            direct_meters: HashMap::new(),
-            calculations: Vec::new(),
-            register_names: Names::default(),
-            counter_names: Names::default(),
-            meter_names: Names::default(),
-            calculation_names: Names::default(),
-            traffic_managers: HashSet::new(),
             max_state_bytes: options.max_state_bytes,
             state_bytes_left: options.max_state_bytes,
+            ..Self::default()
         };
         for e in &root.extern_instances {
             let name = &e.name;

@@ -30,7 +30,7 @@ pub(crate) fn plan_prefetches(
     let mut uses = direct_uses(tables, ops, state, &fields);
     follow_copies(&mut uses, ops, &fields);
     for table in tables {
-        for action in &mut table.actions {
+        for action in &mut table.spec.actions {
             let Code { start, end, .. } = action.code;
             let code = ops.get(start as usize..end as usize).unwrap_or_default();
             let of_copy = |(to, from): (Slot, Slot)| {
@@ -41,7 +41,7 @@ pub(crate) fn plan_prefetches(
             let copies = copies(code).filter(|(_, from)| params.contains(from));
             action.prefetches = copies.flat_map(of_copy).collect();
         }
-        let hinted = table.actions.iter().flat_map(|action| {
+        let hinted = table.spec.actions.iter().flat_map(|action| {
             let hint = action.prefetches.first().map(|first| first.argument);
             let all = action.prefetches.iter();
             all.filter(move |prefetch| Some(prefetch.argument) == hint)
@@ -54,11 +54,13 @@ pub(crate) fn plan_prefetches(
 /// What operations and table keys use fields to index.
 fn direct_uses(tables: &[Table], ops: &[Op], state: &State, fields: &Range<Slot>) -> Uses {
     let of_op = |op: &Op| match *op {
-        Op::RegisterRead { array, index, .. } | Op::RegisterWrite { array, index, .. } => {
-            Some((index, Indexed::Rows(state.register_rows(array.into())?)))
-        }
+        Op::RegisterRead { array, index, .. } | Op::RegisterWrite { array, index, .. } => Some((
+            index,
+            Indexed::Rows(state.cells.first_of_rows(array.into())?),
+        )),
         Op::Count { array, index } => {
-            Some((index, Indexed::Rows(state.counter_rows(array.into())?)))
+            let array = state.counter_array(array.into());
+            Some((index, Indexed::Rows(state.cells.first_of_rows(array)?)))
         }
         Op::Backlog { class, .. } => Some((class, Indexed::Queue)),
         Op::Hold { args } => Some((args, Indexed::Queue)),
@@ -118,7 +120,7 @@ mod tests {
         let table = |name: &str| pipeline.tables().iter().position(|t| t.name == name);
         let flows = table("PacerIngress.flows").expect("flows");
         let classes = table("PacerIngress.classes").expect("classes");
-        let prefetches = &pipeline.tables[flows].actions[0].prefetches;
+        let prefetches = &pipeline.tables[flows].spec.actions[0].prefetches;
         let kinds: Vec<Indexed> = prefetches.iter().map(|prefetch| prefetch.indexed).collect();
         assert!(prefetches.iter().all(|prefetch| prefetch.argument == 0));
         assert!(

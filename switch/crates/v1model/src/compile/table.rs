@@ -62,6 +62,7 @@ impl Scope {
 }
 
 /// The tables of a program.
+#[derive(Default)]
 pub(super) struct Tables {
     pub actions: Actions,
     pub tables: Vec<Table>,
@@ -76,11 +77,7 @@ impl Tables {
     pub fn new(actions: Actions) -> Self {
         Self {
             actions,
-            tables: Vec::new(),
-            infos: Vec::new(),
-            profile_names: Names::default(),
-            profiles: Vec::new(),
-            profile_infos: Vec::new(),
+            ..Self::default()
         }
     }
 

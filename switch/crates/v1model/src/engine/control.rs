@@ -81,22 +81,22 @@ impl<E: Externs> Machine<'_, E> {
         };
         let entry = hit.and_then(|hit| table.entry(hit.id));
         let (call, chosen) = match entry.map(|entry| &entry.target) {
-            Some(Target::Call(call)) => (Some((call.local(), call.args())), table.next_hit),
+            Some(Target::Call(call)) => (Some((call.local(), call.args())), table.spec.next_hit),
             Some(target) => {
                 let call = choose(self.program, self.profiles, table, target, ctx);
-                (call, table.next_hit)
+                (call, table.spec.next_hit)
             }
             None => {
                 let call = table.default.call.as_ref();
                 (
                     call.map(|call| (call.local(), call.args())),
-                    table.next_miss,
+                    table.spec.next_miss,
                 )
             }
         };
         // A miss without a default action, or an empty group.
         let Some((local, args)) = call else {
-            return (Outcome::Done, chosen.unwrap_or(table.base_next));
+            return (Outcome::Done, chosen.unwrap_or(table.spec.base_next));
         };
         let base = self.program.param_base as usize;
         match args {
@@ -105,7 +105,7 @@ impl<E: Externs> Machine<'_, E> {
             [one] => ctx.phv[base] = *one,
             _ => ctx.phv[base..base + args.len()].copy_from_slice(args),
         }
-        let Some(action) = table.actions.get(local) else {
+        let Some(action) = table.spec.actions.get(local) else {
             return fault();
         };
         if hit.is_none_or(|hit| hit.hint.is_none()) {
@@ -152,7 +152,7 @@ fn fault() -> (Outcome, u32) {
 /// found, or of the default entry; in BMv2's order, before the action.
 #[inline(always)]
 fn update_direct(table: &mut Table, hit: Option<Hit>, ctx: &mut Context, now_ns: u64) {
-    let (counters, meter, ageing) = (table.counters, table.meter, table.ageing);
+    let (counters, meter, ageing) = (table.spec.counters, table.spec.meter, table.spec.ageing);
     let Some(hit) = hit else {
         if counters || meter.is_some() {
             update_direct_default(table, ctx, now_ns);
@@ -185,10 +185,10 @@ fn update_direct(table: &mut Table, hit: Option<Hit>, ctx: &mut Context, now_ns:
 /// no colour.
 fn update_direct_default(table: &mut Table, ctx: &mut Context, now_ns: u64) {
     let direct = &mut table.default.direct;
-    if table.counters {
+    if table.spec.counters {
         count(&mut direct.counter, ctx.ingress_length);
     }
-    if let Some(m) = table.meter {
+    if let Some(m) = table.spec.meter {
         let packet = Metered {
             bytes: ctx.ingress_length,
             now_ns,
@@ -209,7 +209,7 @@ fn choose<'t>(
     target: &'t Target,
     ctx: &mut Context,
 ) -> Option<(usize, &'t [u64])> {
-    let profile = profiles.get(table.profile?)?;
+    let profile = profiles.get(table.spec.profile?)?;
     let mut pick = |from: &[u32]| -> Option<u32> {
         let size = u32::try_from(from.len()).ok().filter(|&n| n > 0)?;
         let calculation = program.calculations.get(profile.calculation?)?;

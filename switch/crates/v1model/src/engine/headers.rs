@@ -81,24 +81,16 @@ impl<E: Externs> Machine<'_, E> {
                 }
                 ctx.unchanged.note(RESHAPED);
             }
-            Op::Push {
+            Op::MoveStack {
                 stack,
                 count,
                 words,
                 first,
+                push,
             } => {
                 let count = to_index(w[count as usize]);
-                push(w, &program.stacks[stack as usize], count, words, first);
-                ctx.unchanged.note(RESHAPED);
-            }
-            Op::Pop {
-                stack,
-                count,
-                words,
-                first,
-            } => {
-                let count = to_index(w[count as usize]);
-                pop(w, &program.stacks[stack as usize], count, words, first);
+                let stack = &program.stacks[stack as usize];
+                move_stack(w, stack, count.min(stack.bases.len()), words, (first, push));
                 ctx.unchanged.note(RESHAPED);
             }
             _ => return self.step_parse(ctx, op),
@@ -160,41 +152,28 @@ fn copy_header(w: &mut [u64], to: usize, from: usize, words: u16) {
     }
 }
 
-/// Moves a stack's elements `count` places up. New elements are invalid, except in a stack of
-/// unions, where BMv2 leaves what its swaps put there.
-fn push(w: &mut [u64], s: &StackInfo, count: usize, words: u16, first: bool) {
+/// Moves a stack's elements `count` places up or, where not `push`, down. The places that become
+/// free are invalid, except in a stack of unions, where BMv2 leaves what its swaps put there. Only the
+/// `first` stack of a stack of unions moves the counter.
+fn move_stack(w: &mut [u64], s: &StackInfo, count: usize, words: u16, (first, push): (bool, bool)) {
     let size = s.bases.len();
-    let count = count.min(size);
-    if first {
-        w[s.next as usize] = (w[s.next as usize] + count as u64).min(size as u64);
-    }
+    let next = &mut w[s.next as usize];
+    *next = match (first, push) {
+        (false, _) => *next,
+        (true, true) => (*next + count as u64).min(size as u64),
+        (true, false) => next.saturating_sub(count as u64),
+    };
     // BMv2 swaps the elements in this order.
-    if count > 0 {
-        for i in (count..size).rev() {
-            swap(w, s.bases[i], s.bases[i - count], words);
-        }
-    }
+    let mut swap_down = |i: usize| swap(w, s.bases[i], s.bases[i + count], words);
+    let free = if push {
+        (0..size - count).rev().for_each(&mut swap_down);
+        0..count
+    } else {
+        (0..size - count).for_each(&mut swap_down);
+        size - count..size
+    };
     if s.siblings.is_empty() {
-        for &base in &s.bases[..count] {
-            w[base as usize] = 0;
-        }
-    }
-}
-
-/// Moves a stack's elements `count` places down; the opposite of [`push`].
-fn pop(w: &mut [u64], s: &StackInfo, count: usize, words: u16, first: bool) {
-    let size = s.bases.len();
-    let count = count.min(size);
-    if first {
-        w[s.next as usize] = w[s.next as usize].saturating_sub(count as u64);
-    }
-    if count > 0 {
-        for i in 0..size - count {
-            swap(w, s.bases[i], s.bases[i + count], words);
-        }
-    }
-    if s.siblings.is_empty() {
-        for &base in &s.bases[size - count..] {
+        for &base in &s.bases[free] {
             w[base as usize] = 0;
         }
     }

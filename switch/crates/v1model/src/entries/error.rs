@@ -1,7 +1,8 @@
 //! Errors of control requests.
 
 /// Why a control request was refused. Each kind maps to one gRPC status code.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.message())]
 pub enum ControlError {
     /// An argument is invalid. The text names it and what is expected.
     InvalidArgument(String),
@@ -36,14 +37,6 @@ impl ControlError {
         }
     }
 }
-
-impl std::fmt::Display for ControlError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.message())
-    }
-}
-
-impl std::error::Error for ControlError {}
 
 /// Result of a control request.
 pub type ControlResult<T> = Result<T, ControlError>;

@@ -2,6 +2,7 @@
 //! action.
 
 use super::action::ActionCall;
+use super::error::{ControlResult, not_found};
 
 /// An action profile's static description.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,18 @@ pub struct ProfileInfo {
     pub selector: bool,
     /// Tables that use it, by index.
     pub tables: Vec<usize>,
+}
+
+impl ProfileInfo {
+    /// Refuses a request for a member that does not exist.
+    pub(crate) fn no_member<T>(&self, id: u32) -> ControlResult<T> {
+        not_found(format!("action profile '{}' has no member {id}", self.name))
+    }
+
+    /// Refuses a request for a group that does not exist.
+    pub(crate) fn no_group<T>(&self, id: u32) -> ControlResult<T> {
+        not_found(format!("action profile '{}' has no group {id}", self.name))
+    }
 }
 
 /// What the sizes of a profile count (P4Info's `selector_size_semantics`).

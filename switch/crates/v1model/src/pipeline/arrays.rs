@@ -126,7 +126,11 @@ impl Pipeline {
         let before = match value {
             CellValue::Counter(value) => {
                 let value = [value.packets, value.bytes];
-                let Some(before) = self.state.counter_fill(array, value) else {
+                let Some(before) = self
+                    .state
+                    .cells
+                    .fill(self.state.counter_array(array), &value)
+                else {
                     return not_found(format!("no counter number {array}"));
                 };
                 SavedCells::Counters(before)
@@ -143,7 +147,7 @@ impl Pipeline {
                     return not_found(format!("no register number {array}"));
                 };
                 let value = from_bits(value, info.bits, &format!("register '{}'", info.name))?;
-                let Some(before) = self.state.register_fill(array, &value) else {
+                let Some(before) = self.state.cells.fill(array, &value) else {
                     return not_found(format!("no register number {array}"));
                 };
                 SavedCells::Register(before)
@@ -155,24 +159,20 @@ impl Pipeline {
     /// Puts all cells of an array back as they were.
     pub fn array_restore(&mut self, array: usize, saved: SavedArray) -> ControlResult<()> {
         let state = &mut self.state;
-        match saved.0 {
+        let fits = match saved.0 {
             SavedCells::Counters(before) => {
-                if state.counter_restore(array, &before) {
-                    return Ok(());
-                }
+                let array = state.counter_array(array);
+                state.cells.restore(array, &before)
             }
             SavedCells::Meters(before) => {
                 let meters = state.meters.get_mut(array);
-                if let Some(meters) = meters.filter(|meters| meters.len() == before.len()) {
-                    meters.restore(*before);
-                    return Ok(());
-                }
+                let meters = meters.filter(|meters| meters.len() == before.len());
+                meters.map(|meters| meters.restore(*before)).is_some()
             }
-            SavedCells::Register(before) => {
-                if state.register_restore(array, &before) {
-                    return Ok(());
-                }
-            }
+            SavedCells::Register(before) => state.cells.restore(array, &before),
+        };
+        if fits {
+            return Ok(());
         }
         not_found(format!("no array number {array} of this kind and size"))
     }

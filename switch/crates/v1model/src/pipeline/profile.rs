@@ -62,7 +62,7 @@ impl Pipeline {
                 }
             }
         }
-        for t in self.tables.iter_mut().filter(|t| t.profile.is_some()) {
+        for t in self.tables.iter_mut().filter(|t| t.spec.profile.is_some()) {
             t.change_targets(|target| {
                 if let Target::OneShot(set) = target
                     && set.weights.iter().any(|w| watches(w.1))
@@ -148,10 +148,7 @@ impl Pipeline {
         let args = self.member_of(profile, member)?;
         let (info, p, _) = self.profile_mut(profile)?;
         let Some((_, found)) = p.member_mut(member.id) else {
-            return not_found(format!(
-                "action profile '{}' has no member {}",
-                info.name, member.id
-            ));
+            return info.no_member(member.id);
         };
         found.action = member.call.action;
         found.args = args;
@@ -162,7 +159,7 @@ impl Pipeline {
     pub fn member_delete(&mut self, profile: usize, id: u32) -> ControlResult<()> {
         let (info, p, _) = self.profile_mut(profile)?;
         let Some((at, found)) = p.member_mut(id) else {
-            return not_found(format!("action profile '{}' has no member {id}", info.name));
+            return info.no_member(id);
         };
         if found.uses > 0 {
             return Err(ControlError::FailedPrecondition(format!(
@@ -184,7 +181,7 @@ impl Pipeline {
                 id,
                 call: self.member_call(member),
             }),
-            None => not_found(format!("action profile '{}' has no member {id}", info.name)),
+            None => info.no_member(id),
         }
     }
 
@@ -242,10 +239,7 @@ impl Pipeline {
         let place = p.group_places.get(&group.id).copied();
         let kept = place.and_then(|at| p.groups.get(at as usize));
         let (Some(at), Some(kept)) = (place, kept) else {
-            return not_found(format!(
-                "action profile '{}' has no group {}",
-                info.name, group.id
-            ));
+            return info.no_group(group.id);
         };
         if kept.given.max_size != group.max_size {
             return invalid(format!(
@@ -287,7 +281,7 @@ impl Pipeline {
         let place = p.group_places.get(&id).copied();
         let group = place.and_then(|at| p.groups.get(at as usize));
         let (Some(at), Some(group)) = (place, group) else {
-            return not_found(format!("action profile '{}' has no group {id}", info.name));
+            return info.no_group(id);
         };
         if group.uses > 0 {
             return Err(ControlError::FailedPrecondition(format!(
@@ -309,7 +303,7 @@ impl Pipeline {
         let place = p.group_places.get(&id);
         match place.and_then(|&at| p.groups.get(at as usize)) {
             Some(group) => Ok(group.given.clone()),
-            None => not_found(format!("action profile '{}' has no group {id}", info.name)),
+            None => info.no_group(id),
         }
     }
 
@@ -337,7 +331,7 @@ impl Pipeline {
             EntryAction::Indirect(action) => self.indirect_target(table, action, before),
             EntryAction::Call(call) => {
                 let (info, t) = self.info(table)?;
-                if t.profile.is_some() {
+                if t.spec.profile.is_some() {
                     return invalid(format!(
                         "entries of table '{}' name members of its action profile, not actions",
                         info.name
@@ -356,19 +350,18 @@ impl Pipeline {
         before: Option<&Target>,
     ) -> ControlResult<Target> {
         let (info, t) = self.info(table)?;
-        let Some(profile) = t.profile else {
+        let Some(profile) = t.spec.profile else {
             return invalid(format!("table '{}' has no action profile", info.name));
         };
         let (profile_info, p) = self.profile(profile)?;
-        let name = &profile_info.name;
         let target = match action {
             IndirectAction::Member(id) => match p.member_places.get(id) {
                 Some(&at) => Target::Member(at),
-                None => return not_found(format!("action profile '{name}' has no member {id}")),
+                None => return profile_info.no_member(*id),
             },
             IndirectAction::Group(id) => match p.group_places.get(id) {
                 Some(&at) => Target::Group(at),
-                None => return not_found(format!("action profile '{name}' has no group {id}")),
+                None => return profile_info.no_group(*id),
             },
             IndirectAction::OneShot(set) => {
                 let freed = match before {
@@ -422,19 +415,11 @@ impl Pipeline {
         Ok(one)
     }
 
-    /// Counts the use of a profile by an entry that is put in.
-    pub(crate) fn use_target(&mut self, table: usize, target: &Target) {
-        let profile = self.tables.get(table).and_then(|t| t.profile);
+    /// Counts the use of a profile by an entry that is put in (`more`), or that is gone.
+    pub(crate) fn count_target(&mut self, table: usize, more: bool, target: &Target) {
+        let profile = self.tables.get(table).and_then(|t| t.spec.profile);
         if let Some(p) = profile.and_then(|at| self.profiles.get_mut(at)) {
-            p.count_use(target, true);
-        }
-    }
-
-    /// Takes back [`Self::use_target`] for an entry that is gone.
-    pub(crate) fn forget(&mut self, table: usize, target: &Target) {
-        let profile = self.tables.get(table).and_then(|t| t.profile);
-        if let Some(p) = profile.and_then(|at| self.profiles.get_mut(at)) {
-            p.count_use(target, false);
+            p.count_use(target, more);
         }
     }
 
@@ -445,10 +430,10 @@ impl Pipeline {
         target: &Target,
     ) -> (ActionCall, Option<IndirectAction>) {
         let nothing = || ActionCall {
-            action: table.actions.first().map_or(0, |a| a.public),
+            action: table.spec.actions.first().map_or(0, |a| a.public),
             args: Vec::new(),
         };
-        let profile = table.profile.and_then(|at| self.profiles.get(at));
+        let profile = table.spec.profile.and_then(|at| self.profiles.get(at));
         let member = |at: u32| profile.and_then(|p| p.member(at));
         match target {
             Target::Call(call) => (Self::public_call(table, call), None),

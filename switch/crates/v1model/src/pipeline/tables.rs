@@ -85,7 +85,7 @@ impl Pipeline {
 
     /// A call as the control plane names it.
     pub(crate) fn public_call(table: &Table, call: &Call) -> ActionCall {
-        let action = table.actions.get(call.local());
+        let action = table.spec.actions.get(call.local());
         debug_assert!(action.is_some(), "no action {}", call.local());
         let params = action.map_or(&[][..], |action| &action.params);
         ActionCall {
@@ -152,7 +152,7 @@ impl Pipeline {
 
     /// The earliest instant, in ns, at which an entry may be idle.
     pub fn next_idle_ns(&self) -> Option<u64> {
-        let tables = self.tables.iter().filter(|t| t.ageing);
+        let tables = self.tables.iter().filter(|t| t.spec.ageing);
         tables.filter_map(Table::next_idle_ns).min()
     }
 
@@ -162,7 +162,12 @@ impl Pipeline {
         let (now_ns, born_ns) = (self.clock_ns, self.born_ns.unwrap_or(0));
         let mut all = Vec::new();
         let mut left = looks;
-        for (table, t) in self.tables.iter_mut().enumerate().filter(|(_, t)| t.ageing) {
+        for (table, t) in self
+            .tables
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, t)| t.spec.ageing)
+        {
             left = t.take_idle(now_ns, born_ns, left, |key, timeout_ns| {
                 all.push(IdleEntry {
                     table,
@@ -181,6 +186,16 @@ impl Pipeline {
         match t.id_of(&key) {
             Some(id) => Ok((packed, id)),
             None => not_found(format!("table '{}' has no such entry", info.name)),
+        }
+    }
+
+    /// The entry with this key, and its table.
+    fn find(&self, table: usize, key: &EntryKey) -> ControlResult<(&TableInfo, &Table, &Entry)> {
+        let (_, id) = self.existing(table, key)?;
+        let (info, t) = self.info(table)?;
+        match t.entry(id) {
+            Some(entry) => Ok((info, t, entry)),
+            None => internal("an entry that exists is not there"),
         }
     }
 
@@ -228,7 +243,7 @@ impl Pipeline {
         let now_ns = self.clock_ns;
         let (info, t) = self.info_mut(table)?;
         insert_checked(t, info, key, target.clone(), now_ns)?;
-        self.use_target(table, &target);
+        self.count_target(table, true, &target);
         Ok(())
     }
 
@@ -246,11 +261,11 @@ impl Pipeline {
         let (packed, id) = self.existing(table, key)?;
         let before = self.info(table)?.1.entry(id).map(|e| &e.target);
         let target = self.target(table, action, before)?;
-        self.use_target(table, &target);
+        self.count_target(table, true, &target);
         let Some(before) = self.info_mut(table)?.1.change(id, &packed, target) else {
             return internal("an entry that exists is not there");
         };
-        self.forget(table, &before);
+        self.count_target(table, false, &before);
         Ok(())
     }
 
@@ -269,11 +284,7 @@ impl Pipeline {
             let (_, t) = self.info(table)?;
             return Ok(SavedEntry(SavedTarget::Default(t.default.clone())));
         };
-        let (_, id) = self.existing(table, key)?;
-        let (info, t) = self.info(table)?;
-        let Some(entry) = t.entry(id) else {
-            return not_found(format!("table '{}' has no such entry", info.name));
-        };
+        let (_, t, entry) = self.find(table, key)?;
         let (_, indirect) = self.public_target(t, &entry.target);
         let entry = Box::new(entry.without_spread());
         Ok(SavedEntry(SavedTarget::Entry(entry, indirect)))
@@ -285,7 +296,7 @@ impl Pipeline {
         let entry = table_of_entry.and_then(|t| t.remove(id, packed));
         debug_assert!(entry.is_some(), "an entry that exists is not there");
         if let Some(entry) = entry {
-            self.forget(table, &entry.target);
+            self.count_target(table, false, &entry.target);
         }
     }
 
@@ -316,19 +327,15 @@ impl Pipeline {
         if let Some(id) = there {
             self.take_out(table, id, &packed);
         }
-        self.use_target(table, &entry.target);
+        self.count_target(table, true, &entry.target);
         self.info_mut(table)?.1.put(entry, &packed);
         Ok(())
     }
 
     /// Looks one entry up by its key.
     pub fn table_entry(&self, table: usize, key: &EntryKey) -> ControlResult<TableEntry> {
-        let (_, id) = self.existing(table, key)?;
-        let (info, t) = self.info(table)?;
-        match t.entry(id) {
-            Some(entry) => Ok(self.public_entry(info, t, entry)),
-            None => not_found(format!("table '{}' has no such entry", info.name)),
-        }
+        let (info, t, entry) = self.find(table, key)?;
+        Ok(self.public_entry(info, t, entry))
     }
 
     /// Entries in insertion order, at most `most` of them, from where the page before ended (0:
@@ -364,7 +371,7 @@ impl Pipeline {
         let (info, t) = self.info(table)?;
         let call = match action {
             Some(action) => Some(self.call(table, action)?),
-            None => t.program_default.clone(),
+            None => t.spec.default.clone(),
         };
         if info.const_default && call != t.default.call {
             return Err(ControlError::PermissionDenied(format!(

@@ -89,17 +89,33 @@ const LARGE_ENTRIES: usize = 4_096;
 /// A table of a running program.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// The fields of its key.
-    pub parts: Box<[KeyPart]>,
+    pub spec: TableSpec,
     /// The words of the parts, as `find` needs them.
     gather: Box<[KeyWord]>,
+    /// What to prefetch for the hint of an entry: the first argument of its action that has
+    /// prefetches.
+    pub hinted: Box<[Indexed]>,
+    /// The default entry.
+    pub default: DefaultTarget,
+    lookup: Lookup,
+    slots: Slots<Entry>,
+    by_key: KeyIndex,
+    /// In order of insertion.
+    by_order: BTreeMap<u64, u32>,
+    next_order: u64,
+    /// When to check the entries with idle timeouts, and their orders.
+    idle_due: BTreeSet<(u64, u64)>,
+}
+
+/// What the program says of a table.
+#[derive(Debug)]
+pub(crate) struct TableSpec {
+    /// The fields of its key.
+    pub parts: Box<[KeyPart]>,
     /// Words of a packed key.
     pub key_words: usize,
     /// Actions that entries may run.
     pub actions: Box<[TableAction]>,
-    /// What to prefetch for the hint of an entry: the first argument of its action that has
-    /// prefetches.
-    pub hinted: Box<[Indexed]>,
     /// Whether entries have direct counters.
     pub counters: bool,
     /// The direct meter, if there is one.
@@ -114,35 +130,7 @@ pub(crate) struct Table {
     pub next_miss: Option<u32>,
     /// Next node after a miss without a default action.
     pub base_next: u32,
-    /// The default entry.
-    pub default: DefaultTarget,
-    /// The default the program starts with.
-    pub program_default: Option<Call>,
-    lookup: Lookup,
-    slots: Slots<Entry>,
-    by_key: KeyIndex,
-    /// In order of insertion.
-    by_order: BTreeMap<u64, u32>,
-    next_order: u64,
-    /// When to check the entries with idle timeouts, and their orders.
-    idle_due: BTreeSet<(u64, u64)>,
-}
-
-/// What [`Table::new`] makes a table of.
-#[derive(Debug)]
-pub(crate) struct TableSpec {
-    pub parts: Box<[KeyPart]>,
-    pub key_words: usize,
-    pub actions: Box<[TableAction]>,
-    pub counters: bool,
-    pub meter: Option<DirectMeter>,
-    /// Whether entries have idle timeouts.
-    pub ageing: bool,
-    /// Action profile whose members entries name.
-    pub profile: Option<usize>,
-    pub next_hit: Option<u32>,
-    pub next_miss: Option<u32>,
-    pub base_next: u32,
+    /// The default action that the program starts with.
     pub default: Option<Call>,
     /// Most entries.
     pub size: usize,
@@ -160,22 +148,12 @@ impl Table {
         };
         Self {
             gather: spec.parts.iter().flat_map(KeyWord::of).collect(),
-            parts: spec.parts,
-            key_words: spec.key_words,
-            actions: spec.actions,
             hinted: Box::default(),
-            counters: spec.counters,
-            meter: spec.meter,
-            ageing: spec.ageing,
-            profile: spec.profile,
-            next_hit: spec.next_hit,
-            next_miss: spec.next_miss,
-            base_next: spec.base_next,
-            program_default: spec.default.clone(),
             default: DefaultTarget {
-                call: spec.default,
+                call: spec.default.clone(),
                 direct: Direct::default(),
             },
+            spec,
             lookup,
             slots: Slots::new(),
             by_key: KeyIndex::default(),
@@ -187,7 +165,7 @@ impl Table {
 
     /// Whether entries have priorities.
     pub fn has_priorities(&self) -> bool {
-        self.parts.iter().any(|p| {
+        self.spec.parts.iter().any(|p| {
             matches!(
                 p.kind,
                 MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
@@ -196,7 +174,7 @@ impl Table {
     }
 
     /// The entry that matches the packet with this PHV. `key` is scratch of at least
-    /// [`Self::key_words`] words.
+    /// [`TableSpec::key_words`] words.
     #[inline]
     pub fn find(&self, phv: &[u64], key: &mut [u64]) -> Option<Hit> {
         // An empty table needs no key.
@@ -236,7 +214,7 @@ impl Table {
     /// The words of a packet's key.
     #[inline]
     fn gathered<'k>(&self, phv: &[u64], key: &'k mut [u64]) -> Option<&'k [u64]> {
-        let key = key.get_mut(..self.key_words)?;
+        let key = key.get_mut(..self.spec.key_words)?;
         key.fill(0);
         for from in &self.gather {
             key[from.word as usize] |= (phv[from.slot as usize] & from.mask) << from.shift;
@@ -250,7 +228,7 @@ impl Table {
         let Target::Call(call) = target else {
             return NO_HINT;
         };
-        let action = self.actions.get(call.local());
+        let action = self.spec.actions.get(call.local());
         let first = action.and_then(|action| action.prefetches.first());
         let argument = first.and_then(|first| call.args().get(first.argument));
         argument.map_or(NO_HINT, |&word| word.try_into().unwrap_or(NO_HINT))
@@ -258,7 +236,7 @@ impl Table {
 
     /// The slot of its key, if an array finds the entries.
     pub fn small_key(&self) -> Option<Slot> {
-        match (&self.lookup, &*self.parts) {
+        match (&self.lookup, &*self.spec.parts) {
             (Lookup::Exact(map), [part]) if map.has_array() => Some(part.slot),
             _ => None,
         }
@@ -315,7 +293,7 @@ impl Table {
 
     /// The table's own number of a public action.
     pub fn local(&self, public: usize) -> Option<usize> {
-        self.actions.iter().position(|a| a.public == public)
+        self.spec.actions.iter().position(|a| a.public == public)
     }
 
     /// Adds an entry. The caller has checked that the key is new and the table not full.

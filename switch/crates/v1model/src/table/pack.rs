@@ -36,13 +36,13 @@ pub(crate) fn pack(
         ));
     }
     let mut packed = Packed {
-        value: vec![0; table.key_words],
-        mask: vec![0; table.key_words],
+        value: vec![0; table.spec.key_words],
+        mask: vec![0; table.spec.key_words],
         bounds: Vec::new(),
         priority: i64::from(key.priority),
     };
     let mut canonical = Vec::with_capacity(key.fields.len());
-    for ((part, field), given) in table.parts.iter().zip(&info.key).zip(&key.fields) {
+    for ((part, field), given) in table.spec.parts.iter().zip(&info.key).zip(&key.fields) {
         let canon = pack_field(part, field, given, &mut packed, !table.has_priorities())?;
         canonical.push(canon);
     }

@@ -4,7 +4,6 @@ use super::params::Params;
 use crate::error::LoadResult;
 use crate::expr::{Compiler, text};
 use crate::ops::Op;
-use crate::slot::Slot;
 
 /// Makes a header valid.
 pub(super) fn set_valid(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
@@ -28,32 +27,9 @@ pub(super) fn set_invalid(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResul
     Ok(())
 }
 
-/// Pushes elements to the front of a stack.
-pub(super) fn push(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
-    move_stack(c, params, |stack, count, words, first| Op::Push {
-        stack,
-        count,
-        words,
-        first,
-    })
-}
-
-/// Pops elements from the front of a stack.
-pub(super) fn pop(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
-    move_stack(c, params, |stack, count, words, first| Op::Pop {
-        stack,
-        count,
-        words,
-        first,
-    })
-}
-
-/// Emits the operation for a stack, or for each stack of the members of a stack of unions.
-fn move_stack(
-    c: &mut Compiler<'_>,
-    params: Params<'_>,
-    op: impl Fn(u16, Slot, u16, bool) -> Op,
-) -> LoadResult<()> {
+/// Pushes elements to the front of a stack, or pops them: moves the stack, or each stack of the
+/// members of a stack of unions.
+pub(super) fn move_stack(c: &mut Compiler<'_>, params: Params<'_>, push: bool) -> LoadResult<()> {
     let [stack, count] = params.all()?;
     let stacks = match stack.kind {
         "header_union_stack" => {
@@ -62,11 +38,16 @@ fn move_stack(
         }
         _ => vec![c.layout.stack(stack.named("header_stack")?)?],
     };
-    let count = count.node(c)?;
-    let count = c.word(&count)?;
+    let count = count.word(c)?;
     for (i, stack) in stacks.into_iter().enumerate() {
         let words = c.layout.types[c.layout.stacks[stack].kind].words as u16;
-        c.emit(op(stack as u16, count, words, i == 0));
+        c.emit(Op::MoveStack {
+            stack: stack as u16,
+            count,
+            words,
+            first: i == 0,
+            push,
+        });
     }
     Ok(())
 }

@@ -35,8 +35,7 @@ impl Jumps {
     /// Compiles a jump that is taken if a condition is false.
     pub fn jump_if_zero(&mut self, c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
         let [condition, target] = params.all()?;
-        let node = condition.node(c)?;
-        let a = c.condition(node)?;
+        let a = condition.condition(c)?;
         let target = jump_target(target)?;
         let jump = c.jump_if_zero(a);
         match self.starts.get(target) {

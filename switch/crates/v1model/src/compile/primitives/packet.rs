@@ -36,8 +36,7 @@ pub(super) fn with_word(
     op: impl Fn(Slot) -> Op,
 ) -> LoadResult<()> {
     let [word] = params.all()?;
-    let node = word.node(c)?;
-    let word = c.word(&node)?;
+    let word = word.word(c)?;
     c.emit(op(word));
     Ok(())
 }
@@ -45,8 +44,7 @@ pub(super) fn with_word(
 /// Asks for a clone to a mirror session, with a field list.
 pub(super) fn clone(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
     let [session, list] = params.all()?;
-    let (session, list) = (session.node(c)?, list.node(c)?);
-    let (session, list) = (c.word(&session)?, c.word(&list)?);
+    let (session, list) = (session.word(c)?, list.word(c)?);
     c.emit(Op::Clone { session, list });
     Ok(())
 }
@@ -54,8 +52,7 @@ pub(super) fn clone(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> 
 /// Asks for a digest; the switch does not look at its receiver.
 pub(super) fn digest(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
     let [_receiver, list] = params.all()?;
-    let node = list.node(c)?;
-    let list = c.word(&node)?;
+    let list = list.word(c)?;
     c.emit(Op::Digest { list });
     Ok(())
 }
@@ -79,8 +76,7 @@ pub(super) fn log(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
 /// Asserts a condition.
 pub(super) fn assert(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
     let [condition] = params.all()?;
-    let node = condition.node(c)?;
-    let a = c.condition(node)?;
+    let a = condition.condition(c)?;
     c.emit(Op::Assert { a });
     Ok(())
 }

@@ -3,6 +3,7 @@
 use crate::error::{At, LoadResult, refuse};
 use crate::expr::{Compiler, Dest, HeaderNode, Node, text};
 use crate::model::TypeValue;
+use crate::slot::Slot;
 use serde_json::Value;
 
 /// The parameters of one primitive.
@@ -58,6 +59,24 @@ impl<'p> Param<'p> {
     /// The parameter as an expression.
     pub fn node(self, c: &Compiler<'_>) -> LoadResult<Node> {
         c.node(self.kind, self.value).at(|| self.place())
+    }
+
+    /// Computes the parameter as one word, as [`Compiler::word`] does.
+    pub fn word(self, c: &mut Compiler<'_>) -> LoadResult<Slot> {
+        let node = self.node(c)?;
+        c.word(&node)
+    }
+
+    /// Computes the low `bits` bits of the parameter, as [`Compiler::low_word`] does.
+    pub fn low_word(self, c: &mut Compiler<'_>, bits: u32) -> LoadResult<Slot> {
+        let node = self.node(c)?;
+        c.low_word(&node, bits)
+    }
+
+    /// Computes the truth of the parameter, 0 or 1.
+    pub fn condition(self, c: &mut Compiler<'_>) -> LoadResult<Slot> {
+        let node = self.node(c)?;
+        c.condition(node)
     }
 
     /// The parameter as the destination of an assignment.

@@ -16,8 +16,7 @@ pub(super) fn register_read(
     let [dest, array, index] = params.all()?;
     let dest = dest.dest(c)?;
     let (array, bits) = objects.register(array.named("register_array")?)?;
-    let index = index.node(c)?;
-    let index = c.word(&index)?;
+    let index = index.word(c)?;
     let read = |d| Op::RegisterRead {
         d,
         array,
@@ -44,8 +43,7 @@ pub(super) fn register_write(
 ) -> LoadResult<()> {
     let [array, index, value] = params.all()?;
     let (array, bits) = objects.register(array.named("register_array")?)?;
-    let (index, value) = (index.node(c)?, value.node(c)?);
-    let index = c.word(&index)?;
+    let (index, value) = (index.word(c)?, value.node(c)?);
     let a = c.low_words(&value, bits)?;
     c.emit(Op::RegisterWrite { array, index, a });
     Ok(())
@@ -55,8 +53,7 @@ pub(super) fn register_write(
 pub(super) fn count(c: &mut Compiler<'_>, objects: &Objects, params: Params<'_>) -> LoadResult<()> {
     let [array, index] = params.all()?;
     let array = objects.counter(array.named("counter_array")?)?;
-    let index = index.node(c)?;
-    let index = c.word(&index)?;
+    let index = index.word(c)?;
     c.emit(Op::Count { array, index });
     Ok(())
 }
@@ -65,8 +62,7 @@ pub(super) fn count(c: &mut Compiler<'_>, objects: &Objects, params: Params<'_>)
 pub(super) fn meter(c: &mut Compiler<'_>, objects: &Objects, params: Params<'_>) -> LoadResult<()> {
     let [array, index, dest] = params.all()?;
     let array = objects.meter(array.named("meter_array")?)?;
-    let index = index.node(c)?;
-    let index = c.word(&index)?;
+    let index = index.word(c)?;
     let run = |d, mask| Op::Meter {
         d,
         mask,
@@ -91,8 +87,7 @@ pub(super) fn hash(c: &mut Compiler<'_>, objects: &Objects, params: Params<'_>) 
     let [dest, base, calculation, size] = params.all()?;
     let dest = dest.dest(c)?;
     let calculation = objects.calculation(calculation.named("calculation")?)? as u16;
-    let (base, size) = (base.node(c)?, size.node(c)?);
-    let (base, size) = (c.low_word(&base, 64)?, c.low_word(&size, 64)?);
+    let (base, size) = (base.low_word(c, 64)?, size.low_word(c, 64)?);
     let d = c.temp(1)?;
     c.emit(Op::Hash {
         d,
@@ -107,8 +102,7 @@ pub(super) fn hash(c: &mut Compiler<'_>, objects: &Objects, params: Params<'_>) 
 pub(super) fn random(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
     let [dest, low, high] = params.all()?;
     let dest = dest.dest(c)?;
-    let (low, high) = (low.node(c)?, high.node(c)?);
-    let (low, high) = (c.low_word(&low, 64)?, c.low_word(&high, 64)?);
+    let (low, high) = (low.low_word(c, 64)?, high.low_word(c, 64)?);
     let d = c.temp(1)?;
     let op = Op::Random {
         d,

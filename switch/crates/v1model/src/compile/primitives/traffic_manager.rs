@@ -76,8 +76,7 @@ fn hold(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
     let args = c.temp(4)?;
     let widths = [(class, 32), (departure, 64), (cost, 64), (allowance, 64)];
     for (d, (param, bits)) in (args..).zip(widths) {
-        let node = param.node(c)?;
-        let a = c.low_word(&node, bits)?;
+        let a = param.low_word(c, bits)?;
         c.emit(Op::Copy { d, a });
     }
     c.emit(Op::Hold { args });
