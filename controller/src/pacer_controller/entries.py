@@ -22,7 +22,7 @@ from pacer_controller.records import (
     PortRecord,
     Record,
 )
-from pacer_controller.rows import CLASSES, PORTS, MatchValue, Row, row
+from pacer_controller.rows import CLASSES, PORTS, MatchValue, Row, owner_of, row
 from pacer_controller.schemas import (
     GAP_FRAME_MAX_BYTES,
     PAUSE_FRAMES,
@@ -254,22 +254,9 @@ def port_row(record: PortRecord) -> Row:
         "gap_frame_max_bytes": longest_bytes,
     }
     params = {name: value for name, value in given.items() if value is not None}
-    return row(PORTS, {"port": int(record.name)}, "settings", params, owner=port_owner(record.name))
-
-
-def class_owner(name: str) -> str:
-    """Name a class in messages."""
-    return f"class {name!r}"
-
-
-def flow_owner(name: str) -> str:
-    """Name a flow in messages."""
-    return f"flow {name!r}"
-
-
-def port_owner(name: str) -> str:
-    """Name a port in messages."""
-    return f"port {name}"
+    return row(
+        PORTS, {"port": int(record.name)}, "settings", params, owner=owner_of("port", record.name)
+    )
 
 
 def meter_of(spec: FlowSpec, meters: Mapping[str, MeterRecord]) -> MeterSpec | None:
@@ -280,7 +267,7 @@ def meter_of(spec: FlowSpec, meters: Mapping[str, MeterRecord]) -> MeterSpec | N
 def record_rows(record: Record, desired: Desired) -> list[Row]:
     """Return the entries of a resource; a flow's own class is among the flow's."""
     if isinstance(record, ClassRecord):
-        return [class_row(record.index, record.spec, class_owner(record.name))]
+        return [class_row(record.index, record.spec, owner_of("class", record.name))]
     if isinstance(record, PortRecord):
         return [port_row(record)]
     if isinstance(record, MeterRecord):
@@ -290,7 +277,7 @@ def record_rows(record: Record, desired: Desired) -> list[Row]:
 
 
 def _flow_record_rows(record: FlowRecord, desired: Desired) -> list[Row]:
-    owner = flow_owner(record.name)
+    owner = owner_of("flow", record.name)
     meter = meter_of(record.spec, desired.meters)
     private = record.spec.private_class()
     if private is not None and record.private_index is not None:

@@ -13,8 +13,10 @@ from pydantic import BaseModel
 
 from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
 
-KINDS = ("port", "meter", "class", "flow")
-"""Kinds of resources on a switch, each after those it may refer to."""
+PLURALS = {"port": "ports", "meter": "meters", "class": "classes", "flow": "flows"}
+"""Kinds of resources on a switch, each after those it may refer to, and what a list is called."""
+
+KINDS = tuple(PLURALS)
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,11 @@ def row(
     )
 
 
+def owner_of(kind: str, name: str) -> str:
+    """Name a resource in messages, as the owner of its rows."""
+    return f"{kind} {name if kind == 'port' else repr(name)}"
+
+
 def by_key(rows: Iterable[Row]) -> Rows:
     """Index rows by key."""
     return {entry.key: entry for entry in rows}

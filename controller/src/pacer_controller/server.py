@@ -273,29 +273,6 @@ def _check_authority(option: str, authority: Path | None) -> None:
         raise config.ConfigError(f"{option} {authority}: {error}") from None
 
 
-def _tls(certificate: Path | None, key: Path | None) -> tuple[str, str] | None:
-    """Check the files of TLS.
-
-    Raises:
-        ConfigError: only one is given, or they do not fit.
-
-    """
-    _check_pair("--tls", certificate, key)
-    return (str(certificate), str(key)) if certificate else None
-
-
-def _switch_tls(authority: Path | None, certificate: Path | None, key: Path | None) -> SwitchTls:
-    """Check the files of TLS towards switches.
-
-    Raises:
-        ConfigError: one is missing or invalid.
-
-    """
-    _check_pair("--switch", certificate, key)
-    _check_authority("--switch-ca", authority)
-    return SwitchTls(authority, certificate, key)
-
-
 def _peer(url: str | None, authority: Path | None, token: str | None) -> PeerAddress | None:
     """Check where the peer is.
 
@@ -316,8 +293,10 @@ def _peer(url: str | None, authority: Path | None, token: str | None) -> PeerAdd
 
 async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None:
     token = _token(arguments.token_file)
-    tls = _tls(arguments.tls_cert, arguments.tls_key)
-    switch_tls = _switch_tls(arguments.switch_ca, arguments.switch_cert, arguments.switch_key)
+    _check_pair("--tls", arguments.tls_cert, arguments.tls_key)
+    _check_pair("--switch", arguments.switch_cert, arguments.switch_key)
+    _check_authority("--switch-ca", arguments.switch_ca)
+    switch_tls = SwitchTls(arguments.switch_ca, arguments.switch_cert, arguments.switch_key)
     peer = _peer(settings.peer, arguments.peer_ca, token)
     name, number = config.parse_listen(settings.listen)
     listener = _listen(name, number, token is not None)
@@ -333,8 +312,8 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
         server = _Server(
             uvicorn.Config(
                 build(service, token, [name], history=not arguments.no_history),
-                ssl_certfile=tls[0] if tls else None,
-                ssl_keyfile=tls[1] if tls else None,
+                ssl_certfile=arguments.tls_cert,
+                ssl_keyfile=arguments.tls_key,
                 log_config=None,
                 access_log=arguments.log_level == "debug",
                 server_header=False,
@@ -347,7 +326,7 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
         # through every few seconds, and every request in flight would wait for that: 40 to 80 ms.
         gc.collect()
         gc.freeze()
-        scheme = "https" if tls else "http"
+        scheme = "https" if arguments.tls_cert else "http"
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         print(f"pacer-controller: ready {scheme}://{shown}:{port}", file=sys.stderr, flush=True)

@@ -18,6 +18,7 @@ from typing import Any, Self
 from pacer_controller.migrations import MIGRATIONS
 from pacer_controller.records import (
     KINDS,
+    PLURALS,
     Desired,
     Entry,
     ResourceChange,
@@ -30,9 +31,6 @@ from pacer_controller.schemas import stored
 EVENTS_KEPT = 10_000
 _EVENTS_SLACK = 1_000
 """Number of old events that are removed at a time."""
-
-_TABLES = {"class": "classes", "flow": "flows", "meter": "meters", "port": "ports"}
-
 
 SwitchSettings = Mapping[str, tuple[Mapping[str, Any], int] | None]
 """Settings and revision by name; None: no such switch."""
@@ -110,7 +108,7 @@ class Store:
     def _resources(self) -> Iterator[ResourceChange]:
         for kind in KINDS:
             # Names of tables and columns are our own.
-            statement = f"SELECT switch, name, {_index(kind)}, spec, revision FROM {_TABLES[kind]}"  # noqa: S608
+            statement = f"SELECT switch, name, {_index(kind)}, spec, revision FROM {PLURALS[kind]}"  # noqa: S608
             for switch, name, index, spec, revision in self._db.execute(statement):
                 record = record_of(kind, name, index, json.loads(spec), revision)
                 yield ResourceChange(switch, kind, name, None, record)
@@ -229,7 +227,7 @@ class Store:
                 puts.setdefault(kind, []).append(row)
         for kind, names in drops.items():
             self._db.executemany(
-                f"DELETE FROM {_TABLES[kind]} WHERE switch = ? AND name = ?",  # noqa: S608
+                f"DELETE FROM {PLURALS[kind]} WHERE switch = ? AND name = ?",  # noqa: S608
                 names,
             )
         for kind, rows in puts.items():
@@ -240,7 +238,7 @@ class Store:
                 rows = [(*row[:2], *row[3:]) for row in rows]
             marks = ", ".join("?" * len(rows[0]))
             self._db.executemany(
-                f"INSERT OR REPLACE INTO {_TABLES[kind]} ({columns}) VALUES ({marks})",  # noqa: S608
+                f"INSERT OR REPLACE INTO {PLURALS[kind]} ({columns}) VALUES ({marks})",  # noqa: S608
                 rows,
             )
 
@@ -294,7 +292,7 @@ class Store:
         """
         with self._lock:
             with self._transaction():
-                for table in (*_TABLES.values(), "switches"):
+                for table in (*PLURALS.values(), "switches"):
                     self._db.execute(f"DELETE FROM {table}")  # noqa: S608
                 self._write(snapshot.resources, (), snapshot.switches)
                 self._advance(snapshot.sequence, snapshot.revision)

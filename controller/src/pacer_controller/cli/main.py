@@ -263,7 +263,7 @@ def _reset_ports(session: Session, kind: Kind, switch: str, ports: Sequence[str]
     own = session.connection.get(path("switches", switch)).get("kind") == "p4runtime"
     for port, desired in asked.items():
         defaults = {name: value for name, value in PORT_DEFAULTS.items() if name in desired}
-        view = session.replace(kind, switch, port, defaults) if own else {}
+        view = session.write(kind, switch, port, defaults) if own else {}
         session.delete(kind, switch, port)
         if view.get("state") == "pending":
             session.say(f"pacer: {switch} is not connected: port {port} keeps its settings")
@@ -278,7 +278,7 @@ def _add_command(kind: Kind, replace: bool) -> click.Command:
         else:
             fields = _parsed(session, kind, switch, words)
         body = body_of(kind, fields, {"match": {}} if kind.name == "flow" else {})
-        write = session.replace if replace else session.create
+        write = session.write if replace else session.create
         view = write(kind, switch, switch if name is None else name, body)
         _tell(session, kind, switch, view)
 
@@ -476,19 +476,14 @@ def show(session: Session, switch: str | None) -> None:
     parts_of = {}
     for view in views:
         parts: dict[str, list[dict[str, Any]]] = {}
-        for name in ("class", "flow", "meter"):
+        for kind in (KINDS["class"], KINDS["flow"], KINDS["meter"]):
             try:
-                parts[name] = session.resources(KINDS[name], view["name"])
+                parts[kind.plural] = session.resources(kind, view["name"])
             except RefusedError as error:
                 if error.status != 404:
                     raise
-                parts[name] = []
-        parts_of[view["name"]] = {
-            "switch": view,
-            "classes": parts["class"],
-            "flows": parts["flow"],
-            "meters": parts["meter"],
-        }
+                parts[kind.plural] = []
+        parts_of[view["name"]] = {"switch": view, **parts}
         if not session.as_json:
             console.print(render.switch_tree(view, parts))
     if session.as_json:

@@ -453,8 +453,8 @@ def switch_tree(switch: View, parts: Mapping[str, Sequence[View]]) -> Tree:
     made = Tree(head, guide_style="dim")
     for port in switch.get("ports") or ():
         made.add(_port_line(port))
-    flows = parts.get("flow", ())
-    for view in parts.get("class", ()):
+    flows = parts.get("flows", ())
+    for view in parts.get("classes", ()):
         branch = made.add(_line("class", view["name"], pace(view), view))
         for flow in flows:
             if flow.get("class") == view["name"]:
@@ -463,7 +463,7 @@ def switch_tree(switch: View, parts: Mapping[str, Sequence[View]]) -> Tree:
         if not flow.get("class"):
             told = f"{match(flow['match'])} -> {goal(flow)}"
             made.add(_line("flow", flow["name"], told, flow))
-    for view in parts.get("meter", ()):
+    for view in parts.get("meters", ()):
         made.add(Text.assemble("meter ", (str(view["name"]), "bold"), f"  {meter(view)}"))
     return made
 

@@ -88,9 +88,8 @@ class Session:
             UsageError: it exists already.
 
         """
-        place = kind.path(switch, name)
         try:
-            response = self.connection.request("PUT", place, body, headers={"If-None-Match": "*"})
+            return self.write(kind, switch, name, body, {"If-None-Match": "*"})
         except RefusedError as error:
             if error.status != 412:
                 raise
@@ -99,13 +98,6 @@ class Session:
                 f"{kind.name} {name!r}{where} exists already; change it with: "
                 f"pacer {kind.name} set {switch}{'' if kind.name == 'switch' else f' {name}'} ..."
             ) from None
-        return dict(response.json())
-
-    def replace(
-        self, kind: Kind, switch: str, name: str, body: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Create a resource or replace it as a whole."""
-        return dict(self.connection.request("PUT", kind.path(switch, name), body).json())
 
     def read(self, kind: Kind, switch: str, name: str) -> tuple[dict[str, Any], dict[str, str]]:
         """Return a resource to change, and the headers that guard against changes by others."""
@@ -124,9 +116,9 @@ class Session:
         switch: str,
         name: str,
         body: Mapping[str, Any],
-        headers: Mapping[str, str],
+        headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Change a resource that was read before.
+        """Create a resource or replace it as a whole; with the headers of `read`, change it.
 
         Raises:
             RefusedError: somebody else has changed it since (412), or it is wrong.

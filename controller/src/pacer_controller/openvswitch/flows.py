@@ -11,10 +11,10 @@ from itertools import product
 from typing import Any
 
 from pacer_controller import rates
-from pacer_controller.entries import class_owner, flow_owner, meter_of, port_masks, port_row
+from pacer_controller.entries import meter_of, port_masks, port_row
 from pacer_controller.fields import ETHER_TYPE_IPV4, ETHER_TYPE_IPV6
 from pacer_controller.records import ClassRecord, Desired, FlowRecord, MeterRecord, Record
-from pacer_controller.rows import METERS, QUEUES, MatchValue, Row, row
+from pacer_controller.rows import METERS, QUEUES, MatchValue, Row, owner_of, row
 from pacer_controller.schemas import ClassSpec, FlowSpec, MatchSpec, MeterSpec
 
 FLOWS = "flow"
@@ -107,7 +107,7 @@ def queue_row(index: int, spec: ClassSpec, owner: str) -> Row:
 def record_rows(record: Record, desired: Desired) -> list[Row]:
     """Return what a bridge holds for a resource; a flow's own queue and meter are among its."""
     if isinstance(record, ClassRecord):
-        return [queue_row(record.index, record.spec, class_owner(record.name))]
+        return [queue_row(record.index, record.spec, owner_of("class", record.name))]
     if isinstance(record, MeterRecord):
         # Each flow that names it has one of its own.
         return []
@@ -117,7 +117,7 @@ def record_rows(record: Record, desired: Desired) -> list[Row]:
 
 
 def _flow_rows(record: FlowRecord, desired: Desired) -> list[Row]:
-    spec, owner = record.spec, flow_owner(record.name)
+    spec, owner = record.spec, owner_of("flow", record.name)
     rows: list[Row] = []
     actions: dict[str, int | str] = {}
     private = spec.private_class()

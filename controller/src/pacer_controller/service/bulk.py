@@ -6,7 +6,7 @@ from typing import Any
 
 from pacer_controller.config import ConfigError
 from pacer_controller.problems import FieldError, Problem, invalid
-from pacer_controller.records import KINDS, ResourceChange
+from pacer_controller.records import KINDS, PLURALS, ResourceChange
 from pacer_controller.schemas import stored
 from pacer_controller.service.audit import change_view
 from pacer_controller.service.change import Staged
@@ -29,8 +29,6 @@ Wanted = tuple[ManagedSwitch, SwitchStateSpec, str]
 LISTED = 1000
 """Most changes that an answer lists."""
 
-_MEMBERS = {"port": "ports", "meter": "meters", "class": "classes", "flow": "flows"}
-
 
 def switch_state(found: ManagedSwitch) -> dict[str, Any]:
     """Return everything that is wanted of one switch, as it can be put."""
@@ -39,7 +37,7 @@ def switch_state(found: ManagedSwitch) -> dict[str, Any]:
             name: stored(record.spec)
             for name, record in sorted(found.desired.resources[kind].items())
         }
-        for kind, member in _MEMBERS.items()
+        for kind, member in PLURALS.items()
     }
 
 
@@ -61,11 +59,11 @@ def _plan(
     drops: list[tuple[str, str]] = []
     checker = Checker(found, spec.classes, spec.meters, spec.ports)
     for kind in KINDS:
-        wanted: Mapping[str, Spec] = getattr(spec, _MEMBERS[kind])
+        wanted: Mapping[str, Spec] = getattr(spec, PLURALS[kind])
         present = found.desired.resources[kind]
         for name, one in wanted.items():
             errors += [
-                FieldError(f"{path}{_MEMBERS[kind]}.{name}.{e.field}", e.message, e.expected)
+                FieldError(f"{path}{PLURALS[kind]}.{name}.{e.field}", e.message, e.expected)
                 for e in checker.problems(name, one)
             ]
             if name not in present or present[name].spec != one:
@@ -187,7 +185,7 @@ async def _put(
             _stage(service, staged[-1], *plan)
             undo.callback(staged[-1].undo)
         views += [change_view(change) for one in staged for change in one.changes]
-        total = sum(len(getattr(s, m)) for _, s, _ in wanted.values() for m in _MEMBERS.values())
+        total = sum(len(getattr(s, m)) for _, s, _ in wanted.values() for m in PLURALS.values())
         result = _result(service, views, total, dry_run)
         if dry_run:
             return result

@@ -7,6 +7,7 @@ from typing import TypeVar
 from pacer_controller import entries, rates
 from pacer_controller.problems import FieldError, Problem, did_you_mean
 from pacer_controller.records import Desired, Record
+from pacer_controller.rows import owner_of
 from pacer_controller.schemas import (
     GAPS_WITHOUT_RATE,
     PAUSE_FRAMES,
@@ -22,8 +23,7 @@ Spec = ClassSpec | FlowSpec | MeterSpec | PortSpec
 
 def resource_name(kind: str, name: str, switch: str) -> str:
     """Return how a resource is called in messages."""
-    shown = name if kind == "port" else repr(name)
-    return f"{kind} {shown} on switch {switch!r}"
+    return f"{owner_of(kind, name)} on switch {switch!r}"
 
 
 class Checker:
@@ -216,11 +216,11 @@ class Checker:
 def _rated(desired: Desired) -> list[tuple[str, int | None, int | None]]:
     """Return owner of the entries, rate and port of everything that has a rate."""
     asked: list[tuple[str, int | None, int | None]] = [
-        (entries.class_owner(name), record.spec.rate, record.spec.port)
+        (owner_of("class", name), record.spec.rate, record.spec.port)
         for name, record in desired.classes.items()
     ]
     asked += [
-        (entries.flow_owner(name), record.spec.rate, None)
+        (owner_of("flow", name), record.spec.rate, None)
         for name, record in desired.flows.items()
         if record.spec.rate is not None
     ]

@@ -1,6 +1,5 @@
 """Resources as clients see them."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,21 +11,10 @@ from pacer_controller.records import (
     PortRecord,
     Record,
 )
+from pacer_controller.rows import owner_of
 from pacer_controller.schemas import ClassSpec, MeterSpec, stored
 from pacer_controller.service.managed import ManagedSwitch
 from pacer_controller.southbound import PortInfo
-
-
-def _meter_owner(name: str) -> str:
-    return f"meter {name!r}"
-
-
-_OWNERS: Mapping[str, Callable[[str], str]] = {
-    "class": entries.class_owner,
-    "flow": entries.flow_owner,
-    "meter": _meter_owner,
-}
-"""How the entries of a kind of resource call it."""
 
 
 def switch_view(found: ManagedSwitch) -> dict[str, Any]:
@@ -68,7 +56,7 @@ def as_it_is(
     """Return a resource's view with its current state on the switch."""
     if isinstance(record, PortRecord):
         return record_view(found, kind, record)
-    return view | _state(found, _OWNERS[kind](record.name), record)
+    return view | _state(found, kind, record)
 
 
 def pace_view(spec: ClassSpec) -> dict[str, Any]:
@@ -85,9 +73,13 @@ def pace_view(spec: ClassSpec) -> dict[str, Any]:
     }
 
 
-def _state(found: ManagedSwitch, owner: str, record: Record) -> dict[str, Any]:
-    state, reason = found.resource_state(owner)
+def _state(found: ManagedSwitch, kind: str, record: Record) -> dict[str, Any]:
+    state, reason = found.resource_state(owner_of(kind, record.name))
     return {"state": state, "state_reason": reason, "revision": record.revision}
+
+
+_PACE = {"mode", "rate", "limit_bytes", "allowance_ns"}
+"""Settings of a class that `pace_view` shows."""
 
 
 def _class_view(found: ManagedSwitch, record: ClassRecord) -> dict[str, Any]:
@@ -95,13 +87,8 @@ def _class_view(found: ManagedSwitch, record: ClassRecord) -> dict[str, Any]:
         "name": record.name,
         "index": record.index,
         **pace_view(record.spec),
-        "gap_bytes": record.spec.gap_bytes,
-        "headroom_percent": record.spec.headroom_percent,
-        "threshold_ns": record.spec.threshold_ns,
-        "window_margin_bytes": record.spec.window_margin_bytes,
-        "ecn_threshold_bytes": record.spec.ecn_threshold_bytes,
-        "port": record.spec.port,
-        **_state(found, _OWNERS["class"](record.name), record),
+        **record.spec.model_dump(exclude=_PACE),
+        **_state(found, "class", record),
     }
 
 
@@ -121,7 +108,7 @@ def meter_fields(spec: MeterSpec) -> dict[str, Any]:
 
 
 def _meter_view(found: ManagedSwitch, record: MeterRecord) -> dict[str, Any]:
-    state = _state(found, _OWNERS["meter"](record.name), record)
+    state = _state(found, "meter", record)
     return {"name": record.name, **meter_fields(record.spec), **state}
 
 
@@ -147,7 +134,7 @@ def _flow_view(found: ManagedSwitch, record: FlowRecord) -> dict[str, Any]:
         "meter_name": spec.meter_name,
         "set_dscp": spec.set_dscp,
         "entries": entries.entry_count(spec.match),
-        **_state(found, _OWNERS["flow"](record.name), record),
+        **_state(found, "flow", record),
     }
 
 
@@ -156,18 +143,15 @@ def port_view(
 ) -> dict[str, Any]:
     """Return a port with its actual settings and the requested ones (by default the current)."""
     record = record or found.desired.ports.get(str(info.port))
-    state, reason, revision = "applied", None, None
+    state = {"state": "applied", "state_reason": None, "revision": None}
     if record is not None:
-        state, reason = found.resource_state(entries.port_owner(record.name))
-        revision = record.revision
+        state = _state(found, "port", record)
     rate = info.line_rate_bps
     return {
         **info.as_dict(),
         "line_rate": rates.format_rate(rate) if rate is not None else None,
         "desired": stored(record.spec) if record is not None else None,
-        "state": state,
-        "state_reason": reason,
-        "revision": revision,
+        **state,
     }
 
 
