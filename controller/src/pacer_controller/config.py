@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from pacer_controller import rates
-from pacer_controller.fields import Strict
+from pacer_controller.fields import Strict, format_mac
 from pacer_controller.measured import MAX_MEASURED_FLOWS, MeasuredFlowSpec, Problems
 from pacer_controller.schemas import NAME_PATTERN, stored
 from pacer_controller.state_schema import OpenVSwitchSpec, P4RuntimeSpec
@@ -128,7 +128,7 @@ class SwitchConfig:
         if self.bottleneck_bps is not None:
             given["bottleneck"] = rates.format_rate(self.bottleneck_bps)
         if self.stations:
-            given["stations"] = {_format_mac(mac): port for mac, port in self.stations.items()}
+            given["stations"] = {format_mac(mac): port for mac, port in self.stations.items()}
         if self.measured:
             given["measured"] = {name: stored(spec) for name, spec in self.measured.items()}
         return given
@@ -179,10 +179,6 @@ class OpenVSwitchConfig:
 
 
 AnySwitchConfig = SwitchConfig | OpenVSwitchConfig
-
-
-def _format_mac(mac: int) -> str:
-    return ":".join(f"{byte:02x}" for byte in mac.to_bytes(6, "big"))
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,11 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
 
 
+def examples(*given: dict[str, Any]) -> ConfigDict:
+    """Return the settings of a model whose JSON Schema shows examples."""
+    return ConfigDict(json_schema_extra={"examples": list(given)})
+
+
 def refuse(message: str, expected: str) -> PydanticCustomError:
     """Make the error that carries its own "what would be right"."""
     return PydanticCustomError(
@@ -159,6 +164,11 @@ def port_range(value: int | str) -> tuple[int, int]:
 
 def _protocol_name(number: int) -> str | int:
     return _PROTOCOL_NAMES.get(number, number)
+
+
+def format_mac(mac: int) -> str:
+    """Print a MAC address as six hexadecimal pairs."""
+    return ":".join(f"{byte:02x}" for byte in mac.to_bytes(6, "big"))
 
 
 def _hexadecimal(number: int) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pacer_controller.entries import FORWARD, SOURCES
+from pacer_controller.fields import format_mac
 from pacer_controller.rows import Change, MatchValue, Op, Row, row
 
 _MULTICAST_BIT = 1 << 40
@@ -90,9 +91,9 @@ class Learning:
         for entry in rows:
             match = dict(entry.match)
             if entry.table == FORWARD:
-                known[_plain(match["dst_mac"])] = int(dict(entry.params)["port"])
+                known[plain(match["dst_mac"])] = int(dict(entry.params)["port"])
             elif entry.table == SOURCES:
-                where = (_plain(match["src_mac"]), _plain(match["ingress_port"]))
+                where = (plain(match["src_mac"]), plain(match["ingress_port"]))
                 sources[where] = entry
         mends: list[Change] = []
         for mac, port in self.pinned.items():
@@ -110,7 +111,8 @@ class Learning:
         return mends
 
 
-def _plain(value: MatchValue) -> int:
+def plain(value: MatchValue) -> int:
+    """Return a value without its mask."""
     if isinstance(value, tuple):
         return value[0]
     return int(value)
@@ -140,8 +142,3 @@ def station_changes(mac: int, port: int, old: int | None) -> list[Change]:
         Change(Op.INSERT, source_row(mac, port)),
         Change(Op.DELETE, source_row(mac, old)),
     ]
-
-
-def format_mac(mac: int) -> str:
-    """Print a MAC address as six hexadecimal pairs."""
-    return ":".join(f"{byte:02x}" for byte in mac.to_bytes(6, "big"))

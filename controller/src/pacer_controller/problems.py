@@ -6,7 +6,7 @@ is the path inside the request body (`match.src`) or the name of a path or query
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -22,10 +22,6 @@ class FieldError:
     field: str
     message: str
     expected: str
-
-    def as_dict(self) -> dict[str, str]:
-        """Return the JSON form."""
-        return {"field": self.field, "message": self.message, "expected": self.expected}
 
 
 @dataclass
@@ -60,7 +56,7 @@ class Problem(Exception):  # noqa: N818 (RFC 9457's word)
             "instance": instance,
         }
         if self.errors:
-            body["errors"] = [error.as_dict() for error in self.errors]
+            body["errors"] = [asdict(error) for error in self.errors]
         return body
 
 

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, Discriminator, Field, Tag
 
 from pacer_controller import rates
 from pacer_controller.fields import (
@@ -41,6 +41,7 @@ from pacer_controller.fields import (
     ThresholdNs,
     TransportPort,
     WindowMarginBytes,
+    examples,
 )
 from pacer_controller.problems import FieldError
 
@@ -50,17 +51,13 @@ __all__ = ["NAME_PATTERN", "ClassSpec", "FlowSpec", "MatchSpec", "MeterSpec", "P
 class ClassSpec(Strict):
     """A class of packets: how they are spaced."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"rate": "500Mbit"},
-                {"mode": "static", "rate": "62.5MB/s", "ecn_threshold_bytes": 100_000, "port": 2},
-                {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 1023},
-                {"mode": "dynamic", "headroom_percent": 120},
-                {"mode": "slow-start", "threshold_ns": 1_000_000},
-                {"rate": "500Mbit", "window_margin_bytes": 100_000},
-            ]
-        }
+    model_config = examples(
+        {"rate": "500Mbit"},
+        {"mode": "static", "rate": "62.5MB/s", "ecn_threshold_bytes": 100_000, "port": 2},
+        {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 1023},
+        {"mode": "dynamic", "headroom_percent": 120},
+        {"mode": "slow-start", "threshold_ns": 1_000_000},
+        {"rate": "500Mbit", "window_margin_bytes": 100_000},
     )
 
     mode: Literal["static", "unpaced", "ipg", "dynamic", "slow-start"] = Field(
@@ -162,13 +159,9 @@ FIFO_BYTES_MIN = 1518
 class PortSpec(Strict):
     """The requested settings of a port; a setting that is left out stays as it is."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"line_rate": "1Gbit", "counts": "wire"},
-                {"line_rate": "500Mbit", "fifo_bytes": 65536, "delay_ns": 100_000_000},
-            ]
-        }
+    model_config = examples(
+        {"line_rate": "1Gbit", "counts": "wire"},
+        {"line_rate": "500Mbit", "fifo_bytes": 65536, "delay_ns": 100_000_000},
     )
 
     line_rate: LineRate | None = Field(
@@ -294,9 +287,7 @@ class MeterSpec(Strict):
     Rates count layer-2 bytes without FCS and are rounded to whole bytes per second.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"cir": "50Mbit", "pir": "80Mbit", "yellow_dscp": 10}]}
-    )
+    model_config = examples({"cir": "50Mbit", "pir": "80Mbit", "yellow_dscp": 10})
 
     cir: Rate = Field(description="Committed information rate: above it packets are yellow.")
     cburst: int | None = Field(
@@ -395,18 +386,14 @@ FlowMeter = Annotated[
 class FlowSpec(Strict):
     """A flow: which packets, and what becomes of them."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"match": {"protocol": "tcp", "dst_port": 5001}, "class": "video"},
-                {"match": {"src": "10.0.0.0/24"}, "rate": "100Mbit", "priority": 2000},
-                {
-                    "match": {"dst": "2001:db8::/32"},
-                    "class": "video",
-                    "meter": {"cir": "50Mbit", "pir": "80Mbit", "yellow_dscp": 10},
-                },
-            ]
-        }
+    model_config = examples(
+        {"match": {"protocol": "tcp", "dst_port": 5001}, "class": "video"},
+        {"match": {"src": "10.0.0.0/24"}, "rate": "100Mbit", "priority": 2000},
+        {
+            "match": {"dst": "2001:db8::/32"},
+            "class": "video",
+            "meter": {"cir": "50Mbit", "pir": "80Mbit", "yellow_dscp": 10},
+        },
     )
 
     match: MatchSpec

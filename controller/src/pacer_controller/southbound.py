@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
@@ -141,10 +141,6 @@ class PortInfo:
     delay_ns: int | None = None
     gap_mode: str | None = None
     gap_frame_max_bytes: int | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

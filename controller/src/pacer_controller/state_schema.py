@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
-from pacer_controller.fields import NAME_PATTERN, Name, PortNumber, Rate, Strict
+from pacer_controller.fields import NAME_PATTERN, Name, PortNumber, Rate, Strict, examples
 from pacer_controller.measured import MAX_MEASURED_FLOWS, MeasuredFlowSpec
 from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
 
@@ -14,7 +14,7 @@ PortKey = Annotated[str, Field(pattern=r"^([1-9][0-9]{0,2})$", max_length=3)]
 class P4RuntimeSpec(Strict):
     """A switch that speaks P4Runtime."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"address": "127.0.0.1:9559"}]})
+    model_config = examples({"address": "127.0.0.1:9559"})
 
     kind: Literal["p4runtime"] = "p4runtime"
     address: str = Field(max_length=260, description="HOST:PORT of its gRPC server; tls:HOST:PORT.")
@@ -49,16 +49,8 @@ class P4RuntimeSpec(Strict):
 class OpenVSwitchSpec(Strict):
     """A bridge of Open vSwitch."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "kind": "openvswitch",
-                    "ovsdb": "unix:/run/openvswitch/db.sock",
-                    "bridge": "br0",
-                }
-            ]
-        }
+    model_config = examples(
+        {"kind": "openvswitch", "ovsdb": "unix:/run/openvswitch/db.sock", "bridge": "br0"}
     )
 
     kind: Literal["openvswitch"]
@@ -113,18 +105,14 @@ class FullSwitchSpec(SwitchStateSpec):
 class StateSpec(Strict):
     """Everything that is wanted of all switches."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "switches": {
-                        "s1": {
-                            "classes": {"video": {"rate": "500Mbit"}},
-                            "flows": {"web": {"match": {"dst_port": 80}, "class": "video"}},
-                        }
-                    }
+    model_config = examples(
+        {
+            "switches": {
+                "s1": {
+                    "classes": {"video": {"rate": "500Mbit"}},
+                    "flows": {"web": {"match": {"dst_port": 80}, "class": "video"}},
                 }
-            ]
+            }
         }
     )
 

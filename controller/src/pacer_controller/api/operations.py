@@ -36,7 +36,7 @@ class _Writable:
         if self._asked_s is None or now_s - self._asked_s >= PROBE_S:
             self._asked_s = now_s
             try:
-                self._service.probe()
+                self._service.store.probe()
                 self._was = True
             except StoreError:
                 self._was = False

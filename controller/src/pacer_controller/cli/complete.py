@@ -16,16 +16,10 @@ MAX_NAMES = 200
 """Most names to complete."""
 
 
-def _session(context: click.Context) -> Session:
-    """Return the session of the command line that is being completed."""
-    root = context.find_root()
-    return root.obj if isinstance(root.obj, Session) else root.ensure_object(Session)
-
-
 def _names(context: click.Context, path: str, plural: str, key: str = "name") -> list[str]:
     """Return names of a list; none where the controller does not answer: no noise on a TAB."""
     try:
-        body = _session(context).connection.get(path)
+        body = context.find_root().ensure_object(Session).connection.get(path)
         return [str(view[key]) for view in body[plural]][:MAX_NAMES]
     except (ClientError, KeyError, TypeError):
         return []

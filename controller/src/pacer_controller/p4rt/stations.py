@@ -3,10 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 
 import finsy as fy
 
 from pacer_controller import learning
+from pacer_controller.fields import format_mac
 from pacer_controller.rows import Change, Row
 from pacer_controller.southbound import Refusal
 
@@ -22,10 +24,11 @@ LEARN_BATCH = 64
 Write = Callable[[Sequence[Change]], Awaitable[list[Refusal]]]
 
 
+@dataclass
 class StationLearner:
     """Turns packets from unknown sources into entries.
 
-    Args:
+    Attributes:
         name: the switch, for messages.
         state: what is known of its stations.
         write: writes changes to the switch; returns those refused.
@@ -34,21 +37,13 @@ class StationLearner:
 
     """
 
-    def __init__(
-        self,
-        name: str,
-        state: learning.Learning,
-        write: Write,
-        ready: Callable[[], bool],
-        doubt: Callable[[], None],
-    ) -> None:
-        self._name = name
-        self._state = state
-        self._write = write
-        self._ready = ready
-        self._doubt = doubt
-        self.lock = asyncio.Lock()
-        """Held while stations are learned, and by whoever reads or writes their tables whole."""
+    name: str
+    state: learning.Learning
+    write: Write
+    ready: Callable[[], bool]
+    doubt: Callable[[], None]
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while stations are learned, and by whoever reads or writes their tables whole."""
 
     async def run(self, switch: fy.Switch) -> None:
         """Learn until cancelled."""
@@ -61,13 +56,13 @@ class StationLearner:
                     packets.append(queue.get_nowait())
                 async with self.lock:
                     # Before the first reconcile it is not known what the switch knows.
-                    if self._ready():
+                    if self.ready():
                         await self._learn_from(packets)
         finally:
             reader.cancel()
 
     async def _learn_from(self, packets: Sequence[fy.P4PacketIn]) -> None:
-        counters = self._state.counters
+        counters = self.state.counters
         full_before = counters.table_full
         batch: list[Change] = []
         stations: dict[int, int] = {}
@@ -78,32 +73,32 @@ class StationLearner:
                 # Moves within one batch wait for the next packet; repeats need nothing.
                 counters.repeated += 1
                 continue
-            changes = self._state.packet(packet.payload, port)
+            changes = self.state.packet(packet.payload, port)
             if changes:
                 stations[mac] = port
                 batch += changes
-        refusals = await self._write(batch) if batch else []
+        refusals = await self.write(batch) if batch else []
         refused = {_station_of(refusal.row): refusal for refusal in refusals}
         for mac, port in stations.items():
             refusal = refused.get(mac)
             if refusal is None:
-                self._state.learned(mac, port)
-                _LOG.info("switch %s: %s is at port %d", self._name, learning.format_mac(mac), port)
+                self.state.learned(mac, port)
+                _LOG.info("switch %s: %s is at port %d", self.name, format_mac(mac), port)
                 continue
             if refusal.table_full:
                 counters.table_full += 1
             else:
                 counters.failed += 1
                 # Something the controller does not know of is in the tables: read them back.
-                self._doubt()
-                _LOG.warning("switch %s: %s: %s", self._name, refusal.row.owner, refusal.message)
+                self.doubt()
+                _LOG.warning("switch %s: %s: %s", self.name, refusal.row.owner, refusal.message)
         full = counters.table_full
         # A flood of addresses must not become a flood of lines.
         if full > full_before and (full_before == 0 or full // 1000 > full_before // 1000):
             _LOG.warning(
                 "switch %s: station tables full (%d stations): %d packets not learned from",
-                self._name,
-                len(self._state.ports),
+                self.name,
+                len(self.state.ports),
                 full,
             )
 
@@ -115,7 +110,4 @@ async def _fill(queue: "asyncio.Queue[fy.P4PacketIn]", switch: fy.Switch) -> Non
 
 def _station_of(entry: Row) -> int:
     match = dict(entry.match)
-    value = match.get("src_mac", match.get("dst_mac", 0))
-    if isinstance(value, tuple):
-        return value[0]
-    return value if isinstance(value, int) else 0
+    return learning.plain(match.get("src_mac", match.get("dst_mac", 0)))

@@ -387,7 +387,7 @@ class P4Switch:
         info = next((p for p in self.ports if ("port", p.port) in asked.match), None)
         if info is None:
             return None
-        has = {**info.as_dict(), "line_rate_bps": info.line_rate_bps or 0}
+        has = {**asdict(info), "line_rate_bps": info.line_rate_bps or 0}
         return replace(asked, params=tuple((name, has[name]) for name, _ in asked.params))
 
     def _wire_rows(self) -> Rows:

@@ -189,20 +189,6 @@ class Service:
 
     # ---- the state as a whole ----
 
-    @property
-    def revision(self) -> int:
-        """Number of the newest change of anything."""
-        return self.store.revision
-
-    def probe(self) -> None:
-        """Check that the state file can be written.
-
-        Raises:
-            StoreError: it cannot.
-
-        """
-        self.store.probe()
-
     def replication_status(self) -> dict[str, Any]:
         """Return which of two controllers leads, and how far the other is."""
         if self.pair is not None:

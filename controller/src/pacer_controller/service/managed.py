@@ -71,6 +71,7 @@ class Samples:
     counts: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class ManagedSwitch:
     """A switch with its desired state and lock.
 
@@ -84,28 +85,19 @@ class ManagedSwitch:
 
     """
 
-    def __init__(
-        self,
-        name: str,
-        settings: dict[str, Any],
-        desired: Desired,
-        configured: bool,
-        revision: int,
-        last_change: int,
-    ) -> None:
-        self.name = name
-        self.last_change = last_change
-        self.settings = settings
-        self.configured = configured
-        self.revision = revision
-        self.lock = asyncio.Lock()
-        self.desired = desired
-        self.wanted: Rows = {}
-        self.samples = Samples()
-        self.task: asyncio.Task[None] | None = None
-        self.flow_entries = 0
-        self._rows: dict[tuple[str, str], list[Row]] = {}
-        self._driver: Driver | None = None
+    name: str
+    settings: dict[str, Any]
+    desired: Desired
+    configured: bool
+    revision: int
+    last_change: int
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    wanted: Rows = field(default_factory=dict)
+    samples: Samples = field(default_factory=Samples)
+    task: asyncio.Task[None] | None = None
+    flow_entries: int = 0
+    _rows: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
+    _driver: Driver | None = None
 
     @property
     def device(self) -> tuple[object, ...]:

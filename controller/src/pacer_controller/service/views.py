@@ -148,7 +148,7 @@ def port_view(
         state = _state(found, "port", record)
     rate = info.line_rate_bps
     return {
-        **info.as_dict(),
+        **asdict(info),
         "line_rate": rates.format_rate(rate) if rate is not None else None,
         "desired": stored(record.spec) if record is not None else None,
         **state,
