@@ -162,17 +162,9 @@ def port_range(value: int | str) -> tuple[int, int]:
     return int(first), int(last)
 
 
-def _protocol_name(number: int) -> str | int:
-    return _PROTOCOL_NAMES.get(number, number)
-
-
 def format_mac(mac: int) -> str:
     """Print a MAC address as six hexadecimal pairs."""
     return ":".join(f"{byte:02x}" for byte in mac.to_bytes(6, "big"))
-
-
-def _hexadecimal(number: int) -> str:
-    return f"0x{number:04x}"
 
 
 def _any_of(*forms: dict[str, Any], examples: list[Any]) -> WithJsonSchema:
@@ -212,7 +204,9 @@ Protocol = Annotated[
             _PROTOCOLS, 255, "an IP protocol", '"tcp", "udp", "icmp", "icmpv6" or 0 to 255'
         )
     ),
-    PlainSerializer(_protocol_name, return_type=str | int, when_used="json"),
+    PlainSerializer(
+        lambda number: _PROTOCOL_NAMES.get(number, number), return_type=str | int, when_used="json"
+    ),
     _any_of(
         {"type": "string", "enum": list(_PROTOCOLS)},
         {"type": "integer", "minimum": 0, "maximum": 255},
@@ -230,7 +224,7 @@ EtherType = Annotated[
             '"ipv4", "ipv6", "arp", a string such as "0x0800", or 0 to 65535',
         )
     ),
-    PlainSerializer(_hexadecimal, return_type=str, when_used="json"),
+    PlainSerializer("0x{:04x}".format, return_type=str, when_used="json"),
     _any_of(
         {"type": "string", "pattern": "^(ipv4|ipv6|arp|0x[0-9A-Fa-f]{1,4})$"},
         {"type": "integer", "minimum": 0, "maximum": 0xFFFF},

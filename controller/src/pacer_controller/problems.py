@@ -6,7 +6,7 @@ is the path inside the request body (`match.src`) or the name of a path or query
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -22,6 +22,18 @@ class FieldError:
     field: str
     message: str
     expected: str
+
+
+class FieldErrors(list[FieldError]):
+    """What is wrong with a request, as it is found."""
+
+    def add(self, field: str, message: str, expected: str) -> None:
+        """Add one thing."""
+        self.append(FieldError(field, message, expected))
+
+    def add_below(self, path: str, errors: Iterable[FieldError]) -> None:
+        """Add what is wrong with a part of the request, whose fields are below a path."""
+        self += [replace(error, field=path + error.field) for error in errors]
 
 
 @dataclass

@@ -43,7 +43,7 @@ from pacer_controller.fields import (
     WindowMarginBytes,
     examples,
 )
-from pacer_controller.problems import FieldError
+from pacer_controller.problems import FieldError, FieldErrors
 
 __all__ = ["NAME_PATTERN", "ClassSpec", "FlowSpec", "MatchSpec", "MeterSpec", "PortSpec", "stored"]
 
@@ -96,28 +96,28 @@ class ClassSpec(Strict):
 
     def problems(self) -> list[FieldError]:
         """Return errors across fields."""
-        found: list[FieldError] = []
+        found = FieldErrors()
         if self.mode == "static" and self.rate is None:
-            found.append(FieldError("rate", "a static class needs a rate", rates.EXPECTED))
+            found.add("rate", "a static class needs a rate", rates.EXPECTED)
         if self.mode == "ipg" and self.rate is None:
             message = "mode ipg needs the line rate that the gap's bytes are counted at"
-            found.append(FieldError("rate", message, rates.EXPECTED))
+            found.add("rate", message, rates.EXPECTED)
         if self.mode == "ipg" and self.gap_bytes is None:
             message = "mode ipg needs the gap between packets"
-            found.append(FieldError("gap_bytes", message, "8 to 65535"))
+            found.add("gap_bytes", message, "8 to 65535")
         not_in_mode = _NOT_IN_MODE[self.mode]
         if self.window_margin_bytes is not None and self.rate is None and "rate" not in not_in_mode:
             message = "the window clamp needs the rate that windows are lowered to"
-            found.append(FieldError("window_margin_bytes", message, "with a rate"))
+            found.add("window_margin_bytes", message, "with a rate")
         threshold = self.ecn_threshold_bytes
         if threshold is not None and threshold > self.limit_bytes:
             message = f"the queue never has more than limit_bytes, {self.limit_bytes}"
             expected = f"at most {self.limit_bytes}, or a higher limit_bytes"
-            found.append(FieldError("ecn_threshold_bytes", message, expected))
+            found.add("ecn_threshold_bytes", message, expected)
         for name in not_in_mode:
             if getattr(self, name) is not None:
                 message = f"a class of mode {self.mode} has no {name}"
-                found.append(FieldError(name, message, f"no {name}, or another mode"))
+                found.add(name, message, f"no {name}, or another mode")
         return found
 
 
@@ -248,35 +248,29 @@ class MatchSpec(Strict):
 
     def problems(self) -> list[FieldError]:
         """Return errors across fields."""
-        found: list[FieldError] = []
+        found = FieldErrors()
         family = self.family()
         if self.src is not None and self.dst is not None:
             other = ipaddress.ip_network(self.dst).version
             if other != family:
-                found.append(
-                    FieldError(
-                        "match.dst",
-                        f"{self.dst!r} is IPv{other} but match.src is IPv{family}",
-                        f"an IPv{family} prefix",
-                    )
+                found.add(
+                    "match.dst",
+                    f"{self.dst!r} is IPv{other} but match.src is IPv{family}",
+                    f"an IPv{family} prefix",
                 )
         wanted = {4: ETHER_TYPE_IPV4, 6: ETHER_TYPE_IPV6}.get(family or 0)
         if wanted is not None and self.ether_type not in (None, wanted):
-            found.append(
-                FieldError(
-                    "match.ether_type",
-                    f"the addresses are IPv{family}, whose EtherType is 0x{wanted:04x}",
-                    f'"0x{wanted:04x}", or no ether_type',
-                )
+            found.add(
+                "match.ether_type",
+                f"the addresses are IPv{family}, whose EtherType is 0x{wanted:04x}",
+                f'"0x{wanted:04x}", or no ether_type',
             )
         for name, port in (("src_port", self.src_port), ("dst_port", self.dst_port)):
             if port is not None and self.protocol not in (None, *PORT_PROTOCOLS):
-                found.append(
-                    FieldError(
-                        f"match.{name}",
-                        "only TCP and UDP have ports",
-                        'protocol "tcp" or "udp", or no port',
-                    )
+                found.add(
+                    f"match.{name}",
+                    "only TCP and UDP have ports",
+                    'protocol "tcp" or "udp", or no port',
                 )
         return found
 
@@ -337,22 +331,18 @@ class MeterSpec(Strict):
 
     def problems(self) -> list[FieldError]:
         """Return errors across fields."""
-        found: list[FieldError] = []
+        found = FieldErrors()
         if self.pir is not None and self.pir < self.cir:
-            found.append(
-                FieldError(
-                    "pir",
-                    f"{rates.format_rate(self.pir)} is below cir, {rates.format_rate(self.cir)}",
-                    f"a rate of at least {rates.format_rate(self.cir)}",
-                )
+            found.add(
+                "pir",
+                f"{rates.format_rate(self.pir)} is below cir, {rates.format_rate(self.cir)}",
+                f"a rate of at least {rates.format_rate(self.cir)}",
             )
         if self.red_dscp is not None and self.drop_red:
-            found.append(
-                FieldError(
-                    "red_dscp",
-                    "red packets are dropped, so they cannot be marked",
-                    "drop_red false, or no red_dscp",
-                )
+            found.add(
+                "red_dscp",
+                "red packets are dropped, so they cannot be marked",
+                "drop_red false, or no red_dscp",
             )
         # The program writes both marks or none, so both must be known.
         if self.marks and not self.drop_red:
@@ -433,21 +423,14 @@ class FlowSpec(Strict):
 
     def problems(self) -> list[FieldError]:
         """Return errors across fields."""
-        found = self.match.problems()
+        found = FieldErrors(self.match.problems())
         if isinstance(self.meter, MeterSpec):
-            found += [
-                FieldError(f"meter.{error.field}", error.message, error.expected)
-                for error in self.meter.problems()
-            ]
+            found.add_below("meter.", self.meter.problems())
         if self.class_name is not None and self.rate is not None:
-            found.append(
-                FieldError("rate", "a flow has a class or a rate of its own", "one of class, rate")
-            )
+            found.add("rate", "a flow has a class or a rate of its own", "one of class, rate")
         does = (self.class_name, self.rate, self.meter, self.set_dscp)
         if all(value is None for value in does):
-            found.append(
-                FieldError("class", "the flow has no class, rate or meter", "one of class, rate")
-            )
+            found.add("class", "the flow has no class, rate or meter", "one of class, rate")
         if self.rate is None:
             found += [
                 FieldError(name, "needs a rate of the flow's own", "a rate as well")

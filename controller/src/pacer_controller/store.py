@@ -244,14 +244,9 @@ class Store:
 
     def _insert_event(self, event: Mapping[str, Any]) -> int:
         cursor = self._db.execute(
-            "INSERT INTO events (time, kind, switch, message, data) VALUES (?, ?, ?, ?, ?)",
-            (
-                event["time"],
-                event["kind"],
-                event["switch"],
-                event["message"],
-                json.dumps(event["data"]),
-            ),
+            "INSERT INTO events (time, kind, switch, message, data) "
+            "VALUES (:time, :kind, :switch, :message, :data)",
+            {**event, "data": json.dumps(event["data"])},
         )
         return int(cursor.lastrowid or 0)
 

@@ -88,41 +88,30 @@ class _Group(click.Group):
         return args[0] if command is None else command.name, command, args[1:]
 
 
-def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """Make a callback that keeps an option for the whole run; the last one given counts."""
+def _whole_run(flag: str, name: str, **more: Any) -> Callable[[_F], _F]:
+    """Make an option of the whole run, which every command has; the last one given counts."""
 
     def callback(context: click.Context, _: click.Parameter, value: Any) -> None:
         if value is not None and value is not False:
             setattr(context.find_root().ensure_object(Session), name, value)
 
-    return callback
+    return click.option(flag, name, expose_value=False, callback=callback, **more)
+
+
+_WHOLE_RUN = (
+    _whole_run("--json", "as_json", is_flag=True, help="Print JSON."),
+    _whole_run(
+        *("--url", "url"),
+        metavar="URL",
+        help=f"Where the controller is (PACER_URL; default {DEFAULT_URL}).",
+    ),
+    _whole_run("--ca", "authority", metavar="FILE", help="Certificates to trust (PACER_CA)."),
+)
 
 
 def _common(command: _F) -> _F:
     """Add the options that every command has."""
-    for option in (
-        click.option(
-            *("--json", "as_json"),
-            is_flag=True,
-            expose_value=False,
-            callback=_remember("as_json"),
-            help="Print JSON.",
-        ),
-        click.option(
-            *("--url", "url"),
-            metavar="URL",
-            expose_value=False,
-            callback=_remember("url"),
-            help=f"Where the controller is (PACER_URL; default {DEFAULT_URL}).",
-        ),
-        click.option(
-            *("--ca", "authority"),
-            metavar="FILE",
-            expose_value=False,
-            callback=_remember("authority"),
-            help="Certificates to trust (PACER_CA).",
-        ),
-    ):
+    for option in _WHOLE_RUN:
         command = option(command)
     return command
 

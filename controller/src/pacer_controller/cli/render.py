@@ -119,54 +119,45 @@ def match(fields: View) -> str:
     return " ".join(parts) or "any"
 
 
+_Words = Sequence[tuple[str, str, Callable[[Any], str]]]
+"""Settings in the order in which they are shown: field, word, and how the value is typed."""
+
+_OF_METER: _Words = (("cburst", "cburst", size), ("pburst", "pburst", size))
+_OF_MARKS: _Words = (("yellow_dscp", "yellow-dscp", str), ("red_dscp", "red-dscp", str))
+_OF_MODE: _Words = (
+    ("headroom_percent", "headroom", str),
+    ("threshold_ns", "threshold", time),
+    ("gap_bytes", "gap", exact_size),
+    ("window_margin_bytes", "window-margin", exact_size),
+)
+_OF_QUEUE: _Words = (
+    ("ecn_threshold_bytes", "ecn", exact_size),
+    ("limit_bytes", "limit", exact_size),
+    ("port", "port", str),
+)
+
+
+def _typed(view: View, words: _Words) -> list[str]:
+    """Return settings as they are typed."""
+    given = [(word, show, view.get(field)) for field, word, show in words]
+    return [f"{word} {show(value)}" for word, show, value in given if value is not None]
+
+
 def meter(view: View) -> str:
     """Return a meter in the words in which it is typed."""
     parts = [f"cir {view.get('cir')}"]
     if view.get("pir") and view["pir"] != view.get("cir"):
         parts.append(f"pir {view['pir']}")
-    parts += [f"{n} {size(view[n])}" for n in ("cburst", "pburst") if view.get(n) is not None]
+    parts += _typed(view, _OF_METER)
     if view.get("drop_red") is False:
         parts.append("drop-red no")
-    for name in ("yellow_dscp", "red_dscp"):
-        if view.get(name) is not None:
-            parts.append(f"{name.replace('_', '-')} {view[name]}")
-    return " ".join(parts)
-
-
-_SIZES_OF_MODES = (
-    ("gap_bytes", "gap"),
-    ("window_margin_bytes", "window-margin"),
-)
-
-
-def _of_mode(view: View) -> list[str]:
-    """Return the settings of a class's mode, as they are typed."""
-    parts = []
-    if view.get("headroom_percent") is not None:
-        parts.append(f"headroom {view['headroom_percent']}")
-    if view.get("threshold_ns") is not None:
-        parts.append(f"threshold {time(view['threshold_ns'])}")
-    parts += [
-        f"{word} {exact_size(view[name])}"
-        for name, word in _SIZES_OF_MODES
-        if view.get(name) is not None
-    ]
-    return parts
+    return " ".join([*parts, *_typed(view, _OF_MARKS)])
 
 
 def pace(view: View) -> str:
     """Return how a class, or a flow with a rate of its own, is paced."""
-    parts = [str(view["mode"])] if view.get("mode") else []
-    if view.get("rate"):
-        parts.append(str(view["rate"]))
-    parts += _of_mode(view)
-    if view.get("ecn_threshold_bytes") is not None:
-        parts.append(f"ecn {exact_size(view['ecn_threshold_bytes'])}")
-    if view.get("limit_bytes") is not None:
-        parts.append(f"limit {exact_size(view['limit_bytes'])}")
-    if view.get("port") is not None:
-        parts.append(f"port {view['port']}")
-    return " ".join(parts)
+    parts = [str(view[name]) for name in ("mode", "rate") if view.get(name)]
+    return " ".join([*parts, *_typed(view, _OF_MODE), *_typed(view, _OF_QUEUE)])
 
 
 def goal(flow: View) -> str:
@@ -290,7 +281,7 @@ _LISTINGS: dict[str, dict[str, _Cell]] = {
         "CLASS": _of("name"),
         "MODE": _of("mode"),
         ">RATE": _of("rate"),
-        "WITH": lambda view: " ".join(_of_mode(view)) or "-",
+        "WITH": lambda view: " ".join(_typed(view, _OF_MODE)) or "-",
         ">LIMIT": _of("limit_bytes", size),
         ">ECN": _of("ecn_threshold_bytes", size),
         ">ALLOWANCE": _of("allowance_ns", time),

@@ -57,7 +57,6 @@ class BridgePort:
 class Snapshot:
     """A bridge as the database describes it."""
 
-    datapath_id: str | None
     ports: list[BridgePort]
     queues: dict[int, tuple[str, dict[str, str]]]
     """UUID and `other_config` by number."""
@@ -219,7 +218,7 @@ class Database:
         status = ["status"] if self._paces else []
         owned = [["external_ids", "includes", ["map", [[_OWNER, self._owner]]]]]
         tables = {
-            "Bridge": ([["name", "==", self._bridge]], ["ports", "datapath_id"]),
+            "Bridge": ([["name", "==", self._bridge]], ["ports"]),
             "Port": ([], ["_uuid", "name", "interfaces", "qos"]),
             "Interface": ([], ["_uuid", "ofport", "link_state", "link_speed"]),
             "QoS": ([], ["_uuid", "type", "other_config", "queues", "external_ids", *status]),
@@ -263,9 +262,7 @@ class Database:
                 strays.append(_uuid(one["_uuid"]))
             else:
                 numbers[index] = one
-        datapath = bridges[0]["datapath_id"]
         return Snapshot(
-            datapath if isinstance(datapath, str) else None,
             sorted(found, key=lambda port: port.ofport),
             {n: (_uuid(q["_uuid"]), _map(q["other_config"])) for n, q in sorted(numbers.items())},
             strays,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pacer_controller.config import ConfigError
-from pacer_controller.problems import FieldError, Problem, invalid
+from pacer_controller.problems import FieldErrors, Problem, invalid
 from pacer_controller.records import KINDS, PLURALS, ResourceChange
 from pacer_controller.schemas import stored
 from pacer_controller.service.audit import change_view
@@ -52,7 +52,7 @@ def whole_state(service: Service) -> dict[str, Any]:
 
 
 def _plan(
-    found: ManagedSwitch, spec: SwitchStateSpec, path: str, errors: list[FieldError]
+    found: ManagedSwitch, spec: SwitchStateSpec, path: str, errors: FieldErrors
 ) -> tuple[dict[tuple[str, str], Spec], list[tuple[str, str]]]:
     """Return the differences from the desired state: resources to put, resources to drop."""
     puts: dict[tuple[str, str], Spec] = {}
@@ -62,10 +62,7 @@ def _plan(
         wanted: Mapping[str, Spec] = getattr(spec, PLURALS[kind])
         present = found.desired.resources[kind]
         for name, one in wanted.items():
-            errors += [
-                FieldError(f"{path}{PLURALS[kind]}.{name}.{e.field}", e.message, e.expected)
-                for e in checker.problems(name, one)
-            ]
+            errors.add_below(f"{path}{PLURALS[kind]}.{name}.", checker.problems(name, one))
             if name not in present or present[name].spec != one:
                 puts[kind, name] = one
         drops += [(kind, name) for name in present if name not in wanted]
@@ -140,7 +137,7 @@ async def put_whole_state(
     async with service.lifecycle, locked(list(service.switches.values())):
         condition.check("state", service.store.revision)
         wanted: dict[str, Wanted] = {}
-        errors: list[FieldError] = []
+        errors = FieldErrors()
         for name, one in spec.switches.items():
             path = f"switches.{name}."
             if one.switch is None:
@@ -149,7 +146,7 @@ async def put_whole_state(
             try:
                 wanted[name] = (switch_for(service, name, one.switch), one, path)
             except ConfigError as error:
-                errors.append(FieldError(f"{path}switch", str(error), "settings that fit"))
+                errors.add(f"{path}switch", str(error), "settings that fit")
         if errors:
             raise invalid("state", errors)
         leaving = []
@@ -169,7 +166,7 @@ async def _put(
     origin: Origin,
     dry_run: bool,
 ) -> dict[str, Any]:
-    errors: list[FieldError] = []
+    errors = FieldErrors()
     plans = {found: _plan(found, spec, path, errors) for found, spec, path in wanted.values()}
     if errors:
         raise invalid("state", errors)

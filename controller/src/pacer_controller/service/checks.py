@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import TypeVar
 
 from pacer_controller import entries, rates
-from pacer_controller.problems import FieldError, Problem, did_you_mean
+from pacer_controller.problems import FieldError, FieldErrors, Problem, did_you_mean
 from pacer_controller.records import Desired, Record
 from pacer_controller.rows import owner_of
 from pacer_controller.schemas import (
@@ -82,20 +82,18 @@ class Checker:
         return [FieldError(name, message, "drop_red true, and no DSCP to mark with")]
 
     def _class_problems(self, spec: ClassSpec) -> list[FieldError]:
-        errors = self._rate_problems(spec.rate, spec.port)
+        errors = FieldErrors(self._rate_problems(spec.rate, spec.port))
         if spec.mode not in self._capabilities.modes:
             message = f"the switch has no mode {spec.mode!r}"
-            errors.append(FieldError("mode", message, one_of(self._capabilities.modes)))
+            errors.add("mode", message, one_of(self._capabilities.modes))
         if spec.window_margin_bytes is not None and not self._capabilities.clamps_windows:
             message = "the switch cannot lower receive windows"
-            errors.append(FieldError("window_margin_bytes", message, "no window_margin_bytes"))
+            errors.add("window_margin_bytes", message, "no window_margin_bytes")
         if spec.ecn_threshold_bytes is not None and not self._capabilities.ecn:
-            errors.append(
-                FieldError(
-                    "ecn_threshold_bytes",
-                    "the switch cannot mark packets by queue length",
-                    "no ecn_threshold_bytes",
-                )
+            errors.add(
+                "ecn_threshold_bytes",
+                "the switch cannot mark packets by queue length",
+                "no ecn_threshold_bytes",
             )
         return errors
 
@@ -120,7 +118,7 @@ class Checker:
         ]
 
     def _flow_problems(self, spec: FlowSpec) -> list[FieldError]:
-        errors: list[FieldError] = []
+        errors = FieldErrors()
         if spec.class_name is not None and spec.class_name not in self._classes:
             errors.append(_missing("class", "class", spec.class_name, self._classes))
         if spec.meter_name is not None and spec.meter_name not in self._meters:
@@ -128,43 +126,36 @@ class Checker:
         errors += self._rate_problems(spec.rate, None)
         if spec.set_dscp is not None and not self._capabilities.sets_dscp:
             message = "the switch cannot set the DSCP of all packets of a flow"
-            errors.append(FieldError("set_dscp", message, "no set_dscp"))
+            errors.add("set_dscp", message, "no set_dscp")
         most = self._capabilities.max_priority
         if most is not None and spec.priority > most:
             message = f"{spec.priority} is above the switch's highest"
-            errors.append(FieldError("priority", message, f"1 to {most}"))
+            errors.add("priority", message, f"1 to {most}")
         if isinstance(spec.meter, MeterSpec):
-            errors += [
-                FieldError(f"meter.{error.field}", error.message, error.expected)
-                for error in self._meter_problems(spec.meter)
-            ]
+            errors.add_below("meter.", self._meter_problems(spec.meter))
         port = spec.match.ingress_port
         if port is not None and self._ports and port not in self._ports:
             message = f"the switch has no port {port}"
-            errors.append(FieldError("match.ingress_port", message, one_of(self._ports)))
+            errors.add("match.ingress_port", message, one_of(self._ports))
         needed = entries.entry_count(spec.match)
         if needed > entries.MAX_FLOW_ENTRIES:
-            errors.append(
-                FieldError(
-                    "match.dst_port",
-                    f"the ranges of ports need {needed} entries",
-                    f"ranges that need at most {entries.MAX_FLOW_ENTRIES}; those that begin and "
-                    "end at multiples of powers of two need the fewest",
-                )
+            errors.add(
+                "match.dst_port",
+                f"the ranges of ports need {needed} entries",
+                f"ranges that need at most {entries.MAX_FLOW_ENTRIES}; those that begin and "
+                "end at multiples of powers of two need the fewest",
             )
         elif needed > 1 and spec.meter is not None and self._capabilities.meter_per_entry:
-            errors.append(
-                FieldError(
-                    "meter",
-                    f"the ranges of ports need {needed} entries, and each would be metered alone",
-                    "one port, or a range that is one entry, such as 5000-5007",
-                )
+            errors.add(
+                "meter",
+                f"the ranges of ports need {needed} entries, and each would be metered alone",
+                "one port, or a range that is one entry, such as 5000-5007",
             )
         return errors
 
     def _port_problems(self, port: int, spec: PortSpec) -> list[FieldError]:
         can = self._capabilities
-        errors: list[FieldError] = []
+        errors = FieldErrors()
         errors += [
             FieldError(name, "the switch cannot change it", one_of(can.line_settings))
             for name in ("line_rate", "counts", "fifo_bytes", "delay_ns")
@@ -172,14 +163,14 @@ class Checker:
         ]
         if spec.gap_mode is not None and spec.gap_mode not in can.gap_modes:
             message = f"the switch cannot do {spec.gap_mode!r}"
-            errors.append(FieldError("gap_mode", message, one_of(can.gap_modes)))
+            errors.add("gap_mode", message, one_of(can.gap_modes))
         known = next((info for info in self._found.driver.ports if info.port == port), None)
         if known is not None and port not in self._lines:
             gap_mode = spec.gap_mode or known.gap_mode
             if gap_mode == PAUSE_FRAMES and PAUSE_FRAMES in can.gap_modes:
                 errors.append(GAPS_WITHOUT_RATE)
         if self._ports and port not in self._ports:
-            errors.append(FieldError("port", f"the switch has no port {port}", one_of(self._ports)))
+            errors.add("port", f"the switch has no port {port}", one_of(self._ports))
         return errors
 
     def unfit(self, desired: Desired) -> dict[str, str]:
@@ -200,7 +191,7 @@ class Checker:
         A class that names no port, and a flow's rate, are measured by the fastest port, which
         this one may have been. What did not fit before is no reason to refuse.
         """
-        found: list[FieldError] = []
+        found = FieldErrors()
         before = Checker.of(self._found).unfit(desired)
         for owner, rate_bps, leaves in _rated(desired):
             if owner in before or not self._rate_problems(rate_bps, leaves):
@@ -209,7 +200,7 @@ class Checker:
             where = f"leaves by port {port}" if leaves == port else "leaves by any port"
             message = f"{owner} {where} at {shown}"
             expected = "a line rate at least as high, or a lower rate there first"
-            found.append(FieldError("line_rate", message, expected))
+            found.add("line_rate", message, expected)
         return found
 
 

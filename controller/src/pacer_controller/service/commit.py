@@ -252,19 +252,12 @@ async def _apply_back(found: ManagedSwitch, before: Rows, after: Rows) -> None:
 
 def refused(found: ManagedSwitch, error: SwitchRefusedError) -> RefusedProblem:
     """Return the 5xx for a switch that refuses."""
+    detail = f"switch {found.name!r}: {error}; nothing was changed"
     if any(refusal.table_full for refusal in error.refusals):
-        return RefusedProblem(
-            HTTPStatus.INSUFFICIENT_STORAGE,
-            "switch-full",
-            "A table of the switch is full",
-            f"switch {found.name!r}: {error}; nothing was changed",
-        )
-    return RefusedProblem(
-        HTTPStatus.BAD_GATEWAY,
-        "switch-refused",
-        "The switch refused the change",
-        f"switch {found.name!r}: {error}; nothing was changed",
-    )
+        title = "A table of the switch is full"
+        return RefusedProblem(HTTPStatus.INSUFFICIENT_STORAGE, "switch-full", title, detail)
+    title = "The switch refused the change"
+    return RefusedProblem(HTTPStatus.BAD_GATEWAY, "switch-refused", title, detail)
 
 
 @contextlib.asynccontextmanager
