@@ -37,7 +37,7 @@ The last two as options:
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -174,8 +174,7 @@ class OpenVSwitchConfig:
 
     def settings(self) -> dict[str, Any]:
         """Return what `switch_from` makes this of."""
-        names = ("ovsdb", "bridge", "openflow", "qos_type")
-        return {"kind": "openvswitch", **{name: getattr(self, name) for name in names}}
+        return {"kind": "openvswitch", **{n: v for n, v in asdict(self).items() if n != "name"}}
 
 
 AnySwitchConfig = SwitchConfig | OpenVSwitchConfig

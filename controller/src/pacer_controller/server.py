@@ -92,27 +92,21 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="pacer-controller", description="Sets per-flow rates on pacing switches, by REST."
     )
+
+    def file_option(name: str, text: str) -> None:
+        made.add_argument(name, type=Path, metavar="FILE", help=text)
+
     made.add_argument("--listen", metavar="HOST:PORT", help=f"default {config.DEFAULT_LISTEN}")
-    made.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help="file with the bearer token of requests; required to listen beyond loopback",
+    file_option(
+        "--token-file", "file with the bearer token of requests; required to listen beyond loopback"
     )
-    made.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate chain, PEM")
-    made.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
+    file_option("--tls-cert", "certificate chain, PEM")
+    file_option("--tls-key", "its private key, PEM")
     made.add_argument("--switch", action="append", default=[], help=_SWITCH_HELP)
-    made.add_argument(
-        "--switch-ca",
-        type=Path,
-        metavar="FILE",
-        help="CA certificates for switches at tls:HOST:PORT, PEM",
-    )
-    made.add_argument(
-        "--switch-cert", type=Path, metavar="FILE", help="certificate to show to such switches, PEM"
-    )
-    made.add_argument("--switch-key", type=Path, metavar="FILE", help="its private key, PEM")
-    made.add_argument("--config", type=Path, metavar="FILE", help="TOML file")
+    file_option("--switch-ca", "CA certificates for switches at tls:HOST:PORT, PEM")
+    file_option("--switch-cert", "certificate to show to such switches, PEM")
+    file_option("--switch-key", "its private key, PEM")
+    file_option("--config", "TOML file")
     made.add_argument(
         "--compiled-dir",
         type=Path,
@@ -140,9 +134,7 @@ def parser() -> argparse.ArgumentParser:
         help="the other controller of these switches: one of the two leads, the other follows and "
         "takes over; both have the same token and name each other",
     )
-    made.add_argument(
-        "--peer-ca", type=Path, metavar="FILE", help="CA certificates for the peer, PEM"
-    )
+    file_option("--peer-ca", "CA certificates for the peer, PEM")
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     made.add_argument("--log-json", action="store_true", help="log one JSON object per line")
     made.add_argument("--version", action="version", version=__version__)

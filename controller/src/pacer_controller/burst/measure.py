@@ -44,24 +44,23 @@ class Measured:
 
     def summary(self) -> dict[str, int]:
         """Return mean and maximum over all windows from the first to the last, empty ones as 0."""
-        if not self.windows:
-            return dict.fromkeys(_SUMMARY, 0)
-        length = self.windows[-1].number - self.windows[0].number + 1
-        rates = [self.rate_bps(window.bytes) for window in self.windows]
-        total = sum(window.bytes for window in self.windows)
+        length = self.windows[-1].number - self.windows[0].number + 1 if self.windows else 0
+
+        def mean(total: int) -> int:
+            return total // length if length else 0
+
+        counts = [window.bytes for window in self.windows]
         static = [window.vb_max_bytes for window in self.windows]
         dynamic = [window.dynamic_max_bytes for window in self.windows]
-        return dict(
-            zip(
-                _SUMMARY,
-                (
-                    *(length, self.rate_bps(total) // length, max(rates)),
-                    *(sum(static) // length, max(static)),
-                    *(sum(dynamic) // length, max(dynamic)),
-                ),
-                strict=True,
-            )
-        )
+        return {
+            "windows": length,
+            "abw_mean_bps": mean(self.rate_bps(sum(counts))),
+            "abw_max_bps": self.rate_bps(max(counts, default=0)),
+            "vb_mean_bytes": mean(sum(static)),
+            "vb_max_bytes": max(static, default=0),
+            "dynamic_vb_mean_bytes": mean(sum(dynamic)),
+            "dynamic_vb_max_bytes": max(dynamic, default=0),
+        }
 
     def rate_bps(self, count_bytes: int) -> int:
         """Return the bit/s of bytes in one window, rounded down."""
@@ -81,17 +80,6 @@ class Measured:
                 "dynamic_vb_max_bytes": [window.dynamic_max_bytes for window in self.windows],
             },
         }
-
-
-_SUMMARY = (
-    "windows",
-    "abw_mean_bps",
-    "abw_max_bps",
-    "vb_mean_bytes",
-    "vb_max_bytes",
-    "dynamic_vb_mean_bytes",
-    "dynamic_vb_max_bytes",
-)
 
 
 class Meter:

@@ -1,6 +1,5 @@
 """`pacer top`: what every class does, live."""
 
-import itertools
 import os
 import select
 import sys
@@ -18,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pacer_controller.cli import render
-from pacer_controller.cli.connection import RefusedError, UnreachableError, path
+from pacer_controller.cli.connection import UnreachableError
 from pacer_controller.cli.session import Session
 
 HISTORY = 30
@@ -30,7 +29,7 @@ _BAR_WIDTH = 12
 def samples(
     session: Session, switch: str | None, interval_ms: int, times: int | None
 ) -> Iterator[dict[str, Any]]:
-    """Give statistics as they come; from a server without streams, by asking again and again.
+    """Give statistics as they come.
 
     Args:
         session: where the controller is.
@@ -49,25 +48,13 @@ def samples(
     if times is not None:
         query["count"] = times
     seen = Counter[str | None]()
-    try:
-        with session.connection.stream("/v1/stats/stream", query) as events:
-            for kind, data in events:
-                seen[data.get("switch") or data.get("instance")] += 1
-                if kind == "stats":
-                    yield data
-        if times is not None and max(seen.values(), default=times) >= times:
-            return
+    with session.connection.stream("/v1/stats/stream", query) as events:
+        for kind, data in events:
+            seen[data.get("switch") or data.get("instance")] += 1
+            if kind == "stats":
+                yield data
+    if times is None or max(seen.values(), default=times) < times:
         raise UnreachableError("the controller ended the stream")
-    except RefusedError as error:
-        if error.status != 404 or "unknown-switch" in str(error.problem.get("type")):
-            raise
-    for number in itertools.count(1):
-        names = [switch] if switch else [view["name"] for view in session.switches()]
-        for name in names:
-            yield session.connection.get(path("switches", name, "stats"))
-        if number == times:
-            return
-        time.sleep(interval_ms / 1000)
 
 
 class Screen:

@@ -23,18 +23,7 @@ from pacer_controller.p4rt import access, bandwidth, burstiness, errors
 from pacer_controller.p4rt.connection import Connection, p4info
 from pacer_controller.p4rt.stations import StationLearner
 from pacer_controller.records import Desired, Record
-from pacer_controller.rows import (
-    CLASSES,
-    PORTS,
-    Change,
-    MatchValue,
-    Op,
-    Row,
-    Rows,
-    by_key,
-    carry_out,
-    changes,
-)
+from pacer_controller.rows import CLASSES, PORTS, Change, Op, Row, Rows, by_key, carry_out, changes
 from pacer_controller.rows import row as make_row
 from pacer_controller.southbound import (
     Capabilities,
@@ -396,7 +385,7 @@ class P4Switch:
         rate_bps = self.config.bottleneck_bps
         for pair in self.config.wire:
             for port, other in (pair, pair[::-1]):
-                key: dict[str, MatchValue] = {"ingress_port": port}
+                key = {"ingress_port": port}
                 owner = f"wire {pair[0]}:{pair[1]}"
                 rows.append(make_row(entries.WIRE, key, "send_to", {"port": other}, owner=owner))
                 if rate_bps is not None:
