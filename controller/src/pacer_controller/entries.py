@@ -111,14 +111,9 @@ def class_action(spec: ClassSpec) -> tuple[str, dict[str, int]]:
     }
     if spec.mode == "static":
         # Classes that need no control of their backlog do not pay for it.
-        return (
-            ("paced_static_controlled", pace | control)
-            if any(control.values())
-            else (
-                "paced_static",
-                pace,
-            )
-        )
+        if any(control.values()):
+            return "paced_static_controlled", pace | control
+        return "paced_static", pace
     percent = DEFAULT_HEADROOM_PERCENT if spec.headroom_percent is None else spec.headroom_percent
     flow = pace | control | {"inverse_headroom_q16": rates.inverse_headroom_q16(percent)}
     if spec.mode == "dynamic":
