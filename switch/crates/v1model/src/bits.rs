@@ -1,7 +1,7 @@
 //! Converts between limbs and the control plane's byte strings, most significant byte first.
 
 use crate::entries::{Bits, ControlError, ControlResult};
-use crate::wide::{limbs, mask64};
+use crate::wide::{bit_length, limbs, mask64};
 
 /// Limbs of a byte string that must be exactly as wide as `bits`.
 pub(crate) fn from_bits(value: &[u8], bits: u32, what: &str) -> ControlResult<Vec<u64>> {
@@ -16,9 +16,7 @@ pub(crate) fn from_bits(value: &[u8], bits: u32, what: &str) -> ControlResult<Ve
         .rchunks(8)
         .map(|chunk| chunk.iter().fold(0, |v, &b| (v << 8) | u64::from(b)))
         .collect();
-    if let Some(top) = out.last()
-        && top & !mask64(bits - 64 * (out.len() as u32 - 1)) != 0
-    {
+    if bit_length(&out) > bits {
         return Err(ControlError::InvalidArgument(format!(
             "{what}: value does not fit in {bits} bits"
         )));

@@ -23,6 +23,21 @@ pub(crate) struct Preserved {
     pub words: Vec<u64>,
 }
 
+/// What the program asked for a packet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Requests {
+    /// Its last `TrafficManager.hold`.
+    pub hold: Option<Hold>,
+    /// The clone that it requested last.
+    pub clone: Option<CloneRequest>,
+    /// Field list of a resubmission.
+    pub resubmit: Option<u16>,
+    /// Field list of a recirculation.
+    pub recirculate: Option<u16>,
+    /// Id of a digest.
+    pub digest: Option<u16>,
+}
+
 /// A packet with its parsed headers and metadata. [`crate::Pipeline::new_context`] allocates it, and
 /// packet after packet uses it: the engine allocates nothing while packets flow.
 ///
@@ -50,16 +65,7 @@ pub struct Context {
     pub(crate) packet_length: u64,
     /// Most bytes of the packet that leave.
     pub(crate) truncate: u64,
-    /// The program's last `TrafficManager.hold`.
-    pub(crate) hold: Option<Hold>,
-    /// The clone that the program requested last.
-    pub(crate) clone: Option<CloneRequest>,
-    /// Field list of a requested resubmission.
-    pub(crate) resubmit: Option<u16>,
-    /// Field list of a requested recirculation.
-    pub(crate) recirculate: Option<u16>,
-    /// Id of the requested digest.
-    pub(crate) digest: Option<u16>,
+    pub(crate) requests: Requests,
     /// Port the packet arrived on, for parsing it again.
     pub(crate) ingress_port: u16,
     /// Metadata that survives resubmission or recirculation.
@@ -95,11 +101,7 @@ impl Context {
             ingress_length: 0,
             packet_length: 0,
             truncate: u64::MAX,
-            hold: None,
-            clone: None,
-            resubmit: None,
-            recirculate: None,
-            digest: None,
+            requests: Requests::default(),
             ingress_port: 0,
             preserved: Preserved {
                 active: false,
@@ -183,11 +185,7 @@ impl Context {
         self.ingress_length = source.ingress_length;
         self.packet_length = source.packet_length;
         self.truncate = source.truncate;
-        self.hold = source.hold;
-        self.clone = source.clone;
-        self.resubmit = source.resubmit;
-        self.recirculate = source.recirculate;
-        self.digest = source.digest;
+        self.requests = source.requests;
         self.ingress_port = source.ingress_port;
         self.unchanged.copy_from(&source.unchanged);
         self.preserved.active = source.preserved.active;

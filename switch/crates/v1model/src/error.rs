@@ -1,15 +1,11 @@
 //! Why a program was refused.
 
-/// A program that cannot be loaded: what is wrong, and where in the JSON.
-///
-/// `place` names the object the way a reader of the JSON would look for it, for example
+/// A program that cannot be loaded: where in the JSON, and what is wrong. The place names the object
+/// the way a reader of the JSON would look for it, for example
 /// `pipeline 'ingress': table 'PacerIngress.flows'`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{message}", self.prefix())]
-pub struct LoadError {
-    place: String,
-    message: String,
-}
+#[error("{0}")]
+pub struct LoadError(String);
 
 /// The result of a step of loading.
 pub type LoadResult<T> = Result<T, LoadError>;
@@ -17,50 +13,19 @@ pub type LoadResult<T> = Result<T, LoadError>;
 impl LoadError {
     /// Makes an error without a place; callers add it with [`At::at`].
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self {
-            place: String::new(),
-            message: message.into(),
-        }
-    }
-
-    /// Where in the program the error is; empty when it concerns the whole file.
-    pub fn place(&self) -> &str {
-        &self.place
-    }
-
-    /// What is wrong.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// The place as it stands before the message.
-    fn prefix(&self) -> String {
-        if self.place.is_empty() {
-            return String::new();
-        }
-        format!("{}: ", self.place)
-    }
-
-    /// Adds the enclosing object to the place.
-    fn inside(mut self, outer: &str) -> Self {
-        self.place = if self.place.is_empty() {
-            outer.to_owned()
-        } else {
-            format!("{outer}: {}", self.place)
-        };
-        self
+        Self(message.into())
     }
 }
 
 /// Adds the enclosing object to an error's place.
 pub(crate) trait At<T> {
-    /// Prefixes the error's place with `place()`, evaluated only on error.
+    /// Puts `place()`, evaluated only on error, before the error's text.
     fn at<S: AsRef<str>>(self, place: impl FnOnce() -> S) -> LoadResult<T>;
 }
 
 impl<T> At<T> for LoadResult<T> {
     fn at<S: AsRef<str>>(self, place: impl FnOnce() -> S) -> LoadResult<T> {
-        self.map_err(|e| e.inside(place().as_ref()))
+        self.map_err(|LoadError(text)| LoadError(format!("{}: {text}", place().as_ref())))
     }
 }
 

@@ -298,31 +298,28 @@ pub(crate) fn read_bits64(data: &[u8], bit: usize, bits: u32) -> u64 {
     value
 }
 
+/// Where each limb of a field of `bits` bits at bit `bit` begins, and its bits; the lowest limb, which
+/// ends the field, first.
+#[inline]
+fn limb_places(bit: usize, bits: u32) -> impl Iterator<Item = (usize, u32)> {
+    (0..limbs(bits)).map(move |i| {
+        let end = bits - 64 * i;
+        let take = end.min(64);
+        (bit + (end - take) as usize, take)
+    })
+}
+
 /// Reads a field of any width into limbs at `slot`.
 pub(crate) fn read_bits(data: &[u8], bit: usize, bits: u32, phv: &mut [u64], slot: usize) {
-    let mut end = bit + bits as usize;
-    let mut left = bits;
-    let mut i = 0;
-    while left > 0 {
-        let take = left.min(64);
-        phv[slot + i] = read_bits64(data, end - take as usize, take);
-        end -= take as usize;
-        left -= take;
-        i += 1;
+    for (i, (at, take)) in limb_places(bit, bits).enumerate() {
+        phv[slot + i] = read_bits64(data, at, take);
     }
 }
 
 /// Writes a field of any width from limbs at `slot`; other bits of the bytes are kept.
 pub(crate) fn write_bits(out: &mut [u8], bit: usize, bits: u32, phv: &[u64], slot: usize) {
-    let mut end = bit + bits as usize;
-    let mut left = bits;
-    let mut i = 0;
-    while left > 0 {
-        let take = left.min(64);
-        write_bits64(out, end - take as usize, take, phv[slot + i]);
-        end -= take as usize;
-        left -= take;
-        i += 1;
+    for (i, (at, take)) in limb_places(bit, bits).enumerate() {
+        write_bits64(out, at, take, phv[slot + i]);
     }
 }
 

@@ -98,13 +98,10 @@ fn write_decimal(limbs: &[u64], signed: bool, out: &mut String) {
     let mut groups = [0u64; MAX_GROUPS];
     let mut count = 0;
     while count == 0 || (count < MAX_GROUPS && value.iter().any(|&limb| limb != 0)) {
-        let mut rest = 0u128;
-        for limb in value.iter_mut().rev() {
-            let part = (rest << 64) | u128::from(*limb);
-            *limb = (part / u128::from(GROUP)) as u64;
-            rest = part % u128::from(GROUP);
-        }
-        groups[count] = rest as u64;
+        let group = &mut groups[count..=count];
+        group[0] = GROUP;
+        // Leaves the quotient in the first, the remainder in the second.
+        ruint::algorithms::div(value, group);
         count += 1;
     }
     // Writing to a string cannot fail.

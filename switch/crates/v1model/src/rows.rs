@@ -11,7 +11,7 @@ const ROWS_MIN: usize = 4_096;
 const LINE: usize = 8;
 
 /// Where an array's cells are: cell `i` begins at word `first + i * stride`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Column {
     first: usize,
     stride: usize,
@@ -119,29 +119,16 @@ impl Rows {
 fn lay_out(shapes: &[(usize, usize)]) -> (Vec<Column>, usize) {
     let mut order: Vec<usize> = (0..shapes.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse(shapes[at].0));
-    let mut columns = vec![
-        Column {
-            first: 0,
-            stride: 0,
-            words: 0,
-            cells: 0,
-        };
-        shapes.len()
-    ];
+    let mut columns = vec![Column::default(); shapes.len()];
     let mut total = 0;
     let mut rest = &order[..];
     while let Some(&largest) = rest.first() {
         let rows = shapes[largest].0;
-        // Shorter arrays leave at most an eighth of the rows empty.
-        let least = if rows < ROWS_MIN {
-            rows
-        } else {
-            rows - rows / 8
-        };
         let together = if rows < ROWS_MIN {
             1
         } else {
-            rest.partition_point(|&at| shapes[at].0 >= least)
+            // Shorter arrays leave at most an eighth of the rows empty.
+            rest.partition_point(|&at| shapes[at].0 >= rows - rows / 8)
         };
         let (group, others) = rest.split_at(together);
         rest = others;

@@ -28,6 +28,16 @@ pub(crate) const fn sext64(value: u64, bits: u32) -> u64 {
     }
 }
 
+/// Bits of a value up to its highest one.
+pub(crate) fn bit_length(value: &[u64]) -> u32 {
+    value
+        .iter()
+        .enumerate()
+        .rev()
+        .find(|&(_, &limb)| limb != 0)
+        .map_or(0, |(i, limb)| 64 * i as u32 + 64 - limb.leading_zeros())
+}
+
 /// `a + b`, modulo 2^(64 n).
 pub(crate) fn add(w: &mut [u64], d: usize, a: usize, b: usize, n: usize) {
     let mut carry = false;
@@ -69,11 +79,7 @@ pub(crate) fn shl(w: &mut [u64], d: usize, a: usize, amount: u64, n: usize) {
     for i in (0..n).rev() {
         let low = if i >= skip { w[a + i - skip] } else { 0 };
         let below = if i > skip { w[a + i - skip - 1] } else { 0 };
-        w[d + i] = if shift == 0 {
-            low
-        } else {
-            (low << shift) | (below >> (64 - shift))
-        };
+        w[d + i] = ((join(low, below) << shift) >> 64) as u64;
     }
 }
 
@@ -92,12 +98,13 @@ pub(crate) fn shr(w: &mut [u64], d: usize, a: usize, amount: u64, n: usize, sign
         } else {
             fill
         };
-        w[d + i] = if shift == 0 {
-            low
-        } else {
-            (low >> shift) | (above << (64 - shift))
-        };
+        w[d + i] = (join(above, low) >> shift) as u64;
     }
+}
+
+/// Two limbs as one number.
+fn join(high: u64, low: u64) -> u128 {
+    u128::from(high) << 64 | u128::from(low)
 }
 
 /// A shift as whole limbs and bits; past the end of `n` limbs, as `n` limbs.
@@ -223,46 +230,27 @@ pub(crate) fn divide(
         signed && is_negative(w, a, n),
         signed && is_negative(w, b, n),
     );
-    let mut quotient = [0u64; MAX_DIVISION_LIMBS];
-    let mut divisor = [0u64; MAX_DIVISION_LIMBS];
-    let mut left = [0u64; MAX_DIVISION_LIMBS];
-    quotient[..n].copy_from_slice(&w[a..a + n]);
-    divisor[..n].copy_from_slice(&w[b..b + n]);
+    let (mut dividend, mut divisor) = ([0u64; MAX_DIVISION_LIMBS], [0u64; MAX_DIVISION_LIMBS]);
+    let (dividend, divisor) = (&mut dividend[..n], &mut divisor[..n]);
+    dividend.copy_from_slice(&w[a..a + n]);
+    divisor.copy_from_slice(&w[b..b + n]);
     if a_negative {
-        negate(&mut quotient[..n]);
+        negate(dividend);
     }
     if b_negative {
-        negate(&mut divisor[..n]);
+        negate(divisor);
     }
-    if divisor[1..n].iter().all(|&limb| limb == 0) {
-        let mut carry = 0u128;
-        for limb in quotient[..n].iter_mut().rev() {
-            let part = (carry << 64) | u128::from(*limb);
-            *limb = (part / u128::from(divisor[0])) as u64;
-            carry = part % u128::from(divisor[0]);
-        }
-        left[0] = carry as u64;
-    } else {
-        // Bit by bit: the dividend moves out of `quotient` at the top into `left` while the
-        // quotient's bits move in at the bottom.
-        for _ in 0..64 * n {
-            let mut carry = shift_in(&mut quotient[..n], 0);
-            carry = shift_in(&mut left[..n], carry);
-            if carry == 1 || at_least(&left[..n], &divisor[..n]) {
-                subtract(&mut left[..n], &divisor[..n]);
-                quotient[0] |= 1;
-            }
-        }
-    }
+    // Leaves the quotient in the first, the remainder in the second.
+    ruint::algorithms::div(dividend, divisor);
     let (result, negative) = if rest {
-        (&mut left, a_negative)
+        (divisor, a_negative)
     } else {
-        (&mut quotient, a_negative != b_negative)
+        (dividend, a_negative != b_negative)
     };
     if negative {
-        negate(&mut result[..n]);
+        negate(result);
     }
-    w[d..d + n].copy_from_slice(&result[..n]);
+    w[d..d + n].copy_from_slice(result);
 }
 
 /// The two's complement of `value`, in place.
@@ -270,30 +258,6 @@ pub(crate) fn negate(value: &mut [u64]) {
     let mut carry = true;
     for limb in value {
         (*limb, carry) = (!*limb).overflowing_add(u64::from(carry));
-    }
-}
-
-/// Shifts left by one, `bit` coming in; gives the bit that goes out.
-fn shift_in(value: &mut [u64], mut bit: u64) -> u64 {
-    for limb in value {
-        let out = *limb >> 63;
-        *limb = (*limb << 1) | bit;
-        bit = out;
-    }
-    bit
-}
-
-fn at_least(a: &[u64], b: &[u64]) -> bool {
-    a.iter().rev().ge(b.iter().rev())
-}
-
-fn subtract(a: &mut [u64], b: &[u64]) {
-    let mut borrow = false;
-    for (a, b) in a.iter_mut().zip(b) {
-        let (diff, b1) = a.overflowing_sub(*b);
-        let (diff, b2) = diff.overflowing_sub(u64::from(borrow));
-        *a = diff;
-        borrow = b1 | b2;
     }
 }
 

@@ -7,9 +7,6 @@ use crate::ops::Op;
 use crate::program::{Comparison, Relation};
 use crate::slot::Slot;
 
-/// Most comparisons that a condition is made of.
-const MAX_COMPARISONS: usize = 2;
-
 /// The comparisons that the code from `start` on, which leaves its truth in `slot`, amounts to;
 /// that code is then taken back. `None`: it is something else, and stays.
 pub(super) fn comparisons(
@@ -35,12 +32,13 @@ fn both(
     zero: Slot,
     valid: &impl Fn(Slot) -> bool,
 ) -> Option<Vec<Comparison>> {
-    let found = match code.last() {
-        None => vec![Comparison {
-            relation: Relation::Ne,
-            a: slot,
-            b: zero,
-        }],
+    let not_zero = |a: Slot| Comparison {
+        relation: Relation::Ne,
+        a,
+        b: zero,
+    };
+    match code.last() {
+        None => Some(vec![not_zero(slot)]),
         Some(&Op::And { d, a, b }) if d == slot => {
             let parts = &code[..code.len() - 1];
             let used = [a, b].into_iter().filter(|&s| defined(parts, s).is_some());
@@ -52,21 +50,15 @@ fn both(
                 .map(|side| match defined(parts, side) {
                     Some(op) => comparison(parts, op, zero),
                     // A field of several bits would be masked here, not tested.
-                    None if valid(side) => Some(Comparison {
-                        relation: Relation::Ne,
-                        a: side,
-                        b: zero,
-                    }),
-                    None => None,
+                    None => valid(side).then(|| not_zero(side)),
                 })
-                .collect::<Option<_>>()?
+                .collect()
         }
         Some(op) if code.len() == 1 && result(op) == Some(slot) => {
-            vec![comparison(&[], op, zero)?]
+            Some(vec![comparison(&[], op, zero)?])
         }
-        Some(_) => return None,
-    };
-    (found.len() <= MAX_COMPARISONS).then_some(found)
+        Some(_) => None,
+    }
 }
 
 /// What puts a value into `slot`.

@@ -8,7 +8,7 @@ use crate::expr::hex_limbs;
 use crate::model;
 use crate::table::pack::insert_checked;
 use crate::table::{Call, Table, Target};
-use crate::wide::{limbs, mask64, negate};
+use crate::wide::{bit_length, limbs, mask, negate};
 use serde_json::Value;
 
 /// Compiles the call of an action of a table with constant arguments.
@@ -40,13 +40,12 @@ pub(super) fn call(
             None => (false, hex.as_str()),
         };
         let mut value = hex_limbs(digits).at(|| format!("argument '{name}'"))?;
-        value.resize(limbs(*bits) as usize, 0);
+        let n = limbs(*bits) as usize;
+        value.resize(n, 0);
         if negative {
             negate(&mut value);
         }
-        for (i, limb) in value.iter_mut().enumerate() {
-            *limb &= mask64(bits - 64 * i as u32);
-        }
+        mask(&mut value, 0, n, *bits);
         args.extend(value);
     }
     Ok(Call::new(local, &args))
@@ -115,16 +114,10 @@ fn bits_of(hex: Option<&str>, bits: u32) -> LoadResult<Vec<u64>> {
         refuse!("value is missing");
     };
     let mut value = hex_limbs(hex)?;
-    let n = limbs(bits) as usize;
-    if value.iter().skip(n).any(|&limb| limb != 0) {
+    if bit_length(&value) > bits {
         refuse!("'{hex}' is wider than {bits} bits");
     }
-    value.resize(n, 0);
-    if let Some(top) = value.last()
-        && top & !mask64(bits - 64 * (n as u32 - 1)) != 0
-    {
-        refuse!("'{hex}' is wider than {bits} bits");
-    }
+    value.resize(limbs(bits) as usize, 0);
     Ok(value)
 }
 

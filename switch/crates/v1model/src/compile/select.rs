@@ -1,6 +1,7 @@
 //! Selects: what a parser state looks at, and where it goes on.
 
-use crate::entries::ValueSetInfo;
+use crate::bits::to_bits;
+use crate::entries::{Bits, ValueSetInfo};
 use crate::error::{At, LoadResult, refuse};
 use crate::expr::{Compiler, hex_limbs, text};
 use crate::layout::{Field, MAX_FIELD_BITS};
@@ -8,7 +9,7 @@ use crate::model::{ParseState, ParseVset, Transition, TypeValue};
 use crate::names::Names;
 use crate::ops::{Code, Op};
 use crate::program::{Case, END, State, Test, ValueSetUse};
-use crate::wide::{limbs, mask64};
+use crate::wide::{bit_length, limbs, mask64};
 use serde_json::Value;
 
 /// A component of a select's key: its slot and width.
@@ -183,23 +184,13 @@ fn key_part(c: &mut Compiler<'_>, part: &TypeValue) -> LoadResult<KeyPart> {
 /// The tests of a case. The value (and mask) is the concatenation of the components, each
 /// padded to whole bytes. `None`: the case can never match.
 fn tests(key: &[KeyPart], value: &str, mask: Option<&str>) -> LoadResult<Option<Box<[Test]>>> {
-    let bytes: usize = key.iter().map(|&(_, bits)| bits.div_ceil(8) as usize).sum();
-    let load = |hex: &str| -> LoadResult<Vec<u8>> {
+    let bytes: u32 = key.iter().map(|&(_, bits)| bits.div_ceil(8)).sum();
+    let load = |hex: &str| -> LoadResult<Bits> {
         let limbs = hex_limbs(hex)?;
-        let mut all = vec![0; bytes];
-        for (i, limb) in limbs.iter().enumerate() {
-            for (j, byte) in limb.to_le_bytes().into_iter().enumerate() {
-                match (8 * i + j)
-                    .checked_add(1)
-                    .and_then(|n| bytes.checked_sub(n))
-                {
-                    Some(at) => all[at] = byte,
-                    None if byte != 0 => refuse!("'{hex}' is wider than the key"),
-                    None => {}
-                }
-            }
+        if bit_length(&limbs) > 8 * bytes {
+            refuse!("'{hex}' is wider than the key");
         }
-        Ok(all)
+        Ok(to_bits(&limbs, 8 * bytes))
     };
     let value = load(value)?;
     let mask = mask.map(load).transpose()?;

@@ -25,7 +25,7 @@ impl<E: Externs> Machine<'_, E> {
         match *op {
             Op::Hold { args } => {
                 let args = args as usize;
-                ctx.hold = Some(Hold {
+                ctx.requests.hold = Some(Hold {
                     class: w[args] as u32,
                     departure_ns: w[args + 1],
                     cost_q24: w[args + 2],
@@ -49,14 +49,14 @@ impl<E: Externs> Machine<'_, E> {
             }
             Op::Truncate { a } => ctx.truncate = ctx.truncate.min(w[a as usize]),
             Op::Clone { session, list } => {
-                ctx.clone = Some(CloneRequest {
+                ctx.requests.clone = Some(CloneRequest {
                     session: (w[session as usize] & CLONE_SESSION_MASK) as u16,
                     field_list: w[list as usize] as u16,
                 });
             }
-            Op::Digest { list } => ctx.digest = requested(w[list as usize]),
-            Op::Resubmit { list } => ctx.resubmit = requested(w[list as usize]),
-            Op::Recirculate { list } => ctx.recirculate = requested(w[list as usize]),
+            Op::Digest { list } => ctx.requests.digest = requested(w[list as usize]),
+            Op::Resubmit { list } => ctx.requests.resubmit = requested(w[list as usize]),
+            Op::Recirculate { list } => ctx.requests.recirculate = requested(w[list as usize]),
             Op::Log { message } if self.externs.logs() => {
                 let text = &mut self.state.message;
                 program.messages[message as usize].write(w, text);

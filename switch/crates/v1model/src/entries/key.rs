@@ -1,6 +1,7 @@
 //! Match keys: of table entries and of members of value sets.
 
 use super::action::Bits;
+use serde::{Deserialize, Serialize};
 
 /// How a key field is matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,7 +30,7 @@ pub struct KeyField {
 }
 
 /// One field of an entry's match key, in the order of [`TableInfo::key`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MatchField {
     /// Equal to the value.
     Exact(Bits),
@@ -60,7 +61,7 @@ pub enum MatchField {
 
 /// What identifies an entry: its match fields and, where the table has ternary, range or
 /// optional keys, its priority (greater wins; 0 where the table has no priorities).
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EntryKey {
     /// One per key field.
     pub fields: Vec<MatchField>,

@@ -2,7 +2,7 @@
 
 use super::node::{Kind, MAX_BITS, Node, Range};
 use crate::error::{LoadError, LoadResult, refuse};
-use crate::wide::negate;
+use crate::wide::{bit_length, negate};
 use serde_json::Value;
 
 /// A constant from a hexadecimal string, which a minus sign may precede.
@@ -27,16 +27,6 @@ pub(super) fn constant(text: &str) -> LoadResult<Node> {
         kind: Kind::Const(value),
         range,
     })
-}
-
-/// Bits of a value up to its highest one.
-fn bit_length(value: &[u64]) -> u32 {
-    value
-        .iter()
-        .enumerate()
-        .rev()
-        .find(|&(_, &limb)| limb != 0)
-        .map_or(0, |(i, limb)| 64 * i as u32 + 64 - limb.leading_zeros())
 }
 
 /// Limbs of a hexadecimal string such as `0x1f`; at least one limb, no more than needed.

@@ -11,7 +11,7 @@ use crate::api::{
 };
 use crate::bits::split_bits;
 use crate::compile::{Compiled, compile};
-use crate::context::Context;
+use crate::context::{Context, Requests};
 use crate::engine::{Machine, Outcome, get_field, set_field};
 use crate::entries::Bits;
 use crate::entries::digest::DigestInfo;
@@ -163,11 +163,7 @@ impl Pipeline {
             }
         }
         ctx.parsed = 0;
-        ctx.hold = None;
-        ctx.clone = None;
-        ctx.resubmit = None;
-        ctx.recirculate = None;
-        ctx.digest = None;
+        ctx.requests = Requests::default();
         ctx.ingress_length = ctx.frame_len() as u64;
         ctx.packet_length = ctx.ingress_length;
     }
@@ -247,13 +243,15 @@ impl Pipeline {
         let internal_error = outcome == Outcome::Fault;
         let unicast_dropped = egress_spec == machine.drop_value() && mcast_group == 0;
         IngressVerdict {
-            drop: assertion_failed || internal_error || (unicast_dropped && ctx.resubmit.is_none()),
+            drop: assertion_failed
+                || internal_error
+                || (unicast_dropped && ctx.requests.resubmit.is_none()),
             egress_port: egress_spec as u16,
             mcast_group,
-            hold: ctx.hold,
-            resubmit: ctx.resubmit,
-            clone: ctx.clone,
-            digest: ctx.digest.and_then(|id| program.digest(id)),
+            hold: ctx.requests.hold,
+            resubmit: ctx.requests.resubmit,
+            clone: ctx.requests.clone,
+            digest: ctx.requests.digest.and_then(|id| program.digest(id)),
             priority: i.priority.map_or(0, |f| get_field(w, f)) as u8,
             parser_error: ctx.parser_error != program.errors.none,
             checksum_error: ctx.checksum_error,
@@ -288,8 +286,8 @@ impl Pipeline {
         let program = machine.program;
         let i = &program.intrinsics;
         let drop_value = machine.drop_value();
-        ctx.clone = None;
-        ctx.recirculate = None;
+        ctx.requests.clone = None;
+        ctx.requests.recirculate = None;
         let w = &mut ctx.phv;
         set_field(w, i.egress_port, u64::from(input.port));
         set_field(w, i.instance_type, input.instance_type as u64);
@@ -316,7 +314,10 @@ impl Pipeline {
                 || internal_error
                 || get_field(&ctx.phv, i.egress_spec) == drop_value,
             recirculate: None,
-            clone: ctx.clone.filter(|_| !assertion_failed && !internal_error),
+            clone: ctx
+                .requests
+                .clone
+                .filter(|_| !assertion_failed && !internal_error),
             truncated: false,
             assertion_failed,
             internal_error,
@@ -346,7 +347,7 @@ impl Pipeline {
             ctx.clear_output();
             return;
         }
-        verdict.recirculate = ctx.recirculate;
+        verdict.recirculate = ctx.requests.recirculate;
         // A recirculated packet is not truncated.
         if verdict.recirculate.is_none() {
             verdict.truncated = ctx.cut_output(ctx.truncate);
@@ -434,9 +435,9 @@ impl Pipeline {
     pub fn clone_from_egress(&self, original: &Context, clone: &mut Context, field_list: u16) {
         clone.copy_from(original);
         clone.clear_output();
-        clone.clone = None;
-        clone.recirculate = None;
-        clone.hold = None;
+        clone.requests.clone = None;
+        clone.requests.recirculate = None;
+        clone.requests.hold = None;
         clone.truncate = u64::MAX;
         self.replace_metadata(original, clone, field_list);
         let i = self.program.intrinsics;

@@ -17,7 +17,7 @@ use crate::entries::{
 use crate::pipeline::Pipeline;
 use crate::saved::{SavedEntry, SavedTarget};
 use crate::state::counter_value;
-use crate::table::pack::{insert_checked, pack};
+use crate::table::pack::{check_room, insert_checked, pack};
 use crate::table::{Call, Direct, Entry, Packed, Table};
 
 fn direct_counter(info: &TableInfo, direct: &Direct) -> Option<CounterValue> {
@@ -313,11 +313,8 @@ impl Pipeline {
         };
         let (key, packed) = pack(t, info, &entry.key())?;
         let there = t.id_of(&key);
-        if there.is_none() && t.len() >= info.size {
-            return Err(ControlError::ResourceExhausted(format!(
-                "table '{}' is full ({} entries)",
-                info.name, info.size
-            )));
+        if there.is_none() {
+            check_room(t, info)?;
         }
         if let Some(indirect) = indirect {
             // Members may stand at other places by now.

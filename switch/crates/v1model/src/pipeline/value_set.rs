@@ -5,7 +5,7 @@ use crate::entries::error::{internal, invalid, not_found};
 use crate::entries::{ControlError, ControlResult, MatchField, ValueSetInfo};
 use crate::pipeline::Pipeline;
 use crate::value_set::Test;
-use crate::wide::{limbs, mask64};
+use crate::wide::mask64;
 
 /// The tests that one field of a member makes of the words from `slot` on.
 fn field_tests(
@@ -16,9 +16,10 @@ fn field_tests(
     tests: &mut Vec<Test>,
 ) -> ControlResult<()> {
     let value_of = |value: &[u8]| from_bits(value, bits, what);
-    let full: Vec<u64> = (0..limbs(bits)).map(|i| mask64(bits - 64 * i)).collect();
     let (value, mask) = match field {
-        MatchField::Exact(value) | MatchField::Optional(Some(value)) => (value_of(value)?, full),
+        MatchField::Exact(value) | MatchField::Optional(Some(value)) => {
+            (value_of(value)?, prefix_mask(bits, bits))
+        }
         MatchField::Optional(None) => return Ok(()),
         MatchField::Lpm { value, prefix_bits } => {
             (value_of(value)?, prefix_mask(bits, *prefix_bits))

@@ -3,7 +3,7 @@
 use super::range::Bounds;
 use crate::entries::MatchKind;
 use crate::slot::Slot;
-use crate::wide::{limbs, mask64};
+use crate::wide::limbs;
 
 /// A word of the PHV, and where it goes in the packed key.
 #[derive(Debug, Clone, Copy)]
@@ -79,13 +79,6 @@ impl KeyPart {
                 *word |= limb << self.shift;
             }
         }
-    }
-
-    /// A mask of the whole field.
-    pub fn full_mask(&self) -> Vec<u64> {
-        (0..limbs(self.bits))
-            .map(|i| mask64(self.bits.saturating_sub(64 * i)))
-            .collect()
     }
 }
 

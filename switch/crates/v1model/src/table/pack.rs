@@ -63,7 +63,7 @@ fn pack_field(
 ) -> ControlResult<MatchField> {
     let what = || format!("key '{}'", field.name);
     let bits = field.bits;
-    let full = part.full_mask();
+    let full = prefix_mask(bits, bits);
     let mut put = |value: &[u64], mask: &[u64]| {
         if value.iter().zip(mask).any(|(v, m)| v & !m != 0) {
             return invalid(format!("{}: value has bits outside its mask", what()));
@@ -123,6 +123,17 @@ fn pack_field(
     Ok(given.clone())
 }
 
+/// Checks that a table has room for an entry.
+pub(crate) fn check_room(table: &Table, info: &TableInfo) -> ControlResult<()> {
+    if table.len() >= info.size {
+        return Err(ControlError::ResourceExhausted(format!(
+            "table '{}' is full ({} entries)",
+            info.name, info.size
+        )));
+    }
+    Ok(())
+}
+
 /// Inserts an entry after all checks, except whether the table is constant.
 pub(crate) fn insert_checked(
     table: &mut Table,
@@ -141,12 +152,7 @@ pub(crate) fn insert_checked(
             info.name
         )));
     }
-    if table.len() >= info.size {
-        return Err(ControlError::ResourceExhausted(format!(
-            "table '{}' is full ({} entries)",
-            info.name, info.size
-        )));
-    }
+    check_room(table, info)?;
     table.insert(&key, &packed, target, now_ns);
     Ok(())
 }

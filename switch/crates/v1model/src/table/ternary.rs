@@ -15,6 +15,7 @@ use super::cells::{NO_HINT, Tag};
 use super::exact::WordMap;
 use super::range::{self, Bounds};
 use foldhash::quality::RandomState;
+use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -46,46 +47,7 @@ impl Candidate {
 }
 
 /// Entries of one value and mask, best first. Most often there is one, which needs no allocation.
-#[derive(Debug, Clone)]
-enum Candidates {
-    One(Candidate),
-    Several(Vec<Candidate>),
-}
-
-impl Candidates {
-    fn as_slice(&self) -> &[Candidate] {
-        match self {
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Several(all) => all,
-        }
-    }
-
-    /// Adds one; true if it is the best.
-    fn insert(&mut self, candidate: Candidate) -> bool {
-        if let Self::One(one) = self {
-            *self = Self::Several(vec![one.clone()]);
-        }
-        if let Self::Several(all) = self {
-            let at = all.partition_point(|other| other.rank > candidate.rank);
-            all.insert(at, candidate);
-            return at == 0;
-        }
-        false
-    }
-
-    /// Removes the entry of this rank; true if none is left.
-    fn remove(&mut self, rank: Rank) -> bool {
-        match self {
-            Self::One(one) => one.rank == rank,
-            Self::Several(all) => {
-                if let Ok(at) = all.binary_search_by_key(&Reverse(rank), |c| Reverse(c.rank)) {
-                    all.remove(at);
-                }
-                all.is_empty()
-            }
-        }
-    }
-}
+type Candidates = SmallVec<[Candidate; 1]>;
 
 /// The entries of one mask.
 #[derive(Debug)]
@@ -136,16 +98,18 @@ impl Group {
         let row = self.map.get(&value).map(|cell| cell.row as usize);
         match row.and_then(|row| self.candidates.get_mut(row)) {
             Some(candidates) => {
-                let id = candidate.id;
-                if candidates.insert(candidate) {
+                let (id, rank) = (candidate.id, candidate.rank);
+                let at = candidates.partition_point(|other| other.rank > rank);
+                candidates.insert(at, candidate);
+                if at == 0 {
                     self.map.insert(&value, id, hint);
                 }
             }
             None => {
                 let row = self.map.insert(&value, candidate.id, hint) as usize;
                 match self.candidates.get_mut(row) {
-                    Some(place) => *place = Candidates::One(candidate),
-                    None => self.candidates.push(Candidates::One(candidate)),
+                    Some(place) => *place = smallvec![candidate],
+                    None => self.candidates.push(smallvec![candidate]),
                 }
             }
         }
@@ -160,20 +124,24 @@ impl Group {
         let Some(candidates) = self.candidates.get_mut(row) else {
             return;
         };
-        let best = |candidates: &Candidates| candidates.as_slice().first().map(|best| best.id);
-        let before = best(candidates);
-        if candidates.remove(rank) {
-            self.map.remove(&value);
-        } else if let Some(id) = best(candidates).filter(|id| Some(*id) != before) {
-            self.map.insert(&value, id, NO_HINT);
+        let by_rank = |candidate: &Candidate| Reverse(candidate.rank);
+        let Ok(at) = candidates.binary_search_by_key(&Reverse(rank), by_rank) else {
+            return;
+        };
+        candidates.remove(at);
+        match candidates.first() {
+            None => self.map.remove(&value),
+            Some(best) if at == 0 => {
+                self.map.insert(&value, best.id, NO_HINT);
+            }
+            Some(_) => {}
         }
     }
 
     /// The best rank of its entries.
     fn best_rank(&self) -> Option<Rank> {
         let rows = self.map.rows();
-        let candidates =
-            rows.filter_map(|row| self.candidates.get(row as usize)?.as_slice().first());
+        let candidates = rows.filter_map(|row| self.candidates.get(row as usize)?.first());
         candidates.map(|candidate| candidate.rank).max()
     }
 }
@@ -354,7 +322,6 @@ impl Ternary {
             let Some(candidates) = group.candidates.get(cell.row as usize) else {
                 continue;
             };
-            let candidates = candidates.as_slice();
             if let Some(place) = candidates.iter().position(|c| c.matches(key))
                 && let Some(hit) = candidates.get(place)
                 && found.is_none_or(|(rank, _)| hit.rank > rank)
