@@ -1,5 +1,10 @@
 //! The traffic manager's service over loopback.
 
+#![allow(
+    clippy::too_many_lines,
+    reason = "a test is one conversation with the server, read from top to bottom"
+)]
+
 #[allow(dead_code)]
 mod support;
 

@@ -1,6 +1,11 @@
 //! The P4Runtime service as a controller meets it: a tonic client over loopback, a switch on
 //! its own thread, real compiled programs.
 
+#![allow(
+    clippy::too_many_lines,
+    reason = "a test is one conversation with the server, read from top to bottom"
+)]
+
 mod arbitration;
 mod engines;
 mod mutations;
