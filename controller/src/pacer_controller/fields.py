@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from pacer_controller import rates
+from pacer_controller.problems import shorten
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
@@ -76,8 +77,7 @@ def refuse(message: str, expected: str) -> PydanticCustomError:
 
 def show(value: object) -> str:
     """Print a given value, shortened."""
-    text = ascii(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+    return shorten(ascii(value))
 
 
 def _read_rate(value: object) -> int:

@@ -96,6 +96,11 @@ def not_found(kind: str, name: str, known: Iterable[str], where: str = "") -> Pr
     )
 
 
+def shorten(text: str) -> str:
+    """Return a given text, its end left out where it is long."""
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean ...?" when a known name is close, else nothing."""
     close = difflib.get_close_matches(name, list(known)[:1000], n=1, cutoff=0.6)

@@ -18,6 +18,8 @@ import math
 import re
 from fractions import Fraction
 
+from pacer_controller.problems import shorten
+
 MIN_RATE_BPS = 8_000
 MAX_RATE_BPS = 100_000_000_000
 
@@ -108,8 +110,7 @@ def _quote(value: object) -> str:
     # An integer of thousands of digits cannot be printed cheaply; its size says enough.
     if isinstance(value, int) and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"
-    text = str(value) if isinstance(value, int) else ascii(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+    return shorten(str(value) if isinstance(value, int) else ascii(value))
 
 
 def _parse_text(text: str) -> Fraction:

@@ -191,7 +191,13 @@ def _sparkline(history: deque[float], target: int | None) -> Text:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[], bool]]:
-    """Read single keys without echo; gives a function that says whether "q" was pressed."""
+    """Read single keys without echo; gives a function that says whether "q" was pressed.
+
+    Without a terminal there are no keys.
+    """
+    if not sys.stdin.isatty():
+        yield lambda: False
+        return
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
@@ -219,44 +225,26 @@ def run(session: Session, switch: str | None, interval_ms: int, times: int | Non
         return
     console = render.console()
     screen = Screen(session.url)
-    interactive = sys.stdin.isatty()
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        if interactive:
-            with _keys() as quits:
-                _follow(session, switch, interval_ms, times, screen, live, console, quits)
-        else:
-            _follow(session, switch, interval_ms, times, screen, live, console, lambda: False)
-
-
-def _follow(
-    session: Session,
-    switch: str | None,
-    interval_ms: int,
-    times: int | None,
-    screen: Screen,
-    live: Live,
-    console: Console,
-    quits: Callable[[], bool],
-) -> None:
-    while True:
-        try:
-            for measured in samples(session, switch, interval_ms, times):
-                screen.trouble = None
-                screen.take(measured)
+    with Live(console=console, screen=True, auto_refresh=False) as live, _keys() as quits:
+        while True:
+            try:
+                for measured in samples(session, switch, interval_ms, times):
+                    screen.trouble = None
+                    screen.take(measured)
+                    live.update(screen.draw(console), refresh=True)
+                    if quits():
+                        return
+                return
+            except UnreachableError as error:
+                if not screen.newest:
+                    raise
+                screen.trouble = f"{error}; trying again"
                 live.update(screen.draw(console), refresh=True)
-                if quits():
-                    return
-            return
-        except UnreachableError as error:
-            if not screen.newest:
-                raise
-            screen.trouble = f"{error}; trying again"
-            live.update(screen.draw(console), refresh=True)
-            end = time.monotonic() + RETRY_S
-            while time.monotonic() < end:
-                if quits():
-                    return
-                time.sleep(0.05)
+                end = time.monotonic() + RETRY_S
+                while time.monotonic() < end:
+                    if quits():
+                        return
+                    time.sleep(0.05)
 
 
 def _plain(session: Session, switch: str | None, interval_ms: int, times: int | None) -> None:

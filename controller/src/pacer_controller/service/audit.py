@@ -5,6 +5,7 @@ from typing import Any
 
 from pacer_controller import events as event_log
 from pacer_controller.events import Event
+from pacer_controller.problems import shorten
 from pacer_controller.records import ResourceChange
 from pacer_controller.schemas import stored
 from pacer_controller.service.checks import resource_name
@@ -54,13 +55,8 @@ def _message(view: dict[str, Any]) -> str:
         return f"{what}: {view['op']}d"
     before, after = view["before"] or {}, view["after"] or {}
     differences = [
-        f"{key} {_short(before.get(key))} -> {_short(after.get(key))}"
+        f"{key} {shorten(str(before.get(key)))} -> {shorten(str(after.get(key)))}"
         for key in dict.fromkeys([*before, *after])
         if before.get(key) != after.get(key)
     ]
     return f"{what}: {', '.join(differences[:4])}"
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -19,6 +19,7 @@ FCS_BYTES = 4
 MIN_INTERVAL_NS = 150_000_000
 """Shortest time over which an achieved rate is computed."""
 
+_STATE = ("backlog_bytes", "held_packets", "owed_ns", "rtt_ns", "in_flight_bytes")
 _COUNTERS = ("accepted", "limit_dropped", "red_dropped", "ce_marked")
 
 LINE_OVERHEAD_BYTES = {"layer2": 4, "wire": 24}
@@ -132,11 +133,7 @@ def _class_statistics(
         "index": index,
         **{label: asdict(state.get(label) or Count()) if known else None for label in _COUNTERS},
         "achieved_bps": growth.rate_bps("class", index),
-        "backlog_bytes": state.get("backlog_bytes"),
-        "held_packets": state.get("held_packets"),
-        "owed_ns": owed_ns,
-        "rtt_ns": state.get("rtt_ns"),
-        "in_flight_bytes": state.get("in_flight_bytes"),
+        **{name: state.get(name) for name in _STATE},
         "gap_tokens_bytes": (
             owed_ns * line_bps // 8_000_000_000 if owed_ns is not None and line_bps else None
         ),
