@@ -33,10 +33,11 @@ pub struct KeyField {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MatchField {
     /// Equal to the value.
-    Exact(Bits),
+    Exact(#[serde(with = "serde_bytes")] Bits),
     /// The `prefix_bits` most significant bits are equal; 0 matches everything.
     Lpm {
         /// Value; bits beyond the prefix are zero.
+        #[serde(with = "serde_bytes")]
         value: Bits,
         /// Prefix length in bits.
         prefix_bits: u32,
@@ -44,19 +45,23 @@ pub enum MatchField {
     /// `key & mask == value`; `value & !mask` is zero; an all-zero mask matches everything.
     Ternary {
         /// Value.
+        #[serde(with = "serde_bytes")]
         value: Bits,
         /// Mask.
+        #[serde(with = "serde_bytes")]
         mask: Bits,
     },
     /// `low <= key <= high`.
     Range {
         /// Lowest value that matches.
+        #[serde(with = "serde_bytes")]
         low: Bits,
         /// Highest value that matches.
+        #[serde(with = "serde_bytes")]
         high: Bits,
     },
     /// Equal, or `None`: matches everything.
-    Optional(Option<Bits>),
+    Optional(#[serde(with = "serde_bytes")] Option<Bits>),
 }
 
 /// What identifies an entry: its match fields and, where the table has ternary, range or
