@@ -227,6 +227,7 @@ lint: dev-venv $(DESCRIPTORS)
 	@cd switch && if cargo clippy --version >/dev/null 2>&1; then \
 	    cargo clippy --locked --all-targets -- -D warnings; \
 	    else echo "not run: no cargo clippy"; fi
+	@cd switch && RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --workspace --no-deps
 	@tools/lint-python $(VENV)
 
 # Without optimisation cargo-modules is built in a third of the time; a crate then takes it seconds.

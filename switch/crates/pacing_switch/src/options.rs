@@ -1,5 +1,10 @@
 //! The command line: simple_switch_grpc's where the two mean the same.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the options' comments are the text of --help, where brackets mean optional"
+)]
+
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};

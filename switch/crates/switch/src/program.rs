@@ -141,7 +141,7 @@ pub(crate) enum Outcome {
     Drop(DropCause),
 }
 
-/// A program. See the [module](self).
+/// A program, with everything that one P4 program owns.
 pub struct Program {
     pub(crate) pipeline: Pipeline,
     pub(crate) replication: ReplicationEngine,

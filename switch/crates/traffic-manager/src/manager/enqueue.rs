@@ -13,7 +13,7 @@ const SWEEP_INTERVAL_NS: u64 = 1_000_000_000;
 
 impl<P> TrafficManager<P> {
     /// Takes a packet for `port`. Refused: no such port, port down, its queue (FIFO or class
-    /// queue of the port) holds as many packets as are free ([`Limits::max_held_packets`],
+    /// queue of the port) holds as many packets as are free ([`Limits::max_held_packets`](crate::Limits::max_held_packets),
     /// `hold-limit`), FIFO full (unpaced), class number or number of queues beyond the limits
     /// (paced: `hold-limit`). Class limits are the program's business.
     ///

@@ -117,7 +117,7 @@ impl<P> TrafficManager<P> {
     }
 
     /// Removes a port and returns what waited or was on its way there, counted as `port-down`.
-    /// A pending [`TransmitToken`] of it becomes void: `transmit` gives its payload back.
+    /// A pending [`TransmitToken`](crate::TransmitToken) of it becomes void: `transmit` gives its payload back.
     pub fn remove_port(&mut self, port: u16) -> Result<Vec<P>, PortError> {
         let at = self
             .ports

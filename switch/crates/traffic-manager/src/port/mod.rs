@@ -1,6 +1,7 @@
 //! One port: its line, its FIFO, its delay line. Its class queues are in [`paced`].
 
 mod paced;
+mod ready;
 
 use std::collections::VecDeque;
 
@@ -14,6 +15,7 @@ use crate::slab::{List, Meta, NONE, Slab};
 use crate::statistics::PortStatistics;
 use crate::time::Q24;
 use crate::timer_wheel::TimerWheel;
+use ready::Ready;
 
 /// Later than every instant at which the traffic manager acts: there is nothing to do.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
@@ -98,7 +100,7 @@ pub(crate) struct Port<P> {
     waiting: TimerWheel<u128>,
     /// Heads whose E has come. Every E in here is at most `free_at` whenever the port is free
     /// (see `next_transmission`).
-    ready: TimerWheel<paced::Ready>,
+    ready: TimerWheel<Ready>,
     pub(crate) delay_line: VecDeque<InFlight<P>>,
     last_delivery_ns: u64,
     pub(crate) statistics: PortStatistics,

@@ -2,6 +2,7 @@
 
 use prefetch::prefetch;
 
+use super::ready::Ready;
 use super::{Chosen, Port, Scheduled};
 use crate::config::frame_bytes;
 use crate::gaps::Gaps;
@@ -23,22 +24,6 @@ const CLASS_BITS: u32 = u32::BITS;
 impl Key for u128 {
     fn time_ns(self) -> u64 {
         eligible_at(self).whole_ns()
-    }
-}
-
-/// A head that may start: in order of departure, then of arrival. `spaced`: see
-/// [`Head::spaced`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Ready {
-    departure_ns: u64,
-    sequence: u64,
-    class: u32,
-    spaced: Option<Q24>,
-}
-
-impl Key for Ready {
-    fn time_ns(self) -> u64 {
-        self.departure_ns
     }
 }
 

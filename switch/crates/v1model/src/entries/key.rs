@@ -29,7 +29,7 @@ pub struct KeyField {
     pub bits: u32,
 }
 
-/// One field of an entry's match key, in the order of [`TableInfo::key`].
+/// One field of an entry's match key, in the order of [`TableInfo::key`](super::TableInfo::key).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MatchField {
     /// Equal to the value.
