@@ -85,7 +85,8 @@ def results_of(experiment: Experiment, cache: Cache) -> list[tuple[Cell, Result]
 def plain(found: dict[str, Any]) -> str:
     """Return a table as plain text: a block for each row, with a column for each of its cells.
 
-    The published figure stands in brackets behind the measured one.
+    The published figure stands in brackets behind the measured one. Where there are several rows, a
+    last table says which are furthest from the published ones.
     """
     if "virtual" in found:
         names = [name for name in found["virtual"][0] if name != "published"]
@@ -103,7 +104,7 @@ def plain(found: dict[str, Any]) -> str:
                 beside = "" if paper is None else f" [{paper:g}]"
                 lines[-1].append(shown(name, row["values"].get(name)) + beside)
         blocks.append(_aligned(lines))
-    if found["compared"]:
+    if found["compared"] and len(titles) > 1:
         blocks.append(_aligned([list(found["compared"][0]), *map(_values, found["compared"])]))
     return "\n\n".join(blocks)
 
