@@ -143,12 +143,7 @@ fn fill(program: &mut Program, choice: usize) {
         let Some(&action) = info.actions.get(choice % info.actions.len().max(1)) else {
             continue;
         };
-        let priorities = info.key.iter().any(|field| {
-            matches!(
-                field.kind,
-                MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
-            )
-        });
+        let priorities = info.key.iter().any(|field| field.kind.needs_priority());
         let key = EntryKey {
             fields: info.key.iter().map(everything).collect(),
             priority: i32::from(priorities),

@@ -43,9 +43,11 @@ pub fn remeasure_realtime_offset() -> i64 {
     offset_ns
 }
 
-/// A receive stamp on the clock of the switch. One from before boot is no time of
-/// `CLOCK_REALTIME`: a frame that a process of this namespace sends at a given time (`SO_TXTIME`)
-/// comes out of a veth with that time, which is of `CLOCK_MONOTONIC`.
+/// Converts a receive stamp to the clock of the switch, in ns.
+///
+/// Stamps are of `CLOCK_REALTIME`, with one exception. A frame that a process of this namespace sends
+/// at a given time (`SO_TXTIME`) comes out of a veth with that time, which is of `CLOCK_MONOTONIC`.
+/// Such a stamp is smaller than the difference of the clocks, and is returned as it is.
 #[must_use]
 pub fn from_stamp_ns(stamp_ns: u64) -> u64 {
     match u64::try_from(realtime_offset_ns()) {

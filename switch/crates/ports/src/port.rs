@@ -523,7 +523,8 @@ impl Port {
     }
 }
 
-/// The stamp, or the nearest time that is neither in the future nor before the last stamp.
+/// The frame's arrival time. It is its stamp, except in two cases: a stamp more than
+/// [`MAX_AHEAD_NS`] ahead of `now_ns` becomes `now_ns`, and none is before the last frame's arrival.
 fn plausible(stamp_ns: u64, last_ns: u64, now_ns: u64) -> u64 {
     let too_far = stamp_ns > now_ns.saturating_add(MAX_AHEAD_NS);
     let arrival_ns = if too_far { now_ns } else { stamp_ns };

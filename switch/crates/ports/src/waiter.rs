@@ -8,9 +8,9 @@
 //! To save wake-ups, the kernel lengthens timeouts: by a thousandth (a 200th for niced processes,
 //! nothing for real-time threads), but at least by the thread's timer slack, and at most by 100 ms
 //! (`select_estimate_accuracy` in fs/select.c). A wait of 1.518 s, one frame at 8 kbit/s, would end
-//! 1.5 ms late. The wait ends at the end of this slack, or within it if the processor is awake
-//! anyway. So the waiter asks for the timeout that ends at the deadline with its slack. The wait may
-//! end early, by up to a thousandth. Then the caller reads the clock and waits again.
+//! 1.5 ms late. The wait ends when the slack is over, or earlier within it if the processor is awake
+//! anyway. So the waiter asks for a shorter timeout: timeout and slack together end at the deadline.
+//! The wait may then end early, by up to a thousandth. The caller reads the clock and waits again.
 //!
 //! With the slack, the shortest timeout takes 2 ns. For a deadline 1 ns from now the waiter sets a
 //! timerfd, which has no slack but costs a second system call. (Virtual time needs this often: the

@@ -11,8 +11,10 @@
 //! | moderated, early | the same, and the sink sends frames when it is time | the same, at most 1 ms | 0 | as long as arrivals may wait |
 //! | early start | the sink sends frames when it is time, arrivals may not wait, the program may start packets early, and no port fills gaps with PAUSE frames | 0 | 400 us | 400 us |
 //!
-//! In the state *early start*, a packet that arrives for the same port meanwhile leaves behind those
-//! that have started, limits on queues see that much less, and egress sees times to come.
+//! The state *early start* has three effects on what the program sees. A packet that arrives for a port
+//! leaves after the packets that have started there early. Packets that have started no longer count
+//! in their queues, so limits on queues admit that many more. Egress sees timestamps that are ahead of
+//! the clock.
 
 /// Longest time that a frame may wait before the switch looks at it. The work that collects meanwhile
 /// delays departures by some ten microseconds.
@@ -36,9 +38,9 @@ const WAKE_PARTS: u64 = 8;
 pub(crate) struct Conditions {
     /// Shortest propagation delay of the ports, without the CPU port; 0 where there is none.
     pub(crate) shortest_delay_ns: u64,
-    /// Nothing that the program does depends on when it runs.
+    /// The program does the same whenever it runs.
     pub(crate) program_may_run_late: bool,
-    /// Nor on whether packets start early.
+    /// The program does the same if packets start early.
     pub(crate) program_may_start_early: bool,
     /// A port fills gaps with PAUSE frames, which depend on what arrives.
     pub(crate) fills_gaps: bool,

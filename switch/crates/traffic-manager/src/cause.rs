@@ -1,4 +1,7 @@
-//! Why packets are dropped: one list, one spelling, for every part of the switch.
+//! Why packets are dropped: the causes that the switch counts for each port.
+//!
+//! A P4 program counts its own drops by its own causes (`p4src/include/drops.p4` for `pacer.p4`). The
+//! switch counts each of those packets as [`DropCause::IngressDrop`] or [`DropCause::EgressDrop`].
 
 use std::fmt;
 
@@ -7,13 +10,17 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DropCause {
-    /// The parser refused the packet or ran off its end.
+    /// The frame has no whole Ethernet header, so it is not parsed. A frame whose parser ends with
+    /// an error is counted apart (`parser_errors` of the switch's counters), and the program
+    /// decides what becomes of it.
     ParserError,
     /// The program chose no port: `egress_spec` is still 0, and there is no port 0.
     NoRoute,
-    /// The packet's class already queues its limit of bytes.
+    /// The packet's class already queues its limit of bytes. The P4 program counts this cause; the
+    /// switch itself does not.
     ClassLimit,
-    /// The flow's meter said red and the flow drops red packets.
+    /// The flow's meter said red and the flow drops red packets. The P4 program counts this cause;
+    /// the switch itself does not.
     MeterRed,
     /// The port's unpaced FIFO has no room for the packet.
     FifoFull,
@@ -125,7 +132,7 @@ impl fmt::Display for DropCause {
 /// Packets dropped for one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DropCount {
-    /// Stable name of the cause (`fifo-full`, `class-limit`, ...).
+    /// Stable name of the cause (`fifo-full`, `hold-limit`, ...).
     pub cause: &'static str,
     /// Packets.
     pub packets: u64,

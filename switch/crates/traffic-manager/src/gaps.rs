@@ -5,12 +5,12 @@
 //!
 //! * A gap frame fills the time until the next paced packet may leave; a gap longer than the
 //!   longest frame is made of several of equal size.
-//! * No frame is shorter than Ethernet's shortest. A gap shorter than that is one such frame all
-//!   the same, and what it is too long for is taken off the next gap: departure times are
-//!   absolute, so nothing adds up.
+//! * No frame is shorter than Ethernet's shortest. A gap shorter than that is filled with one
+//!   shortest frame, and the packet behind it leaves late by the excess. The next gap is shorter by the
+//!   same time, because departure times are absolute: lateness does not add up.
 //! * Gap frames flow only while a paced packet waits and no packet can start.
 //!
-//! The wire knows whole bytes: a gap is rounded up to one, so no packet is early.
+//! A wire carries whole bytes. A gap is rounded up to whole bytes, so that no packet is early.
 
 /// Shortest frame of Ethernet, layer 2 without FCS, in bytes (IEEE 802.3: 64 with FCS).
 pub const GAP_FRAME_MIN_BYTES: u32 = 60;

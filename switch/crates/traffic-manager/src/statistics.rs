@@ -100,12 +100,12 @@ pub struct PortStatistics {
     pub delay_line_packets_max: u64,
     /// How late paced packets were released.
     pub paced_lateness: TimeHistogram,
-    /// How long after their scheduled instant unpaced packets were looked at: to start where there
-    /// is no propagation delay, else to reach the interface. Their start is recorded at the
-    /// scheduled instant all the same.
+    /// How late the switch polled for unpaced packets. On a port without propagation delay, it is
+    /// measured at the start of the transmission, otherwise when the packet reaches the interface.
+    /// The recorded start of the transmission is the scheduled one in any case.
     pub unpaced_lateness: TimeHistogram,
-    /// How long the line was without a packet before each packet but the first, PAUSE frames or
-    /// not; 0: back to back. Whole nanoseconds, rounded down.
+    /// Time between the end of each packet and the start of the next, whether PAUSE frames filled
+    /// it or not; 0: back to back. In whole nanoseconds, rounded down.
     pub gaps: TimeHistogram,
 }
 

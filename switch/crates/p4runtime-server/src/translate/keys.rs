@@ -54,12 +54,7 @@ impl Keys {
 
     /// Whether entries have priorities (specification, section "TableEntry").
     pub(crate) fn have_priorities(&self) -> bool {
-        self.fields.iter().any(|key| {
-            matches!(
-                key.kind,
-                MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
-            )
-        })
+        self.fields.iter().any(|key| key.kind.needs_priority())
     }
 
     /// Reads match fields. Fields that are left out match everything (section "Match Format").

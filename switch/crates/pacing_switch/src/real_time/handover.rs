@@ -17,8 +17,8 @@ use super::{RECEIVE_BATCH, RealTime};
 /// Most frames taken in one turn in the moderated states: as many as a ring holds.
 const RECEIVE_MODERATED_MAX: usize = 4096;
 
-/// The stamp of a frame that arrives during a turn is ahead of the turn's reading of the clock by less
-/// than this. One that is further ahead is of a clock that was stepped.
+/// A frame that arrives during a turn has a stamp after the turn's reading of the clock, by less than
+/// this. A stamp that is further ahead comes from a clock that was stepped.
 const STAMP_AHEAD_MAX_NS: u64 = 1_000_000;
 
 impl RealTime {

@@ -38,7 +38,7 @@ use serde_json::{Map, Value};
 use switch::Switch;
 use v1model::Pipeline;
 use v1model::entries::profile::IndirectAction;
-use v1model::entries::{EntryAction, EntryKey, MatchKind, TableInfo};
+use v1model::entries::{EntryAction, EntryKey, TableInfo};
 
 use objects::Objects;
 use values::{GroupReplica, action_call, find, match_field};
@@ -221,12 +221,7 @@ impl Entry {
                     .with_context(|| format!("key field '{}'", field.name))
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
-        let ordered = table.key.iter().any(|field| {
-            matches!(
-                field.kind,
-                MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
-            )
-        });
+        let ordered = table.key.iter().any(|field| field.kind.needs_priority());
         Ok(EntryKey {
             fields,
             priority: self.priority.unwrap_or(i32::from(ordered)),

@@ -16,11 +16,12 @@ impl<P> TrafficManager<P> {
         self.starts.next_ns()
     }
 
-    /// Starts at most one packet that is due at `until_ns`, and the gap frames that are due before
-    /// it: on the port with the earliest one, then the lowest number. Call until `None`.
+    /// Starts at most one packet that is due by `until_ns`, and the gap frames that are due before
+    /// it. Of several ports, the one with the earliest start comes first, then the one with the
+    /// lowest number. Call until `None`.
     ///
-    /// `until_ns` is `now_ns`, or later if the caller has frames sent when it is time. A packet that
-    /// arrives after this call then starts after what it has started.
+    /// `until_ns` is `now_ns`. It is later if the sink keeps frames until their time; then a packet
+    /// that arrives after this call starts after all packets that this call has started.
     pub fn dequeue(&mut self, until_ns: u64, now_ns: u64) -> Option<Dequeued<P>> {
         self.latest_ns = self.latest_ns.max(now_ns);
         while self.next_dequeue_ns()? <= until_ns {
@@ -34,7 +35,7 @@ impl<P> TrafficManager<P> {
             if let Kind::Gap { until } = scheduled.kind {
                 let start = scheduled.start(now_ns);
                 if start < until {
-                    self.fill_gap(at, start, until);
+                    self.start_gap_frame(at, start, until);
                     continue;
                 }
                 // So late that the gap is over.
@@ -58,8 +59,8 @@ impl<P> TrafficManager<P> {
         }
     }
 
-    /// Starts a gap frame.
-    fn fill_gap(&mut self, at: usize, start: Q24, until: Q24) {
+    /// Starts a gap frame at a port and puts it into the delay line.
+    fn start_gap_frame(&mut self, at: usize, start: Q24, until: Q24) {
         let free = self.delay_line_free();
         let Some(port) = self.ports.get_mut(at) else {
             return;

@@ -87,7 +87,7 @@ pub(crate) struct Port<P> {
     free_at: Q24,
     /// The last packet left the line; `None` before the first.
     line_end: Option<Q24>,
-    /// How much of what packets wait for now the last gap frame is to blame for, at most.
+    /// Most time that waiting packets may have lost to the last gap frame.
     gap_wait: Q24,
     /// Late classes catch up with spaced packets ([`crate::TrafficManager::space_catch_up`]).
     pub(crate) spaces_catch_up: bool,
@@ -188,8 +188,9 @@ impl<P> Port<P> {
         }
     }
 
-    /// Puts a PAUSE frame on the line at `start`, the longest that the gap until `until` needs.
-    /// Returns its length and when it reaches the interface.
+    /// Puts the next PAUSE frame of the gap until `until` on the line at `start`. It fills the gap,
+    /// or its share of a gap that takes several frames of equal size.
+    /// Returns its length in bytes and when it reaches the interface.
     pub(crate) fn fill_gap(&mut self, start: Q24, until: Q24) -> (u32, u64) {
         let longest_bytes = match self.config.gaps {
             Gaps::PauseFrames { longest_bytes } => longest_bytes,

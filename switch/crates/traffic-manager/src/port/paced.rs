@@ -17,7 +17,7 @@ const PREFETCHED: usize = 24;
 /// A class that catches up gains one part in this many of a packet's time with each packet.
 const CATCH_UP_PARTS: u128 = 8;
 
-/// Of a key of `waiting`, below the instant.
+/// Width of the class in a key of `waiting`; the instant is in the bits above it.
 const CLASS_BITS: u32 = u32::BITS;
 
 /// E of a class queue's head with the class, as [`waiting_key`] makes it: 120 bits.
@@ -33,14 +33,14 @@ struct Head {
     class: u32,
     /// It is still the first of `waiting`.
     in_waiting: bool,
-    /// Where it waited for its distance to the packet before, past departure and R, until when:
-    /// its class is still catching up.
+    /// Set while its class catches up with spaced packets: when the distance to the packet before
+    /// let it start, later than its departure time and R.
     spaced: Option<Q24>,
 }
 
 impl<P> Port<P> {
-    /// How much of what a packet is late by may be the doing of the poll at `now_ns`, at most. A poll
-    /// that was late for one is so for all that start with it.
+    /// Most of a packet's lateness that the poll at `now_ns` may have caused. A poll that was late for
+    /// one packet was late for all packets that start in it.
     pub(super) fn poll_lateness(&mut self, scheduled: Scheduled, now_ns: u64) -> Q24 {
         let now = Q24::from_ns(now_ns);
         if scheduled.at.ceil_ns() < now_ns {
@@ -75,12 +75,14 @@ impl<P> Port<P> {
             let release = release.max(punctual.minus_ns(meta.allowance_ns)).plus(cost);
             let may_gain = cost / CATCH_UP_PARTS;
             let late = start.since(eligible).min(poll_lateness);
-            // From when it could have gone: polls that are late again and again must not add up.
+            // Spacing counts from when the packet could have started, so that the lateness of
+            // one poll is not added to that of the next.
             let from = head.spaced.or((late.raw() > may_gain).then_some(start));
             if let Some(from) = from.filter(|_| spaces_catch_up) {
                 spaced = from.plus(cost - may_gain);
             }
-            // What no packet waits for is not made up: it would take a clock of its own.
+            // When no other packet waits, the class does not make up the rest: R takes over the
+            // spacing, because keeping both would take a second clock.
             if is_last {
                 release.max(spaced)
             } else {

@@ -18,6 +18,18 @@ pub enum MatchKind {
     Optional,
 }
 
+impl MatchKind {
+    /// Whether entries with a field of this kind have a priority: several of them may match one
+    /// packet, and no rule of the kind itself decides (P4Runtime specification, "TableEntry").
+    #[must_use]
+    pub const fn needs_priority(self) -> bool {
+        match self {
+            Self::Ternary | Self::Range | Self::Optional => true,
+            Self::Exact | Self::Lpm => false,
+        }
+    }
+}
+
 /// One field of a table's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyField {

@@ -165,12 +165,7 @@ impl Table {
 
     /// Whether entries have priorities.
     pub fn has_priorities(&self) -> bool {
-        self.spec.parts.iter().any(|p| {
-            matches!(
-                p.kind,
-                MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
-            )
-        })
+        self.spec.parts.iter().any(|p| p.kind.needs_priority())
     }
 
     /// The entry that matches the packet with this PHV. `key` is scratch of at least
