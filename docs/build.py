@@ -4,10 +4,11 @@
     build.py OUT      copy to OUT/docs-src, with OUT/zensical.toml beside it
 
 These must exist: each link's file and heading, each path in code that begins with a folder of the
-project, each target behind `make`, and `NAME` in [FILE](PATH) in that file. Pages keep their
-folders, so that links between them are the same in the tree and on the site. A link to a file that
-is no page (a program, a folder) becomes plain text on the site. Exit status 1: something is
-missing; each is named on standard error.
+project, and each target behind `make`. Where a page says `NAME` in [FILE](PATH), the file must
+define the name (a function, type, constant, table, register, ...), and so each of several names.
+Pages keep their folders, so that links between them are the same in the tree and on the site. A
+link to a file that is no page (a program, a folder) becomes plain text on the site. Exit status 1:
+something is missing; each is named on standard error.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PICTURES = {".png", ".svg"}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```$|^(?: {4}(?!- )|\t)[^\n]*$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
-NAMED = re.compile(r"`([^`\n]+)` in \[[^\]]*\]\(([^)\s]+)\)")
+NAMED = re.compile(r"((?:`[^`\n]+`(?:, | and ))*`[^`\n]+`) in \[[^\]]*\]\(([^)\s]+)\)")
 MAKE = re.compile(r"(?:^|[`&;$]) *(?:sudo )?make ([a-z][\w-]*)", re.MULTILINE)
 TARGET = re.compile(r"^([a-z][\w -]*(?:%[\w-]*)?):", re.MULTILINE)
 GENERATED = ("switch/target/",)
@@ -70,6 +71,25 @@ def make_targets() -> re.Pattern[str]:
     return re.compile("|".join(re.escape(name).replace("%", r"[\w-]+") for name in names))
 
 
+def defines(text: str, name: str) -> bool:
+    """Return whether a source text has a definition of each part of a name such as `Type::method`.
+
+    It knows the definitions of Rust, Python, P4 and JavaScript by their first words.
+    """
+    words = r"fn|def|class|struct|enum|trait|type|const|static|function|control|action|table"
+    return all(
+        re.search(
+            rf"(?:\b(?:{words})|#define) +{one}\b"  # named behind its kind
+            rf"|^{one}\b[^=\n]*= "  # Python: a constant
+            rf"|\) {one};"  # P4: a register, counter or meter
+            rf"|^    {one} {{",  # P4: apply of a control
+            text,
+            re.MULTILINE,
+        )
+        for one in map(re.escape, re.split(r"::|\.", name.removesuffix("()")))
+    )
+
+
 def missing(page: Path, folders: set[str], targets: re.Pattern[str]) -> list[str]:
     """Return a line for each path, make target and name in code of the page that does not exist."""
     text = page.read_text()
@@ -95,11 +115,14 @@ def missing(page: Path, folders: set[str], targets: re.Pattern[str]) -> list[str
         for path in paths
         if not any(any(place.glob(path.rstrip("/"))) for place in (ROOT, page.parent))
     ]
-    for name, target in NAMED.findall(text):
+    for names, target in NAMED.findall(text):
         file = (page.parent / target).resolve()
-        last = re.split(r"::|\.", name.removesuffix("()"))[-1]
-        if file.is_file() and not re.search(rf"\b{re.escape(last)}\b", file.read_text()):
-            lines.append(f"{named}: no {name} in {target}")
+        source = file.read_text() if file.is_file() else ""
+        lines += [
+            f"{named}: no definition of {name} in {target}"
+            for name in re.findall("`([^`]+)`", names)
+            if not defines(source, name)
+        ]
     return lines
 
 

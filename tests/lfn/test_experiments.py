@@ -505,7 +505,7 @@ def test_dynamic_is_measured_against_unpaced_of_the_same_long_path() -> None:
     assert won == [True, False]
 
 
-def test_what_only_stands_by_is_not_what_is_claimed() -> None:
+def test_claims_leave_out_extra_runs() -> None:
     """BBR beside the papers' BIC probes below the class's rate."""
     row = {
         **row_with("paced", steady=476.9, lost=0, edge_lost=0, queue_max=1518),

@@ -1,9 +1,9 @@
 """Entries of a switch in a form that compares by value, and the writes between two sets of them.
 
-Everything here is pure. A `Row` is one entry of a switch in canonical form, whatever it came from,
-so that "what is wanted" and "what was read back" compare; `changes` lists the writes that turn one
-set into the other, and there are no others: applying one request and mending a whole switch are
-the same computation.
+All functions here are pure. A `Row` is one entry of a switch in canonical form, whether it is
+wanted or was read back, so that the two compare. `changes` lists the writes that turn one set of
+rows into another. A single request and the repair of a whole switch use the same function. Only the
+resets of a new class's counters and clock are written apart (`access.reset_classes`).
 """
 
 from collections.abc import Iterable, Mapping
