@@ -1,9 +1,9 @@
 """Draws an experiment's plots: PNGs on a light ground, with equal bytes for equal data.
 
 The plot of bandwidth follows Fig. 2.1 and 2.2 of PSPacer's home page. It has one panel for each
-run: bandwidth at the entrance of the bottleneck in 500 us bins (red), its average (blue), the
-bottleneck's rate, and marks where the bottleneck lost packets. The files contain no date and no
-program version.
+run: bandwidth at the entrance of the bottleneck in 500 us bins (red; of several bins, the highest),
+its average over a longer time (blue), the bottleneck's rate, and marks where the bottleneck lost
+packets. The files contain no date and no program version.
 """
 
 import functools
@@ -135,10 +135,11 @@ def _bandwidth_panel(axes: Axes, cell: Cell, result: dict[str, Any], line_ns: in
         for number, top in enumerate(highest)
         if top
     ]
+    label = f"{bin_ns // 1000} us average"
+    if per_bar > 1:
+        label += f" (highest in {per_bar * bin_ns / 1e6:g} ms)"
     axes.add_collection(
-        LineCollection(
-            bars, colors=BAR_COLOUR, linewidths=BAR_POINTS, label="500 us average", zorder=2
-        )
+        LineCollection(bars, colors=BAR_COLOUR, linewidths=BAR_POINTS, label=label, zorder=2)
     )
     size = line_ns // bin_ns
     averages = [total * scale / size for total in regroup(bins, size)]
