@@ -1,14 +1,18 @@
 """The rates of the last minute, so that a page that is opened can draw them at once."""
 
 import asyncio
+import logging
 import time
 from collections import deque
 from typing import Any
 
 from pacer_controller.problems import Problem
 from pacer_controller.service.core import Service
-from pacer_controller.service.managed import Samples
+from pacer_controller.service.managed import ManagedSwitch, Samples
+from pacer_controller.service.statistics import statistics
 from pacer_controller.southbound import State
+
+_LOG = logging.getLogger(__name__)
 
 KEPT_S = 60.0
 INTERVAL_S = 2.0
@@ -29,26 +33,32 @@ class History:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._points: dict[str, deque[Point]] = {}
+        self._points: dict[ManagedSwitch, deque[Point]] = {}
 
     async def run(self) -> None:
         """Read until cancelled."""
-        samples: dict[str, Samples] = {}
+        samples: dict[ManagedSwitch, Samples] = {}
         while True:
-            for name, found in list(self._service.switches.items()):
-                if found.driver.state is State.CONNECTED and len(found.desired.used) < CLASSES_MOST:
-                    await self._read(name, samples.setdefault(name, Samples()))
-            for name in self._points.keys() - self._service.switches.keys():
-                del self._points[name]
+            switches = list(self._service.switches.values())
+            samples = {found: samples.get(found, Samples()) for found in switches}
+            self._points = {
+                found: self._points.get(found, deque(maxlen=round(KEPT_S / INTERVAL_S)))
+                for found in switches
+            }
+            await asyncio.gather(*(self._read(found, of) for found, of in samples.items()))
             await asyncio.sleep(INTERVAL_S)
 
-    async def _read(self, name: str, samples: Samples) -> None:
+    async def _read(self, found: ManagedSwitch, samples: Samples) -> None:
+        if found.driver.state is not State.CONNECTED or len(found.desired.used) >= CLASSES_MOST:
+            return
         try:
-            measured = await self._service.statistics(name, samples)
+            measured = await statistics(found, samples)
         except Problem:
             # Requests for statistics report it.
             return
-        points = self._points.setdefault(name, deque(maxlen=round(KEPT_S / INTERVAL_S)))
+        except Exception:
+            _LOG.exception("the rates of switch %s could not be read", found.name)
+            return
         rates = {
             ("flow" if row["flow"] else "class", str(row["flow"] or row["name"])): (
                 row["achieved_bps"],
@@ -57,7 +67,7 @@ class History:
             for row in measured["classes"]
             if row["flow"] or row["name"]
         }
-        points.append((time.monotonic(), rates))
+        self._points[found].append((time.monotonic(), rates))
 
     def view(self, name: str) -> dict[str, Any]:
         """Return the rates of a switch's classes, oldest first.
@@ -66,10 +76,10 @@ class History:
             Problem: there is no such switch.
 
         """
-        self._service.switch(name)
+        found = self._service.switch(name)
         now_s = time.monotonic()
         classes: dict[tuple[str, str], list[list[float | None]]] = {}
-        for at_s, rates in self._points.get(name, ()):
+        for at_s, rates in self._points.get(found, ()):
             age_s = round(now_s - at_s, 3)
             if age_s <= KEPT_S:
                 for key, pair in rates.items():
