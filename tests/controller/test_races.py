@@ -2,14 +2,18 @@
 
 import asyncio
 import json
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
 from controller_harness import free_port
+from pacer_controller.records import PLURALS, index_of
 from pacer_controller.rows import Rows
 from pacer_controller.schemas import ClassSpec
+from pacer_controller.service.change import Change
 from pacer_controller.service.managed import ManagedSwitch
 from pacer_controller.southbound import Refusal, SwitchRefusedError
 from rest_client import Client, problem
@@ -194,37 +198,162 @@ def test_no_plan_rests_on_what_the_switch_refuses(
     assert not found.desired.flows
 
 
-def test_a_change_broken_off_at_the_switch_leaves_nothing_and_nobody_waiting(
+@pytest.mark.parametrize("kind", ["class", "flow"])
+def test_an_index_that_a_refused_delete_keeps_is_nobody_elses(
+    client: Client, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    found = away(client)
+
+    def put(name: str, port: int) -> Call:
+        spec: dict[str, Any] = {"rate": "1Mbit"}
+        if kind == "flow":
+            spec["match"] = {"protocol": "udp", "dst_port": 1000 + port}
+        return "PUT", f"{SWITCH}/{PLURALS[kind]}/{name}", spec
+
+    def indices() -> dict[str, int | None]:
+        return {name: index_of(one) for name, one in found.desired.resources[kind].items()}
+
+    limits = replace(found.driver.capabilities, classes=3)
+    monkeypatch.setattr(found.driver, "capabilities", limits)
+    for port, name in enumerate("abc"):
+        assert client.put(*put(name, port)[1:]).status_code == 201
+
+    async def apply(before: Rows, after: Rows, **_: Any) -> bool:
+        gone = [row for key, row in before.items() if key not in after]
+        if gone:
+            raise SwitchRefusedError([Refusal(gone[0], "no", table_full=False)])
+        return True
+
+    delete = ("DELETE", put("b", 1)[1], None)
+    with monkeypatch.context() as patched:
+        patched.setattr(found.driver, "apply", apply)
+        refused, full = together(client, delete, put("d", 3), holding=found)
+    problem(refused, 502)
+    assert "all are in use" in problem(full, 409)["detail"]
+    assert indices() == {"a": 1, "b": 2, "c": 3}
+    assert found.desired.used == {1, 2, 3}
+
+    # Each event loop needs a lock of its own.
+    found.lock = asyncio.Lock()
+    deleted, created = together(client, delete, put("d", 3), holding=found)
+    assert (deleted.status_code, created.status_code) == (204, 201)
+    assert indices() == {"a": 1, "c": 3, "d": 2}
+
+
+def test_an_index_rests_for_the_batch_that_frees_it(client: Client) -> None:
+    found = away(client)
+    for name in "ab":
+        assert client.put(f"{SWITCH}/classes/{name}", {"rate": "1Mbit"}).status_code == 201
+    # As if a whole round had been taken: the index that is freed would be the next.
+    found.desired.indices._next = 2
+    deleted, created = together(
+        client,
+        ("DELETE", f"{SWITCH}/classes/b", None),
+        ("PUT", f"{SWITCH}/classes/c", {"rate": "1Mbit"}),
+        holding=found,
+    )
+    assert (deleted.status_code, created.status_code) == (204, 201)
+    assert found.desired.used == {1, 3}
+
+
+def test_an_error_of_the_controller_leaves_nobody_waiting(
     client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = away(client)
+    touches = Change.touches
+
+    def fails(change: Change) -> set[tuple[str, str]]:
+        if ("class", "wrong") in touches(change):
+            raise RuntimeError("wrong")
+        return touches(change)
+
+    async def run() -> list[Any]:
+        async with found.lock:
+            put = partial(client.service.put, "away", "class", spec=ClassSpec(rate=10**6))
+            tasks = [asyncio.create_task(put(name=name)) for name in ("one", "wrong", "two")]
+            await turns()
+        return list(await asyncio.gather(*tasks, return_exceptions=True))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Change, "touches", fails)
+        assert [type(result) for result in asyncio.run(run())] == [RuntimeError] * 3
+    assert not found.desired.classes
+    assert not found.wanted
+    assert not found.desired.used
+    assert client.put(CLASS, {"rate": "1Mbit"}).status_code == 201
+
+
+@pytest.mark.parametrize("names", [["first"], ["first", "second"]])
+def test_a_cancelled_request_takes_back_its_own_change_only(
+    client: Client, monkeypatch: pytest.MonkeyPatch, names: list[str]
 ) -> None:
     found = away(client)
 
     async def run() -> list[Any]:
-        at_switch = asyncio.Event()
+        at_switch, go_on = asyncio.Event(), asyncio.Event()
 
-        async def apply(*_: Any, fresh: Any) -> bool:
+        async def apply(*_: Any, **__: Any) -> bool:
             at_switch.set()
-            await asyncio.Event().wait()
-            raise AssertionError(fresh)
+            await go_on.wait()
+            return True
 
-        def put(name: str) -> Any:
-            spec = ClassSpec(rate=10**6)
-            return asyncio.create_task(client.service.put("away", "class", name, spec))
-
+        put = partial(client.service.put, "away", "class", spec=ClassSpec(rate=10**6))
         with monkeypatch.context() as patched:
             patched.setattr(found.driver, "apply", apply)
             async with found.lock:
-                tasks = [put("first"), put("second")]
+                tasks = [asyncio.create_task(put(name=name)) for name in names]
                 await turns()
             await at_switch.wait()
-            assert len(found.wanted) == 2
-        tasks[0].cancel()
-        return await asyncio.gather(*tasks, return_exceptions=True)
+            tasks[0].cancel()
+            await turns()
+            go_on.set()
+            await asyncio.wait(tasks)
+            async with found.lock:
+                return list(await asyncio.gather(*tasks, return_exceptions=True))
 
-    first, second = asyncio.run(run())
+    first, *others = asyncio.run(run())
     assert isinstance(first, asyncio.CancelledError)
-    assert second[0]["name"] == "second"
-    assert [row.owner for row in found.wanted.values()] == ["class 'second'"]
-    assert list(found.desired.classes) == ["second"]
+    assert [view["name"] for view, _ in others] == names[1:]
+    # With others in the batch it is made all the same.
+    made = names if others else []
+    assert list(found.desired.classes) == made
+    assert [row.owner for row in found.wanted.values()] == [f"class '{name}'" for name in made]
     client.store.reload()
-    assert list(client.store.desired("away").classes) == ["second"]
+    assert list(client.store.desired("away").classes) == made
+
+
+def test_a_cancel_does_not_interrupt_the_roll_back(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = away(client)
+    replication = client.service.committer.replication
+    writes: list[int] = []
+
+    async def run() -> bool:
+        taking_back, go_on = asyncio.Event(), asyncio.Event()
+
+        async def replicated(sequence: int) -> None:
+            writes.append(sequence)
+            if len(writes) == 2:
+                taking_back.set()
+                await go_on.wait()
+                writes.append(sequence)
+
+        monkeypatch.setattr(replication, "replicated", replicated)
+        monkeypatch.setattr(found.driver, "apply", Refusing("class 'video'").apply)
+        put = asyncio.create_task(
+            client.service.put("away", "class", "video", ClassSpec(rate=10**6))
+        )
+        await taking_back.wait()
+        put.cancel()
+        await turns()
+        assert found.lock.locked()
+        go_on.set()
+        await asyncio.wait([put])
+        async with found.lock:
+            return put.cancelled()
+
+    assert asyncio.run(run())
+    assert len(writes) == 3
+    assert not found.desired.classes
+    assert not found.desired.used

@@ -4,7 +4,7 @@ A record is a resource as accepted: its name, what was asked for, the number of 
 made it so, and what the controller has added (indices). `Desired` is all of one switch.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -169,10 +169,10 @@ class Indices:
         """Note that an index is free again."""
         self.used.discard(index)
 
-    def free(self, capacity: int) -> int | None:
-        """Return the index to take next; None when `capacity` of them are used."""
+    def free(self, capacity: int, avoid: Set[int] = frozenset()) -> int | None:
+        """Return the index to take next, none of `avoid`; None when there is none."""
         for index in chain(range(self._next, capacity + 1), range(1, capacity + 1)):
-            if index not in self.used:
+            if index not in self.used and index not in avoid:
                 # Where the round has come to, also when it has begun anew.
                 self._next = index
                 return index

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from pacer_controller.records import Record, ResourceChange
+from pacer_controller.records import Record, ResourceChange, index_of
 from pacer_controller.rows import Key, Row, Rows
 from pacer_controller.schemas import FlowSpec
 from pacer_controller.service.checks import Spec
@@ -20,6 +20,7 @@ class Staged:
         found: the switch.
         changes: in order.
         fresh: classes that are new.
+        freed: indices of classes that go.
 
     """
 
@@ -27,6 +28,7 @@ class Staged:
         self.found = found
         self.changes: list[ResourceChange] = []
         self.fresh: list[int] = []
+        self.freed: set[int] = set()
         self._before: dict[Key, Row | None] = {}
 
     def add(self, changes: Sequence[ResourceChange], fresh: Sequence[int]) -> None:
@@ -40,10 +42,19 @@ class Staged:
             self._before.setdefault(key, row)
         self.changes += changes
         self.fresh += fresh
+        indices = ((index_of(one.before), index_of(one.after)) for one in changes)
+        self.freed.update(old for old, new in indices if old is not None and old != new)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the only free indices are those that these changes free."""
+        known = len(self.found.desired.used) + len(self.freed)
+        return bool(self.freed) and known >= self.found.driver.capabilities.classes
 
     def undo(self) -> None:
-        """Take all of it back."""
-        self.found.unstage(self.changes)
+        """Take all of it back, once."""
+        changes, self.changes = self.changes, []
+        self.found.unstage(changes)
 
     def difference(self) -> tuple[Rows, Rows]:
         """Return the entries concerned, as they were and as they are to be."""
@@ -122,6 +133,7 @@ class Change:
         if self.turn.cancelled():
             return False
         self._batch = batch
+        self.allocation.avoid = batch.freed
         self.turn.set_result(None)
         return await self.planned
 
@@ -133,11 +145,15 @@ class Change:
 
     def answer(self, making: "asyncio.Future[None]") -> None:
         """Tell the request how it went, if it still waits."""
-        if self.made.done():
-            return
         if making.cancelled():
             self.made.cancel()
         elif (error := making.exception()) is not None:
-            self.made.set_exception(error)
-        else:
+            self.fail(error)
+        elif not self.made.done():
             self.made.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        """End the request with an error, if it still waits."""
+        waiting = self.made if self.turn.done() else self.turn
+        if not waiting.done():
+            waiting.set_exception(error)

@@ -9,15 +9,16 @@ the switch gets it.
 
 Requests that wait for the lock form a batch: they plan one after another, each against what the
 others have staged, and are made together in one transaction and one write to the switch. If that
-write is refused, each change is made alone, so that each request learns its own fate. A plan must
-not rest on a change that may still be refused: a request that touches what an earlier one of the
-batch touches begins the next batch.
+write is refused, each change is made alone, so that each request learns its own fate. A request
+that touches what an earlier one of the batch touches begins the next batch, and an index that the
+batch frees stays unused in it. Limits and equal matches are checked against all that is staged: a
+409 may name a flow of the batch that is refused afterwards.
 """
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -121,60 +122,60 @@ class Committer:
 
     async def _serve(self, found: ManagedSwitch, line: deque[Change]) -> None:
         """Give turns to the waiting requests, and make what they plan, until none waits."""
+        batch, changes = Staged(found), list[Change]()
         try:
             while line:
+                batch, changes = Staged(found), []
                 async with found.lock:
-                    batch = Staged(found)
-                    changes = await self._plan(line, batch)
+                    await self._plan(line, batch, changes)
                     if changes:
                         await self._make_batch(batch, changes)
+        except Exception as error:
+            for change in (*changes, *line):
+                change.fail(error)
+            # Nobody else has had the lock since.
+            batch.undo()
         finally:
             del self._lines[found]
 
     @staticmethod
-    async def _plan(line: deque[Change], batch: Staged) -> list[Change]:
+    async def _plan(line: deque[Change], batch: Staged, changes: list[Change]) -> None:
         """Give turns to the requests that have waited longest and touch different resources."""
-        changes: list[Change] = []
         touched: set[Resource] = set()
         while line and len(changes) < BATCH:
             touches = line[0].touches()
             if changes and (line[0].alone or changes[-1].alone or touches & touched):
                 break
+            if batch.exhausted:
+                break
             change = line.popleft()
             if await change.plan(batch):
                 changes.append(change)
                 touched |= touches
-        return changes
 
     async def _make_batch(self, batch: Staged, changes: Sequence[Change]) -> None:
-        """Make what is staged, together or, when that is refused or broken off, one by one."""
+        """Make what is staged, together or, when that is refused, one by one."""
         drafts = [audit(c.origin, [change_view(one) for one in c.changes]) for c in changes]
         making = asyncio.create_task(self.make([batch], drafts))
-
-        def break_off(made: "asyncio.Future[None]") -> None:
-            # A request was cancelled. The task has begun by now, so it undoes what is staged.
-            if made.cancelled() and not making.cancelling():
-                making.cancel()
-
-        for change in changes:
-            change.made.add_done_callback(break_off)
+        if len(changes) == 1:
+            # The task has begun by the time a request is cancelled, so it undoes what is staged.
+            changes[0].made.add_done_callback(lambda made: made.cancelled() and making.cancel())
         await asyncio.wait([making])
-        if len(changes) == 1 or not (
-            making.cancelled() or isinstance(making.exception(), RefusedProblem)
-        ):
+        alone = len(changes) == 1 or making.cancelled()
+        if alone or not isinstance(making.exception(), RefusedProblem):
             for change in changes:
                 change.answer(making)
             return
         for change in changes:
             if change.made.done():
                 continue
-            alone = Staged(batch.found)
+            again = Staged(batch.found)
             try:
-                alone.add(change.changes, change.allocation.fresh)
-            except Problem as problem:
-                change.made.set_exception(problem)
+                again.add(change.changes, change.allocation.fresh)
+            except Exception as error:
+                change.fail(error)
             else:
-                await self._make_batch(alone, [change])
+                await self._make_batch(again, [change])
 
     async def make(
         self,
@@ -211,7 +212,7 @@ class Committer:
             writing = asyncio.ensure_future(
                 asyncio.to_thread(self._store.write, changes, drafts, settings)
             )
-            undo.push_async_callback(self._take_back, writing, changes, former)
+            undo.push_async_callback(_to_the_end, self._take_back, writing, changes, former)
             numbers = await asyncio.shield(writing)
             await self.replication.replicated(self._store.sequence)
             for one in staged:
@@ -220,7 +221,7 @@ class Committer:
                     await one.found.driver.apply(before, after, fresh=one.fresh)
                 except SwitchRefusedError as error:
                     raise refused(one.found, error) from None
-                undo.push_async_callback(_apply_back, one.found, before, after)
+                undo.push_async_callback(_to_the_end, _apply_back, one.found, before, after)
             undo.pop_all()
         for one in staged:
             one.found.last_change = self._store.revision
@@ -242,6 +243,15 @@ class Committer:
         with contextlib.suppress(Problem):
             # A controller that leads no longer takes over the new leader's state anyway.
             await self.replication.replicated(self._store.sequence)
+
+
+async def _to_the_end(work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+    """Do work; a cancellation does not interrupt it."""
+    working = asyncio.create_task(work(*arguments))
+    while not working.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([working])
+    working.result()
 
 
 async def _apply_back(found: ManagedSwitch, before: Rows, after: Rows) -> None:

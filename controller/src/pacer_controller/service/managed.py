@@ -1,7 +1,7 @@
 """A switch with its desired state, its entries, and the lock under which both move."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -31,6 +31,7 @@ class Allocation:
         self._switch = found.name
         self.numbers_meters = found.driver.capabilities.numbered_meters
         self.fresh: list[int] = []
+        self.avoid: Set[int] = frozenset()
 
     def take(self) -> int:
         """Return a free index.
@@ -39,7 +40,7 @@ class Allocation:
             Problem: the switch holds no more classes.
 
         """
-        index = self._indices.free(self._capacity)
+        index = self._indices.free(self._capacity, self.avoid)
         if index is None:
             raise full("classes", self._switch, self._capacity)
         self._indices.take(index)
@@ -78,7 +79,7 @@ class ManagedSwitch:
     Attributes:
         name: how clients call it.
         settings: what it was made from, as a client would write it.
-        configured: whether it stands in the configuration, so that requests cannot change it.
+        configured: whether it is in the configuration, so that requests cannot change it.
         revision: number of the change that made it.
         last_change: number of the newest change of anything of it.
         wanted: the entries that the switch should hold, by key; changed under the lock only.
@@ -165,7 +166,7 @@ class ManagedSwitch:
             self._replace(changes, affected, before)
             if self.flow_entries > self.driver.capabilities.flow_entries > 0:
                 raise full("flow entries", self.name, self.driver.capabilities.flow_entries)
-        except Problem:
+        except Exception:
             self._replace([c.reversed() for c in reversed(changes)], affected, {})
             raise
         return before
