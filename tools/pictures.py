@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes docs/dashboard.png and docs/top.svg: a paced and an unpaced class on a long fat network.
 
-    sudo build/venv/bin/python tools/pictures [--seconds 75] [--out docs]
+    sudo build/venv/bin/python tools/pictures.py [--seconds 75] [--out docs]
 
 Run it as root on an idle machine: the network of mininet/lfn.py (500 Mbit/s, 200 ms) runs in real
 time. It needs Chromium, iperf and a free TCP port 8080 of 127.0.0.1. Headless Chromium draws the
