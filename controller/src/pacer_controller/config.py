@@ -334,8 +334,7 @@ def load(path: Path) -> Config:
     if not isinstance(switches, dict) or not all(isinstance(v, dict) for v in switches.values()):
         raise ConfigError(f"{path}: switches are tables, [switches.NAME]")
     return Config(
-        switches=check_switches([switch_from(name, v) for name, v in switches.items()]),
-        **service,
+        switches=check_switches([switch_from(name, v) for name, v in switches.items()]), **service
     )
 
 

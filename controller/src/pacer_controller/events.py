@@ -34,9 +34,9 @@ def draft(kind: str, switch: str | None, message: str, data: Mapping[str, Any]) 
 class EventLog:
     """The newest events, in memory and in the state file.
 
-    An event has its number when it is on disk, and is told of later, when the switch has the
-    change: another may overtake it. Events are told of in the order of their numbers, each when
-    all lower ones were told of or dropped, so that who has seen a number has missed none below.
+    An event gets its number when it is stored, and is published later, when the switch has the
+    change. Events are published in the order of their numbers, each when all lower ones are
+    published or dropped, so that a reader who has seen a number has missed none below it.
 
     Args:
         store: where they are kept; the caller closes it.
@@ -93,7 +93,7 @@ class EventLog:
 
     def _release(self) -> None:
         """Publish the events whose turn it is."""
-        told = False
+        published = False
         while self._held and self._next is not None:
             if self._next not in self._held:
                 if self._waits():
@@ -104,8 +104,8 @@ class EventLog:
             self._next += 1
             if event is not None:
                 self._events.append(event)
-                told = True
-        if told:
+                published = True
+        if published:
             self._arrived.set()
             self._arrived = asyncio.Event()
 

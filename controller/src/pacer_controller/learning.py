@@ -133,10 +133,7 @@ def source_row(mac: int, port: int) -> Row:
 def station_changes(mac: int, port: int, old: int | None) -> list[Change]:
     """Return the writes for a station that is new (`old` is None) or has moved."""
     if old is None:
-        return [
-            Change(Op.INSERT, forward_row(mac, port)),
-            Change(Op.INSERT, source_row(mac, port)),
-        ]
+        return [Change(Op.INSERT, forward_row(mac, port)), Change(Op.INSERT, source_row(mac, port))]
     return [
         Change(Op.MODIFY, forward_row(mac, port)),
         Change(Op.INSERT, source_row(mac, port)),

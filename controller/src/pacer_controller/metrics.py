@@ -103,9 +103,7 @@ class Exporter:
             events.add_metric([kind], count)
         yield events
         yield CounterMetricFamily(
-            "pacer_requests_denied",
-            "Requests without the right token.",
-            value=self._service.denied,
+            "pacer_requests_denied", "Requests without the right token.", value=self._service.denied
         )
 
     def _replication_metrics(self) -> Iterator[Metric]:

@@ -30,11 +30,7 @@ __all__ = ["build"]
 
 
 def build(
-    service: Service,
-    token: str | None = None,
-    names: Iterable[str] = (),
-    *,
-    history: bool = False,
+    service: Service, token: str | None = None, names: Iterable[str] = (), *, history: bool = False
 ) -> FastAPI:
     """Make the application around a service; the service runs while the application does.
 

@@ -43,7 +43,7 @@ class Access:
         self._service = service
         self._token = token.encode() if token is not None else None
         self._names = {"localhost", *(name.lower() for name in names)}
-        self._told_s: float | None = None
+        self._reported_s: float | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 401, or 403."""
@@ -52,7 +52,7 @@ class Access:
             await self._app(scope, receive, send)
             return
         path = scope.get("path", "")
-        self._tell(scope, problem)
+        self._report(scope, problem)
         unauthorized = problem.status == HTTPStatus.UNAUTHORIZED
         response = JSONResponse(
             problem.as_dict(path),
@@ -110,12 +110,12 @@ class Access:
         right = hmac.compare_digest(token.strip(), self._token or b"")
         return right and scheme.lower() == b"bearer"
 
-    def _tell(self, scope: Scope, problem: Problem) -> None:
+    def _report(self, scope: Scope, problem: Problem) -> None:
         self._service.denied += 1
         now_s = time.monotonic()
-        if self._told_s is not None and now_s - self._told_s < DENIED_PAUSE_S:
+        if self._reported_s is not None and now_s - self._reported_s < DENIED_PAUSE_S:
             return
-        self._told_s = now_s
+        self._reported_s = now_s
         client = scope["client"][0] if scope.get("client") else None
         data = {"client": client, "method": scope["method"], "path": scope["path"][:200]}
         had = "had no token" if problem.status == HTTPStatus.UNAUTHORIZED else "was another host's"

@@ -78,8 +78,7 @@ def add_error_handlers(app: FastAPI) -> None:
     async def on_fault(request: Request, error: Exception) -> JSONResponse:
         _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return respond(
-            request,
-            Problem(500, "internal", "The controller has a fault", "see its log"),
+            request, Problem(500, "internal", "The controller has a fault", "see its log")
         )
 
 

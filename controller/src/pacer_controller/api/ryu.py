@@ -117,6 +117,4 @@ def add_ryu(app: FastAPI, service: Service) -> None:
         return JSONResponse(found.settings.get("ovsdb"))
 
 
-_JSON_BODY = {
-    "requestBody": {"content": {"application/json": {"schema": {}}}, "required": False},
-}
+_JSON_BODY = {"requestBody": {"content": {"application/json": {"schema": {}}}, "required": False}}

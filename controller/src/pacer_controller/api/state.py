@@ -42,7 +42,7 @@ def add_state(app: FastAPI, service: Service) -> None:
         responses=responses(401) | with_etag,
     )
     async def get_state(response: Response) -> dict[str, Any]:
-        response.headers.update(etag(service.store.revision))
+        response.headers.update(etag(service.revision))
         return whole_state(service)
 
     @app.put(
@@ -57,7 +57,7 @@ def add_state(app: FastAPI, service: Service) -> None:
         spec: StateSpec, asked: Terms, response: Response, dry_run: DryRun = False
     ) -> dict[str, Any]:
         result = await put_whole_state(service, spec, *asked, dry_run)
-        response.headers.update(etag(service.store.revision))
+        response.headers.update(etag(service.revision))
         return result
 
     @app.get(

@@ -189,8 +189,8 @@ class Statistics(View):
     classes: list[dict[str, Any]] = Field(
         description="`below_rate` says why a class is below its rate: `reason` is `no-demand` "
         "(nothing to send for a part of the time), `limit` (packets lost at its limit), `line` "
-        "(the port's line is full) or `stalled` (the machine ran something else for "
-        "`stalled_ms`); null where the class is at its rate or that cannot be told."
+        "(the line of its port is full; for a class without a port: any line of the switch) or "
+        "`stalled` (the machine ran something else for `stalled_ms`); null: at its rate or unknown."
     )
     flows: list[dict[str, Any]]
     drops: dict[str, dict[str, int]] | None = Field(description="Drops of the program by cause.")

@@ -216,11 +216,7 @@ def _message(change: Change) -> Any:
 
 def _meter_mod(change: Change) -> Any:
     params = dict(change.row.params)
-    commands = {
-        Op.INSERT: ofp.OFPMC_ADD,
-        Op.MODIFY: ofp.OFPMC_MODIFY,
-        Op.DELETE: ofp.OFPMC_DELETE,
-    }
+    commands = {Op.INSERT: ofp.OFPMC_ADD, Op.MODIFY: ofp.OFPMC_MODIFY, Op.DELETE: ofp.OFPMC_DELETE}
     band = parser.OFPMeterBandDrop(int(params["rate"]), int(params["burst_size"]))
     flags = ofp.OFPMF_KBPS | ofp.OFPMF_BURST
     number = dict(change.row.match)["meter"]

@@ -64,11 +64,7 @@ class OpenVSwitch:
 
     """
 
-    def __init__(
-        self,
-        config: OpenVSwitchConfig,
-        context: DriverContext,
-    ) -> None:
+    def __init__(self, config: OpenVSwitchConfig, context: DriverContext) -> None:
         self.config = config
         self._context = context
         self.elected = False
@@ -372,10 +368,7 @@ class OpenVSwitch:
             sums[queue] = (sent + Count(packets, size), dropped + Count(lost, 0))
         return Reading(
             classes={
-                index: {
-                    "accepted": sums[index][0],
-                    "limit_dropped": sums[index][1],
-                }
+                index: {"accepted": sums[index][0], "limit_dropped": sums[index][1]}
                 for index in classes
                 if index in sums
             },

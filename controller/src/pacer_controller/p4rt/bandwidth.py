@@ -62,11 +62,7 @@ async def read(
 
 
 async def windows_of_slot(
-    registers: ReadRegisters,
-    slot: int,
-    from_ns: int,
-    to_ns: int | None,
-    columns: Mapping[str, str],
+    registers: ReadRegisters, slot: int, from_ns: int, to_ns: int | None, columns: Mapping[str, str]
 ) -> dict[str, list[int]] | None:
     """Return `start_ns`, `bytes` and more columns of a slot's windows, empty ones left out.
 

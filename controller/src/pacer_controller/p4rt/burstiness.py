@@ -20,8 +20,7 @@ async def read(
     if last is None:
         return None
     columns = zip(
-        *(found[name] for name in ("start_ns", "bytes", "vb_max_bytes", "dynamic_max")),
-        strict=True,
+        *(found[name] for name in ("start_ns", "bytes", "vb_max_bytes", "dynamic_max")), strict=True
     )
     windows = [
         Window(start_ns // WINDOW_NS, count, longest, dynamic // WINDOW_NS)

@@ -62,12 +62,7 @@ class P4Switch:
 
     """
 
-    def __init__(
-        self,
-        config: SwitchConfig,
-        compiled: Path,
-        context: DriverContext,
-    ) -> None:
+    def __init__(self, config: SwitchConfig, compiled: Path, context: DriverContext) -> None:
         json_path, p4info_path = config.files(compiled)
         self.config = config
         self._context = context

@@ -39,11 +39,7 @@ from pacer_controller.service.checks import (
 from pacer_controller.service.commit import Committer, locked
 from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin, Samples
 from pacer_controller.service.statistics import statistics
-from pacer_controller.southbound import (
-    Driver,
-    DriverContext,
-    Leadership,
-)
+from pacer_controller.southbound import Driver, DriverContext, Leadership
 from pacer_controller.store import Store
 from pacer_controller.switch_tls import SwitchTls
 
@@ -189,6 +185,11 @@ class Service:
 
     # ---- the state as a whole ----
 
+    @property
+    def revision(self) -> int:
+        """Number of the newest change."""
+        return self.store.revision
+
     def replication_status(self) -> dict[str, Any]:
         """Return which of two controllers leads, and how far the other is."""
         if self.pair is not None:
@@ -262,9 +263,7 @@ class Service:
                     desired.set(change.kind, change.name, change.after)
             else:
                 old = found.desired.resources
-                found.stage(
-                    [replace(c, before=old[c.kind].get(c.name)) for c in changes],
-                )
+                found.stage([replace(c, before=old[c.kind].get(c.name)) for c in changes])
                 found.last_change = entry.revision
 
     # ---- switches ----

@@ -4,13 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pacer_controller import entries, rates
-from pacer_controller.records import (
-    ClassRecord,
-    FlowRecord,
-    MeterRecord,
-    PortRecord,
-    Record,
-)
+from pacer_controller.records import ClassRecord, FlowRecord, MeterRecord, PortRecord, Record
 from pacer_controller.rows import owner_of
 from pacer_controller.schemas import ClassSpec, MeterSpec, stored
 from pacer_controller.service.managed import ManagedSwitch

@@ -14,11 +14,11 @@ export function setUpForm(switchName) {
     try {
       await changeState(switchName(), (state) => add(state, fields));
       form.reset();
-      tell(null);
+      showMessage(null);
       find("add").open = false;
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      tell(error.advice);
+      showMessage(error.advice);
     }
   });
 }
@@ -35,7 +35,7 @@ function add(state, { name, rate, protocol, dst, port }) {
   state.flows[name] = { match, class: name };
 }
 
-function tell(text) {
+function showMessage(text) {
   find("add-message").hidden = text === null;
   put(find("add-message"), text ?? "");
 }

@@ -95,7 +95,7 @@ class SwitchPage {
         }
       }
     } catch (error) {
-      // What is wrong with the controller or the switch is told by the stream.
+      // The stream reports what is wrong with the controller or the switch.
       if (!(error instanceof Problem)) throw error;
     }
   }
@@ -103,7 +103,7 @@ class SwitchPage {
   show(statistics) {
     const t = Date.now();
     const clock = (statistics.now_ns ?? t * 1e6) / 1e6;
-    // Whether resources are applied hangs on it.
+    // Whether resources are applied depends on the switch's state.
     const first = this.last?.state !== statistics.state;
     this.last = statistics;
     if (first) this.readResources();
