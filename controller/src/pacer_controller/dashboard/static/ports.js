@@ -10,7 +10,7 @@ export const NO_LOSS = new Set(["egress-drop", "empty-group", "gap-frame", "paus
   "same-port"]);
 
 /** How a port counts what the program dropped on arrival; the program itself says why. */
-export const BY_PROGRAM = "no-route";
+export const BY_PROGRAM = "ingress-drop";
 
 function meter(label) {
   const bar = h("i");
