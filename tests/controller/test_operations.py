@@ -1,5 +1,6 @@
 """Running the thing: events, streams, metrics, the token, TLS."""
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -26,6 +27,10 @@ from controller_harness import (
 from pacer_controller import server
 from pacer_controller.api import operations
 from pacer_controller.api.streams import MAX_STREAMS
+from pacer_controller.p4rt import P4Switch
+from pacer_controller.service import history
+from pacer_controller.service.managed import ManagedSwitch, Samples
+from pacer_controller.southbound import State
 from rest_client import Client, problem
 
 CLASS = "/v1/switches/s1/classes/video"
@@ -305,3 +310,41 @@ def test_what_happens_to_a_switch_is_told(controller: Controller, switch: Switch
         said = json.loads(next(messages(lines))["data"])
     assert said["switch"] == "s1"
     assert (said["data"]["from"], said["data"]["to"]) == ("connected", "pending")
+
+
+def test_the_history_outlives_an_error_and_is_of_one_device(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(P4Switch, "state", State.CONNECTED)
+    monkeypatch.setattr(history, "INTERVAL_S", 0.001)
+    client.service.switches.clear()
+    for name in ("broken", "good"):
+        device = {"kind": "p4runtime", "address": f"127.0.0.1:{free_port()}"}
+        assert client.put(f"/v1/switches/{name}", device).status_code == 201
+    switches = client.service.switches
+    kept = history.History(client.service)
+
+    async def run() -> None:
+        readings: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+        # None is read without the other.
+        together = asyncio.Barrier(len(switches))
+
+        async def statistics(found: ManagedSwitch, samples: Samples) -> dict[str, Any]:
+            readings.put_nowait((found.name, id(samples)))
+            await together.wait()
+            if found.name == "broken":
+                raise RuntimeError
+            row = {"flow": None, "name": "video", "achieved_bps": 1, "rate_bps": 2}
+            return {"classes": [row]}
+
+        monkeypatch.setattr(history, "statistics", statistics)
+        reading = asyncio.create_task(kept.run())
+        first, second = [{await readings.get(), await readings.get()} for _ in range(2)]
+        assert first == second
+        assert [one["name"] for one in kept.view("good")["classes"]] == ["video"]
+        reading.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), DEADLINE_S))
+    assert "the rates of switch broken could not be read" in caplog.text
+    switches["good"] = switches["broken"]
+    assert not kept.view("good")["classes"]
