@@ -1,7 +1,7 @@
 //! Copies of packets, for multicast groups and mirror sessions.
 
 use traffic_manager::DropCause;
-use v1model::{CloneRequest, IngressInput, IngressVerdict, InstanceType};
+use v1model::{CloneRequest, Context, IngressInput, IngressVerdict, InstanceType, Pipeline};
 
 use crate::pool::PacketId;
 use crate::program::{Destination, Environment, Program};
@@ -27,24 +27,20 @@ impl Program {
                 break;
             };
             let port = u16::try_from(replica.port).unwrap_or(u16::MAX);
-            let Some(copy) = self.packets.take(&self.pipeline) else {
-                env.manager.count_drop(port, DropCause::HoldLimit);
-                continue;
-            };
-            let Some((original, clone)) = self.packets.pair(id, copy) else {
-                env.internal_error(port);
-                continue;
-            };
             let list = request.field_list;
-            if instance_type == InstanceType::IngressClone {
-                self.pipeline
-                    .clone_from_ingress(&original.context, &mut clone.context, list);
-            } else {
-                self.pipeline
-                    .clone_from_egress(&original.context, &mut clone.context, list);
-            }
-            clone.context.truncate_to(longest_bytes);
-            let length_bytes = u32::try_from(clone.context.frame_len()).unwrap_or(u32::MAX);
+            let mut length_bytes = 0;
+            let copy = self.copy_packet(env, id, port, |pipeline, original, clone| {
+                if instance_type == InstanceType::IngressClone {
+                    pipeline.clone_from_ingress(original, clone, list);
+                } else {
+                    pipeline.clone_from_egress(original, clone, list);
+                }
+                clone.truncate_to(longest_bytes);
+                length_bytes = u32::try_from(clone.frame_len()).unwrap_or(u32::MAX);
+            });
+            let Some(copy) = copy else {
+                continue;
+            };
             let to = Destination {
                 port,
                 rid: replica.rid,
@@ -79,10 +75,9 @@ impl Program {
             let copy = if index + 1 == count {
                 Some(id)
             } else {
-                self.packets.copy(&self.pipeline, id)
+                self.copy_packet(env, id, port, |_, original, copy| copy.copy_from(original))
             };
             let Some(copy) = copy else {
-                env.manager.count_drop(port, DropCause::HoldLimit);
                 continue;
             };
             if let Some(packet) = self.packets.get_mut(copy) {
@@ -96,5 +91,27 @@ impl Program {
             };
             self.enqueue(env, copy, to, verdict.hold, input.now_ns, length_bytes);
         }
+    }
+
+    /// Takes a packet from the pool and lets `fill` make it a copy of packet `id`. `None`: the copy
+    /// is lost, which is counted at `port`.
+    fn copy_packet(
+        &mut self,
+        env: &mut Environment,
+        id: PacketId,
+        port: u16,
+        fill: impl FnOnce(&mut Pipeline, &Context, &mut Context),
+    ) -> Option<PacketId> {
+        let Some(copy) = self.packets.take(&self.pipeline) else {
+            env.manager.count_drop(port, DropCause::HoldLimit);
+            return None;
+        };
+        let Some((original, packet)) = self.packets.pair(id, copy) else {
+            self.packets.release(copy);
+            env.internal_error(port);
+            return None;
+        };
+        fill(&mut self.pipeline, &original.context, &mut packet.context);
+        Some(copy)
     }
 }

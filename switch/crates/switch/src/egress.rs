@@ -86,7 +86,9 @@ impl Program {
                 self.recirculate(env, id, 0, InstanceType::Recirculated, now_ns);
                 return;
             }
-            Outcome::Drop(DropCause::Assertion) => (ingress_port, DropCause::Assertion),
+            Outcome::Drop(cause @ (DropCause::Assertion | DropCause::InternalError)) => {
+                (ingress_port, cause)
+            }
             // The program chose no port.
             _ if port == 0 => (ingress_port, DropCause::NoRoute),
             _ => (port, DropCause::NoSuchPort),

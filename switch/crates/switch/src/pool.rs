@@ -59,17 +59,6 @@ impl Pool {
         !self.free.is_empty() || self.packets.len() < self.limit
     }
 
-    /// Copies a packet; `None` at the limit.
-    pub(crate) fn copy(&mut self, pipeline: &Pipeline, from: PacketId) -> Option<PacketId> {
-        let to = self.take(pipeline)?;
-        let Some((source, copy)) = self.pair(from, to) else {
-            self.release(to);
-            return None;
-        };
-        copy.context.copy_from(&source.context);
-        Some(to)
-    }
-
     pub(crate) fn release(&mut self, id: PacketId) {
         self.free.push(id);
     }

@@ -80,6 +80,8 @@ pub struct Context {
     pub(crate) parser_error: u64,
     /// A checksum was wrong.
     pub(crate) checksum_error: bool,
+    /// The parser, or a checksum's condition, met a case that cannot happen.
+    pub(crate) internal_error: bool,
 }
 
 impl Context {
@@ -113,6 +115,7 @@ impl Context {
             unchanged: Unchanged::new(program.deparse_order.len()),
             parser_error: program.errors.none,
             checksum_error: false,
+            internal_error: false,
         }
     }
 
@@ -186,6 +189,7 @@ impl Context {
         self.packet_length = source.packet_length;
         self.truncate = source.truncate;
         self.requests = source.requests;
+        self.internal_error = source.internal_error;
         self.ingress_port = source.ingress_port;
         self.unchanged.copy_from(&source.unchanged);
         self.preserved.active = source.preserved.active;

@@ -108,10 +108,8 @@ impl Profile {
     }
 
     /// Members of the group at a place, as often as their weights; empty for an empty group.
-    pub fn group(&self, at: u32) -> &[u32] {
-        self.groups
-            .get(at as usize)
-            .map_or(&[], |group| &group.spread)
+    pub fn group(&self, at: u32) -> Option<&[u32]> {
+        self.groups.get(at as usize).map(|group| &*group.spread)
     }
 
     /// The member with an id, and its place.

@@ -54,16 +54,14 @@ impl<P> TrafficManager<P> {
     fn internal_error(&mut self, at: usize) {
         debug_assert!(false, "a packet that starts is not in its queue");
         self.starts.set(at, NEVER_NS);
-        if let Some(port) = self.ports.get_mut(at) {
-            port.statistics.drops.add(DropCause::InternalError, 1);
-        }
+        self.count_internal_error(at);
     }
 
     /// Starts a gap frame at a port and puts it into the delay line.
     fn start_gap_frame(&mut self, at: usize, start: Q24, until: Q24) {
         let free = self.delay_line_free();
         let Some(port) = self.ports.get_mut(at) else {
-            return;
+            return self.internal_error(at);
         };
         let (length_bytes, delivery_ns) = port.fill_gap(start, until);
         // Packets have four times the room, so gap frames never take it from them.
@@ -209,22 +207,78 @@ impl<P> TrafficManager<P> {
     /// Takes at most one frame that reaches its interface by `until_ns`: `now_ns`, or later if the
     /// caller has frames sent when it is time. Call until `None`.
     pub fn deliver(&mut self, until_ns: u64, now_ns: u64) -> Option<Delivery<P>> {
-        if self.deliveries.next_ns()? > until_ns {
-            return None;
+        while self.deliveries.next_ns()? <= until_ns {
+            let at = self.deliveries.earliest();
+            let port = self.ports.get_mut(at);
+            let Some((frame, port)) = port.and_then(|port| Some((port.deliver()?, port))) else {
+                self.delivery_error(at);
+                continue;
+            };
+            if frame.timed {
+                let lateness_ns = now_ns.saturating_sub(frame.delivery_ns);
+                port.statistics.unpaced_lateness.record(lateness_ns);
+            }
+            self.statistics.delay_line_packets -= 1;
+            self.deliveries.set(at, port.next_delivery_ns());
+            return Some(Delivery {
+                port: port.number,
+                delivery_ns: frame.delivery_ns,
+                frame: frame.frame,
+            });
         }
-        let at = self.deliveries.earliest();
-        let port = self.ports.get_mut(at)?;
-        let frame = port.deliver()?;
-        if frame.timed {
-            let lateness_ns = now_ns.saturating_sub(frame.delivery_ns);
-            port.statistics.unpaced_lateness.record(lateness_ns);
+        None
+    }
+
+    /// As [`Self::internal_error`], for a frame that is to reach its interface.
+    #[cold]
+    fn delivery_error(&mut self, at: usize) {
+        debug_assert!(false, "a frame that is due is not in its delay line");
+        self.deliveries.set(at, NEVER_NS);
+        self.count_internal_error(at);
+    }
+
+    fn count_internal_error(&mut self, at: usize) {
+        if let Some(port) = self.ports.get_mut(at) {
+            port.statistics.drops.add(DropCause::InternalError, 1);
         }
-        self.statistics.delay_line_packets -= 1;
-        self.deliveries.set(at, port.next_delivery_ns());
-        Some(Delivery {
-            port: port.number,
-            delivery_ns: frame.delivery_ns,
-            frame: frame.frame,
-        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{DropCause, Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};
+
+    /// In release, a delay line that has lost its frame is counted and does not stay due.
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "not in its delay line"))]
+    fn a_lost_delivery_is_an_internal_error() {
+        let mut manager = TrafficManager::new(Limits::default());
+        let config = PortConfig {
+            line_rate_bps: None,
+            counts: RateCounts::Layer2,
+            fifo_bytes: 1 << 20,
+            delay_ns: 10,
+            gaps: Gaps::Accounted,
+        };
+        for port in [1, 2] {
+            manager.add_port(port, config).expect("a new port");
+            let packet = Queued {
+                payload: port,
+                length_bytes: 60,
+                arrival_ns: 0,
+                hold: None,
+            };
+            manager.enqueue(port, packet).expect("there is room");
+            let start = manager.dequeue(0, 0).expect("it starts at once");
+            let sent = manager.transmit(start.token, 60, port);
+            sent.expect("there is room");
+        }
+        manager.ports[0].delay_line.clear();
+        let delivery = manager.deliver(10, 10).expect("port 2 is unaffected");
+        assert_eq!(delivery.port, 2);
+        assert!(manager.deliver(10, 10).is_none());
+        assert_eq!(manager.next_delivery_ns(), None);
+        let statistics = manager.port_statistics(1).expect("port 1");
+        assert_eq!(statistics.drops.get(DropCause::InternalError), 1);
     }
 }

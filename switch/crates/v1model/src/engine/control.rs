@@ -79,13 +79,17 @@ impl<E: Externs> Machine<'_, E> {
         let Some(table) = self.tables.get(index) else {
             return fault();
         };
-        let entry = hit.and_then(|hit| table.entry(hit.id));
-        let (call, chosen) = match entry.map(|entry| &entry.target) {
-            Some(Target::Call(call)) => (Some((call.local(), call.args())), table.spec.next_hit),
-            Some(target) => {
-                let call = choose(self.program, self.profiles, table, target, ctx);
-                (call, table.spec.next_hit)
+        let entry = hit.map(|hit| table.entry(hit.id));
+        let (call, chosen) = match entry.map(|entry| entry.map(|entry| &entry.target)) {
+            Some(Some(Target::Call(call))) => {
+                (Some((call.local(), call.args())), table.spec.next_hit)
             }
+            Some(Some(target)) => match choose(self.program, self.profiles, table, target, ctx) {
+                Some(Choice::Call(local, args)) => (Some((local, args)), table.spec.next_hit),
+                Some(Choice::EmptyGroup) => (None, table.spec.next_hit),
+                None => return fault(),
+            },
+            Some(None) => return fault(),
             None => {
                 let call = table.default.call.as_ref();
                 (
@@ -143,7 +147,7 @@ impl<E: Externs> Machine<'_, E> {
 fn fault() -> (Outcome, u32) {
     debug_assert!(
         false,
-        "the compiled program names a node, table or action that it lacks"
+        "a node, table, entry, member or action that the engine goes to does not exist"
     );
     (Outcome::Fault, END)
 }
@@ -200,31 +204,49 @@ fn update_direct_default(table: &mut Table, ctx: &mut Context, now_ns: u64) {
     }
 }
 
-/// The action of an entry that names a member, a group or a one-shot set: the table's number of
-/// the action, and its arguments. `None` for an empty group.
+/// What becomes of a packet at an entry that names a member, a group or a one-shot set.
+enum Choice<'t> {
+    /// The table's number of an action, and the action's arguments.
+    Call(usize, &'t [u64]),
+    /// The group or the set has no member whose port is up.
+    EmptyGroup,
+}
+
+/// The choice at an entry that names a member, a group or a one-shot set. `None` if something that it
+/// names does not exist, which cannot happen.
 fn choose<'t>(
     program: &Program,
     profiles: &'t [Profile],
     table: &'t Table,
     target: &'t Target,
     ctx: &mut Context,
-) -> Option<(usize, &'t [u64])> {
+) -> Option<Choice<'t>> {
     let profile = profiles.get(table.spec.profile?)?;
     let mut pick = |from: &[u32]| -> Option<u32> {
-        let size = u32::try_from(from.len()).ok().filter(|&n| n > 0)?;
+        let size = u32::try_from(from.len()).ok()?;
         let calculation = program.calculations.get(profile.calculation?)?;
         let hash = ctx.compute(calculation, &program.kinds);
         // BMv2 uses 32 bits of the hash.
-        from.get((hash as u32 % size) as usize).copied()
+        let index = (hash as u32).checked_rem(size)?;
+        from.get(index as usize).copied()
     };
     let member = match target {
-        Target::Call(call) => return Some((call.local(), call.args())),
+        Target::Call(call) => return Some(Choice::Call(call.local(), call.args())),
         Target::OneShot(set) => {
+            if set.spread.is_empty() {
+                return Some(Choice::EmptyGroup);
+            }
             let call = set.calls.get(pick(&set.spread)? as usize)?;
-            return Some((call.local(), call.args()));
+            return Some(Choice::Call(call.local(), call.args()));
         }
         Target::Member(at) => profile.member(*at)?,
-        Target::Group(at) => profile.member(pick(profile.group(*at))?)?,
+        Target::Group(at) => {
+            let spread = profile.group(*at)?;
+            if spread.is_empty() {
+                return Some(Choice::EmptyGroup);
+            }
+            profile.member(pick(spread)?)?
+        }
     };
-    Some((table.local(member.action)?, &member.args))
+    Some(Choice::Call(table.local(member.action)?, &member.args))
 }

@@ -9,7 +9,8 @@ use crate::ops::Op;
 use crate::program::{HeaderInfo, Program};
 
 impl<E: Externs> Machine<'_, E> {
-    /// Runs the parser over the context's frame; returns the parser error code.
+    /// Runs the parser over the context's frame; returns the parser error code. A fault is
+    /// noted in the context.
     pub fn parse(&mut self, ctx: &mut Context, max_states: u32) -> u64 {
         let program = self.program;
         let mut state = program.start_state;
@@ -19,8 +20,13 @@ impl<E: Externs> Machine<'_, E> {
                 return program.errors.parser_timeout;
             }
             left -= 1;
-            if let Outcome::Error(code) = self.run(ctx, current.code) {
-                return code;
+            match self.run(ctx, current.code) {
+                Outcome::Done | Outcome::Exit | Outcome::Asserted => {}
+                Outcome::Error(code) => return code,
+                Outcome::Fault => {
+                    ctx.internal_error = true;
+                    break;
+                }
             }
             state = current
                 .cases

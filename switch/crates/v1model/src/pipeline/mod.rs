@@ -164,6 +164,7 @@ impl Pipeline {
         }
         ctx.parsed = 0;
         ctx.requests = Requests::default();
+        ctx.internal_error = false;
         ctx.ingress_length = ctx.frame_len() as u64;
         ctx.packet_length = ctx.ingress_length;
     }
@@ -240,7 +241,7 @@ impl Pipeline {
         let egress_spec = get_field(w, i.egress_spec);
         let mcast_group = i.mcast_grp.map_or(0, |f| get_field(w, f)) as u16;
         let assertion_failed = outcome == Outcome::Asserted;
-        let internal_error = outcome == Outcome::Fault;
+        let internal_error = outcome == Outcome::Fault || ctx.internal_error;
         let unicast_dropped = egress_spec == machine.drop_value() && mcast_group == 0;
         IngressVerdict {
             drop: assertion_failed
@@ -308,7 +309,7 @@ impl Pipeline {
 
         let outcome = machine.control(ctx, program.egress);
         let assertion_failed = outcome == Outcome::Asserted;
-        let internal_error = outcome == Outcome::Fault;
+        let internal_error = outcome == Outcome::Fault || ctx.internal_error;
         let verdict = EgressVerdict {
             drop: assertion_failed
                 || internal_error
@@ -341,7 +342,7 @@ impl Pipeline {
         machine.update(ctx);
         let outcome = machine.deparse(ctx);
         verdict.assertion_failed = outcome == Outcome::Asserted;
-        verdict.internal_error = outcome == Outcome::Fault;
+        verdict.internal_error = outcome == Outcome::Fault || ctx.internal_error;
         if verdict.assertion_failed || verdict.internal_error {
             verdict.drop = true;
             ctx.clear_output();
@@ -492,5 +493,78 @@ fn restore(fields: &[Field], preserved: &[u64], phv: &mut [u64]) {
         let slot = f.slot as usize;
         phv[slot..slot + now.len()].copy_from_slice(now);
         rest = later;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::entries::profile::{IndirectAction, ProfileMember};
+    use crate::entries::{ActionCall, EntryAction, EntryKey, MatchField};
+    use crate::{Context, IngressInput, IngressVerdict, LoadOptions, NoTrafficManager, Pipeline};
+
+    const INPUT: IngressInput = IngressInput {
+        port: 1,
+        now_ns: 0,
+        instance_type: crate::InstanceType::Normal,
+    };
+
+    /// `profile.p4`, whose table has an entry for Ethernet type 1 that names member 1.
+    fn pipeline() -> (Pipeline, Context) {
+        let json = include_bytes!("../../tests/programs/profile.json");
+        let mut p = Pipeline::load(json, &LoadOptions::default()).expect("it loads");
+        let action = p.actions().iter().position(|action| action.name == "I.a");
+        let member = ProfileMember {
+            id: 1,
+            call: ActionCall {
+                action: action.expect("action I.a"),
+                args: vec![vec![0, 2].into()],
+            },
+        };
+        p.member_insert(0, &member).expect("there is room");
+        let key = EntryKey {
+            fields: vec![MatchField::Exact(vec![0, 1].into())],
+            priority: 0,
+        };
+        let action = EntryAction::Indirect(IndirectAction::Member(1));
+        p.table_insert(0, &key, &action).expect("there is room");
+        let mut ctx = p.new_context();
+        let mut frame = [0; 60];
+        frame[13] = 1;
+        assert!(ctx.set_frame(&frame));
+        (p, ctx)
+    }
+
+    fn assert_internal_error(verdict: IngressVerdict) {
+        assert!(verdict.internal_error && verdict.drop);
+    }
+
+    #[test]
+    fn a_fault_of_the_parser_is_an_internal_error_of_ingress() {
+        let (mut p, mut ctx) = pipeline();
+        p.parse(&mut ctx, &INPUT, &NoTrafficManager);
+        ctx.internal_error = true;
+        assert_internal_error(p.ingress_control(&mut ctx, &INPUT, &NoTrafficManager));
+        // The next packet in the same context is not affected.
+        let verdict = p.ingress(&mut ctx, &INPUT, &NoTrafficManager);
+        assert!(!verdict.internal_error && !verdict.drop);
+        assert_eq!(verdict.egress_port, 2);
+    }
+
+    /// In release, the packet is dropped.
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "does not exist"))]
+    fn a_missing_member_is_an_internal_error() {
+        let (mut p, mut ctx) = pipeline();
+        p.profiles[0].members.clear();
+        assert_internal_error(p.ingress(&mut ctx, &INPUT, &NoTrafficManager));
+    }
+
+    /// In release, the packet is dropped.
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "does not exist"))]
+    fn a_missing_group_is_an_internal_error() {
+        let (mut p, mut ctx) = pipeline();
+        p.tables[0].change_targets(|target| *target = crate::table::Target::Group(7));
+        assert_internal_error(p.ingress(&mut ctx, &INPUT, &NoTrafficManager));
     }
 }
