@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use switch::notification::Notification;
-use switch::{Sink, Switch, SwitchConfig};
+use switch::{Batch, Sink, Switch, SwitchConfig};
 use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
 use v1model::Pipeline;
 use v1model::entries::{ActionCall, Bits, EntryAction, EntryKey, MatchField};
@@ -293,7 +293,7 @@ fn through(switch: &mut Switch, classes: u64, ports: u16, length: usize, coming:
         received += 1;
     }
     let ns = least_ns(BATCH, || {
-        let mut batch = switch.batch();
+        let mut batch = Batch::new(switch);
         for _ in 0..BATCH {
             now_ns += 1_000;
             frame[26..30].copy_from_slice(&source(random.below(classes)));
@@ -301,7 +301,7 @@ fn through(switch: &mut Switch, classes: u64, ports: u16, length: usize, coming:
             batch.receive(1, &frame, now_ns, now_ns);
             if coming == Coming::Alone {
                 drop(batch);
-                batch = switch.batch();
+                batch = Batch::new(switch);
             }
             batch.poll(now_ns, &mut sent);
         }

@@ -4,10 +4,41 @@ use v1model::{IngressInput, InstanceType};
 
 use traffic_manager::DropCause;
 
-use crate::program::Sink;
-use crate::switch::{Batch, Switch};
+use crate::program::{Parsed, Sink};
+use crate::switch::Switch;
 
-impl Batch<'_> {
+/// Frames that are received one after the other, as from a ring that holds many.
+///
+/// Each frame is parsed as it comes, and goes through ingress when the next one has come, or at the
+/// end of the batch. So the switch knows which memory a frame needs while it processes the frame
+/// before, and asks for both together. Parsing does not depend on what other packets change, so the
+/// results are those of [`Switch::receive`].
+///
+/// The batch ends when it is dropped. Until then it has the switch to itself: nothing can look at
+/// the switch, or change its tables, while a frame waits.
+pub struct Batch<'a> {
+    switch: &'a mut Switch,
+    /// The frame received last. It waits for ingress.
+    parsed: Option<Parsed>,
+}
+
+impl Switch {
+    /// A frame arrives and goes through ingress. `now_ns` is the driver's present and at least
+    /// `arrival_ns`, the time at which the frame reached the interface.
+    pub fn receive(&mut self, port: u16, frame: &[u8], arrival_ns: u64, now_ns: u64) {
+        Batch::new(self).receive(port, frame, arrival_ns, now_ns);
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// Starts a batch: frames that are received one after the other, at less cost each.
+    pub fn new(switch: &'a mut Switch) -> Self {
+        Self {
+            switch,
+            parsed: None,
+        }
+    }
+
     /// A frame arrives. See [`Switch::receive`].
     pub fn receive(&mut self, port: u16, frame: &[u8], arrival_ns: u64, now_ns: u64) {
         if self.switch.count_received(port, frame, now_ns) {

@@ -40,9 +40,10 @@ mod reentry;
 mod replica_store;
 mod switch;
 
+pub use batch::Batch;
 pub use config::SwitchConfig;
 pub use loading::{Compiler, Retired};
 pub use polling::{Polling, Stalls};
 pub use program::{Counters, Program, Sink};
 pub use replica_store::{CloneSession, GroupLimits, Replica, ReplicaStore};
-pub use switch::{Batch, Received, Switch};
+pub use switch::{Received, Switch};

@@ -56,21 +56,6 @@ pub struct Switch {
     handover: Handover,
 }
 
-/// Frames that are received one after the other, as from a ring that holds many.
-///
-/// Each frame is parsed as it comes, and goes through ingress when the next one has come, or at the
-/// end of the batch. So the switch knows which memory a frame needs while it processes the frame
-/// before, and asks for both together. Parsing does not depend on what other packets change, so the
-/// results are those of [`Switch::receive`].
-///
-/// The batch ends when it is dropped. Until then it has the switch to itself: nothing can look at
-/// the switch, or change its tables, while a frame waits.
-pub struct Batch<'a> {
-    pub(crate) switch: &'a mut Switch,
-    /// The frame received last. It waits for ingress.
-    pub(crate) parsed: Option<Parsed>,
-}
-
 impl Switch {
     /// A switch without ports and program. `limits` are those of the traffic manager.
     pub fn new(config: SwitchConfig, limits: Limits) -> Self {
@@ -341,20 +326,6 @@ impl Switch {
             recirculating_ns.min(learning_ns).min(idle_ns)
         });
         start_ns.min(delivery_ns).min(program_ns)
-    }
-
-    /// A frame arrives and goes through ingress. `now_ns` is the driver's present and at least
-    /// `arrival_ns`, the time at which the frame reached the interface.
-    pub fn receive(&mut self, port: u16, frame: &[u8], arrival_ns: u64, now_ns: u64) {
-        self.batch().receive(port, frame, arrival_ns, now_ns);
-    }
-
-    /// Starts a batch: frames that are received one after the other, at less cost each.
-    pub fn batch(&mut self) -> Batch<'_> {
-        Batch {
-            switch: self,
-            parsed: None,
-        }
     }
 
     /// Counts a frame that came in; true if the port consumes it.

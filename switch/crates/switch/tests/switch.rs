@@ -1,5 +1,5 @@
 //! The whole switch with the project's own programs: replication, limits, replacement of the
-//! program, links, and packets that go round for ever.
+//! program, links, and packets that recirculate endlessly.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use v1model::Pipeline;
 use v1model::entries::digest::{DigestConfig, DigestList, IdleEntry};
 use v1model::entries::{ActionCall, Bits, ControlError, EntryKey, MatchField, TableInfo};
 
-use switch::{CloneSession, Program, Replica, Sink, Switch, SwitchConfig};
+use switch::{Batch, CloneSession, Program, Replica, Sink, Switch, SwitchConfig};
 use traffic_manager::{DropCause, Gaps, Limits, PortConfig, RateCounts};
 
 const CPU_PORT: u16 = 510;
@@ -293,7 +293,8 @@ fn drops_are_counted_by_their_origin() {
     switch.poll(5_000_000, &mut Sent::default());
     assert_eq!(drops(&switch, 3, DropCause::NoRoute), 1);
     assert_eq!(drops(&switch, 3, DropCause::IngressDrop), 0);
-    // This one goes round for ever where the type is 0xffff, which ends like a failed assertion.
+    // An action of this one loops endlessly where the type is 0xffff, which ends like a failed
+    // assertion.
     switch.load(&small_program("loops")).expect("it loads");
     let mut endless = frame();
     endless[12..14].fill(0xff);
@@ -614,7 +615,7 @@ fn receives_bursts(batches: bool) -> (Sent, Switch) {
     let mut sent = Sent::default();
     for burst in 0..30u64 {
         let now_ns = burst * 40_000;
-        let mut batch = switch.batch();
+        let mut batch = Batch::new(&mut switch);
         for n in 0..=burst {
             let mut frame = frame();
             frame.resize(60 + n as usize * 10, 0);
@@ -628,7 +629,7 @@ fn receives_bursts(batches: bool) -> (Sent, Switch) {
             batch.receive(port, &frame, at_ns, now_ns);
             if !batches {
                 drop(batch);
-                batch = switch.batch();
+                batch = Batch::new(&mut switch);
             }
             batch.poll(now_ns, &mut sent);
         }

@@ -11,6 +11,7 @@
 use std::io;
 
 use ports::Woken;
+use switch::Batch;
 
 use super::{RECEIVE_BATCH, RealTime};
 
@@ -35,7 +36,7 @@ impl RealTime {
                 return now_ns;
             }
             let arrival_ns = stamp_ns.min(now_ns);
-            let mut batch = self.switch.batch();
+            let mut batch = Batch::new(&mut self.switch);
             self.links.receive(at, arrival_ns, now_ns, &mut batch);
             drop(batch);
             until_ns = arrival_ns.max(until_ns);

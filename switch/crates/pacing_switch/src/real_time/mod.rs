@@ -167,7 +167,7 @@ impl RealTime {
             monitor,
             ..
         } = self;
-        poll_if_due(&mut switch.batch(), links, monitor, now_ns);
+        poll_if_due(&mut Batch::new(switch), links, monitor, now_ns);
     }
 
     /// Runs a batch of jobs; true if more may wait. Jobs see losses as of now, and the time as of
@@ -203,7 +203,7 @@ impl RealTime {
             monitor,
             ..
         } = self;
-        let mut batch = switch.batch();
+        let mut batch = Batch::new(switch);
         for taken in 0..RECEIVE_BATCH {
             let Some((arrival_ns, at)) = links.earliest(now_ns) else {
                 break;
