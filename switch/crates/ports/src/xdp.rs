@@ -393,7 +393,7 @@ impl Rings {
     }
 }
 
-/// Size of the places that frames of up to so many bytes need.
+/// Size of the places that frames of up to `max_frame_bytes` need.
 fn slot_bytes_for(opening: &Opening<'_>, max_frame_bytes: usize) -> Result<usize, PortError> {
     SLOT_BYTES
         .into_iter()

@@ -26,7 +26,7 @@ pub(crate) struct Ring<T> {
 unsafe impl<T: Plain> Send for Ring<T> {}
 
 impl<T: Plain> Ring<T> {
-    /// Maps a ring of `fd` that has so many entries.
+    /// Maps a ring of `fd` that has `size` entries.
     pub(crate) fn map(
         fd: BorrowedFd<'_>,
         page_offset: libc::off_t,
@@ -62,7 +62,7 @@ impl<T: Plain> Ring<T> {
     }
 
     fn entry(&self, index: u32) -> *mut T {
-        // SAFETY: the remainder is below `size`, and so many entries lie in the mapping.
+        // SAFETY: the remainder is below `size`, and `size` entries lie in the mapping.
         unsafe { self.entries.add((index & (self.size - 1)) as usize) }.as_ptr()
     }
 }

@@ -46,7 +46,7 @@
 //! * **Gap frames** ([`Gaps::PauseFrames`]): while a paced packet waits and none can start, PAUSE
 //!   frames take the line like packets do, from `port_free` (or the packet's arrival, or a late
 //!   poll's `now`, whichever is last) up to the next `E`, rounded up to a byte; see the rules in
-//!   [`Gaps`]. An arrival they did not foresee waits for the end of the one on the line, and the
+//!   [`Gaps`]. A packet that arrives meanwhile waits for the end of the one on the line, and the
 //!   stall rule does not count such a wait: `R' = max(R, start - wait - allowance) + cost`.
 //! * **Delivery** to the interface is at `ceil(start) + delay_ns`, in order.
 //! * **Order.** Over several ports, starts come by `ceil` of the scheduled instant, then by

@@ -157,11 +157,11 @@ impl Pipeline {
     }
 
     /// Entries that are idle now and were not returned for as long as their timeout. Visits at most
-    /// `looks` entries: call it again while [`Self::next_idle_ns`] is past.
-    pub fn take_idle_entries(&mut self, looks: usize) -> Vec<IdleEntry> {
+    /// `max_visits` entries: call it again while [`Self::next_idle_ns`] is past.
+    pub fn take_idle_entries(&mut self, max_visits: usize) -> Vec<IdleEntry> {
         let (now_ns, born_ns) = (self.clock_ns, self.born_ns.unwrap_or(0));
         let mut all = Vec::new();
-        let mut left = looks;
+        let mut left = max_visits;
         for (table, t) in self
             .tables
             .iter_mut()
