@@ -30,12 +30,12 @@ def commands(page: str) -> str:
 
 def pasted(script: str, places: dict[str, str]) -> str:
     """Return what a page's commands print, in a network of their own; `places` replaces paths."""
-    script = PRELUDE + script
-    for place, here in places.items():
-        assert place in script
-        script = script.replace(place, here)
+    assert all(place in script for place in places)
+    # At once: a checkout may itself be in a folder that is replaced.
+    anywhere = "|".join(map(re.escape, places))
+    script = re.sub(anywhere, lambda found: places[found.group()], script)
     done = subprocess.run(
-        ["unshare", "--net", "--mount", "bash", "-c", script],
+        ["unshare", "--net", "--mount", "bash", "-c", PRELUDE + script],
         cwd=ROOT,
         env={**os.environ, "no_proxy": "*", "COLUMNS": "120"},
         stdin=subprocess.DEVNULL,
@@ -87,7 +87,7 @@ def test_ones_own_program(wires: Network, tmp_path: Path) -> None:
         commands("own-program.md"),
         {"switch/target/release/pacing_switch": str(pacing_switch()), "/tmp/": f"{tmp_path}/"},  # noqa: S108
     )
-    assert " 0% packet loss" in printed
+    assert " 3 received" in printed
     (smallest_ms,) = re.findall(r"rtt min/avg/max/mdev = ([\d.]+)/", printed)
     assert float(smallest_ms) >= 20
     (rate_bps,) = received_bps(printed)
