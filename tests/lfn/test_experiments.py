@@ -95,7 +95,7 @@ BOTH = experiment_of(
     Cell("64KB", "paced", SHORT, PAPER),
     plots=(
         *("bandwidth", "bandwidth-100ms", "window", "rtt", "comparison", "flows"),
-        *("slow-start", "sweep"),
+        *("slow-start", "sweep", "after-loss", "gaps-goodput", "gaps-deviation", "gaps-spread"),
     ),
 )
 
@@ -299,7 +299,8 @@ def filled(tmp_path: Path) -> Cache:
 def test_cells_are_medians_with_their_spread(filled: Cache) -> None:
     found = tables.collect(BOTH, filled)
     unpaced, paced = found["rows"]
-    assert unpaced["values"]["goodput"] == {"median": 200.0, "min": 150.0, "max": 220.0}
+    spread = {"median": 200.0, "mean": 190.0, "min": 150.0, "max": 220.0}
+    assert unpaced["values"]["goodput"] == spread
     assert metrics.shown("goodput", unpaced["values"]["goodput"]) == "200.0 (150.0 to 220.0)"
     assert metrics.shown("lost", paced["values"]["lost"]) == "0"
     assert paced["seeds"] == [1]
@@ -546,6 +547,23 @@ def test_what_did_not_come_to_its_end_is_the_worst() -> None:
         row["values"]["completion"] = None
     (said,) = findings.best_and_worst(experiment, rows)
     assert said == "a path, last one done, s: best paced (3.10), worst unpaced (4 of 10 done)."
+
+
+def test_a_doubtful_figure_is_marked_wherever_it_is_shown(filled: Cache, tmp_path: Path) -> None:
+    cells = (BOTH.cells[0], dataclasses.replace(BOTH.cells[1], doubts={"lost": "inferred"}))
+    found = tables.collect(dataclasses.replace(BOTH, cells=cells), filled)
+    assert "0 [0, inferred]" in tables.plain(found)
+    assert "(1 of them inferred, not legible)" in " ".join(found["sentences"])
+    page.write([found], {}, tmp_path / "report.html")
+    assert "0 (inferred)" in (tmp_path / "report.html").read_text()
+
+
+def test_a_gap_s_extremes_are_those_of_all_seeds(filled: Cache) -> None:
+    tuning = dataclasses.replace(BOTH, plots=("gaps-spread",))
+    said = " ".join(tables.collect(tuning, filled)["sentences"])
+    assert "unpaced: maximum 220.0, average 190.0, minimum 150.0 Mbit/s." in said
+    cell = dataclasses.replace(BOTH.cells[1], seeds=(1, 2))
+    assert [run.seed for run in cell.runs()] == [1, 2]
 
 
 def test_the_furthest_figure_is_named_once() -> None:

@@ -77,6 +77,7 @@ class Measuring:
             "bin_max_bps": bits_per_second(max(bins), BIN_NS) if with_bins else None,
             "bin_p99_bps": bits_per_second(percentile(bins, 99), BIN_NS) if with_bins else None,
             "deviation": _deviation(windows[length // 2 :]),
+            "deviation_whole": _deviation(windows),
             "abw_mean_bps": bits_per_second(sum(windows), length * WINDOW_NS),
             "abw_max_bps": bits_per_second(max(windows), WINDOW_NS),
             "queue_mean_bytes": sum(queues) // length,

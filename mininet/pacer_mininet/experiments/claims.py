@@ -20,7 +20,8 @@ MIN_FRAME_WIRE_BYTES = 84
 """A shortest frame with preamble and inter-frame gap."""
 
 LONG_RTT_NS = 50_000_000
-"""25 ms one way: dynamic spacing is claimed to win on paths at least this long."""
+"""25 ms one way: dynamic spacing is claimed to win on paths at least this long. The published claim
+is of delays greater than 25 ms."""
 
 Figures = list[float | None]
 """Figures of some rows; None where a run did not give the figure."""

@@ -25,7 +25,7 @@ from pacer_mininet.experiments.scenario import (
     UNPACED,
     Scenario,
 )
-from pacer_mininet.published import table_5
+from pacer_mininet.published import table_5, table_5_doubts
 from pacer_mininet.runs import LabUnavailableError, check_lab, need_root
 from pacer_mininet.units import (
     format_duration,
@@ -121,7 +121,9 @@ def experiment_of(options: argparse.Namespace) -> Experiment:
             line = format_rate(path.edge_rate_bps)
             raise ValueError(f"rate {options.rate} is above the sender's {line}")
         shaper = path.flows[0].shaper.name
-        cells.append(Cell(row, shaper, path, table_5(fifo_bytes, shaper, rate_bps, rtt_ns)))
+        published = table_5(fifo_bytes, shaper, rate_bps, rtt_ns)
+        doubts = table_5_doubts(fifo_bytes, shaper) if published else {}
+        cells.append(Cell(row, shaper, path, published, doubts=doubts))
     paper = any(cell.published for cell in cells)
     return Experiment(
         name="demo",

@@ -34,6 +34,8 @@ class Cell:
         column: title of the column.
         scenario: the run, with seed 1.
         published: the published figures by metric, in the metric's unit.
+        doubts: by metric, why a published figure is doubtful, in a word or two.
+        seeds: of its runs; empty: as many as chance asks for.
         extra: whether it is only for orientation; then one seed is enough.
 
     """
@@ -43,6 +45,8 @@ class Cell:
     scenario: Scenario
     published: Mapping[str, float] = field(default_factory=dict)
     extra: bool = False
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
 
     def runs(self) -> list[Scenario]:
         """Return the runs, one for each seed; only the first measures bandwidth in 500 us."""
@@ -51,8 +55,8 @@ class Cell:
         unbounded = any(flow.shaper.kind == UNPACED.kind or flow.shaper.follows for flow in flows)
         several = len(flows) > 1 or flows[0].streams > 1
         chance = self.scenario.loss_ppm > 0 or (unbounded and several)
-        seeds: tuple[int, ...] = SAME_SEEDS
-        if chance and not self.extra:
+        seeds = self.seeds or SAME_SEEDS
+        if chance and not self.extra and not self.seeds:
             seeds = WIRE_SEEDS if self.scenario.loss_ppm and unbounded else CHANCE_SEEDS
         bins = self.scenario.bins
         return [

@@ -134,13 +134,12 @@ def report_on(
     for one in with_others_made(experiments, cache, below, realtime=realtime):
         if one.virtual:
             try:
-                found, clocks = virtual.collect(one)
+                found, drawn = virtual.collect(one)
             except virtual.VirtualError:
                 if one in experiments:
                     raise
                 # It is from an earlier pass: the report is written without it.
                 continue
-            drawn = [("Clocks", plots.draw_clocks(clocks))] if clocks is not None else []
         else:
             found = tables.collect(one, cache)
             drawn = plots.draw(one, tables.results_of(one, cache))

@@ -112,6 +112,10 @@ def _smallest_share(values: list[float]) -> float:
     return 100.0 * min(values) * len(values) / max(1.0, sum(values))
 
 
+def _largest_share(values: list[float]) -> float:
+    return 100.0 * max(values) * len(values) / max(1.0, sum(values))
+
+
 def _edge_late_ms(result: Result) -> float | None:
     """Return the greatest lateness of a packet at an edge switch."""
     late = result["lateness_max_ns"]
@@ -209,9 +213,17 @@ METRICS: dict[str, Metric] = {
         lambda r: r["wan"]["bin_p99_bps"] and r["wan"]["bin_p99_bps"] / 1e6,
         of_first=True,
     ),
-    "deviation": Metric("deviation / mean of 100 ms windows", lambda r: r["wan"]["deviation"], 3),
+    "deviation": Metric(
+        "deviation / mean of 100 ms windows, 2nd half", lambda r: r["wan"]["deviation"], 3
+    ),
+    "deviation_whole": Metric(
+        "deviation / mean of 100 ms windows, whole run", lambda r: r["wan"]["deviation_whole"], 3
+    ),
     "share": Metric(
         "smallest share / fair share, %", lambda r: _if_any(_steady(r), _smallest_share)
+    ),
+    "largest_share": Metric(
+        "largest share / fair share, %", lambda r: _if_any(_steady(r), _largest_share)
     ),
     "jain": Metric("Jain's index", lambda r: _if_any(_steady(r), jain), 4),
     "jain_paced": Metric(

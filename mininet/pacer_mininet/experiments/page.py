@@ -224,7 +224,10 @@ def _cell(name: str, row: dict[str, Any]) -> str:
     text = html.escape(shown(name, row["values"].get(name)))
     if name in row["published"]:
         digits = METRICS[name].digits if row["published"][name] % 1 else 0
-        text += f'<br><span class="published">{row["published"][name]:,.{digits}f}</span>'
+        figure = f"{row['published'][name]:,.{digits}f}"
+        if name in row["doubts"]:
+            figure += f" ({html.escape(row['doubts'][name])})"
+        text += f'<br><span class="published">{figure}</span>'
     return f"<td>{text}</td>"
 
 

@@ -9,6 +9,7 @@ packets. The files contain no date and no program version.
 import functools
 import io
 import itertools
+import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ COLOURS = ("#dd5a62", "#1b3a8c", "#3b8f5a", "#c98a1b", "#7a4ea3", "#4d4d4d", "#0
 LINES = ("-", "--", ":", "-.")
 SLOW_START_S = 5
 LINE_NS = 200_000_000
+BEFORE_LOSS_MS, AFTER_LOSS_MS = 1000, 4000
 BARS = 1600
 BAR_POINTS = 0.6
 BAR_COLOUR, LINE_COLOUR = COLOURS[:2]
@@ -292,6 +294,97 @@ def _flows(runs: Runs) -> Figure:
     return figure
 
 
+def _gap_of(cell: Cell) -> int | None:
+    """Return a cell's fixed gap in bytes; None where its packets have none."""
+    gap_bytes = dict(cell.scenario.flows[0].shaper.settings).get("gap_bytes")
+    return None if gap_bytes is None else int(gap_bytes)
+
+
+def _by_gap(runs: Runs, key: str, scale: float, label: str) -> Figure:
+    """Draw a figure of each run over the fixed gaps, a panel for each row.
+
+    What has no fixed gap is a horizontal line.
+    """
+    rows = row_titles([cell for cell, _ in runs])
+    figure = _figure(1.0 + 2.1 * -(-len(rows) // 3))
+    panels = figure.subplots(-(-len(rows) // 3), min(3, len(rows)), squeeze=False, sharex=True)
+    for axes, row in zip(panels.flat, rows, strict=False):
+        here = [(_gap_of(cell), cell, result[key] / scale) for cell, result in runs]
+        here = [one for one in here if one[1].row == row]
+        gaps = [(gap, value) for gap, _, value in here if gap is not None]
+        axes.plot(*_axes_of(gaps), "o-", markersize=3, color=COLOURS[5], label="fixed gap")
+        others = [(cell.column, value) for gap, cell, value in here if gap is None]
+        for (column, value), color in zip(others, COLOURS, strict=False):
+            axes.axhline(value, color=color, linewidth=1.4, label=column)
+        if gaps:
+            axes.set_xscale("log", base=2)
+        axes.set_ylim(bottom=0)
+        axes.set_title(row, loc="left")
+    for axes in panels[-1]:
+        axes.set_xlabel("gap (bytes)")
+    for axes in panels[:, 0]:
+        axes.set_ylabel(label)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8)
+    return figure
+
+
+def _spread_by_gap(runs: Runs) -> Figure:
+    """Draw the largest, the mean and the smallest goodput of all seeds over the fixed gaps."""
+    figure = _figure(3.2)
+    axes = figure.subplots()
+    gaps = [(gap, result) for cell, result in runs if (gap := _gap_of(cell)) is not None]
+    goodputs = [result["goodputs_bps"] for _, result in gaps]
+    lines = {
+        "maximum": [max(values) for values in goodputs],
+        "average": [statistics.fmean(values) for values in goodputs],
+        "minimum": [min(values) for values in goodputs],
+    }
+    for (label, values), color in zip(lines.items(), COLOURS, strict=False):
+        shown = [value / 1e6 for value in values]
+        axes.plot([gap for gap, _ in gaps], shown, "o-", color=color, label=label)
+    axes.set_xlabel("gap (bytes)")
+    axes.set_ylabel("goodput (Mbit/s)")
+    axes.set_ylim(bottom=0)
+    figure.legend(loc="outside upper center", ncols=3, fontsize=9)
+    return figure
+
+
+def _after_loss(runs: Runs) -> Figure:
+    """Draw each run's congestion window around its first loss at the bottleneck."""
+    shown = [(c, r) for c, r in _of_first_row(runs) if _first_loss_ms(c, r) is not None]
+    figure = _figure(2.8)
+    axes = figure.subplots()
+    for (cell, result), color in zip(shown, COLOURS, strict=False):
+        lost_ms = _first_loss_ms(cell, result) or 0
+        sender = result["series"]["sender"]
+        near = [
+            ((at_ms - lost_ms) / 1e3, float(cwnd))
+            for at_ms, cwnd in zip(sender["at_ms"], sender["cwnd_packets"], strict=True)
+            if -BEFORE_LOSS_MS <= at_ms - lost_ms <= AFTER_LOSS_MS
+        ]
+        label = f"{cell.column} (lost at {lost_ms / 1e3:.1f} s)"
+        axes.plot(*_axes_of(near), ".-", linewidth=1.2, markersize=4, color=color, label=label)
+    axes.axvline(0, color=DROP_COLOUR, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.set_xlabel("time since the loss was counted (s)")
+    axes.set_ylabel("packets")
+    axes.set_ylim(bottom=0)
+    if shown:
+        figure.legend(loc="outside upper center", ncols=3, fontsize=9)
+    else:
+        axes.set_title("no packet was lost", loc="left")
+    return figure
+
+
+def _first_loss_ms(cell: Cell, result: dict[str, Any]) -> int | None:
+    """Return when the bottleneck was first seen to have lost packets; None if it lost none."""
+    drops = result["series"]["bottleneck_drops"]
+    for at_ms, packets in zip(drops["at_ms"], drops["packets"], strict=True):
+        if packets and at_ms <= cell.scenario.seconds * 1000:
+            return int(at_ms)
+    return None
+
+
 _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure]]] = {
     "bandwidth": ("Bandwidth at the entrance of the bottleneck", _bandwidth),
     "bandwidth-queue": (
@@ -308,12 +401,22 @@ _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure]]] = {
         functools.partial(_bandwidth, seconds=SLOW_START_S),
     ),
     "window": ("Congestion window every 100 ms", _of_sender("cwnd_packets", "packets", 1)),
+    "after-loss": ("Congestion window around the first loss", _after_loss),
     "rtt": ("RTT every 100 ms", _of_sender("rtt_us", "ms", 1000)),
     "comparison": (
         "Goodput, measured and published",
         functools.partial(_by_row, beside_published=True),
     ),
     "sweep": ("Goodput by delay", functools.partial(_by_row, beside_published=False)),
+    "gaps-goodput": (
+        "Goodput by gap, median",
+        functools.partial(_by_gap, key="goodput_median_bps", scale=1e6, label="Mbit/s"),
+    ),
+    "gaps-deviation": (
+        "Deviation / mean of 100 ms windows over the whole run, by gap",
+        functools.partial(_by_gap, key="deviation_median", scale=1, label="deviation / mean"),
+    ),
+    "gaps-spread": ("Goodput by gap: all seeds", _spread_by_gap),
     "flows": ("Goodput of the first flows", _flows),
 }
 
@@ -338,6 +441,26 @@ def draw_clocks(clocks: dict[str, Any]) -> bytes:
         axes.plot([0, end], [0, end], color=COLOURS[5], linewidth=0.8, label="global clock")
         axes.set_xlabel("time on the line (us); dots: packets leave")
         axes.set_ylabel("clock (us)")
+        axes.legend(loc="upper left", fontsize=8)
+        return _png(figure)
+
+
+def draw_targets(rows: Sequence[dict[str, Any]]) -> bytes:
+    """Draw the talk's sweep: measured against target rate, from `accuracy.py --sweep`."""
+    with mpl.rc_context(STYLE):
+        figure = _figure(3.6)
+        axes = figure.subplots()
+        targets, means = ([row[name] / 1e6 for row in rows] for name in ("target_bps", "mean_bps"))
+        axes.plot(targets, targets, color=COLOURS[5], linewidth=0.8, label="target")
+        axes.plot(targets, means, "o", markersize=4, color=COLOURS[1], label="measured, mean")
+        for mark, name in (("_", "min_bps"), ("|", "max_bps")):
+            extremes = [row[name] / 1e6 for row in rows]
+            label = f"{name[:3]} of one packet"
+            axes.plot(targets, extremes, mark, color=COLOURS[0], markersize=9, label=label)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("target rate (Mbit/s)")
+        axes.set_ylabel("measured rate (Mbit/s)")
         axes.legend(loc="upper left", fontsize=8)
         return _png(figure)
 

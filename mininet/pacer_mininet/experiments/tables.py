@@ -34,6 +34,7 @@ def row_of(cell: Cell, metrics: Sequence[str], cache: Cache) -> dict[str, Any]:
         "skipped": skipped,
         "seeds": [scenario.seed for scenario in scenarios],
         "published": dict(cell.published),
+        "doubts": dict(cell.doubts),
         "scenario": cell.scenario.to_json(),
         "values": {},
     }
@@ -50,7 +51,12 @@ def _spread(name: str, results: Sequence[Result]) -> dict[str, float] | None:
     if len(values) < len(having):
         return None
     shown = [round(float(value), metric.digits + 2) for value in values]
-    return {"median": statistics.median(shown), "min": min(shown), "max": max(shown)}
+    return {
+        "median": statistics.median(shown),
+        "mean": round(statistics.fmean(shown), metric.digits + 2),
+        "min": min(shown),
+        "max": max(shown),
+    }
 
 
 def collect(experiment: Experiment, cache: Cache) -> dict[str, Any]:
@@ -72,13 +78,22 @@ def collect(experiment: Experiment, cache: Cache) -> dict[str, Any]:
 
 
 def results_of(experiment: Experiment, cache: Cache) -> list[tuple[Cell, Result]]:
-    """Return the cells that have results, each with the first one and the median goodput."""
+    """Return the cells that have results, each with the first one.
+
+    Beside it are the goodput of all seeds and the medians of goodput and deviation.
+    """
     found = []
     for cell in experiment.cells:
         results = [one for one in map(cache.load, cell.runs()) if one and "skipped" not in one]
         if results:
-            goodput_bps = statistics.median(one["goodput_bps"] for one in results)
-            found.append((cell, {**results[0], "goodput_median_bps": goodput_bps}))
+            goodputs_bps = [one["goodput_bps"] for one in results]
+            deviations = [one["wan"].get("deviation_whole", 0.0) for one in results]
+            over_seeds = {
+                "goodputs_bps": goodputs_bps,
+                "goodput_median_bps": statistics.median(goodputs_bps),
+                "deviation_median": statistics.median(deviations),
+            }
+            found.append((cell, {**results[0], **over_seeds}))
     return found
 
 
@@ -100,13 +115,20 @@ def plain(found: dict[str, Any]) -> str:
         for name, of in found["metrics"].items():
             lines.append([of])
             for row in cells:
-                paper = row["published"].get(name)
-                beside = "" if paper is None else f" [{paper:g}]"
+                beside = _published_beside(row, name)
                 lines[-1].append(shown(name, row["values"].get(name)) + beside)
         blocks.append(_aligned(lines))
     if found["compared"] and len(titles) > 1:
         blocks.append(_aligned([list(found["compared"][0]), *map(_values, found["compared"])]))
     return "\n\n".join(blocks)
+
+
+def _published_beside(row: dict[str, Any], name: str) -> str:
+    """Return the published figure in brackets, with its doubt; empty where none is published."""
+    if name not in row["published"]:
+        return ""
+    doubt = f", {row['doubts'][name]}" if name in row["doubts"] else ""
+    return f" [{row['published'][name]:g}{doubt}]"
 
 
 def _values(row: dict[str, str]) -> list[str]:

@@ -1,4 +1,7 @@
-"""Makes Tables 2 to 4 and Fig. 3 with tests/accuracy: the switch alone in virtual time."""
+"""Makes Tables 2 to 4, Fig. 3 and the sweep of target rates with tests/accuracy.
+
+They are departures of the switch alone, in virtual time.
+"""
 
 import json
 import subprocess
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pacer_mininet import paths
+from pacer_mininet.experiments import plots
 from pacer_mininet.experiments.experiment import Experiment
 
 SCRIPT = paths.REPO / "tests" / "accuracy" / "accuracy.py"
@@ -38,10 +42,15 @@ def _run(option: str) -> Any:
 
 def _accuracy_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of Tables 2 to 4 by column title; `published` has the published figures."""
-    rates = {"min": "min_bps", "max": "max_bps", "mean": "mean_bps"}
+    # The published mean is that of the bandwidths of n packets.
+    rates = {
+        "min": ("min_bps",) * 2,
+        "max": ("max_bps",) * 2,
+        "mean": ("mean_of_n_bps", "mean_bps"),
+    }
     published = {
         f"{title}, Mbit/s": row[f"published_{name}"] / 1e6
-        for title, name in rates.items()
+        for title, (_, name) in rates.items()
         if row[f"published_{name}"] is not None
     }
     if row["published_burst_mtu"] is not None:
@@ -51,45 +60,84 @@ def _accuracy_row(row: dict[str, Any]) -> dict[str, Any]:
         "line, Gbit/s": row["line_bps"] // 10**9,
         "per n packets": row["per_packets"],
         "target, Mbit/s": row["target_bps"] / 1e6,
-        **{f"{title}, Mbit/s": row[name] / 1e6 for title, name in rates.items()},
+        **{f"{title}, Mbit/s": row[name] / 1e6 for title, (name, _) in rates.items()},
         "burst, MTU": row["burst_mtu"],
-        "mean off target, ppm": round(row["error_ppm"], 3),
+        "all bytes over all time, off target, ppm": round(row["error_ppm"], 3),
+        "doubtful in the source": row["published_doubt"] or "",
         "published": published,
     }
 
 
-def collect(experiment: Experiment) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return an experiment's results, as written to its JSON file, and its clocks if it draws them.
+def _clocks() -> tuple[list[dict[str, Any]], list[str], bytes]:
+    """Return Fig. 3: its rows, its sentences and its picture."""
+    clocks = _run("--clocks")
+    rows = [
+        {
+            "class": f"P{number}",
+            "target bit/s": one["rate_bps"],
+            "packets": len(one["departures_ns"]),
+            "first to last, us": (one["departures_ns"][-1] - one["departures_ns"][0]) / 1e3,
+            "mean gap, ns": one["mean_gap_ns"],
+        }
+        for number, one in enumerate(clocks["classes"], start=1)
+    ]
+    said = [
+        "Each dot is a packet. It leaves when the global clock (the line) reaches the class's "
+        "clock, as in the published drawing.",
+    ]
+    return rows, said, plots.draw_clocks(clocks)
+
+
+def _targets() -> tuple[list[dict[str, Any]], list[str], bytes]:
+    """Return the talk's sweep of target rates: its rows, its sentences and its picture."""
+    measured = _run("--sweep")["rows"]
+    rows = [
+        {
+            "target, Mbit/s": row["target_bps"] / 1e6,
+            **{
+                f"{title}, Mbit/s": row[name] / 1e6
+                for title, name in (("min", "min_bps"), ("max", "max_bps"), ("mean", "mean_bps"))
+            },
+            "mean off target, ppm": round(row["error_ppm"], 3),
+        }
+        for row in measured
+    ]
+    worst = max(abs(row["error_ppm"]) for row in measured)
+    return (
+        rows,
+        [f"The mean is within {worst:.2g} ppm of each target."],
+        plots.draw_targets(measured),
+    )
+
+
+def _accuracy() -> tuple[list[dict[str, Any]], list[str]]:
+    """Return Tables 2 to 4: their rows and sentences."""
+    measured = _run("--out")["rows"]
+    worst = max(abs(row["error_ppm"]) for row in measured if not row["contended"])
+    said = [
+        f"Where classes do not contend for the port, the mean is within {worst:.2g} ppm of "
+        "the target; the published ones are within about 1 %.",
+    ]
+    return [_accuracy_row(row) for row in measured], said
+
+
+_DRAWN = {"clocks": ("Clocks", _clocks), "targets": ("Target and measured rate", _targets)}
+
+
+def collect(experiment: Experiment) -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
+    """Return an experiment's results, as written to its JSON file, and its pictures.
 
     Raises:
         VirtualError: the program failed.
 
     """
-    clocks = None
-    if "clocks" in experiment.plots:
-        clocks = _run("--clocks")
-        rows = [
-            {
-                "class": f"P{number}",
-                "target bit/s": one["rate_bps"],
-                "packets": len(one["departures_ns"]),
-                "first to last, us": (one["departures_ns"][-1] - one["departures_ns"][0]) / 1e3,
-                "mean gap, ns": one["mean_gap_ns"],
-            }
-            for number, one in enumerate(clocks["classes"], start=1)
-        ]
-        said = [
-            "Each dot is a packet. It leaves when the global clock (the line) reaches the class's "
-            "clock, as in the published drawing.",
-        ]
+    drawn: list[tuple[str, bytes]] = []
+    if experiment.plots:
+        title, make = _DRAWN[experiment.plots[0]]
+        rows, said, picture = make()
+        drawn.append((title, picture))
     else:
-        measured = _run("--out")["rows"]
-        worst = max(abs(row["error_ppm"]) for row in measured if not row["contended"])
-        rows = [_accuracy_row(row) for row in measured]
-        said = [
-            f"Where classes do not contend for the port, the mean is within {worst:.2g} ppm of "
-            "the target; the published ones are within about 1 %.",
-        ]
+        rows, said = _accuracy()
     return {
         "name": experiment.name,
         "title": experiment.title,
@@ -102,4 +150,4 @@ def collect(experiment: Experiment) -> tuple[dict[str, Any], dict[str, Any] | No
         "compared": [],
         "claims": [],
         "sentences": [*said, *experiment.differs],
-    }, clocks
+    }, drawn

@@ -1,13 +1,18 @@
 //! What fills the gaps between paced packets: nothing but time, or PAUSE frames.
 //!
 //! PSPacer (Takano et al.) fills gaps with PAUSE frames of IEEE 802.3x (Annex 31B) whose pause time
-//! is 0: the next port drops them, and the wire itself is the clock. Its rules hold here:
+//! is 0: the next port drops them, and the wire itself is the clock. Two rules are PSPacer's:
 //!
 //! * A gap frame fills the time until the next paced packet may leave; a gap longer than the
-//!   longest frame is made of several of equal size.
-//! * No frame is shorter than Ethernet's shortest. A gap shorter than that is filled with one
-//!   shortest frame, and the packet behind it leaves late by the excess. The next gap is shorter by the
-//!   same time, because departure times are absolute: lateness does not add up.
+//!   longest frame is made of several.
+//! * No frame is shorter than Ethernet's shortest, 64 bytes with FCS.
+//!
+//! Three rules are this switch's own:
+//!
+//! * The several frames of a long gap have equal sizes.
+//! * A gap shorter than the shortest frame is filled with one, and the packet behind it leaves late
+//!   by the excess. The next gap is shorter by the same time, because departure times are absolute:
+//!   lateness does not add up.
 //! * Gap frames flow only while a paced packet waits and no packet can start.
 //!
 //! A wire carries whole bytes. A gap is rounded up to whole bytes, so that no packet is early.
