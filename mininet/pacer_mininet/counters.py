@@ -41,7 +41,7 @@ def drops_by_cause(statistics: dict[str, Any]) -> dict[str, int]:
 def bandwidth_of(answer: dict[str, Any]) -> Bandwidth:
     """Return the contents of the controller's `bandwidth` resource, by bin and window number.
 
-    The resource `burstiness` has no bins, but dynamic burstiness.
+    The resource `burstiness` has no bins, but two more queues.
     """
     bins, windows = answer["bins"], answer["windows"]
     numbers = [start_ns // WINDOW_NS for start_ns in windows["start_ns"]]
@@ -53,6 +53,7 @@ def bandwidth_of(answer: dict[str, Any]) -> Bandwidth:
         dict(zip(numbers, windows["bytes"], strict=True)),
         dict(zip(numbers, windows["vb_max_bytes"], strict=True)),
         dict(zip(numbers, windows.get("dynamic_vb_max_bytes", ()), strict=False)),
+        dict(zip(numbers, windows.get("previous_window_vb_max_bytes", ()), strict=False)),
     )
 
 

@@ -6,6 +6,7 @@ layer 2 with FCS. Bins without a packet are not stored and count as zero.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 BIN_NS = 500_000
 WINDOW_NS = 100_000_000
@@ -27,14 +28,21 @@ class Bandwidth:
     bin_bytes: dict[int, int] = field(default_factory=dict)
     window_bytes: dict[int, int] = field(default_factory=dict)
     window_vb_max_bytes: dict[int, int] = field(default_factory=dict)
-    window_dynamic_max_bytes: dict[int, int] = field(default_factory=dict)
-    """For dynamic burstiness: the virtual bottleneck has the rate of the window before. Not always
-    read."""
+    window_dynamic_max_bytes: dict[int, int | None] = field(default_factory=dict)
+    """Dynamic burstiness: the virtual bottleneck has the window's own average rate. None: the
+    switch does not know it yet. Not always read."""
+    window_previous_max_bytes: dict[int, int] = field(default_factory=dict)
+    """The same with the rate of the window before. Not always read."""
 
     @property
-    def _cells(self) -> tuple[dict[int, int], ...]:
-        windows = (self.window_bytes, self.window_vb_max_bytes, self.window_dynamic_max_bytes)
-        return self.bin_bytes, *windows
+    def _cells(self) -> tuple[dict[int, Any], ...]:
+        return (
+            self.bin_bytes,
+            self.window_bytes,
+            self.window_vb_max_bytes,
+            self.window_dynamic_max_bytes,
+            self.window_previous_max_bytes,
+        )
 
     def add(self, newer: "Bandwidth") -> None:
         """Add a later reading; it replaces cells that both have, because they only grow."""
@@ -43,7 +51,7 @@ class Bandwidth:
 
     def since(self, start_ns: int) -> "Bandwidth":
         """Return the part from the bin and the window that contain `start_ns` on."""
-        starts = (start_ns // BIN_NS, *[start_ns // WINDOW_NS] * 3)
+        starts = (start_ns // BIN_NS, *[start_ns // WINDOW_NS] * 4)
         return Bandwidth(
             *(
                 {n: value for n, value in cells.items() if n >= first}

@@ -4,8 +4,11 @@
 // virtual bottleneck (Takano et al., "realtime burstiness"): with each packet,
 // Q <- max(0, Q - BWvb * dt) + length.
 //
-// Static burstiness has a given BWvb. Dynamic burstiness uses the average bandwidth of the
-// previous window as BWvb. After an empty window there is no such rate, and the window counts as 0.
+// Static burstiness has a given BWvb. Dynamic burstiness has BWvb = ABW_T of the same window, in
+// two stages: the first counts the window's bytes and keeps its packets, the second takes Q of the
+// kept packets once their window is over (dynamic_burstiness.p4). Previous-window burstiness is not in
+// the paper: BWvb is ABW_T of the window before, so one stage is enough. After an empty window
+// there is no such rate, and the window counts as 0.
 //
 // A slot is one measured object: slots 0 to 3 are the ports of these numbers, the others are
 // flows. The arrays are rings: cell n of a slot holds bin (or window) number `id`, where id mod
@@ -22,6 +25,17 @@
 #define WINDOWS 4096
 #define WINDOW_NS 100000000
 
+// Packets of a slot that are kept until their window is over: those of a window at 10 Gbit/s.
+// Stock BMv2 keeps each cell as a big integer, and forwards fewer than 80,000 packets a second.
+#ifdef TARGET_BMV2
+#define KEPT_PACKETS 8192
+#else
+#define KEPT_PACKETS 131072
+#endif
+
+// Value of window_dynamic_max for a window of which a packet was not kept.
+#define DYNAMIC_UNKNOWN 64w0xFFFFFFFFFFFFFFFF
+
 // p4c has no division of a run-time value, so now_ns / 500000 and now_ns / 100000000 are
 // multiplications: with m = ceil(2^s / d) and s = 63 + ceil(log2 d), (n * m) >> s = n / d
 // exactly for every n < 2^63 (Granlund and Montgomery, PLDI 1994, theorem 4.2), and the
@@ -35,29 +49,34 @@
 // 64 bits at 100 Gbit/s. After a longer silence it is empty.
 #define SILENCE_NS 68719476736
 
-// Bandwidth and both queues of one slot. No tables, so that it can be applied twice.
+// Number of the window of a time.
+#define WINDOW_OF(time_ns) \
+    ((bit<64>) (((bit<128>) (time_ns) * WINDOW_MULTIPLIER) >> WINDOW_SHIFT))
+
+#include "dynamic_burstiness.p4"
+
+// Bandwidth and the three queues of one slot. No tables, so that it can be applied twice.
 control MeasureSlot(in bit<32> slot, in bit<64> stamp_ns, in bit<32> frame_bytes,
                     in bit<64> bytes_per_ns_q24) {
-    @name(".GtrcnetIngress.window_bytes")
-    register<bit<32>>(SLOTS * WINDOWS) window_bytes;
     @name(".GtrcnetIngress.window_vb_max_bytes")
     register<bit<32>>(SLOTS * WINDOWS) window_vb_max_bytes;
     // In bytes times WINDOW_NS, which avoids the division by T.
-    @name(".GtrcnetIngress.window_dynamic_max")
-    register<bit<64>>(SLOTS * WINDOWS) window_dynamic_max;
-    @name(".GtrcnetIngress.window_id")
-    register<bit<64>>(SLOTS * WINDOWS) window_id;
+    @name(".GtrcnetIngress.window_previous_max")
+    register<bit<64>>(SLOTS * WINDOWS) window_previous_max;
     @name(".GtrcnetIngress.vb_now_q24")
     register<bit<64>>(SLOTS) vb_now_q24;
     @name(".GtrcnetIngress.vb_last_ns")
     register<bit<64>>(SLOTS) vb_last_ns;
     @name(".GtrcnetIngress.vb_max_bytes")
     register<bit<32>>(SLOTS) vb_max_bytes;
-    // Queue of dynamic burstiness in bytes times WINDOW_NS, and bytes of the previous window.
-    @name(".GtrcnetIngress.dynamic_now")
-    register<bit<64>>(SLOTS) dynamic_now;
-    @name(".GtrcnetIngress.dynamic_bytes_per_window")
-    register<bit<64>>(SLOTS) dynamic_bytes_per_window;
+    // Queue of previous-window burstiness in bytes times WINDOW_NS, and bytes of that window.
+    @name(".GtrcnetIngress.previous_now")
+    register<bit<64>>(SLOTS) previous_now;
+    @name(".GtrcnetIngress.previous_bytes_per_window")
+    register<bit<64>>(SLOTS) previous_bytes_per_window;
+
+    KeepPacket() keep_packet;
+    TakeKeptPacket() take_kept_packet;
 
     apply {
         @atomic {
@@ -85,25 +104,26 @@ control MeasureSlot(in bit<32> slot, in bit<64> stamp_ns, in bit<32> frame_bytes
                 vb_max_bytes.write(slot, queue_bytes);
             }
 
-            bit<64> window = (bit<64>) (((bit<128>) now_ns * WINDOW_MULTIPLIER) >> WINDOW_SHIFT);
+            bit<64> window = WINDOW_OF(now_ns);
             bit<32> cell = slot * WINDOWS + (bit<32>) (window & (WINDOWS - 1));
             bit<64> id;
             bit<32> bytes;
-            bit<64> dynamic_highest;
+            bit<64> previous_highest;
             bit<64> queue;
             bit<64> rate;
             window_id.read(id, cell);
             window_bytes.read(bytes, cell);
             window_vb_max_bytes.read(highest_bytes, cell);
-            window_dynamic_max.read(dynamic_highest, cell);
-            dynamic_now.read(queue, slot);
-            dynamic_bytes_per_window.read(rate, slot);
+            window_previous_max.read(previous_highest, cell);
+            previous_now.read(queue, slot);
+            previous_bytes_per_window.read(rate, slot);
             // An unused cell reads id 0, like window 0, in which no packet has arrived either.
             if (id != window || bytes == 0) {
                 bytes = 0;
                 highest_bytes = 0;
-                dynamic_highest = 0;
+                previous_highest = 0;
                 window_id.write(cell, window);
+                window_dynamic_max.write(cell, 0);
 
                 bit<32> cell_before = slot * WINDOWS + (bit<32>) ((window - 1) & (WINDOWS - 1));
                 bit<64> id_before;
@@ -128,7 +148,7 @@ control MeasureSlot(in bit<32> slot, in bit<64> stamp_ns, in bit<32> frame_bytes
                     }
                     rate = (bit<64>) bytes_before;
                 }
-                dynamic_bytes_per_window.write(slot, rate);
+                previous_bytes_per_window.write(slot, rate);
             }
             if (rate != 0) {
                 bit<64> drained = elapsed_ns * rate;
@@ -139,16 +159,21 @@ control MeasureSlot(in bit<32> slot, in bit<64> stamp_ns, in bit<32> frame_bytes
                 }
                 queue = queue + (bit<64>) frame_bytes * WINDOW_NS;
             }
-            dynamic_now.write(slot, queue);
-            if (queue > dynamic_highest) {
-                dynamic_highest = queue;
+            previous_now.write(slot, queue);
+            if (queue > previous_highest) {
+                previous_highest = queue;
             }
-            window_dynamic_max.write(cell, dynamic_highest);
+            window_previous_max.write(cell, previous_highest);
             window_bytes.write(cell, bytes + frame_bytes);
             if (queue_bytes > highest_bytes) {
                 highest_bytes = queue_bytes;
             }
             window_vb_max_bytes.write(cell, highest_bytes);
+
+            // Two for each that is kept: so the second stage catches up with the first.
+            take_kept_packet.apply(slot, window);
+            take_kept_packet.apply(slot, window);
+            keep_packet.apply(slot, cell, now_ns, frame_bytes);
         }
     }
 }

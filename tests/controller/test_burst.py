@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import astuple
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ NS_PER_S = 10**9
 START_NS = 1_700_000_000 * NS_PER_S + 123_456_789
 T_NS = 100_000_000
 RATE_BPS = 40_000_000
+VECTORS = sorted((Path(__file__).resolve().parents[1] / "vectors" / "burstiness").glob("*.json"))
 
 MACS = bytes.fromhex("020000000002020000000001")
 IPV4 = bytes.fromhex("4500001c00004000401100000a0000010a000101")
@@ -154,25 +156,43 @@ def test_queues_are_those_of_exact_arithmetic() -> None:
             total += Fraction(window_bytes.get(number - 1, 0) * inside, T_NS)
         return total
 
-    static = dynamic = Fraction(0)
+    static = previous = Fraction(0)
     last_ns = START_NS
     highest: dict[int, list[Fraction]] = {}
     for at_ns, length in bursts():
         static = max(Fraction(0), static - Fraction((at_ns - last_ns) * rate_q24, 2**24)) + length
         number = at_ns // T_NS
         if number - 1 not in window_bytes:
-            dynamic = Fraction(0)
+            previous = Fraction(0)
         else:
-            dynamic = max(Fraction(0), dynamic - drained(last_ns, at_ns)) + length
+            previous = max(Fraction(0), previous - drained(last_ns, at_ns)) + length
         last_ns = at_ns
         most = highest.setdefault(number, [Fraction(0), Fraction(0)])
-        most[:] = max(most[0], static), max(most[1], dynamic)
+        most[:] = max(most[0], static), max(most[1], previous)
     assert {
-        number: [window.vb_max_bytes, window.dynamic_max_bytes]
+        number: [window.vb_max_bytes, window.previous_max_bytes]
         for number, window in measured.items()
     } == {number: [int(one), int(other)] for number, (one, other) in highest.items()}
     # A window after an empty one has no average to drain at.
-    assert [w.dynamic_max_bytes == 0 for w in measured.values()].count(True) == 2
+    assert [w.previous_max_bytes == 0 for w in measured.values()].count(True) == 2
+
+
+@pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
+def test_every_window_is_that_of_the_reference_model(path: Path) -> None:
+    vector = json.loads(path.read_text())
+    meter = Meter(vector["bytes_per_ns_q24"], vector["window_ns"])
+    assert rates.draining_bytes_per_ns_q24(vector["bottleneck_bps"]) == vector["bytes_per_ns_q24"]
+    for first_ns, packets, gap_ns, length in vector["trains"]:
+        for n in range(packets):
+            meter.add(first_ns + n * gap_ns, length)
+    assert [list(astuple(window)) for window in meter.measured().windows] == vector["windows"]
+
+
+def test_dynamic_burstiness_of_bursts_with_pauses_is_not_zero() -> None:
+    """1,600 frames every 200 ms: every second window is empty."""
+    (bursts_and_idle,) = (path for path in VECTORS if path.stem == "bursts-and-idle")
+    windows = json.loads(bursts_and_idle.read_text())["windows"]
+    assert {tuple(window[1:]) for window in windows} == {(2_428_800, 1_199_169, 1_950_955, 0)}
 
 
 def test_summary_counts_empty_windows() -> None:
@@ -185,8 +205,11 @@ def test_summary_counts_empty_windows() -> None:
         "abw_max_bps": 240_000,
         "vb_mean_bytes": 800,
         "vb_max_bytes": 3000,
-        "dynamic_vb_mean_bytes": 0,
-        "dynamic_vb_max_bytes": 0,
+        "dynamic_vb_mean_bytes": 800,
+        "dynamic_vb_max_bytes": 3000,
+        "dynamic_unknown_windows": 0,
+        "previous_window_vb_mean_bytes": 0,
+        "previous_window_vb_max_bytes": 0,
     }
     assert Meter(1).measured().summary()["windows"] == 0
 

@@ -2,7 +2,8 @@
 
     python3 make_vectors.py [--out DIR]                       the committed files, and those of
                                                               the further modes in DIR/modes,
-                                                              of gap frames in DIR/pause-frames
+                                                              of gap frames in DIR/pause-frames,
+                                                              of burstiness in DIR/burstiness
     python3 make_vectors.py --random COUNT --seed N --out DIR as many random cases, elsewhere
 
 The same call writes the same bytes, on every machine and Python version: random cases come
@@ -18,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from burstiness_cases import burstiness_cases, burstiness_vector_text
 from flow_cases import flow_cases, flow_vector_text
 from pacing_model import (
     FCS_BYTES,
@@ -40,6 +42,8 @@ VECTORS_DIR = Path(__file__).resolve().parent.parent / "vectors"
 MODES = "modes"
 FLOWS = "flows"
 """Subdirectory of the cases that ask for more than every data plane has."""
+BURSTINESS = "burstiness"
+"""Subdirectory of the cases of gtrcnet's measurements."""
 PAUSE_FRAMES = "pause-frames"
 """Subdirectory of the cases in which PAUSE frames fill the gaps."""
 
@@ -926,6 +930,16 @@ def write_flows(out: Path) -> None:
         (out / f"{case.name}.json").write_text(flow_vector_text(case), encoding="utf-8")
 
 
+def write_burstiness(out: Path) -> None:
+    """Writes the cases of burstiness, and removes what else was there."""
+    out.mkdir(parents=True, exist_ok=True)
+    for old in out.glob("*.json"):
+        old.unlink()
+    for case in burstiness_cases():
+        text = burstiness_vector_text(case)
+        (out / f"{case.name}.json").write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description="Write the test vectors.")
@@ -945,6 +959,7 @@ def main() -> None:
         write(args.out / MODES, mode_cases(), modes=True)
         write(args.out / PAUSE_FRAMES, list(pause_frame_cases()), modes=False)
         write_flows(args.out / FLOWS)
+        write_burstiness(args.out / BURSTINESS)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from burstiness_cases import BurstinessCase, burstiness_cases, burstiness_vector_text
 from flow_cases import FlowCase, flow_cases, flow_vector_text
 from make_vectors import (
+    BURSTINESS,
     FLOWS,
     MODES,
     PAUSE_FRAMES,
@@ -25,6 +27,7 @@ CASES = all_cases()
 MODE_CASES = mode_cases()
 PAUSE_CASES = list(pause_frame_cases())
 FLOW_CASES = flow_cases()
+BURSTINESS_CASES = burstiness_cases()
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -51,6 +54,12 @@ def test_file_of_gap_frames_is_fresh(case: Case) -> None:
     assert committed == vector_text(case), "run tests/model/make_vectors.py"
 
 
+@pytest.mark.parametrize("case", BURSTINESS_CASES, ids=[case.name for case in BURSTINESS_CASES])
+def test_file_of_burstiness_is_fresh(case: BurstinessCase) -> None:
+    committed = (VECTORS_DIR / BURSTINESS / f"{case.name}.json").read_text(encoding="utf-8")
+    assert committed == burstiness_vector_text(case), "run tests/model/make_vectors.py"
+
+
 @pytest.mark.parametrize(
     ("directory", "cases"),
     [
@@ -58,9 +67,12 @@ def test_file_of_gap_frames_is_fresh(case: Case) -> None:
         (VECTORS_DIR / MODES, MODE_CASES),
         (VECTORS_DIR / PAUSE_FRAMES, PAUSE_CASES),
         (VECTORS_DIR / FLOWS, FLOW_CASES),
+        (VECTORS_DIR / BURSTINESS, BURSTINESS_CASES),
     ],
 )
-def test_no_file_too_many(directory: Path, cases: list[Case] | list[FlowCase]) -> None:
+def test_no_file_too_many(
+    directory: Path, cases: list[Case] | list[FlowCase] | list[BurstinessCase]
+) -> None:
     committed = {path.stem for path in directory.glob("*.json")}
     assert committed == {case.name for case in cases}
     assert len(cases) == len(committed), "two cases of the same name"

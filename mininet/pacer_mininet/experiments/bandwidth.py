@@ -1,6 +1,7 @@
 """What the measuring switches saw of a run: bandwidth and burstiness, read in time."""
 
 import statistics
+from collections.abc import Mapping
 from typing import Any
 
 from pacer_mininet.counters import bandwidth_of
@@ -63,14 +64,15 @@ class Measuring:
         bins = series(seen.bin_bytes, first_ns // BIN_NS, scenario.seconds * NS_PER_S // BIN_NS)
         with_bins = self._has_bins(switch)
         length = scenario.seconds * NS_PER_S // WINDOW_NS
-        windows, queues, dynamic = (
+        windows, queues, previous = (
             series(counts, first_ns // WINDOW_NS, length)
             for counts in (
                 seen.window_bytes,
                 seen.window_vb_max_bytes,
-                seen.window_dynamic_max_bytes,
+                seen.window_previous_max_bytes,
             )
         )
+        dynamic = None if with_bins else _known(seen.window_dynamic_max_bytes, first_ns, length)
         return {
             "bytes": sum(windows),
             "packets_1500": sum(windows) // MTU_FRAME_BYTES,
@@ -82,8 +84,10 @@ class Measuring:
             "abw_max_bps": bits_per_second(max(windows), WINDOW_NS),
             "queue_mean_bytes": sum(queues) // length,
             "queue_max_bytes": max(queues),
-            "dynamic_queue_mean_bytes": None if with_bins else sum(dynamic) // length,
-            "dynamic_queue_max_bytes": None if with_bins else max(dynamic),
+            "dynamic_queue_mean_bytes": None if dynamic is None else sum(dynamic) // length,
+            "dynamic_queue_max_bytes": None if dynamic is None else max(dynamic),
+            "previous_queue_mean_bytes": None if with_bins else sum(previous) // length,
+            "previous_queue_max_bytes": None if with_bins else max(previous),
         }
 
     def series(self, seconds: int) -> dict[str, Any]:
@@ -99,6 +103,14 @@ class Measuring:
             "bin_bytes": series(counts, self._start_ns // step_ns, length),
             "window_vb_max_bytes": series(seen.window_vb_max_bytes, *windows),
         }
+
+
+def _known(queues: Mapping[int, int | None], first_ns: int, length: int) -> list[int] | None:
+    """Return the queues of `length` windows, empty ones as 0; None where one is not known."""
+    first = first_ns // WINDOW_NS
+    found = [queues.get(number, 0) for number in range(first, first + length)]
+    known = [queue for queue in found if queue is not None]
+    return known if len(known) == length else None
 
 
 def _deviation(values: list[int]) -> float:

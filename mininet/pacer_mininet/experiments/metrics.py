@@ -136,11 +136,11 @@ def _near(result: Result, key: str) -> float | None:
 def _far(result: Result, key: str) -> float | None:
     """Return a figure of the measuring switch behind the bottleneck; 0 where there is none.
 
-    There is none of dynamic burstiness then either.
+    There is none of dynamic or previous-window burstiness then either.
     """
     if "far" in result:
         return _float(result["far"][key])
-    return None if key.startswith("dynamic") else 0.0
+    return None if key.startswith(("dynamic", "previous")) else 0.0
 
 
 def _float(value: float | None) -> float | None:
@@ -165,6 +165,7 @@ def _of_side(
         return value
 
     queue, dynamic = "max(Q)", "max(Q) at its own rate,"
+    previous = "max(Q) at the rate of the window before,"
     return {
         f"{prefix}_abw_mean": Metric(f"{side}: ABW mean, Mbit/s", scaled("abw_mean_bps", 1e6)),
         f"{prefix}_abw_max": Metric(f"{side}: ABW max", scaled("abw_max_bps", 1e6)),
@@ -175,6 +176,7 @@ def _of_side(
             for short, title, key in (
                 ("queue", queue, "queue"),
                 ("dynamic", dynamic, "dynamic_queue"),
+                ("previous", previous, "previous_queue"),
             )
             for which in ("mean", "max")
         },

@@ -398,6 +398,7 @@ def burstiness() -> Experiment:
         metrics=(
             *metrics,
             *("near_dynamic_mean", "near_dynamic_max", "far_dynamic_mean", "far_dynamic_max"),
+            *("near_previous_max", "far_previous_max"),
             "edge_stalls",
         ),
         cells=cells,
@@ -407,9 +408,9 @@ def burstiness() -> Experiment:
             "and RTT, and no other traffic. The size of its FIFO, 64 KB, is an assumption.",
             "max(Q) here includes the packet that arrives (1.48 KB for one frame). At its own rate "
             "means dynamic burstiness: the virtual bottleneck drains at the average rate of the "
-            "100 ms before. At the receiver, the first window starts with the path's delay, so its "
-            "average is too low. The queue that builds up in the next window then stays while the "
-            "rate does.",
+            "same 100 ms. A window in which packets begin or end to arrive shows a queue, because "
+            "its average is below the rate. The rate of the window before is this project's "
+            "variant; the queue that builds up behind such a window stays while the rate does.",
             "The UDP sender is spaced by its own clock, and timers of one nanosecond wake today's "
             "TBF for each packet, so little is left to shape. The system's tick woke the "
             "published TBF, which released 59 KB at once. fq sends two packets at a time (its "

@@ -108,6 +108,51 @@ class MeasuresExactly(MeasurementTest):
             self.assertEqual(self.register("window_vb_max_bytes", cell), window_highest[number])
 
 
+class DynamicBurstinessIsThatOfTheSameWindow(MeasurementTest):
+    """The longest queue in front of each window's own average bandwidth.
+
+    The program knows that bandwidth when the window is over, and takes two earlier packets with
+    each that arrives.
+    """
+
+    windows = 5
+
+    def runTest(self) -> None:
+        self.switch.insert(self.monitor(1, 1 << 20))
+        if self.on_bmv2:
+            frame = udp_frame()
+            self.send(1, frame)
+            self.comes(2, frame)
+            self.refuses_registers()
+            return
+        arrivals: list[tuple[int, int]] = []
+        windows: dict[int, list[tuple[int, int]]] = {}
+        while len(windows) < self.windows:
+            number = len(arrivals)
+            frame = udp_frame(frame_bytes=64 + 83 * (number % 16), number=number)
+            self.send(1, frame)
+            self.comes(2, frame)
+            arrival = self.register("vb_last_ns", 1), len(frame) + FCS_BYTES
+            arrivals.append(arrival)
+            windows.setdefault(arrival[0] // WINDOW_NS, []).append(arrival)
+        self.assertEqual(self.register("kept_count", 1), len(arrivals))
+        self.assertEqual(self.register("kept_overflow", 1), 0)
+        # The first packet of the last window is here, so the packets before it can be taken.
+        taken = self.register("taken_count", 1)
+        first_left = arrivals[taken][0] // WINDOW_NS
+        final = [number for number in windows if number < first_left]
+        self.assertGreater(len(final), 0)
+        for number in final:
+            own_bytes = sum(frame_bytes for _, frame_bytes in windows[number])
+            queue = highest = 0
+            last_ns = windows[number][0][0]
+            for at_ns, frame_bytes in windows[number]:
+                queue = max(0, queue - (at_ns - last_ns) * own_bytes) + frame_bytes * WINDOW_NS
+                highest, last_ns = max(highest, queue), at_ns
+            cell = WINDOWS + number % WINDOWS
+            self.assertEqual(self.register("window_dynamic_max", cell), highest)
+
+
 class BurstIsAllAccountedFor(MeasurementTest):
     """Nothing is counted twice or missed: bins and windows sum to what was sent."""
 

@@ -225,9 +225,10 @@ class Burstiness(View):
     summary: dict[str, int] = Field(
         description="Mean and maximum over all windows, from the first to the last with packets."
     )
-    windows: dict[str, list[int]] = Field(
+    windows: dict[str, list[int | None]] = Field(
         description="Columns `start_ns`, `bytes`, `abw_bps`, `vb_max_bytes`, "
-        "`dynamic_vb_max_bytes`; windows without packets are left out."
+        "`dynamic_vb_max_bytes` (null where it is not known), `previous_window_vb_max_bytes`; "
+        "windows without packets are left out."
     )
 
 

@@ -2,12 +2,18 @@
 
 Burstiness is the queue Q in front of a virtual bottleneck (VB) of rate BWvb: with each packet
 `Q <- max(0, Q - BWvb * dt) + length`, the packet itself included (p4src/include/burstiness.p4).
-Static burstiness has a given BWvb; dynamic burstiness takes the average bandwidth of the window
-before, and a window after an empty one counts as 0. Lengths are layer-2 bytes with FCS.
+
+- Static burstiness has a given BWvb.
+- Dynamic burstiness, after Takano et al., takes the average bandwidth of the same window. Each
+  window starts with an empty queue.
+- Previous-window burstiness takes the average bandwidth of the window before. Its queue goes on
+  from window to window, and a window after an empty one counts as 0.
+
+Lengths are layer-2 bytes with FCS.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 FRACTION_BITS = 24
@@ -27,7 +33,10 @@ class Window:
     vb_max_bytes: int
     """Longest queue in front of the given bottleneck."""
 
-    dynamic_max_bytes: int
+    dynamic_max_bytes: int | None
+    """Longest queue in front of one of the window's own rate; None where it is not known."""
+
+    previous_max_bytes: int
     """Longest queue in front of one of the rate of the window before."""
 
 
@@ -43,23 +52,35 @@ class Measured:
     last_ns: int | None = None
 
     def summary(self) -> dict[str, int]:
-        """Return mean and maximum over all windows from the first to the last, empty ones as 0."""
+        """Return mean and maximum over all windows from the first to the last, empty ones as 0.
+
+        Those of dynamic burstiness leave out the windows where it is not known.
+        """
         length = self.windows[-1].number - self.windows[0].number + 1 if self.windows else 0
 
-        def mean(total: int) -> int:
-            return total // length if length else 0
+        def mean(total: int, of: int = length) -> int:
+            return total // of if of else 0
 
         counts = [window.bytes for window in self.windows]
         static = [window.vb_max_bytes for window in self.windows]
-        dynamic = [window.dynamic_max_bytes for window in self.windows]
+        dynamic = [
+            window.dynamic_max_bytes
+            for window in self.windows
+            if window.dynamic_max_bytes is not None
+        ]
+        previous = [window.previous_max_bytes for window in self.windows]
+        unknown = len(self.windows) - len(dynamic)
         return {
             "windows": length,
             "abw_mean_bps": mean(self.rate_bps(sum(counts))),
             "abw_max_bps": self.rate_bps(max(counts, default=0)),
             "vb_mean_bytes": mean(sum(static)),
             "vb_max_bytes": max(static, default=0),
-            "dynamic_vb_mean_bytes": mean(sum(dynamic)),
+            "dynamic_vb_mean_bytes": mean(sum(dynamic), length - unknown),
             "dynamic_vb_max_bytes": max(dynamic, default=0),
+            "dynamic_unknown_windows": unknown,
+            "previous_window_vb_mean_bytes": mean(sum(previous)),
+            "previous_window_vb_max_bytes": max(previous, default=0),
         }
 
     def rate_bps(self, count_bytes: int) -> int:
@@ -78,12 +99,51 @@ class Measured:
                 "abw_bps": [self.rate_bps(window.bytes) for window in self.windows],
                 "vb_max_bytes": [window.vb_max_bytes for window in self.windows],
                 "dynamic_vb_max_bytes": [window.dynamic_max_bytes for window in self.windows],
+                "previous_window_vb_max_bytes": [
+                    window.previous_max_bytes for window in self.windows
+                ],
             },
         }
 
 
+@dataclass
+class DynamicQueue:
+    """The queue of dynamic burstiness, in bytes times T: no division, hence no rounding.
+
+    Attributes:
+        window_ns: T.
+        queue: behind the last packet.
+        last_ns: when that came.
+        window: the window that it was in.
+
+    """
+
+    window_ns: int
+    queue: int = 0
+    last_ns: int = 0
+    window: int = -1
+
+    def take(self, at_ns: int, frame_bytes: int, bytes_per_window: int) -> int:
+        """Take a packet of a window that is over; return the queue behind it.
+
+        Args:
+            at_ns: when it came; times do not run backwards.
+            frame_bytes: its length.
+            bytes_per_window: bytes of all packets of its window.
+
+        """
+        window = at_ns // self.window_ns
+        drained = (at_ns - self.last_ns) * bytes_per_window
+        left = self.queue - drained if window == self.window else 0
+        self.queue = max(0, left) + frame_bytes * self.window_ns
+        self.last_ns, self.window = at_ns, window
+        return self.queue
+
+
 class Meter:
     """Measures one port or flow.
+
+    It keeps the packets of the last window: its own rate is known once it is over.
 
     Args:
         bytes_per_ns_q24: rate of the virtual bottleneck, in 2^-24 bytes per ns
@@ -96,12 +156,14 @@ class Meter:
         self._rate_q24 = bytes_per_ns_q24
         self._window_ns = window_ns
         self._windows: list[Window] = []
+        self._kept: list[tuple[int, int]] = []
+        """Time and length of each packet of the last window."""
         self._last_ns = 0
         self._queue_q24 = 0
-        # Bytes times T, and bytes per T: no division, hence no rounding.
-        self._dynamic = 0
+        # As in DynamicQueue.
+        self._previous = 0
         self._bytes_per_window = 0
-        self._dynamic_max = 0
+        self._previous_max = 0
 
     def add(self, at_ns: int, frame_bytes: int) -> None:
         """Count a packet, `frame_bytes` with FCS.
@@ -122,36 +184,49 @@ class Meter:
             elapsed_ns = self._begin_window(number, at_ns, elapsed_ns)
         if self._bytes_per_window:
             self._drain(elapsed_ns)
-            self._dynamic += frame_bytes * self._window_ns
-        self._dynamic_max = max(self._dynamic_max, self._dynamic)
+            self._previous += frame_bytes * self._window_ns
+        self._previous_max = max(self._previous_max, self._previous)
         self._last_ns = at_ns
+        self._kept.append((at_ns, frame_bytes))
         window = self._windows[-1]
         self._windows[-1] = Window(
             number,
             window.bytes + frame_bytes,
             max(window.vb_max_bytes, self._queue_q24 >> FRACTION_BITS),
-            self._dynamic_max // self._window_ns,
+            None,
+            self._previous_max // self._window_ns,
         )
 
     def _begin_window(self, number: int, at_ns: int, elapsed_ns: int) -> int:
-        """Go on to the window; return the time that its own rate has to drain."""
+        """Go on to the window; return the time that the rate before it has to drain."""
+        self._windows[-1:] = self._last_window()
+        self._kept = []
         before = self._windows[-1] if self._windows else None
         if before is None or before.number + 1 != number:
-            self._dynamic = self._bytes_per_window = 0
+            self._previous = self._bytes_per_window = 0
         else:
             if elapsed_ns:
                 began_ns = number * self._window_ns
                 self._drain(began_ns - self._last_ns)
                 elapsed_ns = at_ns - began_ns
             self._bytes_per_window = before.bytes
-        self._windows.append(Window(number, 0, 0, 0))
-        self._dynamic_max = 0
+        self._windows.append(Window(number, 0, 0, None, 0))
+        self._previous_max = 0
         return elapsed_ns
 
     def _drain(self, elapsed_ns: int) -> None:
-        self._dynamic = max(0, self._dynamic - elapsed_ns * self._bytes_per_window)
+        self._previous = max(0, self._previous - elapsed_ns * self._bytes_per_window)
+
+    def _last_window(self) -> list[Window]:
+        """Return the last window as if it were over; empty without packets."""
+        if not self._windows:
+            return []
+        last = self._windows[-1]
+        dynamic = DynamicQueue(self._window_ns)
+        longest = max(dynamic.take(at_ns, length, last.bytes) for at_ns, length in self._kept)
+        return [replace(last, dynamic_max_bytes=longest // self._window_ns)]
 
     def measured(self) -> Measured:
-        """Return the measurements so far."""
+        """Return the measurements so far; the last window counts as over."""
         last_ns = self._last_ns if self._windows else None
-        return Measured(self._window_ns, list(self._windows), last_ns)
+        return Measured(self._window_ns, [*self._windows[:-1], *self._last_window()], last_ns)

@@ -108,8 +108,8 @@ def table(rows: Sequence[tuple[str, Mapping[str, int]]]) -> Table:
     shown.add_column("")
     for title in ("windows", "ABW mean", "ABW max", "max(Q) mean", "max(Q) max"):
         shown.add_column(title, justify="right")
-    shown.add_column("dynamic: mean", justify="right")
-    shown.add_column("max", justify="right")
+    for title in ("dynamic: mean", "max", "previous window: mean", "max"):
+        shown.add_column(title, justify="right")
     for name, summary in rows:
         shown.add_row(
             *(name, render.count(summary["windows"])),
@@ -117,6 +117,8 @@ def table(rows: Sequence[tuple[str, Mapping[str, int]]]) -> Table:
             *(render.size(summary["vb_mean_bytes"]), render.size(summary["vb_max_bytes"])),
             render.size(summary["dynamic_vb_mean_bytes"]),
             render.size(summary["dynamic_vb_max_bytes"]),
+            render.size(summary["previous_window_vb_mean_bytes"]),
+            render.size(summary["previous_window_vb_max_bytes"]),
         )
     return shown
 
@@ -147,7 +149,8 @@ def burst(
     """Show burstiness: the queue in front of a virtual bottleneck, and bandwidth, per window.
 
     Of a switch that runs gtrcnet, or of a capture file (pcap, pcapng): the same computation.
-    Q counts the packet that arrives; dynamic: the bottleneck has the rate of the window before.
+    Q counts the packet that arrives. Dynamic: the bottleneck has the average rate of the same
+    window. Previous window: it has that of the window before.
     """
     if is_file(source):
         if port is not None or flow is not None:
