@@ -72,6 +72,21 @@ def test_classes_are_paced_queues(bridge: Bridge, ovs: Controller) -> None:
     assert "queue 1" not in shown(bridge)
 
 
+def test_a_class_may_have_a_fixed_gap(bridge: Bridge, ovs: Controller) -> None:
+    spec = {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 1023, "limit_bytes": 65_536}
+    put(ovs, "/classes/bulk", spec)
+    text = shown(bridge)
+    assert "queue 1: ipg, rate 1000000000 bit/s, gap 1023 bytes, limit 65536 bytes" in text
+    assert "allowance 20392 ns" in text
+    put(ovs, "/classes/bulk", {"rate": "1Gbit"})
+    assert "queue 1: static, rate 1000000000 bit/s, limit" in shown(bridge)
+    refused = ovs.put(BRIDGE + "/classes/flow", {"mode": "dynamic"})
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert error["field"] == "mode"
+    assert error["expected"] == "one of ipg, static, unpaced"
+
+
 def test_packets_of_a_flow_are_held_and_counted(bridge: Bridge, ovs: Controller) -> None:
     put(ovs, "/classes/slow", {"rate": "8kbit", "allowance_ns": 0})
     match = {"ether_type": "ipv4", "protocol": "udp", "dst_port": 5001}

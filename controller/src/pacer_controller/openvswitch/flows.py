@@ -97,8 +97,12 @@ def queue_row(index: int, spec: ClassSpec, owner: str) -> Row:
         params["rate"] = spec.rate
         allowance_ns = spec.allowance_ns
         params["allowance"] = (
-            rates.default_allowance_ns(spec.rate) if allowance_ns is None else allowance_ns
+            rates.default_allowance_ns(spec.rate, spec.gap_bytes)
+            if allowance_ns is None
+            else allowance_ns
         )
+    if spec.gap_bytes is not None:
+        params["gap"] = spec.gap_bytes
     if spec.port is not None:
         params["port"] = spec.port
     return row(QUEUES, {"queue": index}, "queue", params, owner=owner)

@@ -5,7 +5,6 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from pacer_controller.config import OpenVSwitchConfig
@@ -34,12 +33,6 @@ QUEUES_MOST = 61_439
 """linux-htb's classes have 16-bit numbers, of which it needs some itself."""
 
 FLOWS_MOST = 1_000_000
-_LINE_SETTINGS = {
-    "pacer": frozenset({"line_rate", "counts", "fifo_bytes"}),
-    "linux-htb": frozenset({"line_rate"}),
-    # Until the switch has said which of the two it has.
-    "auto": frozenset({"line_rate"}),
-}
 
 LOCK_POLL_S = 0.25
 PROBE_S = 2.0
@@ -73,18 +66,7 @@ class OpenVSwitch:
         self.failed: dict[str, str] = {}
         self.counters = SwitchCounters()
         self.state = State.PENDING
-        self.capabilities = Capabilities(
-            paces=True,
-            measures=False,
-            classes=QUEUES_MOST,
-            flow_entries=FLOWS_MOST,
-            sets_dscp=True,
-            line_settings=_LINE_SETTINGS[config.qos_type],
-            meter_per_entry=False,
-            numbered_meters=True,
-            meters_mark=False,
-            max_priority=flows.MAX_PRIORITY,
-        )
+        self.capabilities = _capabilities(config.qos_type)
         self._database = Database(config.ovsdb, config.bridge, config.name)
         # One thread: the database's connection is used by one call at a time.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ovsdb {config.name}")
@@ -182,7 +164,7 @@ class OpenVSwitch:
         self._qos_type = self.config.qos_type
         if self._qos_type == "auto":
             self._qos_type = await self._in_thread(self._database.qos_type)
-        self.capabilities = replace(self.capabilities, line_settings=_LINE_SETTINGS[self._qos_type])
+        self.capabilities = _capabilities(self._qos_type)
 
     async def _probe(self, connection: OpenFlow) -> None:
         """Keep the database's connection; without it this bridge is not ours any longer."""
@@ -375,6 +357,25 @@ class OpenVSwitch:
             flows=flow_counts,
             ports=ports,
         )
+
+
+def _capabilities(qos_type: str) -> Capabilities:
+    """Return what a bridge can do; of "auto", until it has said more, what both types can."""
+    pacer = qos_type == "pacer"
+    settings = {"line_rate", "counts", "fifo_bytes"} if pacer else {"line_rate"}
+    return Capabilities(
+        paces=True,
+        measures=False,
+        classes=QUEUES_MOST,
+        flow_entries=FLOWS_MOST,
+        modes=frozenset({"static", "ipg", "unpaced"} if pacer else {"static", "unpaced"}),
+        sets_dscp=True,
+        line_settings=frozenset(settings),
+        meter_per_entry=False,
+        numbered_meters=True,
+        meters_mark=False,
+        max_priority=flows.MAX_PRIORITY,
+    )
 
 
 def _by_number(rows: Rows, table: str) -> dict[int, Row]:
