@@ -48,7 +48,7 @@ control TcpFlows(inout headers_t hdr, inout metadata_t meta,
                 window_limit.apply(meta);
                 // A packet of a flow that is not followed is paced with its class.
                 if (meta.paces_flows == 1) {
-                    flow_pace.apply(meta);
+                    flow_pace.apply(meta, standard_metadata.packet_length + FCS_BYTES);
                 }
             }
         }

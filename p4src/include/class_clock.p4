@@ -66,7 +66,8 @@ control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_met
                         departure_ns = departure_ns + 1;
                     }
 
-                    // C' = D + (len + FCS) * time_per_byte, exactly (mode ipg: on-wire bytes).
+                    // C' = D + (len + FCS) * time_per_byte, exactly (mode ipg: on-wire bytes; pace of a
+                    // flow: payload).
                     bit<32> sum = start_frac + (bit<32>) (cost_q24 & FRACTION_MASK);
                     clock_ns.write(meta.queue_id, start_ns + (cost_q24 >> FRACTION_BITS)
                                                   + (bit<64>) (sum >> FRACTION_BITS));

@@ -1,4 +1,5 @@
-// Decides which mode a packet's class has (unpaced, static, ipg, dynamic, slow-start), and sets
+// Decides which mode a packet's class has (unpaced, static, ipg, pspd, dynamic,
+// slow-start), and sets
 // the mode's parameters.
 #ifndef CLASSES_P4
 #define CLASSES_P4
@@ -52,6 +53,20 @@ control Classes(inout metadata_t meta) {
         meta.ecn_threshold_bytes = ecn_threshold_bytes;
     }
 
+    // Each TCP flow of the class is paced by itself (flow_pace.p4) at window / round-trip time, as
+    // in PSPacer's dynamic mode (PSPD). Packets of no followed flow are not paced. The limit applies
+    // to each flow.
+    @name(".PacerIngress.paced_pspd")
+    action paced_pspd(bit<32> limit_bytes, bit<64> allowance_ns, bit<32> ecn_threshold_bytes) {
+        meta.follows_flows = 1;
+        meta.paces_flows = 1;
+        meta.pspd = 1;
+        meta.inverse_headroom_q16 = 65536;
+        meta.limit_bytes = limit_bytes;
+        meta.allowance_ns = allowance_ns;
+        meta.ecn_threshold_bytes = ecn_threshold_bytes;
+    }
+
     // Each TCP flow of the class is paced by itself (flow_pace.p4) at headroom * window / round-trip
     // time. inverse_headroom_q16 is 65536 / headroom, at most 2^17 (a headroom of one half).
     // time_per_byte_q24 is that of a flow's highest rate, and of all packets together that belong
@@ -86,8 +101,8 @@ control Classes(inout metadata_t meta) {
         key = {
             meta.class_id: exact @name("class_id");
         }
-        actions = { unpaced; paced_static; paced_static_controlled; paced_ipg; paced_dynamic;
-                    paced_slow_start; }
+        actions = { unpaced; paced_static; paced_static_controlled; paced_ipg; paced_pspd;
+                    paced_dynamic; paced_slow_start; }
         const default_action = unpaced;
         size = CLASS_COUNT;
     }

@@ -1,11 +1,23 @@
 // Decides the rate of a TCP flow that is paced by itself: window / round-trip time, as in PSPacer's
 // dynamic mode (target rate = cwnd * packet size / RTT) and in the TCP-aware NIC
-// (gap = RTT / cwnd - packet size / bandwidth). The time per byte is RTT / (window * headroom), and
-// at least the time per byte of the flow's path (path_rate.p4). The first flight is not spaced.
+// (gap = RTT / cwnd - packet size / bandwidth).
+//
+// The window is bytes of payload, so a packet takes the part of the round-trip time that its payload
+// is of the window: payload * RTT / (window * headroom). The packets of one window together take one
+// round-trip time at a headroom of 1, whatever their sizes and headers; a window of n full segments
+// has spaces of RTT / n. A packet without payload takes no time.
+//
+// Mode pspd is that alone. The window is at least the packet's own payload, since a window has a
+// packet. Before a round trip with data has ended, nobody but the sender knows the window; it is then
+// at least the initial window of TCP.
+//
+// Modes dynamic and slow-start multiply the window by the headroom, take it to be at least the
+// initial window, and do not space the first flight. There a packet takes at least what its frame
+// takes at the class's rate (if it has one) and at the rate of the flow's path (path_rate.p4).
 #ifndef FLOW_PACE_P4
 #define FLOW_PACE_P4
 
-control FlowPace(inout metadata_t meta) {
+control FlowPace(inout metadata_t meta, in bit<32> frame_bytes) {
     // Flows that have seen a loss or whose packets are dense enough. Mode slow-start does not pace
     // them from then on.
     @name(".PacerIngress.flow_released")
@@ -18,8 +30,12 @@ control FlowPace(inout metadata_t meta) {
     apply {
         bit<1> released = 0;
         bit<32> window = meta.window_bytes;
-        if (window < INITIAL_WINDOW_BYTES) {
-            window = INITIAL_WINDOW_BYTES;
+        bit<32> window_min = INITIAL_WINDOW_BYTES;
+        if (meta.pspd == 1 && meta.window_known == 1) {
+            window_min = meta.payload_bytes;
+        }
+        if (window < window_min) {
+            window = window_min;
         }
         if (meta.release_below_ns != 0) {
             if (meta.flow_starts == 0) {
@@ -43,25 +59,34 @@ control FlowPace(inout metadata_t meta) {
             meta.in_train = 0;
         } else if (meta.rtt_ns != 0) {
             meta.paced = 1;
-            if (meta.in_train == 0) {
+            if (meta.in_train == 0 || meta.pspd == 1) {
                 // RTT has 34 bits, headroom 17; the product is kept to 35 bits.
                 bit<64> pace_ns = (meta.rtt_ns * meta.inverse_headroom_q16) >> 16;
                 bit<64> time_per_byte_q24;
-                bit<64> fastest_q24;
-                bit<1> below;
-                flow_path_below.read(below, meta.flow_cell);
-                if (below == 1 && window[31:31] == 0) {
-                    window = window << 1;
+                bit<64> fastest_q24 = 0;
+                if (meta.pspd == 0) {
+                    bit<1> below;
+                    flow_path_below.read(below, meta.flow_cell);
+                    if (below == 1 && window[31:31] == 0) {
+                        window = window << 1;
+                    }
+                    flow_fastest_q24.read(fastest_q24, meta.flow_cell);
                 }
                 time_per_byte.apply(pace_ns, window, time_per_byte_q24);
-                flow_fastest_q24.read(fastest_q24, meta.flow_cell);
                 // So far meta.time_per_byte_q24 is that of the highest rate allowed (0: no such
-                // rate). It stays so while the round-trip time is unknown.
-                if (time_per_byte_q24 > meta.time_per_byte_q24) {
+                // rate). It stays so while the round-trip time is unknown. A window of at least the
+                // payload or 14,600 bytes keeps the products below 2^62.
+                bit<64> taken_q24 = time_per_byte_q24 * (bit<64>) meta.payload_bytes;
+                bit<64> at_most_q24 = meta.time_per_byte_q24 * (bit<64>) frame_bytes;
+                if (taken_q24 >= at_most_q24) {
                     meta.time_per_byte_q24 = time_per_byte_q24;
+                    meta.spacing_bytes = meta.payload_bytes - frame_bytes;
+                } else {
+                    taken_q24 = at_most_q24;
                 }
-                if (fastest_q24 > meta.time_per_byte_q24) {
+                if (fastest_q24 * (bit<64>) frame_bytes > taken_q24) {
                     meta.time_per_byte_q24 = fastest_q24;
+                    meta.spacing_bytes = 0;
                     at_path_rate = 1;
                 }
             }

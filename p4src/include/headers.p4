@@ -151,7 +151,8 @@ struct metadata_t {
     bit<7> reason;       // why the controller gets a copy
     bit<1> to_controller_only;
     bit<64> time_per_byte_q24;
-    bit<32> spacing_bytes;       // bytes that a packet takes of its class besides the frame
+    bit<32> spacing_bytes;       // bytes that a packet takes of its class besides the frame;
+                                 // negative (modulo 2^32) where only its payload counts
     bit<32> limit_bytes;
     bit<64> allowance_ns;
     bit<32> ecn_threshold_bytes; // 0: the class does not mark
@@ -161,6 +162,7 @@ struct metadata_t {
     // TCP flows, where the class needs them (tcp_flows.p4, flow_pace.p4).
     bit<1> follows_flows;
     bit<1> paces_flows;
+    bit<1> pspd;                 // mode pspd: window / round-trip time and nothing else
     bit<64> inverse_headroom_q16;
     bit<64> release_below_ns;    // mode slow-start; 0: another mode
     bit<1> flow_known;           // the packet's flow is followed
@@ -169,7 +171,9 @@ struct metadata_t {
     bit<1> flow_timing;          // this packet's round-trip time is measured
     bit<1> in_train;             // the packet is of the first flight (path_rate.p4)
     bit<32> flow_cell;
+    bit<32> payload_bytes;
     bit<32> window_bytes;        // most bytes in flight within a round trip
+    bit<1> window_known;         // a round trip with data has ended
     bit<64> rtt_ns;              // 0: not known yet
     bit<1> answered;             // the packet acknowledges a flow that is followed
     bit<1> answered_elsewhere;   // another live flow has that flow's cell

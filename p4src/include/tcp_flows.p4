@@ -125,6 +125,7 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
 
         bit<1> starts = 0;
         bit<1> strays = 0;
+        meta.payload_bytes = payload_bytes;
         if (payload_bytes > standard_metadata.packet_length) {
             // The length field is wrong: the packet does not update a flow.
         } else if (expires_ns <= now_ns) {
@@ -213,6 +214,8 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
                 flow_peak_bytes.write(cell, peak_bytes);
             }
             meta.window_bytes = peak_bytes > last_peak_bytes ? peak_bytes : last_peak_bytes;
+            // A SYN alone has one byte.
+            meta.window_known = (bit<1>) (last_peak_bytes > 1);
             flow_rtt_ns.read(meta.rtt_ns, cell);
             if (in_flight_bytes[31:30] != 0) {
                 meta.rtt_ns = 0;

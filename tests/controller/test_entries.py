@@ -173,6 +173,13 @@ def test_entries_of_modes_that_follow_flows() -> None:
         "bytes_per_ns_q24": 0,
         "window_margin_bytes": 0,
     }
+    (pspd,) = rows_of(class_("bulk", 7, mode="pspd", ecn_threshold_bytes=100_000))
+    assert pspd.action == "PacerIngress.paced_pspd"
+    assert dict(pspd.params) == {
+        "limit_bytes": 32 * 1024 * 1024,
+        "allowance_ns": 100_000,
+        "ecn_threshold_bytes": 100_000,
+    }
     (slow_start,) = rows_of(class_("bulk", 7, mode="slow-start", rate="500Mbit"))
     assert slow_start.action == "PacerIngress.paced_slow_start"
     assert dict(slow_start.params) == {

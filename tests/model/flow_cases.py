@@ -1,4 +1,4 @@
-"""The vectors of modes ``dynamic`` and ``slow-start`` and of the window clamp.
+"""The vectors of modes ``pspd``, ``dynamic`` and ``slow-start`` and of the window clamp.
 
 A client sends to a server through the switch, with as many segments in a round trip as a case
 says; no TCP of anybody's. All that the client sends is of the class; the answers pass at once.
@@ -103,7 +103,29 @@ def flow_cases() -> list[FlowCase]:
     """Every committed case."""
     dynamic = FlowClass(inverse_headroom_q16=HEADROOM_120)
     slow_start = FlowClass(inverse_headroom_q16=HEADROOM_120, release_below_ns=MS)
+    pspd = FlowClass(pspd=True)
+    steady = [Round(12, together=6)] * 2
     return [
+        FlowCase(
+            "pspd",
+            "A window that doubles: the first flight as of an initial window, then window / RTT.",
+            *(pspd, [Round(6), Round(12)]),
+        ),
+        FlowCase(
+            "pspd-known-window",
+            "A window of 12 segments and 50 ms: a segment every 4.167 ms.",
+            *(pspd, steady),
+        ),
+        FlowCase(
+            "pspd-small-windows",
+            "Windows of one to four segments, and one that is sent again.",
+            *(pspd, [Round(4), Round(1), Round(2), Round(4, 1), Round(1)]),
+        ),
+        FlowCase(
+            "dynamic-known-window",
+            "As pspd-known-window, in mode dynamic at a headroom of 100 %.",
+            *(FlowClass(), steady),
+        ),
         FlowCase(
             "dynamic",
             "Headroom 120 %, a window that doubles: first flight at once, then window / RTT.",
@@ -161,8 +183,9 @@ def flow_cases() -> list[FlowCase]:
 def flow_vector_text(case: FlowCase) -> str:
     """The whole file: one line per segment, with when it leaves and with what window."""
     config = case.config
+    mode = "slow-start" if config.release_below_ns else "dynamic"
     settings: Json = {
-        "mode": "slow-start" if config.release_below_ns else "dynamic",
+        "mode": "pspd" if config.pspd else mode,
         "inverse_headroom_q16": config.inverse_headroom_q16,
         "time_per_byte_q24": config.fastest_time_per_byte_q24,
         "release_below_ns": config.release_below_ns,

@@ -1,4 +1,4 @@
-"""The reference of modes ``dynamic`` and ``slow-start``: TCP flows in passing, and their pace.
+"""The reference of modes ``pspd``, ``dynamic`` and ``slow-start``: TCP flows and their pace.
 
 As with :mod:`pacing_model`, written to be obviously right: a dictionary of flows, one segment at
 a time. A flow is one direction of a connection. Sequence arithmetic is modulo 2**32 (RFC 9293
@@ -231,28 +231,33 @@ class Flow:
 
     @property
     def window_bytes(self) -> int:
-        """Most in flight in this round trip, or before and an eighth less for each since.
+        """Most in flight in this round trip, or before and an eighth less for each since."""
+        return max(self.peak_bytes, self.last_peak_bytes)
 
-        Ten segments at least.
-        """
-        return max(self.peak_bytes, self.last_peak_bytes, INITIAL_WINDOW_BYTES)
+    @property
+    def window_known(self) -> bool:
+        """Whether a round trip with data has ended; a SYN alone has one byte."""
+        return self.last_peak_bytes > 1
 
     def strays(self, sequence: int) -> bool:
         """Whether a segment that begins so is far from all that was sent before."""
         ahead_bytes = (sequence - self.next) % (1 << 32)
         if ahead_bytes >= (1 << 32) - STRAY_BEHIND_BYTES:
             return False
-        window_bytes = max(self.peak_bytes, self.last_peak_bytes)
-        return ahead_bytes - STRAY_AHEAD_BYTES > 2 * window_bytes + 1
+        return ahead_bytes - STRAY_AHEAD_BYTES > 2 * self.window_bytes + 1
 
 
 @dataclass(frozen=True)
 class FlowClass:
-    """A class of mode ``dynamic``, or with ``release_below_ns`` of mode ``slow-start``."""
+    """A class of mode ``dynamic``, or with ``release_below_ns`` of mode ``slow-start``.
+
+    Or of mode ``pspd``: then the other fields stay at their defaults.
+    """
 
     inverse_headroom_q16: int = 1 << 16
     fastest_time_per_byte_q24: int = 0
     release_below_ns: int = 0
+    pspd: bool = False
 
 
 @dataclass
@@ -308,22 +313,24 @@ class FlowPacer:
         One of more payload than its frame has bytes is followed by none, and has the class's rate.
         """
         if segment.payload_bytes > segment.length_bytes:
-            return self._departure_ns(None, segment, self.config.fastest_time_per_byte_q24)
+            return self._departure_ns(None, segment.at_ns, self._at_most_q24(segment))
         key = (segment.sender, segment.receiver)
         flow, in_first_flight = self._follow(key, segment)
-        time_q24, at_path_rate = self._time_per_byte_q24(flow, in_first_flight=in_first_flight)
-        departure_ns = self._departure_ns(key, segment, time_q24)
+        cost_q24, at_path_rate = self._cost_q24(flow, segment, in_first_flight=in_first_flight)
+        departure_ns = self._departure_ns(key, segment.at_ns, cost_q24)
         if flow.timed == (segment.end, segment.at_ns):
             flow.timed_wait_ns = departure_ns - segment.at_ns
             flow.timed_at_path_rate = at_path_rate
         return departure_ns
 
-    def _departure_ns(self, key: Direction | None, segment: Segment, time_q24: int) -> int:
+    def _departure_ns(self, key: Direction | None, at_ns: int, cost_q24: int | None) -> int:
+        """None: it is not spaced, and waits only where one before it does."""
         clock_q24 = self.clocks_q24.get(key, 0)
-        if time_q24 == 0 and ceil_ns(clock_q24 - self._last_q24(key)) <= segment.at_ns:
-            return segment.at_ns
-        departure_q24 = max(q24(segment.at_ns), clock_q24)
-        cost_q24 = (segment.length_bytes + FCS_BYTES) * time_q24
+        if cost_q24 is None:
+            if ceil_ns(clock_q24 - self._last_q24(key)) <= at_ns:
+                return at_ns
+            cost_q24 = 0
+        departure_q24 = max(q24(at_ns), clock_q24)
         self.clocks_q24[key] = departure_q24 + cost_q24
         self._costs_q24[key] = cost_q24
         return ceil_ns(departure_q24)
@@ -383,22 +390,38 @@ class FlowPacer:
             flow.next = segment.end
         return in_first_flight
 
-    def _time_per_byte_q24(self, flow: Flow, *, in_first_flight: bool) -> tuple[int, bool]:
-        """The time of a byte of this segment, and whether that is the path's."""
+    def _at_most_q24(self, segment: Segment) -> int | None:
+        """What a frame takes at the class's rate, if it has one."""
+        time_q24 = self.config.fastest_time_per_byte_q24
+        return time_q24 * (segment.length_bytes + FCS_BYTES) if time_q24 else None
+
+    def _cost_q24(
+        self, flow: Flow, segment: Segment, *, in_first_flight: bool
+    ) -> tuple[int | None, bool]:
+        """The time that this segment takes, and whether that is what it takes on the path."""
         config = self.config
+        at_most_q24 = self._at_most_q24(segment)
         # With this much in flight, the acknowledgements pass elsewhere.
         rtt_ns = 0 if flow.in_flight_bytes > WINDOW_BYTES_MAX else flow.rtt_ns
-        dense = rtt_ns * SEGMENT_BYTES <= config.release_below_ns * flow.window_bytes
+        if config.pspd:
+            if rtt_ns == 0:
+                return None, False
+            window_min_bytes = segment.payload_bytes if flow.window_known else INITIAL_WINDOW_BYTES
+            window_bytes = max(flow.window_bytes, window_min_bytes)
+            return segment.payload_bytes * divided_q24(rtt_ns, window_bytes), False
+        window_bytes = max(flow.window_bytes, INITIAL_WINDOW_BYTES)
+        dense = rtt_ns * SEGMENT_BYTES <= config.release_below_ns * window_bytes
         if config.release_below_ns and (flow.losses or (rtt_ns and dense)):
             flow.released = True
         if flow.released:
-            return 0, False
+            return None, False
         if rtt_ns == 0 or in_first_flight:
-            return config.fastest_time_per_byte_q24, False
-        window_bytes = flow.window_bytes
+            return at_most_q24, False
         if flow.path is not None and flow.path.below and window_bytes < 1 << 31:
             window_bytes *= 2
-        own = time_per_byte_q24(rtt_ns, window_bytes, config.inverse_headroom_q16)
-        most = max(own, config.fastest_time_per_byte_q24)
-        path = flow.path.fastest_q24 if flow.path is not None else 0
-        return max(most, path), path > most
+        own_q24 = time_per_byte_q24(rtt_ns, window_bytes, config.inverse_headroom_q16)
+        most_q24 = max(segment.payload_bytes * own_q24, at_most_q24 or 0)
+        path_q24 = 0
+        if flow.path is not None:
+            path_q24 = (segment.length_bytes + FCS_BYTES) * flow.path.fastest_q24
+        return max(most_q24, path_q24), path_q24 > most_q24

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -96,7 +97,7 @@ def test_wrong_acknowledgements_say_nothing() -> None:
 
 
 def test_after_the_first_flight_segments_are_spaced_by_window_and_round_trip() -> None:
-    """1000 payload bytes on 1054 of the frame with FCS; fourteen of them are the first flight."""
+    """1000 payload bytes of a frame of 1460; fourteen of them are the first flight."""
     pacer = FlowPacer(FlowClass())
     pacer.send(data(1, 0, 0, "S"))
     pacer.acknowledge(answer(100 * MS + 1, 1))
@@ -105,11 +106,48 @@ def test_after_the_first_flight_segments_are_spaced_by_window_and_round_trip() -
     ]
     left = [pacer.send(segment) for segment in segments]
     assert left[:15] == [200 * MS] * 15
-    # 1460 bytes of a window of 15,000, then of 16,000, in 100 ms.
-    due_ns = [200 * MS + 1460 * 100 * MS / 15_000]
-    due_ns.append(due_ns[0] + 1460 * 100 * MS / 16_000)
+    # 1000 bytes of a window of 15,000, then of 16,000, in 100 ms.
+    due_ns = [200 * MS + 1000 * 100 * MS / 15_000]
+    due_ns.append(due_ns[0] + 1000 * 100 * MS / 16_000)
     for at_ns, due in zip(left[15:], due_ns, strict=True):
         assert due - 20 * MS * 300e-6 <= at_ns <= due + 1
+
+
+PSPD = FlowClass(pspd=True)
+
+
+def test_pspd_is_window_by_round_trip_time_from_the_first_segment_on() -> None:
+    """Segments of 1460 bytes: ten of them are the initial window."""
+    pacer = FlowPacer(PSPD)
+    pacer.send(data(1, 0, 0, "S"))
+    pacer.acknowledge(answer(100 * MS + 1, 1))
+    left = [pacer.send(data(200 * MS + k, 1 + 1460 * k, 1460)) for k in range(12)]
+    # The window is not known yet; beyond the initial window it is what is in flight.
+    gaps_ns = [after - before for before, after in pairwise(left)]
+    for gap_ns, window in zip(gaps_ns, [*[10] * 10, 11], strict=True):
+        assert 100 * MS / window * (1 - 300e-6) - 1 <= gap_ns <= 100 * MS / window + 1
+
+
+def test_pspd_has_windows_below_the_initial_one() -> None:
+    pacer = FlowPacer(PSPD)
+    pacer.send(data(1, 0, 0, "S"))
+    pacer.acknowledge(answer(100 * MS + 1, 1))
+    pacer.send(data(200 * MS, 1, 1460))
+    pacer.send(data(200 * MS, 1461, 1460))
+    pacer.acknowledge(answer(300 * MS, 2921))
+    left = [pacer.send(data(400 * MS, 2921 + 1460 * k, 1460)) for k in range(2)]
+    assert 50 * MS * (1 - 300e-6) <= left[1] - left[0] <= 50 * MS + 1
+    # A window is never less than a packet: one that is sent again after its acknowledgement.
+    pacer.acknowledge(answer(500 * MS, 5841))
+    pacer.flows[CLIENT, SERVER].last_peak_bytes = 2
+    pacer.flows[CLIENT, SERVER].peak_bytes = 0
+    last = [pacer.send(data(900 * MS, 1, 1460)) for _ in range(2)]
+    assert 100 * MS * (1 - 300e-6) <= last[1] - last[0] <= 100 * MS + 1
+
+
+def test_pspd_does_not_space_without_a_round_trip_time() -> None:
+    pacer = FlowPacer(PSPD)
+    assert [pacer.send(data(5, 1000 * k)) for k in range(3)] == [5, 5, 5]
 
 
 CLASS_OF_10_MBIT = FlowClass(fastest_time_per_byte_q24=800 << 24)

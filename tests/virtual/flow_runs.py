@@ -34,12 +34,12 @@ Traffic = list[tuple[int, Segment]]
 
 def entry_of(config: FlowClass, limit_bytes: int = 1 << 30) -> dict[str, object]:
     """The class in the program's table."""
-    params = {
+    params = {"limit_bytes": limit_bytes, "allowance_ns": 1_000_000, "ecn_threshold_bytes": 0}
+    if config.pspd:
+        return class_entry(CLASS, "paced_pspd", params)
+    params |= {
         "inverse_headroom_q16": config.inverse_headroom_q16,
         "time_per_byte_q24": config.fastest_time_per_byte_q24,
-        "limit_bytes": limit_bytes,
-        "allowance_ns": 1_000_000,
-        "ecn_threshold_bytes": 0,
         "bytes_per_ns_q24": 0,
         "window_margin_bytes": 0,
     }

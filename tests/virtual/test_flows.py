@@ -1,4 +1,4 @@
-"""Modes dynamic and slow-start: what leaves when, to the nanosecond, against the model."""
+"""Modes pspd, dynamic and slow-start: what leaves when, to the nanosecond, against the model."""
 
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ CONFIGS = {
     "headroom-120": FlowClass(inverse_headroom_q16=65_536 * 100 // 120),
     "at-most-50-mbit": FlowClass(fastest_time_per_byte_q24=time_per_byte_q24(50_000_000)),
     "slow-start": SLOW_START,
+    "pspd": FlowClass(pspd=True),
 }
 
 

@@ -28,8 +28,6 @@ RATE_Q24 = time_per_byte_q24(50_000_000)
 ROUNDS = [(10, -1), (20, -1), (40, -1), (40, -1), (40, -1)]
 MIDDLE_NS = 45 * MS
 """After the third round trip."""
-DATA_BYTES = 154
-"""Of a frame with 100 bytes of payload."""
 
 
 def base() -> Traffic:
@@ -280,6 +278,7 @@ CONFIGS = {
     "at-most-50-mbit": FlowClass(fastest_time_per_byte_q24=RATE_Q24),
     "slow-start": FlowClass(release_below_ns=MS),
     "no-rate": FlowClass(),
+    "pspd": FlowClass(pspd=True),
 }
 CASES: dict[str, tuple[Callable[[], Traffic], Callable[[Segment, int], bytes]]] = {
     "out-of-order": (out_of_order, frame_of),
@@ -406,7 +405,7 @@ def test_no_two_of_65_536_flows_share_a_cell_unnoticed(tmp_path: Path) -> None:
             host = int.from_bytes(timed.frame[26:30], "big")
             waited[host] = timed.at_ns - came[timed.frame]
     assert set(waited) == set(cells.values())
-    # The second packet leaves when the first one's time is over: its bytes of a window of ten
+    # The second packet leaves when the first one's time is over: its 100 bytes of a window of ten
     # segments and a byte in a round trip.
-    own_ns = (DATA_BYTES + FCS_BYTES) * rtt_ns / 14_601
+    own_ns = 100 * rtt_ns / 14_601
     assert all(own_ns * (1 - 300e-6) - 2 <= one <= own_ns for one in waited.values())

@@ -43,6 +43,18 @@ PARAMETERS = {
     "paced_ipg": (*PACE, "gap_bytes", "ecn_threshold_bytes"),
 }
 
+FLOW_PACE = (
+    "inverse_headroom_q16",
+    "time_per_byte_q24",
+    "bytes_per_ns_q24",
+    "window_margin_bytes",
+)
+FLOW_ACTIONS = {
+    "pspd": ("paced_pspd", ()),
+    "dynamic": ("paced_dynamic", FLOW_PACE),
+    "slow-start": ("paced_slow_start", (*FLOW_PACE, "release_below_ns")),
+}
+
 
 def _class_entry(settings: dict[str, Any], operation: str, at_ns: int) -> dict[str, object]:
     action = {"unpaced": "unpaced", "static": "paced_static", "ipg": "paced_ipg"}[settings["mode"]]
@@ -208,13 +220,10 @@ def _segment_frame(row: dict[str, Any], window: int) -> bytes:
 def test_vector_of_a_flow_through_the_switch(path: Path, tmp_path: Path) -> None:
     vector = json.loads(path.read_text())
     settings = vector["class"]
-    params = {name: value for name, value in settings.items() if name != "mode"}
+    action, names = FLOW_ACTIONS[settings["mode"]]
     # Departures are rounded up; the allowance is there for what that adds up to.
-    params |= {"limit_bytes": 1 << 30, "allowance_ns": 1_000_000, "ecn_threshold_bytes": 0}
-    action = "paced_slow_start"
-    if settings["mode"] == "dynamic":
-        action = "paced_dynamic"
-        del params["release_below_ns"]
+    params = {"limit_bytes": 1 << 30, "allowance_ns": 1_000_000, "ecn_threshold_bytes": 0}
+    params |= {name: settings[name] for name in names}
     entries = [entry for mac, port in STATIONS.items() for entry in station(mac, port)]
     entries += [class_entry(1, action, params), flow({"ingress_port": [FIRST_PORT, 0x1FF]}, 1)]
     arrivals: dict[int, list[TimedFrame]] = {FIRST_PORT: [], SECOND_PORT: []}

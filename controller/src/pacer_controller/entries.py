@@ -49,12 +49,13 @@ MODE_ACTIONS = {
     "unpaced": "PacerIngress.unpaced",
     "static": "PacerIngress.paced_static",
     "ipg": "PacerIngress.paced_ipg",
+    "pspd": "PacerIngress.paced_pspd",
     "dynamic": "PacerIngress.paced_dynamic",
     "slow-start": "PacerIngress.paced_slow_start",
 }
 """Modes of classes, and the action that a program must have for them."""
 
-FOLLOWING_ACTIONS = frozenset({"PacerIngress.paced_dynamic", "PacerIngress.paced_slow_start"})
+FOLLOWING_ACTIONS = frozenset(MODE_ACTIONS[mode] for mode in ("pspd", "dynamic", "slow-start"))
 """Actions of modes whose TCP flows the program follows in any case."""
 
 CONTROLLED_ACTION = "PacerIngress.paced_static_controlled"
@@ -101,6 +102,9 @@ def class_action(spec: ClassSpec) -> tuple[str, dict[str, int]]:
         "allowance_ns": allowance_ns,
     }
     marking = {"ecn_threshold_bytes": spec.ecn_threshold_bytes or 0}
+    if spec.mode == "pspd":
+        del pace["time_per_byte_q24"]
+        return "paced_pspd", pace | marking
     if spec.mode == "ipg":
         return "paced_ipg", pace | marking | {"gap_bytes": spec.gap_bytes or 0}
     margin_bytes = spec.window_margin_bytes or 0

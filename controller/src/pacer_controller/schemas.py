@@ -55,16 +55,18 @@ class ClassSpec(Strict):
         {"rate": "500Mbit"},
         {"mode": "static", "rate": "62.5MB/s", "ecn_threshold_bytes": 100_000, "port": 2},
         {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 1023},
+        {"mode": "pspd"},
         {"mode": "dynamic", "headroom_percent": 120},
         {"mode": "slow-start", "threshold_ns": 1_000_000},
         {"rate": "500Mbit", "window_margin_bytes": 100_000},
     )
 
-    mode: Literal["static", "unpaced", "ipg", "dynamic", "slow-start"] = Field(
+    mode: Literal["static", "unpaced", "ipg", "pspd", "dynamic", "slow-start"] = Field(
         default="static",
         description="`static`: packets leave at the target rate. `unpaced`: they take what the "
-        "paced classes leave. `ipg`: a fixed gap behind each packet. `dynamic`: each TCP flow at "
-        "its window / round-trip time. `slow-start`: the same until it loses something or its "
+        "paced classes leave. `ipg`: a fixed gap behind each packet. `pspd`: each TCP flow at "
+        "its window / round-trip time, and nothing else. `dynamic`: the same with headroom, and at "
+        "most at the path's rate. `slow-start`: as `dynamic` until the flow loses something or its "
         "packets are dense enough.",
     )
     rate: Rate | None = Field(
@@ -133,6 +135,7 @@ _NOT_IN_MODE: Mapping[str, tuple[str, ...]] = {
         "ecn_threshold_bytes",
     ),
     "ipg": ("headroom_percent", "threshold_ns", "window_margin_bytes"),
+    "pspd": ("rate", "gap_bytes", "headroom_percent", "threshold_ns", "window_margin_bytes"),
     "dynamic": ("gap_bytes", "threshold_ns"),
     "slow-start": ("gap_bytes",),
 }

@@ -32,6 +32,7 @@ from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
             "mode slow-start threshold 2ms headroom 150",
             {"mode": "slow-start", "threshold_ns": 2_000_000, "headroom_percent": 150},
         ),
+        ("mode pspd", {"mode": "pspd"}),
         ("window-margin 100KB", {"window_margin_bytes": 102_400}),
         ("mode ipg rate 1gbit gap 1500", {"mode": "ipg", "rate": "1gbit", "gap_bytes": 1500}),
         ("allowance none limit default", {"allowance_ns": None, "limit_bytes": None}),
@@ -201,6 +202,7 @@ def test_a_rate_paces_an_unpaced_class_and_unpaced_takes_the_rate() -> None:
     assert "gap_bytes" not in body_of(kind, {"mode": "static"}, gaps)
     flows = {"mode": "slow-start", "threshold_ns": 5, "headroom_percent": 150}
     assert body_of(kind, {"mode": "dynamic"}, flows) == {"mode": "dynamic", "headroom_percent": 150}
+    assert body_of(kind, {"mode": "pspd"}, flows | {"rate": "1Mbit"}) == {"mode": "pspd"}
 
 
 def test_nested_fields_leave_the_original_alone() -> None:

@@ -12,7 +12,7 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from harness import FCS_BYTES, mac_of
+from harness import mac_of
 from p4runtime_client import P4RuntimeError
 from pacing import PacingTest
 
@@ -79,6 +79,25 @@ FLOW_SETTINGS = {
 }
 
 
+class FlowsHaveTheirWindowByRoundTripTime(FlowTest):
+    """Mode pspd: from the first segment on; the window begins as ten segments."""
+
+    rtt_seconds = 0.2
+
+    def runTest(self) -> None:
+        settings = {"limit_bytes": 1 << 24, "allowance_ns": 0, "ecn_threshold_bytes": 0}
+        self.install(self.flow({"dst_port": PORT}, CLASS), self.mode(CLASS, "paced_pspd", settings))
+        self.shake_hands(self.rtt_seconds)
+        frames = data(0, 18)
+        began_ns = self.send(1, *frames)
+        came = self.comes(2, *frames)
+        due_ns = [0.0]
+        for end in range(1, 18):
+            gap_ns = self.rtt_seconds * 1e9 * 1000 / max(INITIAL_WINDOW_BYTES, 1000 * end)
+            due_ns.append(due_ns[-1] + gap_ns * (1 - 300e-6))
+        self.never_early(came, began_ns, due_ns)
+
+
 class FlowsHaveTheirOwnPace(FlowTest):
     """Mode dynamic: what follows the first flight leaves at window / round-trip time."""
 
@@ -95,9 +114,8 @@ class FlowsHaveTheirOwnPace(FlowTest):
         came = self.comes(2, *frames)
         due_ns = [0.0]
         for window_bytes in range(15_000, 24_000, 1000):
-            byte_ns = self.rtt_seconds * 1e9 / window_bytes
-            gap_ns = (len(frames[0]) + FCS_BYTES) * byte_ns * (1 - 300e-6)
-            due_ns.append(due_ns[-1] + gap_ns)
+            gap_ns = self.rtt_seconds * 1e9 * 1000 / window_bytes
+            due_ns.append(due_ns[-1] + gap_ns * (1 - 300e-6))
         self.never_early(came, began_ns, due_ns)
         if self.on_bmv2:
             with self.assertRaises(P4RuntimeError):
@@ -128,7 +146,7 @@ class SlowStartEndsWithALoss(FlowTest):
         spaced = data(14, 16)
         began_ns = self.send(1, *spaced)
         came = self.comes(2, *spaced)
-        gap_ns = (len(spaced[0]) + FCS_BYTES) * self.rtt_seconds * 1e9 / 15_000 * (1 - 300e-6)
+        gap_ns = self.rtt_seconds * 1e9 * 1000 / 15_000 * (1 - 300e-6)
         self.never_early(came, began_ns, [0.0, gap_ns])
         # The class's clock is ahead by a segment's time; what is sent again releases the flow.
         again = segment(1, "A", 101, 901, 1000)

@@ -20,7 +20,7 @@ from pacer_controller.cli.words import (
     read_whole,
 )
 
-MODES = ("static", "unpaced", "ipg", "dynamic", "slow-start")
+MODES = ("static", "unpaced", "ipg", "pspd", "dynamic", "slow-start")
 
 _RATE = ("RATE", "8kbit to 100Gbit: 500mbit, 62.5MB/s")
 
@@ -293,8 +293,11 @@ class Kind:
 
 
 _PACE = ("limit_bytes", "allowance_ns")
+_PACED_MODES = tuple(mode for mode in MODES if mode != "unpaced")
 _ONLY_IN_MODES = {
-    "ecn_threshold_bytes": ("static", "ipg", "dynamic", "slow-start"),
+    "rate": ("static", "ipg", "dynamic", "slow-start"),
+    "allowance_ns": _PACED_MODES,
+    "ecn_threshold_bytes": _PACED_MODES,
     "gap_bytes": ("ipg",),
     "headroom_percent": ("dynamic", "slow-start"),
     "threshold_ns": ("slow-start",),
@@ -337,9 +340,6 @@ def body_of(kind: Kind, fields: Mapping[str, Any], before: Mapping[str, Any]) ->
     start = dict(before)
     if kind.name == "flow":
         _agree(fields, start)
-    if kind.name == "class" and fields.get("mode") == "unpaced" and "rate" not in fields:
-        start.pop("rate", None)
-        start.pop("allowance_ns", None)
     if kind.name == "class" and "mode" in fields:
         for name, modes in _ONLY_IN_MODES.items():
             if fields["mode"] not in modes:
