@@ -80,11 +80,18 @@ def test_a_class_may_have_a_fixed_gap(bridge: Bridge, ovs: Controller) -> None:
     assert "allowance 20392 ns" in text
     put(ovs, "/classes/bulk", {"rate": "1Gbit"})
     assert "queue 1: static, rate 1000000000 bit/s, limit" in shown(bridge)
-    refused = ovs.put(BRIDGE + "/classes/flow", {"mode": "dynamic"})
+    refused = ovs.put(BRIDGE + "/classes/other", {"mode": "dynamic"})
     assert refused.status_code == 422
     (error,) = refused.json()["errors"]
     assert error["field"] == "mode"
     assert error["expected"] == "one of ipg, static, unpaced"
+
+
+def test_a_class_may_mark_by_queue_length(bridge: Bridge, ovs: Controller) -> None:
+    put(ovs, "/classes/video", {"rate": "500Mbit", "ecn_threshold_bytes": 100_000})
+    assert "ecn-threshold 100000 bytes" in shown(bridge)
+    put(ovs, "/classes/video", {"rate": "500Mbit"})
+    assert "ecn-threshold" not in shown(bridge)
 
 
 def test_packets_of_a_flow_are_held_and_counted(bridge: Bridge, ovs: Controller) -> None:

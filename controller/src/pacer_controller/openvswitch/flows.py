@@ -103,6 +103,8 @@ def queue_row(index: int, spec: ClassSpec, owner: str) -> Row:
         )
     if spec.gap_bytes is not None:
         params["gap"] = spec.gap_bytes
+    if spec.ecn_threshold_bytes is not None:
+        params["ecn-threshold"] = spec.ecn_threshold_bytes
     if spec.port is not None:
         params["port"] = spec.port
     return row(QUEUES, {"queue": index}, "queue", params, owner=owner)

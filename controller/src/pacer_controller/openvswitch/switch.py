@@ -369,6 +369,7 @@ def _capabilities(qos_type: str) -> Capabilities:
         classes=QUEUES_MOST,
         flow_entries=FLOWS_MOST,
         modes=frozenset({"static", "ipg", "unpaced"} if pacer else {"static", "unpaced"}),
+        ecn=pacer,
         sets_dscp=True,
         line_settings=frozenset(settings),
         meter_per_entry=False,
