@@ -21,6 +21,7 @@ PUBLISHED = (
     "talk target sweep",
     "talk noPSP/PSPD/PSPS",
     "home page Fig. 2.1/2.2",
+    "home page Fig. 2.3",
     "PFLDnet 2005",
     "GtrcNET-1 burstiness",
     "Tokyo IPG tuning",

@@ -134,12 +134,13 @@ def report_on(
     for one in with_others_made(experiments, cache, below, realtime=realtime):
         if one.virtual:
             try:
-                found, drawn = virtual.collect(one)
+                found, to_draw = virtual.collect(one)
             except virtual.VirtualError:
                 if one in experiments:
                     raise
                 # It is from an earlier pass: the report is written without it.
                 continue
+            drawn = plots.draw_virtual(one, to_draw)
         else:
             found = tables.collect(one, cache)
             drawn = plots.draw(one, tables.results_of(one, cache))

@@ -421,7 +421,15 @@ _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure]]] = {
 }
 
 
-def draw_clocks(clocks: dict[str, Any]) -> bytes:
+def draw_virtual(experiment: Experiment, found: dict[str, Any] | None) -> list[tuple[str, bytes]]:
+    """Return the plot of an experiment of the switch alone; none where nothing is drawn."""
+    if found is None:
+        return []
+    title, make = _VIRTUAL_PLOTS[experiment.plots[0]]
+    return [(title, make(found))]
+
+
+def _draw_clocks(clocks: dict[str, Any]) -> bytes:
     """Draw Fig. 3: each packet's start and the classes' clocks, from `accuracy.py --clocks`."""
     with mpl.rc_context(STYLE):
         figure = _figure(3.0)
@@ -445,8 +453,9 @@ def draw_clocks(clocks: dict[str, Any]) -> bytes:
         return _png(figure)
 
 
-def draw_targets(rows: Sequence[dict[str, Any]]) -> bytes:
+def _draw_targets(found: dict[str, Any]) -> bytes:
     """Draw the talk's sweep: measured against target rate, from `accuracy.py --sweep`."""
+    rows = found["rows"]
     with mpl.rc_context(STYLE):
         figure = _figure(3.6)
         axes = figure.subplots()
@@ -463,6 +472,12 @@ def draw_targets(rows: Sequence[dict[str, Any]]) -> bytes:
         axes.set_ylabel("measured rate (Mbit/s)")
         axes.legend(loc="upper left", fontsize=8)
         return _png(figure)
+
+
+_VIRTUAL_PLOTS = {
+    "clocks": ("Clocks", _draw_clocks),
+    "targets": ("Measured against target rate", _draw_targets),
+}
 
 
 def save(pictures: Sequence[tuple[str, bytes]], directory: Path, name: str) -> None:

@@ -267,12 +267,12 @@ def figure_2() -> Experiment:
     """Return the picture of PSPacer's home page."""
     return Experiment(
         name="fig2",
-        title="Bandwidth at 500 us and 200 ms, 500 Mbit/s, 200 ms, FIFO 4 MB",
-        reproduces=("home page Fig. 2.1/2.2",),
+        title="Bandwidth at 500 us and 200 ms, and recovery after a loss, FIFO 4 MB",
+        reproduces=("home page Fig. 2.1/2.2", "home page Fig. 2.3"),
         source="PSPacer's home page",
         metrics=("goodput", "lost", "edge_lost", "bin_max"),
         cells=_cells_at(4096 * KIB),
-        plots=("bandwidth",),
+        plots=("bandwidth", "after-loss"),
         differs=(SENDERS_OF_THEN,),
     )
 

@@ -22,6 +22,7 @@ from pacer_mininet.experiments.takano import (
     DYNAMIC,
     FAR_SECONDS,
     KIB,
+    MIB,
     MS,
     SECONDS,
     SENDERS_OF_THEN,
@@ -37,7 +38,7 @@ GAPS_BYTES = tuple(8 << doublings for doublings in range(12))
 
 TUNING_GAPS_BYTES = (8, 256, 512, 1023)
 TUNING_SEEDS = (1, 2, 3, 4, 5)
-TUNING_LOSS_PPM = 20
+TUNING_LOSS_PPM = 100
 
 EDGE_BPS = 1_000_000_000
 FULL_FRAME_BYTES = 1518
@@ -152,6 +153,7 @@ def ipg_tuning() -> Experiment:
             *("596 Mbit/s, 200 ms", (UNPACED, *map(ipg, TUNING_GAPS_BYTES), FQ), _reno),
             seconds=FAR_SECONDS,
             rate_bps=TUNING_BPS,
+            fifo_bytes=MIB,
             socket_buffer_bytes=buffer_for(200 * MS, TUNING_BPS),
             loss_ppm=TUNING_LOSS_PPM,
         )
@@ -168,9 +170,8 @@ def ipg_tuning() -> Experiment:
             "Published as a picture: a gap of 1023 bytes raises maximum and average, 512 bytes and "
             "more the maximum only, and the minimum never rises. What its runs differed by is not "
             "said.",
-            "Here five seeds lose 20 packets in a million on the wire, each at other times. The "
-            "minimum is a run that loses one in slow start. That loss, Reno, the FIFO of 64 KB and "
-            "the 12 s are assumptions.",
+            "Here five seeds lose 100 packets in a million on the wire, each at other times. That "
+            "loss, Reno, the FIFO of 1 MB and the 12 s are assumptions.",
             "With a gap of 1023 bytes full frames make 595.5 Mbit/s, just under the bottleneck, so "
             "no packet is lost in its FIFO.",
         ),

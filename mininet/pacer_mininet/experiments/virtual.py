@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from pacer_mininet import paths
-from pacer_mininet.experiments import plots
 from pacer_mininet.experiments.experiment import Experiment
 
 SCRIPT = paths.REPO / "tests" / "accuracy" / "accuracy.py"
@@ -68,8 +67,8 @@ def _accuracy_row(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _clocks() -> tuple[list[dict[str, Any]], list[str], bytes]:
-    """Return Fig. 3: its rows, its sentences and its picture."""
+def _clocks() -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
+    """Return Fig. 3: its rows, its sentences and what is drawn."""
     clocks = _run("--clocks")
     rows = [
         {
@@ -85,12 +84,13 @@ def _clocks() -> tuple[list[dict[str, Any]], list[str], bytes]:
         "Each dot is a packet. It leaves when the global clock (the line) reaches the class's "
         "clock, as in the published drawing.",
     ]
-    return rows, said, plots.draw_clocks(clocks)
+    return rows, said, clocks
 
 
-def _targets() -> tuple[list[dict[str, Any]], list[str], bytes]:
-    """Return the talk's sweep of target rates: its rows, its sentences and its picture."""
-    measured = _run("--sweep")["rows"]
+def _targets() -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
+    """Return the talk's sweep of target rates: its rows, its sentences and what is drawn."""
+    found = _run("--sweep")
+    measured = found["rows"]
     rows = [
         {
             "target, Mbit/s": row["target_bps"] / 1e6,
@@ -103,11 +103,7 @@ def _targets() -> tuple[list[dict[str, Any]], list[str], bytes]:
         for row in measured
     ]
     worst = max(abs(row["error_ppm"]) for row in measured)
-    return (
-        rows,
-        [f"The mean is within {worst:.2g} ppm of each target."],
-        plots.draw_targets(measured),
-    )
+    return rows, [f"The mean is within {worst:.2g} ppm of each target."], found
 
 
 def _accuracy() -> tuple[list[dict[str, Any]], list[str]]:
@@ -121,21 +117,19 @@ def _accuracy() -> tuple[list[dict[str, Any]], list[str]]:
     return [_accuracy_row(row) for row in measured], said
 
 
-_DRAWN = {"clocks": ("Clocks", _clocks), "targets": ("Target and measured rate", _targets)}
+_DRAWN = {"clocks": _clocks, "targets": _targets}
 
 
-def collect(experiment: Experiment) -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
-    """Return an experiment's results, as written to its JSON file, and its pictures.
+def collect(experiment: Experiment) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return an experiment's results, as written to its JSON file, and what is drawn of them.
 
     Raises:
         VirtualError: the program failed.
 
     """
-    drawn: list[tuple[str, bytes]] = []
+    drawn = None
     if experiment.plots:
-        title, make = _DRAWN[experiment.plots[0]]
-        rows, said, picture = make()
-        drawn.append((title, picture))
+        rows, said, drawn = _DRAWN[experiment.plots[0]]()
     else:
         rows, said = _accuracy()
     return {
