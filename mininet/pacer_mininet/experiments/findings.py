@@ -173,12 +173,14 @@ def dynamic_beside_static(rows: Sequence[dict[str, Any]]) -> list[str]:
             if row["row"] == title and row["values"].get("goodput")
         }
         static = {column: value for column, value in here.items() if column.startswith("IPG ")}
-        if static and "dynamic" in here:
-            best = max(static, key=lambda column: static[column])
-            percent = 100 * (here["dynamic"] / static[best] - 1)
+        for column in ("PSPD", "dynamic"):
+            if not static or column not in here:
+                continue
+            best = max(static, key=lambda name: static[name])
+            percent = 100 * (here[column] / static[best] - 1)
             than = "more" if percent >= 0 else "less"
             said.append(
-                f"{title}: dynamic {here['dynamic']:.1f} Mbit/s, the best fixed gap ({best}) "
+                f"{title}: {column} {here[column]:.1f} Mbit/s, the best fixed gap ({best}) "
                 f"{static[best]:.1f}: {abs(percent):.0f} % {than} "
                 f"(published: {PUBLISHED_AGAINST_BEST_GAP.get(title, 'more')})."
             )

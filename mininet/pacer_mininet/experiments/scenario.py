@@ -28,6 +28,9 @@ OVS_KINDS = ("ovs-class", "ovs-meter")
 KINDS = ("none", "tbf", "fq", "class", *OVS_KINDS)
 """What spaces packets: nothing, TBF or fq in the sender's kernel, or the edge switch."""
 
+FOLLOWING_MODES = ("pspd", "dynamic", "slow-start")
+"""Modes of a class in which the switch estimates each flow's round-trip time and window."""
+
 RATE_BPS = 500_000_000
 """The papers' bottleneck."""
 
@@ -74,7 +77,7 @@ class Shaper:
     @property
     def follows(self) -> bool:
         """Whether the switch estimates each flow's round-trip time and bytes in flight."""
-        return dict(self.settings).get("mode") in ("dynamic", "slow-start")
+        return dict(self.settings).get("mode") in FOLLOWING_MODES
 
 
 UNPACED = Shaper("unpaced")

@@ -46,7 +46,11 @@ setting: it was part of `tcp_input.c`, with `tcp_bic_low_window` and `tcp_bic_be
 TODAYS = ("cubic", "reno", "bbr")
 """Congestion controls of today, measured beside the papers'."""
 
+PSPD = Shaper("PSPD", "class", (("mode", "pspd"), ("rate", None)))
+"""The talk's dynamic pacing, window / RTT and nothing else."""
+
 DYNAMIC = Shaper("dynamic", "class", (("mode", "dynamic"), ("rate", None)))
+"""The same with headroom, an unspaced first flight, and the path's rate as a limit."""
 
 SENDERS_OF_THEN = (
     "The senders run today's Linux. It starts with ten segments and recovers from losses in other "
@@ -166,11 +170,11 @@ def slides() -> Experiment:
     # By iperf (TCP), and by GtrcNET-1 (Ethernet).
     published = {
         "unpaced": {"goodput": 200.0, "near_abw_mean": 206.8, "lost": 1455},
-        "dynamic": {"goodput": 315.0, "near_abw_mean": 321.7, "lost": 285},
+        "PSPD": {"goodput": 315.0, "near_abw_mean": 321.7, "lost": 285},
         "paced": {"goodput": 433.0, "near_abw_mean": 447.7, "lost": 0},
     }
     cells = beside(
-        *("1MB", (UNPACED, DYNAMIC, PACED, FQ), one_flow, published),
+        *("1MB", (UNPACED, PSPD, DYNAMIC, PACED, FQ), one_flow, published),
         seconds=MINUTE_SECONDS,
         rtt_ns=100 * MS,
         fifo_bytes=MIB,
@@ -178,7 +182,7 @@ def slides() -> Experiment:
         bins=True,
     )
     cells += beside(
-        *("1MB, today's slow start", (UNPACED, DYNAMIC, PACED, FQ, TBF), one_flow),
+        *("1MB, today's slow start", (UNPACED, PSPD, DYNAMIC, PACED, FQ, TBF), one_flow),
         seconds=LONG_SECONDS,
         rtt_ns=100 * MS,
         fifo_bytes=MIB,
@@ -186,7 +190,7 @@ def slides() -> Experiment:
     for control in TODAYS:
         cells += beside(
             f"1MB, {control}",
-            (UNPACED, DYNAMIC),
+            (UNPACED, PSPD, DYNAMIC),
             functools.partial(one_flow, congestion_control=control),
             extra=True,
             seconds=FAR_SECONDS,
@@ -202,9 +206,9 @@ def slides() -> Experiment:
         cells=cells,
         plots=("bandwidth-100ms", "window", "after-loss", "comparison"),
         differs=(
-            "PSPD's figures stand beside `dynamic`, which is PSPD (cwnd x packet size / RTT) with "
-            "a headroom of 120 %, a first flight that is not spaced, and the path's rate as a "
-            "limit. The limit is in none of the documents, and keeps losses at 0.",
+            "PSPD is cwnd x packet size / RTT and nothing else. `dynamic` adds a headroom of "
+            "120 %, a first flight that is not spaced, and the path's rate as a limit, which are "
+            "in none of the documents.",
             "Today's slow start ends at the first loss, and those runs last 24 s.",
             SENDERS_OF_THEN,
         ),
@@ -216,7 +220,7 @@ def delays() -> Experiment:
 
     def over(delay_ms: int, fifo_bytes: int, title: str) -> tuple[Cell, ...]:
         return beside(
-            *(title, (UNPACED, DYNAMIC, FQ), one_flow),
+            *(title, (UNPACED, PSPD, DYNAMIC, FQ), one_flow),
             seconds=FAR_SECONDS,
             rtt_ns=2 * delay_ms * MS,
             fifo_bytes=fifo_bytes,

@@ -24,6 +24,7 @@ from pacer_mininet.experiments.takano import (
     KIB,
     MIB,
     MS,
+    PSPD,
     SECONDS,
     SENDERS_OF_THEN,
 )
@@ -79,7 +80,7 @@ def _reno(shaper: Shaper) -> tuple[Flow, ...]:
 
 def ipg_sweep() -> Experiment:
     """Six delays, one in a thousand packets lost on the wire."""
-    shapers = (UNPACED, DYNAMIC, FQ, *map(ipg, GAPS_BYTES))
+    shapers = (UNPACED, PSPD, DYNAMIC, FQ, *map(ipg, GAPS_BYTES))
     cells = tuple(
         cell
         for delay_ms in DELAYS_MS
