@@ -23,6 +23,7 @@
 #include "include/time_per_byte.p4"
 #include "include/path_rate.p4"
 #include "include/tcp_flows.p4"
+#include "include/ticks.p4"
 #include "include/class_clock.p4"
 #include "include/flow_pace.p4"
 #include "include/window_clamp.p4"

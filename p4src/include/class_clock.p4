@@ -28,6 +28,7 @@ control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_met
     IngressTime() time;
     Backlog() backlog;
     Hold() hold;
+    DepartureAtTick() departure_at_tick;
 
     apply {
         if (meta.paced == 1) {
@@ -55,15 +56,20 @@ control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_met
                     clock_ns.read(start_ns, meta.queue_id);
                     clock_frac.read(start_frac, meta.queue_id);
 
-                    // D = max(now, C). Equal whole nanoseconds: C is later by its fraction.
-                    if (now_ns > start_ns) {
-                        start_ns = now_ns;
-                        start_frac = 0;
-                    }
-                    // A departure within a nanosecond is rounded up, so it is never early.
-                    departure_ns = start_ns;
-                    if (start_frac != 0) {
-                        departure_ns = departure_ns + 1;
+                    if (meta.tick_ns != 0) {
+                        departure_at_tick.apply(meta.tick_ns, meta.ticks_per_ns_q64, now_ns, start_ns,
+                                                start_frac, departure_ns);
+                    } else {
+                        // D = max(now, C). Equal whole nanoseconds: C is later by its fraction.
+                        if (now_ns > start_ns) {
+                            start_ns = now_ns;
+                            start_frac = 0;
+                        }
+                        // A departure within a nanosecond is rounded up, so it is never early.
+                        departure_ns = start_ns;
+                        if (start_frac != 0) {
+                            departure_ns = departure_ns + 1;
+                        }
                     }
 
                     // C' = D + (len + FCS) * time_per_byte, exactly (mode ipg: on-wire bytes; pace of a

@@ -1,5 +1,5 @@
-// Decides which mode a packet's class has (unpaced, static, ipg, pspd, dynamic,
-// slow-start), and sets
+// Decides which mode a packet's class has (unpaced, static, ipg, timer, pspd,
+// dynamic, slow-start), and sets
 // the mode's parameters.
 #ifndef CLASSES_P4
 #define CLASSES_P4
@@ -53,6 +53,19 @@ control Classes(inout metadata_t meta) {
         meta.ecn_threshold_bytes = ecn_threshold_bytes;
     }
 
+    // As a token bucket whose timer is the system's tick (ticks.p4): packets leave at multiples of
+    // tick_ns (1 to 10,000 ticks a second), and a tick has tokens for its time at the rate. They
+    // leave together, so the class makes up a tick's time in any case. ticks_per_ns_q64 is
+    // 2^64 / tick_ns, rounded down.
+    @name(".PacerIngress.paced_timer")
+    action paced_timer(bit<64> time_per_byte_q24, bit<32> tick_ns, bit<64> ticks_per_ns_q64,
+                       bit<32> limit_bytes, bit<64> allowance_ns, bit<32> ecn_threshold_bytes) {
+        paced_static(time_per_byte_q24, limit_bytes, allowance_ns + (bit<64>) tick_ns);
+        meta.tick_ns = (bit<64>) tick_ns;
+        meta.ticks_per_ns_q64 = ticks_per_ns_q64;
+        meta.ecn_threshold_bytes = ecn_threshold_bytes;
+    }
+
     // Each TCP flow of the class is paced by itself (flow_pace.p4) at window / round-trip time, as
     // in PSPacer's dynamic mode (PSPD). Packets of no followed flow are not paced. The limit applies
     // to each flow.
@@ -101,8 +114,8 @@ control Classes(inout metadata_t meta) {
         key = {
             meta.class_id: exact @name("class_id");
         }
-        actions = { unpaced; paced_static; paced_static_controlled; paced_ipg; paced_pspd;
-                    paced_dynamic; paced_slow_start; }
+        actions = { unpaced; paced_static; paced_static_controlled; paced_ipg; paced_timer;
+                    paced_pspd; paced_dynamic; paced_slow_start; }
         const default_action = unpaced;
         size = CLASS_COUNT;
     }

@@ -146,6 +146,22 @@ def test_entry_of_fixed_gaps() -> None:
     }
 
 
+def test_entry_of_ticks() -> None:
+    (entry,) = rows_of(class_("old", 7, mode="timer", rate="500Mbit"))
+    assert entry.action == "PacerIngress.paced_timer"
+    assert dict(entry.params) == {
+        "time_per_byte_q24": 16 << 24,
+        "tick_ns": 1_000_000,
+        "ticks_per_ns_q64": (1 << 64) // 1_000_000,
+        "limit_bytes": 32 * 1024 * 1024,
+        "allowance_ns": 1518 * 16,
+        "ecn_threshold_bytes": 0,
+    }
+    for hz, tick_ns in ((1, 10**9), (3, 333_333_333), (1024, 976_563), (10_000, 100_000)):
+        (entry,) = rows_of(class_("old", 7, mode="timer", rate="500Mbit", tick_hz=hz))
+        assert dict(entry.params)["tick_ns"] == tick_ns
+
+
 def test_marking_takes_another_action_of_the_program() -> None:
     (plain,) = rows_of(class_("video", 7, rate="500Mbit"))
     (marks,) = rows_of(class_("video", 7, rate="500Mbit", ecn_threshold_bytes=100_000))

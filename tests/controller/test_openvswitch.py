@@ -84,6 +84,7 @@ def test_meters_ranges_and_marks(bridge: Bridge, ovs: Controller) -> None:
     # What the program of a P4 switch can do and a bridge cannot.
     for field, spec in (
         ("mode", {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 12}),
+        ("mode", {"mode": "timer", "rate": "8Mbit"}),
         ("mode", {"mode": "pspd"}),
         ("mode", {"mode": "dynamic"}),
         ("ecn_threshold_bytes", {"rate": "8Mbit", "ecn_threshold_bytes": 9_000}),

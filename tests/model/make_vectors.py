@@ -1,7 +1,8 @@
 """Writes the files in ``tests/vectors``: cases, and what the reference scheduler does with them.
 
     python3 make_vectors.py [--out DIR]                       the committed files, and those of
-                                                              the further modes in DIR/modes,
+                                                              the further modes in DIR/modes
+                                                              and DIR/timer,
                                                               of gap frames in DIR/pause-frames,
                                                               of burstiness in DIR/burstiness
     python3 make_vectors.py --random COUNT --seed N --out DIR as many random cases, elsewhere
@@ -44,6 +45,8 @@ FLOWS = "flows"
 """Subdirectory of the cases that ask for more than every data plane has."""
 BURSTINESS = "burstiness"
 """Subdirectory of the cases of gtrcnet's measurements."""
+TIMER = "timer"
+"""Subdirectory of the cases of mode timer, in the format of the modes."""
 PAUSE_FRAMES = "pause-frames"
 """Subdirectory of the cases in which PAUSE frames fill the gaps."""
 
@@ -120,6 +123,15 @@ def ipg(
     return ClassConfig(
         class_id, "ipg", line_rate_bps, limit_bytes, allowance_ns, gap_bytes, ecn_threshold_bytes
     )
+
+
+def timer(
+    class_id: int, rate_bps: int, ticks_per_second: int, limit_bytes: int = 1 << 20
+) -> ClassConfig:
+    """A class that is released by ticks; a tick has whole nanoseconds."""
+    tick_ns = (1_000_000_000 + ticks_per_second // 2) // ticks_per_second
+    config = replace(static(class_id, rate_bps, limit_bytes), mode="timer")
+    return replace(config, tick_ns=tick_ns)
 
 
 def marking(config: ClassConfig, ecn_threshold_bytes: int) -> ClassConfig:
@@ -810,6 +822,62 @@ def _gap_frames_at_random() -> Iterator[Case]:
         yield replace(case, port=filled(base, longest_bytes), classes=classes, events=events)
 
 
+def timer_cases() -> Iterator[Case]:
+    """Release by a timer: the files in ``tests/vectors/timer``."""
+    trace = Trace()
+    trace.burst(1, 1, 88)
+    yield Case(
+        "timer-fig1",
+        "Fig. 1(b) of the IPSJ paper: 500 Mbit/s at HZ 1000 on 1 Gbit/s, up to 42 packets a tick.",
+        port(),
+        [timer(1, 500_000_000, 1_000)],
+        trace.events(),
+    )
+    trace = Trace()
+    trace.burst(0, 1, 20)
+    trace.burst(0, 2, 4, 1000)
+    trace.burst(0, 3, 3, 60)
+    yield Case(
+        "timer-rates",
+        "Classes of 10 Mbit/s at HZ 100, 1,234,567 bit/s at HZ 7 (a tick is a fraction of a "
+        "nanosecond longer than it counts), and 8 kbit/s at HZ 10000, a byte a tick.",
+        port(None),
+        [timer(1, 10_000_000, 100), timer(2, 1_234_567, 7), timer(3, 8_000, 10_000)],
+        trace.events(),
+    )
+    trace = Trace()
+    for at_ns in (999_999, 1_000_000, 1_000_001, 1_999_999, 2_000_000, 9_500_000):
+        trace.packet(at_ns, 1, 996)
+    # An idle class has one tick's tokens, and no more.
+    trace.burst(20_000_001, 1, 3, 996)
+    trace.packet(YEAR_LATER_NS, 1, 996)
+    trace.burst(YEAR_LATER_NS, 1, 2, 997)
+    yield Case(
+        "timer-idle",
+        "A packet of 1,000 bytes and a tick's tokens are the same: arrivals around ticks, after "
+        "an idle time, and late in the life of a switch.",
+        port(None),
+        [timer(1, 8_000_000, 1_000)],
+        trace.events(),
+    )
+    trace = Trace()
+    trace.burst(0, 1, 6)
+    trace.set_class(500_000, timer(1, 20_000_000, 250))
+    trace.burst(500_000, 1, 12)
+    trace.set_class(3_000_000, static(1, 100_000_000))
+    trace.burst(3_000_000, 1, 3)
+    trace.set_class(3_100_000, timer(1, 40_000_000, 1_000))
+    trace.burst(3_100_000, 1, 5)
+    trace.burst(3_100_000, UNPACED, 3)
+    yield Case(
+        "timer-change",
+        "Tick and rate change while packets wait, to mode static and back; unpaced packets beside.",
+        port(100_000_000),
+        [unpaced(), timer(1, 10_000_000, 1_000)],
+        trace.events(),
+    )
+
+
 def mode_cases() -> list[Case]:
     """Features of the P4 program alone: the files in ``tests/vectors/modes``."""
     return [*ipg_cases(), *ecn_cases()]
@@ -849,6 +917,8 @@ def class_json(config: ClassConfig, modes: bool) -> Json:
     if modes:
         fields["gap_bytes"] = config.gap_bytes
         fields["ecn_threshold_bytes"] = config.ecn_threshold_bytes
+    if config.mode == "timer":
+        fields["tick_ns"] = config.tick_ns
     return fields
 
 
@@ -957,6 +1027,7 @@ def main() -> None:
     write(args.out, cases, modes=False)
     if args.random is None:
         write(args.out / MODES, mode_cases(), modes=True)
+        write(args.out / TIMER, list(timer_cases()), modes=True)
         write(args.out / PAUSE_FRAMES, list(pause_frame_cases()), modes=False)
         write_flows(args.out / FLOWS)
         write_burstiness(args.out / BURSTINESS)

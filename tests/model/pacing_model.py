@@ -100,16 +100,18 @@ class ClassConfig:
 
     In mode ``ipg``, ``rate_bps`` is the line rate at which the gap's bytes count, and
     ``gap_bytes`` the gap from the end of a packet's FCS to the preamble of the next.
-    ``ecn_threshold_bytes`` 0: nothing is marked.
+    ``ecn_threshold_bytes`` 0: nothing is marked. In mode ``timer`` packets leave at multiples of
+    ``tick_ns``.
     """
 
     class_id: int
-    mode: Literal["static", "ipg", "unpaced"]
+    mode: Literal["static", "ipg", "timer", "unpaced"]
     rate_bps: int = MIN_RATE_BPS
     limit_bytes: int = 0
     allowance_ns: int = 0
     gap_bytes: int = 0
     ecn_threshold_bytes: int = 0
+    tick_ns: int = 0
 
     @property
     def time_per_byte_q24(self) -> int:
@@ -122,6 +124,20 @@ class ClassConfig:
         if self.mode == "ipg":
             taken_bytes += PREAMBLE_BYTES + self.gap_bytes
         return taken_bytes * self.time_per_byte_q24
+
+    def departure_q24(self, now_ns: int, clock_q24: int) -> tuple[int, int]:
+        """D of a packet that comes now, and what its cost is added to for the next C.
+
+        In mode ``timer``: a class has tokens for a tick's time at each tick, and never more. It
+        leaves at the first tick at which there are any.
+        """
+        if self.mode != "timer":
+            departure_q24 = max(q24(now_ns), clock_q24)
+            return departure_q24, departure_q24
+        tick_q24 = q24(self.tick_ns)
+        next_tick_q24 = -(-q24(now_ns) // tick_q24) * tick_q24
+        spent_until_q24 = max(clock_q24, next_tick_q24 - tick_q24)
+        return (spent_until_q24 // tick_q24 + 1) * tick_q24, spent_until_q24
 
 
 @dataclass(frozen=True)
@@ -294,12 +310,12 @@ class Scheduler:
         if waiting_bytes > config.limit_bytes:
             self.drops.append(Drop(packet, "class-limit"))
             return
-        departure_q24 = max(q24(now_ns), state.clock_q24)
+        departure_q24, from_q24 = config.departure_q24(now_ns, state.clock_q24)
         cost_q24 = config.cost_q24(packet.length_bytes)
         ecn = packet.ecn
         if 0 < config.ecn_threshold_bytes < waiting_bytes and ecn != ECN_NOT_ECT:
             ecn = ECN_CE
-        state.clock_q24 = departure_q24 + cost_q24
+        state.clock_q24 = from_q24 + cost_q24
         if self.port.gap_frame_max_bytes is not None and not any(
             other.queue for other in self.classes.values()
         ):
@@ -313,7 +329,7 @@ class Scheduler:
                 self.sequence,
                 ecn,
                 cost_q24,
-                config.allowance_ns,
+                config.allowance_ns + config.tick_ns,
             )
         )
 

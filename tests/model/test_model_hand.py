@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from pacing_model import (
@@ -357,3 +359,32 @@ def test_nothing_is_sent_while_nothing_waits() -> None:
     # From the arrival of the packet that waits to its departure: 536 bytes.
     assert starts(result) == [(0, 0), (1, 24_288)]
     assert gap_frames(result) == [(20_000, 512)]
+
+
+def test_a_timer_of_hz_1000_lets_42_packets_go_at_once() -> None:
+    """Fig. 1(b) of the IPSJ paper: 500 Mbit/s, a tick's tokens are 62,500 bytes."""
+    config = ClassConfig(1, "timer", 500_000_000, 1 << 30, 0, tick_ns=1_000_000)
+    result = run(NO_LINE, [config], burst(1, range(42 + 6 * 41 + 1), at_ns=5))
+    at_ms = Counter(departure.start_ns / 1_000_000 for departure in result.departures)
+    # 41.17 packets of 1518 bytes a tick: after five ticks the rest is another packet.
+    assert at_ms == {1: 42, 2: 41, 3: 41, 4: 41, 5: 41, 6: 42, 7: 41}
+
+
+def test_a_timer_releases_at_ticks_only_and_keeps_one_tick_s_tokens() -> None:
+    """1,000 bytes are a tick's tokens, and so is a packet."""
+    config = ClassConfig(1, "timer", 8_000_000, 1 << 30, 0, tick_ns=1_000_000)
+    result = run(
+        NO_LINE,
+        [config],
+        [
+            *burst(1, range(3), at_ns=1_000_000, length_bytes=996),
+            *burst(1, range(3, 6), at_ns=50_000_001, length_bytes=996),
+            # One byte is left of the tokens when the first has gone; the second overdraws them.
+            *burst(1, range(6, 9), at_ns=90_000_000, length_bytes=995),
+        ],
+    )
+    assert [departure.start_ns // 1_000_000 for departure in result.departures] == [
+        *(1, 2, 3),
+        *(51, 52, 53),
+        *(90, 90, 91),
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -299,3 +299,46 @@ def test_gap_frames_make_no_packet_later_than_the_longest_of_them(
     longest = max((frame.length_bytes for frame in filled.gap_frames), default=0)
     for one, other in zip(filled.departures, accounted.departures, strict=True):
         assert 0 <= one.start_q24 - other.start_q24 <= port.line_time_q24(longest)
+
+
+def token_bucket_ns(config: ClassConfig, packets: list[Arrive]) -> list[int]:
+    """When a bucket that is filled at ticks lets packets go; tokens are time at the rate.
+
+    It holds one tick's tokens. At a tick packets go while there are any.
+    """
+    full_q24 = q24(config.tick_ns)
+    tokens_q24, now_ns = 0, 0
+    left = []
+    for packet in packets:
+        while now_ns < packet.at_ns or tokens_q24 <= 0:
+            now_ns += config.tick_ns
+            tokens_q24 = min(full_q24, tokens_q24 + full_q24)
+        left.append(now_ns)
+        tokens_q24 -= config.cost_q24(packet.packet.length_bytes)
+    return left
+
+
+@repeatable
+@given(
+    st.integers(1, 10_000),
+    st.integers(1_000_000, 2_000_000_000),
+    st.lists(
+        st.tuples(st.sampled_from([0, 0, 0, 1, 1_000, 999_999, 10_000_000]), st.integers(14, 1514)),
+        min_size=1,
+        max_size=60,
+    ),
+)
+def test_a_timer_is_a_token_bucket_of_one_tick(
+    ticks_per_second: int, rate_bps: int, packets: list[tuple[int, int]]
+) -> None:
+    tick_ns = round(10**9 / ticks_per_second)
+    config = ClassConfig(1, "timer", rate_bps, 1 << 30, 0, tick_ns=tick_ns)
+    at_ns = accumulate((gap_ns for gap_ns, _ in packets), initial=1)
+    events = [
+        Arrive(when_ns, Packet(n, 1, length_bytes))
+        for n, (when_ns, (_, length_bytes)) in enumerate(zip(at_ns, packets, strict=False))
+    ]
+    result = run(PortConfig(None, "wire", 1), [config], events)
+    assert [departure.start_ns for departure in result.departures] == token_bucket_ns(
+        config, events
+    )

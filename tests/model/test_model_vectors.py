@@ -14,17 +14,20 @@ from make_vectors import (
     FLOWS,
     MODES,
     PAUSE_FRAMES,
+    TIMER,
     VECTORS_DIR,
     Case,
     all_cases,
     mode_cases,
     pause_frame_cases,
     random_case,
+    timer_cases,
     vector_text,
 )
 
 CASES = all_cases()
 MODE_CASES = mode_cases()
+TIMER_CASES = list(timer_cases())
 PAUSE_CASES = list(pause_frame_cases())
 FLOW_CASES = flow_cases()
 BURSTINESS_CASES = burstiness_cases()
@@ -36,9 +39,13 @@ def test_file_is_fresh(case: Case) -> None:
     assert committed == vector_text(case), "run tests/model/make_vectors.py"
 
 
-@pytest.mark.parametrize("case", MODE_CASES, ids=[case.name for case in MODE_CASES])
-def test_file_of_the_modes_is_fresh(case: Case) -> None:
-    committed = (VECTORS_DIR / MODES / f"{case.name}.json").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("folder", "case"),
+    [*((MODES, case) for case in MODE_CASES), *((TIMER, case) for case in TIMER_CASES)],
+    ids=[case.name for case in MODE_CASES + TIMER_CASES],
+)
+def test_file_of_the_modes_is_fresh(folder: str, case: Case) -> None:
+    committed = (VECTORS_DIR / folder / f"{case.name}.json").read_text(encoding="utf-8")
     assert committed == vector_text(case, modes=True), "run tests/model/make_vectors.py"
 
 
@@ -65,6 +72,7 @@ def test_file_of_burstiness_is_fresh(case: BurstinessCase) -> None:
     [
         (VECTORS_DIR, CASES),
         (VECTORS_DIR / MODES, MODE_CASES),
+        (VECTORS_DIR / TIMER, TIMER_CASES),
         (VECTORS_DIR / PAUSE_FRAMES, PAUSE_CASES),
         (VECTORS_DIR / FLOWS, FLOW_CASES),
         (VECTORS_DIR / BURSTINESS, BURSTINESS_CASES),

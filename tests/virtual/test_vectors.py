@@ -41,6 +41,7 @@ PARAMETERS = {
     "unpaced": (),
     "paced_static": PACE,
     "paced_ipg": (*PACE, "gap_bytes", "ecn_threshold_bytes"),
+    "paced_timer": (*PACE, "tick_ns", "ecn_threshold_bytes"),
 }
 
 FLOW_PACE = (
@@ -57,8 +58,11 @@ FLOW_ACTIONS = {
 
 
 def _class_entry(settings: dict[str, Any], operation: str, at_ns: int) -> dict[str, object]:
-    action = {"unpaced": "unpaced", "static": "paced_static", "ipg": "paced_ipg"}[settings["mode"]]
+    mode = settings["mode"]
+    action = "unpaced" if mode == "unpaced" else f"paced_{mode}"
     params = {name: settings[name] for name in PARAMETERS[action]}
+    if mode == "timer":
+        params["ticks_per_ns_q64"] = (1 << 64) // settings["tick_ns"]
     if action == "paced_static" and settings.get("ecn_threshold_bytes"):
         action = "paced_static_controlled"
         params["ecn_threshold_bytes"] = settings["ecn_threshold_bytes"]

@@ -9,6 +9,7 @@ from pacer_controller import rates
 from pacer_controller.fields import (
     DEFAULT_HEADROOM_PERCENT,
     DEFAULT_THRESHOLD_NS,
+    DEFAULT_TICK_HZ,
     ETHER_TYPE_IPV4,
     ETHER_TYPE_IPV6,
     port_range,
@@ -49,6 +50,7 @@ MODE_ACTIONS = {
     "unpaced": "PacerIngress.unpaced",
     "static": "PacerIngress.paced_static",
     "ipg": "PacerIngress.paced_ipg",
+    "timer": "PacerIngress.paced_timer",
     "pspd": "PacerIngress.paced_pspd",
     "dynamic": "PacerIngress.paced_dynamic",
     "slow-start": "PacerIngress.paced_slow_start",
@@ -107,6 +109,9 @@ def class_action(spec: ClassSpec) -> tuple[str, dict[str, int]]:
         return "paced_pspd", pace | marking
     if spec.mode == "ipg":
         return "paced_ipg", pace | marking | {"gap_bytes": spec.gap_bytes or 0}
+    if spec.mode == "timer":
+        hz = DEFAULT_TICK_HZ if spec.tick_hz is None else spec.tick_hz
+        return "paced_timer", pace | marking | rates.tick(hz)
     margin_bytes = spec.window_margin_bytes or 0
     clamp_bps = spec.rate if margin_bytes else None
     control = marking | {

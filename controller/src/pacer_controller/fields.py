@@ -26,6 +26,9 @@ twice the 12.5 MB that a 500 Mbit/s, 200 ms path needs, with room for the kernel
 DEFAULT_HEADROOM_PERCENT = 120
 """Linux's pacing factor in congestion avoidance (tcp_pacing_ca_ratio): a window may grow."""
 
+DEFAULT_TICK_HZ = 1000
+"""The system's timer of the published token buckets: HZ of Linux 2.6."""
+
 DEFAULT_THRESHOLD_NS = 1_000_000
 """Clustered Packet Spacing's threshold of RTT / cwnd."""
 
@@ -255,6 +258,16 @@ GapBytes = Annotated[
         description="Gap between two packets of mode `ipg`, in bytes of a line at `rate`: from the "
         "end of one packet's FCS to the preamble of the next, so that Ethernet's own 12 bytes are "
         "part of it.",
+    ),
+]
+
+TickHz = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=10_000,
+        description="Mode `timer`: ticks a second at which packets leave; a tick has whole "
+        "nanoseconds. Default: 1000.",
     ),
 ]
 

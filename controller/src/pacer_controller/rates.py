@@ -191,6 +191,12 @@ def inverse_headroom_q16(percent: int) -> int:
     return ((100 << 16) + percent // 2) // percent
 
 
+def tick(hz: int) -> dict[str, int]:
+    """Return the time between ticks in ns, to nearest, half up, and its reciprocal in 2^-64."""
+    tick_ns = (1_000_000_000 + hz // 2) // hz
+    return {"tick_ns": tick_ns, "ticks_per_ns_q64": (1 << 64) // tick_ns}
+
+
 def bytes_per_second(rate_bps: int) -> int:
     """Rate in whole bytes per second, to nearest, half up: P4Runtime's unit for byte meters."""
     return (rate_bps + 4) // 8

@@ -39,6 +39,7 @@ from pacer_controller.fields import (
     Rate,
     Strict,
     ThresholdNs,
+    TickHz,
     TransportPort,
     WindowMarginBytes,
     examples,
@@ -55,30 +56,33 @@ class ClassSpec(Strict):
         {"rate": "500Mbit"},
         {"mode": "static", "rate": "62.5MB/s", "ecn_threshold_bytes": 100_000, "port": 2},
         {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 1023},
+        {"mode": "timer", "rate": "500Mbit", "tick_hz": 100},
         {"mode": "pspd"},
         {"mode": "dynamic", "headroom_percent": 120},
         {"mode": "slow-start", "threshold_ns": 1_000_000},
         {"rate": "500Mbit", "window_margin_bytes": 100_000},
     )
 
-    mode: Literal["static", "unpaced", "ipg", "pspd", "dynamic", "slow-start"] = Field(
+    mode: Literal["static", "unpaced", "ipg", "timer", "pspd", "dynamic", "slow-start"] = Field(
         default="static",
         description="`static`: packets leave at the target rate. `unpaced`: they take what the "
-        "paced classes leave. `ipg`: a fixed gap behind each packet. `pspd`: each TCP flow at "
+        "paced classes leave. `ipg`: a fixed gap behind each packet. `timer`: packets leave "
+        "at the target rate, but at ticks only. `pspd`: each TCP flow at "
         "its window / round-trip time, and nothing else. `dynamic`: the same with headroom, and at "
         "most at the path's rate. `slow-start`: as `dynamic` until the flow loses something or its "
         "packets are dense enough.",
     )
     rate: Rate | None = Field(
         default=None,
-        description="Target rate; layer-2 bytes with FCS count. Needed in mode `static`. In mode "
-        "`ipg`, where it is needed too, the line rate that the gap's bytes are counted at; "
-        "in modes `dynamic` and `slow-start` the most that a flow may have, or no limit. "
-        "8kbit to 100Gbit.",
+        description="Target rate; layer-2 bytes with FCS count. Needed in modes `static` and "
+        "`timer`. In mode `ipg`, where it is needed too, the line rate that the gap's bytes are "
+        "counted at; in modes `dynamic` and `slow-start` the most that a flow may have, or no "
+        "limit. 8kbit to 100Gbit.",
     )
     gap_bytes: GapBytes | None = Field(
         default=None, description="Gap between packets; needed in mode `ipg`, and only there."
     )
+    tick_hz: TickHz | None = None
     headroom_percent: HeadroomPercent | None = None
     threshold_ns: ThresholdNs | None = None
     limit_bytes: LimitBytes = DEFAULT_LIMIT_BYTES
@@ -99,8 +103,8 @@ class ClassSpec(Strict):
     def problems(self) -> list[FieldError]:
         """Return errors across fields."""
         found = FieldErrors()
-        if self.mode == "static" and self.rate is None:
-            found.add("rate", "a static class needs a rate", rates.EXPECTED)
+        if self.mode in ("static", "timer") and self.rate is None:
+            found.add("rate", f"a class of mode {self.mode} needs a rate", rates.EXPECTED)
         if self.mode == "ipg" and self.rate is None:
             message = "mode ipg needs the line rate that the gap's bytes are counted at"
             found.add("rate", message, rates.EXPECTED)
@@ -124,20 +128,29 @@ class ClassSpec(Strict):
 
 
 _NOT_IN_MODE: Mapping[str, tuple[str, ...]] = {
-    "static": ("gap_bytes", "headroom_percent", "threshold_ns"),
+    "static": ("gap_bytes", "tick_hz", "headroom_percent", "threshold_ns"),
     "unpaced": (
         "rate",
         "gap_bytes",
+        "tick_hz",
         "headroom_percent",
         "threshold_ns",
         "allowance_ns",
         "window_margin_bytes",
         "ecn_threshold_bytes",
     ),
-    "ipg": ("headroom_percent", "threshold_ns", "window_margin_bytes"),
-    "pspd": ("rate", "gap_bytes", "headroom_percent", "threshold_ns", "window_margin_bytes"),
-    "dynamic": ("gap_bytes", "threshold_ns"),
-    "slow-start": ("gap_bytes",),
+    "ipg": ("tick_hz", "headroom_percent", "threshold_ns", "window_margin_bytes"),
+    "timer": ("gap_bytes", "headroom_percent", "threshold_ns", "window_margin_bytes"),
+    "pspd": (
+        "rate",
+        "gap_bytes",
+        "tick_hz",
+        "headroom_percent",
+        "threshold_ns",
+        "window_margin_bytes",
+    ),
+    "dynamic": ("gap_bytes", "tick_hz", "threshold_ns"),
+    "slow-start": ("gap_bytes", "tick_hz"),
 }
 """Fields that mean nothing in a mode; refused, since whoever gives them expects something."""
 

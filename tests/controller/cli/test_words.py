@@ -33,6 +33,7 @@ from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
             {"mode": "slow-start", "threshold_ns": 2_000_000, "headroom_percent": 150},
         ),
         ("mode pspd", {"mode": "pspd"}),
+        ("mode timer rate 500mbit hz 100", {"mode": "timer", "rate": "500mbit", "tick_hz": 100}),
         ("window-margin 100KB", {"window_margin_bytes": 102_400}),
         ("mode ipg rate 1gbit gap 1500", {"mode": "ipg", "rate": "1gbit", "gap_bytes": 1500}),
         ("allowance none limit default", {"allowance_ns": None, "limit_bytes": None}),
@@ -203,6 +204,8 @@ def test_a_rate_paces_an_unpaced_class_and_unpaced_takes_the_rate() -> None:
     flows = {"mode": "slow-start", "threshold_ns": 5, "headroom_percent": 150}
     assert body_of(kind, {"mode": "dynamic"}, flows) == {"mode": "dynamic", "headroom_percent": 150}
     assert body_of(kind, {"mode": "pspd"}, flows | {"rate": "1Mbit"}) == {"mode": "pspd"}
+    ticks = {"mode": "timer", "rate": "1Mbit", "tick_hz": 100}
+    assert body_of(kind, {"mode": "static"}, ticks) == {"mode": "static", "rate": "1Mbit"}
 
 
 def test_nested_fields_leave_the_original_alone() -> None:

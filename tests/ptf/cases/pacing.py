@@ -352,6 +352,39 @@ class FloodedPacketIsPaced(PacingTest):
         self.accepted(40, frames)
 
 
+class PacketsLeaveAtTicks(PacingTest):
+    """Mode timer: ten ticks a second, at each of which four packets leave together.
+
+    Spaced, they would be 25 ms apart. A machine that stalls may set them apart, so three attempts.
+    """
+
+    rate_bps = 320_000
+    tick_ns = 100 * NS_PER_MS
+    together = 4
+
+    def runTest(self) -> None:
+        settings = {
+            "time_per_byte_q24": time_per_byte_q24(self.rate_bps),
+            "tick_ns": self.tick_ns,
+            "ticks_per_ns_q64": (1 << 64) // self.tick_ns,
+            "limit_bytes": 1 << 24,
+            "allowance_ns": 0,
+            "ecn_threshold_bytes": 0,
+        }
+        self.install(self.flow({"dst_port": 2000}, 23), self.mode(23, "paced_timer", settings))
+        frames = [udp_frame(frame_bytes=1000, number=n) for n in range(3 * self.together)]
+        due_ns = [float(n // self.together * self.tick_ns) for n in range(len(frames))]
+        for _ in range(3):
+            began_ns = self.send(1, *frames)
+            came = self.comes(2, *frames)
+            self.never_early(came, began_ns, due_ns)
+            groups = [came[n : n + self.together] for n in range(0, len(came), self.together)]
+            apart_ns = max(group[-1].received_ns - group[0].received_ns for group in groups)
+            if apart_ns < self.tick_ns // self.together:
+                return
+        self.fail(f"{apart_ns} ns between packets of a tick at the third attempt")
+
+
 class GapsAreFixed(PacingTest):
     """Mode ipg: the same gap behind packets of all sizes, in bytes of the line."""
 

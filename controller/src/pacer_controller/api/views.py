@@ -56,6 +56,7 @@ class ClassView(Accepted):
     limit_bytes: int
     allowance_ns: int | None
     gap_bytes: int | None
+    tick_hz: int | None
     headroom_percent: int | None
     threshold_ns: int | None
     window_margin_bytes: int | None

@@ -125,6 +125,7 @@ _Words = Sequence[tuple[str, str, Callable[[Any], str]]]
 _OF_METER: _Words = (("cburst", "cburst", size), ("pburst", "pburst", size))
 _OF_MARKS: _Words = (("yellow_dscp", "yellow-dscp", str), ("red_dscp", "red-dscp", str))
 _OF_MODE: _Words = (
+    ("tick_hz", "hz", str),
     ("headroom_percent", "headroom", str),
     ("threshold_ns", "threshold", time),
     ("gap_bytes", "gap", exact_size),

@@ -20,7 +20,7 @@ from pacer_controller.cli.words import (
     read_whole,
 )
 
-MODES = ("static", "unpaced", "ipg", "pspd", "dynamic", "slow-start")
+MODES = ("static", "unpaced", "ipg", "timer", "pspd", "dynamic", "slow-start")
 
 _RATE = ("RATE", "8kbit to 100Gbit: 500mbit, 62.5MB/s")
 
@@ -59,6 +59,7 @@ CLASS = Grammar(
         *_LIMITS,
         Word("ecn", "ecn_threshold_bytes", read_size, "SIZE", "mark CE above this queue length"),
         Word("gap", "gap_bytes", read_size, "SIZE", "gap between packets (mode ipg)"),
+        Word("hz", "tick_hz", read_whole, "N", "ticks a second (mode timer, default 1000)"),
         Word(
             *("headroom", "headroom_percent", read_whole, "PERCENT"),
             "rate as a share of window/RTT (dynamic, slow-start)",
@@ -295,10 +296,11 @@ class Kind:
 _PACE = ("limit_bytes", "allowance_ns")
 _PACED_MODES = tuple(mode for mode in MODES if mode != "unpaced")
 _ONLY_IN_MODES = {
-    "rate": ("static", "ipg", "dynamic", "slow-start"),
+    "rate": ("static", "ipg", "timer", "dynamic", "slow-start"),
     "allowance_ns": _PACED_MODES,
     "ecn_threshold_bytes": _PACED_MODES,
     "gap_bytes": ("ipg",),
+    "tick_hz": ("timer",),
     "headroom_percent": ("dynamic", "slow-start"),
     "threshold_ns": ("slow-start",),
     "window_margin_bytes": ("static", "dynamic", "slow-start"),

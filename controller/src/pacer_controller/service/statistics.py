@@ -26,7 +26,7 @@ LINE_OVERHEAD_BYTES = {"layer2": 4, "wire": 24}
 """Bytes that a port's line rate counts beside a frame's layer-2 bytes: the FCS, or also preamble,
 start delimiter and inter-frame gap (`LineCounting` of traffic_manager.proto)."""
 
-PACED_MODES = ("static", "slow-start")
+PACED_MODES = ("static", "timer", "slow-start")
 """Modes in which a class's rate is its target."""
 
 

@@ -215,7 +215,7 @@ const given = (view, names) => Object.fromEntries(
 
 function classOf(view) {
   return given(view, ["mode", "limit_bytes", "ecn_threshold_bytes", "gap_bytes",
-    "headroom_percent", "threshold_ns", "window_margin_bytes", "port", ...allowance(view)]);
+    "tick_hz", "headroom_percent", "threshold_ns", "window_margin_bytes", "port", ...allowance(view)]);
 }
 
 function flowOf(view) {

@@ -1,0 +1,61 @@
+"""Mode timer in virtual time: every departure at a tick, and the rate exact over many of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pacer_entries import all_to, class_entry, flow_by_ether_type, frame, time_per_byte_q24
+from virtual_switch import Port, TimedFrame, VirtualRun, run
+
+CLASS = 5
+LENGTH_BYTES = 1514
+FRAME_BYTES = LENGTH_BYTES + 4
+NS_PER_S = 1_000_000_000
+
+
+def released(rate_bps: int, hz: int, packets: int, folder: Path, port: str = "") -> list[int]:
+    """When packets of a burst leave, in ns."""
+    tick_ns = (NS_PER_S + hz // 2) // hz
+    settings = {
+        "time_per_byte_q24": time_per_byte_q24(rate_bps),
+        "tick_ns": tick_ns,
+        "ticks_per_ns_q64": (1 << 64) // tick_ns,
+        "limit_bytes": 1 << 30,
+        "allowance_ns": 0,
+        "ecn_threshold_bytes": 0,
+    }
+    entries = [class_entry(CLASS, "paced_timer", settings), flow_by_ether_type(CLASS)]
+    arrivals = [TimedFrame(1, frame(n, CLASS, LENGTH_BYTES)) for n in range(packets)]
+    what = VirtualRun(
+        ports=[Port(1), Port(2, port)],
+        arrivals={1: arrivals},
+        runtime={"table_entries": entries, "multicast_group_entries": all_to(2)},
+    )
+    return [timed.at_ns for timed in run(what, folder)[2]]
+
+
+@pytest.mark.parametrize("hz", [1, 3, 7, 100, 250, 1_000, 1_024, 9_999, 10_000])
+@pytest.mark.parametrize("rate_bps", [8_000, 10_000_000, 333_333_333, 500_000_000, 930_000_000])
+def test_departures_are_multiples_of_the_tick(rate_bps: int, hz: int, tmp_path: Path) -> None:
+    left_ns = released(rate_bps, hz, 500, tmp_path)
+    tick_ns = (NS_PER_S + hz // 2) // hz
+    assert all(at_ns % tick_ns == 0 for at_ns in left_ns)
+    # Tokens are positive before each packet and exact: k packets cost less than the ticks up to
+    # there gave, and k + 1 packets would not leave at an earlier one.
+    packet_q24 = FRAME_BYTES * time_per_byte_q24(rate_bps)
+    ticks = [k * packet_q24 // (tick_ns << 24) + 1 for k in range(500)]
+    assert left_ns == [tick * tick_ns for tick in ticks]
+    burst_bytes = rate_bps / 8 * tick_ns / NS_PER_S
+    assert (max(Counter(left_ns).values()) - 1) * FRAME_BYTES < burst_bytes * (1 + 1e-5)
+
+
+def test_a_tick_s_packets_follow_each_other_on_the_line(tmp_path: Path) -> None:
+    """42 packets at 1 Gbit/s, as in Fig. 1(b): no allowance is needed for them."""
+    left_ns = released(500_000_000, 1_000, 100, tmp_path, "rate=1gbit,counts=wire")
+    line_ns = 8 * (LENGTH_BYTES + 24)
+    starts = [1_000_000 + k * line_ns for k in range(42)]
+    starts += [2_000_000 + k * line_ns for k in range(41)]
+    starts += [3_000_000 + k * line_ns for k in range(17)]
+    assert left_ns == starts
