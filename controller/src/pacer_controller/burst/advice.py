@@ -1,0 +1,197 @@
+"""Advice from a capture: the smallest drop-tail FIFO, or the lowest rate, that loses nothing.
+
+What the packets of a capture need of a FIFO is computed exactly. Other packets of the same traffic
+need a little more or less, so the advice looks at the busy periods (from one empty queue to the
+next): the peaks of the longest tenth are taken to have an exponential tail, and the advised FIFO is
+the size that the traffic exceeds with probability e^-5 (0.7 %) in as long again as the capture.
+The advice is at least 1.1 and at most 1.35 times what the capture needs, and leaves room for one
+more frame, but for at most half as much again. `chance` says what that leaves to chance.
+"""
+
+import math
+from array import array
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pacer_controller import rates
+
+MIN_OF_NEEDED, MAX_OF_NEEDED = 1.1, 1.35
+"""Least and most of the advised FIFO, by what the capture itself needs."""
+
+EXPECTED_LOSSES = math.exp(-5)
+"""Busy periods above the advised FIFO that are expected in as long again."""
+
+TAIL_SHARE = 0.1
+MIN_TAIL, MAX_TAIL = 20, 1000
+"""How many of the busy periods with the longest queues the tail is taken from."""
+
+ROUNDING = 1e-5
+"""Packets that are spaced at a rate are that close to it."""
+
+NS_PER_S = 1_000_000_000
+MAX_RATE_BPS = 1_000_000_000_000
+RATE_STEP = 1.002
+"""A rate is advised to within this factor."""
+
+
+class NoAdviceError(ValueError):
+    """There is no advice; the text says why."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A rate and a FIFO that fit a traffic.
+
+    Attributes:
+        rate_bps: of the bottleneck, in layer-2 bytes with FCS.
+        fifo_bytes: the advised FIFO, in bytes of frames with FCS that wait.
+        needed_bytes: the least FIFO with which the capture's own packets lose nothing.
+        chance: that traffic like this loses a packet in as long again; None if the capture is too
+            short to say.
+
+    """
+
+    rate_bps: int
+    fifo_bytes: int
+    needed_bytes: int
+    chance: float | None
+
+
+class Packets:
+    """Times and lengths of the packets of a traffic."""
+
+    def __init__(self) -> None:
+        self._times_ns, self._lengths = array("q"), array("L")
+
+    def add(self, at_ns: int, frame_bytes: int) -> None:
+        """Add a packet, `frame_bytes` with FCS; one earlier than the last counts as of its time."""
+        if self._times_ns:
+            at_ns = max(at_ns, self._times_ns[-1])
+        self._times_ns.append(at_ns)
+        self._lengths.append(frame_bytes)
+
+    @property
+    def longest(self) -> int:
+        """The longest frame."""
+        return max(self._lengths, default=0)
+
+    def mean_bps(self) -> float:
+        """Return the mean rate from the first packet to the last, which is not counted."""
+        if len(self._times_ns) < 2 or self._times_ns[-1] == self._times_ns[0]:
+            return 0.0
+        elapsed_ns = self._times_ns[-1] - self._times_ns[0]
+        return (sum(self._lengths) - self._lengths[-1]) * 8 * NS_PER_S / elapsed_ns
+
+    def peaks(self, rate_bps: int) -> Counter[int]:
+        """Return how many busy periods reach a number of bytes at their peak.
+
+        The bottleneck is a port of this project's switch: a frame leaves the FIFO when its
+        transmission starts, and one that finds the FIFO empty and the line free takes room as well.
+        """
+        return peaks(zip(self._times_ns, self._lengths, strict=True), rate_bps)
+
+
+def peaks(packets: Iterable[tuple[int, int]], rate_bps: int) -> Counter[int]:
+    """Return `Packets.peaks` of times and lengths in order of time."""
+    time_per_byte_q24 = rates.time_per_byte_q24(rate_bps)
+    found: Counter[int] = Counter()
+    waiting: deque[tuple[int, int]] = deque()
+    free_q24 = waiting_bytes = peak = 0
+    for at_ns, length in packets:
+        at_q24 = at_ns << rates.FRACTION_BITS
+        # A frame whose transmission starts at this nanosecond has left.
+        while waiting and waiting[0][0] <= at_q24:
+            waiting_bytes -= waiting.popleft()[1]
+        if free_q24 <= at_q24:
+            found[peak] += 1
+            peak, free_q24 = 0, at_q24
+        waiting_bytes += length
+        waiting.append((free_q24, length))
+        peak = max(peak, waiting_bytes)
+        free_q24 += length * time_per_byte_q24
+    found[peak] += 1
+    del found[0]
+    return found
+
+
+def fifo_for(packets: Packets, rate_bps: int) -> Advice:
+    """Advise a FIFO for a bottleneck of this rate.
+
+    Raises:
+        NoAdviceError: no FIFO is large enough, or there are too few packets.
+
+    """
+    mean_bps = packets.mean_bps()
+    if not mean_bps:
+        raise NoAdviceError("too few packets")
+    if mean_bps > rate_bps * (1 + ROUNDING):
+        mean = rates.format_rate(round(mean_bps))
+        raise NoAdviceError(f"the packets come at {mean} in the mean: no FIFO is large enough")
+    return _advice(packets.peaks(rate_bps), rate_bps, packets.longest)
+
+
+def rate_for(packets: Packets, fifo_bytes: int) -> Advice:
+    """Advise a rate of a bottleneck with this FIFO, about the lowest.
+
+    At a lower rate the advised FIFO is larger, but for small steps where busy periods merge.
+
+    Raises:
+        NoAdviceError: the FIFO is too small at any rate, or there are too few packets.
+
+    """
+    below = packets.mean_bps()
+    if not below:
+        raise NoAdviceError("too few packets")
+    above = below
+    while True:
+        above *= 2
+        best = _advice(packets.peaks(math.ceil(above)), math.ceil(above), packets.longest)
+        if best.fifo_bytes <= fifo_bytes:
+            break
+        if above > MAX_RATE_BPS:
+            raise NoAdviceError(f"a FIFO of {fifo_bytes} bytes is too small at any rate")
+        below = above
+    while above > below * RATE_STEP:
+        between = math.sqrt(above * below)
+        tried = _advice(packets.peaks(math.ceil(between)), math.ceil(between), packets.longest)
+        if tried.fifo_bytes <= fifo_bytes:
+            above, best = between, tried
+        else:
+            below = between
+    return best
+
+
+def _advice(found: Mapping[int, int], rate_bps: int, longest_frame: int) -> Advice:
+    needed = max(found)
+    expected = _tail(found)
+    fifo: float = needed * MAX_OF_NEEDED
+    chance = None
+    if expected is not None:
+        threshold, excess, count = expected
+        wanted = threshold + excess * math.log(count / EXPECTED_LOSSES)
+        fifo = max(needed * MIN_OF_NEEDED, min(wanted, fifo))
+    fifo = max(fifo, min(needed + longest_frame, needed * 1.5))
+    if expected is not None:
+        chance = 0.0
+        if excess:
+            chance = -math.expm1(-count * math.exp(-(fifo - threshold) / excess))
+    return Advice(rate_bps, math.floor(fifo), needed, chance)
+
+
+def _tail(found: Mapping[int, int]) -> tuple[int, float, int] | None:
+    """Return a threshold, the mean excess of the peaks above it, and how many they are.
+
+    None with too few busy periods.
+    """
+    total = sum(found.values())
+    count = int(min(max(total * TAIL_SHARE, MIN_TAIL), MAX_TAIL))
+    if total <= count:
+        return None
+    left, above = count, 0
+    for peak in sorted(found, reverse=True):
+        if found[peak] > left:
+            return peak, (above - peak * (count - left)) / count, count
+        above += peak * found[peak]
+        left -= found[peak]
+    return None
