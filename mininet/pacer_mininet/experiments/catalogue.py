@@ -20,6 +20,7 @@ PUBLISHED = (
     "IPSJ Fig. 9",
     "talk target sweep",
     "talk noPSP/PSPD/PSPS",
+    "talk ACK clocking, 3.125 MB",
     "home page Fig. 2.1/2.2",
     "home page Fig. 2.3",
     "PFLDnet 2005",
@@ -30,6 +31,7 @@ PUBLISHED = (
     "Tokyo Clustered Packet Spacing",
     "Tokyo parallel streams",
     "Tokyo 24 x 2 streams",
+    "Tokyo Fast Ethernet against gigabit",
 )
 """The published tables and figures that have an experiment."""
 
@@ -38,6 +40,7 @@ _MAKERS: tuple[Callable[[], Experiment], ...] = (
     takano.targets,
     takano.table_five,
     takano.slides,
+    takano.ack_clocking,
     takano.delays,
     takano.figure_2,
     takano.figure_3,
@@ -51,6 +54,7 @@ _MAKERS: tuple[Callable[[], Experiment], ...] = (
     tokyo.clustered,
     tokyo.parallel,
     tokyo.bandwidth_challenge,
+    tokyo.fast_ethernet,
     takano.gap_frames,
     takano.backlog,
     beyond.ten_gigabit,

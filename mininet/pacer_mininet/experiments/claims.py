@@ -119,6 +119,11 @@ def _over_long_paths(of: Values) -> Values:
     return lambda rows: of([row for row in rows if _scenario(row).rtt_ns >= LONG_RTT_NS])
 
 
+def _in_row(title: str, of: Values) -> Values:
+    """Take the same from the cells of one row."""
+    return lambda rows: of([row for row in rows if row["row"] == title])
+
+
 def _less(column: str, other: str, *metrics: str) -> Values:
     """Take one column less another: medians of the metrics' sum, row by row."""
 
@@ -247,6 +252,30 @@ CLAIMS = (
     ),
     *_kept_short("paced, clamp"),
     *_kept_short("paced, ECN"),
+    *_claims(
+        "slides",
+        (
+            "PSPD under the talk's conditions: packets lost (published: 285)",
+            _in_row("1MB", _of("lost", "min", "PSPD")),
+            *("more than", 0, 0),
+        ),
+        ("dynamic: packets lost", _of("lost", "max", "dynamic"), "at most", 0, 0),
+        extra=False,
+    ),
+    *_claims(
+        "ackclock",
+        (
+            "unpaced, FIFO of the published size: packets lost",
+            _in_row("FIFO 3.125 MB", _of("lost", "max", "unpaced")),
+            *("at most", 0, 0),
+        ),
+        (
+            "unpaced, FIFO of three fifths of it: packets lost",
+            _in_row("FIFO 1.875 MB", _of("lost", "min", "unpaced")),
+            *("more than", 0, 0),
+        ),
+        ("paced: packets lost", _of("lost", "max", "paced"), "at most", 0, 0),
+    ),
     *_wins("delays", of="FIFO 256 KB, "),
     *_wins("slides", of="FIFO 1 MB, "),
     *_wins("ipg", of="medians of nine seeds, "),

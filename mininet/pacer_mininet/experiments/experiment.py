@@ -78,6 +78,7 @@ class Experiment:
             empty: without a published counterpart.
         source: where these are published.
         plots: what is drawn, keys of plots.
+        conditions: the published ones, keys of conditions.CONDITIONS.
         differs: sentences on how the published runs differed.
         virtual: whether it is one of Tables 2 to 4 and Fig. 3: the switch alone, without cells.
         quick: whether its runs are scaled down.
@@ -91,6 +92,7 @@ class Experiment:
     reproduces: tuple[str, ...] = ()
     source: str = ""
     plots: tuple[str, ...] = ()
+    conditions: Mapping[str, str] = field(default_factory=dict)
     differs: tuple[str, ...] = ()
     virtual: bool = False
     quick: bool = False

@@ -168,16 +168,23 @@ def _text(text: str) -> str:
 
 
 def _compared(one: dict[str, Any]) -> str:
-    """Return how the figures compare with the published ones; empty where none are."""
-    if not one["compared"]:
+    """Return how conditions and figures compare with the published ones; empty without these."""
+    return _texts("Conditions", one["conditions"]) + _texts(
+        "Beside the published figures", one["compared"]
+    )
+
+
+def _texts(title: str, rows: Sequence[dict[str, str]]) -> str:
+    """Return rows of text by column title as a table; empty without rows."""
+    if not rows:
         return ""
-    head = "".join(f'<th scope="col" class="text">{title}</th>' for title in one["compared"][0])
+    head = "".join(f'<th scope="col" class="text">{name}</th>' for name in rows[0])
     lines = "".join(
         "<tr>" + "".join(f'<td class="text">{html.escape(v)}</td>' for v in row.values()) + "</tr>"
-        for row in one["compared"]
+        for row in rows
     )
     return (
-        '<h3>Beside the published figures</h3><div class="wide"><table class="many">'
+        f'<h3>{title}</h3><div class="wide"><table class="many">'
         f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
 

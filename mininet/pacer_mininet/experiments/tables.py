@@ -6,6 +6,7 @@ from typing import Any
 
 from pacer_mininet.experiments import claims
 from pacer_mininet.experiments.cache import Cache
+from pacer_mininet.experiments.conditions import beside_published
 from pacer_mininet.experiments.experiment import Cell, Experiment
 from pacer_mininet.experiments.findings import compared, sentences
 from pacer_mininet.experiments.metrics import METRICS, Result, shown
@@ -69,6 +70,7 @@ def collect(experiment: Experiment, cache: Cache) -> dict[str, Any]:
         "source": experiment.source,
         "quick": experiment.quick,
         "metrics": {name: METRICS[name].title for name in experiment.metrics},
+        "conditions": beside_published(experiment),
         "rows": rows,
         "compared": compared(experiment, rows),
         "sentences": sentences(experiment, rows),
@@ -118,6 +120,10 @@ def plain(found: dict[str, Any]) -> str:
                 beside = _published_beside(row, name)
                 lines[-1].append(shown(name, row["values"].get(name)) + beside)
         blocks.append(_aligned(lines))
+    if found["conditions"]:
+        blocks.append(
+            _aligned([list(found["conditions"][0]), *map(_values, found["conditions"])], left=True)
+        )
     if found["compared"] and len(titles) > 1:
         blocks.append(_aligned([list(found["compared"][0]), *map(_values, found["compared"])]))
     return "\n\n".join(blocks)
@@ -147,11 +153,15 @@ def text_of(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _aligned(lines: list[list[str]]) -> str:
-    """Return lines of cells with aligned columns, the first line as a header."""
+def _aligned(lines: list[list[str]], *, left: bool = False) -> str:
+    """Return lines of cells with aligned columns, the first line as a header.
+
+    All columns but the first are aligned to the right; with `left`, to the left.
+    """
+    align = str.ljust if left else str.rjust
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     texts = [
-        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+        "  ".join([line[0].ljust(widths[0]), *map(align, line[1:], widths[1:])]).rstrip()
         for line in lines
     ]
     return "\n".join([texts[0], "-" * len(texts[0]), *texts[1:]])

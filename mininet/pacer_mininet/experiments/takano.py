@@ -31,6 +31,7 @@ MINUTE_SECONDS = 60
 SECONDS = 16
 LONG_SECONDS = 24
 FAR_SECONDS = 12
+ACK_CLOCKING_SECONDS = 4
 
 LONG_DELAYS_MS = (25, 50, 100, 150)
 """One way: the delays of the IPG sweep at which dynamic spacing is claimed to win."""
@@ -51,6 +52,15 @@ PSPD = Shaper("PSPD", "class", (("mode", "pspd"), ("rate", None)))
 
 DYNAMIC = Shaper("dynamic", "class", (("mode", "dynamic"), ("rate", None)))
 """The same with headroom, an unspaced first flight, and the path's rate as a limit."""
+
+S1_PATH = {
+    "bottleneck": "500 Mbit/s",
+    "RTT": "200 ms",
+    "traffic": "BIC, Linux 2.6.11",
+    "connections": "1",
+    "first slow start ends at": "the first loss (BIC of Linux 2.6.11)",
+}
+"""Published conditions of Table 5 and of Figs. 2, 8 and 9."""
 
 SENDERS_OF_THEN = (
     "The senders run today's Linux. It starts with ten segments and recovers from losses in other "
@@ -155,6 +165,7 @@ def table_five() -> Experiment:
         metrics=("goodput", "steady", "lost", "edge_lost", "queue_max"),
         cells=tuple(cells),
         plots=("comparison",),
+        conditions={**S1_PATH, "FIFO": "16 KB to 4096 KB"},
         differs=(
             "Goodput here is that of all 16 seconds, and slow start takes two to three of them. "
             "How long the published runs were is not legible; 474 of 476.9 Mbit/s leave no room "
@@ -205,12 +216,61 @@ def slides() -> Experiment:
         metrics=("goodput", "near_abw_mean", "steady", "lost", "edge_lost"),
         cells=cells,
         plots=("bandwidth-100ms", "window", "after-loss", "comparison"),
+        conditions={
+            "bottleneck": "500 Mbit/s",
+            "RTT": "100 ms",
+            "FIFO": "1 MB",
+            "duration": "one minute",
+            "traffic": "BIC",
+            "connections": "1",
+            "first slow start ends at": "100 packets by default in the BIC module of Linux 2.6",
+            "socket buffers": "12.5 MB",
+        },
         differs=(
             "PSPD is cwnd x packet size / RTT and nothing else. `dynamic` adds a headroom of "
             "120 %, a first flight that is not spaced, and the path's rate as a limit, which are "
             "in none of the documents.",
             "Today's slow start ends at the first loss, and those runs last 24 s.",
             SENDERS_OF_THEN,
+        ),
+    )
+
+
+ACK_CLOCKING_BYTES = 3_125_000
+"""The published buffer: half of what 500 Mbit/s x 100 ms hold."""
+
+ACK_CLOCKED_WINDOW_BYTES = 2 * ACK_CLOCKING_BYTES * 1448 // 1518
+"""The payload of what the path holds."""
+
+
+def ack_clocking() -> Experiment:
+    """Slow start up to what the path holds, and the buffer that it needs at the bottleneck."""
+    cells = [
+        cell
+        for fifo_bytes in (ACK_CLOCKING_BYTES, ACK_CLOCKING_BYTES * 3 // 5)
+        for cell in beside(
+            *(f"FIFO {fifo_bytes / 1e6:g} MB", (UNPACED, PACED, FQ), one_flow),
+            seconds=ACK_CLOCKING_SECONDS,
+            rtt_ns=100 * MS,
+            fifo_bytes=fifo_bytes,
+            socket_buffer_bytes=ACK_CLOCKED_WINDOW_BYTES,
+        )
+    ]
+    return Experiment(
+        name="ackclock",
+        title="ACK clocking: the buffer that slow start needs, 500 Mbit/s, 100 ms",
+        reproduces=("talk ACK clocking, 3.125 MB",),
+        source="PSPacer talk",
+        metrics=("goodput", "steady", "lost", "edge_lost", "queue_max"),
+        cells=tuple(cells),
+        conditions={"bottleneck": "500 Mbit/s", "RTT": "100 ms", "FIFO": "3.125 MB"},
+        differs=(
+            "Published is the arithmetic. In slow start each acknowledgement releases two packets, "
+            "so the sender sends at twice the bottleneck's rate, and half of a round trip's "
+            "packets wait: 3.125 MB of the 6.25 MB that the path holds.",
+            "The window is limited to what the path holds, 4,117 packets. Slow start doubles from "
+            "ten, so its last step here is from 2,560 packets and less than a doubling. All of "
+            "3.125 MB are needed where it is a whole one.",
         ),
     )
 
@@ -277,6 +337,7 @@ def figure_2() -> Experiment:
         metrics=("goodput", "lost", "edge_lost", "bin_max"),
         cells=_cells_at(4096 * KIB),
         plots=("bandwidth", "after-loss"),
+        conditions={**S1_PATH, "FIFO": "4 MB"},
         differs=(SENDERS_OF_THEN,),
     )
 
@@ -291,6 +352,7 @@ def figure_8() -> Experiment:
         metrics=("goodput", "lost", "edge_lost", "bin_max"),
         cells=_cells_at(1024 * KIB),
         plots=("slow-start", "window"),
+        conditions={**S1_PATH, "FIFO": "1 MB"},
         differs=(SENDERS_OF_THEN,),
     )
 
@@ -312,6 +374,11 @@ def figure_9() -> Experiment:
         metrics=("goodput", "steady", "lost", "edge_lost", "share", "jain"),
         cells=tuple(cells),
         plots=("flows",),
+        conditions={
+            **S1_PATH,
+            "FIFO": "32 KB",
+            "connections": "2, from two senders to two receivers",
+        },
         differs=(
             "Both senders start at the same time, and their paths have the same RTT.",
             SENDERS_OF_THEN,
@@ -361,6 +428,13 @@ def pfldnet() -> Experiment:
         metrics=("goodput", "steady", "lost", "edge_lost"),
         cells=tuple(cells),
         plots=("comparison",),
+        conditions={
+            "bottleneck": "500 Mbit/s",
+            "RTT": "200 ms",
+            "FIFO": "64 KB to 512 KB",
+            "duration": "five minutes (paper not seen)",
+            "traffic": "Scalable, FAST",
+        },
         differs=(
             "No Linux kernel has FAST TCP. Vegas (delay-based, like FAST) and BBR replace it. "
             "Their figures stand beside FAST's for orientation and do not reproduce it.",
@@ -406,6 +480,12 @@ def burstiness() -> Experiment:
             "edge_stalls",
         ),
         cells=cells,
+        conditions={
+            "bottleneck": "100 Mbit/s, 60 km of FTTH",
+            "RTT": "6.0 ms",
+            "duration": "one minute",
+            "traffic": "UDP, 40 Mbit/s",
+        },
         differs=(
             "The published packets crossed 60 km of fibre to a home (FTTH, 100 Mbit/s, RTT 6.0 ms) "
             "and were lost and queued on the way to the receiver. Here the path has the same rate "

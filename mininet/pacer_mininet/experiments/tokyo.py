@@ -52,6 +52,7 @@ BWC_BPS = 600_000_000
 """550 Mbit/s were 91 % of the link."""
 
 BWC_NODES = 24
+INTER_FRAME_GAP_BYTES = 12
 BWC_BUFFER_BYTES = 2_500_000
 """Eight times what a stream's share of the path holds: a stream can take what others leave."""
 
@@ -106,6 +107,11 @@ def ipg_sweep() -> Experiment:
         ),
         cells=cells,
         plots=("gaps-goodput", "gaps-deviation"),
+        conditions={
+            "bottleneck": "600 Mbit/s",
+            "RTT": "4 to 300 ms (2 to 150 ms one way)",
+            "loss on the wire": "0.001, more as the buffer fills; a simulation",
+        },
         differs=(
             "The published sweep is a simulation and gives shares: dynamic IPG is the best where "
             "the delay is greater than 25 ms, 3 % behind the best static one at 2 ms and 21 % at "
@@ -143,6 +149,7 @@ def ipg_rates() -> Experiment:
         source=SOURCE,
         metrics=("steady", "lost", "edge_lost"),
         cells=tuple(cells),
+        conditions={"bottleneck": "1 Gbit/s Ethernet", "connections": "1"},
     )
 
 
@@ -167,6 +174,7 @@ def ipg_tuning() -> Experiment:
         metrics=("goodput", "lost", "edge_lost"),
         cells=cells,
         plots=("gaps-spread",),
+        conditions={"bottleneck": "596 Mbit/s", "RTT": "200 ms"},
         differs=(
             "Published as a picture: a gap of 1023 bytes raises maximum and average, 512 bytes and "
             "more the maximum only, and the minimum never rises. What its runs differed by is not "
@@ -206,10 +214,52 @@ def bandwidth_challenge() -> Experiment:
         metrics=("goodput", "steady", "lost", "edge_lost", "share", "largest_share", "jain"),
         cells=cells,
         plots=("flows",),
+        conditions={"bottleneck": "550 Mbit/s are 91 %", "connections": "48 from 24 nodes"},
         differs=(
             "Published are the sum (550 Mbit/s, 91 %) and that the streams were unequal; how much "
             "is a picture. The link of 600 Mbit/s follows from the two figures. RTT (200 ms), FIFO "
             "(256 KB), Reno and the 12 s are assumptions.",
+        ),
+    )
+
+
+def fast_ethernet() -> Experiment:
+    """Senders with lines of 100 Mbit/s and of 1 Gbit/s."""
+
+    def line(name: str, rate_bps: int) -> Shaper:
+        # The shortest gap at a line's rate is that line.
+        settings = (("mode", "ipg"), ("rate", rate_bps), ("gap_bytes", INTER_FRAME_GAP_BYTES))
+        return Shaper(name, "class", settings)
+
+    def nodes(shaper: Shaper) -> tuple[Flow, ...]:
+        return tuple(
+            dataclasses.replace(flow, congestion_control="reno")
+            for flow in many_flows(shaper, BWC_NODES, streams=2)
+        )
+
+    cells = beside(
+        "24 nodes x 2 streams",
+        (line("gigabit", 1_000_000_000), line("Fast Ethernet", 100_000_000), UNPACED, FQ),
+        nodes,
+        seconds=FAR_SECONDS,
+        rate_bps=BWC_BPS,
+        edge_rate_bps=10_000_000_000,
+        fifo_bytes=256 * KIB,
+        socket_buffer_bytes=BWC_BUFFER_BYTES,
+    )
+    return Experiment(
+        name="fast-ethernet",
+        title="Senders on Fast Ethernet and on gigabit Ethernet through one bottleneck",
+        reproduces=("Tokyo Fast Ethernet against gigabit",),
+        source=SOURCE,
+        metrics=("goodput", "lost", "edge_lost", "share", "jain", "deviation_whole", "deviation"),
+        cells=cells,
+        plots=("flows",),
+        conditions={"connections": "not known"},
+        differs=(
+            "Published as a picture: Fast Ethernet senders are steadier than gigabit ones. A "
+            "sender's line is a class at the edge whose packets have the shortest gap, 12 bytes, "
+            "at the line's rate. The path is that of `bwc2002`, an assumption here.",
         ),
     )
 
@@ -231,6 +281,7 @@ def clustered() -> Experiment:
         metrics=("goodput", "steady", "lost", "edge_lost"),
         cells=cells,
         plots=("slow-start",),
+        conditions={"connections": "not known"},
         differs=(
             "The path is that of IPG tuning, 596 Mbit/s and 200 ms; the slides on Clustered Packet "
             "Spacing name none. Reno and the FIFO of 64 KB are assumptions.",
@@ -268,6 +319,11 @@ def parallel() -> Experiment:
         metrics=("goodput", "steady", "lost", "edge_lost", "jain"),
         cells=cells,
         plots=("bandwidth",),
+        conditions={
+            "bottleneck": "2 x OC-48; OC-48 for 3 x GbE; GbE: 8.2 Gbit/s in sum",
+            "RTT": "335, 326, 292 ms",
+            "connections": "64 from 16 nodes",
+        },
         differs=(
             "One bottleneck of 500 Mbit/s replaces three paths, so rates do not compare: 2 x OC-48 "
             "(RTT 335 ms), OC-48 that carries 3 x GbE (326 ms), and GbE (292 ms), 8.2 Gbit/s in "

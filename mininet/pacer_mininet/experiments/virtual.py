@@ -139,6 +139,7 @@ def collect(experiment: Experiment) -> tuple[dict[str, Any], dict[str, Any] | No
         "source": experiment.source,
         "quick": False,
         "metrics": {},
+        "conditions": [],
         "rows": [],
         "virtual": rows,
         "compared": [],
