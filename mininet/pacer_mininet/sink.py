@@ -1,4 +1,4 @@
-"""A receiver of TCP streams that discards all data.
+"""A receiver of TCP streams, and of UDP datagrams, that discards all data.
 
 It reads when enough data has arrived (`SO_RCVLOWAT` of socket(7)), not with every packet. In the
 lab, the work of a receiver like iperf's for each packet is a third of a run's cost. The kernel's
@@ -37,6 +37,7 @@ class Sink:
         self._selector.register(stopped, selectors.EVENT_READ, None)
         self._thread = threading.Thread(target=self._serve, name="sink", daemon=True)
         self._started = False
+        self._unread: list[socket.socket] = []
 
     def listen(self, host: Node, port: int) -> None:
         """Accept connections to a TCP port of a host. Call it before `start`.
@@ -53,6 +54,21 @@ class Sink:
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
 
+    def discard(self, host: Node, port: int) -> None:
+        """Take the datagrams to a UDP port of a host; the kernel drops what is not read.
+
+        Raises:
+            OSError: the port is taken.
+
+        """
+
+        def make() -> socket.socket:
+            taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            taken.bind(("", port))
+            return taken
+
+        self._unread.append(in_namespace_of(host.pid, make))
+
     def start(self) -> None:
         """Start reading."""
         self._started = True
@@ -67,6 +83,8 @@ class Sink:
             assert isinstance(key.fileobj, socket.socket)
             key.fileobj.close()
         self._selector.close()
+        for taken in self._unread:
+            taken.close()
 
     def _serve(self) -> None:
         while True:

@@ -496,6 +496,22 @@ def test_a_machine_s_own_kernel_may_have_a_limit_of_its_own() -> None:
     assert checked["claim"].endswith("at most 2.965")
 
 
+def test_static_burstiness_is_above_the_fifo_where_packets_are_lost_and_there_alone() -> None:
+    fifo_bytes = SHORT.fifo_bytes
+    rows = [
+        row_with("bursts", queue_max=fifo_bytes + 1, lost=3, near_dynamic_max=fifo_bytes / 1024),
+        row_with("TCP", queue_max=fifo_bytes, lost=0, near_dynamic_max=fifo_bytes / 512),
+    ]
+    (checked,) = claims.check("burst-loss", rows)
+    assert (checked["worst"], checked["holds"]) == (0, True)
+    said = findings.predicted(rows)
+    assert "above the FIFO in 1 runs, of which 1 lose packets; not above it in 1, of" in said[0]
+    assert "above the FIFO in 1 runs, of which 0 lose packets; not above it in 1, of" in said[1]
+    rows.append(row_with("wrong", queue_max=fifo_bytes, lost=1))
+    (checked,) = claims.check("burst-loss", rows)
+    assert (checked["worst"], checked["holds"]) == (1, False)
+
+
 def test_gap_frames_are_measured_against_accounted_gaps() -> None:
     rows = [
         row_with("paced", queue_max=1518, wire_bytes=100_000),

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 from pacer_mininet import congestion
-from pacer_mininet.experiments import beyond, takano, tokyo
+from pacer_mininet.experiments import beyond, burst_loss, takano, tokyo
 from pacer_mininet.experiments.experiment import Experiment
 
 PUBLISHED = (
@@ -48,6 +48,7 @@ _MAKERS: tuple[Callable[[], Experiment], ...] = (
     takano.figure_9,
     takano.pfldnet,
     takano.burstiness,
+    burst_loss.burst_loss,
     tokyo.ipg_rates,
     tokyo.ipg_tuning,
     tokyo.ipg_sweep,

@@ -148,6 +148,24 @@ def _apart(column: str, other: str, metric: str) -> Values:
     return lambda rows: [None if value is None else abs(value) for value in less(rows)]
 
 
+def _mistaken(predicts: Callable[[float, int], bool]) -> Values:
+    """Count the runs where packets are lost and a prediction says no, or the other way round.
+
+    `predicts` gets the longest queue of the virtual bottleneck and the FIFO, both in bytes.
+    """
+
+    def values(rows: Sequence[Row]) -> Figures:
+        wrong = 0
+        for row in rows:
+            queue, lost = _figure(row, "queue_max", "max"), _figure(row, "lost", "max")
+            if queue is None or lost is None:
+                return [None]
+            wrong += predicts(queue, _scenario(row).fifo_bytes) != (lost > 0)
+        return [float(wrong)]
+
+    return values
+
+
 def _claims(
     experiment: str, *rows: tuple[str, Values, str, float, int], extra: bool = True
 ) -> tuple[Claim, ...]:
@@ -236,6 +254,14 @@ CLAIMS = (
         _of("near_queue_max", "max", "paced"),
         *("at most", round(MTU_FRAME_BYTES / 1024, 3), 3),
         realtime_limit=round(2 * MTU_FRAME_BYTES / 1024, 3),
+    ),
+    *_claims(
+        "burst-loss",
+        (
+            "static max(Q) at the bottleneck's rate above the FIFO, and loss: runs with one alone",
+            _mistaken(lambda queue, fifo_bytes: queue > fifo_bytes),
+            *("at most", 0, 0),
+        ),
     ),
     *_claims(
         "gaps",

@@ -141,6 +141,7 @@ def _smaller(scenario: Scenario) -> Scenario:
                 flow.shaper.share[0] * len(scenario.flows), flow.shaper.share[1] * len(kept)
             ),
             udp_bps=flow.udp_bps // 5,
+            burst_frames=-(-flow.burst_frames // 10),
             payload_bytes=flow.payload_bytes // 10,
             start_ms=flow.start_ms // 5,
         )

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pacer_mininet.experiments.experiment import Experiment
-from pacer_mininet.experiments.metrics import METRICS, shown
+from pacer_mininet.experiments.metrics import KIB, METRICS, shown
+from pacer_mininet.experiments.scenario import from_json
 from pacer_mininet.traffic import ideal_goodput_bps
 
 
@@ -25,6 +26,8 @@ def sentences(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[st
         said += _lossless(reproducing)
     said += _pacing(experiment, reproducing)
     said += dynamic_beside_static(made)
+    if "queue_max" in experiment.metrics and "near_dynamic_max" in experiment.metrics:
+        said += predicted(made)
     if "gaps-spread" in experiment.plots:
         said += _of_all_seeds(made)
     if not experiment.reproduces:
@@ -192,6 +195,28 @@ _BEST = {
     **dict.fromkeys(("jain", "jain_paced", "jain_done"), max),
 }
 """By metric, whether the smallest or the largest value is the best."""
+
+
+def predicted(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return how often static and dynamic burstiness above the FIFO go with loss."""
+    said = []
+    for title, name, unit in (
+        ("Static burstiness (at the bottleneck's rate)", "queue_max", 1),
+        ("Dynamic burstiness (at the window's own rate)", "near_dynamic_max", KIB),
+    ):
+        above = {True: 0, False: 0}
+        below = {True: 0, False: 0}
+        for row in rows:
+            queue, lost = row["values"].get(name), row["values"].get("lost")
+            if queue is not None and lost is not None:
+                fifo_bytes = from_json(row["scenario"]).fifo_bytes
+                counted = above if queue["max"] * unit > fifo_bytes else below
+                counted[lost["max"] > 0] += 1
+        said.append(
+            f"{title}: above the FIFO in {sum(above.values())} runs, of which {above[True]} lose "
+            f"packets; not above it in {sum(below.values())}, of which {below[True]} do."
+        )
+    return said
 
 
 NEVER_S = 1e9

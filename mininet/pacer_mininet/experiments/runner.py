@@ -8,6 +8,7 @@ on the wall clock.
 
 import os
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -139,7 +140,9 @@ class ScenarioRun:
         self.shaped_by = shape(self.scenario, self.net, self.rest)
         for number, flow in enumerate(self.scenario.flows):
             receiver, port = self.receivers[flow.receiver - 1], port_of(number)
-            if flow.udp_bps:
+            if flow.burst_frames:
+                self.sink.discard(receiver, port)
+            elif flow.udp_bps:
                 self._start(receiver, ["iperf", "-s", "-p", str(port), "-y", "C", "-u"])
             else:
                 self.sink.listen(receiver, port)
@@ -151,9 +154,15 @@ class ScenarioRun:
         )
 
     def client_command(self, number: int, flow: Flow) -> list[str]:
-        """Return a sender's iperf command; it sends for longer than the run lasts."""
+        """Return a sender's command; it sends for longer than the run lasts."""
         scenario = self.scenario
         server = self.receivers[flow.receiver - 1].IP()
+        frame_bytes = UDP_PAYLOAD_BYTES + UDP_OVERHEAD_BYTES
+        if flow.burst_frames:
+            period_ns = flow.burst_frames * frame_bytes * 8 * NS_PER_S // flow.udp_bps
+            bursts = (flow.burst_frames, period_ns, UDP_PAYLOAD_BYTES)
+            module = [sys.executable, "-m", "pacer_mininet.bursts"]
+            return [*module, server, str(port_of(number)), *map(str, bursts)]
         command = ["iperf", "-c", server, "-p", str(port_of(number)), "-f", "m"]
         if flow.payload_bytes:
             command += ["-n", str(flow.payload_bytes)]
@@ -162,7 +171,6 @@ class ScenarioRun:
         if flow.shaper.kind == "fq":
             command += ["--fq-rate", str(pacing_rate_bps(flow, scenario.rate_bps))]
         if flow.udp_bps:
-            frame_bytes = UDP_PAYLOAD_BYTES + UDP_OVERHEAD_BYTES
             payload_bps = flow.udp_bps * UDP_PAYLOAD_BYTES // frame_bytes
             return [*command, "-u", "-l", str(UDP_PAYLOAD_BYTES), "-b", str(payload_bps)]
         return [*command, "-P", str(flow.streams), "-Z", flow.congestion_control]
@@ -331,7 +339,9 @@ class ScenarioRun:
         """Return the commands that ran in the senders, each after its sender's name."""
         commands = list(self.shaped_by)
         for number, flow in enumerate(self.scenario.flows):
-            commands.append(f"a{flow.sender}: {' '.join(self.client_command(number, flow))}")
+            command = " ".join(self.client_command(number, flow))
+            # The same in every checkout.
+            commands.append(f"a{flow.sender}: {command.replace(sys.executable, 'python3')}")
         return sorted(commands, key=lambda command: int(command[1 : command.index(":")]))
 
     def statistics(self, switch: str) -> dict[str, Any]:

@@ -101,6 +101,7 @@ class Flow:
         streams: parallel connections.
         start_ms: when it starts, after the run's start.
         udp_bps: UDP at this rate (layer 2 with FCS) instead of TCP; 0: TCP.
+        burst_frames: how many UDP datagrams are sent at once; 0: one by one.
         payload_bytes: how much it sends in all; 0: as much as it can until the run ends.
 
     """
@@ -112,6 +113,7 @@ class Flow:
     streams: int = 1
     start_ms: int = 0
     udp_bps: int = 0
+    burst_frames: int = 0
     payload_bytes: int = 0
 
 

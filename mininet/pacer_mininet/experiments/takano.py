@@ -125,7 +125,8 @@ PICTURED = (1024 * KIB, 4096 * KIB)
 """FIFO sizes of Table 5 that also have a published figure of the bandwidth in 500 us."""
 
 
-def _path_of_table_5(fifo_bytes: int, shaper: Shaper) -> Scenario:
+def path_of_table_5(fifo_bytes: int, shaper: Shaper) -> Scenario:
+    """Return a run of Table 5."""
     return Scenario(
         one_flow(shaper),
         seconds=SECONDS,
@@ -140,7 +141,7 @@ def table_five() -> Experiment:
         Cell(
             format_size(fifo_bytes),
             shaper.name,
-            _path_of_table_5(fifo_bytes, shaper),
+            path_of_table_5(fifo_bytes, shaper),
             table_5(fifo_bytes, shaper.name),
             doubts=table_5_doubts(fifo_bytes, shaper.name),
         )
@@ -322,7 +323,7 @@ def _cells_at(fifo_bytes: int) -> tuple[Cell, ...]:
     """Return the runs of Table 5 that a figure shows; Table 5 shares them."""
     row = format_size(fifo_bytes)
     return tuple(
-        Cell(row, shaper.name, _path_of_table_5(fifo_bytes, shaper))
+        Cell(row, shaper.name, path_of_table_5(fifo_bytes, shaper))
         for shaper in (UNPACED, PACED, FQ)
     )
 

@@ -1,11 +1,11 @@
 """Advice from a capture: the smallest drop-tail FIFO, or the lowest rate, that loses nothing.
 
 What the packets of a capture need of a FIFO is computed exactly. Other packets of the same traffic
-need a little more or less, so the advice looks at the busy periods (from one empty queue to the
-next): the peaks of the longest tenth are taken to have an exponential tail, and the advised FIFO is
-the size that the traffic exceeds with probability e^-5 (0.7 %) in as long again as the capture.
-The advice is at least 1.1 and at most 1.35 times what the capture needs, and leaves room for one
-more frame, but for at most half as much again. `chance` says what that leaves to chance.
+need a little more or less. So the longest twentieth of the queues of all busy periods (from one
+empty queue to the next) is taken to have an exponential tail, and the advised FIFO is the size that
+the traffic exceeds with probability e^-5 (0.7 %) in as long again as the capture. It is at least
+1.25 and at most 1.4 times what the capture needs, and leaves room for one more frame, but for at
+most half as much again. `chance` says what that leaves to chance.
 """
 
 import math
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from pacer_controller import rates
 
-MIN_OF_NEEDED, MAX_OF_NEEDED = 1.1, 1.35
+MIN_OF_NEEDED, MAX_OF_NEEDED = 1.25, 1.4
 """Least and most of the advised FIFO, by what the capture itself needs."""
 
 EXPECTED_LOSSES = math.exp(-5)
 """Busy periods above the advised FIFO that are expected in as long again."""
 
-TAIL_SHARE = 0.1
+TAIL_SHARE = 0.05
 MIN_TAIL, MAX_TAIL = 20, 1000
 """How many of the busy periods with the longest queues the tail is taken from."""
 
