@@ -24,7 +24,7 @@ from mininet.node import Controller
 from pacer_mininet import paths, processors
 from pacer_mininet.controller import PacerController
 from pacer_mininet.processes import NodeError
-from pacer_mininet.switches import COUNTS, NetworkSwitch
+from pacer_mininet.switches import COUNTS, GAPS, NetworkSwitch
 from pacer_mininet.units import parse_rate, parse_size
 
 COMMAND_TIMEOUT_S = 30
@@ -44,9 +44,9 @@ class PacingOVSSwitch(NetworkSwitch):
 
     Parameters of the node: `fail_mode` (`standalone`, the default: a learning switch; or `secure`:
     it forwards nothing without flows), `log_dir`. Parameters of each of its interfaces, as of a
-    PacingSwitch: `rate` (the line's), `counts` and `fifo`. An interface with a rate gets a pacer. A
-    PacerController of the net controls the switch. Any other controller is set as the bridge's
-    OpenFlow controller.
+    PacingSwitch: `rate` (the line's), `counts`, `fifo` and `gaps`. An interface with a rate gets a
+    pacer. A PacerController of the net controls the switch. Any other controller is set as the
+    bridge's OpenFlow controller.
 
     Errors: MissingError when Open vSwitch or a tool is not installed, ValueError for a parameter
     out of range, NodeError when a process does not start or refuses a command.
@@ -150,8 +150,11 @@ class PacingOVSSwitch(NetworkSwitch):
         counts = interface.params.get("counts", "wire")
         if counts not in COUNTS:
             raise ValueError(f"{interface.name}: counts={counts!r} is not one of {COUNTS}")
+        gaps = interface.params.get("gaps", "accounted")
+        if gaps not in GAPS:
+            raise ValueError(f"{interface.name}: gaps={gaps!r} is not one of {GAPS}")
         fifo = interface.params.get("fifo")
-        line = {"line_rate": parse_rate(rate), "counts": counts}
+        line = {"line_rate": parse_rate(rate), "counts": counts, "gap_mode": gaps}
         return line if fifo is None else {**line, "fifo_bytes": parse_size(fifo)}
 
     def _set_line(self, interface: Intf) -> None:
@@ -161,6 +164,7 @@ class PacingOVSSwitch(NetworkSwitch):
             return
         line = [f"other_config:max-rate={described['line_rate']}"]
         line.append(f"other_config:counts={described['counts']}")
+        line.append(f"other_config:gaps={described['gap_mode']}")
         if "fifo_bytes" in described:
             line.append(f"other_config:limit={described['fifo_bytes']}")
         self.vsctl(

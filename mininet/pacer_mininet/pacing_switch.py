@@ -20,13 +20,12 @@ from pacer_mininet import paths, processors
 from pacer_mininet.interfaces import send_at_departure_times
 from pacer_mininet.lab import in_lab
 from pacer_mininet.processes import free_tcp_port
-from pacer_mininet.switches import COUNTS, NetworkSwitch
+from pacer_mininet.switches import COUNTS, GAPS, NetworkSwitch
 from pacer_mininet.units import parse_duration, parse_rate, parse_size
 
 PROGRAMS = ("pacer", "gtrcnet")
 """P4 programs that the controller can push to a switch."""
 
-GAPS = ("accounted", "pause-frames")
 DEPARTURES = ("switch", "kernel")
 RING_FRAMES_MIN, RING_FRAMES_MAX = 2, 1 << 19
 

@@ -14,6 +14,7 @@ from pacer_mininet.interfaces import quiet_ipv6, turn_offloads_off, wait_for_car
 from pacer_mininet.processes import STATE, LoggedProcess
 
 COUNTS = ("layer2", "wire")
+GAPS = ("accounted", "pause-frames")
 """What a line rate counts: frames with FCS, or also preamble and inter-frame gap."""
 
 

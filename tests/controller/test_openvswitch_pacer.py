@@ -94,6 +94,21 @@ def test_a_class_may_mark_by_queue_length(bridge: Bridge, ovs: Controller) -> No
     assert "ecn-threshold" not in shown(bridge)
 
 
+def test_pause_frames_fill_the_gaps_of_a_port(bridge: Bridge, ovs: Controller) -> None:
+    asked = {"line_rate": "8kbit", "gap_mode": "pause-frames"}
+    put(ovs, "/ports/2", asked)
+    assert "max-rate 8000 bit/s (wire), gaps pause-frames (up to 1514 bytes)" in shown(bridge)
+    put(ovs, "/ports/2", {**asked, "gap_frame_max_bytes": 300})
+    assert "gaps pause-frames (up to 300 bytes)" in shown(bridge)
+    said = ovs.get(BRIDGE + "/ports/2")
+    assert (said["gap_mode"], said["gap_frame_max_bytes"]) == ("pause-frames", 300)
+    put(ovs, "/ports/2", {"line_rate": "8kbit", "gap_mode": "accounted"})
+    assert "gaps" not in shown(bridge)
+    assert ovs.get(BRIDGE + "/ports/2")["gap_mode"] == "accounted"
+    # Their time is that of a line.
+    assert ovs.put(BRIDGE + "/ports/1", {"gap_mode": "pause-frames"}).status_code == 422
+
+
 def test_packets_of_a_flow_are_held_and_counted(bridge: Bridge, ovs: Controller) -> None:
     put(ovs, "/classes/slow", {"rate": "8kbit", "allowance_ns": 0})
     match = {"ether_type": "ipv4", "protocol": "udp", "dst_port": 5001}

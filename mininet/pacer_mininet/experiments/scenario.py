@@ -12,7 +12,7 @@ from typing import Any
 
 from pacer_mininet import congestion
 from pacer_mininet.hosts import SOCKET_BUFFER_BYTES
-from pacer_mininet.pacing_switch import GAPS
+from pacer_mininet.switches import GAPS
 from pacer_mininet.units import MIN_RATE_BPS
 
 MAX_FLOWS = 128

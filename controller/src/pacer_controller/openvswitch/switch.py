@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from pacer_controller.config import OpenVSwitchConfig
 from pacer_controller.openvswitch import flows, refusals
 from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError
-from pacer_controller.openvswitch.ovsdb import Database, OvsdbError, Snapshot, number
+from pacer_controller.openvswitch.ovsdb import BridgePort, Database, OvsdbError, Snapshot, number
 from pacer_controller.records import Desired, Record
 from pacer_controller.rows import METERS, PORTS, QUEUES, Row, Rows, by_key, carry_out, changes
+from pacer_controller.schemas import PAUSE_FRAMES
 from pacer_controller.southbound import (
     Capabilities,
     Count,
@@ -324,6 +325,8 @@ class OpenVSwitch:
                     else port.link_bps,
                     counts=port.qos_config.get("counts"),
                     fifo_bytes=number(port.qos_config.get("limit")),
+                    gap_mode=_gap_mode(port),
+                    gap_frame_max_bytes=number(port.qos_config.get("gap-frame")),
                 )
                 for port in snapshot.ports
             ]
@@ -372,6 +375,7 @@ def _capabilities(qos_type: str) -> Capabilities:
         ecn=pacer,
         sets_dscp=True,
         line_settings=frozenset(settings),
+        gap_modes=("accounted", PAUSE_FRAMES) if pacer else ("accounted",),
         meter_per_entry=False,
         numbered_meters=True,
         meters_mark=False,
@@ -389,11 +393,23 @@ def _openflow_rows(rows: Rows) -> Rows:
     return {key: row for key, row in rows.items() if row.table in (flows.FLOWS, METERS)}
 
 
+def _gap_mode(port: BridgePort) -> str | None:
+    """Return what fills a port's gaps; None: its QoS is not of type `pacer`."""
+    return port.qos_config.get("gaps", "accounted") if port.qos_type == "pacer" else None
+
+
+_PORT_KEYS = {
+    "line_rate_bps": "max-rate",
+    "counts": "counts",
+    "fifo_bytes": "limit",
+    "gap_mode": "gaps",
+    "gap_frame_max_bytes": "gap-frame",
+}
+_PORT_DEFAULTS = (("line_rate_bps", 0), ("gap_mode", "accounted"))
+"""Settings that say what a port without them has; linux-htb does not know them."""
+
+
 def _port_settings(row: Row) -> dict[str, str]:
     """Return a port's `other_config` of its QoS."""
-    names = {"line_rate_bps": "max-rate", "counts": "counts", "fifo_bytes": "limit"}
-    return {
-        names[name]: str(value)
-        for name, value in row.params
-        if name in names and not (name == "line_rate_bps" and value == 0)
-    }
+    given = (setting for setting in row.params if setting not in _PORT_DEFAULTS)
+    return {_PORT_KEYS[name]: str(value) for name, value in given if name in _PORT_KEYS}
