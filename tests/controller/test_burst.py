@@ -188,11 +188,25 @@ def test_every_window_is_that_of_the_reference_model(path: Path) -> None:
     assert [list(astuple(window)) for window in meter.measured().windows] == vector["windows"]
 
 
-def test_dynamic_burstiness_of_bursts_with_pauses_is_not_zero() -> None:
+def test_dynamic_burstiness_of_bursts_with_pauses_is_not_zero(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """1,600 frames every 200 ms: every second window is empty."""
     (bursts_and_idle,) = (path for path in VECTORS if path.stem == "bursts-and-idle")
-    windows = json.loads(bursts_and_idle.read_text())["windows"]
-    assert {tuple(window[1:]) for window in windows} == {(2_428_800, 1_199_169, 1_950_955, 0)}
+    vector = json.loads(bursts_and_idle.read_text())
+    trace = [
+        (first_ns + n * gap_ns, UDP4, length - 4)
+        for first_ns, packets, gap_ns, length in vector["trains"]
+        for n in range(packets)
+    ]
+    file = tmp_path / "trace.pcap"
+    file.write_bytes(pcap(trace))
+    assert main(["--json", "burst", str(file), "--vb", "500mbit"]) == 0
+    (measured,) = json.loads(capsys.readouterr().out)["measured"]
+    columns = ("bytes", "vb_max_bytes", "dynamic_vb_max_bytes", "previous_window_vb_max_bytes")
+    windows = set(zip(*(measured["windows"][column] for column in columns), strict=True))
+    assert windows == {(2_428_800, 1_199_169, 1_950_955, 0)}
+    assert windows == {tuple(window[1:]) for window in vector["windows"]}
 
 
 def test_summary_counts_empty_windows() -> None:

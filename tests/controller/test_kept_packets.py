@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from pacer_controller.burst.measure import DynamicQueue, Meter
+from pacer_controller.cli.burst import table
 from pacer_controller.p4rt.bandwidth import WINDOW_NS, WINDOWS
 from pacer_controller.p4rt.burstiness import DYNAMIC_UNKNOWN, KEPT_PACKETS, read
 
@@ -95,3 +97,17 @@ def test_nothing_is_known_of_a_switch_without_registers() -> None:
         return None
 
     assert asyncio.run(read(unreadable, SLOT, 0, None)) is None
+
+
+def test_the_table_says_that_windows_are_unknown() -> None:
+    registers = Registers(taken=27)
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(table([("quiet", registers.measured.summary())]))
+    assert "?" not in captured.get()
+    registers.arriving = True
+    measured = asyncio.run(read(registers, SLOT, 0, None))
+    assert measured is not None
+    with console.capture() as captured:
+        console.print(table([("busy", measured.summary())]))
+    assert "?" in captured.get()

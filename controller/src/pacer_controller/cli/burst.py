@@ -174,12 +174,13 @@ def table(rows: Sequence[tuple[str, Mapping[str, int]]]) -> Table:
     for title in ("dynamic: mean", "max", "previous window: mean", "max"):
         shown.add_column(title, justify="right")
     for name, summary in rows:
+        unknown = " ?" if summary["dynamic_unknown_windows"] else ""
         shown.add_row(
             *(name, render.count(summary["windows"])),
             *(render.rate(summary["abw_mean_bps"]), render.rate(summary["abw_max_bps"])),
             *(render.size(summary["vb_mean_bytes"]), render.size(summary["vb_max_bytes"])),
             render.size(summary["dynamic_vb_mean_bytes"]),
-            render.size(summary["dynamic_vb_max_bytes"]),
+            render.size(summary["dynamic_vb_max_bytes"]) + unknown,
             render.size(summary["previous_window_vb_mean_bytes"]),
             render.size(summary["previous_window_vb_max_bytes"]),
         )
