@@ -1,5 +1,5 @@
 // Decides which mode a packet's class has (unpaced, static, ipg, timer, pspd,
-// dynamic, slow-start), and sets
+// dynamic, slow-start, clustered), and sets
 // the mode's parameters.
 #ifndef CLASSES_P4
 #define CLASSES_P4
@@ -80,6 +80,19 @@ control Classes(inout metadata_t meta) {
         meta.ecn_threshold_bytes = ecn_threshold_bytes;
     }
 
+    // As paced_pspd, until the flow retransmits, or until its round-trip time divided by its window
+    // in packets is at most release_below_ns (1 ns to 1 s); and released by a tick, in clusters of at
+    // most 80 packets (limits.p4).
+    @name(".PacerIngress.paced_clustered")
+    action paced_clustered(bit<32> release_below_ns, bit<32> limit_bytes, bit<64> allowance_ns,
+                           bit<32> ecn_threshold_bytes) {
+        paced_pspd(limit_bytes, allowance_ns + CLUSTER_TICK_NS, ecn_threshold_bytes);
+        meta.release_below_ns = (bit<64>) release_below_ns;
+        meta.tick_ns = CLUSTER_TICK_NS;
+        meta.ticks_per_ns_q64 = CLUSTER_TICKS_PER_NS_Q64;
+        meta.cost_min_q24 = CLUSTER_COST_MIN_Q24;
+    }
+
     // Each TCP flow of the class is paced by itself (flow_pace.p4) at headroom * window / round-trip
     // time. inverse_headroom_q16 is 65536 / headroom, at most 2^17 (a headroom of one half).
     // time_per_byte_q24 is that of a flow's highest rate, and of all packets together that belong
@@ -115,7 +128,7 @@ control Classes(inout metadata_t meta) {
             meta.class_id: exact @name("class_id");
         }
         actions = { unpaced; paced_static; paced_static_controlled; paced_ipg; paced_timer;
-                    paced_pspd; paced_dynamic; paced_slow_start; }
+                    paced_pspd; paced_dynamic; paced_slow_start; paced_clustered; }
         const default_action = unpaced;
         size = CLASS_COUNT;
     }

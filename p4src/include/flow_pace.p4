@@ -11,6 +11,10 @@
 // packet. Before a round trip with data has ended, nobody but the sender knows the window; it is then
 // at least the initial window of TCP.
 //
+// Mode clustered is Clustered Packet Spacing: the same, while RTT / window is above a threshold and
+// nothing was lost, and released by a tick (ticks.p4). A packet with payload takes a least time, so
+// that a tick has a largest number of them. One without is not spaced.
+//
 // Modes dynamic and slow-start multiply the window by the headroom, take it to be at least the
 // initial window, and do not space the first flight. There a packet takes at least what its frame
 // takes at the class's rate (if it has one) and at the rate of the flow's path (path_rate.p4).
@@ -18,8 +22,8 @@
 #define FLOW_PACE_P4
 
 control FlowPace(inout metadata_t meta, in bit<32> frame_bytes) {
-    // Flows that have seen a loss or whose packets are dense enough. Mode slow-start does not pace
-    // them from then on.
+    // Flows that have seen a loss or whose packets are dense enough. Modes slow-start and clustered
+    // do not pace them from then on.
     @name(".PacerIngress.flow_released")
     register<bit<1>>(TRACKED_FLOWS) flow_released;
 
@@ -49,7 +53,7 @@ control FlowPace(inout metadata_t meta, in bit<32> frame_bytes) {
             }
             flow_released.write(meta.flow_cell, released);
         } else if (meta.flow_starts == 1) {
-            // The class may become one of mode slow-start.
+            // The class may become one of these modes.
             flow_released.write(meta.flow_cell, 0);
         }
         meta.queue_id = CLASS_COUNT + meta.flow_cell;
@@ -88,6 +92,11 @@ control FlowPace(inout metadata_t meta, in bit<32> frame_bytes) {
                     meta.time_per_byte_q24 = fastest_q24;
                     meta.spacing_bytes = 0;
                     at_path_rate = 1;
+                }
+                if (meta.cost_min_q24 > taken_q24) {
+                    // As if of one byte.
+                    meta.time_per_byte_q24 = meta.payload_bytes == 0 ? 0 : meta.cost_min_q24;
+                    meta.spacing_bytes = 1 - frame_bytes;
                 }
             }
         }

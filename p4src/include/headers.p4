@@ -164,9 +164,10 @@ struct metadata_t {
     // TCP flows, where the class needs them (tcp_flows.p4, flow_pace.p4).
     bit<1> follows_flows;
     bit<1> paces_flows;
-    bit<1> pspd;                 // mode pspd: window / round-trip time and nothing else
+    bit<1> pspd;                 // modes pspd, clustered: window / round-trip time, nothing else
+    bit<64> cost_min_q24;        // mode clustered: the least that a packet takes of its flow
     bit<64> inverse_headroom_q16;
-    bit<64> release_below_ns;    // mode slow-start; 0: another mode
+    bit<64> release_below_ns;    // modes slow-start, clustered; 0: another mode
     bit<1> flow_known;           // the packet's flow is followed
     bit<1> flow_starts;
     bit<1> flow_lost;            // this packet is a retransmission

@@ -46,6 +46,12 @@
 // since the first packets of a burst do not show yet how large the burst is.
 #define INITIAL_WINDOW_BYTES 14600
 
+// Clustered Packet Spacing (Data Reservoir): a timer of a millisecond, which makes 200 clusters of a
+// round trip of 200 ms, of at most 80 packets. A packet takes a tick divided by 80 at least.
+#define CLUSTER_TICK_NS 1000000
+#define CLUSTER_TICKS_PER_NS_Q64 18446744073709
+#define CLUSTER_COST_MIN_Q24 (64w12500 << FRACTION_BITS)
+
 // TCP options of a SYN that are parsed to find the window scale, which senders put behind at most
 // five others; and the length of the longest option that is skipped (fast open, RFC 7413).
 #define TCP_OPTIONS_READ 6

@@ -196,6 +196,9 @@ def test_entries_of_modes_that_follow_flows() -> None:
         "allowance_ns": 100_000,
         "ecn_threshold_bytes": 100_000,
     }
+    (clustered,) = rows_of(class_("bulk", 7, mode="clustered", ecn_threshold_bytes=100_000))
+    assert clustered.action == "PacerIngress.paced_clustered"
+    assert dict(clustered.params) == {**dict(pspd.params), "release_below_ns": 1_000_000}
     (slow_start,) = rows_of(class_("bulk", 7, mode="slow-start", rate="500Mbit"))
     assert slow_start.action == "PacerIngress.paced_slow_start"
     assert dict(slow_start.params) == {

@@ -1,4 +1,4 @@
-"""The vectors of modes ``pspd``, ``dynamic`` and ``slow-start`` and of the window clamp.
+"""The vectors of the modes that pace TCP flows, and of the window clamp.
 
 A client sends to a server through the switch, with as many segments in a round trip as a case
 says; no TCP of anybody's. All that the client sends is of the class; the answers pass at once.
@@ -170,6 +170,13 @@ def flow_cases() -> list[FlowCase]:
             *(slow_start, GROWTH),
         ),
         FlowCase(
+            "clustered",
+            "20 ms: clusters of a millisecond, until RTT / window is 1.2 ms.",
+            FlowClass(release_below_ns=1_200_000, pspd=True),
+            [Round(6), Round(13), Round(18)],
+            rtt_ns=20 * MS,
+        ),
+        FlowCase(
             "window-clamp",
             "Windows lowered to 100 Mbit/s times RTT and 10,000 bytes, and never raised.",
             *(dynamic, GROWTH[:3]),
@@ -183,9 +190,9 @@ def flow_cases() -> list[FlowCase]:
 def flow_vector_text(case: FlowCase) -> str:
     """The whole file: one line per segment, with when it leaves and with what window."""
     config = case.config
-    mode = "slow-start" if config.release_below_ns else "dynamic"
+    modes = [["dynamic", "slow-start"], ["pspd", "clustered"]]
     settings: Json = {
-        "mode": "pspd" if config.pspd else mode,
+        "mode": modes[config.pspd][config.release_below_ns != 0],
         "inverse_headroom_q16": config.inverse_headroom_q16,
         "time_per_byte_q24": config.fastest_time_per_byte_q24,
         "release_below_ns": config.release_below_ns,

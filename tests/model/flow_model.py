@@ -1,4 +1,4 @@
-"""The reference of modes ``pspd``, ``dynamic`` and ``slow-start``: TCP flows and their pace.
+"""The reference of modes ``pspd``, ``dynamic`` and the like: TCP flows and their pace.
 
 As with :mod:`pacing_model`, written to be obviously right: a dictionary of flows, one segment at
 a time. A flow is one direction of a connection. Sequence arithmetic is modulo 2**32 (RFC 9293
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pacing_model import FCS_BYTES, FRACTION_BITS, ceil_ns, q24
+from pacing_model import FCS_BYTES, FRACTION_BITS, ceil_ns, departure_at_tick_q24, q24
 
 INITIAL_WINDOW_BYTES = 14_600
 SEGMENT_BYTES = 1_460
@@ -22,6 +22,9 @@ STRAY_BEHIND_BYTES = 1 << 30
 FLOW_LIFE_NS = 60_000_000_000
 FLOW_OPENING_NS = 10_000_000_000
 FLOW_CLOSED_NS = 2_000_000_000
+
+CLUSTER_TICK_NS = 1_000_000
+CLUSTER_PACKETS = 80
 
 TRAIN_LENGTH_MIN = 5_840
 TRAIN_BYTES_MIN = 2_920
@@ -251,13 +254,19 @@ class Flow:
 class FlowClass:
     """A class of mode ``dynamic``, or with ``release_below_ns`` of mode ``slow-start``.
 
-    Or of mode ``pspd``: then the other fields stay at their defaults.
+    With ``pspd`` of mode ``pspd``, or with ``release_below_ns`` of mode ``clustered``; then the
+    first two fields stay at their defaults.
     """
 
     inverse_headroom_q16: int = 1 << 16
     fastest_time_per_byte_q24: int = 0
     release_below_ns: int = 0
     pspd: bool = False
+
+    @property
+    def clustered(self) -> bool:
+        """Whether it is of mode ``clustered``."""
+        return self.pspd and self.release_below_ns != 0
 
 
 @dataclass
@@ -325,21 +334,19 @@ class FlowPacer:
 
     def _departure_ns(self, key: Direction | None, at_ns: int, cost_q24: int | None) -> int:
         """None: it is not spaced, and waits only where one before it does."""
+        if cost_q24 is None and self._last_ns.get(key, 0) <= at_ns:
+            return at_ns
         clock_q24 = self.clocks_q24.get(key, 0)
-        if cost_q24 is None:
-            if ceil_ns(clock_q24 - self._last_q24(key)) <= at_ns:
-                return at_ns
-            cost_q24 = 0
-        departure_q24 = max(q24(at_ns), clock_q24)
-        self.clocks_q24[key] = departure_q24 + cost_q24
-        self._costs_q24[key] = cost_q24
-        return ceil_ns(departure_q24)
+        if self.config.clustered and key is not None:
+            departure_q24, from_q24 = departure_at_tick_q24(at_ns, clock_q24, CLUSTER_TICK_NS)
+        else:
+            departure_q24 = from_q24 = max(q24(at_ns), clock_q24)
+        self.clocks_q24[key] = from_q24 + (cost_q24 or 0)
+        self._last_ns[key] = ceil_ns(departure_q24)
+        return self._last_ns[key]
 
-    def _last_q24(self, key: Direction | None) -> int:
-        """Cost of the last packet: clock less cost is its departure."""
-        return self._costs_q24.get(key, 0)
-
-    _costs_q24: dict[Direction | None, int] = field(default_factory=dict)
+    _last_ns: dict[Direction | None, int] = field(default_factory=dict)
+    """Departure of the last packet."""
 
     def _follow(self, key: Direction, segment: Segment) -> tuple[Flow, bool]:
         """The flow, and whether the segment belongs to its first flight."""
@@ -403,18 +410,17 @@ class FlowPacer:
         at_most_q24 = self._at_most_q24(segment)
         # With this much in flight, the acknowledgements pass elsewhere.
         rtt_ns = 0 if flow.in_flight_bytes > WINDOW_BYTES_MAX else flow.rtt_ns
-        if config.pspd:
-            if rtt_ns == 0:
-                return None, False
-            window_min_bytes = segment.payload_bytes if flow.window_known else INITIAL_WINDOW_BYTES
-            window_bytes = max(flow.window_bytes, window_min_bytes)
-            return segment.payload_bytes * divided_q24(rtt_ns, window_bytes), False
-        window_bytes = max(flow.window_bytes, INITIAL_WINDOW_BYTES)
+        window_min_bytes = INITIAL_WINDOW_BYTES
+        if config.pspd and flow.window_known:
+            window_min_bytes = segment.payload_bytes
+        window_bytes = max(flow.window_bytes, window_min_bytes)
         dense = rtt_ns * SEGMENT_BYTES <= config.release_below_ns * window_bytes
         if config.release_below_ns and (flow.losses or (rtt_ns and dense)):
             flow.released = True
         if flow.released:
             return None, False
+        if config.pspd:
+            return self._cost_of_window_q24(segment, rtt_ns, window_bytes), False
         if rtt_ns == 0 or in_first_flight:
             return at_most_q24, False
         if flow.path is not None and flow.path.below and window_bytes < 1 << 31:
@@ -425,3 +431,11 @@ class FlowPacer:
         if flow.path is not None:
             path_q24 = (segment.length_bytes + FCS_BYTES) * flow.path.fastest_q24
         return max(most_q24, path_q24), path_q24 > most_q24
+
+    def _cost_of_window_q24(self, segment: Segment, rtt_ns: int, window_bytes: int) -> int | None:
+        """Modes ``pspd`` and ``clustered``: what its payload is of the window, of the RTT."""
+        if rtt_ns == 0 or (self.config.clustered and segment.payload_bytes == 0):
+            return None
+        cost_q24 = segment.payload_bytes * divided_q24(rtt_ns, window_bytes)
+        least_q24 = q24(CLUSTER_TICK_NS) // CLUSTER_PACKETS if self.config.clustered else 0
+        return max(cost_q24, least_q24)

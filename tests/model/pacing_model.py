@@ -55,6 +55,18 @@ def ceil_ns(instant_q24: int) -> int:
     return -(-instant_q24 >> FRACTION_BITS)
 
 
+def departure_at_tick_q24(now_ns: int, clock_q24: int, tick_ns: int) -> tuple[int, int]:
+    """D of a packet that comes now and leaves at a tick, and what its cost is added to.
+
+    A class has tokens for a tick's time at each tick, and never more. A packet leaves at the first
+    tick at which there are any.
+    """
+    tick_q24 = q24(tick_ns)
+    next_tick_q24 = -(-q24(now_ns) // tick_q24) * tick_q24
+    spent_until_q24 = max(clock_q24, next_tick_q24 - tick_q24)
+    return (spent_until_q24 // tick_q24 + 1) * tick_q24, spent_until_q24
+
+
 @dataclass(frozen=True)
 class PortConfig:
     """A port. ``line_rate_bps`` None: frames take no time on the line.
@@ -126,18 +138,11 @@ class ClassConfig:
         return taken_bytes * self.time_per_byte_q24
 
     def departure_q24(self, now_ns: int, clock_q24: int) -> tuple[int, int]:
-        """D of a packet that comes now, and what its cost is added to for the next C.
-
-        In mode ``timer``: a class has tokens for a tick's time at each tick, and never more. It
-        leaves at the first tick at which there are any.
-        """
+        """D of a packet that comes now, and what its cost is added to for the next C."""
         if self.mode != "timer":
             departure_q24 = max(q24(now_ns), clock_q24)
             return departure_q24, departure_q24
-        tick_q24 = q24(self.tick_ns)
-        next_tick_q24 = -(-q24(now_ns) // tick_q24) * tick_q24
-        spent_until_q24 = max(clock_q24, next_tick_q24 - tick_q24)
-        return (spent_until_q24 // tick_q24 + 1) * tick_q24, spent_until_q24
+        return departure_at_tick_q24(now_ns, clock_q24, self.tick_ns)
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from heapq import merge
+from itertools import accumulate
 from pathlib import Path
 
 from flow_model import Address, FlowClass, FlowPacer, Segment
@@ -35,6 +36,9 @@ Traffic = list[tuple[int, Segment]]
 def entry_of(config: FlowClass, limit_bytes: int = 1 << 30) -> dict[str, object]:
     """The class in the program's table."""
     params = {"limit_bytes": limit_bytes, "allowance_ns": 1_000_000, "ecn_threshold_bytes": 0}
+    if config.clustered:
+        params["release_below_ns"] = config.release_below_ns
+        return class_entry(CLASS, "paced_clustered", params)
     if config.pspd:
         return class_entry(CLASS, "paced_pspd", params)
     params |= {
@@ -92,6 +96,31 @@ def departures(
 def interleaved(*senders: Sender) -> Traffic:
     """Several flows at once, by time."""
     return list(merge(*(s.segments() for s in senders), key=lambda pair: pair[1].at_ns))
+
+
+def steady(
+    sizes_bytes: Sequence[int],
+    rtt_ns: int,
+    ends: tuple[Address, Address] = V4,
+    round_trips: int = 3,
+) -> Traffic:
+    """Round trips of segments of these sizes, sent at once and acknowledged one by one."""
+    client, server = ends
+    at_ns = 1
+    traffic: Traffic = [
+        (1, Segment(at_ns, client, server, 0, 0, None, "S")),
+        (2, Segment(at_ns + rtt_ns, server, client, 0, 0, 1, "S")),
+    ]
+    at_ns += rtt_ns
+    numbers = list(accumulate(list(sizes_bytes) * round_trips, initial=1))
+    for n in range(round_trips):
+        at_ns += 1
+        for k, size_bytes in enumerate(sizes_bytes):
+            first, end = numbers[n * len(sizes_bytes) + k :][:2]
+            traffic.append((1, Segment(at_ns + k, client, server, first, size_bytes, 1)))
+            traffic.append((2, Segment(at_ns + k + rtt_ns, server, client, 1, 0, end)))
+        at_ns += len(sizes_bytes) + rtt_ns
+    return sorted(traffic, key=lambda pair: pair[1].at_ns)
 
 
 def _crc16_of_byte(byte: int) -> int:

@@ -7,12 +7,12 @@ most 0.024 % too small (time_per_byte.p4), and departures are whole nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from flow_model import FlowClass, Segment
-from flow_runs import V4, V6, Traffic, departures
+from flow_runs import V4, V6, Traffic, departures, steady
 from tcp_traffic import frame_of
 
 PSPD = FlowClass(pspd=True)
@@ -20,29 +20,6 @@ DYNAMIC = FlowClass()
 DYNAMIC_120 = FlowClass(inverse_headroom_q16=65_536 * 100 // 120)
 MS = 1_000_000
 RECIPROCAL = 250e-6
-ROUNDS = 3
-
-
-def steady(
-    sizes_bytes: Sequence[int], rtt_ns: int, ends: tuple[tuple[str, int], tuple[str, int]]
-) -> Traffic:
-    """Round trips of segments of these sizes, sent at once and acknowledged one by one."""
-    client, server = ends
-    at_ns = 1
-    traffic: Traffic = [
-        (1, Segment(at_ns, client, server, 0, 0, None, "S")),
-        (2, Segment(at_ns + rtt_ns, server, client, 0, 0, 1, "S")),
-    ]
-    at_ns += rtt_ns
-    numbers = list(accumulate(list(sizes_bytes) * ROUNDS, initial=1))
-    for n in range(ROUNDS):
-        at_ns += 1
-        for k, size_bytes in enumerate(sizes_bytes):
-            first, end = numbers[n * len(sizes_bytes) + k :][:2]
-            traffic.append((1, Segment(at_ns + k, client, server, first, size_bytes, 1)))
-            traffic.append((2, Segment(at_ns + k + rtt_ns, server, client, 1, 0, end)))
-        at_ns += len(sizes_bytes) + rtt_ns
-    return sorted(traffic, key=lambda pair: pair[1].at_ns)
 
 
 def last_round_ns(

@@ -74,6 +74,7 @@ CONFIGS = {
     "at-most-50-mbit": FlowClass(fastest_time_per_byte_q24=time_per_byte_q24(50_000_000)),
     "slow-start": SLOW_START,
     "pspd": FlowClass(pspd=True),
+    "clustered": FlowClass(release_below_ns=100_000, pspd=True),
 }
 
 

@@ -279,6 +279,7 @@ CONFIGS = {
     "slow-start": FlowClass(release_below_ns=MS),
     "no-rate": FlowClass(),
     "pspd": FlowClass(pspd=True),
+    "clustered": FlowClass(release_below_ns=MS, pspd=True),
 }
 CASES: dict[str, tuple[Callable[[], Traffic], Callable[[Segment, int], bytes]]] = {
     "out-of-order": (out_of_order, frame_of),

@@ -52,6 +52,7 @@ FLOW_PACE = (
 )
 FLOW_ACTIONS = {
     "pspd": ("paced_pspd", ()),
+    "clustered": ("paced_clustered", ("release_below_ns",)),
     "dynamic": ("paced_dynamic", FLOW_PACE),
     "slow-start": ("paced_slow_start", (*FLOW_PACE, "release_below_ns")),
 }

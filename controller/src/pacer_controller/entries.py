@@ -54,10 +54,13 @@ MODE_ACTIONS = {
     "pspd": "PacerIngress.paced_pspd",
     "dynamic": "PacerIngress.paced_dynamic",
     "slow-start": "PacerIngress.paced_slow_start",
+    "clustered": "PacerIngress.paced_clustered",
 }
 """Modes of classes, and the action that a program must have for them."""
 
-FOLLOWING_ACTIONS = frozenset(MODE_ACTIONS[mode] for mode in ("pspd", "dynamic", "slow-start"))
+FOLLOWING_ACTIONS = frozenset(
+    MODE_ACTIONS[mode] for mode in ("pspd", "dynamic", "slow-start", "clustered")
+)
 """Actions of modes whose TCP flows the program follows in any case."""
 
 CONTROLLED_ACTION = "PacerIngress.paced_static_controlled"
@@ -104,9 +107,12 @@ def class_action(spec: ClassSpec) -> tuple[str, dict[str, int]]:
         "allowance_ns": allowance_ns,
     }
     marking = {"ecn_threshold_bytes": spec.ecn_threshold_bytes or 0}
-    if spec.mode == "pspd":
+    below_ns = DEFAULT_THRESHOLD_NS if spec.threshold_ns is None else spec.threshold_ns
+    if spec.mode in ("pspd", "clustered"):
         del pace["time_per_byte_q24"]
-        return "paced_pspd", pace | marking
+        if spec.mode == "pspd":
+            return "paced_pspd", pace | marking
+        return "paced_clustered", pace | marking | {"release_below_ns": below_ns}
     if spec.mode == "ipg":
         return "paced_ipg", pace | marking | {"gap_bytes": spec.gap_bytes or 0}
     if spec.mode == "timer":
@@ -127,7 +133,6 @@ def class_action(spec: ClassSpec) -> tuple[str, dict[str, int]]:
     flow = pace | control | {"inverse_headroom_q16": rates.inverse_headroom_q16(percent)}
     if spec.mode == "dynamic":
         return "paced_dynamic", flow
-    below_ns = DEFAULT_THRESHOLD_NS if spec.threshold_ns is None else spec.threshold_ns
     return "paced_slow_start", flow | {"release_below_ns": below_ns}
 
 

@@ -286,8 +286,8 @@ ThresholdNs = Annotated[
     Field(
         ge=1,
         le=1_000_000_000,
-        description="Mode `slow-start`: a flow is left alone once its round-trip time divided by "
-        "its window in packets is this many ns or less. Default: 1000000 (1 ms).",
+        description="Modes `slow-start` and `clustered`: a flow is left alone once its round-trip "
+        "time divided by its window in packets is this many ns or less. Default: 1000000 (1 ms).",
     ),
 ]
 

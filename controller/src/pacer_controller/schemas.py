@@ -60,17 +60,20 @@ class ClassSpec(Strict):
         {"mode": "pspd"},
         {"mode": "dynamic", "headroom_percent": 120},
         {"mode": "slow-start", "threshold_ns": 1_000_000},
+        {"mode": "clustered", "threshold_ns": 1_000_000},
         {"rate": "500Mbit", "window_margin_bytes": 100_000},
     )
 
-    mode: Literal["static", "unpaced", "ipg", "timer", "pspd", "dynamic", "slow-start"] = Field(
+    mode: Literal[
+        "static", "unpaced", "ipg", "timer", "pspd", "dynamic", "slow-start", "clustered"
+    ] = Field(
         default="static",
         description="`static`: packets leave at the target rate. `unpaced`: they take what the "
-        "paced classes leave. `ipg`: a fixed gap behind each packet. `timer`: packets leave "
-        "at the target rate, but at ticks only. `pspd`: each TCP flow at "
-        "its window / round-trip time, and nothing else. `dynamic`: the same with headroom, and at "
-        "most at the path's rate. `slow-start`: as `dynamic` until the flow loses something or its "
-        "packets are dense enough.",
+        "paced classes leave. `ipg`: a fixed gap behind each packet. `timer`: packets leave at the "
+        "target rate, but at ticks only. `pspd`: each TCP flow at its window / round-trip time, "
+        "and nothing else. `dynamic`: the same with headroom, and at most at the path's rate. "
+        "`slow-start`: as `dynamic` until the flow loses something or its packets are dense "
+        "enough. `clustered`: as `pspd` until then, in clusters of a millisecond.",
     )
     rate: Rate | None = Field(
         default=None,
@@ -151,6 +154,7 @@ _NOT_IN_MODE: Mapping[str, tuple[str, ...]] = {
     ),
     "dynamic": ("gap_bytes", "tick_hz", "threshold_ns"),
     "slow-start": ("gap_bytes", "tick_hz"),
+    "clustered": ("rate", "gap_bytes", "tick_hz", "headroom_percent", "window_margin_bytes"),
 }
 """Fields that mean nothing in a mode; refused, since whoever gives them expects something."""
 

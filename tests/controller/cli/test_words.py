@@ -33,6 +33,7 @@ from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
             {"mode": "slow-start", "threshold_ns": 2_000_000, "headroom_percent": 150},
         ),
         ("mode pspd", {"mode": "pspd"}),
+        ("mode clustered threshold 2ms", {"mode": "clustered", "threshold_ns": 2_000_000}),
         ("mode timer rate 500mbit hz 100", {"mode": "timer", "rate": "500mbit", "tick_hz": 100}),
         ("window-margin 100KB", {"window_margin_bytes": 102_400}),
         ("mode ipg rate 1gbit gap 1500", {"mode": "ipg", "rate": "1gbit", "gap_bytes": 1500}),

@@ -98,6 +98,31 @@ class FlowsHaveTheirWindowByRoundTripTime(FlowTest):
         self.never_early(came, began_ns, due_ns)
 
 
+class FlowsLeaveInClusters(FlowTest):
+    """Mode clustered: as in mode pspd, at ticks of a millisecond."""
+
+    rtt_seconds = 0.02
+
+    def runTest(self) -> None:
+        settings = {
+            "release_below_ns": 1,
+            "limit_bytes": 1 << 24,
+            "allowance_ns": 0,
+            "ecn_threshold_bytes": 0,
+        }
+        self.install(
+            self.flow({"dst_port": PORT}, CLASS), self.mode(CLASS, "paced_clustered", settings)
+        )
+        self.shake_hands(self.rtt_seconds)
+        frames = data(0, 14)
+        began_ns = self.send(1, *frames)
+        came = self.comes(2, *frames)
+        # RTT / 14.6 is more than a tick. The first tick may be at once, with a tick's tokens.
+        gap_ns = self.rtt_seconds * 1e9 * 1000 / INITIAL_WINDOW_BYTES * (1 - 300e-6)
+        due_ns = [0.0, *(k * gap_ns - 1e6 for k in range(1, 14))]
+        self.never_early(came, began_ns, due_ns)
+
+
 class FlowsHaveTheirOwnPace(FlowTest):
     """Mode dynamic: what follows the first flight leaves at window / round-trip time."""
 

@@ -20,7 +20,7 @@ from pacer_controller.cli.words import (
     read_whole,
 )
 
-MODES = ("static", "unpaced", "ipg", "timer", "pspd", "dynamic", "slow-start")
+MODES = ("static", "unpaced", "ipg", "timer", "pspd", "dynamic", "slow-start", "clustered")
 
 _RATE = ("RATE", "8kbit to 100Gbit: 500mbit, 62.5MB/s")
 
@@ -66,7 +66,7 @@ CLASS = Grammar(
         ),
         Word(
             *("threshold", "threshold_ns", read_time_ns, "TIME"),
-            "RTT per packet of the window below which pacing ends (slow-start)",
+            "RTT per packet of the window below which pacing ends (slow-start, clustered)",
         ),
         Word(
             *("window-margin", "window_margin_bytes", read_size, "SIZE"),
@@ -302,7 +302,7 @@ _ONLY_IN_MODES = {
     "gap_bytes": ("ipg",),
     "tick_hz": ("timer",),
     "headroom_percent": ("dynamic", "slow-start"),
-    "threshold_ns": ("slow-start",),
+    "threshold_ns": ("slow-start", "clustered"),
     "window_margin_bytes": ("static", "dynamic", "slow-start"),
 }
 """Modes in which a field means something: another mode takes it away."""

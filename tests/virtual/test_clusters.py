@@ -1,0 +1,61 @@
+"""Mode clustered: Clustered Packet Spacing, with its timer of a millisecond and its clusters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from flow_model import FlowClass
+from flow_runs import departures, steady
+from tcp_traffic import frame_of
+
+MS = 1_000_000
+PAYLOAD_BYTES = 1_448
+
+
+def clusters(
+    rtt_ns: int, window: int, folder: Path, release_below_ns: int = 1, round_trips: int = 2
+) -> list[int]:
+    """When the segments of the last round trip leave: the program's times, which are the model's.
+
+    At a threshold of a nanosecond no flow is released.
+    """
+    config = FlowClass(release_below_ns=release_below_ns, pspd=True)
+    traffic = steady([PAYLOAD_BYTES] * window, rtt_ns, round_trips=round_trips)
+    left, expected = departures(config, traffic, folder)
+    assert sorted(left) == sorted(expected)
+    sent = [segment for port, segment in traffic if port == 1][-window:]
+    at_ns = {frame: when_ns for when_ns, frame in left}
+    return [at_ns[frame_of(segment, 1)] for segment in sent]
+
+
+@pytest.mark.parametrize(("window", "most"), [(200, 1), (400, 2), (3_000, 15)])
+def test_a_round_trip_of_200_ms_has_200_clusters(window: int, most: int, tmp_path: Path) -> None:
+    """The divided RTT is up to 0.024 % too short: once or so a packet is a cluster sooner."""
+    left_ns = clusters(200 * MS, window, tmp_path)
+    sizes = Counter(left_ns)
+    assert all(at_ns % MS == 0 for at_ns in sizes)
+    assert 199 <= len(sizes) <= 201
+    assert max(sizes.values()) <= most + 1
+    assert sorted(sizes.values())[len(sizes) // 2] == most
+
+
+def test_a_cluster_has_80_packets_at_most(tmp_path: Path) -> None:
+    """160 a millisecond would be window / RTT."""
+    left_ns = clusters(5 * MS, 800, tmp_path)
+    sizes = [size for _, size in sorted(Counter(left_ns).items())]
+    # The round trip begins and ends within a cluster.
+    assert set(sizes[1:-1]) == {80}
+    assert max(sizes) == 80
+
+
+def test_a_flow_that_is_dense_enough_is_left_alone(tmp_path: Path) -> None:
+    """RTT / window in packets of 1460 bytes is a millisecond: 51 segments of 1448 in 50 ms.
+
+    What was held before the last round trip has left by then.
+    """
+    spaced = clusters(50 * MS, 50, tmp_path, release_below_ns=MS, round_trips=5)
+    assert len(set(spaced)) == 50
+    released = clusters(50 * MS, 51, tmp_path, release_below_ns=MS, round_trips=5)
+    assert released[-1] - released[0] == 50
