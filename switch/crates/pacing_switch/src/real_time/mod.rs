@@ -256,7 +256,7 @@ impl RealTime {
                 log_state(link, error.as_ref());
                 self.switch.set_port_up(link.number, state == LinkState::Up);
                 if state == LinkState::Gone {
-                    self.waiter.remove(link.token);
+                    self.waiter.remove(&link.port);
                 }
             }
             self.poll_after_control();
