@@ -16,9 +16,9 @@ from pacer_controller.api.common import (
     Paged,
     SwitchName,
     Terms,
-    etag,
     page,
     responses,
+    with_etag,
 )
 from pacer_controller.fields import NAME_PATTERN
 from pacer_controller.problems import FieldError, invalid
@@ -86,8 +86,7 @@ def add_switches(app: FastAPI, service: Service, history: History) -> None:
     ) -> dict[str, Any]:
         view, created = await put_switch(service, switch, spec, *asked)
         response.status_code = HTTPStatus.CREATED if created else HTTPStatus.OK
-        response.headers.update(etag(view["revision"]))
-        return view
+        return with_etag(response, view, view["revision"])
 
     @app.delete(
         "/v1/switches/{switch}",

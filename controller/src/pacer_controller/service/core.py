@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,18 @@ from pacer_controller.service.commit import Committer, locked
 from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin, Samples
 from pacer_controller.service.statistics import statistics
 from pacer_controller.southbound import Driver, DriverContext, Leadership
-from pacer_controller.store import Store
+from pacer_controller.store import Store, StoreError
 from pacer_controller.switch_tls import SwitchTls
 
 _LOG = logging.getLogger(__name__)
 
 _ANONYMOUS = Origin()
+
+PROBE_S = 1.0
+"""Shortest time between two writes that only test whether the state file takes them."""
+
+DENIED_PAUSE_S = 1.0
+"""Shortest time between two events of denied requests: guessing must not fill the disk."""
 
 
 class Service:
@@ -81,6 +88,8 @@ class Service:
         self._running = False
         self.denied = 0
         """Requests without the right token."""
+        self._denied_s = self._probed_s = float("-inf")
+        self._writable = False
         self.closing = asyncio.Event()
         """Set when streams should end: the service is about to stop."""
         self.lifecycle = asyncio.Lock()
@@ -172,6 +181,25 @@ class Service:
         await self.halt(list(self.switches.values()))
         self.events.record("controller", None, "the controller stops", {"version": __version__})
 
+    @property
+    def stopping(self) -> bool:
+        """Whether streams should end: the service is about to stop."""
+        return self.closing.is_set()
+
+    async def until(self, wait: Awaitable[None], timeout_s: float) -> bool:
+        """Wait for something, for a time, or for the service's end; returns whether it came."""
+        waiting = [asyncio.ensure_future(wait), asyncio.ensure_future(self.closing.wait())]
+        try:
+            done, _ = await asyncio.wait(
+                waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            return waiting[0] in done
+        finally:
+            for task in waiting:
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.gather(*waiting, return_exceptions=True)
+
     async def halt(self, switches: Sequence[ManagedSwitch]) -> None:
         """Disconnect from some switches."""
         tasks = [managed.task for managed in switches if managed.task is not None]
@@ -189,6 +217,26 @@ class Service:
     def revision(self) -> int:
         """Number of the newest change."""
         return self.store.revision
+
+    def writable(self) -> bool:
+        """Whether the state file takes writes, as of PROBE_S ago at most."""
+        now_s = time.monotonic()
+        if now_s - self._probed_s >= PROBE_S:
+            self._probed_s = now_s
+            try:
+                self.store.probe()
+                self._writable = True
+            except StoreError:
+                self._writable = False
+        return self._writable
+
+    def count_denied(self, message: str, data: Mapping[str, Any]) -> None:
+        """Count a denied request, and record it unless one was recorded a moment ago."""
+        self.denied += 1
+        now_s = time.monotonic()
+        if now_s - self._denied_s >= DENIED_PAUSE_S:
+            self._denied_s = now_s
+            self.events.record("denied", None, message, data)
 
     def replication_status(self) -> dict[str, Any]:
         """Return which of two controllers leads, and how far the other is."""
