@@ -173,8 +173,10 @@ def _compared(one: dict[str, Any]) -> str:
         return ""
     head = "".join(f'<th scope="col" class="text">{title}</th>' for title in one["compared"][0])
     lines = "".join(
-        "<tr>" + "".join(f'<td class="text">{html.escape(v)}</td>' for v in row.values()) + "</tr>"
-        for row in one["compared"]
+        f'<tr><th scope="row">{html.escape(first)}</th>'
+        + "".join(f'<td class="text">{html.escape(value)}</td>' for value in others)
+        + "</tr>"
+        for first, *others in (row.values() for row in one["compared"])
     )
     return (
         '<h3>Beside the published figures</h3><div class="wide"><table class="many">'
