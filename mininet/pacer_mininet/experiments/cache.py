@@ -26,9 +26,8 @@ class Cache:
 
     def key(self, scenario: Scenario) -> str:
         """Return the name under which a run's result is kept."""
-        versions = dict(self._versions)
-        if not scenario.has_ovs_edge:
-            versions.pop(OPENVSWITCH, None)
+        unused = () if scenario.has_ovs_edge else (OPENVSWITCH,)
+        versions = {name: of for name, of in self._versions.items() if name not in unused}
         text = f"{json.dumps(versions, sort_keys=True)}\n{scenario.to_json()}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

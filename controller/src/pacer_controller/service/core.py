@@ -223,11 +223,10 @@ class Service:
         now_s = time.monotonic()
         if now_s - self._probed_s >= PROBE_S:
             self._probed_s = now_s
-            try:
+            self._writable = False
+            with contextlib.suppress(StoreError):
                 self.store.probe()
                 self._writable = True
-            except StoreError:
-                self._writable = False
         return self._writable
 
     def count_denied(self, message: str, data: Mapping[str, Any]) -> None:

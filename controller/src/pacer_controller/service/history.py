@@ -58,8 +58,7 @@ class History:
         try:
             async with asyncio.timeout(READ_MOST_S):
                 measured = await statistics(found, samples)
-        except Problem:
-            # Requests for statistics report it.
+        except Problem:  # Requests for statistics report it.
             return
         except TimeoutError:
             self._overdue[found] += 1
