@@ -72,7 +72,10 @@ class SwitchPage {
       for (const { kind, name, points } of classes) {
         const past = points.map(([ageS, ...v]) => ({ t: now - ageS * 1000, v }));
         this.past.set(`${kind} ${name}`, past);
-        this.classes.views.get(`${kind} ${name}`)?.history.seed(past);
+      }
+      // If statistics came first, there are cards already. Their keys depend on the rate, too.
+      for (const { owner, history } of this.classes.views.values()) {
+        if (owner) history.seed(this.past.get(`${owner.kind} ${owner.name}`) ?? []);
       }
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
