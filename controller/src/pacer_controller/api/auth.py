@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pacer_controller.problems import MEDIA_TYPE, Problem
+from pacer_controller.api.errors import respond
+from pacer_controller.problems import Problem
 from pacer_controller.service import Service
 
 _OPEN = ("/", "/dashboard", "/healthz", "/readyz", "/docs", "/openapi.json")
@@ -46,16 +46,8 @@ class Access:
         if problem is None:
             await self._app(scope, receive, send)
             return
-        path = scope.get("path", "")
         self._report(scope, problem)
-        unauthorized = problem.status == HTTPStatus.UNAUTHORIZED
-        response = JSONResponse(
-            problem.as_dict(path),
-            status_code=problem.status,
-            media_type=MEDIA_TYPE,
-            headers={"WWW-Authenticate": "Bearer"} if unauthorized else None,
-        )
-        await response(scope, receive, send)
+        await respond(scope.get("path", ""), problem)(scope, receive, send)
 
     def _problem(self, scope: Scope) -> Problem | None:
         """Return why a request is denied."""

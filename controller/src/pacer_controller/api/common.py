@@ -31,12 +31,9 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {s: {"description": HTTPStatus(s).phrase, "content": content} for s in statuses}
 
 
-ETAG_HEADER = {
-    "ETag": {
-        "description": "Number of the change that made the resource so.",
-        "schema": {"type": "string"},
-    }
-}
+_ETAG_TEXT = "Number of the change that made the resource so."
+ETAG_HEADER = {"ETag": {"description": _ETAG_TEXT, "schema": {"type": "string"}}}
+WITH_ETAG: dict[int | str, dict[str, Any]] = {200: {"headers": ETAG_HEADER}}
 
 READ = responses(401, 404, 409, 422)
 WRITE = responses(400, 401, 404, 409, 412, 413, 415, 422, 502, 503, 507)

@@ -14,6 +14,7 @@ from pacer_controller.api.common import (
     ETAG_HEADER,
     READ,
     TERMS,
+    WITH_ETAG,
     WRITE,
     Paged,
     SwitchName,
@@ -129,7 +130,9 @@ def _add_kind(app: FastAPI, service: Service, of: _Kind) -> None:
     ]
     if kind == "port":
         name_type = Annotated[int, Path(alias=kind, ge=1, le=509, description="Port number.")]
-    etag_header = {"headers": ETAG_HEADER}
+
+    description = f"The {kind} is new."
+    new = {"model": of.view, "description": description, "headers": ETAG_HEADER}
 
     @app.get(
         path,
@@ -137,7 +140,7 @@ def _add_kind(app: FastAPI, service: Service, of: _Kind) -> None:
         summary=f"A {kind}",
         operation_id=f"get_{kind}",
         response_model=of.view,
-        responses=READ | {200: etag_header},
+        responses=READ | WITH_ETAG,
     )
     async def get(switch: SwitchName, name: name_type, response: Response) -> dict[str, Any]:
         if kind == "port":
@@ -152,11 +155,7 @@ def _add_kind(app: FastAPI, service: Service, of: _Kind) -> None:
         operation_id=f"put_{kind}",
         response_model=of.view,
         openapi_extra=TERMS,
-        responses=WRITE
-        | {
-            200: etag_header,
-            201: {"model": of.view, "description": f"The {kind} is new.", **etag_header},
-        },
+        responses=WRITE | WITH_ETAG | {201: new},
     )
     async def put(
         switch: SwitchName,

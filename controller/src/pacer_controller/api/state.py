@@ -6,9 +6,9 @@ from fastapi import FastAPI, Query, Response
 
 from pacer_controller.api import views
 from pacer_controller.api.common import (
-    ETAG_HEADER,
     READ,
     TERMS,
+    WITH_ETAG,
     WRITE,
     SwitchName,
     Terms,
@@ -31,7 +31,6 @@ DryRun = Annotated[
 
 def add_state(app: FastAPI, service: Service) -> None:
     """Add the paths of the whole state."""
-    etag_header: dict[int | str, dict[str, Any]] = {200: {"headers": ETAG_HEADER}}
 
     @app.get(
         "/v1/state",
@@ -39,7 +38,7 @@ def add_state(app: FastAPI, service: Service) -> None:
         summary="The desired state of all switches",
         response_model=StateSpec,
         response_model_exclude_unset=True,
-        responses=responses(401) | etag_header,
+        responses=responses(401) | WITH_ETAG,
     )
     async def get_state(response: Response) -> dict[str, Any]:
         return with_etag(response, whole_state(service), service.revision)
@@ -50,7 +49,7 @@ def add_state(app: FastAPI, service: Service) -> None:
         summary="Replace the desired state of all switches, all or nothing",
         response_model=views.StateResult,
         openapi_extra=TERMS,
-        responses=WRITE | etag_header,
+        responses=WRITE | WITH_ETAG,
     )
     async def put_state(
         spec: StateSpec, asked: Terms, response: Response, dry_run: DryRun = False
@@ -64,7 +63,7 @@ def add_state(app: FastAPI, service: Service) -> None:
         summary="The desired state of a switch",
         response_model=SwitchStateSpec,
         response_model_exclude_unset=True,
-        responses=READ | etag_header,
+        responses=READ | WITH_ETAG,
     )
     async def get_switch_state(switch: SwitchName, response: Response) -> dict[str, Any]:
         found = service.switch(switch)
@@ -76,7 +75,7 @@ def add_state(app: FastAPI, service: Service) -> None:
         summary="Replace the desired state of a switch, all or nothing",
         response_model=views.StateResult,
         openapi_extra=TERMS,
-        responses=WRITE | etag_header,
+        responses=WRITE | WITH_ETAG,
     )
     async def put_state_of_switch(
         switch: SwitchName,

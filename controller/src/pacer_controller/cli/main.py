@@ -316,25 +316,24 @@ def _command(kind: Kind, name: str, doc: str, run: Callable[..., None]) -> click
     return made
 
 
-def _del_command(kind: Kind) -> click.Command:
-    resets = "Give the settings of ports their defaults, and stop managing them."
+_DEL_HELP = {
+    "port": "Give the settings of ports their defaults, and stop managing them.",
+    "switch": "Forget switches and all their resources; they keep forwarding.",
+}
 
-    @click.command("del", help=resets if kind.name == "port" else f"Delete {kind.plural}.")
-    @_argument("switch", complete.switches)
-    @_argument("names", complete.names_of(kind), nargs=-1, required=True)
-    @_common
-    @click.pass_obj
-    def delete(session: Session, switch: str, names: tuple[str, ...]) -> None:
+
+def _del_command(kind: Kind) -> click.Command:
+    def run(session: Session, names: tuple[str, ...], switch: str = "") -> None:
         _delete_all(session, kind, switch, names)
 
-    @click.command("del", help="Forget switches and all their resources; they keep forwarding.")
-    @_argument("names", complete.switches, nargs=-1, required=True)
-    @_common
-    @click.pass_obj
-    def delete_switch(session: Session, names: tuple[str, ...]) -> None:
-        _delete_all(session, kind, "", names)
-
-    return delete_switch if kind.name == "switch" else delete
+    # The argument that is added last comes first.
+    known = complete.switches if kind.name == "switch" else complete.names_of(kind)
+    run = _argument("names", known, nargs=-1, required=True)(run)
+    if kind.name != "switch":
+        run = _argument("switch", complete.switches)(run)
+    return click.command("del", help=_DEL_HELP.get(kind.name, f"Delete {kind.plural}."))(
+        _common(click.make_pass_decorator(Session)(run))
+    )
 
 
 def _chosen(session: Session, switch: str | None) -> list[str]:
