@@ -60,6 +60,11 @@ class State(Enum):
     """Another controller is primary, or this one follows another; changes are stored for
     later."""
 
+    @property
+    def told(self) -> str:
+        """What the event says of a switch that has come to this state."""
+        return "disconnected" if self is State.PENDING else self.value
+
 
 @dataclass(frozen=True)
 class Refusal:

@@ -344,7 +344,12 @@ class Service:
         found = self._with(switch, kind)
         if kind == "port" and any(str(info.port) == name for info in found.driver.ports):
             return next(p for p in views.port_views(found) if str(p["port"]) == name)
-        return views.record_view(found, kind, self._existing(found, kind, name))
+        known = found.desired.resources[kind]
+        if name not in known:
+            ports = [str(info.port) for info in found.driver.ports]
+            names = ports if kind == "port" else list(known)
+            raise not_found(kind, name, names, f" on switch {switch!r}")
+        return views.record_view(found, kind, known[name])
 
     def get_all(self, switch: str, kind: str) -> list[dict[str, Any]]:
         """Return all resources of a kind, by name (ports: by number)."""
@@ -353,13 +358,6 @@ class Service:
             return views.port_views(found)
         of_kind = found.desired.resources[kind]
         return [views.record_view(found, kind, of_kind[name]) for name in sorted(of_kind)]
-
-    def _existing(self, found: ManagedSwitch, kind: str, name: str) -> Record:
-        record: Record | None = found.desired.resources[kind].get(name)
-        if record is None:
-            known = found.desired.resources[kind]
-            raise not_found(kind, name, known, f" on switch {found.name!r}")
-        return record
 
     async def put(
         self,
@@ -411,7 +409,10 @@ class Service:
 
         """
         async with self._turn(switch, kind, name, None, origin) as (found, change):
-            old = self._existing(found, kind, name)
+            old: Record | None = found.desired.resources[kind].get(name)
+            if old is None:
+                # No other name is suggested: it may have been deleted twice.
+                raise not_found(kind, name, (), f" on switch {switch!r}")
             condition.check(resource_name(kind, name, switch), old.revision)
             users = in_use(kind, name, switch, found.desired)
             if users is not None:
