@@ -8,7 +8,9 @@ is ever late there.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from pathlib import Path
 
 from pacer_mininet.lab import in_lab
 
@@ -35,3 +37,14 @@ def for_switch(command: list[str], *, paces: bool) -> list[str]:
         return command
     pinned = ["taskset", "--cpu-list", str(_reserved)] if paces and _reserved is not None else []
     return [*pinned, "nice", "-n", str(NICENESS), *command]
+
+
+def prefer(pid: int) -> None:
+    """Give a process's session the priority of NICENESS over other sessions.
+
+    Where the kernel groups processes by session (autogroup, sched(7)), `nice` counts within the
+    session only, and each switch has one of its own.
+    """
+    if not in_lab():
+        with contextlib.suppress(OSError):  # no autogroups, or not root
+            Path(f"/proc/{pid}/autogroup").write_text(str(NICENESS), encoding="ascii")

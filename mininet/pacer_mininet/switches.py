@@ -8,7 +8,7 @@ from mininet.link import Intf, TCIntf
 from mininet.log import warn
 from mininet.node import Controller, Switch
 
-from pacer_mininet import paths
+from pacer_mininet import paths, processors
 from pacer_mininet.controller import PacerController
 from pacer_mininet.interfaces import quiet_ipv6, turn_offloads_off, wait_for_carrier
 from pacer_mininet.processes import STATE, LoggedProcess
@@ -70,6 +70,7 @@ class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
     def start_process(self, command: list[str], log: Path, ready: str) -> None:
         """Start one of the switch's processes and wait until it is ready; NodeError if it fails."""
         process = LoggedProcess(command, log, ready)
+        processors.prefer(process.process.pid)
         process.wait_ready()
         self.processes.append(process)
 

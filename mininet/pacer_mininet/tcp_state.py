@@ -20,7 +20,6 @@ NLM_F_REQUEST_DUMP = 0x301
 INET_DIAG_INFO = 2
 INET_DIAG_SKMEMINFO = 7
 NETLINK_SOCK_DIAG = 4
-TCP_ESTABLISHED = 1
 TCP_TIME_WAIT = 6
 STATES_WITH_DATA = sum(1 << state for state in (1, 4, 5, 8, 9, 11))
 """Established, fin-wait 1 and 2, close-wait, last-ack and closing: states that may carry data."""
@@ -44,15 +43,10 @@ class TcpSample:
     """Smoothed RTT."""
     min_rtt_us: int
     cwnd_packets: int
-    ssthresh_packets: int
     unacked_packets: int
-    retransmits: int
-    """Retransmitted segments so far."""
     bytes_acked: int
     bytes_received: int
     """Payload that arrived in order."""
-    out_of_order_packets: int
-    """Segments that arrived out of order so far."""
     reorderings_seen: int
     """How often the sender found that the path had reordered its segments."""
     send_buffer_bytes: int
@@ -99,12 +93,9 @@ def parse_message(body: bytes) -> TcpSample | None:
         rtt_us=words[15],
         min_rtt_us=later[3],
         cwnd_packets=words[18],
-        ssthresh_packets=words[17],
         unacked_packets=words[4],
-        retransmits=words[23],
         bytes_acked=longs[2],
         bytes_received=longs[3],
-        out_of_order_packets=later[16],
         reorderings_seen=later[15],
         send_buffer_bytes=send_buffer,
         receive_buffer_bytes=receive_buffer,

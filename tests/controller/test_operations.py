@@ -25,10 +25,9 @@ from controller_harness import (
     free_port,
 )
 from pacer_controller import server
-from pacer_controller.api import operations
 from pacer_controller.api.streams import MAX_STREAMS
 from pacer_controller.p4rt import P4Switch
-from pacer_controller.service import history
+from pacer_controller.service import core, history
 from pacer_controller.service.managed import ManagedSwitch, Samples
 from pacer_controller.southbound import State
 from rest_client import Client, problem
@@ -199,7 +198,7 @@ def test_streams_are_limited(start_controller: Start) -> None:
 def test_readiness_writes_at_most_once_a_second(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "PROBE_S", 3600.0)
+    monkeypatch.setattr(core, "PROBE_S", 3600.0)
     probes: list[None] = []
     monkeypatch.setattr(client.store, "probe", lambda: probes.append(None))
     assert {client.call("GET", "/readyz").status_code for _ in range(5)} == {200}
@@ -207,7 +206,7 @@ def test_readiness_writes_at_most_once_a_second(
 
 
 def test_readiness(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "PROBE_S", 0.0)
+    monkeypatch.setattr(core, "PROBE_S", 0.0)
     said = client.call("GET", "/readyz")
     assert said.json() == {"ready": True, "switches": {"s1": "pending", "wan": "pending"}}
     assert client.call("GET", "/readyz?connected=true").status_code == 503
@@ -348,3 +347,32 @@ def test_the_history_outlives_an_error_and_is_of_one_device(
     assert "the rates of switch broken could not be read" in caplog.text
     switches["good"] = switches["broken"]
     assert not kept.view("good")["classes"]
+
+
+def test_a_switch_that_does_not_answer_holds_up_no_other_history(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(P4Switch, "state", State.CONNECTED)
+    monkeypatch.setattr(history, "INTERVAL_S", 0.001)
+    monkeypatch.setattr(history, "READ_MOST_S", 0.01)
+    kept = history.History(client.service)
+
+    async def run() -> None:
+        readings: asyncio.Queue[None] = asyncio.Queue()
+
+        async def statistics(found: ManagedSwitch, _samples: Samples) -> dict[str, Any]:
+            if found.name == "wan":
+                await asyncio.Event().wait()
+            readings.put_nowait(None)
+            return {"classes": []}
+
+        monkeypatch.setattr(history, "statistics", statistics)
+        reading = asyncio.create_task(kept.run())
+        for _ in range(2):
+            await readings.get()
+        reading.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), DEADLINE_S))
+    assert kept.view("wan")["overdue"] >= 1
+    assert kept.view("s1")["overdue"] == 0
+    assert "reading switch wan took longer than 0.01 s" in caplog.text

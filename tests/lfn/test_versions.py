@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from pacer_mininet import paths
-from pacer_mininet.experiments.versions import closure
+from pacer_mininet.experiments.cache import Cache
+from pacer_mininet.experiments.experiment import one_flow
+from pacer_mininet.experiments.scenario import OVS_PACED, PACED, Scenario
+from pacer_mininet.experiments.versions import closure, of_this_checkout
 
 
 def written(root: Path, files: dict[str, str]) -> Path:
@@ -54,3 +57,28 @@ def test_a_run_depends_on_what_makes_it_and_not_on_what_shows_it() -> None:
         "experiments/tables.py",
         "experiments/page.py",
     }
+
+
+def test_a_run_depends_on_packages_and_with_open_vswitch_on_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = written(
+        tmp_path,
+        {"requirements.lock": "one==1", "ovs/bin/ovs-vswitchd": "1", "switch": "", "lab/run": ""},
+    )
+    monkeypatch.setattr(paths, "REPO", checkout)
+    monkeypatch.setattr(paths, "SWITCH_BINARY", checkout / "switch")
+    monkeypatch.setenv("PACER_OVS", str(checkout / "ovs"))
+
+    def keys() -> tuple[str, str]:
+        cache = Cache(tmp_path / "runs", of_this_checkout(realtime=True))
+        of_pacer, of_ovs = (Scenario(one_flow(shaper)) for shaper in (PACED, OVS_PACED))
+        return cache.key(of_pacer), cache.key(of_ovs)
+
+    first = keys()
+    (checkout / "ovs/bin/ovs-vswitchd").write_text("2")
+    other_ovs = keys()
+    assert other_ovs[0] == first[0]
+    assert other_ovs[1] != first[1]
+    (checkout / "requirements.lock").write_text("one==2")
+    assert not set(keys()) & {*first, *other_ovs}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from controller_harness import Controller, Network, Switch, eventually, free_port
 from traffic import Traffic
@@ -161,6 +161,26 @@ def test_the_minute_before_it_was_opened_is_shown(controller: Controller, open_p
     expect(card(page).locator(".chart-line.target")).to_have_attribute(
         "d", re.compile(r"H[0-9.]+V[0-9.]+.*H")
     )
+
+
+@pytest.mark.parametrize("spec", [{"rate": "2Mbit"}, {"mode": "unpaced"}], ids=["rate", "unpaced"])
+def test_the_minute_before_is_shown_if_it_arrives_after_statistics(
+    controller: Controller, open_page: Open, spec: dict[str, str]
+) -> None:
+    controller.put(VIDEO, spec)
+    controller.put(FLOW, {"match": MATCH, "class": "video"})
+    page = open_page(controller.url)
+    wait_live(page)
+    held: list[Route] = []
+    page.route("**/stats/history", lambda route: held.append(route))
+    page.reload()
+    line = card(page).locator(".chart-line.area")
+    expect(line).to_have_attribute("d", re.compile(r"^M[^M]+$"))
+    points = [[age_s, 1_000_000, None] for age_s in (50.0, 48.0)]
+    classes = [{"kind": "class", "name": "video", "points": points}]
+    held[-1].fulfill(json={"switch": "s1", "overdue": 0, "classes": classes})
+    # A line between the two points, and then that of the points since the page was opened.
+    expect(line).to_have_attribute("d", re.compile(r"^M[^M]+L[^M]+M"))
 
 
 def test_a_change_by_somebody_else_is_shown(controller: Controller, open_page: Open) -> None:

@@ -36,15 +36,15 @@ The last two as options:
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pacer_controller import rates
-from pacer_controller.fields import Strict, format_mac
+from pacer_controller.fields import NAME_PATTERN, format_mac
 from pacer_controller.measured import MAX_MEASURED_FLOWS, MeasuredFlowSpec, Problems
-from pacer_controller.schemas import NAME_PATTERN, stored
+from pacer_controller.schemas import stored
 from pacer_controller.state_schema import OpenVSwitchSpec, P4RuntimeSpec
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
@@ -121,17 +121,14 @@ class SwitchConfig:
         for key in ("device_id", "target", "program", "cpu_port"):
             if getattr(self, key) != getattr(defaults, key):
                 given[key] = getattr(self, key)
-        if self.ports:
-            given["ports"] = list(self.ports)
-        if self.wire:
-            given["wire"] = [f"{first}:{second}" for first, second in self.wire]
-        if self.bottleneck_bps is not None:
-            given["bottleneck"] = rates.format_rate(self.bottleneck_bps)
-        if self.stations:
-            given["stations"] = {format_mac(mac): port for mac, port in self.stations.items()}
-        if self.measured:
-            given["measured"] = {name: stored(spec) for name, spec in self.measured.items()}
-        return given
+        others = {
+            "ports": list(self.ports),
+            "wire": [f"{first}:{second}" for first, second in self.wire],
+            "bottleneck": self.bottleneck_bps and rates.format_rate(self.bottleneck_bps),
+            "stations": {format_mac(mac): port for mac, port in self.stations.items()},
+            "measured": {name: stored(spec) for name, spec in self.measured.items()},
+        }
+        return given | {key: value for key, value in others.items() if value}
 
     def files(self, compiled: Path) -> tuple[Path, Path]:
         """Return the paths of the program's JSON and P4Info.
@@ -235,16 +232,21 @@ def parse_switch(text: str) -> AnySwitchConfig:
     return switch_from(name, values)
 
 
-def _check_known(at: str, values: Mapping[str, Any], spec: type[Strict]) -> None:
-    known = sorted(spec.model_fields)
-    for key in values:
+def _check_known(at: str, given: Iterable[str], known: Iterable[str], what: str) -> None:
+    for key in given:
         if key not in known:
-            raise ConfigError(f"{at}: unknown setting {key!r}; known: {', '.join(known)}")
+            raise ConfigError(f"{at}: unknown {what} {key!r}; known: {', '.join(sorted(known))}")
+
+
+def _one_of(at: str, what: str, value: Any, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise ConfigError(f"{at}: {what} {value!r}: one of {', '.join(choices)}")
+    return str(value)
 
 
 def _bridge_from(name: str, values: Mapping[str, Any]) -> OpenVSwitchConfig:
     at = f"switch {name}"
-    _check_known(at, values, OpenVSwitchSpec)
+    _check_known(at, values, OpenVSwitchSpec.model_fields, "setting")
     for key in ("ovsdb", "bridge"):
         if not isinstance(values.get(key), str):
             raise ConfigError(f"{at}: {key} is needed")
@@ -255,9 +257,7 @@ def _bridge_from(name: str, values: Mapping[str, Any]) -> OpenVSwitchConfig:
     for key, value in (("ovsdb", ovsdb), ("openflow", openflow)):
         if not isinstance(value, str) or _REMOTE.fullmatch(value) is None:
             raise ConfigError(f"{at}: {key} {value!r}: want unix:PATH or tcp:HOST:PORT")
-    qos_type = values.get("qos_type", QOS_TYPES[0])
-    if qos_type not in QOS_TYPES:
-        raise ConfigError(f"{at}: qos_type {qos_type!r}: one of {', '.join(QOS_TYPES)}")
+    qos_type = _one_of(at, "qos_type", values.get("qos_type", QOS_TYPES[0]), QOS_TYPES)
     return OpenVSwitchConfig(name, ovsdb, values["bridge"], str(openflow), qos_type)
 
 
@@ -273,14 +273,12 @@ def switch_from(name: str, values: Mapping[str, Any]) -> AnySwitchConfig:
         raise ConfigError(f"{at}: a name is 1 to 64 of A-Z a-z 0-9 . _ -, not {name!r}")
     if values.get("kind") == "openvswitch":
         return _bridge_from(name, values)
-    _check_known(at, values, P4RuntimeSpec)
+    _check_known(at, values, P4RuntimeSpec.model_fields, "setting")
     address = values.get("address")
     found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
     if found is None or not 0 < int(found.group(1)) < 65536:
         raise ConfigError(f"{at}: address {address!r}: want HOST:PORT or tls:HOST:PORT")
-    target = values.get("target", DEFAULT_TARGET)
-    if target not in TARGETS:
-        raise ConfigError(f"{at}: target {target!r}: one of {', '.join(TARGETS)}")
+    target = _one_of(at, "target", values.get("target", DEFAULT_TARGET), TARGETS)
     program = values.get("program", "pacer")
     if not isinstance(program, str) or (program not in PROGRAMS and "/" not in program):
         raise ConfigError(f"{at}: program {program!r}: one of {', '.join(PROGRAMS)}, or a path")
@@ -319,15 +317,10 @@ def load(path: Path) -> Config:
             content = tomllib.load(file)
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
-    for key in content:
-        if key not in ("controller", "switches"):
-            raise ConfigError(f"{path}: unknown section {key!r}; known: controller, switches")
+    _check_known(str(path), content, ("controller", "switches"), "section")
     service = content.get("controller", {})
+    _check_known(f"{path}: [controller]", service, ("listen", "peer", "state"), "setting")
     for key, value in service.items():
-        if key not in ("listen", "state", "peer"):
-            raise ConfigError(
-                f"{path}: [controller]: unknown setting {key!r}; known: listen, peer, state"
-            )
         if not isinstance(value, str):
             raise ConfigError(f"{path}: [controller]: {key} is a string")
     switches = content.get("switches", {})

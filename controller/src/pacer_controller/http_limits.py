@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.responses import JSONResponse
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pacer_controller.problems import MEDIA_TYPE, Problem
@@ -51,6 +52,11 @@ class BodyLimits:
             elif body or not ryu:
                 check_json(body)
         except Problem as problem:
+            matches = [route.matches(scope)[0] for route in scope["app"].routes]
+            if Match.PARTIAL in matches and Match.FULL not in matches:
+                # No body would be right: the application refuses the method.
+                await self._app(scope, receive, send)
+                return
             path = scope.get("path", "")
             response = JSONResponse(
                 problem.as_dict(path), status_code=problem.status, media_type=MEDIA_TYPE

@@ -1,7 +1,7 @@
 """The service and its switches as Prometheus metrics."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -45,6 +45,17 @@ _PORT_HISTOGRAMS = {
     "lateness": ("lateness", "How late transmissions started against their schedule."),
     "gaps": ("gap", "How long the line was idle before each frame; 0: back to back."),
 }
+
+
+_Family = TypeVar("_Family", CounterMetricFamily, GaugeMetricFamily)
+
+
+def _filled(family: _Family, samples: Iterable[tuple[list[str], float | None]]) -> _Family:
+    """Return a metric after adding values by labels; None where there is none."""
+    for labels, value in samples:
+        if value is not None:
+            family.add_metric(labels, value)
+    return family
 
 
 class _Static(Collector):
@@ -99,9 +110,8 @@ class Exporter:
         events = CounterMetricFamily(
             "pacer_events", "Events since the controller started.", labels=["kind"]
         )
-        for kind, count in self._service.events.counts.items():
-            events.add_metric([kind], count)
-        yield events
+        counts = self._service.events.counts.items()
+        yield _filled(events, (([kind], count) for kind, count in counts))
         yield CounterMetricFamily(
             "pacer_requests_denied", "Requests without the right token.", value=self._service.denied
         )
@@ -145,15 +155,14 @@ class Exporter:
         yield from (state, failed, readable, wanted)
         for counter, text in _SWITCH_COUNTERS.items():
             family = CounterMetricFamily(f"pacer_switch_{counter}", text, labels=["switch"])
-            for name, found in switches.items():
-                family.add_metric([name], getattr(found.driver.counters, counter))
-            yield family
+            counters = ((name, found.driver.counters) for name, found in switches.items())
+            yield _filled(family, (([name], getattr(of, counter)) for name, of in counters))
 
 
 def _class_metrics(readings: Mapping[str, dict[str, Any]]) -> Iterator[Metric]:
     labels = ["switch", "class"]
     rows = [
-        (switch, _class_label(one), one)
+        ([switch, _class_label(one)], one)
         for switch, said in readings.items()
         for one in said["classes"]
     ]
@@ -161,16 +170,10 @@ def _class_metrics(readings: Mapping[str, dict[str, Any]]) -> Iterator[Metric]:
         for unit in ("packets", "bytes"):
             name = f"pacer_class_{counter}_{unit}"
             family = CounterMetricFamily(name, f"{unit.title()} {text}.", labels=labels)
-            for switch, label, one in rows:
-                if one[counter] is not None:
-                    family.add_metric([switch, label], one[counter][unit])
-            yield family
+            yield _filled(family, ((at, one[counter] and one[counter][unit]) for at, one in rows))
     for field, (name, text) in _CLASS_GAUGES.items():
         gauge = GaugeMetricFamily(f"pacer_class_{name}", text, labels=labels)
-        for switch, label, one in rows:
-            if one[field] is not None:
-                gauge.add_metric([switch, label], one[field])
-        yield gauge
+        yield _filled(gauge, ((at, one[field]) for at, one in rows))
 
 
 def _class_label(one: Mapping[str, Any]) -> str:
@@ -181,40 +184,32 @@ def _class_label(one: Mapping[str, Any]) -> str:
 
 
 def _flow_metrics(readings: Mapping[str, dict[str, Any]]) -> Iterator[Metric]:
+    rows = [
+        ([switch, one["name"]], one["matched"])
+        for switch, said in readings.items()
+        for one in said["flows"]
+    ]
     for unit in ("packets", "bytes"):
-        family = CounterMetricFamily(
-            f"pacer_flow_matched_{unit}",
-            f"{unit.title()} that the flow matched.",
-            labels=["switch", "flow"],
-        )
-        for switch, said in readings.items():
-            for one in said["flows"]:
-                if one["matched"] is not None:
-                    family.add_metric([switch, one["name"]], one["matched"][unit])
-        yield family
+        text = f"{unit.title()} that the flow matched."
+        family = CounterMetricFamily(f"pacer_flow_matched_{unit}", text, labels=["switch", "flow"])
+        yield _filled(family, ((at, matched and matched[unit]) for at, matched in rows))
 
 
 def _port_metrics(readings: Mapping[str, dict[str, Any]]) -> Iterator[Metric]:
     labels = ["switch", "port"]
     rows = [
-        (switch, str(port["port"]), port)
+        ([switch, str(port["port"])], port)
         for switch, said in readings.items()
         for port in said["ports"]
     ]
     line = GaugeMetricFamily("pacer_port_line_bits_per_second", "Line rate.", labels=labels)
     up = GaugeMetricFamily("pacer_port_up", "Whether the port can carry frames.", labels=labels)
-    for switch, number, port in rows:
-        if port["line_rate_bps"] is not None:
-            line.add_metric([switch, number], port["line_rate_bps"])
-        if port["up"] is not None:
-            up.add_metric([switch, number], float(port["up"]))
-    yield from (line, up)
-    measured = [(s, n, p["statistics"]) for s, n, p in rows if p["statistics"] is not None]
+    yield _filled(line, ((at, port["line_rate_bps"]) for at, port in rows))
+    yield _filled(up, ((at, port["up"]) for at, port in rows))
+    measured = [(at, p["statistics"]) for at, p in rows if p["statistics"] is not None]
     for counter in ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes"):
         family = CounterMetricFamily(f"pacer_port_{counter}", f"{counter}.", labels=labels)
-        for switch, number, statistics in measured:
-            family.add_metric([switch, number], statistics[counter])
-        yield family
+        yield _filled(family, ((at, statistics[counter]) for at, statistics in measured))
     drops = CounterMetricFamily(
         "pacer_port_dropped_packets", "Packets lost at the port.", labels=[*labels, "cause"]
     )
@@ -222,13 +217,13 @@ def _port_metrics(readings: Mapping[str, dict[str, Any]]) -> Iterator[Metric]:
         member: HistogramMetricFamily(f"pacer_port_{name}_seconds", text, labels=labels)
         for member, (name, text) in _PORT_HISTOGRAMS.items()
     }
-    for switch, number, statistics in measured:
+    for at, statistics in measured:
         for cause, count in statistics.get("drops", {}).items():
-            drops.add_metric([switch, number, cause], count)
+            drops.add_metric([*at, cause], count)
         for member, histogram in histograms.items():
             buckets = statistics.get(member, {}).get("buckets", [])
             if buckets:
-                histogram.add_metric([switch, number], *_histogram(buckets))
+                histogram.add_metric(at, *_histogram(buckets))
     yield from (drops, *histograms.values())
 
 

@@ -92,7 +92,7 @@ def not_found(kind: str, name: str, known: Iterable[str], where: str = "") -> Pr
         HTTPStatus.NOT_FOUND,
         f"unknown-{kind}",
         f"There is no such {kind}",
-        f"no {kind} {name!r}{where}{did_you_mean(name, known)}",
+        f"no {kind} {name!r}{where}{meant_of(name, known)}",
     )
 
 
@@ -105,3 +105,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean ...?" when a known name is close, else nothing."""
     close = difflib.get_close_matches(name, list(known)[:1000], n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def meant_of(name: str, known: Iterable[str]) -> str:
+    """Return the same or, when no name is close and there are few, all of them."""
+    names = list(known)
+    listed = f"; there are: {', '.join(names)}" if 0 < len(names) <= 8 else ""
+    return did_you_mean(name, names) or listed

@@ -46,8 +46,6 @@ from pacer_controller.fields import (
 )
 from pacer_controller.problems import FieldError, FieldErrors
 
-__all__ = ["NAME_PATTERN", "ClassSpec", "FlowSpec", "MatchSpec", "MeterSpec", "PortSpec", "stored"]
-
 
 class ClassSpec(Strict):
     """A class of packets: how they are spaced."""

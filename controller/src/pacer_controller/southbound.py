@@ -60,6 +60,11 @@ class State(Enum):
     """Another controller is primary, or this one follows another; changes are stored for
     later."""
 
+    @property
+    def told(self) -> str:
+        """What the event says of a switch that has come to this state."""
+        return "disconnected" if self is State.PENDING else self.value
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -207,10 +212,6 @@ class Reading:
     bottlenecks: Sequence[Mapping[str, Any]] | None = None
 
 
-def _nothing(_kind: str, _message: str, _data: dict[str, Any]) -> None:
-    """Ignore the event."""
-
-
 @dataclass(frozen=True)
 class DriverContext:
     """What the service hands to a driver.
@@ -231,7 +232,7 @@ class DriverContext:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     leadership: Leadership = field(default_factory=Leadership)
     reconcile_interval_s: float = 30.0
-    notify: Notify = _nothing
+    notify: Notify = field(default=lambda _kind, _message, _data: None)
     unfit: Callable[[], Mapping[str, str]] = dict
     tls: SwitchTls = field(default_factory=SwitchTls)
 

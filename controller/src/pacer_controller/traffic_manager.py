@@ -178,19 +178,17 @@ class TrafficManager:
 
         """
         states: dict[int, dict[str, Any]] = {}
-        chunk = list(classes[:CLASSES_PER_REQUEST])
-        response = await self._call("GetStatistics", class_ids=chunk)
-        result = {
-            "switch": _plain(response.switch),
-            "ports": [_plain(port) for port in response.ports],
-            "classes": states,
-        }
-        states.update({state.class_id: _plain(state) for state in response.classes})
-        for start in range(CLASSES_PER_REQUEST, len(classes), CLASSES_PER_REQUEST):
+        totals: dict[str, Any] = {}
+        # The totals come with each answer, also with one about no classes.
+        for start in range(0, max(1, len(classes)), CLASSES_PER_REQUEST):
             chunk = list(classes[start : start + CLASSES_PER_REQUEST])
-            more = await self._call("GetStatistics", class_ids=chunk)
-            states.update({state.class_id: _plain(state) for state in more.classes})
-        return result
+            response = await self._call("GetStatistics", class_ids=chunk)
+            states |= {state.class_id: _plain(state) for state in response.classes}
+            totals = totals or {
+                "switch": _plain(response.switch),
+                "ports": [_plain(port) for port in response.ports],
+            }
+        return totals | {"classes": states}
 
 
 _COUNTS = {"layer2": 1, "wire": 2}

@@ -1,7 +1,8 @@
 """Keeps the result of each run, under a digest of everything that the result depends on.
 
 That is the scenario, and what `versions` names: the kernel, the switch, the compiled P4 programs,
-the controller, and the modules of this package that make a run. After a change of a table or a plot
+the controller, the Python packages, the modules of this package that make a run, and Open vSwitch
+where the run uses it. After a change of a table or a plot
 no run is repeated. After a change of the switch all of them are.
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 
 from pacer_mininet.experiments.results import read_object, write_whole
 from pacer_mininet.experiments.scenario import Scenario
+from pacer_mininet.experiments.versions import OPENVSWITCH
 
 
 class Cache:
@@ -20,11 +22,13 @@ class Cache:
     def __init__(self, directory: Path, versions: dict[str, str]) -> None:
         """Open a directory, which is made with the first result; `versions`: of the programs."""
         self._directory = directory
-        self._versions = json.dumps(versions, sort_keys=True)
+        self._versions = versions
 
     def key(self, scenario: Scenario) -> str:
         """Return the name under which a run's result is kept."""
-        text = f"{self._versions}\n{scenario.to_json()}"
+        unused = () if scenario.has_ovs_edge else (OPENVSWITCH,)
+        versions = {name: of for name, of in self._versions.items() if name not in unused}
+        text = f"{json.dumps(versions, sort_keys=True)}\n{scenario.to_json()}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def load(self, scenario: Scenario) -> dict[str, Any] | None:

@@ -78,8 +78,7 @@ def _mean_mbps(values: list[float]) -> float:
 
 
 def _rtt(result: Result, key: str, choose: Callable[[list[float]], float]) -> float | None:
-    values = [flow["rtt_ms"][key] for flow in result["flows"] if flow["rtt_ms"]]
-    return choose(values) if values else None
+    return _if_any([flow["rtt_ms"][key] for flow in result["flows"] if flow["rtt_ms"]], choose)
 
 
 def _completion(result: Result, chosen: Chooses = _any) -> float | None:
@@ -128,23 +127,24 @@ def _edge_stalls(result: Result) -> float | None:
     return sum(stalls["count"] for stalls in edges) if None not in edges else None
 
 
-def _near(result: Result, key: str) -> float | None:
+def _bin(which: str) -> Callable[[Result], float | None]:
+    """Make the figure of bins at the bottleneck's entrance, in Mbit/s; None without bins."""
+    return lambda result: (bps := result["wan"][f"bin_{which}_bps"]) and bps / 1e6
+
+
+def _near(result: Result, key: str) -> Any:
     """Return a figure of the measuring switch at the bottleneck's entrance."""
-    return _float(result["wan"][key])
+    return result["wan"][key]
 
 
-def _far(result: Result, key: str) -> float | None:
+def _far(result: Result, key: str) -> Any:
     """Return a figure of the measuring switch behind the bottleneck; 0 where there is none.
 
     There is none of dynamic or previous-window burstiness then either.
     """
     if "far" in result:
-        return _float(result["far"][key])
+        return result["far"][key]
     return None if key.startswith(("dynamic", "previous")) else 0.0
-
-
-def _float(value: float | None) -> float | None:
-    return None if value is None else float(value)
 
 
 def _loss_share(result: Result) -> float:
@@ -152,9 +152,7 @@ def _loss_share(result: Result) -> float:
     return float(100 * lost / max(1, result["wan"]["packets_1500"]))
 
 
-def _of_side(
-    prefix: str, side: str, of: Callable[[Result, str], float | None]
-) -> dict[str, "Metric"]:
+def _of_side(prefix: str, side: str, of: Callable[[Result, str], Any]) -> dict[str, "Metric"]:
     """Return GtrcNET-1's figures of one side of the bottleneck."""
 
     def scaled(key: str, unit: float) -> Callable[[Result], float | None]:
@@ -205,16 +203,8 @@ METRICS: dict[str, Metric] = {
     "edge_stalls": Metric("stalls of the edge", _edge_stalls, 0),
     "edge_late": Metric("edge late, ms at most", _edge_late_ms, 2),
     "wire_bytes": Metric("bytes at the bottleneck", lambda r: r["wan"]["bytes"], 0),
-    "bin_max": Metric(
-        "500 us bin max, Mbit/s",
-        lambda r: r["wan"]["bin_max_bps"] and r["wan"]["bin_max_bps"] / 1e6,
-        of_first=True,
-    ),
-    "bin_p99": Metric(
-        "500 us bin p99, Mbit/s",
-        lambda r: r["wan"]["bin_p99_bps"] and r["wan"]["bin_p99_bps"] / 1e6,
-        of_first=True,
-    ),
+    "bin_max": Metric("500 us bin max, Mbit/s", _bin("max"), of_first=True),
+    "bin_p99": Metric("500 us bin p99, Mbit/s", _bin("p99"), of_first=True),
     "deviation": Metric(
         "deviation / mean of 100 ms windows, 2nd half", lambda r: r["wan"]["deviation"], 3
     ),

@@ -180,8 +180,10 @@ def _texts(title: str, rows: Sequence[dict[str, str]]) -> str:
         return ""
     head = "".join(f'<th scope="col" class="text">{name}</th>' for name in rows[0])
     lines = "".join(
-        "<tr>" + "".join(f'<td class="text">{html.escape(v)}</td>' for v in row.values()) + "</tr>"
-        for row in rows
+        f'<tr><th scope="row">{html.escape(first)}</th>'
+        + "".join(f'<td class="text">{html.escape(value)}</td>' for value in others)
+        + "</tr>"
+        for first, *others in (row.values() for row in rows)
     )
     return (
         f'<h3>{title}</h3><div class="wide"><table class="many">'

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -56,12 +55,7 @@ class RunsDisplay:
             self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bars is not None:
             self._bars.stop()
 

@@ -149,15 +149,13 @@ def table_five() -> Experiment:
         for shaper in (UNPACED, TBF, PACED, FQ)
     ]
     for control in TODAYS:
-        cells += [
-            Cell(
-                f"64KB, {control}",
-                shaper.name,
-                Scenario(one_flow(shaper, control), seconds=SECONDS, fifo_bytes=64 * KIB),
-                extra=True,
-            )
-            for shaper in (UNPACED, PACED, FQ)
-        ]
+        cells += beside(
+            *(f"64KB, {control}", (UNPACED, PACED, FQ)),
+            functools.partial(one_flow, congestion_control=control),
+            extra=True,
+            seconds=SECONDS,
+            fifo_bytes=64 * KIB,
+        )
     return Experiment(
         name="table5",
         title="iperf over 500 Mbit/s, 200 ms: goodput and losses by FIFO size",

@@ -6,9 +6,13 @@ from modulefinder import ModuleFinder
 from pathlib import Path
 
 from pacer_mininet import paths
+from pacer_mininet.ovs_switch import installed_ovs
 
 _MAKES_RUNS = "pacer_mininet.experiments.inside"
 """The module that makes a run."""
+
+OPENVSWITCH = "openvswitch"
+"""Name of the digest that only runs with Open vSwitch depend on."""
 
 
 def digest_of(files: list[Path]) -> str:
@@ -52,6 +56,15 @@ def kernel_name(*, realtime: bool) -> str:
     return digest_of([*sources, *setup])
 
 
+def openvswitch_name() -> str:
+    """Return the digest of the programs of the patched Open vSwitch; empty when it is not built."""
+    try:
+        programs = (installed_ovs() / "bin").iterdir()
+    except paths.MissingError:
+        return ""
+    return digest_of(list(programs))
+
+
 def of_this_checkout(*, realtime: bool) -> dict[str, str]:
     """Return the digests of the programs that make runs, and the kernel's name."""
     controller = paths.REPO / "controller" / "src" / "pacer_controller"
@@ -61,4 +74,6 @@ def of_this_checkout(*, realtime: bool) -> dict[str, str]:
         "controller": digest_of(list(controller.rglob("*.py"))),
         "runs": digest_of(closure(_MAKES_RUNS, paths.MININET_DIR)),
         "kernel": kernel_name(realtime=realtime),
+        "packages": digest_of([paths.REPO / "requirements.lock"]),
+        OPENVSWITCH: openvswitch_name(),
     }

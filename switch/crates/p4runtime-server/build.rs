@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed={}", descriptors.display());
     let bytes = std::fs::read(&descriptors).map_err(|error| {
         format!(
-            "cannot read the P4Runtime descriptors {}: {error}. Run `make` once at the top of \
+            "cannot read the P4Runtime descriptors {}: {error}. Run `make switch` once at the top of \
              the repository (it makes that file by switch/tools/extract_descriptors.py), or set \
              {DESCRIPTORS_VARIABLE} to a FileDescriptorSet of p4/v1/p4runtime.proto",
             descriptors.display()
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     let mut files = FileDescriptorSet::decode(bytes.as_slice()).map_err(|error| {
         format!(
-            "{} is not a FileDescriptorSet ({error}); remove it and run `make`",
+            "{} is not a FileDescriptorSet ({error}); remove it and run `make switch`",
             descriptors.display()
         )
     })?;

@@ -88,7 +88,7 @@ def test_the_everyday_life_of_a_class(pacer: Pacer, offline: Controller) -> None
     assert "saved; applied when s1 reconnects" in pacer.error
     assert offline.get("/v1/switches/s1/classes/video")["rate"] == "500Mbit"
 
-    again = pacer.refused("class add s1 video rate 1mbit", 2)
+    again = pacer.refused("class add s1 video rate 1mbit")
     assert "exists already; change it with: pacer class set s1 video" in again
 
     pacer("class set s1 video rate 300mbit")
@@ -99,7 +99,7 @@ def test_the_everyday_life_of_a_class(pacer: Pacer, offline: Controller) -> None
     pacer("class replace s1 video rate 200mbit")
     assert pacer.json("class show s1 video")["limit_bytes"] == 32 * 2**20
     assert "video  static  200Mbit" in pacer("class show s1")
-    assert pacer("class del s1 video") == ""
+    assert pacer("class del s1 video") == "class video: deleted\n"
     assert pacer.json("class show s1") == {"s1": {"classes": []}}
 
 
@@ -179,6 +179,10 @@ def test_errors_say_what_would_be_right(pacer: Pacer) -> None:
     )
     assert "did you mean 'video'?" in pacer.refused("flow add s1 match tcp dport 80 class vidoe")
     assert "no switch 'wna'; did you mean 'wan'?" in pacer.refused("class show wna")
+    assert "no switch 's9'; there are: " in pacer.refused("class show s9")
+    assert "no class 'vidoe' on switch 's1'\n" in pacer.refused("class del s1 vidoe")
+    assert "mean" not in pacer.refused("show --colour", 2)
+    assert "mode dynamic takes no gap" in pacer.refused("class add s1 x mode dynamic gap 3", 2)
     assert "did you mean 'rate'?" in pacer.refused("class add s1 x rat 5mbit", 2)
     assert "did you mean 'class'?" in pacer.refused("clazz show", 2)
     assert "no match given" in pacer.refused("flow add s1 class video", 2)

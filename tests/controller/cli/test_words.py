@@ -117,6 +117,7 @@ def test_a_size_is_read_as_it_is_shown() -> None:
     ("grammar", "typed", "told"),
     [
         (CLASS, "rat 5mbit", "unknown word 'rat'; did you mean 'rate'?"),
+        (CLASS, "burst 15KB", "tc's burst is a time here: allowance TIME"),
         (CLASS, "rate", "'rate' needs a value: rate RATE"),
         (CLASS, "rate 5mbit rate 6mbit", "rate is set twice"),
         (CLASS, "static unpaced", "mode is set twice"),

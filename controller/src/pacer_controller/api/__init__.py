@@ -72,7 +72,7 @@ def build(
     add_switches(app, service, kept)
     add_resources(app, service)
     add_state(app, service)
-    add_streams(app, service)
+    add_streams(app, service, service.events)
     add_replication(app, service)
     add_ryu(app, service)
     dashboard.mount(app)

@@ -7,22 +7,18 @@ those are told by the names that browsers give, Host and Origin, and refused.
 
 import hmac
 import ipaddress
-import time
 from collections.abc import Iterable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pacer_controller.problems import MEDIA_TYPE, Problem
+from pacer_controller.api.errors import respond
+from pacer_controller.problems import Problem
 from pacer_controller.service import Service
 
 _OPEN = ("/", "/dashboard", "/healthz", "/readyz", "/docs", "/openapi.json")
 _OPEN_BELOW = ("/dashboard/", "/static-offline-docs/")
-
-DENIED_PAUSE_S = 1.0
-"""Shortest time between two events of denied requests: guessing must not fill the disk."""
 
 
 class Access:
@@ -43,7 +39,6 @@ class Access:
         self._service = service
         self._token = token.encode() if token is not None else None
         self._names = {"localhost", *(name.lower() for name in names)}
-        self._reported_s: float | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 401, or 403."""
@@ -51,16 +46,8 @@ class Access:
         if problem is None:
             await self._app(scope, receive, send)
             return
-        path = scope.get("path", "")
         self._report(scope, problem)
-        unauthorized = problem.status == HTTPStatus.UNAUTHORIZED
-        response = JSONResponse(
-            problem.as_dict(path),
-            status_code=problem.status,
-            media_type=MEDIA_TYPE,
-            headers={"WWW-Authenticate": "Bearer"} if unauthorized else None,
-        )
-        await response(scope, receive, send)
+        await respond(scope.get("path", ""), problem)(scope, receive, send)
 
     def _problem(self, scope: Scope) -> Problem | None:
         """Return why a request is denied."""
@@ -111,15 +98,10 @@ class Access:
         return right and scheme.lower() == b"bearer"
 
     def _report(self, scope: Scope, problem: Problem) -> None:
-        self._service.denied += 1
-        now_s = time.monotonic()
-        if self._reported_s is not None and now_s - self._reported_s < DENIED_PAUSE_S:
-            return
-        self._reported_s = now_s
         client = scope["client"][0] if scope.get("client") else None
         data = {"client": client, "method": scope["method"], "path": scope["path"][:200]}
         had = "had no token" if problem.status == HTTPStatus.UNAUTHORIZED else "was another host's"
-        self._service.events.record("denied", None, f"a request of {client} {had}", data)
+        self._service.count_denied(f"a request of {client} {had}", data)
 
 
 def _forbidden(detail: str) -> Problem:

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlencode
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request, Response
 
 from pacer_controller.fields import NAME_PATTERN
 from pacer_controller.problems import MEDIA_TYPE, FieldError, invalid
@@ -31,12 +31,9 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {s: {"description": HTTPStatus(s).phrase, "content": content} for s in statuses}
 
 
-ETAG_HEADER = {
-    "ETag": {
-        "description": "Number of the change that made the resource so.",
-        "schema": {"type": "string"},
-    }
-}
+_ETAG_TEXT = "Number of the change that made the resource so."
+ETAG_HEADER = {"ETag": {"description": _ETAG_TEXT, "schema": {"type": "string"}}}
+WITH_ETAG: dict[int | str, dict[str, Any]] = {200: {"headers": ETAG_HEADER}}
 
 READ = responses(401, 404, 409, 422)
 WRITE = responses(400, 401, 404, 409, 412, 413, 415, 422, 502, 503, 507)
@@ -184,6 +181,12 @@ def _order(key: str, value: object) -> tuple[int, str]:
     text = str(value)
     number = key == "port" and text.isascii() and text.isdigit() and len(text) < 10
     return (int(text), "") if number else (0, text)
+
+
+def with_etag(response: Response, answer: dict[str, Any], revision: int | None) -> dict[str, Any]:
+    """Return an answer after giving its response the ETag of the resource."""
+    response.headers.update(etag(revision))
+    return answer
 
 
 def etag(revision: int | None) -> dict[str, str]:

@@ -34,11 +34,11 @@ _MOST_ERRORS = 20
 """The rest would not be read."""
 
 
-def respond(request: Request, problem: Problem) -> JSONResponse:
-    """Return the response for a problem."""
+def respond(path: str, problem: Problem) -> JSONResponse:
+    """Return the response for a problem with a request of a path."""
     headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
     return JSONResponse(
-        problem.as_dict(request.url.path),
+        problem.as_dict(path),
         status_code=problem.status,
         media_type=MEDIA_TYPE,
         headers=headers,
@@ -50,19 +50,19 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Problem)
     async def on_problem(request: Request, problem: Problem) -> JSONResponse:
-        return respond(request, problem)
+        return respond(request.url.path, problem)
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         resource = _resource(request.path_params)
-        return respond(request, invalid(resource, _field_errors(request, error.errors())))
+        return respond(request.url.path, invalid(resource, _field_errors(request, error.errors())))
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> JSONResponse:
         phrase = HTTPStatus(error.status_code).phrase
         kind = phrase.lower().replace(" ", "-")
         detail = f"{request.method} {request.url.path}"
-        response = respond(request, Problem(error.status_code, kind, phrase, detail))
+        response = respond(request.url.path, Problem(error.status_code, kind, phrase, detail))
         response.headers.update(error.headers or {})
         return response
 
@@ -70,7 +70,7 @@ def add_error_handlers(app: FastAPI) -> None:
     async def on_store(request: Request, error: StoreError) -> JSONResponse:
         _LOG.error("%s", error)
         return respond(
-            request,
+            request.url.path,
             Problem(503, "not-stored", "The state could not be stored", "nothing was changed"),
         )
 
@@ -78,7 +78,7 @@ def add_error_handlers(app: FastAPI) -> None:
     async def on_fault(request: Request, error: Exception) -> JSONResponse:
         _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return respond(
-            request, Problem(500, "internal", "The controller has a fault", "see its log")
+            request.url.path, Problem(500, "internal", "The controller has a fault", "see its log")
         )
 
 

@@ -1,6 +1,5 @@
 """Whether the service runs and is ready."""
 
-import time
 from http import HTTPStatus
 from typing import Annotated
 
@@ -11,36 +10,6 @@ from pacer_controller.api import views
 from pacer_controller.api.common import responses
 from pacer_controller.metrics import CONTENT_TYPE, Exporter
 from pacer_controller.service import Service
-from pacer_controller.store import StoreError
-
-PROBE_S = 1.0
-"""Shortest time between two writes that only see whether the state file takes them."""
-
-
-class _Writable:
-    """Whether the state file can be written, as of a moment ago.
-
-    Args:
-        service: whose file.
-
-    """
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._asked_s: float | None = None
-        self._was = False
-
-    def __call__(self) -> bool:
-        """Return it; anybody may ask, and as often as they like."""
-        now_s = time.monotonic()
-        if self._asked_s is None or now_s - self._asked_s >= PROBE_S:
-            self._asked_s = now_s
-            try:
-                self._service.store.probe()
-                self._was = True
-            except StoreError:
-                self._was = False
-        return self._was
 
 
 def add_operations(app: FastAPI, service: Service) -> None:
@@ -57,7 +26,6 @@ def add_operations(app: FastAPI, service: Service) -> None:
         )
 
     exporter = Exporter(service)
-    writable = _Writable(service)
 
     @app.get(
         "/metrics",
@@ -86,7 +54,7 @@ def add_operations(app: FastAPI, service: Service) -> None:
         ] = False,
     ) -> views.Readiness:
         states = dict(service.states())
-        ready = writable()
+        ready = service.writable()
         if connected and "pending" in states.values():
             ready = False
         if leading and service.replication_status()["role"] != "leader":

@@ -76,12 +76,7 @@ def add_replication(app: FastAPI, service: Service) -> None:
         after: Annotated[_Number, Query(description="The newest write that it has on disk.")],
         leaving: Annotated[bool, Query(description="Only say that it stops following.")] = False,
     ) -> Response:
-        pair = _pair(service)
-        pair.require_leading()
-        if leaving:
-            pair.feed.leave(follower)
-            return Response("{}", media_type="application/json")
-        said = await pair.feed.read(follower, epoch, after)
+        said = await _pair(service).answer(follower, epoch, after, leaving=leaving)
         # Not on the way of requests: the whole state may take a while to write out.
         text = await asyncio.to_thread(json.dumps, said) if "snapshot" in said else json.dumps(said)
         return Response(text, media_type="application/json")

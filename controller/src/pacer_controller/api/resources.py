@@ -14,12 +14,14 @@ from pacer_controller.api.common import (
     ETAG_HEADER,
     READ,
     TERMS,
+    WITH_ETAG,
     WRITE,
     Paged,
     SwitchName,
     Terms,
     etag,
     page,
+    with_etag,
 )
 from pacer_controller.fields import NAME_PATTERN
 from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
@@ -128,7 +130,9 @@ def _add_kind(app: FastAPI, service: Service, of: _Kind) -> None:
     ]
     if kind == "port":
         name_type = Annotated[int, Path(alias=kind, ge=1, le=509, description="Port number.")]
-    with_etag = {"headers": ETAG_HEADER}
+
+    description = f"The {kind} is new."
+    new = {"model": of.view, "description": description, "headers": ETAG_HEADER}
 
     @app.get(
         path,
@@ -136,14 +140,13 @@ def _add_kind(app: FastAPI, service: Service, of: _Kind) -> None:
         summary=f"A {kind}",
         operation_id=f"get_{kind}",
         response_model=of.view,
-        responses=READ | {200: with_etag},
+        responses=READ | WITH_ETAG,
     )
     async def get(switch: SwitchName, name: name_type, response: Response) -> dict[str, Any]:
         if kind == "port":
             await service.refresh_ports(switch)
         view = service.get(switch, kind, str(name))
-        response.headers.update(etag(view["revision"]))
-        return view
+        return with_etag(response, view, view["revision"])
 
     @app.put(
         path,
@@ -152,11 +155,7 @@ def _add_kind(app: FastAPI, service: Service, of: _Kind) -> None:
         operation_id=f"put_{kind}",
         response_model=of.view,
         openapi_extra=TERMS,
-        responses=WRITE
-        | {
-            200: with_etag,
-            201: {"model": of.view, "description": f"The {kind} is new.", **with_etag},
-        },
+        responses=WRITE | WITH_ETAG | {201: new},
     )
     async def put(
         switch: SwitchName,

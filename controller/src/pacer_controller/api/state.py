@@ -6,14 +6,14 @@ from fastapi import FastAPI, Query, Response
 
 from pacer_controller.api import views
 from pacer_controller.api.common import (
-    ETAG_HEADER,
     READ,
     TERMS,
+    WITH_ETAG,
     WRITE,
     SwitchName,
     Terms,
-    etag,
     responses,
+    with_etag,
 )
 from pacer_controller.service import Service
 from pacer_controller.service.bulk import (
@@ -31,7 +31,6 @@ DryRun = Annotated[
 
 def add_state(app: FastAPI, service: Service) -> None:
     """Add the paths of the whole state."""
-    with_etag: dict[int | str, dict[str, Any]] = {200: {"headers": ETAG_HEADER}}
 
     @app.get(
         "/v1/state",
@@ -39,11 +38,10 @@ def add_state(app: FastAPI, service: Service) -> None:
         summary="The desired state of all switches",
         response_model=StateSpec,
         response_model_exclude_unset=True,
-        responses=responses(401) | with_etag,
+        responses=responses(401) | WITH_ETAG,
     )
     async def get_state(response: Response) -> dict[str, Any]:
-        response.headers.update(etag(service.revision))
-        return whole_state(service)
+        return with_etag(response, whole_state(service), service.revision)
 
     @app.put(
         "/v1/state",
@@ -51,14 +49,13 @@ def add_state(app: FastAPI, service: Service) -> None:
         summary="Replace the desired state of all switches, all or nothing",
         response_model=views.StateResult,
         openapi_extra=TERMS,
-        responses=WRITE | with_etag,
+        responses=WRITE | WITH_ETAG,
     )
     async def put_state(
         spec: StateSpec, asked: Terms, response: Response, dry_run: DryRun = False
     ) -> dict[str, Any]:
         result = await put_whole_state(service, spec, *asked, dry_run)
-        response.headers.update(etag(service.revision))
-        return result
+        return with_etag(response, result, service.revision)
 
     @app.get(
         "/v1/switches/{switch}/state",
@@ -66,12 +63,11 @@ def add_state(app: FastAPI, service: Service) -> None:
         summary="The desired state of a switch",
         response_model=SwitchStateSpec,
         response_model_exclude_unset=True,
-        responses=READ | with_etag,
+        responses=READ | WITH_ETAG,
     )
     async def get_switch_state(switch: SwitchName, response: Response) -> dict[str, Any]:
         found = service.switch(switch)
-        response.headers.update(etag(found.last_change))
-        return switch_state(found)
+        return with_etag(response, switch_state(found), found.last_change)
 
     @app.put(
         "/v1/switches/{switch}/state",
@@ -79,7 +75,7 @@ def add_state(app: FastAPI, service: Service) -> None:
         summary="Replace the desired state of a switch, all or nothing",
         response_model=views.StateResult,
         openapi_extra=TERMS,
-        responses=WRITE | with_etag,
+        responses=WRITE | WITH_ETAG,
     )
     async def put_state_of_switch(
         switch: SwitchName,
@@ -88,6 +84,5 @@ def add_state(app: FastAPI, service: Service) -> None:
         response: Response,
         dry_run: DryRun = False,
     ) -> dict[str, Any]:
-        result = await put_switch_state(service, switch, spec, *asked, dry_run)
-        response.headers.update(etag(service.switch(switch).last_change))
-        return result
+        result, revision = await put_switch_state(service, switch, spec, *asked, dry_run)
+        return with_etag(response, result, revision)

@@ -1,7 +1,6 @@
 """Events as a list; events and statistics as streams of server-sent events (HTML, 9.2)."""
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from http import HTTPStatus
@@ -13,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from pacer_controller.api import views
 from pacer_controller.api.common import MAX_PAGE, PageQuery, page, responses
-from pacer_controller.events import Kind
+from pacer_controller.events import EventLog, Kind
 from pacer_controller.fields import NAME_PATTERN
 from pacer_controller.problems import FieldError, Problem, invalid, not_found
 from pacer_controller.service import Service
@@ -46,31 +45,16 @@ def _message(event: str, data: Any, number: int | None = None) -> str:
     return f"{head}event: {event}\ndata: {json.dumps(data)}\n\n"
 
 
-async def _until(service: Service, wait: Any, timeout_s: float) -> bool:
-    """Wait for something, for a time, or for the service's end; returns whether it came."""
-    waiting = [asyncio.ensure_future(wait), asyncio.ensure_future(service.closing.wait())]
-    try:
-        done, _ = await asyncio.wait(
-            waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
-        )
-        return waiting[0] in done
-    finally:
-        for task in waiting:
-            task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*waiting, return_exceptions=True)
-
-
 async def _events(
-    service: Service, after: int, kinds: Sequence[str], switches: Sequence[str]
+    service: Service, log: EventLog, after: int, kinds: Sequence[str], switches: Sequence[str]
 ) -> AsyncIterator[str]:
     yield f"retry: {RETRY_MS}\n\n"
-    while not service.closing.is_set():
-        last = service.events.last_id
-        for event in service.events.select(after, kinds, switches):
+    while not service.stopping:
+        last = log.last_id
+        for event in log.select(after, kinds, switches):
             yield _message(event["kind"], event, event["id"])
         after = max(after, last)
-        if not await _until(service, service.events.wait(after), KEEP_ALIVE_S):
+        if not await service.until(log.wait(after), KEEP_ALIVE_S):
             yield ": keep-alive\n\n"
 
 
@@ -81,7 +65,7 @@ async def _statistics(
     samples: dict[str, Samples] = {}
     sent = 0
     quiet_s = 0.0
-    while not service.closing.is_set():
+    while not service.stopping:
         names = switches or sorted(service.switches)
         for name in names:
             try:
@@ -96,7 +80,7 @@ async def _statistics(
         if quiet_s >= KEEP_ALIVE_S:
             quiet_s = 0.0
             yield ": keep-alive\n\n"
-        await _until(service, asyncio.sleep(interval_s), interval_s + 1)
+        await service.until(asyncio.sleep(interval_s), interval_s + 1)
 
 
 class _Stream(StreamingResponse):
@@ -130,8 +114,8 @@ class _Stream(StreamingResponse):
             self._streams.discard(self)
 
 
-def add_streams(app: FastAPI, service: Service) -> None:
-    """Add the paths of events and streams."""
+def add_streams(app: FastAPI, service: Service, log: EventLog) -> None:
+    """Add the paths of events, which are in `log`, and of streams."""
     streams: set[_Stream] = set()
 
     @app.get(
@@ -153,7 +137,7 @@ def add_streams(app: FastAPI, service: Service) -> None:
         ] = (_DEFAULT_EVENTS),
         newest: Annotated[bool, Query(description="The last ones instead of the first.")] = False,
     ) -> dict[str, Any]:
-        found = service.events.select(after, kind, switch)
+        found = log.select(after, kind, switch)
         total = len(found)
         if newest:
             found = found[-limit:]
@@ -186,8 +170,8 @@ def add_streams(app: FastAPI, service: Service) -> None:
                     [FieldError("Last-Event-ID", "it is not the number of an event", "a number")],
                 )
             after = int(last_event_id)
-        start = service.events.last_id if after is None else after
-        return _Stream(_events(service, start, kind, switch), streams)
+        start = log.last_id if after is None else after
+        return _Stream(_events(service, log, start, kind, switch), streams)
 
     @app.get(
         "/v1/events/{id}",
@@ -199,7 +183,7 @@ def add_streams(app: FastAPI, service: Service) -> None:
     async def event(
         number: Annotated[int, Path(alias="id", ge=1, le=2**53, description="Number.")],
     ) -> dict[str, Any]:
-        found = service.events.get(number)
+        found = log.get(number)
         if found is None:
             raise not_found("event", str(number), ())
         return found

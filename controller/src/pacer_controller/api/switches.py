@@ -9,16 +9,16 @@ from fastapi import FastAPI, Query, Request, Response
 from pacer_controller.api import views
 from pacer_controller.api.common import (
     DELETE,
-    ETAG_HEADER,
     READ,
     TERMS,
+    WITH_ETAG,
     WRITE,
     Paged,
     SwitchName,
     Terms,
-    etag,
     page,
     responses,
+    with_etag,
 )
 from pacer_controller.fields import NAME_PATTERN
 from pacer_controller.problems import FieldError, invalid
@@ -26,8 +26,6 @@ from pacer_controller.service import Service, measurements
 from pacer_controller.service.history import History
 from pacer_controller.service.switches import delete_switch, put_switch
 from pacer_controller.state_schema import SwitchSpec
-
-_WITH_ETAG: dict[int | str, dict[str, Any]] = {200: {"headers": ETAG_HEADER}}
 
 _MOST_NS = 2**63 - 1
 """Largest signed integer of 64 bits: 292 years."""
@@ -78,7 +76,7 @@ def add_switches(app: FastAPI, service: Service, history: History) -> None:
         response_model=views.SwitchView,
         openapi_extra=TERMS,
         responses=WRITE
-        | _WITH_ETAG
+        | WITH_ETAG
         | {201: {"model": views.SwitchView, "description": "The switch is new."}},
     )
     async def put_one_switch(
@@ -86,8 +84,7 @@ def add_switches(app: FastAPI, service: Service, history: History) -> None:
     ) -> dict[str, Any]:
         view, created = await put_switch(service, switch, spec, *asked)
         response.status_code = HTTPStatus.CREATED if created else HTTPStatus.OK
-        response.headers.update(etag(view["revision"]))
-        return view
+        return with_etag(response, view, view["revision"])
 
     @app.delete(
         "/v1/switches/{switch}",

@@ -175,6 +175,7 @@ class History(View):
     """Rates of a switch's classes over the last minute."""
 
     switch: str
+    overdue: int = Field(description="Readings that were given up because they took too long.")
     classes: list[ClassHistory]
 
 
@@ -190,7 +191,7 @@ class Statistics(View):
     classes: list[dict[str, Any]] = Field(
         description="`below_rate` says why a class is below its rate: `reason` is `no-demand` "
         "(nothing to send for a part of the time), `limit` (packets lost at its limit), `line` "
-        "(the line of its port is full; for a class without a port: any line of the switch) or "
+        "(the line of its port is full; for a class without a port: every line of the switch) or "
         "`stalled` (the machine ran something else for `stalled_ms`); null: at its rate or unknown."
     )
     flows: list[dict[str, Any]]

@@ -23,7 +23,7 @@ from pacer_controller.cli.connection import (
 )
 from pacer_controller.cli.resources import KINDS, PORT_DEFAULTS, Kind, body_of, flow_name
 from pacer_controller.cli.session import Session
-from pacer_controller.problems import did_you_mean
+from pacer_controller.problems import did_you_mean, meant_of
 
 _EXIT_INTERRUPTED = 130
 
@@ -222,7 +222,7 @@ def _parsed(session: Session, kind: Kind, switch: str, words: Sequence[str]) -> 
             raise error from None
         if kind.name == "switch" or switch in known:
             raise
-        raise UsageError(f"no switch {switch!r}{did_you_mean(switch, known)}") from None
+        raise UsageError(f"no switch {switch!r}{meant_of(switch, known)}") from None
 
 
 def _delete_all(session: Session, kind: Kind, switch: str, names: Sequence[str]) -> None:
@@ -240,6 +240,9 @@ def _delete_all(session: Session, kind: Kind, switch: str, names: Sequence[str])
         session.delete_together(kind, switch, names)
     if session.as_json:
         session.print_json({"deleted": list(names)})
+    else:
+        done = "reset to defaults" if kind.name == "port" else "deleted"
+        print(f"{kind.name} {', '.join(names)}: {done}")
 
 
 def _reset_ports(session: Session, kind: Kind, switch: str, ports: Sequence[str]) -> None:
@@ -316,25 +319,24 @@ def _command(kind: Kind, name: str, doc: str, run: Callable[..., None]) -> click
     return made
 
 
-def _del_command(kind: Kind) -> click.Command:
-    resets = "Give the settings of ports their defaults, and stop managing them."
+_DEL_HELP = {
+    "port": "Give the settings of ports their defaults, and stop managing them.",
+    "switch": "Forget switches and all their resources; they keep forwarding.",
+}
 
-    @click.command("del", help=resets if kind.name == "port" else f"Delete {kind.plural}.")
-    @_argument("switch", complete.switches)
-    @_argument("names", complete.names_of(kind), nargs=-1, required=True)
-    @_common
-    @click.pass_obj
-    def delete(session: Session, switch: str, names: tuple[str, ...]) -> None:
+
+def _del_command(kind: Kind) -> click.Command:
+    def run(session: Session, names: tuple[str, ...], switch: str = "") -> None:
         _delete_all(session, kind, switch, names)
 
-    @click.command("del", help="Forget switches and all their resources; they keep forwarding.")
-    @_argument("names", complete.switches, nargs=-1, required=True)
-    @_common
-    @click.pass_obj
-    def delete_switch(session: Session, names: tuple[str, ...]) -> None:
-        _delete_all(session, kind, "", names)
-
-    return delete_switch if kind.name == "switch" else delete
+    # The argument that is added last comes first.
+    known = complete.switches if kind.name == "switch" else complete.names_of(kind)
+    run = _argument("names", known, nargs=-1, required=True)(run)
+    if kind.name != "switch":
+        run = _argument("switch", complete.switches)(run)
+    return click.command("del", help=_DEL_HELP.get(kind.name, f"Delete {kind.plural}."))(
+        _common(click.make_pass_decorator(Session)(run))
+    )
 
 
 def _chosen(session: Session, switch: str | None) -> list[str]:
@@ -667,6 +669,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error.format_message(), file=sys.stderr)
         return EXIT_USAGE
     except click.UsageError as error:
+        if isinstance(error, click.NoSuchOption) and error.possibilities:
+            # The dashes alone do not make two options alike.
+            typed_name = error.option_name.strip("-")
+            close = (name for name in error.possibilities if did_you_mean(typed_name, [name[2:]]))
+            error = click.NoSuchOption(error.option_name, None, list(close), error.ctx)
         if as_json:
             _report(UsageError(error.format_message()), as_json)
         else:

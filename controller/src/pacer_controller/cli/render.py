@@ -224,7 +224,7 @@ def cells(row: Iterable[object]) -> list[Text]:
     return [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]
 
 
-def _filled(
+def filled(
     columns: Mapping[str, _Cell], groups: Sequence[tuple[str, Sequence[View]]], *, switch: bool
 ) -> Table:
     """Return a table with a row for each resource; groups are (switch, resources)."""
@@ -239,14 +239,16 @@ def _filled(
 
 def listing(kind: str, groups: Sequence[tuple[str, Sequence[View]]]) -> Table:
     """Return a table of resources; groups are (switch, resources)."""
-    return _filled(_LISTINGS[kind], groups, switch=kind != "switch" and len(groups) > 1)
+    return filled(_LISTINGS[kind], groups, switch=kind != "switch" and len(groups) > 1)
 
 
 def _of(field: str, show: Callable[[Any], object] = str) -> _Cell:
-    """Make a column of a field; "-" where there is none."""
+    """Make a column of a field, or of one inside others ("a.b"); "-" where there is none."""
 
     def cell(view: View) -> object:
-        value = view.get(field)
+        value: Any = view
+        for name in field.split("."):
+            value = (value or {}).get(name)
         return "-" if value is None or value == "" else show(value)
 
     return cell
@@ -317,7 +319,7 @@ def statistics(part: str, groups: Sequence[tuple[str, View]]) -> Table:
         for title, cell in STATISTICS[part].items()
         if title not in _IF_SEEN or any(cell(row) != "-" for _, found in rows for row in found)
     }
-    made = _filled(shown, rows, switch=len(groups) > 1)
+    made = filled(shown, rows, switch=len(groups) > 1)
     intervals = [measured["interval_s"] for _, measured in groups if measured.get("interval_s")]
     if part != "flows" and intervals:
         # The service's rates are over the time since they were asked for last.
@@ -376,23 +378,9 @@ def oversize(measured: View) -> str:
     )
 
 
-def _counted(counter: str, unit: str, show: Callable[[Any], str]) -> _Cell:
-    """Make a column of packets or bytes of a counter."""
-    return lambda row: show((row.get(counter) or {}).get(unit))
-
-
-def _at_port(field: str) -> _Cell:
-    """Make a column of a count of a port's statistics."""
-    return lambda row: count((row.get("statistics") or {}).get(field))
-
-
 def _port_drops(row: View) -> str:
     drops = (row.get("statistics") or {}).get("drops") or {}
     return ", ".join(f"{n} {cause}" for cause, n in drops.items() if n) or "-"
-
-
-def _worst_lateness(row: View) -> str:
-    return time(((row.get("statistics") or {}).get("lateness") or {}).get("max_ns"))
 
 
 _IF_SEEN = (">MARKED", ">RTT", ">IN FLIGHT", "BELOW ITS RATE", ">GAP FRAMES")
@@ -403,21 +391,21 @@ STATISTICS: dict[str, dict[str, _Cell]] = {
         "CLASS": class_name,
         ">RATE": _of("rate"),
         ">ACHIEVED": _of("achieved_bps", rate),
-        ">PACKETS": _counted("accepted", "packets", count),
-        ">BYTES": _counted("accepted", "bytes", size),
+        ">PACKETS": _of("accepted.packets", count),
+        ">BYTES": _of("accepted.bytes", size),
         ">DROPPED": lambda row: count(dropped(row)),
         ">QUEUE": _of("backlog_bytes", size),
         ">GAP OWED": owed,
-        ">MARKED": _counted("ce_marked", "packets", lambda packets: count(packets or None)),
-        ">RTT": lambda row: time(row.get("rtt_ns") or None),
-        ">IN FLIGHT": lambda row: size(row.get("in_flight_bytes") or None),
+        ">MARKED": _of("ce_marked.packets", lambda packets: count(packets or None)),
+        ">RTT": _of("rtt_ns", lambda ns: time(ns or None)),
+        ">IN FLIGHT": _of("in_flight_bytes", lambda held: size(held or None)),
         "BELOW ITS RATE": lambda row: why_below(row) or "-",
     },
     "flows": {
         "FLOW": _of("name"),
         "CLASS": _of("class"),
-        ">PACKETS": _counted("matched", "packets", count),
-        ">BYTES": _counted("matched", "bytes", size),
+        ">PACKETS": _of("matched.packets", count),
+        ">BYTES": _of("matched.bytes", size),
     },
     "ports": {
         ">PORT": _of("port"),
@@ -425,10 +413,10 @@ STATISTICS: dict[str, dict[str, _Cell]] = {
         ">LINE RATE": line_rate,
         ">IN": _of("rx_bps", rate),
         ">OUT": _of("tx_bps", rate),
-        ">PACKETS IN": _at_port("rx_packets"),
-        ">PACKETS OUT": _at_port("tx_packets"),
-        ">GAP FRAMES": lambda row: count((row.get("statistics") or {}).get("gap_frames") or None),
-        ">WORST LATENESS": _worst_lateness,
+        ">PACKETS IN": _of("statistics.rx_packets", count),
+        ">PACKETS OUT": _of("statistics.tx_packets", count),
+        ">GAP FRAMES": _of("statistics.gap_frames", lambda frames: count(frames or None)),
+        ">WORST LATENESS": _of("statistics.lateness.max_ns", time),
         "DROPS": _port_drops,
     },
 }

@@ -345,6 +345,9 @@ def body_of(kind: Kind, fields: Mapping[str, Any], before: Mapping[str, Any]) ->
     if kind.name == "class" and "mode" in fields:
         for name, modes in _ONLY_IN_MODES.items():
             if fields["mode"] not in modes:
+                if fields["mode"] in MODES and fields.get(name) is not None:
+                    word = next(word.name for word in CLASS.words if word.field == name)
+                    raise UsageError(f"mode {fields['mode']} takes no {word}")
                 start.pop(name, None)
     if kind.name == "port" and fields.get("gap_mode", "pause-frames") != "pause-frames":
         # Only PAUSE frames have a length.

@@ -11,7 +11,6 @@ from pacer_controller.cli.connection import (
     MAX_PAGES,
     Connection,
     RefusedError,
-    UsageError,
     path,
 )
 from pacer_controller.cli.resources import Kind
@@ -85,7 +84,7 @@ class Session:
         """Create a resource; an existing one is not changed.
 
         Raises:
-            UsageError: it exists already.
+            RefusedError: it exists already.
 
         """
         try:
@@ -94,10 +93,11 @@ class Session:
             if error.status != 412:
                 raise
             where = "" if kind.name == "switch" else f" on {switch}"
-            raise UsageError(
+            detail = (
                 f"{kind.name} {name!r}{where} exists already; change it with: "
                 f"pacer {kind.name} set {switch}{'' if kind.name == 'switch' else f' {name}'} ..."
-            ) from None
+            )
+            raise RefusedError({**error.problem, "detail": detail}) from None
 
     def read(self, kind: Kind, switch: str, name: str) -> tuple[dict[str, Any], dict[str, str]]:
         """Return a resource to change, and the headers that guard against changes by others."""

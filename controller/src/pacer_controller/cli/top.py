@@ -106,7 +106,7 @@ class Screen:
                 parts.append(_no_classes(switch))
             for row in measured.get("virtual_bottleneck") or ():
                 parts.append(_bottleneck_line(row))
-            parts.append(self._ports(measured))
+            parts.append(render.filled(_PORT_COLUMNS, [(switch, measured["ports"])], switch=False))
             if note := render.oversize(measured):
                 parts.append(Text(note, "yellow"))
         parts.append(Text("\nq quits", "dim"))
@@ -144,24 +144,16 @@ class Screen:
             )
         return made
 
-    def _ports(self, measured: Mapping[str, Any]) -> Table:
-        made = render.table(
-            ">PORT", "INTERFACE", ">LINE RATE", ">IN", ">OUT", ">USED", ">WORST LATENESS"
-        )
-        for row in measured["ports"]:
-            line, sent = row.get("line_rate_bps"), row.get("tx_bps")
-            used = f"{100 * sent / line:.1f}%" if line and sent is not None else "-"
-            late = ((row.get("statistics") or {}).get("lateness") or {}).get("max_ns")
-            made.add_row(
-                Text(str(row["port"])),
-                Text(row.get("interface") or "-"),
-                Text(render.line_rate(row)),
-                Text(render.rate(row.get("rx_bps"))),
-                Text(render.rate(sent)),
-                Text(used),
-                Text(render.time(late)),
-            )
-        return made
+
+def _used(port: Mapping[str, Any]) -> str:
+    line, sent = port.get("line_rate_bps"), port.get("tx_bps")
+    return f"{100 * sent / line:.1f}%" if line and sent is not None else "-"
+
+
+_PORT_COLUMNS = {
+    title: render.STATISTICS["ports"].get(title, _used)
+    for title in (">PORT", "INTERFACE", ">LINE RATE", ">IN", ">OUT", ">USED", ">WORST LATENESS")
+}
 
 
 def _no_classes(switch: str) -> Text:

@@ -192,6 +192,8 @@ class Grammar:
             raise UsageError(f"{name}: {error}") from None
 
     def _unknown(self, name: str) -> str:
+        if name == "burst" and "allowance" in self:
+            return f"{self.what}: no word 'burst'; tc's burst is a time here: allowance TIME"
         guess = did_you_mean(name, self._by_name)
         known = ", ".join(word.name for word in self.words)
         return f"{self.what}: unknown word {name!r}{guess or f'; one of {known}'}"

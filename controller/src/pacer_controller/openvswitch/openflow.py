@@ -75,8 +75,9 @@ class OpenFlow:
             connection._task.cancel()
             writer.close()
 
-    def _send(self, message: Any) -> int:
-        xid = next(self._xids)
+    def _send(self, message: Any, xid: int | None = None) -> int:
+        """Send a message, with a new number unless it answers another; return its number."""
+        xid = next(self._xids) if xid is None else xid
         message.set_xid(xid)
         message.serialize()
         self._writer.write(bytes(message.buf))
@@ -105,10 +106,7 @@ class OpenFlow:
 
     def _handle(self, message: Any) -> None:
         if isinstance(message, parser.OFPEchoRequest):
-            reply = parser.OFPEchoReply(_PROTOCOL, data=message.data)
-            reply.set_xid(message.xid)
-            reply.serialize()
-            self._writer.write(bytes(reply.buf))
+            self._send(parser.OFPEchoReply(_PROTOCOL, data=message.data), message.xid)
         elif message.xid in self._waiting:
             self._waiting[message.xid].put_nowait(message)
         elif isinstance(message, parser.OFPErrorMsg):

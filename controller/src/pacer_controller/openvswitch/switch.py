@@ -109,7 +109,7 @@ class OpenVSwitch:
             _LOG.info("switch %s: %s", name, state.value)
             data = {"from": self.state.value, "to": state.value, "reason": self.last_error}
             self.state = state
-            self._context.notify("switch-state", f"switch {name} is {state.value}", data)
+            self._context.notify("switch-state", f"switch {name} is {state.told}", data)
 
     async def _in_thread(self, call: Callable[..., _Result], *arguments: Any) -> _Result:
         loop = asyncio.get_running_loop()

@@ -43,13 +43,11 @@ _DROPS = "PacerIngress.drops"
 
 DROP_CAUSES = {
     1: "parser-error",
-    2: "no-route",
     3: "class-limit",
     4: "meter-red",
-    5: "hold-limit",
     6: "same-port",
 }
-"""Cells of the program's `drops` counter."""
+"""Cells of the `drops` counter of `pacer.p4`."""
 
 
 async def read(switch: fy.Switch, query: Sequence[Any]) -> AsyncIterator[Any]:

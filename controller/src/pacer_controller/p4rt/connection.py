@@ -96,7 +96,7 @@ class Connection:
             _LOG.info("switch %s: %s", self.name, state.value)
             data = {"from": self.state.value, "to": state.value, "reason": self.last_error}
             self.state = state
-            self._context.notify("switch-state", f"switch {self.name} is {state.value}", data)
+            self._context.notify("switch-state", f"switch {self.name} is {state.told}", data)
 
     def outbid(self) -> bool:
         """Connect again if another election id is due; returns whether it is."""

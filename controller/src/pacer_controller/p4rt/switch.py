@@ -294,7 +294,7 @@ class P4Switch:
                 pending = _without(changes(mine, self._rows_wanted(wanted)), unfit)
                 pending += self.learning.adopt(stations)
                 if attempt == 0 and self._connection.held is not None:
-                    drifted = self._report_drift(current, self._connection.held)
+                    drifted = self._report_drift(mine, self._connection.held)
                 if not pending:
                     refusals = []
                     break
@@ -324,9 +324,8 @@ class P4Switch:
                     "failed", f"switch {self.config.name} {verb} {owner}: {message}", data
                 )
 
-    def _report_drift(self, current: Rows, held: Rows) -> bool:
+    def _report_drift(self, mine: Rows, held: Rows) -> bool:
         """Report what others changed since the last reconcile; returns whether they did."""
-        mine = {key: row for key, row in current.items() if key[0] not in _LEARNED}
         foreign = [c for c in changes(mine, held) if c.row.owner not in self.failed]
         if not foreign:
             return False

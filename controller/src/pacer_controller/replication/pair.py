@@ -158,6 +158,21 @@ class Pair:
         if not self.leads:
             raise not_leading(self._address.url if self._leader_there else None)
 
+    async def answer(
+        self, follower: str, epoch: int, after: int, *, leaving: bool
+    ) -> dict[str, Any]:
+        """Return the writes that come next for a follower; nothing for one that stops following.
+
+        Raises:
+            Problem: this controller does not lead.
+
+        """
+        self.require_leading()
+        if leaving:
+            self.feed.leave(follower)
+            return {}
+        return await self.feed.read(follower, epoch, after)
+
     async def replicated(self, sequence: int) -> None:
         """Wait until the follower has a write.
 

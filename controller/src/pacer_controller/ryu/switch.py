@@ -153,8 +153,7 @@ class RyuSwitches:
                 state["classes"].setdefault(name, stored(ClassSpec(mode="unpaced")))
 
     def _forget(self, found: ManagedSwitch) -> None:
-        for key in [key for key in self._configs if key[0] == found.name]:
-            del self._configs[key]
+        self._configs = {key: of for key, of in self._configs.items() if key[0] != found.name}
 
     async def delete_queue(
         self, found: ManagedSwitch, _vlan: int, _body: Any, origin: Origin

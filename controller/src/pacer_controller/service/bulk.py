@@ -108,8 +108,10 @@ async def put_switch_state(
     condition: Condition,
     origin: Origin,
     dry_run: bool,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], int]:
     """Make everything that is wanted of one switch exactly this, all or nothing.
+
+    Returns the changes, and the number of the switch's newest change.
 
     Raises:
         Problem: nothing was changed.
@@ -122,7 +124,8 @@ async def put_switch_state(
                 # It was replaced while this waited.
                 continue
             condition.check(f"state of switch {name!r}", found.last_change)
-            return await _put(service, {name: (found, spec, "")}, [], origin, dry_run)
+            result = await _put(service, {name: (found, spec, "")}, [], origin, dry_run)
+            return result, found.last_change
 
 
 async def put_whole_state(

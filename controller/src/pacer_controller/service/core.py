@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,18 @@ from pacer_controller.service.commit import Committer, locked
 from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin, Samples
 from pacer_controller.service.statistics import statistics
 from pacer_controller.southbound import Driver, DriverContext, Leadership
-from pacer_controller.store import Store
+from pacer_controller.store import Store, StoreError
 from pacer_controller.switch_tls import SwitchTls
 
 _LOG = logging.getLogger(__name__)
 
 _ANONYMOUS = Origin()
+
+PROBE_S = 1.0
+"""Shortest time between two writes that only test whether the state file takes them."""
+
+DENIED_PAUSE_S = 1.0
+"""Shortest time between two events of denied requests: guessing must not fill the disk."""
 
 
 class Service:
@@ -81,6 +88,8 @@ class Service:
         self._running = False
         self.denied = 0
         """Requests without the right token."""
+        self._denied_s = self._probed_s = float("-inf")
+        self._writable = False
         self.closing = asyncio.Event()
         """Set when streams should end: the service is about to stop."""
         self.lifecycle = asyncio.Lock()
@@ -172,6 +181,25 @@ class Service:
         await self.halt(list(self.switches.values()))
         self.events.record("controller", None, "the controller stops", {"version": __version__})
 
+    @property
+    def stopping(self) -> bool:
+        """Whether streams should end: the service is about to stop."""
+        return self.closing.is_set()
+
+    async def until(self, wait: Awaitable[None], timeout_s: float) -> bool:
+        """Wait for something, for a time, or for the service's end; returns whether it came."""
+        waiting = [asyncio.ensure_future(wait), asyncio.ensure_future(self.closing.wait())]
+        try:
+            done, _ = await asyncio.wait(
+                waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            return waiting[0] in done
+        finally:
+            for task in waiting:
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.gather(*waiting, return_exceptions=True)
+
     async def halt(self, switches: Sequence[ManagedSwitch]) -> None:
         """Disconnect from some switches."""
         tasks = [managed.task for managed in switches if managed.task is not None]
@@ -189,6 +217,25 @@ class Service:
     def revision(self) -> int:
         """Number of the newest change."""
         return self.store.revision
+
+    def writable(self) -> bool:
+        """Whether the state file takes writes, as of PROBE_S ago at most."""
+        now_s = time.monotonic()
+        if now_s - self._probed_s >= PROBE_S:
+            self._probed_s = now_s
+            self._writable = False
+            with contextlib.suppress(StoreError):
+                self.store.probe()
+                self._writable = True
+        return self._writable
+
+    def count_denied(self, message: str, data: Mapping[str, Any]) -> None:
+        """Count a denied request, and record it unless one was recorded a moment ago."""
+        self.denied += 1
+        now_s = time.monotonic()
+        if now_s - self._denied_s >= DENIED_PAUSE_S:
+            self._denied_s = now_s
+            self.events.record("denied", None, message, data)
 
     def replication_status(self) -> dict[str, Any]:
         """Return which of two controllers leads, and how far the other is."""
@@ -297,7 +344,12 @@ class Service:
         found = self._with(switch, kind)
         if kind == "port" and any(str(info.port) == name for info in found.driver.ports):
             return next(p for p in views.port_views(found) if str(p["port"]) == name)
-        return views.record_view(found, kind, self._existing(found, kind, name))
+        known = found.desired.resources[kind]
+        if name not in known:
+            ports = [str(info.port) for info in found.driver.ports]
+            names = ports if kind == "port" else list(known)
+            raise not_found(kind, name, names, f" on switch {switch!r}")
+        return views.record_view(found, kind, known[name])
 
     def get_all(self, switch: str, kind: str) -> list[dict[str, Any]]:
         """Return all resources of a kind, by name (ports: by number)."""
@@ -306,13 +358,6 @@ class Service:
             return views.port_views(found)
         of_kind = found.desired.resources[kind]
         return [views.record_view(found, kind, of_kind[name]) for name in sorted(of_kind)]
-
-    def _existing(self, found: ManagedSwitch, kind: str, name: str) -> Record:
-        record: Record | None = found.desired.resources[kind].get(name)
-        if record is None:
-            known = found.desired.resources[kind]
-            raise not_found(kind, name, known, f" on switch {found.name!r}")
-        return record
 
     async def put(
         self,
@@ -364,7 +409,10 @@ class Service:
 
         """
         async with self._turn(switch, kind, name, None, origin) as (found, change):
-            old = self._existing(found, kind, name)
+            old: Record | None = found.desired.resources[kind].get(name)
+            if old is None:
+                # No other name is suggested: it may have been deleted twice.
+                raise not_found(kind, name, (), f" on switch {switch!r}")
             condition.check(resource_name(kind, name, switch), old.revision)
             users = in_use(kind, name, switch, found.desired)
             if users is not None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 from pacer_controller.problems import Problem
@@ -16,6 +16,8 @@ _LOG = logging.getLogger(__name__)
 
 KEPT_S = 60.0
 INTERVAL_S = 2.0
+READ_MOST_S = 5.0
+"""Longest time that one reading of a switch may take."""
 CLASSES_MOST = 256
 """A switch with more classes is not read: that takes longer, and a page shows fewer."""
 
@@ -34,6 +36,7 @@ class History:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._points: dict[ManagedSwitch, deque[Point]] = {}
+        self._overdue: Counter[ManagedSwitch] = Counter()
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -45,6 +48,7 @@ class History:
                 found: self._points.get(found, deque(maxlen=round(KEPT_S / INTERVAL_S)))
                 for found in switches
             }
+            self._overdue = Counter({found: self._overdue[found] for found in switches})
             await asyncio.gather(*(self._read(found, of) for found, of in samples.items()))
             await asyncio.sleep(INTERVAL_S)
 
@@ -52,9 +56,13 @@ class History:
         if found.driver.state is not State.CONNECTED or len(found.desired.used) >= CLASSES_MOST:
             return
         try:
-            measured = await statistics(found, samples)
-        except Problem:
-            # Requests for statistics report it.
+            async with asyncio.timeout(READ_MOST_S):
+                measured = await statistics(found, samples)
+        except Problem:  # Requests for statistics report it.
+            return
+        except TimeoutError:
+            self._overdue[found] += 1
+            _LOG.warning("reading switch %s took longer than %g s", found.name, READ_MOST_S)
             return
         except Exception:
             _LOG.exception("the rates of switch %s could not be read", found.name)
@@ -86,6 +94,7 @@ class History:
                     classes.setdefault(key, []).append([age_s, *pair])
         return {
             "switch": name,
+            "overdue": self._overdue[found],
             "classes": [
                 {"kind": kind, "name": of, "points": points}
                 for (kind, of), points in classes.items()

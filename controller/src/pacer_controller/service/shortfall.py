@@ -25,15 +25,14 @@ class Interval:
         duration_ns: how long it was.
         stalled_ns: for how long the machine kept the switch from its work.
         limit_dropped: packets that the class lost at its limit.
-        busiest_line_percent: how busy the busiest line was that the class may use; None where no
-            line has a rate.
+        line_percent: how busy the class's line was; None where it has no rate.
 
     """
 
     duration_ns: int
     stalled_ns: int = 0
     limit_dropped: int = 0
-    busiest_line_percent: float | None = None
+    line_percent: float | None = None
 
 
 def below_rate(rate_bps: int, achieved_bps: int, seen: Interval) -> dict[str, Any] | None:
@@ -48,7 +47,7 @@ def below_rate(rate_bps: int, achieved_bps: int, seen: Interval) -> dict[str, An
     reason: Reason = "no-demand"
     if 2 * seen.stalled_ns * rate_bps >= short_bps * seen.duration_ns:
         reason = "stalled"
-    elif (seen.busiest_line_percent or 0) >= FULL_LINE_PERCENT:
+    elif (seen.line_percent or 0) >= FULL_LINE_PERCENT:
         reason = "line"
     elif seen.limit_dropped:
         reason = "limit"

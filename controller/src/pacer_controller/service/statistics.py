@@ -90,7 +90,7 @@ async def statistics(found: ManagedSwitch, samples: Samples) -> dict[str, Any]:
         "interval_s": None if growth.interval_ns is None else growth.interval_ns / 1e9,
         "classes": [
             _class_statistics(owner, index, reading, growth, line_bps)
-            | {"below_rate": _below_rate(owner, index, growth, driver.ports)}
+            | {"below_rate": below_rate_of(owner, index, growth, driver.ports)}
             for index, owner in (owners.items() if paces else ())
         ],
         "flows": _flow_statistics(found, reading.flows),
@@ -158,10 +158,13 @@ def _flow_statistics(
     ]
 
 
-def _below_rate(
+def below_rate_of(
     owner: Mapping[str, Any], index: int, growth: Growth, ports: Sequence[PortInfo]
 ) -> dict[str, Any] | None:
-    """Return why a class is below its rate; None if it is not, or if that is not known."""
+    """Return why a class is below its rate; None if it is not, or if that is not known.
+
+    The packets of a class without a port may leave by any port, so its line is the least busy one.
+    """
     rate_bps, achieved_bps = owner["rate_bps"], growth.rate_bps("class", index)
     if owner["mode"] not in PACED_MODES or rate_bps is None or achieved_bps is None:
         return None
@@ -176,7 +179,7 @@ def _below_rate(
         growth.interval_ns or 1,
         growth.counts.get(("stalled", 0), 0),
         growth.counts.get(("limit", index), 0),
-        max(busy, default=None),
+        min(busy, default=None),
     )
     return below_rate(rate_bps, achieved_bps, seen)
 

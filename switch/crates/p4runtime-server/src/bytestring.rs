@@ -28,9 +28,9 @@ pub fn parse(value: &[u8], bits: u32, object: &str, field: &str) -> Result<Bits,
         )));
     }
     let first = value.iter().position(|byte| *byte != 0);
-    let significant = first.and_then(|start| value.get(start..)).unwrap_or(&[]);
+    let significant = &value[first.unwrap_or(value.len())..];
     let used_bits = significant.first().map_or(0, |top| {
-        (significant.len() - 1) * 8 + (8 - top.leading_zeros() as usize)
+        significant.len() * 8 - top.leading_zeros() as usize
     });
     let most_bytes = byte_length(bits);
     if u32::try_from(used_bits).map_or(true, |used| used > bits) {
@@ -49,11 +49,8 @@ pub fn parse(value: &[u8], bits: u32, object: &str, field: &str) -> Result<Bits,
             },
         ));
     }
-    let mut wide = vec![0; most_bytes];
-    let start = most_bytes - significant.len();
-    if let Some(tail) = wide.get_mut(start..) {
-        tail.copy_from_slice(significant);
-    }
+    let mut wide = vec![0; most_bytes - significant.len()];
+    wide.extend(significant);
     Ok(wide.into_boxed_slice())
 }
 
@@ -105,14 +102,8 @@ pub fn parse_signed(
 
 /// The canonical form of a value: no leading zero bytes, at least one byte.
 pub fn canonical(value: &[u8]) -> Vec<u8> {
-    let start = value
-        .iter()
-        .position(|byte| *byte != 0)
-        .unwrap_or(value.len().saturating_sub(1));
-    match value.get(start..) {
-        Some(tail) if !tail.is_empty() => tail.to_vec(),
-        _ => vec![0],
-    }
+    let start = value.iter().position(|byte| *byte != 0);
+    start.map_or_else(|| vec![0], |start| value[start..].to_vec())
 }
 
 /// The canonical form of a two's complement value of `bits` bits: the fewest bytes that keep its
@@ -149,18 +140,12 @@ pub fn ones(bits: u32) -> Bits {
 
 /// The mask of the `prefix_bits` most significant bits of a value of `bits` bits.
 pub fn prefix_mask(bits: u32, prefix_bits: u32) -> Bits {
-    let length = byte_length(bits);
-    let unused_high_bits = length * 8 - bits as usize;
-    let end = unused_high_bits + prefix_bits.min(bits) as usize;
-    (0..length)
-        .map(|byte| {
-            (0..8).fold(0u8, |mask, bit| {
-                let position = byte * 8 + bit;
-                let set = position >= unused_high_bits && position < end;
-                mask | (u8::from(set) << (7 - bit))
-            })
-        })
-        .collect()
+    let unused_high_bits = byte_length(bits) * 8 - bits as usize;
+    let mut mask = zero(bits);
+    for bit in unused_high_bits..unused_high_bits + prefix_bits.min(bits) as usize {
+        mask[bit / 8] |= 0x80 >> (bit % 8);
+    }
+    mask
 }
 
 /// Whether all bytes are zero.

@@ -1,6 +1,7 @@
 //! The gRPC server: binding, limits, and the P4Runtime service itself.
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,12 +42,12 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be bound.
-    #[error("gRPC server address {addr}: {source}")]
+    #[error("{}", bind_failed(*addr, error))]
     Bind {
         /// The address asked for.
         addr: SocketAddr,
         /// The kernel's error.
-        source: std::io::Error,
+        error: io::Error,
     },
     /// Certificates or key are invalid.
     #[error("gRPC server: TLS: {0}")]
@@ -54,6 +55,14 @@ pub enum ServeError {
     /// The transport failed.
     #[error("gRPC server: {0}")]
     Transport(#[source] tonic::transport::Error),
+}
+
+fn bind_failed(addr: SocketAddr, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::AddrInUse {
+        format!("another program listens on {addr}; choose another address with --grpc-server-addr")
+    } else {
+        format!("gRPC server address {addr}: {error}")
+    }
 }
 
 /// Binds the address. Clients can connect from then on; [`BoundServer::run`] answers them.
@@ -69,7 +78,7 @@ pub async fn bind(
     controllers: ControllerReceiver,
 ) -> Result<BoundServer, ServeError> {
     let addr = config.addr;
-    let bind_error = |source| ServeError::Bind { addr, source };
+    let bind_error = |error| ServeError::Bind { addr, error };
     let mut transport = Server::builder()
         .max_concurrent_streams(Some(REQUESTS_PER_CONNECTION))
         .http2_keepalive_interval(Some(KEEPALIVE))

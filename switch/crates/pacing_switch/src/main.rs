@@ -18,9 +18,9 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use files::read_limited;
-use options::Options;
+use options::{Ignored, Options};
 use p4runtime_server::{ControllerLosses, ServerConfig, controller_queues};
 use ports::{Port, PortDriver, PortOptions};
 use real_time::RealTime;
@@ -43,7 +43,8 @@ const NOTIFICATION_QUEUE: usize = 1_024;
 const PROGRAM_BYTES_MAX: u64 = 64 << 20;
 
 fn main() -> ExitCode {
-    let mut options = Options::parse_from(options::arguments(std::env::args_os()));
+    let matches = Options::command().get_matches_from(options::arguments(std::env::args_os()));
+    let mut options = Options::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     options.forget_repeated_ports();
     let level = match &options.log_level {
         Some(level) => level,
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
                 .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(filter)),
         )
         .init();
-    match run(&options) {
+    match run(&options, Ignored::given(&matches)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("pacing_switch: {error:#}\n"));
@@ -74,9 +75,8 @@ fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-fn run(options: &Options) -> anyhow::Result<()> {
+fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
     options.check().map_err(anyhow::Error::msg)?;
-    let mut ignored = options.ignored.given();
     ignored.extend(options.tls.ignored().into_iter().map(str::to_owned));
     if !ignored.is_empty() {
         say(&format!("pacing_switch: ignored: {}\n", ignored.join(", ")));

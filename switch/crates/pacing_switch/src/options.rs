@@ -10,7 +10,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use clap::{Args, Parser};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, Parser};
 use ports::PortDriver;
 use traffic_manager::{
     GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps, PortConfig, RateCounts,
@@ -222,51 +223,24 @@ pub struct Ignored {
 
 impl Ignored {
     /// Those that were given, as on the command line.
-    pub fn given(&self) -> Vec<String> {
-        let Self {
-            thrift_port,
-            nanolog,
-            log_file,
-            log_flush,
-            notifications_addr,
-            debugger,
-            debugger_addr,
-            restore_state,
-            dump_packet_data,
-            disable_swap,
-            priority_queues,
-            max_port_count,
-            log_file_max_size,
-            log_file_max_files,
-            max_mc_groups,
-            max_l1_entries,
-            max_l2_entries,
-        } = self;
-        let number = |value: &Option<u64>| value.as_ref().map(u64::to_string);
-        let path = |value: &Option<PathBuf>| value.as_ref().map(|path| path.display().to_string());
-        let flag = |given: &bool| given.then(String::new);
-        [
-            ("--thrift-port", number(&thrift_port.map(u64::from))),
-            ("--nanolog", nanolog.clone()),
-            ("--log-file", path(log_file)),
-            ("--log-flush", flag(log_flush)),
-            ("--notifications-addr", notifications_addr.clone()),
-            ("--debugger", flag(debugger)),
-            ("--debugger-addr", debugger_addr.clone()),
-            ("--restore-state", path(restore_state)),
-            ("--dump-packet-data", number(dump_packet_data)),
-            ("--disable-swap", flag(disable_swap)),
-            ("--priority-queues", number(priority_queues)),
-            ("--max-port-count", number(max_port_count)),
-            ("--log-file-max-size", number(log_file_max_size)),
-            ("--log-file-max-files", number(log_file_max_files)),
-            ("--max-mc-groups", number(max_mc_groups)),
-            ("--max-l1-entries", number(max_l1_entries)),
-            ("--max-l2-entries", number(max_l2_entries)),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name} {}", value?).trim_end().to_owned()))
-        .collect()
+    pub fn given(matches: &ArgMatches) -> Vec<String> {
+        let known = Self::augment_args(Command::new(""));
+        let given = known.get_arguments().filter(|option| {
+            matches
+                .value_source(option.get_id().as_str())
+                .is_some_and(|source| source == ValueSource::CommandLine)
+        });
+        given
+            .map(|option| {
+                let name = option.get_long().unwrap_or_default();
+                let values = matches.get_raw(option.get_id().as_str());
+                let value = values.and_then(|mut values| values.next());
+                match value.filter(|_| option.get_action().takes_values()) {
+                    Some(value) => format!("--{name} {}", value.display()),
+                    None => format!("--{name}"),
+                }
+            })
+            .collect()
     }
 }
 

@@ -1,8 +1,13 @@
 //! Memory shared with the kernel.
 
+use std::ffi::c_void;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::os::fd::BorrowedFd;
+use std::ptr::{NonNull, null_mut};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// A mapping, readable and writable, unmapped when dropped.
 #[derive(Debug)]
@@ -16,33 +21,21 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// What the kernel shares through `fd`, from `offset` on.
-    pub(crate) fn shared(
-        fd: BorrowedFd<'_>,
-        bytes: usize,
-        offset: libc::off_t,
-    ) -> io::Result<Self> {
-        Mapping::new(bytes, libc::MAP_SHARED, fd.as_raw_fd(), offset)
+    pub(crate) fn shared(fd: BorrowedFd<'_>, bytes: usize, offset: u64) -> io::Result<Self> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else is touched.
+        let base = unsafe { mmap(null_mut(), bytes, READ_WRITE, MapFlags::SHARED, fd, offset) };
+        Mapping::new(base?, bytes)
     }
 
     /// Fresh memory, zeroed and resident.
     pub(crate) fn anonymous(bytes: usize) -> io::Result<Self> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-        Mapping::new(bytes, flags, -1, 0)
+        let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+        // SAFETY: as above.
+        let base = unsafe { mmap_anonymous(null_mut(), bytes, READ_WRITE, flags) };
+        Mapping::new(base?, bytes)
     }
 
-    fn new(
-        bytes: usize,
-        flags: libc::c_int,
-        fd: libc::c_int,
-        offset: libc::off_t,
-    ) -> io::Result<Self> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else is touched.
-        let base =
-            unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, fd, offset) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+    fn new(base: *mut c_void, bytes: usize) -> io::Result<Self> {
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { base, bytes })
     }
@@ -59,6 +52,6 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping made in `new`; who holds a Mapping ends its borrows first.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

@@ -9,6 +9,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
 
+use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags};
+use rustix::mm::{madvise, mmap_anonymous, mremap, munmap};
+
 /// A huge page of most machines. Allocations of at least this size are made of whole ones.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -34,21 +37,12 @@ fn map(bytes: usize) -> *mut u8 {
     let Some(wide) = bytes.checked_add(HUGE_PAGE_BYTES) else {
         return ptr::null_mut();
     };
+    let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else is touched.
-    let begin = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            wide,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if begin == libc::MAP_FAILED {
+    let mapped = unsafe { mmap_anonymous(ptr::null_mut(), wide, access, MapFlags::PRIVATE) };
+    let Ok(begin) = mapped.map(<*mut _>::cast::<u8>) else {
         return ptr::null_mut();
-    }
-    let begin = begin.cast::<u8>();
+    };
     let before = begin.align_offset(HUGE_PAGE_BYTES);
     let aligned = begin.wrapping_add(before);
     unmap(begin, before);
@@ -61,14 +55,14 @@ fn map(bytes: usize) -> *mut u8 {
 fn unmap(begin: *mut u8, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the callers pass whole pages of a mapping made here that nothing uses.
-        unsafe { libc::munmap(begin.cast(), bytes) };
+        let _ = unsafe { munmap(begin.cast(), bytes) };
     }
 }
 
 /// Asks for huge pages. A refusal is of no consequence.
 fn advise(begin: *mut u8, bytes: usize) {
     // SAFETY: a mapping made here; the advice changes nothing of what is read from or written to it.
-    unsafe { libc::madvise(begin.cast(), bytes, libc::MADV_HUGEPAGE) };
+    let _ = unsafe { madvise(begin.cast(), bytes, Advice::LinuxHugepage) };
 }
 
 // SAFETY: a block is the system allocator's, asked with the arguments as they came, or a mapping of
@@ -109,10 +103,10 @@ unsafe impl GlobalAlloc for HugePages {
             (None, None) => unsafe { System.realloc(begin, layout, bytes) },
             (Some(from), Some(to)) if layout.align() <= MOVED_ALIGN => {
                 // SAFETY: `begin` is a mapping of `from` bytes that the caller gives up.
-                let moved = unsafe { libc::mremap(begin.cast(), from, to, libc::MREMAP_MAYMOVE) };
-                if moved == libc::MAP_FAILED {
+                let moved = unsafe { mremap(begin.cast(), from, to, MremapFlags::MAYMOVE) };
+                let Ok(moved) = moved else {
                     return ptr::null_mut();
-                }
+                };
                 advise(moved.cast(), to);
                 moved.cast()
             }

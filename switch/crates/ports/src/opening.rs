@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use rustix::net::sockopt;
+
 use crate::options::PortError;
 use crate::sys;
 
@@ -17,9 +19,10 @@ impl Opening<'_> {
     pub(crate) fn step<T>(
         &self,
         step: &'static str,
-        result: io::Result<T>,
+        result: Result<T, impl Into<io::Error>>,
     ) -> Result<T, PortError> {
         result.map_err(|source| {
+            let source = source.into();
             let name = self.name.to_owned();
             match source.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => PortError::NotPermitted { name },
@@ -34,15 +37,10 @@ impl Opening<'_> {
         fd: BorrowedFd<'_>,
         bytes: usize,
     ) -> Result<(), PortError> {
-        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
         // The first option needs CAP_NET_ADMIN. Without it the system's limit holds.
-        if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes).is_ok() {
-            return Ok(());
-        }
-        self.step(
-            "set the send buffer",
-            sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes),
-        )
+        let set = sockopt::set_socket_send_buffer_size_force(fd, bytes)
+            .or_else(|_| sockopt::set_socket_send_buffer_size(fd, bytes));
+        self.step("set the send buffer", set)
     }
 
     /// Makes the interface promiscuous while the packet socket `fd` is open.

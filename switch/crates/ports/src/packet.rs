@@ -3,6 +3,9 @@
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::net::{TxTimeFlags, sockopt};
+use rustix::time::ClockId;
+
 use crate::frame::{Head, Lost};
 use crate::opening::Opening;
 use crate::options::{PortError, PortOptions};
@@ -190,13 +193,9 @@ fn send_side(
                 discipline: discipline.unwrap_or_else(|| "noqueue".to_owned()),
             });
         }
-        let clock = libc::sock_txtime {
-            clockid: libc::CLOCK_MONOTONIC,
-            flags: 0,
-        };
         opening.step(
             "send frames at given times",
-            sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TXTIME, clock),
+            sockopt::set_txtime(fd, ClockId::Monotonic, TxTimeFlags::empty()),
         )?;
     }
     opening.step(

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use tracing::warn;
 
@@ -391,11 +391,9 @@ impl Port {
     /// reported one: "network is down" when the interface went down or away.
     #[must_use]
     pub fn take_error(&self) -> Option<io::Error> {
-        match sys::get_option(self.driver.socket(), libc::SOL_SOCKET, libc::SO_ERROR, 0) {
-            Ok(0) => None,
-            Ok(errno) => Some(io::Error::from_raw_os_error(errno)),
-            Err(error) => Some(error),
-        }
+        let pending = rustix::net::sockopt::socket_error(self.driver.socket());
+        let error = pending.unwrap_or_else(Err).err()?;
+        Some(error.into())
     }
 
     /// Name of the interface.
@@ -535,12 +533,6 @@ impl AsFd for Port {
     /// The receiving socket: readable when the ring holds a frame.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.driver.socket()
-    }
-}
-
-impl AsRawFd for Port {
-    fn as_raw_fd(&self) -> RawFd {
-        self.driver.socket().as_raw_fd()
     }
 }
 

@@ -3,7 +3,14 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::num::NonZeroU64;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
 /// State of a network interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,23 +21,17 @@ pub(crate) struct InterfaceState {
 
 /// A packet socket that receives nothing until it is bound to a protocol.
 pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers involved.
-    let fd = unsafe {
-        libc::socket(
-            libc::AF_PACKET,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-            0,
-        )
-    };
-    owned(fd)
+    raw_socket(AddressFamily::PACKET, SocketFlags::NONBLOCK)
 }
 
-pub(crate) fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just returned this descriptor, so nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+fn raw_socket(family: AddressFamily, flags: SocketFlags) -> io::Result<OwnedFd> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    Ok(rustix::net::socket_with(
+        family,
+        SocketType::RAW,
+        flags,
+        None,
+    )?)
 }
 
 /// Marks a type as plain old data that the kernel may read or write as bytes.
@@ -47,23 +48,10 @@ unsafe impl Plain for libc::tpacket_req {}
 unsafe impl Plain for libc::tpacket_stats {}
 // SAFETY: integers and a byte array without padding.
 unsafe impl Plain for libc::packet_mreq {}
-// SAFETY: integers without padding.
-unsafe impl Plain for libc::sock_txtime {}
-
-// SAFETY: an integer.
-unsafe impl Plain for u32 {}
 // SAFETY: an integer.
 unsafe impl Plain for u64 {}
 // SAFETY: integers without padding.
 unsafe impl Plain for libc::xdp_desc {}
-// SAFETY: integers; two pairs of 32 bits, no padding that is read.
-unsafe impl Plain for libc::xdp_umem_reg {}
-// SAFETY: integers without padding.
-unsafe impl Plain for libc::xdp_mmap_offsets {}
-// SAFETY: integers without padding.
-unsafe impl Plain for libc::xdp_statistics {}
-// SAFETY: an integer.
-unsafe impl Plain for libc::xdp_options {}
 
 pub(crate) fn set_option<T: Plain>(
     fd: BorrowedFd<'_>,
@@ -103,48 +91,9 @@ pub(crate) fn get_option<T: Plain>(
     Ok(value)
 }
 
-/// Reads an option whose value may be all zeros.
-fn get_zeroed_option<T: Plain>(
-    fd: BorrowedFd<'_>,
-    level: libc::c_int,
-    name: libc::c_int,
-) -> io::Result<T> {
-    // SAFETY: any bits are a value of plain data.
-    get_option(fd, level, name, unsafe { mem::zeroed::<T>() })
-}
-
 /// An AF_XDP socket without memory and rings.
 pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers involved.
-    owned(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })
-}
-
-/// Binds an AF_XDP socket to a queue of an interface.
-pub(crate) fn bind_xdp(fd: BorrowedFd<'_>, index: i32, queue: u32, flags: u16) -> io::Result<()> {
-    let address = libc::sockaddr_xdp {
-        sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: flags,
-        sxdp_ifindex: u32::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?,
-        sxdp_queue_id: queue,
-        sxdp_shared_umem_fd: 0,
-    };
-    bind(fd, &address)
-}
-
-/// Where the rings of an AF_XDP socket lie in their mappings.
-pub(crate) fn xdp_ring_offsets(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
-    get_zeroed_option(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
-}
-
-/// Counters of an AF_XDP socket.
-pub(crate) fn xdp_statistics(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_statistics> {
-    get_zeroed_option(fd, libc::SOL_XDP, libc::XDP_STATISTICS)
-}
-
-/// Whether the hardware reads and writes the memory of a bound AF_XDP socket itself.
-pub(crate) fn is_xdp_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    let options: libc::xdp_options = get_zeroed_option(fd, libc::SOL_XDP, libc::XDP_OPTIONS)?;
-    Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+    raw_socket(AddressFamily::XDP, SocketFlags::empty())
 }
 
 /// Binds a packet socket to an interface; `protocol` 0 receives nothing.
@@ -154,17 +103,12 @@ pub(crate) fn bind_packet(fd: BorrowedFd<'_>, index: i32, protocol: u16) -> io::
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index;
-    bind(fd, &address)
-}
-
-/// bind(2) to an address of the socket's family.
-fn bind<T>(fd: BorrowedFd<'_>, address: &T) -> io::Result<()> {
     // SAFETY: `address` is as long as we say and lives across the call, which only reads it.
     check(unsafe {
         libc::bind(
             fd.as_raw_fd(),
-            std::ptr::from_ref(address).cast(),
-            length_of::<T>(),
+            (&raw const address).cast(),
+            length_of::<libc::sockaddr_ll>(),
         )
     })
 }
@@ -285,256 +229,140 @@ pub(crate) fn receive_queues(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<u32>
     Ok(channels.receive + channels.combined)
 }
 
-/// A socket for questions about queueing disciplines.
+/// A socket for questions about queueing disciplines (NETLINK_ROUTE, which is protocol 0).
 pub(crate) fn netlink_route_socket() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers involved.
-    owned(unsafe {
-        libc::socket(
-            libc::AF_NETLINK,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-            libc::NETLINK_ROUTE,
-        )
-    })
+    raw_socket(AddressFamily::NETLINK, SocketFlags::empty())
 }
 
 /// Waits for a message. Returns its length in bytes.
 pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: the pointer and length are those of a slice that lives across the call.
-    let bytes = unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) };
-    usize::try_from(bytes).map_err(|_| io::Error::last_os_error())
+    let (bytes, _) = rustix::net::recv(fd, into, RecvFlags::empty())?;
+    Ok(bytes)
 }
 
 /// Sends one datagram without blocking.
-pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    // SAFETY: the pointer and length are those of a slice that lives across the call.
-    let sent = unsafe {
-        libc::send(
-            fd.as_raw_fd(),
-            bytes.as_ptr().cast(),
-            bytes.len(),
-            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-        )
-    };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
+    rustix::net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
 }
 
 /// An eventfd, non-blocking.
 pub(crate) fn event_fd() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers involved.
-    owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    Ok(rustix::event::eventfd(0, flags)?)
 }
 
-/// Adds one to an eventfd. Async-signal-safe: one write(2), and errno is left as it was.
+/// Adds one to an eventfd. Async-signal-safe: one write(2) that does not touch errno.
 pub(crate) fn event_signal(fd: BorrowedFd<'_>) {
-    let one = 1u64;
-    // SAFETY: __errno_location gives a valid pointer to this thread's errno.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: eight readable bytes; errno is this thread's own. A full counter (EAGAIN) is as good
-    // as written: the eventfd is readable either way.
-    unsafe {
-        let saved = *errno;
-        libc::write(fd.as_raw_fd(), (&raw const one).cast(), size_of::<u64>());
-        *errno = saved;
-    }
+    // A full counter (EAGAIN) is as good as written: the eventfd is readable either way.
+    let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
 }
 
 /// Reads the eight bytes of an eventfd or timerfd, to make it unreadable again.
-pub(crate) fn event_clear(fd: BorrowedFd<'_>) -> io::Result<u64> {
-    let mut count = 0u64;
-    // SAFETY: eight writable bytes.
-    let read = unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
-    if read < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(count)
+pub(crate) fn event_clear(fd: &OwnedFd) {
+    // ECANCELED: the clock of a timerfd was stepped. The descriptor is unreadable again then, too.
+    let _ = rustix::io::read(fd, &mut [0u8; 8]);
 }
 
 /// A descriptor that becomes readable when CLOCK_REALTIME is stepped (timerfd_create(2),
 /// TFD_TIMER_CANCEL_ON_SET).
 pub(crate) fn clock_step_fd() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers involved.
-    let fd = owned(unsafe {
-        libc::timerfd_create(libc::CLOCK_REALTIME, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK)
-    })?;
-    let never = libc::itimerspec {
-        it_interval: timespec(0),
-        it_value: libc::timespec {
-            tv_sec: libc::time_t::from(i32::MAX) * 4, // the year 2242
-            tv_nsec: 0,
-        },
+    let fd = timer_fd(TimerfdClockId::Realtime)?;
+    let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+    let never = Timespec {
+        tv_sec: i64::from(i32::MAX) * 4, // the year 2242
+        tv_nsec: 0,
     };
-    // SAFETY: `never` is a valid itimerspec; no old value is asked for.
-    check(unsafe {
-        libc::timerfd_settime(
-            fd.as_raw_fd(),
-            libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET,
-            &raw const never,
-            std::ptr::null_mut(),
-        )
-    })?;
+    set_timer(&fd, flags, never)?;
     Ok(fd)
 }
 
 /// A timer on CLOCK_MONOTONIC, the clock of the switch. Readable once it has expired.
 pub(crate) fn alarm_fd() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers involved.
-    owned(unsafe {
-        libc::timerfd_create(
-            libc::CLOCK_MONOTONIC,
-            libc::TFD_CLOEXEC | libc::TFD_NONBLOCK,
-        )
-    })
+    timer_fd(TimerfdClockId::Monotonic)
 }
 
 /// Sets the timer to expire once, at `at_ns` (above 0), without slack.
-pub(crate) fn set_alarm(fd: BorrowedFd<'_>, at_ns: u64) -> io::Result<()> {
-    let at = libc::itimerspec {
-        it_interval: timespec(0),
-        it_value: timespec(at_ns),
-    };
-    // SAFETY: `at` is a valid itimerspec; no old value is asked for.
-    check(unsafe {
-        libc::timerfd_settime(
-            fd.as_raw_fd(),
-            libc::TFD_TIMER_ABSTIME,
-            &raw const at,
-            std::ptr::null_mut(),
-        )
-    })
+pub(crate) fn set_alarm(fd: &OwnedFd, at_ns: u64) -> io::Result<()> {
+    set_timer(fd, TimerfdTimerFlags::ABSTIME, timespec(at_ns))
 }
 
-fn timespec(ns: u64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: libc::time_t::try_from(ns / 1_000_000_000).unwrap_or(libc::time_t::MAX),
-        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+fn timer_fd(clock: TimerfdClockId) -> io::Result<OwnedFd> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    Ok(rustix::time::timerfd_create(clock, flags)?)
+}
+
+fn set_timer(fd: &OwnedFd, flags: TimerfdTimerFlags, at: Timespec) -> io::Result<()> {
+    let once = Itimerspec {
+        it_interval: Timespec::default(),
+        it_value: at,
+    };
+    rustix::time::timerfd_settime(fd, flags, &once)?;
+    Ok(())
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000).cast_signed(),
+        tv_nsec: (ns % 1_000_000_000).cast_signed(),
     }
 }
 
 /// ppoll(2) with a timeout in ns (`None`: none) and the signal mask as it is. Returns how many
 /// descriptors are ready, 0 after the timeout; `None`: a signal came.
-pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Result<Option<usize>> {
+pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout_ns: Option<u64>) -> io::Result<Option<usize>> {
     let timeout = timeout_ns.map(timespec);
-    let timeout_pointer = timeout
-        .as_ref()
-        .map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the array, its length and the timespec are valid and live across the call; a null
-    // signal mask leaves it alone.
-    let ready = unsafe {
-        libc::ppoll(
-            fds.as_mut_ptr(),
-            fds.len() as libc::nfds_t,
-            timeout_pointer,
-            std::ptr::null(),
-        )
-    };
-    match usize::try_from(ready) {
-        Ok(ready) => Ok(Some(ready)),
-        Err(_) => {
-            let error = io::Error::last_os_error();
-            if error.kind() == io::ErrorKind::Interrupted {
-                for fd in fds {
-                    fd.revents = 0; // untouched by an interrupted call
-                }
-                return Ok(None);
-            }
-            Err(error)
-        }
-    }
+    unless_interrupted(rustix::event::poll(fds, timeout.as_ref()))
 }
 
-/// A set of descriptors to wait for, epoll(7). The cost of a wait depends on how many are ready, not on
-/// how many there are.
-pub(crate) fn epoll_fd() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers involved.
-    owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
-}
+/// Events of an epoll set, known by numbers.
+pub(crate) struct Events(pub(crate) Vec<epoll::Event>);
 
-/// Adds a descriptor for reading; `key` comes back with its events. `edge`: each time it becomes
-/// readable counts once, not for as long as it is.
-pub(crate) fn epoll_add(
-    epoll: BorrowedFd<'_>,
-    fd: libc::c_int,
-    key: usize,
-    edge: bool,
-) -> io::Result<()> {
-    let mut event = libc::epoll_event {
-        events: (libc::EPOLLIN | if edge { libc::EPOLLET } else { 0 }).cast_unsigned(),
-        u64: key as u64,
-    };
-    // SAFETY: the event is valid and live across the call.
-    check(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) })
-}
+// SAFETY: what keeps an event on its thread is that its data may be a pointer; here it is a number.
+unsafe impl Send for Events {}
 
-/// Removes a descriptor. The kernel removes one that is closed by itself.
-pub(crate) fn epoll_remove(epoll: BorrowedFd<'_>, fd: libc::c_int) {
-    // SAFETY: a null event is allowed for this operation (since Linux 2.6.9).
-    unsafe {
-        libc::epoll_ctl(
-            epoll.as_raw_fd(),
-            libc::EPOLL_CTL_DEL,
-            fd,
-            std::ptr::null_mut(),
-        )
-    };
-}
-
-/// epoll_pwait2(2) with a timeout in ns (`None`: none) and the signal mask as it is. Returns how many
-/// of `events` were filled in, 0 after the timeout; `None`: a signal came. Before Linux 5.11 it is
-/// two calls.
+/// epoll_pwait2(2) with a timeout in ns (`None`: none) and the signal mask as it is. Replaces
+/// `events`, up to its capacity, and returns how many there are, 0 after the timeout; `None`: a signal
+/// came. Before Linux 5.11 it is two calls.
 pub(crate) fn epoll_wait(
-    epoll: BorrowedFd<'_>,
-    events: &mut [libc::epoll_event],
+    epoll: &OwnedFd,
+    Events(events): &mut Events,
     timeout_ns: Option<u64>,
 ) -> io::Result<Option<usize>> {
     let timeout = timeout_ns.map(timespec);
-    let timeout_pointer = timeout
-        .as_ref()
-        .map_or(std::ptr::null(), std::ptr::from_ref);
-    let room = libc::c_int::try_from(events.len()).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the array, its length and the timespec are valid and live across the call; a null
-    // signal mask leaves it alone.
-    let ready = unsafe {
-        libc::syscall(
-            libc::SYS_epoll_pwait2,
-            epoll.as_raw_fd(),
-            events.as_mut_ptr(),
-            room,
-            timeout_pointer,
-            std::ptr::null::<libc::sigset_t>(),
-            0usize,
-        )
-    };
-    if let Ok(ready) = usize::try_from(ready) {
-        return Ok(Some(ready));
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EINTR) => Ok(None),
-        Some(libc::ENOSYS) => epoll_wait_in_two(epoll, events, timeout_ns),
-        _ => Err(error),
+    events.clear();
+    match epoll::wait(epoll, spare_capacity(events), timeout.as_ref()) {
+        Err(Errno::NOSYS) => epoll_wait_in_two(epoll, events, timeout_ns),
+        waited => unless_interrupted(waited),
     }
 }
 
 /// The same where the kernel has no epoll_pwait2(2): epoll_wait(2) counts milliseconds only.
 fn epoll_wait_in_two(
-    epoll: BorrowedFd<'_>,
-    events: &mut [libc::epoll_event],
+    epoll: &OwnedFd,
+    events: &mut Vec<epoll::Event>,
     timeout_ns: Option<u64>,
 ) -> io::Result<Option<usize>> {
-    let mut whole = [libc::pollfd {
-        fd: epoll.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    }];
-    if poll(&mut whole, timeout_ns)?.is_none() {
+    if poll(&mut [PollFd::new(epoll, PollFlags::IN)], timeout_ns)?.is_none() {
         return Ok(None);
     }
-    let room = libc::c_int::try_from(events.len()).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the array and its length are valid across the call.
-    let ready = unsafe { libc::epoll_wait(epoll.as_raw_fd(), events.as_mut_ptr(), room, 0) };
-    usize::try_from(ready)
-        .map(Some)
-        .map_err(|_| io::Error::last_os_error())
+    let room = libc::c_int::try_from(events.capacity()).unwrap_or(libc::c_int::MAX);
+    let filled_in = events.as_mut_ptr().cast();
+    // SAFETY: `events` has room for that many of the kernel's `struct epoll_event`, which
+    // `epoll::Event` is.
+    let ready = unsafe { libc::epoll_wait(epoll.as_raw_fd(), filled_in, room, 0) };
+    let ready = usize::try_from(ready).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the kernel has filled these in.
+    unsafe { events.set_len(ready) };
+    Ok(Some(ready))
+}
+
+/// `None`: a signal came.
+fn unless_interrupted(ready: Result<usize, Errno>) -> io::Result<Option<usize>> {
+    match ready {
+        Ok(ready) => Ok(Some(ready)),
+        Err(Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// By how much the kernel may lengthen a timeout of the calling thread.
@@ -549,15 +377,14 @@ pub(crate) enum TimeoutSlack {
 /// Sets the calling thread's timer slack to its minimum, 1 ns. Returns the slack that timeouts still
 /// have.
 pub(crate) fn sharpen_timers() -> TimeoutSlack {
-    // SAFETY: PR_SET_TIMERSLACK takes one integer. It cannot fail with a positive one.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
+    // It cannot fail with a positive one.
+    let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
     // SAFETY: no pointers; 0 is the calling thread.
     let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
     if policy == libc::SCHED_FIFO || policy == libc::SCHED_RR || policy == libc::SCHED_DEADLINE {
         return TimeoutSlack::None;
     }
-    // SAFETY: no pointers; 0 is the calling thread.
-    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     TimeoutSlack::OnePartIn(if nice > 0 { 200 } else { 1000 })
 }
 

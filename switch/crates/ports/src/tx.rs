@@ -179,7 +179,7 @@ impl TxBatch {
         if first + 1 == self.collected && self.departures.is_empty() {
             return match sys::send(self.fd.as_fd(), self.slots[first].bytes()) {
                 Ok(_) => Ok(1),
-                Err(error) => Err(errno(&error)),
+                Err(error) => Err(error.raw_os_error()),
             };
         }
         self.send_many(first)

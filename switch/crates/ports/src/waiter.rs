@@ -20,13 +20,15 @@
 //! A [`Waker`] sets an atomic. It writes to the eventfd only if the waiter sleeps.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
+use rustix::event::{PollFd, PollFlags, epoll};
+
 use crate::clock;
 use crate::port::Port;
-use crate::sys::{self, TimeoutSlack};
+use crate::sys::{self, Events, TimeoutSlack};
 use crate::wake_state::{ASLEEP, AWAKE, CALLED, WakeState};
 
 /// The kernel adds no more than this.
@@ -94,15 +96,12 @@ pub struct Waiter {
     clock_step: Option<OwnedFd>,
     /// For a deadline 1 ns from now.
     alarm: OwnedFd,
-    /// Eventfd, clock step, alarm (-1: ignored by poll): what ends [`Waiter::sleep_until`].
-    fds: [libc::pollfd; PORT_KEYS],
-    /// The same and the ports.
+    /// Eventfd, clock step, alarm, which end [`Waiter::sleep_until`], and the ports.
     epoll: OwnedFd,
-    /// Descriptors of the ports by [`Token`]; -1: removed.
-    ports: Vec<libc::c_int>,
-    /// The first `ready` of these are what the last wait by `epoll` ended with.
-    events: Vec<libc::epoll_event>,
-    ready: usize,
+    /// Ports ever added.
+    ports: usize,
+    /// What the last wait by `epoll` ended with.
+    events: Events,
     /// Ports that the last wait found readable.
     readable: Vec<usize>,
     /// The last wait asked the kernel, so `readable` has all of them.
@@ -113,10 +112,7 @@ pub struct Waiter {
     sleeps: u32,
 }
 
-const IN: u32 = libc::EPOLLIN.cast_unsigned();
-
-/// A descriptor that poll passes over.
-const NOT_POLLED: libc::c_int = -1;
+const IN: epoll::EventFlags = epoll::EventFlags::IN;
 
 const WAKE_SLOT: usize = 0;
 const STEP_SLOT: usize = 1;
@@ -138,26 +134,23 @@ impl Waiter {
             event: sys::event_fd()?,
         });
         let clock_step = sys::clock_step_fd().ok();
-        let step_fd = clock_step.as_ref().map_or(NOT_POLLED, AsRawFd::as_raw_fd);
         let alarm = sys::alarm_fd()?;
-        let epoll = sys::epoll_fd()?;
-        let wake_fd = wake_state.event.as_raw_fd();
-        sys::epoll_add(epoll.as_fd(), wake_fd, WAKE_SLOT, false)?;
-        if clock_step.is_some() {
-            sys::epoll_add(epoll.as_fd(), step_fd, STEP_SLOT, false)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &wake_state.event, key_of(WAKE_SLOT), IN)?;
+        if let Some(clock_step) = &clock_step {
+            epoll::add(&epoll, clock_step, key_of(STEP_SLOT), IN)?;
         }
         // It stays readable until it is set again.
-        sys::epoll_add(epoll.as_fd(), alarm.as_raw_fd(), ALARM_SLOT, true)?;
+        let once = IN | epoll::EventFlags::ET;
+        epoll::add(&epoll, &alarm, key_of(ALARM_SLOT), once)?;
         Ok(Waiter {
             options,
             wake_state,
             clock_step,
             alarm,
-            fds: [pollfd(wake_fd), pollfd(step_fd), pollfd(NOT_POLLED)],
             epoll,
-            ports: Vec::new(),
-            events: vec![libc::epoll_event { events: 0, u64: 0 }; PORT_KEYS],
-            ready: 0,
+            ports: 0,
+            events: Events(Vec::with_capacity(PORT_KEYS)),
             readable: Vec::new(),
             listed: false,
             thread: None,
@@ -172,22 +165,18 @@ impl Waiter {
     /// # Errors
     /// The kernel has no memory for another one.
     pub fn add(&mut self, port: &Port) -> io::Result<Token> {
-        let token = Token(self.ports.len());
-        let fd = port.as_raw_fd();
-        sys::epoll_add(self.epoll.as_fd(), fd, PORT_KEYS + token.0, false)?;
-        self.ports.push(fd);
-        if self.events.len() < MAX_EVENTS {
-            self.events.push(libc::epoll_event { events: 0, u64: 0 });
-        }
+        let token = Token(self.ports);
+        epoll::add(&self.epoll, port, key_of(PORT_KEYS + token.0), IN)?;
+        self.ports += 1;
+        self.events
+            .0
+            .reserve(MAX_EVENTS.min(PORT_KEYS + self.ports));
         Ok(token)
     }
 
     /// No longer wait for this port. Its token stays unused; others keep theirs.
-    pub fn remove(&mut self, token: Token) {
-        if let Some(fd) = self.ports.get_mut(token.0) {
-            sys::epoll_remove(self.epoll.as_fd(), *fd);
-            *fd = NOT_POLLED;
-        }
+    pub fn remove(&mut self, port: &Port) {
+        let _ = epoll::delete(&self.epoll, port);
     }
 
     /// Which ports had frames when the last wait ended, by their place in the order of
@@ -256,7 +245,7 @@ impl Waiter {
         deadline_ns: Option<u64>,
         mut has_frame: impl FnMut(u64) -> bool,
     ) -> io::Result<Woken> {
-        self.ready = 0;
+        self.events.0.clear();
         self.listed = false;
         let slack = self.slack();
         let left_ns = deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(now_ns));
@@ -286,20 +275,19 @@ impl Waiter {
     /// Whether the last wait ended with frames for this port.
     #[must_use]
     pub fn is_readable(&self, token: Token) -> bool {
-        self.events_of(token) & IN != 0
+        self.events_of(token).contains(IN)
     }
 
     /// Whether the last wait ended with an error of this port.
     #[must_use]
     pub fn has_error(&self, token: Token) -> bool {
-        self.events_of(token) & !IN != 0
+        !self.events_of(token).difference(IN).is_empty()
     }
 
-    fn events_of(&self, token: Token) -> u32 {
+    fn events_of(&self, token: Token) -> epoll::EventFlags {
         let key = (PORT_KEYS + token.0) as u64;
-        let mut ended_with = self.events.iter().take(self.ready);
-        let found = ended_with.find(|event| event.u64 == key);
-        found.map_or(0, |event| event.events)
+        let found = self.events.0.iter().find(|event| event.data.u64() == key);
+        found.map_or(epoll::EventFlags::empty(), |event| event.flags)
     }
 
     /// One call of the kernel. True when the end of `sleep_ns`, counted from `now_ns`, ended it.
@@ -326,33 +314,29 @@ impl Waiter {
         let alarmed = sleep_ns == Some(1) && slack != TimeoutSlack::None;
         let timeout_ns = if alarmed {
             // Setting it also takes back that it went off before.
-            sys::set_alarm(self.alarm.as_fd(), now_ns + 1)?;
-            self.fds[ALARM_SLOT].fd = self.alarm.as_raw_fd();
+            sys::set_alarm(&self.alarm, now_ns + 1)?;
             None
         } else {
-            self.fds[ALARM_SLOT].fd = NOT_POLLED;
             sleep_ns.map(|sleep_ns| timeout_for(sleep_ns, slack))
         };
+        let mut slots = [false; PORT_KEYS];
         let ended = if ports {
-            sys::epoll_wait(self.epoll.as_fd(), &mut self.events, timeout_ns)
+            sys::epoll_wait(&self.epoll, &mut self.events, timeout_ns)
         } else {
-            sys::poll(&mut self.fds, timeout_ns)
+            self.poll_slots(alarmed, timeout_ns, &mut slots)
         };
         woken.called = self.wake_state.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
         let Some(ready) = ended? else {
             return Ok(false);
         };
-        let slots = if ports {
-            self.ready = ready;
-            self.list_ports(woken)
-        } else {
-            self.fds.map(|entry| entry.revents != 0)
-        };
+        if ports {
+            slots = self.list_ports(woken);
+        }
         if ready == 0 {
             return Ok(!woken.called);
         }
         if slots[WAKE_SLOT] {
-            let _ = sys::event_clear(self.wake_state.event.as_fd());
+            sys::event_clear(&self.wake_state.event);
             woken.called = true;
         }
         if slots[STEP_SLOT] {
@@ -362,20 +346,45 @@ impl Waiter {
         Ok(alarmed && slots[ALARM_SLOT] && !woken.called)
     }
 
+    /// Polls what ends [`Waiter::sleep_until`]: the alarm only if it is set. Says which slots are
+    /// readable.
+    fn poll_slots(
+        &self,
+        alarmed: bool,
+        timeout_ns: Option<u64>,
+        slots: &mut [bool; PORT_KEYS],
+    ) -> io::Result<Option<usize>> {
+        let event = &self.wake_state.event;
+        let step = match &self.clock_step {
+            Some(fd) => PollFd::new(fd, PollFlags::IN),
+            None => PollFd::new(event, PollFlags::empty()),
+        };
+        let alarm = PollFd::new(&self.alarm, PollFlags::IN);
+        let mut fds = [PollFd::new(event, PollFlags::IN), step, alarm];
+        let polled = if alarmed {
+            &mut fds[..]
+        } else {
+            &mut fds[..ALARM_SLOT]
+        };
+        let ready = sys::poll(polled, timeout_ns)?;
+        *slots = fds.map(|fd| !fd.revents().is_empty());
+        Ok(ready)
+    }
+
     /// Sorts what epoll gave: which of the slots are readable, and which ports.
     fn list_ports(&mut self, woken: &mut Woken) -> [bool; PORT_KEYS] {
         let mut slots = [false; PORT_KEYS];
         self.listed = true;
         self.readable.clear();
-        for event in self.events.iter().take(self.ready) {
-            let (key, events) = (event.u64 as usize, event.events);
+        for event in &self.events.0 {
+            let (key, flags) = (event.data.u64() as usize, event.flags);
             if let Some(slot) = slots.get_mut(key) {
                 *slot = true;
                 continue;
             }
-            woken.readable |= events & IN != 0;
-            woken.error |= events & !IN != 0;
-            if events & IN != 0 {
+            woken.readable |= flags.contains(IN);
+            woken.error |= !flags.difference(IN).is_empty();
+            if flags.contains(IN) {
                 self.readable.push(key - PORT_KEYS);
             }
         }
@@ -418,8 +427,7 @@ impl Waiter {
 
     fn clear_clock_step(&mut self) {
         if let Some(fd) = &self.clock_step {
-            // ECANCELED: the clock was stepped. It stays armed for the next step.
-            let _ = sys::event_clear(fd.as_fd());
+            sys::event_clear(fd); // it stays armed for the next step
         }
         clock::remeasure_realtime_offset();
     }
@@ -438,12 +446,8 @@ impl Waiter {
     }
 }
 
-fn pollfd(fd: libc::c_int) -> libc::pollfd {
-    libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    }
+fn key_of(slot: usize) -> epoll::EventData {
+    epoll::EventData::new_u64(slot as u64)
 }
 
 /// The timeout that ends, with the kernel's slack, after `left_ns`. For one value in a thousand there

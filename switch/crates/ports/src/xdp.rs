@@ -15,6 +15,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::net::xdp::{self, SocketAddrXdp, SocketAddrXdpFlags, XdpOptionsFlags};
+use rustix::net::xdp::{XdpUmemReg, XdpUmemRegFlags};
+
 use crate::clock;
 use crate::frame::{ChecksumState, Head, Lost};
 use crate::mapping::Mapping;
@@ -108,7 +113,7 @@ impl XdpDriver {
         // The kernel itself falls back to copying where the driver cannot do without.
         bind(fd, opening.index)
             .map_err(|source| refused(opening, "bind the AF_XDP socket", source))?;
-        let zero_copy = opening.step("ask how frames get there", sys::is_xdp_zero_copy(fd))?;
+        let how = opening.step("ask how frames get there", sockopt::xdp_options(fd))?;
         if options.promiscuous {
             opening.receive_all_addresses(control.as_fd())?;
         }
@@ -133,7 +138,7 @@ impl XdpDriver {
             refused: 0,
             counted: 0,
             blocked_errno: 0,
-            zero_copy,
+            zero_copy: how.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY),
             last_reported: Lost::default(),
             program,
             socket,
@@ -200,16 +205,15 @@ impl XdpDriver {
     }
 
     pub(crate) fn lost(&mut self) -> Lost {
-        let Ok(kernel) = sys::xdp_statistics(self.socket.as_fd()) else {
+        let Ok(kernel) = sockopt::xdp_statistics(&self.socket) else {
             return Lost::default();
         };
         // A frame for which no place was free counts as dropped, too; what else is dropped was too
         // long for its place.
+        let no_place = kernel.rx_fill_ring_empty_descs.unwrap_or(0);
         let now = Lost {
-            ring_full: kernel.rx_ring_full + kernel.rx_fill_ring_empty_descs,
-            oversize: kernel
-                .rx_dropped
-                .saturating_sub(kernel.rx_fill_ring_empty_descs),
+            ring_full: kernel.rx_ring_full.unwrap_or(0) + no_place,
+            oversize: kernel.rx_dropped.saturating_sub(no_place),
         };
         let before = std::mem::replace(&mut self.last_reported, now);
         Lost {
@@ -289,12 +293,10 @@ impl XdpDriver {
         // on by itself once woken.
         while self.is_stuck() {
             let before = self.tx.pending();
-            let error = sys::send(self.socket.as_fd(), &[])
-                .err()
-                .and_then(|error| error.raw_os_error());
+            let error = sys::send(self.socket.as_fd(), &[]).err();
             if self.tx.pending() < before {
                 stuck = 0;
-                if error == Some(libc::EBUSY) {
+                if error == Some(Errno::BUSY) {
                     lost += 1; // the last one taken: the interface did not want it
                     flushed.last_errno = libc::EBUSY;
                 }
@@ -302,7 +304,7 @@ impl XdpDriver {
                 stuck += 1;
                 flushed.retries += 1;
             } else {
-                self.blocked_errno = error.unwrap_or(0);
+                self.blocked_errno = error.map_or(0, Errno::raw_os_error);
                 break;
             }
         }
@@ -369,24 +371,20 @@ impl Rings {
         rx_slots: u32,
         tx_slots: u32,
     ) -> Result<Rings, PortError> {
-        for (option, slots) in [
-            (libc::XDP_UMEM_FILL_RING, rx_slots),
-            (libc::XDP_RX_RING, rx_slots),
-            (libc::XDP_UMEM_COMPLETION_RING, tx_slots),
-            (libc::XDP_TX_RING, tx_slots),
-        ] {
-            opening.step(
-                "set up the rings",
-                sys::set_option(fd, libc::SOL_XDP, option, slots),
-            )?;
-        }
-        let at = opening.step("find the rings", sys::xdp_ring_offsets(fd))?;
+        let set_up = sockopt::set_xdp_umem_fill_ring_size(fd, rx_slots)
+            .and_then(|()| sockopt::set_xdp_rx_ring_size(fd, rx_slots))
+            .and_then(|()| sockopt::set_xdp_umem_completion_ring_size(fd, tx_slots))
+            .and_then(|()| sockopt::set_xdp_tx_ring_size(fd, tx_slots));
+        opening.step("set up the rings", set_up)?;
+        let at = opening.step("find the rings", sockopt::xdp_mmap_offsets(fd))?;
         let map = || {
+            let fill = Ring::map(fd, xdp::XDP_UMEM_PGOFF_FILL_RING, &at.fr, rx_slots)?;
+            let completion = Ring::map(fd, xdp::XDP_UMEM_PGOFF_COMPLETION_RING, &at.cr, tx_slots)?;
             io::Result::Ok(Rings {
-                rx: Consumer::new(Ring::map(fd, libc::XDP_PGOFF_RX_RING, &at.rx, rx_slots)?),
-                fill: Producer::new(Ring::map(fd, fill_page(), &at.fr, rx_slots)?),
-                tx: Producer::new(Ring::map(fd, libc::XDP_PGOFF_TX_RING, &at.tx, tx_slots)?),
-                completion: Consumer::new(Ring::map(fd, completion_page(), &at.cr, tx_slots)?),
+                rx: Consumer::new(Ring::map(fd, xdp::XDP_PGOFF_RX_RING, &at.rx, rx_slots)?),
+                fill: Producer::new(fill),
+                tx: Producer::new(Ring::map(fd, xdp::XDP_PGOFF_TX_RING, &at.tx, tx_slots)?),
+                completion: Consumer::new(completion),
             })
         };
         opening.step("map the rings", map())
@@ -436,17 +434,17 @@ fn register_memory(
 ) -> Result<Mapping, PortError> {
     let bytes = slots * slot_bytes;
     let memory = opening.step("get memory for frames", Mapping::anonymous(bytes))?;
-    let region = libc::xdp_umem_reg {
+    let region = XdpUmemReg {
         addr: memory.base().as_ptr().expose_provenance() as u64,
         len: bytes as u64,
         chunk_size: slot_bytes as u32,
         headroom: 0,
-        flags: 0,
+        flags: XdpUmemRegFlags::empty(),
         tx_metadata_len: 0,
     };
     opening.step(
         "register memory for frames (is 'ulimit -l' too low?)",
-        sys::set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, region),
+        sockopt::set_xdp_umem_reg(fd, region),
     )?;
     Ok(memory)
 }
@@ -461,12 +459,13 @@ fn stamp_before(slot: &[u8], start: usize) -> Option<u64> {
 /// Binds to the interface's queue. The kernel takes a queue back from a closed socket a moment
 /// after the close: a port that is opened again at once finds it busy, and has it soon.
 fn bind(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
+    let index = u32::try_from(interface_index).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, index, QUEUE);
     let mut tries = 0;
     loop {
-        let bound = sys::bind_xdp(fd, interface_index, QUEUE, libc::XDP_USE_NEED_WAKEUP);
-        let busy = matches!(&bound, Err(error) if error.raw_os_error() == Some(libc::EBUSY));
-        if !busy || tries == BIND_RETRIES {
-            return bound;
+        let bound = rustix::net::bind(fd, &address);
+        if bound != Err(Errno::BUSY) || tries == BIND_RETRIES {
+            return Ok(bound?);
         }
         tries += 1;
         std::thread::sleep(BIND_AGAIN);
@@ -486,16 +485,6 @@ fn refused(opening: &Opening<'_>, step: &'static str, source: io::Error) -> Port
 fn ring_size(entries: usize) -> u32 {
     // Options are checked: far below the greatest.
     u32::try_from(entries.next_power_of_two()).unwrap_or(1 << 31)
-}
-
-/// Where the ring of places to be filled is mapped.
-fn fill_page() -> libc::off_t {
-    libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t
-}
-
-/// Where the ring of frames sent is mapped.
-fn completion_page() -> libc::off_t {
-    libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t
 }
 
 #[cfg(test)]

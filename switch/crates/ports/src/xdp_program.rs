@@ -6,9 +6,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-
-use crate::sys;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// What the program puts in front of a frame: bpf_ktime_get_ns(), which is CLOCK_MONOTONIC.
 pub(crate) const STAMP_BYTES: usize = 8;
@@ -242,7 +240,9 @@ fn link(program: BorrowedFd<'_>, interface_index: u32, place: Place) -> io::Resu
 /// bpf(2) where the result is a descriptor.
 fn bpf_fd<T>(command: libc::c_long, attributes: &T) -> io::Result<OwnedFd> {
     let fd = bpf(command, attributes)?;
-    sys::owned(libc::c_int::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?)
+    let fd = libc::c_int::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?;
+    // SAFETY: the kernel has just returned this descriptor, so nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// bpf(2). The kernel takes attributes it knows more of for zero.

@@ -9,6 +9,8 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::net::xdp::XdpRingOffset;
+
 use crate::mapping::Mapping;
 use crate::sys::Plain;
 
@@ -29,8 +31,8 @@ impl<T: Plain> Ring<T> {
     /// Maps a ring of `fd` that has `size` entries.
     pub(crate) fn map(
         fd: BorrowedFd<'_>,
-        page_offset: libc::off_t,
-        offsets: &libc::xdp_ring_offset,
+        page_offset: u64,
+        offsets: &XdpRingOffset,
         size: u32,
     ) -> io::Result<Self> {
         let offset = |bytes: u64| usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidData);
@@ -40,7 +42,7 @@ impl<T: Plain> Ring<T> {
         let ring = Ring {
             producer_at: offset(offsets.producer)?,
             consumer_at: offset(offsets.consumer)?,
-            flags_at: offset(offsets.flags)?,
+            flags_at: offset(offsets.flags.ok_or(io::ErrorKind::Unsupported)?)?,
             // SAFETY: entries_at < bytes, so this stays inside the mapping.
             entries: unsafe { mapping.base().add(entries_at) }.cast(),
             mapping,

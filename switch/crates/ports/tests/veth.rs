@@ -509,7 +509,7 @@ fn interfaces_go_down_come_up_and_vanish() {
         assert_eq!(a.link_state(), LinkState::Gone);
         a.send(&frame(100, 2)).expect("taken");
         assert_eq!(a.flush().failed, 1);
-        waiter.remove(token);
+        waiter.remove(&b);
         let now_ns = clock::now_ns();
         let woken = waiter.wait(now_ns, Some(now_ns), |_| false).expect("waits");
         assert!(!woken.error && woken.deadline);

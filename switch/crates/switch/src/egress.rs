@@ -5,6 +5,7 @@ use v1model::{EgressInput, EgressVerdict, InstanceType};
 
 use crate::pool::PacketId;
 use crate::program::{Environment, Outcome, Program, Sink, TrafficManagerView};
+use crate::recirculation::Target;
 
 /// Most packets that `enq_qdepth` and `deq_qdepth` show: 19 bits.
 const QUEUE_DEPTH_MAX: u32 = (1 << 19) - 1;
@@ -46,7 +47,8 @@ impl Program {
             Outcome::Recirculate => {
                 env.manager.release(start.token);
                 // As in simple_switch, a recirculated packet has no ingress port of its own.
-                self.recirculate(env, id, 0, InstanceType::Recirculated, start.start_ns);
+                let target = Target::Ingress(InstanceType::Recirculated);
+                self.recirculate(env, id, target, 0, start.start_ns);
             }
             Outcome::Transmit => {
                 let packet = self.packets.get_mut(id);
@@ -83,7 +85,8 @@ impl Program {
         let ingress_port = packet.context.ingress_port();
         let (at, cause) = match self.run_egress(env, id, &input) {
             Outcome::Recirculate => {
-                self.recirculate(env, id, 0, InstanceType::Recirculated, now_ns);
+                let target = Target::Ingress(InstanceType::Recirculated);
+                self.recirculate(env, id, target, 0, now_ns);
                 return;
             }
             Outcome::Drop(cause @ (DropCause::Assertion | DropCause::InternalError)) => {

@@ -14,7 +14,7 @@ use crate::config::SwitchConfig;
 use crate::learning::Learning;
 use crate::notification::{Notification, NotificationBody};
 use crate::pool::{PacketId, Pool};
-use crate::recirculation::Recirculating;
+use crate::recirculation::{Recirculating, Target};
 use crate::replica_store::ReplicationEngine;
 
 /// Entries that one search for idle entries visits: it takes some hundred microseconds.
@@ -277,7 +277,8 @@ impl Program {
             if let Some(packet) = self.packets.get_mut(id) {
                 self.pipeline.resubmit(&mut packet.context, field_list);
             }
-            self.recirculate(env, id, input.port, InstanceType::Resubmit, input.now_ns);
+            let target = Target::Ingress(InstanceType::Resubmit);
+            self.recirculate(env, id, target, input.port, input.now_ns);
         } else if verdict.mcast_group != 0 {
             self.replicate(env, id, verdict, input, length_bytes);
         } else if verdict.drop {
@@ -313,7 +314,7 @@ impl Program {
             packet.held = hold.is_some();
         }
         if env.manager.port_config(to.port).is_none() {
-            self.send_to_invalid_port(env, id, to.port, to.instance_type, now_ns);
+            self.recirculate(env, id, Target::EgressOfInvalidPort, to.port, now_ns);
             return;
         }
         let queued = Queued {

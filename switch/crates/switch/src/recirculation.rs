@@ -10,7 +10,8 @@ use crate::pool::PacketId;
 /// Where a recirculating packet goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    Ingress,
+    /// Ingress again, as a packet of this type.
+    Ingress(InstanceType),
     /// As in simple_switch, egress also sees packets for ports that do not exist.
     EgressOfInvalidPort,
 }
@@ -18,7 +19,6 @@ pub(crate) enum Target {
 pub(crate) struct Waiting {
     pub(crate) ready_ns: u64,
     pub(crate) port: u16,
-    pub(crate) instance_type: InstanceType,
     pub(crate) id: PacketId,
     pub(crate) target: Target,
 }

@@ -1,7 +1,7 @@
 //! The way back: packets that recirculate or go to the egress of a port that does not exist.
 
 use traffic_manager::DropCause;
-use v1model::{IngressInput, InstanceType};
+use v1model::IngressInput;
 
 use crate::pool::PacketId;
 use crate::program::{Environment, Program};
@@ -14,43 +14,18 @@ const RECIRCULATION_NS: u64 = 1_000;
 const RECIRCULATING_MAX: usize = 1_024;
 
 impl Program {
-    /// Sends a packet to ingress again, as if it had come in at `port`.
+    /// Sends a packet back to `target`, as if it had come in at `port` or, for egress, left there.
     pub(crate) fn recirculate(
         &mut self,
         env: &mut Environment,
         id: PacketId,
-        port: u16,
-        instance_type: InstanceType,
-        now_ns: u64,
-    ) {
-        self.send_back(env, id, port, instance_type, now_ns, Target::Ingress);
-    }
-
-    /// Sends a packet to the egress of `port`, which does not exist.
-    pub(crate) fn send_to_invalid_port(
-        &mut self,
-        env: &mut Environment,
-        id: PacketId,
-        port: u16,
-        instance_type: InstanceType,
-        now_ns: u64,
-    ) {
-        let target = Target::EgressOfInvalidPort;
-        self.send_back(env, id, port, instance_type, now_ns, target);
-    }
-
-    fn send_back(
-        &mut self,
-        env: &mut Environment,
-        id: PacketId,
-        port: u16,
-        instance_type: InstanceType,
-        now_ns: u64,
         target: Target,
+        port: u16,
+        now_ns: u64,
     ) {
         if self.recirculating.queue.len() >= RECIRCULATING_MAX {
             let cause = match target {
-                Target::Ingress => DropCause::RecirculationFull,
+                Target::Ingress(_) => DropCause::RecirculationFull,
                 Target::EgressOfInvalidPort => DropCause::NoSuchPort,
             };
             self.drop_packet(env, id, port, cause);
@@ -61,7 +36,6 @@ impl Program {
             // Not in the driver's past, or the packet would fall further and further behind.
             ready_ns: now_ns.max(env.now_ns).saturating_add(RECIRCULATION_NS),
             port,
-            instance_type,
             id,
             target,
         });
@@ -76,11 +50,11 @@ impl Program {
             && let Some(packet) = self.recirculating.queue.pop_front()
         {
             match packet.target {
-                Target::Ingress => {
+                Target::Ingress(instance_type) => {
                     let input = IngressInput {
                         port: packet.port,
                         now_ns: packet.ready_ns,
-                        instance_type: packet.instance_type,
+                        instance_type,
                     };
                     self.parse(env, packet.id, &input);
                     self.ingress(env, packet.id, input);

@@ -1,7 +1,7 @@
 //! Which port is to be looked at next, and when.
 //!
 //! A few ports change often. So each change compares two instants, and only a change of the earliest
-//! one searches all.
+//! one searches all, unless no other port has an instant.
 
 use crate::port::NEVER_NS;
 
@@ -9,14 +9,17 @@ use crate::port::NEVER_NS;
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     next_ns: Vec<u64>,
-    /// Position of the earliest, of those the first.
+    /// Position of the earliest, of those the first; any position if no port has an instant.
     earliest: usize,
+    /// Ports that have an instant.
+    scheduled: usize,
 }
 
 impl Deadlines {
     /// Replaces all instants.
     pub(crate) fn reset(&mut self, entries: impl Iterator<Item = u64>) {
         self.next_ns = entries.collect();
+        self.scheduled = self.next_ns.iter().filter(|ns| **ns != NEVER_NS).count();
         self.search();
     }
 
@@ -33,8 +36,10 @@ impl Deadlines {
             return;
         };
         let before = std::mem::replace(entry, ns);
+        self.scheduled += usize::from(ns != NEVER_NS);
+        self.scheduled -= usize::from(before != NEVER_NS);
         if at == self.earliest {
-            if ns > before {
+            if ns > before && self.scheduled > 0 {
                 self.search();
             }
         } else if (ns, at) < (self.earliest_ns(), self.earliest) {

@@ -3,12 +3,17 @@
 use crate::entries::{Bits, ControlError, ControlResult};
 use crate::wide::{bit_length, limbs, mask64};
 
-/// Limbs of a byte string that must be exactly as wide as `bits`.
-pub(crate) fn from_bits(value: &[u8], bits: u32, what: &str) -> ControlResult<Vec<u64>> {
+/// Limbs of a byte string that must be exactly as wide as `bits`. `what` names it in an error.
+pub(crate) fn from_bits(
+    value: &[u8],
+    bits: u32,
+    what: impl Fn() -> String,
+) -> ControlResult<Vec<u64>> {
     let bytes = bits.div_ceil(8) as usize;
     if value.len() != bytes {
         return Err(ControlError::InvalidArgument(format!(
-            "{what}: {} bytes given, a {bits}-bit value has {bytes}",
+            "{}: {} bytes given, a {bits}-bit value has {bytes}",
+            what(),
             value.len()
         )));
     }
@@ -18,7 +23,8 @@ pub(crate) fn from_bits(value: &[u8], bits: u32, what: &str) -> ControlResult<Ve
         .collect();
     if bit_length(&out) > bits {
         return Err(ControlError::InvalidArgument(format!(
-            "{what}: value does not fit in {bits} bits"
+            "{}: value does not fit in {bits} bits",
+            what()
         )));
     }
     Ok(out)

@@ -80,7 +80,9 @@ pub struct Context {
     pub(crate) parser_error: u64,
     /// A checksum was wrong.
     pub(crate) checksum_error: bool,
-    /// The parser, or a checksum's condition, met a case that cannot happen.
+    /// An `assert` or `assume` failed, or a loop did not end.
+    pub(crate) assertion_failed: bool,
+    /// The engine met a case that cannot happen.
     pub(crate) internal_error: bool,
 }
 
@@ -115,6 +117,7 @@ impl Context {
             unchanged: Unchanged::new(program.deparse_order.len()),
             parser_error: program.errors.none,
             checksum_error: false,
+            assertion_failed: false,
             internal_error: false,
         }
     }
@@ -189,6 +192,7 @@ impl Context {
         self.packet_length = source.packet_length;
         self.truncate = source.truncate;
         self.requests = source.requests;
+        self.assertion_failed = source.assertion_failed;
         self.internal_error = source.internal_error;
         self.ingress_port = source.ingress_port;
         self.unchanged.copy_from(&source.unchanged);

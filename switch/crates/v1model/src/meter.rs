@@ -148,7 +148,7 @@ impl Meter {
 mod tests {
     use super::*;
 
-    /// A meter, and what colours a packet of so many units at a time by it.
+    /// A meter, which colours packets of a length at a time.
     struct Marker(Meter);
 
     impl Marker {

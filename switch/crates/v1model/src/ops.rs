@@ -29,7 +29,7 @@ impl Code {
 pub(crate) enum Written {
     /// Nothing, or headers that become valid or invalid.
     Nothing,
-    /// So many words from a slot on.
+    /// Words from a slot on, and their number.
     Words(Slot, u32),
     /// As many words as a cell of this register array has.
     Cell(Slot, u16),
@@ -303,9 +303,9 @@ pub(crate) enum Op {
     Extract { header: u16 },
     /// Extracts the next element of a stack.
     ExtractNext { stack: u16 },
-    /// Extracts a header with a variable field of so many bits.
+    /// Extracts a header with a variable field; the slot `bits` holds its length.
     ExtractVariable { header: u16, bits: Slot },
-    /// Extracts the next element of a stack with a variable field of so many bits.
+    /// Extracts the next element of a stack with a variable field; the slot `bits` holds its length.
     ExtractNextVariable { stack: u16, bits: Slot },
     /// Skips bits, which must be a multiple of 8.
     Advance { a: Slot },

@@ -422,3 +422,29 @@ fn programs_with_missing_features_are_refused_by_name() {
         "format 3.0 is not supported",
     );
 }
+
+/// The program of the tests, whose parser asserts first that a constant is true.
+fn asserting_in_the_parser(holds: bool) -> Pipeline {
+    let mut root: serde_json::Value = serde_json::from_slice(&program("misc")).unwrap();
+    let condition = serde_json::json!({"type": "bool", "value": holds});
+    let expression = serde_json::json!({"op": "b2d", "left": null, "right": condition});
+    let expression = serde_json::json!({"type": "expression", "value": expression});
+    let parameter = serde_json::json!({"type": "expression", "value": expression});
+    let assert = serde_json::json!({"op": "assert", "parameters": [parameter]});
+    let operation = serde_json::json!({"op": "primitive", "parameters": [assert]});
+    let states = root["parsers"][0]["parse_states"].as_array_mut().unwrap();
+    for state in states {
+        let operations = state["parser_ops"].as_array_mut().unwrap();
+        operations.insert(0, operation.clone());
+    }
+    Pipeline::load(root.to_string().as_bytes(), &LoadOptions::default()).unwrap()
+}
+
+#[test]
+fn a_failed_assertion_of_the_parser_drops_the_packet() {
+    let packet = op(1, 0, 0, 0);
+    let (verdict, _) = through(&mut asserting_in_the_parser(true), &packet);
+    assert!(!verdict.assertion_failed && !verdict.drop);
+    let (verdict, _) = through(&mut asserting_in_the_parser(false), &packet);
+    assert!(verdict.assertion_failed && verdict.drop && !verdict.parser_error);
+}

@@ -257,7 +257,7 @@ export class ClassCard {
     put(this.drops, format.count(dropped) + (rate ? ` (${format.count(rate)}/s)` : ""));
     this.drops.classList.toggle("bad", Boolean(rate));
     put(this.queue, row.held_packets
-      ? `${format.bytes(row.backlog_bytes)} in ${format.count(row.held_packets)}`
+      ? `${format.bytes(row.backlog_bytes)} in ${format.count(row.held_packets)} packet${row.held_packets === 1 ? "" : "s"}`
       : format.bytes(row.backlog_bytes));
     const owed = row.gap_tokens_bytes !== null && row.gap_tokens_bytes !== undefined;
     put(this.tokens, row.owed_ns === null || row.owed_ns === undefined ? "–"
@@ -279,7 +279,7 @@ function lost(row) {
 function goal(row) {
   if (row.mode === "ipg") return `fixed gaps at ${format.rate(row.rate_bps)}`;
   if (row.rate_bps) return `of ${format.rate(row.rate_bps)}`;
-  return row.mode === "unpaced" ? "what others leave" : "each flow by its window / RTT";
+  return row.mode === "unpaced" ? "takes what the paced classes leave" : "each flow by its window / RTT";
 }
 
 /** Why a class is below its rate, in a few words; empty where it is at it. */

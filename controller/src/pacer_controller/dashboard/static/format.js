@@ -38,10 +38,10 @@ export function rateText(bps) {
   return `${bps}bit`;
 }
 
-/** Bytes, in powers of 1024; null is a dash. */
+/** Bytes, in powers of 1024 as in the CLI; null is a dash. */
 export function bytes(count) {
   if (count === null || count === undefined) return "–";
-  return scaled(count, 1024, ["B", "KiB", "MiB", "GiB"]).join(NARROW);
+  return scaled(count, 1024, ["B", "KB", "MB", "GB"]).join(NARROW);
 }
 
 /** A time given in ns; null is a dash. */

@@ -72,7 +72,10 @@ class SwitchPage {
       for (const { kind, name, points } of classes) {
         const past = points.map(([ageS, ...v]) => ({ t: now - ageS * 1000, v }));
         this.past.set(`${kind} ${name}`, past);
-        this.classes.views.get(`${kind} ${name}`)?.history.seed(past);
+      }
+      // If statistics came first, there are cards already. Their keys depend on the rate, too.
+      for (const { owner, history } of this.classes.views.values()) {
+        if (owner) history.seed(this.past.get(`${owner.kind} ${owner.name}`) ?? []);
       }
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
@@ -169,7 +172,7 @@ class SwitchPage {
     const tiles = [];
     if (statistics.classes.length) {
       const [achieved, asked] = ["achieved_bps", "rate_bps"].map((field) => sum(active, field));
-      tiles.push(["Of the target", asked ? format.percent(achieved / asked) : "–",
+      tiles.push(["Share of target", asked ? format.percent(achieved / asked) : "–",
         asked ? `${format.rate(achieved)} of ${format.rate(asked)}, ${active.length} of `
           + `${paced.length} classes send` : "no class sends"]);
     }
@@ -205,7 +208,7 @@ class SwitchPage {
     const [half, most] = [quantile(buckets, 0.5), quantile(buckets, 0.99)];
     if (half === null) return ["–", all.length ? "nothing sent yet" : "not known"];
     return [`< ${format.time(Math.max(1, most))}`,
-      `99 %; half < ${format.time(Math.max(1, half))}, ${recent ? "last minute" : "since start"}`];
+      `99 %; median < ${format.time(Math.max(1, half))}, ${recent ? "last minute" : "since start"}`];
   }
 
   showTiles(tiles) {

@@ -55,7 +55,7 @@ export class PortCard {
     put(this.name, row.interface ?? "");
     this.up.hidden = row.up !== false;
     put(this.up, "down");
-    put(this.line, row.line_rate_bps ? `${format.rate(row.line_rate_bps)} line` : "any rate");
+    put(this.line, row.line_rate_bps ? `${format.rate(row.line_rate_bps)} line` : "no line rate");
     this.use(this.sent, row.tx_bps, row.line_rate_bps);
     this.use(this.received, row.rx_bps, row.line_rate_bps);
     const statistics = row.statistics;

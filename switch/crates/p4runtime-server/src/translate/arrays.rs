@@ -1,5 +1,6 @@
 //! Counters, meters and registers.
 
+use tonic::Code;
 use v1model::entries::{Bits, ColourCounts, CounterValue, MeterConfig, MeterWrite};
 
 use super::shape::Shape;
@@ -43,22 +44,18 @@ impl Array {
 
     /// The cell at an index.
     pub(crate) fn cell_at(&self, index: &p4::Index) -> UpdateResult<usize> {
-        let value = usize::try_from(index.index).map_err(|_| {
-            UpdateError::invalid(format!(
-                "{}: index: {} given, 0 to {} expected",
-                self.name,
-                index.index,
-                self.size.saturating_sub(1)
-            ))
-        })?;
-        if value >= self.size {
-            return Err(UpdateError::out_of_range(format!(
-                "{}: index: {value} given, 0 to {} expected",
-                self.name,
-                self.size.saturating_sub(1)
-            )));
-        }
-        Ok(value)
+        let code = match usize::try_from(index.index) {
+            Ok(value) if value < self.size => return Ok(value),
+            Ok(_) => Code::OutOfRange,
+            Err(_) => Code::InvalidArgument,
+        };
+        let text = format!(
+            "{}: index: {} given, 0 to {} expected",
+            self.name,
+            index.index,
+            self.size.saturating_sub(1)
+        );
+        Err(UpdateError::new(code, text))
     }
 
     /// The configurations that a meter takes.
@@ -99,16 +96,18 @@ impl Array {
 
 /// Reads counter data.
 pub(crate) fn counter_value(data: &p4::CounterData, object: &str) -> UpdateResult<CounterValue> {
-    let count = |value: i64, field: &str| {
-        u64::try_from(value).map_err(|_| {
-            UpdateError::invalid(format!(
-                "{object}: {field}: {value} given, at least 0 expected"
-            ))
-        })
-    };
     Ok(CounterValue {
-        packets: count(data.packet_count, "packet_count")?,
-        bytes: count(data.byte_count, "byte_count")?,
+        packets: unsigned(data.packet_count, object, "packet_count")?,
+        bytes: unsigned(data.byte_count, object, "byte_count")?,
+    })
+}
+
+/// A count or a rate.
+fn unsigned(value: i64, object: &str, field: &str) -> UpdateResult<u64> {
+    u64::try_from(value).map_err(|_| {
+        UpdateError::invalid(format!(
+            "{object}: {field}: {value} given, at least 0 expected"
+        ))
     })
 }
 
@@ -158,13 +157,7 @@ fn meter_config(
     object: &str,
 ) -> UpdateResult<MeterConfig> {
     use p4info::meter_spec::Type;
-    let rate = |value: i64, field: &str| {
-        u64::try_from(value).map_err(|_| {
-            UpdateError::invalid(format!(
-                "{object}: {field}: {value} given, at least 0 expected"
-            ))
-        })
-    };
+    let rate = |value, field| unsigned(value, object, field);
     if kind.0 != Type::SingleRateThreeColor && config.eburst != 0 {
         return Err(UpdateError::invalid(format!(
             "{object}: eburst: {} given, 0 expected (it belongs to single-rate three-colour \

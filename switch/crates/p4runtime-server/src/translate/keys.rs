@@ -22,6 +22,13 @@ pub(crate) struct Key {
 }
 
 impl Key {
+    fn any_ternary(&self) -> MatchField {
+        MatchField::Ternary {
+            value: bytestring::zero(self.bits),
+            mask: bytestring::zero(self.bits),
+        }
+    }
+
     /// An optional field as the program has it.
     fn optional(&self, value: Option<Bits>) -> MatchField {
         match (value, self.masked_optional) {
@@ -30,10 +37,7 @@ impl Key {
                 value,
                 mask: bytestring::ones(self.bits),
             },
-            (None, true) => MatchField::Ternary {
-                value: bytestring::zero(self.bits),
-                mask: bytestring::zero(self.bits),
-            },
+            (None, true) => self.any_ternary(),
         }
     }
 }
@@ -87,10 +91,7 @@ impl Keys {
                 value: bytestring::zero(key.bits),
                 prefix_bits: 0,
             },
-            MatchKind::Ternary => MatchField::Ternary {
-                value: bytestring::zero(key.bits),
-                mask: bytestring::zero(key.bits),
-            },
+            MatchKind::Ternary => key.any_ternary(),
             MatchKind::Range => MatchField::Range {
                 low: bytestring::zero(key.bits),
                 high: bytestring::ones(key.bits),

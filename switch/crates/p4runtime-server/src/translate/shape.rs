@@ -210,12 +210,8 @@ impl Shape {
     fn take(&self, fields: &mut Fields<'_>) -> p4::P4Data {
         use p4::p4_data::Data;
         let data = match self {
-            Self::Tuple(shapes) => Data::Tuple(p4::P4StructLike {
-                members: shapes.iter().map(|shape| shape.take(fields)).collect(),
-            }),
-            Self::Struct(shapes) => Data::Struct(p4::P4StructLike {
-                members: shapes.iter().map(|shape| shape.take(fields)).collect(),
-            }),
+            Self::Tuple(shapes) => Data::Tuple(members(shapes, fields)),
+            Self::Struct(shapes) => Data::Struct(members(shapes, fields)),
             Self::Header(shapes) => {
                 let is_valid = fields.in_valid_header();
                 let bitstrings = shapes.iter().map(|shape| shape.bytes(fields.next()));
@@ -311,6 +307,12 @@ impl Shape {
                 "nothing"
             },
         )))
+    }
+}
+
+fn members(shapes: &[Shape], fields: &mut Fields<'_>) -> p4::P4StructLike {
+    p4::P4StructLike {
+        members: shapes.iter().map(|shape| shape.take(fields)).collect(),
     }
 }
 

@@ -35,11 +35,10 @@ impl RealTime {
             if stamp_ns > now_ns && stamp_ns - now_ns < STAMP_AHEAD_MAX_NS {
                 return now_ns;
             }
-            let arrival_ns = stamp_ns.min(now_ns);
             let mut batch = Batch::new(&mut self.switch);
-            self.links.receive(at, arrival_ns, now_ns, &mut batch);
+            self.links.receive(at, stamp_ns, now_ns, &mut batch);
             drop(batch);
-            until_ns = arrival_ns.max(until_ns);
+            until_ns = stamp_ns.min(now_ns).max(until_ns);
             if taken % RECEIVE_BATCH == 0 {
                 self.switch.poll(until_ns, &mut self.links);
                 self.links.flush();

@@ -26,6 +26,8 @@ pub(super) struct Link {
     pub(super) port: Port,
     pub(super) token: Token,
     pub(super) state: LinkState,
+    /// Whether it has ever been up. Until then, somebody may still be setting it up.
+    pub(super) was_up: bool,
     /// Counters as last reported to the switch.
     last_reported: ports::PortStatistics,
     received: Capture,
@@ -114,6 +116,7 @@ impl Links {
             *position = Some(self.links.len());
         }
         self.links.push(Link {
+            was_up: port.link_state() == LinkState::Up,
             number,
             port,
             token,

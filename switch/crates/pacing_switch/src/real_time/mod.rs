@@ -5,7 +5,7 @@
 //! of their arrival (a bounded batch), and waits for the next of these.
 //!
 //! # Pacing comes first
-//! While departures are to come, the loop reads the clock and sends what is due before each frame
+//! While departures are pending, the loop reads the clock and sends what is due before each frame
 //! that it takes, after each job, and after each look at the state of an interface. The work between
 //! two polls is bounded: one frame through the program, and one batch of [`SEND_BATCH_PACED`] frames
 //! to the kernel. [`PollMonitor`] measures the time between polls. A second thread for departures
@@ -256,9 +256,10 @@ impl RealTime {
                 log_state(link, error.as_ref());
                 self.switch.set_port_up(link.number, state == LinkState::Up);
                 if state == LinkState::Gone {
-                    self.waiter.remove(link.token);
+                    self.waiter.remove(&link.port);
                 }
             }
+            link.was_up |= state == LinkState::Up;
             self.poll_after_control();
         }
     }
@@ -280,7 +281,11 @@ fn log_state(link: &Link, error: Option<&io::Error>) {
     let (port, interface) = (link.number, link.port.name());
     let error = error.map(io::Error::to_string);
     match link.state {
+        LinkState::Up if !link.was_up => tracing::info!(port, interface, "interface is up"),
         LinkState::Up => tracing::warn!(port, interface, "interface is up again"),
+        LinkState::Down | LinkState::NoCarrier if !link.was_up => {
+            tracing::info!(port, interface, "interface is not up yet");
+        }
         LinkState::Down => tracing::warn!(port, interface, error, "interface is down"),
         LinkState::NoCarrier => tracing::warn!(port, interface, error, "interface has no carrier"),
         LinkState::Gone => tracing::warn!(

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, anyhow, bail};
+use p4runtime_server::bytestring;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use switch::Replica;
@@ -76,7 +77,7 @@ pub(super) fn find<'a, T>(
 
 pub(super) fn match_field(field: &KeyField, value: Option<&Value>) -> anyhow::Result<MatchField> {
     let bits = field.bits;
-    let zero = || -> Bits { vec![0; bytes_for(bits)].into() };
+    let zero = || bytestring::zero(bits);
     let pair = |value: &Value| -> anyhow::Result<(Value, Value)> {
         match value.as_array().map(Vec::as_slice) {
             Some([first, second]) => Ok((first.clone(), second.clone())),
@@ -122,24 +123,12 @@ pub(super) fn match_field(field: &KeyField, value: Option<&Value>) -> anyhow::Re
         }
         (MatchKind::Range, None) => MatchField::Range {
             low: zero(),
-            high: ones(bits),
+            high: bytestring::ones(bits),
         },
         (MatchKind::Optional, value) => {
             MatchField::Optional(value.map(|value| encode(value, bits)).transpose()?)
         }
     })
-}
-
-fn bytes_for(bits: u32) -> usize {
-    bits.div_ceil(8) as usize
-}
-
-fn ones(bits: u32) -> Bits {
-    let mut bytes = vec![0xFF; bytes_for(bits)];
-    if let (Some(first), partial @ 1..) = (bytes.first_mut(), bits % 8) {
-        *first = (1u8 << partial) - 1;
-    }
-    bytes.into()
 }
 
 /// A JSON value as a big-endian byte string of `bits` bits.
@@ -154,31 +143,12 @@ pub(super) fn encode(value: &Value, bits: u32) -> anyhow::Result<Bits> {
             .ok_or_else(|| anyhow!("'{text}' is not a number, MAC, IPv4 or IPv6 address"))?,
         _ => bail!("{value} is not a value"),
     };
-    let digits: &[u8] = match raw.iter().position(|byte| *byte != 0) {
-        Some(first) => raw.get(first..).unwrap_or(&[]),
-        None => &[],
-    };
-    let width = bytes_for(bits);
-    let limit = ones(bits);
-    let too_wide =
-        digits.len() > width || (digits.len() == width && digits.first() > limit.first());
-    if too_wide {
-        bail!("{value} does not fit {bits} bits");
-    }
-    let mut bytes = vec![0; width];
-    if let Some(tail) = bytes.get_mut(width - digits.len()..) {
-        tail.copy_from_slice(digits);
-    }
-    Ok(bytes.into())
+    bytestring::parse(&raw, bits, "", "").map_err(|_| anyhow!("{value} does not fit {bits} bits"))
 }
 
 fn encode_text(text: &str) -> Option<Vec<u8>> {
     if let Some(hex) = text.strip_prefix("0x") {
-        let even = if hex.len() % 2 == 1 {
-            format!("0{hex}")
-        } else {
-            hex.to_owned()
-        };
+        let even = format!("{}{hex}", if hex.len() % 2 == 1 { "0" } else { "00" });
         return even
             .as_bytes()
             .chunks(2)

@@ -1,6 +1,6 @@
 //! Verifies checksums after parsing and updates them before deparsing.
 
-use super::{Machine, Outcome, get_field, set_field};
+use super::{Machine, get_field, set_field};
 use crate::api::Externs;
 use crate::context::Context;
 use crate::ops::Code;
@@ -37,14 +37,13 @@ impl<E: Externs> Machine<'_, E> {
         }
     }
 
-    /// Whether a checksum's condition holds. A fault is noted in the context.
+    /// Whether a checksum's condition holds. A failed assertion or a fault is noted in the
+    /// context.
     fn condition(&mut self, ctx: &mut Context, condition: Option<(Code, Slot)>) -> bool {
         match condition {
             None => true,
             Some((code, slot)) => {
-                if self.run(ctx, code) == Outcome::Fault {
-                    ctx.internal_error = true;
-                }
+                self.run(ctx, code).note(ctx);
                 ctx.phv[slot as usize] != 0
             }
         }

@@ -17,6 +17,7 @@ mod run;
 mod state;
 
 use crate::api::Externs;
+use crate::context::Context;
 use crate::layout::Field;
 use crate::profile::Profile;
 use crate::program::Program;
@@ -38,6 +39,17 @@ pub(crate) enum Outcome {
     Error(u64),
     /// A case that cannot happen: the packet is dropped as an internal error.
     Fault,
+}
+
+impl Outcome {
+    /// Notes in the context that the packet must be dropped, if it must.
+    pub fn note(self, ctx: &mut Context) {
+        match self {
+            Self::Asserted => ctx.assertion_failed = true,
+            Self::Fault => ctx.internal_error = true,
+            Self::Done | Self::Exit | Self::Error(_) => {}
+        }
+    }
 }
 
 /// Everything a packet is processed with.

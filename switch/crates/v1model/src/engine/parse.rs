@@ -9,8 +9,8 @@ use crate::ops::Op;
 use crate::program::{HeaderInfo, Program};
 
 impl<E: Externs> Machine<'_, E> {
-    /// Runs the parser over the context's frame; returns the parser error code. A fault is
-    /// noted in the context.
+    /// Runs the parser over the context's frame; returns the parser error code. A failed
+    /// assertion or a fault ends it and is noted in the context.
     pub fn parse(&mut self, ctx: &mut Context, max_states: u32) -> u64 {
         let program = self.program;
         let mut state = program.start_state;
@@ -21,10 +21,10 @@ impl<E: Externs> Machine<'_, E> {
             }
             left -= 1;
             match self.run(ctx, current.code) {
-                Outcome::Done | Outcome::Exit | Outcome::Asserted => {}
+                Outcome::Done | Outcome::Exit => {}
                 Outcome::Error(code) => return code,
-                Outcome::Fault => {
-                    ctx.internal_error = true;
+                outcome @ (Outcome::Asserted | Outcome::Fault) => {
+                    outcome.note(ctx);
                     break;
                 }
             }

@@ -146,7 +146,7 @@ impl Pipeline {
                 let Some(info) = self.program.register_infos.get(array) else {
                     return not_found(format!("no register number {array}"));
                 };
-                let value = from_bits(value, info.bits, &format!("register '{}'", info.name))?;
+                let value = from_bits(value, info.bits, || format!("register '{}'", info.name))?;
                 let Some(before) = self.state.cells.fill(array, &value) else {
                     return not_found(format!("no register number {array}"));
                 };
@@ -194,7 +194,7 @@ impl Pipeline {
         value: &[u8],
     ) -> ControlResult<()> {
         let info = cell(self.registers(), "register", register, index)?;
-        let value = from_bits(value, info.bits, &format!("register '{}'", info.name))?;
+        let value = from_bits(value, info.bits, || format!("register '{}'", info.name))?;
         let Some(cell) = self.state.register_mut(register, index) else {
             return internal("a register's cell is missing");
         };

@@ -12,7 +12,7 @@ use crate::api::{
 use crate::bits::split_bits;
 use crate::compile::{Compiled, compile};
 use crate::context::{Context, Requests};
-use crate::engine::{Machine, Outcome, get_field, set_field};
+use crate::engine::{Machine, get_field, set_field};
 use crate::entries::Bits;
 use crate::entries::digest::DigestInfo;
 use crate::error::{LoadError, LoadResult};
@@ -164,6 +164,7 @@ impl Pipeline {
         }
         ctx.parsed = 0;
         ctx.requests = Requests::default();
+        ctx.assertion_failed = false;
         ctx.internal_error = false;
         ctx.ingress_length = ctx.frame_len() as u64;
         ctx.packet_length = ctx.ingress_length;
@@ -235,13 +236,12 @@ impl Pipeline {
         let mut machine = self.machine(externs, input.now_ns);
         let program = machine.program;
         let i = &program.intrinsics;
-        let outcome = machine.control(ctx, program.ingress);
+        machine.control(ctx, program.ingress).note(ctx);
 
         let w = &ctx.phv;
         let egress_spec = get_field(w, i.egress_spec);
         let mcast_group = i.mcast_grp.map_or(0, |f| get_field(w, f)) as u16;
-        let assertion_failed = outcome == Outcome::Asserted;
-        let internal_error = outcome == Outcome::Fault || ctx.internal_error;
+        let (assertion_failed, internal_error) = (ctx.assertion_failed, ctx.internal_error);
         let unicast_dropped = egress_spec == machine.drop_value() && mcast_group == 0;
         IngressVerdict {
             drop: assertion_failed
@@ -307,9 +307,8 @@ impl Pipeline {
         set_optional(w, i.deq_qdepth, u64::from(input.deq_qdepth));
         set_optional(w, i.qid, 0);
 
-        let outcome = machine.control(ctx, program.egress);
-        let assertion_failed = outcome == Outcome::Asserted;
-        let internal_error = outcome == Outcome::Fault || ctx.internal_error;
+        machine.control(ctx, program.egress).note(ctx);
+        let (assertion_failed, internal_error) = (ctx.assertion_failed, ctx.internal_error);
         let verdict = EgressVerdict {
             drop: assertion_failed
                 || internal_error
@@ -340,9 +339,9 @@ impl Pipeline {
     ) {
         let mut machine = self.machine(externs, now_ns);
         machine.update(ctx);
-        let outcome = machine.deparse(ctx);
-        verdict.assertion_failed = outcome == Outcome::Asserted;
-        verdict.internal_error = outcome == Outcome::Fault || ctx.internal_error;
+        machine.deparse(ctx).note(ctx);
+        verdict.assertion_failed = ctx.assertion_failed;
+        verdict.internal_error = ctx.internal_error;
         if verdict.assertion_failed || verdict.internal_error {
             verdict.drop = true;
             ctx.clear_output();

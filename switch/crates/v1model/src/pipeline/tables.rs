@@ -78,7 +78,7 @@ impl Pipeline {
         }
         let mut args = Vec::new();
         for ((name, bits), value) in public.params.iter().zip(&action.args) {
-            args.extend(from_bits(value, *bits, &format!("argument '{name}'"))?);
+            args.extend(from_bits(value, *bits, || format!("argument '{name}'"))?);
         }
         Ok(Call::new(local, &args))
     }
@@ -273,9 +273,9 @@ impl Pipeline {
     pub fn table_delete(&mut self, table: usize, key: &EntryKey) -> ControlResult<SavedEntry> {
         self.writable(table)?;
         let (packed, id) = self.existing(table, key)?;
-        let saved = self.table_save(table, Some(key))?;
-        self.take_out(table, id, &packed);
-        Ok(saved)
+        let entry = self.take_out(table, id, &packed)?;
+        let (_, t) = self.info(table)?;
+        Ok(self.saved(t, entry))
     }
 
     /// A copy of an entry (`None`: the default entry) as it is now, for [`Self::table_restore`].
@@ -285,19 +285,23 @@ impl Pipeline {
             return Ok(SavedEntry(SavedTarget::Default(t.default.clone())));
         };
         let (_, t, entry) = self.find(table, key)?;
-        let (_, indirect) = self.public_target(t, &entry.target);
-        let entry = Box::new(entry.without_spread());
-        Ok(SavedEntry(SavedTarget::Entry(entry, indirect)))
+        Ok(self.saved(t, entry.without_spread()))
     }
 
-    /// Removes an entry that exists.
-    fn take_out(&mut self, table: usize, id: u32, packed: &Packed) {
-        let table_of_entry = self.tables.get_mut(table);
-        let entry = table_of_entry.and_then(|t| t.remove(id, packed));
-        debug_assert!(entry.is_some(), "an entry that exists is not there");
-        if let Some(entry) = entry {
-            self.count_target(table, false, &entry.target);
-        }
+    /// An entry for [`Self::table_restore`].
+    fn saved(&self, table: &Table, entry: Entry) -> SavedEntry {
+        let profile = table.spec.profile;
+        let indirect = profile.and_then(|_| self.public_target(table, &entry.target).1);
+        SavedEntry(SavedTarget::Entry(Box::new(entry), indirect))
+    }
+
+    /// Removes an entry that exists, and returns it.
+    fn take_out(&mut self, table: usize, id: u32, packed: &Packed) -> ControlResult<Entry> {
+        let Some(entry) = self.info_mut(table)?.1.remove(id, packed) else {
+            return internal("an entry that exists is not there");
+        };
+        self.count_target(table, false, &entry.target);
+        Ok(entry)
     }
 
     /// Puts an entry of this table back as it was: action, counter, meter, idle timeout, place in
@@ -322,7 +326,7 @@ impl Pipeline {
             entry.target = self.indirect_target(table, &indirect, before)?;
         }
         if let Some(id) = there {
-            self.take_out(table, id, &packed);
+            self.take_out(table, id, &packed)?;
         }
         self.count_target(table, true, &entry.target);
         self.info_mut(table)?.1.put(entry, &packed);

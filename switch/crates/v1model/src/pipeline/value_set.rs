@@ -15,7 +15,7 @@ fn field_tests(
     what: &str,
     tests: &mut Vec<Test>,
 ) -> ControlResult<()> {
-    let value_of = |value: &[u8]| from_bits(value, bits, what);
+    let value_of = |value: &[u8]| from_bits(value, bits, || what.to_owned());
     let (value, mask) = match field {
         MatchField::Exact(value) | MatchField::Optional(Some(value)) => {
             (value_of(value)?, prefix_mask(bits, bits))

@@ -155,7 +155,7 @@ impl Cells {
         });
     }
 
-    /// Rebuilds the table without removed cells, with so many lines that at most five sixteenths of
+    /// Rebuilds the table without removed cells. It gets enough lines that at most five sixteenths of
     /// their cells are taken.
     fn make_room(&mut self) {
         let lines = (self.live * 16)

@@ -105,7 +105,7 @@ impl Keyed {
         }
     }
 
-    /// Grows the array to so many keys. Memory that is not used yet is not written.
+    /// Grows the array to hold `keys` keys. Memory that is not used yet is not written.
     fn grow(&mut self, keys: usize) {
         let mut grown = vec![0; keys.next_power_of_two()];
         if let Some(known) = grown.get_mut(..self.small.len()) {

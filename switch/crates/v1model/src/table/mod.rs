@@ -275,10 +275,9 @@ impl Table {
     }
 
     /// The entry with exactly this match key.
-    pub fn id_of(&self, key: &EntryKey) -> Option<u32> {
-        let key = EncodedKey::of(key);
-        let is_it = |id| self.entry(id).is_some_and(|entry| *entry.key == key);
-        self.by_key.find(&key, is_it)
+    pub fn id_of(&self, key: &EncodedKey) -> Option<u32> {
+        let is_it = |id| self.entry(id).is_some_and(|entry| *entry.key == *key);
+        self.by_key.find(key, is_it)
     }
 
     /// Number of entries.
@@ -292,7 +291,7 @@ impl Table {
     }
 
     /// Adds an entry. The caller has checked that the key is new and the table not full.
-    pub fn insert(&mut self, key: &EntryKey, packed: &Packed, target: Target, now_ns: u64) {
+    pub fn insert(&mut self, key: EncodedKey, packed: &Packed, target: Target, now_ns: u64) {
         let order = self.next_order;
         self.next_order += 1;
         let entry = Entry {
@@ -300,7 +299,7 @@ impl Table {
             direct: Direct::default(),
             idle: Idle::new(now_ns),
             order,
-            key: Box::new(EncodedKey::of(key)),
+            key: Box::new(key),
         };
         self.put(entry, packed);
     }

@@ -1,5 +1,6 @@
 //! Checks match keys of the control plane against a table, and packs them.
 
+use super::encoded_key::EncodedKey;
 use super::range::Bounds;
 use super::{KeyPart, Packed, Table, Target};
 use crate::bits::{from_bits, prefix_mask, to_bits};
@@ -7,13 +8,14 @@ use crate::entries::error::invalid;
 use crate::entries::{
     ControlError, ControlResult, EntryKey, KeyField, MatchField, MatchKind, TableInfo,
 };
+use std::borrow::Cow;
 
-/// Checks a match key against the table; returns it in canonical form, and packed.
+/// Checks a match key against the table; returns its canonical form, encoded, and packed.
 pub(crate) fn pack(
     table: &Table,
     info: &TableInfo,
     key: &EntryKey,
-) -> ControlResult<(EntryKey, Packed)> {
+) -> ControlResult<(EncodedKey, Packed)> {
     if key.fields.len() != info.key.len() {
         return invalid(format!(
             "table '{}' has {} key fields, {} given",
@@ -41,26 +43,24 @@ pub(crate) fn pack(
         bounds: Vec::new(),
         priority: i64::from(key.priority),
     };
-    let mut canonical = Vec::with_capacity(key.fields.len());
-    for ((part, field), given) in table.spec.parts.iter().zip(&info.key).zip(&key.fields) {
-        let canon = pack_field(part, field, given, &mut packed, !table.has_priorities())?;
-        canonical.push(canon);
+    let mut canonical = Cow::Borrowed(key);
+    let fields = table.spec.parts.iter().zip(&info.key).zip(&key.fields);
+    for (i, ((part, field), given)) in fields.enumerate() {
+        if let Some(other) = pack_field(part, field, given, &mut packed, !table.has_priorities())? {
+            canonical.to_mut().fields[i] = other;
+        }
     }
-    let key = EntryKey {
-        fields: canonical,
-        priority: key.priority,
-    };
-    Ok((key, packed))
+    Ok((EncodedKey::of(&canonical), packed))
 }
 
-/// Checks and packs a field; returns it in canonical form.
+/// Checks and packs a field; returns its canonical form if that is another.
 fn pack_field(
     part: &KeyPart,
     field: &KeyField,
     given: &MatchField,
     packed: &mut Packed,
     by_prefix: bool,
-) -> ControlResult<MatchField> {
+) -> ControlResult<Option<MatchField>> {
     let what = || format!("key '{}'", field.name);
     let bits = field.bits;
     let full = prefix_mask(bits, bits);
@@ -74,7 +74,7 @@ fn pack_field(
     };
     match (field.kind, given) {
         (MatchKind::Exact, MatchField::Exact(value)) => {
-            put(&from_bits(value, bits, &what())?, &full)?;
+            put(&from_bits(value, bits, what)?, &full)?;
         }
         (MatchKind::Lpm, MatchField::Lpm { value, prefix_bits }) => {
             if *prefix_bits > bits {
@@ -84,34 +84,32 @@ fn pack_field(
                 ));
             }
             let mask = prefix_mask(bits, *prefix_bits);
-            put(&from_bits(value, bits, &what())?, &mask)?;
+            put(&from_bits(value, bits, what)?, &mask)?;
             if by_prefix {
                 packed.priority = i64::from(*prefix_bits);
             }
         }
         (MatchKind::Ternary, MatchField::Ternary { value, mask }) => {
-            let mask = from_bits(mask, bits, &what())?;
-            put(&from_bits(value, bits, &what())?, &mask)?;
+            let mask = from_bits(mask, bits, what)?;
+            put(&from_bits(value, bits, what)?, &mask)?;
         }
         // p4c writes optional keys as ternary ones; accept the optional form for them too.
         (MatchKind::Optional | MatchKind::Ternary, MatchField::Optional(value)) => {
-            let canonical = match value {
-                Some(value) => {
-                    put(&from_bits(value, bits, &what())?, &full)?;
-                    (value.clone(), to_bits(&full, bits))
-                }
-                None => (to_bits(&[], bits), to_bits(&[], bits)),
+            let (value, mask) = match value {
+                Some(value) => (from_bits(value, bits, what)?, full),
+                None => (Vec::new(), Vec::new()),
             };
+            put(&value, &mask)?;
             if field.kind == MatchKind::Ternary {
-                return Ok(MatchField::Ternary {
-                    value: canonical.0,
-                    mask: canonical.1,
-                });
+                return Ok(Some(MatchField::Ternary {
+                    value: to_bits(&value, bits),
+                    mask: to_bits(&mask, bits),
+                }));
             }
         }
         (MatchKind::Range, MatchField::Range { low, high }) => {
-            let low = from_bits(low, bits, &what())?;
-            let high = from_bits(high, bits, &what())?;
+            let low = from_bits(low, bits, what)?;
+            let high = from_bits(high, bits, what)?;
             if low.iter().rev().gt(high.iter().rev()) {
                 return invalid(format!("{}: range ends before it starts", what()));
             }
@@ -120,7 +118,7 @@ fn pack_field(
         }
         (kind, _) => return invalid(format!("{}: is matched by {kind:?}", what())),
     }
-    Ok(given.clone())
+    Ok(None)
 }
 
 /// Checks that a table has room for an entry.
@@ -153,6 +151,6 @@ pub(crate) fn insert_checked(
         )));
     }
     check_room(table, info)?;
-    table.insert(&key, &packed, target, now_ns);
+    table.insert(key, &packed, target, now_ns);
     Ok(())
 }

@@ -368,7 +368,7 @@ mod tests {
     }
 
     /// The tuple space must agree with a plain priority scan, whose entries have a random one of
-    /// `masks` and up to so many bounds.
+    /// `masks` and up to `most_bounds` bounds.
     fn scan(masks: [u64; 5], most_bounds: u64) {
         let mut seed = 7u64;
         let mut next = |n: u64| {
