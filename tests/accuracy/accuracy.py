@@ -9,6 +9,7 @@ bytes over all time.
 
     accuracy.py [--out FILE.json]
     accuracy.py --sweep FILE.json       the talk's sweep: targets of 8 kbit/s to 930 Mbit/s
+    accuracy.py --ticks FILE.json       ideal and timer-driven pacing, packet by packet (Fig. 1)
     accuracy.py --clocks FILE.json      two classes on one port, packet by packet (Fig. 3)
     accuracy.py --gaps pause-frames     the same tables with PAUSE frames in the gaps
 
@@ -39,6 +40,7 @@ from pacer_entries import (
     flow_by_ether_type,
     frame,
     paced_class,
+    timer_class,
 )
 from published import K, M, published
 from virtual_switch import Port, TimedFrame, VirtualRun, gap_frames_of, run
@@ -90,6 +92,11 @@ CASES = [
 ]
 
 
+TICK_NS = 1_000_000
+"""HZ 1000, as in Fig. 1."""
+TICKED_PACKETS = 206
+"""Five ticks."""
+
 SWEEP_BPS = [
     *(8 * K, 20 * K, 50 * K, 100 * K, 200 * K, 500 * K),
     *(1 * M, 2 * M, 5 * M, 10 * M, 20 * M, 50 * M),
@@ -135,8 +142,10 @@ class Row:
         return None
 
 
-def departures(case: Case, gaps: str = ACCOUNTED) -> dict[int, list[int]]:
-    """Departure times in nanoseconds by class, 1 up."""
+def departures(
+    case: Case, gaps: str = ACCOUNTED, tick_ns: int | None = None
+) -> dict[int, list[int]]:
+    """Departure times in nanoseconds by class, 1 up; with `tick_ns` classes release by ticks."""
     frames: list[TimedFrame] = []
     longest = max(case.packets)
     for number in range(longest):
@@ -145,7 +154,10 @@ def departures(case: Case, gaps: str = ACCOUNTED) -> dict[int, list[int]]:
                 frames.append(TimedFrame(0, frame(len(frames), class_id, FRAME_BYTES)))
     entries: list[dict[str, object]] = []
     for class_id, rate_bps in enumerate(case.rates_bps, start=1):
-        entries += [paced_class(class_id, rate_bps), flow_by_ether_type(class_id)]
+        paced = paced_class(class_id, rate_bps)
+        if tick_ns is not None:
+            paced = timer_class(class_id, rate_bps, tick_ns)
+        entries += [paced, flow_by_ether_type(class_id)]
     with tempfile.TemporaryDirectory() as scratch:
         line = f"rate={case.line_bps},counts=wire,fifo=64MB,gaps={gaps}"
         everything = run(
@@ -258,6 +270,18 @@ def print_table(rows: list[Row]) -> None:
         )
 
 
+def ticks() -> dict[str, object]:
+    """When the packets of Fig. 1's class leave, with ideal pacing and by ticks of HZ 1000."""
+    case = Case("Fig. 1", [500 * M], [TICKED_PACKETS])
+    kinds = [("ideal", departures(case)), ("timer-driven", departures(case, tick_ns=TICK_NS))]
+    return {
+        "tick_ns": TICK_NS,
+        "frame_bytes": MTU_FRAME_BYTES,
+        "back_to_back_ns": WIRE_FRAME_BYTES * 8,
+        "kinds": [{"kind": kind, "departures_ns": times[1]} for kind, times in kinds],
+    }
+
+
 def clocks() -> dict[str, object]:
     """When the packets of Fig. 3's two classes leave, and what each class's clock then says."""
     case = Case("Fig. 3", [500 * M, 250 * M], [24, 12])
@@ -301,6 +325,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Tables 2, 3 and 4 of the PSPacer paper")
     parser.add_argument("--out", type=Path, help="write the rows to this file, as JSON")
     parser.add_argument("--clocks", type=Path, help="only Fig. 3: write it to this file, as JSON")
+    parser.add_argument("--ticks", type=Path, help="only Fig. 1: write it to this file, as JSON")
     parser.add_argument("--sweep", type=Path, help="only the sweep: write it to this file, as JSON")
     parser.add_argument(
         "--gaps", choices=(ACCOUNTED, PAUSE_FRAMES), default=ACCOUNTED, help="what fills the gaps"
@@ -308,6 +333,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.clocks is not None:
         options.clocks.write_text(json.dumps(clocks(), indent=2) + "\n")
+        return 0
+    if options.ticks is not None:
+        options.ticks.write_text(json.dumps(ticks(), indent=2) + "\n")
         return 0
     if options.sweep is not None:
         options.sweep.write_text(json.dumps(sweep(), indent=2) + "\n")

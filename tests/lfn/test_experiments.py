@@ -148,7 +148,7 @@ def test_table_5_is_published_whole() -> None:
     cells = catalogue.all_experiments()["table5"].cells
     published = {(c.row, c.column): dict(c.published) for c in cells if c.published}
     assert len(published) == 15
-    assert published["16KB", "TBF"] == {"goodput": 26.9, "lost": 131}
+    assert published["16KB", "TBF of then"] == {"goodput": 26.9, "lost": 131}
     assert published["4MB", "paced"] == {"goodput": 474, "lost": 0}
 
 
@@ -547,7 +547,7 @@ def test_claims_leave_out_extra_runs() -> None:
         "mode": "realtime",
     }
     other = {**row_with("paced", steady=450.0, lost=3, edge_lost=1, queue_max=9999), "extra": True}
-    found = claims.check("table5", [row, other])
+    found = [one for one in claims.check("table5", [row, other]) if "paced" in one["claim"]]
     assert [one["holds"] for one in found] == [True] * 4
     assert found[-1]["claim"].endswith("at most 3036")
 

@@ -57,6 +57,21 @@ def paced_class(
     return class_entry(class_id, "paced_static", params)
 
 
+def timer_class(
+    class_id: int, rate_bps: int, tick_ns: int, limit_bytes: int = 1 << 30
+) -> dict[str, object]:
+    """A class that releases its packets by ticks."""
+    settings = {
+        "time_per_byte_q24": time_per_byte_q24(rate_bps),
+        "tick_ns": tick_ns,
+        "ticks_per_ns_q64": (1 << 64) // tick_ns,
+        "limit_bytes": limit_bytes,
+        "allowance_ns": 0,
+        "ecn_threshold_bytes": 0,
+    }
+    return class_entry(class_id, "paced_timer", settings)
+
+
 def flow_by_ether_type(class_id: int) -> dict[str, object]:
     """Frames of Ethernet type 0x9000 + class belong to the class."""
     return flow({"ether_type": [EXPERIMENTAL_ETHER_TYPE + class_id, 0xFFFF]}, class_id)

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pacer_entries import all_to, class_entry, flow_by_ether_type, frame, time_per_byte_q24
+from pacer_entries import all_to, flow_by_ether_type, frame, time_per_byte_q24, timer_class
 from virtual_switch import Port, TimedFrame, VirtualRun, run
 
 CLASS = 5
@@ -18,15 +18,7 @@ NS_PER_S = 1_000_000_000
 def released(rate_bps: int, hz: int, packets: int, folder: Path, port: str = "") -> list[int]:
     """When packets of a burst leave, in ns."""
     tick_ns = (NS_PER_S + hz // 2) // hz
-    settings = {
-        "time_per_byte_q24": time_per_byte_q24(rate_bps),
-        "tick_ns": tick_ns,
-        "ticks_per_ns_q64": (1 << 64) // tick_ns,
-        "limit_bytes": 1 << 30,
-        "allowance_ns": 0,
-        "ecn_threshold_bytes": 0,
-    }
-    entries = [class_entry(CLASS, "paced_timer", settings), flow_by_ether_type(CLASS)]
+    entries = [timer_class(CLASS, rate_bps, tick_ns), flow_by_ether_type(CLASS)]
     arrivals = [TimedFrame(1, frame(n, CLASS, LENGTH_BYTES)) for n in range(packets)]
     what = VirtualRun(
         ports=[Port(1), Port(2, port)],

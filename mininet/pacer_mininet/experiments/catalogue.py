@@ -15,6 +15,7 @@ PUBLISHED = (
     "IPSJ Table 3",
     "IPSJ Table 4",
     "IPSJ Table 5",
+    "IPSJ Fig. 1",
     "IPSJ Fig. 3",
     "IPSJ Fig. 8",
     "IPSJ Fig. 9",
@@ -38,6 +39,7 @@ PUBLISHED = (
 _MAKERS: tuple[Callable[[], Experiment], ...] = (
     takano.tables_2_to_4,
     takano.targets,
+    takano.figure_1,
     takano.table_five,
     takano.slides,
     takano.ack_clocking,

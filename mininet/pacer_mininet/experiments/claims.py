@@ -289,6 +289,14 @@ CLAIMS = (
         extra=False,
     ),
     *_claims(
+        "table5",
+        (
+            "TBF of then, FIFO 64 KB: packets lost (published: 402)",
+            _in_row("64KB", _of("lost", "min", "TBF of then")),
+            *("more than", 0, 0),
+        ),
+    ),
+    *_claims(
         "ackclock",
         (
             "unpaced, FIFO of the published size: packets lost",

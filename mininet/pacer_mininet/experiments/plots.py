@@ -453,6 +453,23 @@ def _draw_clocks(clocks: dict[str, Any]) -> bytes:
         return _png(figure)
 
 
+def _draw_ticks(found: dict[str, Any]) -> bytes:
+    """Draw Fig. 1: bytes sent over time, from `accuracy.py --ticks`."""
+    with mpl.rc_context(STYLE):
+        figure = _figure(3.0)
+        axes = figure.subplots()
+        for one, color in zip(found["kinds"], COLOURS[1::-1], strict=False):
+            times = [at_ns / 1e6 for at_ns in one["departures_ns"]]
+            sent = [(n + 1) * found["frame_bytes"] / 1024 for n in range(len(times))]
+            axes.step(times, sent, where="post", color=color, linewidth=1.3, label=one["kind"])
+        axes.xaxis.set_major_locator(MultipleLocator(found["tick_ns"] / 1e6))
+        axes.grid(visible=True, axis="x", linewidth=0.4)
+        axes.set_xlabel("time (ms); lines: ticks")
+        axes.set_ylabel("sent (KB)")
+        axes.legend(loc="upper left", fontsize=8)
+        return _png(figure)
+
+
 def _draw_targets(found: dict[str, Any]) -> bytes:
     """Draw the talk's sweep: measured against target rate, from `accuracy.py --sweep`."""
     rows = found["rows"]
@@ -476,6 +493,7 @@ def _draw_targets(found: dict[str, Any]) -> bytes:
 
 _VIRTUAL_PLOTS = {
     "clocks": ("Clocks", _draw_clocks),
+    "ticks": ("Bytes sent, ideal and timer-driven", _draw_ticks),
     "targets": ("Measured against target rate", _draw_targets),
 }
 

@@ -28,7 +28,7 @@ OVS_KINDS = ("ovs-class", "ovs-meter")
 KINDS = ("none", "tbf", "fq", "class", *OVS_KINDS)
 """What spaces packets: nothing, TBF or fq in the sender's kernel, or the edge switch."""
 
-FOLLOWING_MODES = ("pspd", "dynamic", "slow-start")
+FOLLOWING_MODES = ("pspd", "dynamic", "slow-start", "clustered")
 """Modes of a class in which the switch estimates each flow's round-trip time and window."""
 
 RATE_BPS = 500_000_000
