@@ -436,7 +436,9 @@ def row_with(column: str, scenario: Scenario = SHORT, **values: float) -> dict[s
         "extra": False,
         "skipped": None,
         "scenario": scenario.to_json(),
-        "values": {name: {"median": v, "min": v, "max": v} for name, v in values.items()},
+        "values": {
+            name: dict.fromkeys(("median", "mean", "min", "max"), v) for name, v in values.items()
+        },
     }
 
 

@@ -124,15 +124,18 @@ def _in_row(title: str, of: Values) -> Values:
     return lambda rows: of([row for row in rows if row["row"] == title])
 
 
-def _less(column: str, other: str, *metrics: str) -> Values:
-    """Take one column less another: medians of the metrics' sum, row by row."""
+def _less(column: str, other: str, *metrics: str, which: str = "median") -> Values:
+    """Take one column less another: medians of the metrics' sum, row by row.
+
+    With `which`, another figure of the seeds: `min`, `mean` or `max`.
+    """
 
     def values(rows: Sequence[Row]) -> Figures:
         by_place = {(row["row"], row["column"]): row for row in rows}
         found: Figures = []
         for title in dict.fromkeys(row["row"] for row in rows):
             pair = [by_place.get((title, name)) for name in (column, other)]
-            figures = [_figure(row, one, "median") for row in pair if row for one in metrics]
+            figures = [_figure(row, one, which) for row in pair if row for one in metrics]
             known = [value for value in figures if value is not None]
             half = len(metrics)
             whole = len(known) == 2 * half
@@ -294,6 +297,21 @@ CLAIMS = (
             "TBF of then, FIFO 64 KB: packets lost (published: 402)",
             _in_row("64KB", _of("lost", "min", "TBF of then")),
             *("more than", 0, 0),
+        ),
+    ),
+    *_claims(
+        "ipg-tuning",
+        *(
+            (
+                f"gap of 1023 bytes: {title} of the seeds above that with 8 bytes, Mbit/s",
+                _less("IPG 1023", "IPG 8", "goodput", which=which),
+                *(bound, limit, 1),
+            )
+            for title, which, bound, limit in (
+                ("maximum", "max", "more than", 0),
+                ("average", "mean", "more than", 0),
+                ("minimum", "min", "at most", 3),
+            )
         ),
     ),
     *_claims(
