@@ -300,6 +300,17 @@ CLAIMS = (
         ),
     ),
     *_claims(
+        "clustered",
+        *(
+            (
+                f"{column}: goodput above unpaced's, Mbit/s",
+                _less(column, "unpaced", "goodput"),
+                *("more than", 0, 1),
+            )
+            for column in ("clustered", "clustered, 12.5 us")
+        ),
+    ),
+    *_claims(
         "ipg-tuning",
         *(
             (
