@@ -509,9 +509,14 @@ def test_static_burstiness_is_above_the_fifo_where_packets_are_lost_and_there_al
     said = findings.predicted(rows)
     assert "above the FIFO in 1 runs, of which 1 lose packets; not above it in 1, of" in said[0]
     assert "above the FIFO in 1 runs, of which 0 lose packets; not above it in 1, of" in said[1]
-    rows.append(row_with("wrong", queue_max=fifo_bytes, lost=1))
+    # The frame on the line counts in the one and not in the other.
+    rows.append(row_with("near", queue_max=fifo_bytes + 1518, lost=0))
     (checked,) = claims.check("burst-loss", rows)
-    assert (checked["worst"], checked["holds"]) == (1, False)
+    assert (checked["worst"], checked["holds"]) == (0, True)
+    rows.append(row_with("lost all the same", queue_max=fifo_bytes, lost=1))
+    rows.append(row_with("not lost", queue_max=fifo_bytes + 1519, lost=0))
+    (checked,) = claims.check("burst-loss", rows)
+    assert (checked["worst"], checked["holds"]) == (2, False)
 
 
 def test_gap_frames_are_measured_against_accounted_gaps() -> None:

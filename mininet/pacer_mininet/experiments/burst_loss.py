@@ -2,7 +2,7 @@
 
 from pacer_mininet.experiments.experiment import Cell, Experiment
 from pacer_mininet.experiments.scenario import FQ, PACED, TBF, UNPACED, Flow, Scenario
-from pacer_mininet.experiments.takano import KIB, MS, path_of_table_5
+from pacer_mininet.experiments.takano import KIB, MS, TBF_OF_THEN, path_of_table_5
 from pacer_mininet.units import format_size
 
 FIFOS = (16 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB)
@@ -31,7 +31,7 @@ def burst_loss() -> Experiment:
         ]
         cells += [
             Cell(row, f"TCP, {shaper.name}", path_of_table_5(fifo_bytes, shaper))
-            for shaper in (UNPACED, TBF, PACED, FQ)
+            for shaper in (UNPACED, TBF_OF_THEN, TBF, PACED, FQ)
         ]
     return Experiment(
         name="burst-loss",
@@ -41,7 +41,8 @@ def burst_loss() -> Experiment:
         differs=(
             "The virtual bottleneck has the bottleneck's rate and sees the same packets, without "
             "losing any. Its queue counts the packet that arrives and the one on the line; the "
-            "FIFO counts those that wait. So the two differ by less than a frame each way.",
+            "FIFO counts those that wait. So a queue above the FIFO by less than a frame may go "
+            "with or without loss.",
             "Dynamic burstiness has the window's own average rate. It says how unevenly packets "
             "come within a window, whatever the bottleneck carries: the slow start of a paced flow "
             "reads high, too, and loses nothing.",
