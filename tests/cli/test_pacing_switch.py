@@ -204,7 +204,7 @@ def test_bad_option(options: list[str], named: tuple[str, ...], tmp_path: Path) 
 def test_address_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        refused(tmp_path, "--grpc-server-addr", address, named=(address, "in use"))
+        refused(tmp_path, "--grpc-server-addr", address, named=(address, "--grpc-server-addr"))
 
 
 def test_bad_captures(tmp_path: Path) -> None:
