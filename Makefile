@@ -22,7 +22,8 @@
 #   make bench-engine      cost per packet against classes, entries and frame size, with a plot
 #   make p4                recompile the P4 programs (needs p4c)
 #   make pictures          docs/dashboard.png and docs/top.svg, in real time (root, an idle machine)
-#   make lock              renew requirements.lock and requirements-dev.lock from their .in files
+#   make test-slurm        the experiments on a Slurm of one node, from Debian's packages (root)
+#   make lock              renew the requirements*.lock files from their .in files
 #   make clean             remove what was built
 #
 # Settings, after the target:
@@ -33,7 +34,8 @@
 #                          machine's kernel instead of in the lab; EDGE=ovs: with Open vSwitch
 #                          at the edge, too
 #   make experiments       QUICK=1 scaled down; REALTIME=1 on this machine's kernel; AGAIN=1 twice,
-#                          and compare the two to the byte
+#                          and compare the two to the byte; CORES=1 runs at once;
+#                          PROFILE=mininet/workflow/slurm: on a cluster
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -43,6 +45,7 @@ MAKEFLAGS += --no-print-directory
 BUILD := build
 VENV := $(BUILD)/venv
 PYTHON := $(VENV)/bin/python
+SNAKEMAKE := $(BUILD)/snakemake/bin/snakemake
 SWITCH_BIN := switch/target/release/pacing_switch
 DESCRIPTORS := $(BUILD)/p4runtime.binpb
 TARGET ?= pacing_switch
@@ -76,6 +79,13 @@ $(VENV)/.stamp: requirements.lock controller/pyproject.toml mininet/pyproject.to
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	    -e controller -e mininet
+	@touch $@
+
+# What schedules the experiments' runs, in an environment of its own.
+$(SNAKEMAKE): requirements-experiments.lock | packages
+	@echo "installing Snakemake by requirements-experiments.lock into $(BUILD)/snakemake (about 30 s)"
+	@test -x $(@D)/python || /usr/bin/python3 -m venv $(BUILD)/snakemake
+	@$(@D)/python -m pip install --quiet --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 # What tests and linters need besides.
@@ -148,13 +158,14 @@ first-result: venv switch bytecode
 	@$(PYTHON) tests/accuracy/accuracy.py --out results/accuracy.json
 
 EXPERIMENT_OPTIONS = $(if $(filter-out 0,$(QUICK)),--quick) $(if $(filter-out 0,$(REALTIME)),--realtime) \
-    $(if $(filter-out 0,$(AGAIN)),--again)
+    $(if $(filter-out 0,$(AGAIN)),--again) $(if $(CORES),--cores $(CORES)) \
+    $(if $(filter command,$(firstword $(origin PROFILE))),--profile $(PROFILE))
 .PHONY: experiments experiment-list
-experiments: may-run packages venv switch bytecode
+experiments: may-run packages venv $(SNAKEMAKE) switch bytecode
 	@$(PYTHON) mininet/experiments.py $(EXPERIMENT_OPTIONS)
 experiment-list: venv
 	@$(PYTHON) mininet/experiments.py --list $(EXPERIMENT_OPTIONS)
-experiment-%: may-run packages venv switch bytecode
+experiment-%: may-run packages venv $(SNAKEMAKE) switch bytecode
 	@$(PYTHON) mininet/experiments.py $(EXPERIMENT_OPTIONS) $*
 
 SAMPLES ?= tests/conformance/programs
@@ -274,10 +285,17 @@ ptf: dev-venv switch
 	@PYTHON=$(abspath $(PYTHON)) tests/ptf/run $(TARGET) || [ $$? -eq 77 ]
 
 .PHONY: test-lab
-test-lab: dev-venv switch lab bytecode
+test-lab: dev-venv $(SNAKEMAKE) switch lab bytecode
 	@echo "== the lab, and a long fat network in it"
 	@if lab/available; then lab/selftest; else echo "not run: lab/selftest"; fi
 	@$(PYTHON) -m pytest -q tests/lfn tests/rate_change
+
+# The experiments on a Slurm of one node, as root.
+.PHONY: test-slurm
+test-slurm: test-packages dev-venv $(SNAKEMAKE) switch lab bytecode
+	@tools/bootstrap slurm
+	@echo "== experiments on a Slurm of one node"
+	@$(PYTHON) -m pytest -q tests/slurm
 
 # ---- Open vSwitch ----------------------------------------------------------------------------
 
@@ -311,10 +329,10 @@ pictures: test-packages dev-venv switch
 .PHONY: lock
 lock:
 	@$(PYTHON) -m pip install --quiet pip-tools
-	@for which in requirements requirements-dev; do \
+	@for which in requirements requirements-dev requirements-experiments; do \
 	    $(PYTHON) -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	    $$(test $$which = requirements || echo --constraint=requirements.lock) \
+	    $$(test $$which != requirements-dev || echo --constraint=requirements.lock) \
 	    --output-file $$which.lock $$which.in; done
 
 .PHONY: docs
@@ -329,5 +347,5 @@ docs: $(BUILD)/docs-venv/.stamp
 
 .PHONY: clean
 clean:
-	@rm -rf $(BUILD)/venv $(DESCRIPTORS) switch/target results
+	@rm -rf $(BUILD)/venv $(BUILD)/snakemake $(DESCRIPTORS) switch/target results
 	@echo "kept $(BUILD)/lab: the kernel takes minutes to build; rm -r $(BUILD) removes it, too"

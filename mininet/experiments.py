@@ -5,7 +5,7 @@
     experiments.py --realtime   on this machine's kernel, as root, instead of in the lab
 
 Writes results/experiments/NAME.json and results/report.html. After an interruption, the next call
-continues with the runs that are missing.
+continues with the runs that are missing. Snakemake makes them, by workflow/Snakefile.
 """
 
 import signal
@@ -20,8 +20,12 @@ if __name__ == "__main__":
         from pacer_mininet.experiments import inside
 
         sys.exit(inside.main(sys.argv[2:]))
-    from pacer_mininet.experiments.main import main
-
     # Exiting normally ends the labs, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if sys.argv[1:2] == ["--step"]:
+        from pacer_mininet.experiments import steps
+
+        sys.exit(steps.main(sys.argv[2:]))
+    from pacer_mininet.experiments.main import main
+
     sys.exit(main())

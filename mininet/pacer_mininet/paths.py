@@ -18,6 +18,7 @@ CONTROLLER = Path(
     os.environ.get("PACER_CONTROLLER") or REPO / "build" / "venv" / "bin" / "pacer-controller"
 )
 COMPILED = REPO / "p4src" / "compiled"
+SNAKEMAKE = REPO / "build" / "snakemake" / "bin" / "snakemake"
 LAB_RUN = REPO / "lab" / "run"
 LAB_BUILD = REPO / "lab" / "build"
 LAB_AVAILABLE = REPO / "lab" / "available"

@@ -68,7 +68,10 @@ def need_root() -> None:
 
 
 def in_lab_command(command: Sequence[str], *options: str) -> list[str]:
-    """Return a command that runs another one in the lab, with options of lab/run."""
+    """Return a command that runs another one in the lab, with options of lab/run.
+
+    It ends with the thread that starts it, even if that is killed.
+    """
     passed = [
         word
         for variable in paths.OVERRIDES
@@ -76,7 +79,8 @@ def in_lab_command(command: Sequence[str], *options: str) -> list[str]:
         for word in ("--env", variable)
     ]
     settings = [word for setting in LAB_ENVIRONMENT for word in ("--env", setting)]
-    return [str(paths.LAB_RUN), *passed, *settings, *options, "--", *command]
+    ending = ("setpriv", "--pdeathsig", "TERM")
+    return [*ending, str(paths.LAB_RUN), *passed, *settings, *options, "--", *command]
 
 
 def isolated(command: Sequence[str]) -> list[str]:

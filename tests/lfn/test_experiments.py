@@ -1,6 +1,6 @@
 """The experiments' framework: what is made, what is remembered, what the report says.
 
-Runs themselves are in test_lab_experiment.py; here results are written into the cache as a run
+Runs themselves are in test_lab_experiment.py; here results are stored as a run
 leaves them.
 """
 
@@ -19,20 +19,18 @@ from pacer_mininet.experiments import (
     catalogue,
     claims,
     conditions,
-    estimate,
     findings,
+    jobs,
     main,
     metrics,
     network,
     page,
     provenance,
+    reporting,
     results,
-    schedule,
     shaping,
     tables,
 )
-from pacer_mininet.experiments.cache import Cache
-from pacer_mininet.experiments.costs import Costs
 from pacer_mininet.experiments.experiment import Cell, Experiment, one_flow
 from pacer_mininet.experiments.scenario import (
     FQ,
@@ -45,6 +43,7 @@ from pacer_mininet.experiments.scenario import (
     buffer_for,
     from_json,
 )
+from pacer_mininet.experiments.store import Store
 
 VERSIONS = {"switch": "1", "kernel": "k"}
 SHORT = Scenario(one_flow(PACED), seconds=2)
@@ -152,16 +151,12 @@ def test_table_5_is_published_whole() -> None:
     assert published["4MB", "paced"] == {"goodput": 474, "lost": 0}
 
 
-def test_the_whole_fits_an_hour_and_a_quick_pass_five_minutes() -> None:
-    """By the estimate, on two processors, whatever modes there will be."""
-    for quick, most_min in ((False, 60), (True, 5)):
-        made = {
-            run
-            for one in catalogue.all_experiments(quick=quick).values()
-            for cell in one.cells
-            for run in cell.runs()
-        }
-        assert estimate.whole_s(map(estimate.run_s, made), 2) < most_min * 60
+def test_a_pass_stays_bounded() -> None:
+    """By its runs, and by what their paths can carry: most of the time of a run in the lab."""
+    for quick, most_runs, most_gb in ((False, 600, 600), (True, 100, 4)):
+        made = jobs.jobs_of(catalogue.all_experiments(quick=quick).values())
+        assert len(made) <= most_runs
+        assert sum(job.work_mb for job in made) <= most_gb * 1000
 
 
 def test_quick_runs_are_small_but_otherwise_the_same() -> None:
@@ -182,7 +177,7 @@ def test_quick_runs_are_small_but_otherwise_the_same() -> None:
 
 def test_an_unknown_experiment_is_named_with_those_there_are() -> None:
     with pytest.raises(ValueError, match=r"no experiment 'table9'.*table5"):
-        catalogue.chosen(["table9"])
+        catalogue.chosen(["table9"], catalogue.all_experiments())
 
 
 # ---- scenarios -----------------------------------------------------------------------------
@@ -243,40 +238,34 @@ def test_a_setting_of_the_whole_machine_is_left_alone_outside_the_lab(
 # ---- what is made, and what is remembered ----------------------------------------------------
 
 
-def test_what_is_done_is_not_made_again(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "runs", VERSIONS)
-    jobs = schedule.jobs_of([BOTH], cache)
-    assert [job.scenario.seed for job in jobs if job.scenario.flows[0].shaper == UNPACED] == [
-        1,
-        2,
-        3,
-    ]
-    assert len(jobs) == 4
-    cache.save(jobs[0].scenario, result_of(1, 1))
-    again = Cache(tmp_path / "runs", VERSIONS)
-    assert schedule.jobs_of([BOTH], again) == jobs[1:]
+def test_a_result_is_of_its_programs(tmp_path: Path) -> None:
+    results_of_runs = Store(tmp_path / "runs", VERSIONS)
+    results_of_runs.save(SHORT, result_of(1, 1))
+    assert Store(tmp_path / "runs", VERSIONS).has(SHORT)
     # Another switch, another kernel: all anew.
-    assert schedule.jobs_of([BOTH], Cache(tmp_path / "runs", {**VERSIONS, "switch": "2"})) == jobs
+    assert not Store(tmp_path / "runs", {**VERSIONS, "switch": "2"}).has(SHORT)
 
 
-def test_a_broken_result_is_made_again(tmp_path: Path) -> None:
-    cache = Cache(tmp_path, VERSIONS)
-    cache.save(SHORT, result_of(1, 1))
-    (tmp_path / f"{cache.key(SHORT)}.json").write_text('{"mode": "la')
-    assert cache.load(SHORT) is None
+def test_a_broken_result_is_none(tmp_path: Path) -> None:
+    results_of_runs = Store(tmp_path, VERSIONS)
+    results_of_runs.save(SHORT, result_of(1, 1))
+    (tmp_path / f"{results_of_runs.key(SHORT)}.json").write_text('{"mode": "la')
+    assert results_of_runs.load(SHORT) is None
 
 
-def test_equal_runs_of_several_experiments_are_made_once(tmp_path: Path) -> None:
-    other = dataclasses.replace(BOTH, name="other")
-    assert len(schedule.jobs_of([BOTH, other], Cache(tmp_path, VERSIONS))) == 4
+def test_equal_runs_of_several_experiments_are_made_once() -> None:
+    found = jobs.jobs_of([BOTH, dataclasses.replace(BOTH, name="other")])
+    assert sorted(job.name for job in found) == [
+        "try 64KB, paced #1",
+        *(f"try 64KB, unpaced #{seed}" for seed in (1, 2, 3)),
+    ]
 
 
 def test_runs_that_cannot_be_are_not_made(tmp_path: Path) -> None:
     never = Shaper("never", "class", (("no_such_field", 1),))
     cell = Cell("64KB", "never", dataclasses.replace(SHORT, flows=one_flow(never)))
-    cache = Cache(tmp_path, VERSIONS)
-    assert schedule.jobs_of([experiment_of(cell)], cache) == []
-    row = tables.collect(experiment_of(cell), cache)["rows"][0]
+    assert jobs.jobs_of([experiment_of(cell)]) == []
+    row = tables.collect(experiment_of(cell), Store(tmp_path, VERSIONS))["rows"][0]
     assert "no_such_field" in row["skipped"]
 
 
@@ -304,17 +293,17 @@ def test_one_that_fails_keeps_no_other_from_being_made() -> None:
 
 
 @pytest.fixture
-def filled(tmp_path: Path) -> Cache:
-    """Return a cache with all runs of BOTH."""
-    cache = Cache(tmp_path / "runs", VERSIONS)
+def filled(tmp_path: Path) -> Store:
+    """Return a store with all runs of BOTH."""
+    store = Store(tmp_path / "runs", VERSIONS)
     for seed, goodput in ((1, 200e6), (2, 220e6), (3, 150e6)):
         run = dataclasses.replace(UNPACED_SHORT, seed=seed)
-        cache.save(run, result_of(int(goodput), 100 * seed))
-    cache.save(SHORT, result_of(476_900_000, 0))
-    return cache
+        store.save(run, result_of(int(goodput), 100 * seed))
+    store.save(SHORT, result_of(476_900_000, 0))
+    return store
 
 
-def test_cells_are_medians_with_their_spread(filled: Cache) -> None:
+def test_cells_are_medians_with_their_spread(filled: Store) -> None:
     found = tables.collect(BOTH, filled)
     unpaced, paced = found["rows"]
     spread = {"median": 200.0, "mean": 190.0, "min": 150.0, "max": 220.0}
@@ -326,7 +315,7 @@ def test_cells_are_medians_with_their_spread(filled: Cache) -> None:
     assert json.loads(json.dumps(found)) == found
 
 
-def test_the_sentences_come_from_the_data(filled: Cache) -> None:
+def test_the_sentences_come_from_the_data(filled: Store) -> None:
     said = " ".join(tables.collect(BOTH, filled)["sentences"])
     (compared,) = tables.collect(BOTH, filled)["compared"]
     assert compared == {
@@ -348,7 +337,7 @@ def test_the_sentences_come_from_the_data(filled: Cache) -> None:
     assert "1 cells published without a loss, 0 have none" in said
 
 
-def test_a_run_that_was_refused_says_why(filled: Cache) -> None:
+def test_a_run_that_was_refused_says_why(filled: Store) -> None:
     filled.save(SHORT, {"skipped": "the controller refuses it: no ECN", "series": {}})
     row = tables.collect(BOTH, filled)["rows"][1]
     assert row["skipped"] == "the controller refuses it: no ECN"
@@ -405,10 +394,14 @@ class _Page(html.parser.HTMLParser):
 
 
 def test_the_report_needs_nothing_else(
-    filled: Cache, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    filled: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for collected in main.report_on([BOTH], filled, tmp_path / "results"):
-        main.show(collected)
+    below = tmp_path / "results" / "experiments"
+    reporting.write_table(BOTH, filled, below)
+    reporting.write_report([BOTH], below)
+    collected = results.read_object(below / "try.json")
+    assert collected is not None
+    main.show(collected)
     shown = _Page()
     content = (tmp_path / "results" / "report.html").read_text()
     shown.feed(content)
@@ -417,11 +410,12 @@ def test_the_report_needs_nothing_else(
     assert "prefers-color-scheme: dark" in content
     for text in ("200.0 (150.0 to 220.0)", "474", "257", "somebody <b>", "iperf -c 10.0.0.2"):
         assert text in shown.text, text
-    found = json.loads((tmp_path / "results" / "experiments" / "try.json").read_text())
-    assert found["name"] == "try"
+    assert collected["name"] == "try"
     assert "[474]" in capsys.readouterr().out
     # The same data, the same bytes.
-    main.report_on([BOTH], filled, tmp_path / "again")
+    again_below = tmp_path / "again" / "experiments"
+    reporting.write_table(BOTH, filled, again_below)
+    reporting.write_report([BOTH], again_below)
     assert (tmp_path / "again" / "report.html").read_text() == content
 
 
@@ -590,7 +584,7 @@ def test_what_did_not_come_to_its_end_is_the_worst() -> None:
     assert said == "a path, last one done, s: best paced (3.10), worst unpaced (4 of 10 done)."
 
 
-def test_a_doubtful_figure_is_marked_wherever_it_is_shown(filled: Cache, tmp_path: Path) -> None:
+def test_a_doubtful_figure_is_marked_wherever_it_is_shown(filled: Store, tmp_path: Path) -> None:
     cells = (BOTH.cells[0], dataclasses.replace(BOTH.cells[1], doubts={"lost": "inferred"}))
     found = tables.collect(dataclasses.replace(BOTH, cells=cells), filled)
     assert "0 [0, inferred]" in tables.plain(found)
@@ -599,7 +593,7 @@ def test_a_doubtful_figure_is_marked_wherever_it_is_shown(filled: Cache, tmp_pat
     assert "0 (inferred)" in (tmp_path / "report.html").read_text()
 
 
-def test_a_gap_s_extremes_are_those_of_all_seeds(filled: Cache) -> None:
+def test_a_gap_s_extremes_are_those_of_all_seeds(filled: Store) -> None:
     tuning = dataclasses.replace(BOTH, plots=("gaps-spread",))
     said = " ".join(tables.collect(tuning, filled)["sentences"])
     assert "unpaced: maximum 220.0, average 190.0, minimum 150.0 Mbit/s." in said
@@ -680,7 +674,7 @@ def test_fq_has_the_payload_of_its_share() -> None:
     assert shaping.pacing_rate_bps(udp, 40_000_000) == 40_000_000 * 1514 // 1518
 
 
-def test_the_report_says_which_claims_do_not_hold(filled: Cache, tmp_path: Path) -> None:
+def test_the_report_says_which_claims_do_not_hold(filled: Store, tmp_path: Path) -> None:
     found = tables.collect(BOTH, filled)
     rows = [row_with("paced", share=96.0)]
     found["claims"] = [*claims.check("fig9", rows), *claims.check("fig9", [])]
@@ -728,15 +722,15 @@ def test_every_command_that_spaces_packets_is_told() -> None:
     assert shaping.queueing_commands(clean, "a3-eth0", both.flows[2:]) == []
 
 
-def test_two_passes_are_compared_to_the_byte(filled: Cache, tmp_path: Path) -> None:
-    other = Cache(tmp_path / "other", VERSIONS)
+def test_two_passes_are_compared_to_the_byte(filled: Store, tmp_path: Path) -> None:
+    other = Store(tmp_path / "other", VERSIONS)
     for run in (run for cell in BOTH.cells for run in cell.runs()):
         found = filled.load(run)
         assert found is not None
         other.save(run, found)
 
     def compared() -> dict[str, Any]:
-        passes = [([tables.collect(BOTH, cache)], cache) for cache in (filled, other)]
+        passes = [([tables.collect(BOTH, store)], store) for store in (filled, other)]
         return again.compare([BOTH], passes[0], passes[1])
 
     same = compared()
@@ -756,28 +750,3 @@ def test_two_passes_are_compared_to_the_byte(filled: Cache, tmp_path: Path) -> N
     differ = compared()
     assert (differ["different_tables"], differ["different_runs"]) == ([], ["try 64KB, paced #1"])
     assert not again.equal(differ)
-
-
-def test_what_runs_took_outlives_an_interruption(tmp_path: Path) -> None:
-    Costs(tmp_path).note("a", "table5", wall_s=70, cpu_s=60, estimated_s=30)
-    costs = Costs(tmp_path)
-    costs.note("b", "fig9", wall_s=1, cpu_s=1, estimated_s=1)
-    assert costs.summary(["a", "c"]) == (
-        "1 of 2 runs took 1.0 min of processor time (estimated: 0.5 min)"
-    )
-    (tmp_path / "timing.json").write_text("[")
-    assert Costs(tmp_path).summary(["a"]).startswith("0 of 1 runs")
-
-
-# ---- the estimate ----------------------------------------------------------------------------
-
-
-def test_runs_that_carry_more_cost_more() -> None:
-    def cost(**more: Any) -> float:
-        return estimate.run_s(dataclasses.replace(SHORT, **{"seconds": 20, **more}))
-
-    assert cost(seconds=40) > cost() > cost(flows=one_flow(UNPACED)) > cost(loss_ppm=1000)
-    assert min(cost(far=True), cost(bins=True)) > cost()
-    assert cost(flows=one_flow(TBF)) == cost(flows=one_flow(FQ)) == cost()
-    assert estimate.whole_s([3, 3, 3, 3], 2) == 6
-    assert estimate.whole_s([], 2) == 0

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pacer_mininet.experiments import schedule
+from pacer_mininet import paths
+from pacer_mininet.experiments import jobs
 from pacer_mininet.experiments.experiment import one_flow
 from pacer_mininet.experiments.scenario import PACED, UNPACED, Scenario
 from pacer_mininet.runs import Running, side_by_side, stopping
@@ -18,7 +19,7 @@ RATE_BPS = 500_000_000
 FRAME_BYTES = 1518
 LAB_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 JOBS = [
-    schedule.Job(shaper.name, Scenario(one_flow(shaper), seconds=6, bins=True))
+    jobs.Job(shaper.name, Scenario(one_flow(shaper), seconds=6, bins=True))
     for shaper in (PACED, UNPACED)
 ]
 
@@ -30,7 +31,7 @@ def _ignore(_event: dict[str, Any]) -> None:
 @pytest.fixture(scope="module")
 def results(lab: None) -> dict[str, dict[str, Any]]:
     """Make the paced and the unpaced run, side by side."""
-    commands = [(job.name, schedule.command_of(job, realtime=False)) for job in JOBS]
+    commands = [(job.name, jobs.command_of(job, realtime=False)) for job in JOBS]
     return {run.name: run.wait() for run in side_by_side(commands, len(JOBS), _ignore)}
 
 
@@ -101,8 +102,10 @@ def test_the_same_run_gives_the_same_bytes(results: dict[str, dict[str, Any]]) -
     again: dict[str, dict[str, Any]] = {}
     running = []
     for job in JOBS:
-        lab_run, *words = schedule.command_of(job, realtime=False)
-        running.append(Running(job.name, [lab_run, *elsewhere, *words], _ignore))
+        words = jobs.command_of(job, realtime=False)
+        after = words.index(str(paths.LAB_RUN)) + 1
+        words[after:after] = elsewhere
+        running.append(Running(job.name, words, _ignore))
     with stopping(running):
         for run in running:
             again[run.name] = run.wait()

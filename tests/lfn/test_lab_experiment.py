@@ -1,6 +1,6 @@
 """A scaled-down experiment, as `make experiments QUICK=1` makes it, in virtual time.
 
-Skipped with a message where there is no lab.
+Skipped with a message where there is no lab, or no Snakemake.
 """
 
 import json
@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from pacer_mininet import paths
 from pacer_mininet.experiments import main
+
+pytestmark = pytest.mark.skipif(
+    not paths.SNAKEMAKE.exists(), reason="not run: Snakemake is not installed: make experiments"
+)
 
 
 def test_two_senders_share_what_is_paced(

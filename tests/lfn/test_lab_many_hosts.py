@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pacer_mininet.experiments import schedule
+from pacer_mininet.experiments import jobs
 from pacer_mininet.experiments.experiment import many_flows
 from pacer_mininet.experiments.scenario import PACED, Scenario
 
@@ -25,7 +25,7 @@ def run(lab: None) -> dict[str, Any]:
         many_flows(PACED, HOSTS), seconds=2, rtt_ns=20 * MS, socket_buffer_bytes=1_250_000
     )
     done = subprocess.run(
-        schedule.command_of(schedule.Job("hosts", scenario), realtime=False),
+        jobs.command_of(jobs.Job("hosts", scenario), realtime=False),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,

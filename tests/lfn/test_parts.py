@@ -8,9 +8,9 @@ import pytest
 
 from pacer_mininet import congestion, counters, tcp_state, traffic, units
 from pacer_mininet.experiments import demo, page, plots, tables
-from pacer_mininet.experiments.cache import Cache
 from pacer_mininet.experiments.experiment import Cell
 from pacer_mininet.experiments.shaping import kernel_rate_bps
+from pacer_mininet.experiments.store import Store
 from pacer_mininet.published import TABLE_5, table_5
 
 
@@ -158,12 +158,12 @@ def test_the_demos_report_holds_table_and_picture_and_nothing_from_elsewhere(
     experiment = demo.for_kernel(
         demo.experiment_of(demo.options_of(["--seconds", "1"])), "default", realtime=True
     )
-    cache = Cache(tmp_path / "runs", {})
+    store = Store(tmp_path / "runs", {})
     for cell in experiment.cells:
-        cache.save(cell.scenario, _result(cell))
-    drawn = plots.draw(experiment, tables.results_of(experiment, cache))
-    assert drawn == plots.draw(experiment, tables.results_of(experiment, cache))
-    found = tables.collect(experiment, cache)
+        store.save(cell.scenario, _result(cell))
+    drawn = plots.draw(experiment, tables.results_of(experiment, store))
+    assert drawn == plots.draw(experiment, tables.results_of(experiment, store))
+    found = tables.collect(experiment, store)
     page.write([found], {"demo": drawn}, tmp_path / "report.html", title=experiment.title)
     text = (tmp_path / "report.html").read_text()
     assert "data:image/png;base64," in text

@@ -1,13 +1,13 @@
-"""Which files a cached run depends on."""
+"""Which files a stored run depends on."""
 
 from pathlib import Path
 
 import pytest
 
 from pacer_mininet import paths
-from pacer_mininet.experiments.cache import Cache
 from pacer_mininet.experiments.experiment import one_flow
 from pacer_mininet.experiments.scenario import OVS_PACED, PACED, Scenario
+from pacer_mininet.experiments.store import Store
 from pacer_mininet.experiments.versions import closure, of_this_checkout
 
 
@@ -71,9 +71,9 @@ def test_a_run_depends_on_packages_and_with_open_vswitch_on_that(
     monkeypatch.setenv("PACER_OVS", str(checkout / "ovs"))
 
     def keys() -> tuple[str, str]:
-        cache = Cache(tmp_path / "runs", of_this_checkout(realtime=True))
+        store = Store(tmp_path / "runs", of_this_checkout(realtime=True))
         of_pacer, of_ovs = (Scenario(one_flow(shaper)) for shaper in (PACED, OVS_PACED))
-        return cache.key(of_pacer), cache.key(of_ovs)
+        return store.key(of_pacer), store.key(of_ovs)
 
     first = keys()
     (checkout / "ovs/bin/ovs-vswitchd").write_text("2")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pacer_mininet.counters import lateness_between
-from pacer_mininet.experiments import schedule
+from pacer_mininet.experiments import jobs
 from pacer_mininet.experiments.experiment import one_flow
 from pacer_mininet.experiments.scenario import OVS_PACED, Scenario
 from pacer_mininet.ovs_switch import installed_ovs, lateness_shown
@@ -25,8 +25,8 @@ def run() -> dict[str, Any]:
         check_lab()
     except (MissingError, LabUnavailableError) as error:
         pytest.skip(str(error))
-    job = schedule.Job("ovs-paced", Scenario(one_flow(OVS_PACED), seconds=2))
-    command = (job.name, schedule.command_of(job, realtime=False))
+    job = jobs.Job("ovs-paced", Scenario(one_flow(OVS_PACED), seconds=2))
+    command = (job.name, jobs.command_of(job, realtime=False))
     (ended,) = side_by_side([command], 1, lambda _event: None)
     return dict(ended.wait()["run"])
 

@@ -5,8 +5,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from pacer_mininet.experiments.cache import Cache
 from pacer_mininet.experiments.experiment import Experiment
+from pacer_mininet.experiments.store import Store
 
 FILE = "again.json"
 
@@ -19,8 +19,8 @@ def digest_of(collected: Sequence[dict[str, Any]]) -> str:
 
 def compare(
     experiments: Sequence[Experiment],
-    first: tuple[Sequence[dict[str, Any]], Cache],
-    second: tuple[Sequence[dict[str, Any]], Cache],
+    first: tuple[Sequence[dict[str, Any]], Store],
+    second: tuple[Sequence[dict[str, Any]], Store],
 ) -> dict[str, Any]:
     """Compare two passes.
 

@@ -4,7 +4,7 @@ docs/papers.md has a row for everything that is published, and says what is not 
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from pacer_mininet import congestion
 from pacer_mininet.experiments import beyond, burst_loss, takano, tokyo
@@ -95,11 +95,25 @@ def with_control_for_bic(experiment: Experiment, control: str) -> Experiment:
     return dataclasses.replace(experiment, cells=tuple(cells), differs=(said, *experiment.differs))
 
 
-def chosen(names: Iterable[str], *, quick: bool = False) -> list[Experiment]:
-    """Return the experiments of these names, or all; ValueError for an unknown name."""
+def for_this_kernel(experiment: Experiment) -> Experiment:
+    """Return an experiment with another congestion control if this machine's kernel lacks BIC."""
+    if congestion.PREFERRED in congestion.of_this_kernel(congestion.PREFERRED):
+        return experiment
+    return with_control_for_bic(experiment, congestion.FALLBACK)
+
+
+def of_kernel(*, quick: bool, realtime: bool) -> dict[str, Experiment]:
+    """Return all experiments by name, for the lab's kernel or, with `realtime`, for this one."""
     known = all_experiments(quick=quick)
-    wanted = list(names) or list(known)
-    for name in wanted:
-        if name not in known:
-            raise ValueError(f"no experiment {name!r}; there are {', '.join(known)}")
-    return [known[name] for name in wanted]
+    return {name: for_this_kernel(one) for name, one in known.items()} if realtime else known
+
+
+def chosen(names: Iterable[str], known: Mapping[str, Experiment]) -> list[Experiment]:
+    """Return those of the known experiments with these names, or all, in the catalogue's order.
+
+    Raises ValueError for an unknown name.
+    """
+    wanted = set(names) or set(known)
+    for name in sorted(wanted - set(known)):
+        raise ValueError(f"no experiment {name!r}; there are {', '.join(known)}")
+    return [one for name, one in known.items() if name in wanted]

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pacer_mininet import congestion, paths
-from pacer_mininet.experiments import page, plots, program, schedule, tables, versions
-from pacer_mininet.experiments.cache import Cache
+from pacer_mininet.experiments import jobs, page, plots, program, tables, versions
 from pacer_mininet.experiments.catalogue import with_control_for_bic
-from pacer_mininet.experiments.costs import Costs
 from pacer_mininet.experiments.experiment import Cell, Experiment, one_flow
+from pacer_mininet.experiments.progress import RunsDisplay
 from pacer_mininet.experiments.results import results_directory, write_json
 from pacer_mininet.experiments.scenario import (
     OVS_METERED,
@@ -25,6 +24,7 @@ from pacer_mininet.experiments.scenario import (
     UNPACED,
     Scenario,
 )
+from pacer_mininet.experiments.store import FOLDER, Store
 from pacer_mininet.published import table_5, table_5_doubts
 from pacer_mininet.runs import LabUnavailableError, check_lab, need_root
 from pacer_mininet.units import (
@@ -156,16 +156,17 @@ def for_kernel(experiment: Experiment, choice: str, *, realtime: bool) -> Experi
 def make(experiment: Experiment, results: Path, *, realtime: bool) -> dict[str, str]:
     """Make all runs, print the table, write all files; return why runs failed, by name."""
     # A demo makes its runs anew each time.
-    shutil.rmtree(results / "runs", ignore_errors=True)
-    cache = Cache(results / "runs", versions.of_this_checkout(realtime=realtime))
-    jobs = [
+    shutil.rmtree(results / FOLDER, ignore_errors=True)
+    store = Store(results / FOLDER, versions.of_this_checkout(realtime=realtime))
+    to_make = [
         dataclasses.replace(job, name=job.scenario.flows[0].shaper.name)
-        for job in schedule.jobs_of([experiment], cache)
+        for job in jobs.jobs_of([experiment])
     ]
-    failed = program.make_runs(jobs, cache, Costs(results), realtime=realtime)
-    found = tables.collect(experiment, cache)
+    with RunsDisplay(to_make, "s" if realtime else "virtual s") as display:
+        failed = jobs.make(to_make, store, display, realtime=realtime)
+    found = tables.collect(experiment, store)
     write_json(results / "summary.json", found)
-    drawn = plots.draw(experiment, tables.results_of(experiment, cache))
+    drawn = plots.draw(experiment, tables.results_of(experiment, store))
     for _, content in drawn:
         (results / "bandwidth.png").write_bytes(content)
     page.write([found], {"demo": drawn}, results / "report.html", title=experiment.title)

@@ -502,3 +502,12 @@ def save(pictures: Sequence[tuple[str, bytes]], directory: Path, name: str) -> N
     """Write an experiment's plots beside its JSON."""
     for number, (_, content) in enumerate(pictures, start=1):
         (directory / f"{name}-{number}.png").write_bytes(content)
+
+
+def saved(experiment: Experiment, directory: Path) -> list[tuple[str, bytes]]:
+    """Return an experiment's plots as `save` wrote them: what each shows, and the PNG."""
+    known = _VIRTUAL_PLOTS if experiment.virtual else _PLOTS
+    titles = [known[name][0] for name in experiment.plots if name in known]
+    files = [directory / f"{experiment.name}-{n}.png" for n in range(1, len(titles) + 1)]
+    pairs = zip(titles, files, strict=True)
+    return [(title, file.read_bytes()) for title, file in pairs if file.exists()]

@@ -1,4 +1,4 @@
-"""What the commands of the demo and of the experiments share: flags, checks, runs, errors."""
+"""What the commands of the demo and of the experiments share: flags, checks, errors."""
 
 import argparse
 import os
@@ -6,10 +6,6 @@ import sys
 from collections.abc import Callable
 
 from pacer_mininet import congestion, paths
-from pacer_mininet.experiments import schedule, virtual
-from pacer_mininet.experiments.cache import Cache
-from pacer_mininet.experiments.costs import Costs
-from pacer_mininet.experiments.progress import RunsDisplay
 from pacer_mininet.experiments.results import BusyError
 from pacer_mininet.runs import LabUnavailableError, RunError
 
@@ -18,7 +14,6 @@ FAILURES = (
     RunError,
     BusyError,
     LabUnavailableError,
-    virtual.VirtualError,
     congestion.CongestionControlError,
     paths.MissingError,
 )
@@ -34,15 +29,6 @@ def need_parts() -> None:
     """Raise MissingError if switch or controller are not built."""
     paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
     paths.need_built(paths.CONTROLLER, "the controller")
-
-
-def make_runs(
-    jobs: list[schedule.Job], cache: Cache, costs: Costs, *, realtime: bool
-) -> dict[str, str]:
-    """Make runs and show their progress; return the reasons of those that failed, by name."""
-    clock = "s" if realtime else "virtual s"
-    with RunsDisplay(jobs, clock, schedule.at_once(realtime=realtime)) as display:
-        return schedule.make(jobs, cache, costs, realtime=realtime, listener=display)
 
 
 def run(name: str, command: Callable[[], int], interrupted: str) -> int:

@@ -1,14 +1,12 @@
-"""Shows the progress of runs: live bars on a terminal, plain lines elsewhere, and the time left."""
+"""Shows the progress of the demo's runs: live bars on a terminal, plain lines elsewhere."""
 
 import sys
-import time
 from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from pacer_mininet.experiments.estimate import whole_s
-from pacer_mininet.experiments.schedule import Job
+from pacer_mininet.experiments.jobs import Job
 
 LINE_EVERY_S = 5
 FEW_RUNS = 5
@@ -25,17 +23,11 @@ PHASES = {
 class RunsDisplay:
     """Shows the events of runs while its block runs."""
 
-    def __init__(self, jobs: list[Job], clock: str, at_once: int) -> None:
-        """Show `jobs`, of which `at_once` run side by side.
-
-        `clock` is the unit of a run's seconds (`virtual s`, `s`).
-        """
+    def __init__(self, jobs: list[Job], clock: str) -> None:
+        """Show `jobs`; `clock` is the unit of a run's seconds (`virtual s`, `s`)."""
         self._jobs = {job.name: job for job in jobs}
         self._clock = clock
-        self._at_once = at_once
         self._left = dict(self._jobs)
-        self._estimated_s = self._left_estimated_s()
-        self._began = time.monotonic()
         self._running: dict[str, TaskID] = {}
         self._bars: Progress | None = None
         if sys.stdout.isatty():
@@ -47,7 +39,7 @@ class RunsDisplay:
                 console=Console(file=sys.stdout),
             )
             self._all = self._bars.add_task(
-                "all runs", total=sum(job.cost_s for job in jobs) or 1.0, note=self._note()
+                "all runs", total=sum(job.scenario.seconds for job in jobs) or 1, note=self._note()
             )
 
     def __enter__(self) -> Self:
@@ -94,23 +86,12 @@ class RunsDisplay:
             return
         if name in self._running:
             self._bars.remove_task(self._running.pop(name))
-        self._bars.advance(self._all, job.cost_s)
+        self._bars.advance(self._all, job.scenario.seconds)
         self._bars.update(self._all, note=self._note())
         if event["event"] == "failed" or len(self._jobs) <= FEW_RUNS:
             style = "red" if event["event"] == "failed" else None
             self._bars.console.print(f"{name}: {how}", style=style, markup=False)
 
-    def _left_estimated_s(self) -> float:
-        return whole_s([job.cost_s for job in self._left.values()], self._at_once)
-
     def _note(self) -> str:
-        """Return how many runs are done, and an estimate of how long the rest takes."""
-        done = f"{len(self._jobs) - len(self._left)}/{len(self._jobs)}"
-        if not self._left:
-            return done
-        left_s = self._left_estimated_s()
-        passed_s = self._estimated_s - left_s
-        if passed_s > 0:
-            # The estimate is for another machine: scale it by this one's speed so far.
-            left_s *= (time.monotonic() - self._began) / passed_s
-        return f"{done}, about {left_s / 60:.1f} min left"
+        """Return how many runs are done."""
+        return f"{len(self._jobs) - len(self._left)}/{len(self._jobs)}"

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 class BusyError(RuntimeError):
@@ -14,8 +14,10 @@ class BusyError(RuntimeError):
 
 
 @contextlib.contextmanager
-def results_directory(directory: Path) -> Iterator[None]:
-    """Make the directory of the results and lock it while the block runs.
+def results_directory(directory: Path) -> Iterator[IO[str]]:
+    """Make the directory of the results and lock it while the block runs; yield the lock's file.
+
+    A child process that inherits the file keeps the lock until it ends, too.
 
     Raises:
         BusyError: another program has locked it, or it cannot be written.
@@ -35,7 +37,7 @@ def results_directory(directory: Path) -> Iterator[None]:
                 f"another demo or experiment is running and will write to {directory}: wait until "
                 "it is done, or run this one from another checkout"
             ) from None
-        yield
+        yield lock
 
 
 def write_whole(file: Path, text: str) -> None:

@@ -5,23 +5,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from pacer_mininet.experiments import claims
-from pacer_mininet.experiments.cache import Cache
 from pacer_mininet.experiments.conditions import beside_published
 from pacer_mininet.experiments.experiment import Cell, Experiment
 from pacer_mininet.experiments.findings import compared, sentences
 from pacer_mininet.experiments.metrics import METRICS, Result, shown
 from pacer_mininet.experiments.shaping import missing_of
+from pacer_mininet.experiments.store import Store
 
 NOT_MADE = "not made yet"
 
 
-def row_of(cell: Cell, metrics: Sequence[str], cache: Cache) -> dict[str, Any]:
+def row_of(cell: Cell, metrics: Sequence[str], store: Store) -> dict[str, Any]:
     """Return a cell's values, by metric with median and spread, or why there are none.
 
     The row also has the runs' scenario and command lines, so that each can be made again.
     """
     scenarios = cell.runs()
-    results = [found for found in map(cache.load, scenarios) if found is not None]
+    results = [found for found in map(store.load, scenarios) if found is not None]
     skipped = missing_of(cell.scenario)
     if skipped is None and len(results) < len(scenarios):
         skipped = NOT_MADE
@@ -60,9 +60,9 @@ def _spread(name: str, results: Sequence[Result]) -> dict[str, float] | None:
     }
 
 
-def collect(experiment: Experiment, cache: Cache) -> dict[str, Any]:
+def collect(experiment: Experiment, store: Store) -> dict[str, Any]:
     """Return an experiment's results, as written to its JSON file."""
-    rows = [row_of(cell, experiment.metrics, cache) for cell in experiment.cells]
+    rows = [row_of(cell, experiment.metrics, store) for cell in experiment.cells]
     return {
         "name": experiment.name,
         "title": experiment.title,
@@ -79,14 +79,14 @@ def collect(experiment: Experiment, cache: Cache) -> dict[str, Any]:
     }
 
 
-def results_of(experiment: Experiment, cache: Cache) -> list[tuple[Cell, Result]]:
+def results_of(experiment: Experiment, store: Store) -> list[tuple[Cell, Result]]:
     """Return the cells that have results, each with the first one.
 
     Beside it are the goodput of all seeds and the medians of goodput and deviation.
     """
     found = []
     for cell in experiment.cells:
-        results = [one for one in map(cache.load, cell.runs()) if one and "skipped" not in one]
+        results = [one for one in map(store.load, cell.runs()) if one and "skipped" not in one]
         if results:
             goodputs_bps = [one["goodput_bps"] for one in results]
             deviations = [one["wan"].get("deviation_whole", 0.0) for one in results]

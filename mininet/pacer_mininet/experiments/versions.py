@@ -1,6 +1,7 @@
-"""Digests of everything that a run's result depends on, apart from its scenario."""
+"""Digests of everything that a run's result depends on, apart from its scenario; and a table's."""
 
 import hashlib
+import json
 import os
 from modulefinder import ModuleFinder
 from pathlib import Path
@@ -13,6 +14,12 @@ _MAKES_RUNS = "pacer_mininet.experiments.inside"
 
 OPENVSWITCH = "openvswitch"
 """Name of the digest that only runs with Open vSwitch depend on."""
+
+_MAKES_TABLES = "pacer_mininet.experiments.reporting"
+"""The module that makes tables, plots and the report."""
+
+_LISTS = "pacer_mininet.experiments.catalogue"
+"""The module that lists the experiments."""
 
 
 def digest_of(files: list[Path]) -> str:
@@ -77,3 +84,14 @@ def of_this_checkout(*, realtime: bool) -> dict[str, str]:
         "packages": digest_of([paths.REPO / "requirements.lock"]),
         OPENVSWITCH: openvswitch_name(),
     }
+
+
+def of_tables(made_of: dict[str, str]) -> str:
+    """Return a digest of all that tables, plots and report depend on besides the runs' results.
+
+    The departures of the switch alone depend on the programs that make runs (`made_of`), too.
+    """
+    modules = [closure(one, paths.MININET_DIR) for one in (_MAKES_TABLES, _LISTS)]
+    accuracy = (paths.REPO / "tests" / "accuracy").glob("*.py")
+    content = digest_of(list({*modules[0], *modules[1], *accuracy}))
+    return hashlib.sha256(f"{content}{json.dumps(made_of)}".encode()).hexdigest()

@@ -1,30 +1,26 @@
-"""Decides which runs of experiments to make, and makes them.
+"""A run as a job: its name, its command, its result.
 
-In the lab they run side by side, in real time one after the other. Each result is stored at once,
-so an interrupted pass continues where it was. Equal runs of several experiments are made once.
+The demo makes its few runs with `make`. Snakemake makes those of the experiments, each in a process
+of its own, which calls `make` for a single run (`steps`).
 """
 
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pacer_mininet import paths, runs
-from pacer_mininet.experiments import estimate
-from pacer_mininet.experiments.cache import Cache
-from pacer_mininet.experiments.costs import Costs
 from pacer_mininet.experiments.experiment import Experiment
 from pacer_mininet.experiments.scenario import Scenario
 from pacer_mininet.experiments.shaping import missing_of
+from pacer_mininet.experiments.store import Store
 
 SCRIPT = paths.MININET_DIR / "experiments.py"
 MEMORY = "4G"
-PATIENCE = 20
-"""A run that takes this many times its estimate is stuck."""
-
-MIN_TIMEOUT_S = 3600
+TIMEOUT_S = 7200
+"""A run that takes longer is stuck; the longest takes minutes."""
 
 Listener = Callable[[dict[str, Any]], None]
 
@@ -37,23 +33,22 @@ class Job:
     scenario: Scenario
 
     @property
-    def cost_s(self) -> float:
-        """An estimate of how long it takes in the lab."""
-        return estimate.run_s(self.scenario)
+    def work_mb(self) -> int:
+        """What the bottleneck can carry in the run, in MB: the more, the longer the run takes."""
+        return self.scenario.rate_bps * self.scenario.seconds // 8_000_000
 
 
-def jobs_of(experiments: Iterable[Experiment], cache: Cache) -> list[Job]:
-    """Return the runs that can be made and have no result yet, the longest first."""
+def jobs_of(experiments: Iterable[Experiment]) -> list[Job]:
+    """Return the runs that can be made, each once, the longest first."""
     found: dict[Scenario, Job] = {}
     for experiment in experiments:
         for cell in experiment.cells:
             if missing_of(cell.scenario) is not None:
                 continue
             for scenario in cell.runs():
-                if scenario not in found and cache.load(scenario) is None:
-                    name = f"{experiment.name} {cell.row}, {cell.column} #{scenario.seed}"
-                    found[scenario] = Job(name, scenario)
-    return sorted(found.values(), key=lambda job: -job.cost_s)
+                name = f"{experiment.name} {cell.row}, {cell.column} #{scenario.seed}"
+                found.setdefault(scenario, Job(name, scenario))
+    return sorted(found.values(), key=lambda job: -job.work_mb)
 
 
 def command_of(job: Job, *, realtime: bool) -> list[str]:
@@ -61,9 +56,8 @@ def command_of(job: Job, *, realtime: bool) -> list[str]:
     words = [sys.executable, str(SCRIPT), "--inside", job.name, job.scenario.to_json()]
     if realtime:
         return runs.isolated([*words, "--end-with-stdin"])
-    timeout_s = max(MIN_TIMEOUT_S, round(PATIENCE * job.cost_s))
-    options = ("--seed", str(job.scenario.seed), "--memory", MEMORY, "--timeout", str(timeout_s))
-    return runs.in_lab_command(words, *options)
+    options = ("--seed", job.scenario.seed, "--memory", MEMORY, "--timeout", TIMEOUT_S)
+    return runs.in_lab_command(words, *map(str, options))
 
 
 def at_once(*, realtime: bool) -> int:
@@ -72,9 +66,9 @@ def at_once(*, realtime: bool) -> int:
 
 
 def make(
-    jobs: list[Job], cache: Cache, costs: Costs, *, realtime: bool, listener: Listener
+    jobs: Sequence[Job], store: Store, listener: Listener, *, realtime: bool
 ) -> dict[str, str]:
-    """Make all runs and note their costs; return the reasons of those that failed, by name.
+    """Make runs and store their results; return the reasons of those that failed, by name.
 
     The others are made all the same.
     """
@@ -85,22 +79,21 @@ def make(
         runs.side_by_side(commands, at_once(realtime=realtime), listener)
     ) as ending:
         for ended in ending:
-            job = by_name[ended.name]
             try:
                 result = ended.wait()
             except runs.RunError as error:
                 failed[ended.name] = str(error)
                 listener({"event": "failed", "run": ended.name, "message": str(error)})
                 continue
-            cache.save(job.scenario, {**result["run"], "series": result["series"]})
+            store.save(by_name[ended.name].scenario, {**result["run"], "series": result["series"]})
+            said = in_short(result["run"])
             took = {"wall_s": ended.wall_s, "cpu_s": ended.cpu_s}
-            costs.note(cache.key(job.scenario), job.name, estimated_s=job.cost_s, **took)
-            said = _in_short(result["run"])
             listener({"event": "done", "run": ended.name, "result": said, **took})
     return failed
 
 
-def _in_short(run: dict[str, Any]) -> str:
+def in_short(run: dict[str, Any]) -> str:
+    """Return a run's result in a few words."""
     if "skipped" in run:
         return f"not offered: {run['skipped']}"
     return f"{run['goodput_bps'] / 1e6:.1f} Mbit/s, {run['bottleneck_drops']:,} packets lost"

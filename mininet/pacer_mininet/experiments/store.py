@@ -2,8 +2,8 @@
 
 That is the scenario, and what `versions` names: the kernel, the switch, the compiled P4 programs,
 the controller, the Python packages, the modules of this package that make a run, and Open vSwitch
-where the run uses it. After a change of a table or a plot
-no run is repeated. After a change of the switch all of them are.
+where the run uses it. So Snakemake, which makes the files that are missing, repeats no run after a
+change of a table or a plot. After a change of the switch it repeats all of them.
 """
 
 import hashlib
@@ -15,8 +15,10 @@ from pacer_mininet.experiments.results import read_object, write_whole
 from pacer_mininet.experiments.scenario import Scenario
 from pacer_mininet.experiments.versions import OPENVSWITCH
 
+FOLDER = "runs"
 
-class Cache:
+
+class Store:
     """Results of runs in a directory, one file each."""
 
     def __init__(self, directory: Path, versions: dict[str, str]) -> None:
@@ -30,6 +32,10 @@ class Cache:
         versions = {name: of for name, of in self._versions.items() if name not in unused}
         text = f"{json.dumps(versions, sort_keys=True)}\n{scenario.to_json()}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def has(self, scenario: Scenario) -> bool:
+        """Return whether the run has been made."""
+        return self._file(scenario).exists()
 
     def load(self, scenario: Scenario) -> dict[str, Any] | None:
         """Return a run's result; None if the run has not been made."""

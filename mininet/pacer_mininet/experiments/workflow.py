@@ -1,0 +1,107 @@
+"""Has Snakemake make the runs, tables and report of a plan (workflow/Snakefile).
+
+Snakemake decides what is missing or older than what it was made of, starts the runs, tries again
+what failed, and makes anew what was interrupted. Everything it remembers is in `.snakemake` in the
+directory of the results.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from pacer_mininet import paths
+from pacer_mininet.experiments.plan import Plan
+from pacer_mininet.runs import RunError
+
+FOLDER = paths.MININET_DIR / "workflow"
+STOP_TIMEOUT_S = 20.0
+
+
+class WorkflowError(RunError):
+    """Snakemake failed without a run that failed; the text says where its messages are."""
+
+
+def make(plan: Plan, options: Sequence[str], lock: IO[str]) -> dict[str, str]:
+    """Make all that a plan lacks; return the reasons of runs and tables that failed, by name.
+
+    Tables and report are made of the other runs.
+
+    Args:
+        plan: what to make.
+        options: Snakemake's options on where and how many at once.
+        lock: the lock of the results, which Snakemake keeps for as long as it runs.
+
+    Raises:
+        WorkflowError: nothing could be made.
+
+    """
+    for made in (*plan.missing(), *plan.experiments):
+        # What is read afterwards is of this pass.
+        plan.log(made).unlink(missing_ok=True)
+    if _snakemake(plan, options, lock) == 0:
+        return {}
+    missing = plan.missing()
+    failed = {plan.runs[key]["name"]: _said(plan.log(key)) for key in missing}
+    if missing and not any(failed.values()):
+        raise WorkflowError(f"Snakemake failed; its log is in {plan.directory.parent}/.snakemake")
+    # What was in the works when Snakemake itself failed has no reason.
+    failed = {name: why or "it was not made" for name, why in failed.items()}
+    if not missing or _snakemake(plan.without(missing), options, lock) != 0:
+        tables = {name: _said(plan.log(name)) for name in (*plan.experiments, "report")}
+        failed |= {name: why for name, why in tables.items() if why}
+    if not failed:
+        raise WorkflowError(f"Snakemake failed; its log is in {plan.directory.parent}/.snakemake")
+    return failed
+
+
+def _said(log: Path) -> str:
+    try:
+        return log.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _snakemake(plan: Plan, options: Sequence[str], lock: IO[str]) -> int:
+    """Run Snakemake on a plan; return its exit status."""
+    program = paths.need_built(paths.SNAKEMAKE, "Snakemake")
+    plan.write()
+    # In its own session: Ctrl-C reaches only this process, which then ends it and its steps. If
+    # this process is killed, Snakemake ends, and its steps with it.
+    command = [
+        *("setpriv", "--pdeathsig", "KILL", str(program)),
+        *("--snakefile", str(FOLDER / "Snakefile"), "--configfile", str(plan.file)),
+        *("--directory", str(plan.directory.parent), "--nolock"),
+        *("--keep-going", "--rerun-incomplete", "--rerun-triggers", "mtime", "params", "input"),
+        *("--scheduler", "greedy", "--logger", "pacer", "--logger-pacer-plan", str(plan.file)),
+        *options,
+    ]
+    own = {"PYTHONPATH": str(FOLDER), "XDG_CACHE_HOME": str(plan.directory.parent / ".snakemake")}
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **own},
+        start_new_session=True,
+        pass_fds=[lock.fileno()],
+    )
+    with _ending(process):
+        return process.wait()
+
+
+@contextlib.contextmanager
+def _ending(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """End Snakemake and its steps when the block raises."""
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            # It ends what it has submitted to a cluster, and its local steps end themselves.
+            os.killpg(process.pid, signal.SIGINT)
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

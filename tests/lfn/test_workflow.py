@@ -1,0 +1,188 @@
+"""What Snakemake makes of a plan, with steps that take no time; real runs are in the lab's tests.
+
+Skipped with a message where Snakemake is not installed.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from pacer_mininet import paths
+from pacer_mininet.experiments import jobs, workflow
+from pacer_mininet.experiments.plan import Plan
+from pacer_mininet.experiments.results import BusyError, results_directory
+
+pytestmark = pytest.mark.skipif(
+    not paths.SNAKEMAKE.exists(), reason="not run: Snakemake is not installed: make experiments"
+)
+
+STEP = """\
+import json, pathlib, sys, time
+
+_, plan, step, *name = sys.argv[1:]
+below = pathlib.Path(plan).parent
+with (below / "steps").open("a") as steps:
+    print(step, *name, file=steps)
+if step == "run":
+    if (below / ("fails" + name[0])).exists():
+        sys.exit("no luck")
+    while (below / "waits").exists():
+        time.sleep(0.01)
+    (below / "runs" / (name[0] + ".json")).write_text(name[0])
+    print("4 Mbit/s")
+elif step == "table":
+    made = json.loads(pathlib.Path(plan).read_text())["experiments"][name[0]]
+    text = " ".join((below / "runs" / (key + ".json")).read_text()[0] for key in made)
+    (below / (name[0] + ".json")).write_text(text)
+else:
+    (below.parent / "report.html").write_text("")
+"""
+
+LONG, SHORT, SHARED = (f"{letter}0918273645f1e2d3c4b5a697887960f" for letter in "abc")
+LONGEST_S = 120
+AT_ONCE = ("--cores", "1")
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """Return a plan of two experiments of two runs each, of which they share one."""
+    script = tmp_path / "step.py"
+    script.write_text(STEP)
+    monkeypatch.setattr(jobs, "SCRIPT", script)
+    directory = tmp_path / "results" / "experiments"
+    directory.mkdir(parents=True)
+    runs = {
+        key: {"name": name, "scenario": "", "priority": priority}
+        for key, name, priority in ((SHORT, "s", 1), (SHARED, "c", 2), (LONG, "l", 3))
+    }
+    experiments = {"one": [LONG, SHARED], "other": [SHARED, SHORT]}
+    return Plan(
+        directory, {}, "1", "1", realtime=False, quick=False, runs=runs, experiments=experiments
+    )
+
+
+@pytest.fixture
+def lock(plan: Plan) -> Iterator[IO[str]]:
+    with results_directory(plan.directory.parent) as file:
+        yield file
+
+
+def steps(plan: Plan) -> list[str]:
+    """Return the steps that were made since the last call, in order."""
+    file = plan.directory / "steps"
+    made = file.read_text().splitlines() if file.exists() else []
+    file.unlink(missing_ok=True)
+    return made
+
+
+def test_runs_are_made_once_the_longest_first_and_not_again(
+    plan: Plan, lock: IO[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert workflow.make(plan, AT_ONCE, lock) == {}
+    made = steps(plan)
+    assert [step for step in made if step.startswith("run")] == [
+        f"run {LONG}",
+        f"run {SHARED}",
+        f"run {SHORT}",
+    ]
+    assert sorted(made[-3:]) == ["report", "table one", "table other"]
+    said = capfd.readouterr().out.splitlines()
+    assert said[0].startswith("[1/3] l: 4 Mbit/s; took ")
+    assert len(said) == 3
+    assert workflow.make(plan, AT_ONCE, lock) == {}
+    assert steps(plan) == []
+    # After a change of what makes tables, these are made again, and no run.
+    changed = Plan(**{**vars(plan), "tables_made_of": "2"})
+    assert workflow.make(changed, AT_ONCE, lock) == {}
+    assert sorted(steps(plan)) == ["report", "table one", "table other"]
+
+
+def test_a_run_that_fails_is_named_and_the_others_are_made(
+    plan: Plan, lock: IO[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    failing = plan.directory / f"fails{LONG}"
+    failing.touch()
+    assert workflow.make(plan, AT_ONCE, lock) == {"l": "no luck"}
+    said = capfd.readouterr()
+    assert said.out.count("l: failed: no luck") == 2
+    assert said.err == ""
+    made = steps(plan)
+    # It is tried twice, and the tables are made without it.
+    assert made.count(f"run {LONG}") == 2
+    assert plan.table("one").read_text() == "c"
+    assert plan.table("other").read_text() == "c b"
+    assert (plan.directory.parent / "report.html").exists()
+    failing.unlink()
+    assert workflow.make(plan, AT_ONCE, lock) == {}
+    assert steps(plan) == [f"run {LONG}", "table one", "report"]
+    assert plan.table("one").read_text() == "a c"
+
+
+KILLED = """\
+import pathlib, sys
+
+from pacer_mininet.experiments import jobs, workflow
+from pacer_mininet.experiments.plan import Plan
+from pacer_mininet.experiments.results import results_directory
+
+plan = Plan.read(pathlib.Path(sys.argv[1]))
+jobs.SCRIPT = pathlib.Path(sys.argv[2])
+with results_directory(plan.directory.parent) as lock:
+    workflow.make(plan, ("--cores", "2"), lock)
+"""
+
+
+@contextlib.contextmanager
+def once_free(directory: Path) -> Iterator[IO[str]]:
+    """Lock results as soon as Snakemake, which keeps the lock until it has ended, has done so."""
+    until = time.monotonic() + LONGEST_S
+    with contextlib.ExitStack() as locked:
+        while True:
+            try:
+                lock = locked.enter_context(results_directory(directory))
+                break
+            except BusyError:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+        yield lock
+
+
+def test_after_a_kill_it_ends_and_continues(plan: Plan) -> None:
+    """Killed by SIGKILL with two runs in progress: these end, too, and are made again."""
+    plan.write()
+    waiting = plan.directory / "waits"
+    waiting.touch()
+    killed = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(plan.file), str(jobs.SCRIPT)],
+        env={**os.environ, "PYTHONPATH": str(paths.MININET_DIR)},
+        start_new_session=True,
+    )
+    until = time.monotonic() + LONGEST_S
+    file = plan.directory / "steps"
+    while not file.exists() or len(file.read_text().splitlines()) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    with once_free(plan.directory.parent) as lock:
+        waiting.unlink()
+        assert sorted(steps(plan)) == [f"run {LONG}", f"run {SHARED}"]
+        assert workflow.make(plan, AT_ONCE, lock) == {}
+    assert [step for step in steps(plan) if step.startswith("run")] == [
+        f"run {LONG}",
+        f"run {SHARED}",
+        f"run {SHORT}",
+    ]
+
+
+def test_without_any_run_the_place_of_the_log_is_told(plan: Plan, lock: IO[str]) -> None:
+    with pytest.raises(workflow.WorkflowError, match=r"\.snakemake"):
+        workflow.make(plan, ("--cores", "1", "--no-such-option"), lock)
