@@ -81,7 +81,7 @@ $(VENV)/.stamp: requirements.lock controller/pyproject.toml mininet/pyproject.to
 	    -e controller -e mininet
 	@touch $@
 
-# What schedules the experiments' runs, in an environment of its own.
+# Snakemake, which schedules the experiments' runs, in an environment of its own.
 $(SNAKEMAKE): requirements-experiments.lock | packages
 	@echo "installing Snakemake by requirements-experiments.lock into $(BUILD)/snakemake (about 30 s)"
 	@test -x $(@D)/python || /usr/bin/python3 -m venv $(BUILD)/snakemake

@@ -187,8 +187,8 @@ def ipg_tuning() -> Experiment:
         conditions={"bottleneck": "596 Mbit/s", "RTT": "200 ms"},
         differs=(
             "Published as a picture: a gap of 1023 bytes raises maximum and average, 512 bytes and "
-            "more the maximum only, and the minimum never rises. What its runs differed by is not "
-            "said.",
+            "more the maximum only, and the minimum never rises. The slides do not say how their "
+            "runs differed.",
             "Here five seeds lose 100 packets in a million on the wire, each at other times. That "
             "loss, Reno, the FIFO of 1 MB and the 12 s are assumptions.",
             "With a gap of 1023 bytes full frames make 595.5 Mbit/s, just under the bottleneck, so "

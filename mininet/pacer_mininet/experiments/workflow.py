@@ -40,7 +40,7 @@ def make(plan: Plan, options: Sequence[str], lock: IO[str]) -> dict[str, str]:
 
     """
     for made in (*plan.missing(), *plan.experiments):
-        # What is read afterwards is of this pass.
+        # Files read afterwards belong to this pass.
         plan.log(made).unlink(missing_ok=True)
     if _snakemake(plan, options, lock) == 0:
         return {}
@@ -48,7 +48,7 @@ def make(plan: Plan, options: Sequence[str], lock: IO[str]) -> dict[str, str]:
     failed = {plan.runs[key]["name"]: _said(plan.log(key)) for key in missing}
     if missing and not any(failed.values()):
         raise WorkflowError(f"Snakemake failed; its log is in {plan.directory.parent}/.snakemake")
-    # What was in the works when Snakemake itself failed has no reason.
+    # Runs under way when Snakemake itself failed have no reason.
     failed = {name: why or "it was not made" for name, why in failed.items()}
     if not missing or _snakemake(plan.without(missing), options, lock) != 0:
         tables = {name: _said(plan.log(name)) for name in (*plan.experiments, "report")}

@@ -72,7 +72,7 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc] # it has no types here
     @staticmethod
     def _error(record: logging.LogRecord) -> None:
         said = record.getMessage()
-        # What a step that failed printed says more.
+        # The output of a failed step says more.
         of_a_step = vars(record).get("exception") == "RuleException"
         if not of_a_step and not any(text in said for text in FAILED_STEPS):
             print(f"snakemake: {said}", file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
 """Advice from a capture: the smallest drop-tail FIFO, or the lowest rate, that loses nothing.
 
-What the packets of a capture need of a FIFO is computed exactly. Other packets of the same traffic
+The FIFO that the packets of a capture need is computed exactly. Other packets of the same traffic
 need a little more or less. So the longest twentieth of the queues of all busy periods (from one
 empty queue to the next) is taken to have an exponential tail, and the advised FIFO is the size that
 the traffic exceeds with probability e^-5 (0.7 %) in as long again as the capture. It is at least

@@ -1,7 +1,7 @@
 """Burstiness as gtrcnet measured it: a slot's windows, read from its registers.
 
 The program takes dynamic burstiness in two stages (p4src/include/dynamic_burstiness.p4); the second
-one runs only while packets arrive. What it has left is taken here, from the packets that it keeps.
+one runs only while packets arrive. This module takes the rest from the packets that it keeps.
 """
 
 from dataclasses import dataclass
