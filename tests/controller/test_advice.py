@@ -148,8 +148,9 @@ def test_the_command_advises_a_fifo_or_a_rate(
     [
         (["--advise"], "either a rate"),
         (["--advise", "--vb", "1mbit", "--fifo", "1KB"], "either a rate"),
-        (["--fifo", "1KB", "--vb", "1mbit"], "--fifo goes with --advise"),
-        (["--advise", "--vb", "1mbit", "--window", "1ms"], "without --window"),
+        (["--fifo", "1KB", "--vb", "1mbit"], "--fifo needs --advise"),
+        (["--advise", "--vb", "1mbit", "--window", "1ms"], "no --window"),
+        (["--advise", "--vb", "1mbit", "--port", "1"], "are of switches"),
         (["--advise", "--vb", "fast"], "not a rate"),
         (["--advise", "--fifo", "large"], "not a size"),
         (["--advise", "--vb", "1mbit"], "no FIFO is large enough"),

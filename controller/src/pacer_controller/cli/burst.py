@@ -231,14 +231,14 @@ def burst(
     Q counts the packet that arrives. Dynamic: the bottleneck has the average rate of the same
     window. Previous window: it has that of the window before.
     """
+    if is_file(source) and (port is not None or flow is not None):
+        raise UsageError("--port and --flow are of switches; of a file: --per-flow")
     if wants_advice or fifo is not None:
         if not wants_advice or not is_file(source) or window is not None:
-            raise UsageError("--fifo goes with --advise, and both with a file and without --window")
+            raise UsageError("--fifo needs --advise; --advise takes a capture file and no --window")
         _show_advice(session, source, advise(source, bottleneck, fifo, per_flow))
         return
     if is_file(source):
-        if port is not None or flow is not None:
-            raise UsageError("--port and --flow are of switches; of a file: --per-flow")
         found = of_file(source, bottleneck, window or DEFAULT_WINDOW, per_flow)
         rows = [
             (str(one["flow"] or Path(source).name), one["summary"]) for one in found["measured"]
