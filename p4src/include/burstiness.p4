@@ -170,7 +170,7 @@ control MeasureSlot(in bit<32> slot, in bit<64> stamp_ns, in bit<32> frame_bytes
             }
             window_vb_max_bytes.write(cell, highest_bytes);
 
-            // Two for each that is kept: so the second stage catches up with the first.
+            // Two packets are taken for each one kept, so that the second stage catches up.
             take_kept_packet.apply(slot, window);
             take_kept_packet.apply(slot, window);
             keep_packet.apply(slot, cell, now_ns, frame_bytes);

@@ -89,8 +89,9 @@ control FirstFlight(inout metadata_t meta, in bit<1> opens, in bit<32> end,
             flow_path_below.write(cell, 0);
         }
         if (meta.flow_starts == 1) {
-            // A flow that began unseen has no first flight.
-            flow_train_state.write(cell, (bit<8>) (opens & meta.paces_flows));
+            // A flow that began unseen has no first flight. In mode pspd the switch spaces it, so its
+            // acknowledgements show nothing of the path.
+            flow_train_state.write(cell, (bit<8>) (opens & meta.paces_flows & ~meta.pspd));
             flow_train_from.write(cell, end);
             flow_train_until.write(cell, end);
             flow_train_payload_bytes.write(cell, 0);

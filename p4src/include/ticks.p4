@@ -1,4 +1,4 @@
-// Decides when a packet of a class leaves that is released by a timer, as the token bucket of a
+// Decides when a packet leaves if a timer releases its class, as the token bucket of a
 // kernel whose timer is the system's tick: it wakes HZ times a second and sends what its tokens
 // allow back to back. Its burst is rate / HZ.
 //

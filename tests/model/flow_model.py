@@ -365,7 +365,7 @@ class FlowPacer:
             flow = self.flows[key] = Flow(segment.end, segment.sequence, peak_bytes=taken)
             flow.stray_end = segment.end
             flow.timed = (segment.end, segment.at_ns) if taken else None
-            if "S" in segment.flags:
+            if "S" in segment.flags and not self.config.pspd:
                 flow.first_flight = FirstFlight(segment.end, segment.end)
         elif taken and not strays:
             in_first_flight = self._advance(flow, segment)
