@@ -57,8 +57,14 @@ control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_met
                     clock_frac.read(start_frac, meta.queue_id);
 
                     if (meta.tick_ns != 0) {
-                        departure_at_tick.apply(meta.tick_ns, meta.ticks_per_ns_q64, now_ns, start_ns,
+                        // A packet that takes no time leaves at the tick of the packet before it, or
+                        // now if that has passed.
+                        bit<64> from_ns = meta.time_per_byte_q24 == 0 ? 0 : now_ns;
+                        departure_at_tick.apply(meta.tick_ns, meta.ticks_per_ns_q64, from_ns, start_ns,
                                                 start_frac, departure_ns);
+                        if (departure_ns < now_ns) {
+                            departure_ns = now_ns;
+                        }
                     } else {
                         // D = max(now, C). Equal whole nanoseconds: C is later by its fraction.
                         if (now_ns > start_ns) {

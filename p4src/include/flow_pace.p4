@@ -7,9 +7,9 @@
 // round-trip time at a headroom of 1, whatever their sizes and headers; a window of n full segments
 // has spaces of RTT / n. A packet without payload takes no time.
 //
-// Mode pspd is that alone. The window is at least the packet's own payload, since a window has a
-// packet. Before a round trip with data has ended, nobody but the sender knows the window; it is then
-// at least the initial window of TCP.
+// Mode pspd is that alone. Until the flow retransmits, its window is at least TCP's initial window
+// (RFC 6928): the sender's cwnd is, however little it has sent. From then on it is at least the
+// packet's own payload, since a window has a packet.
 //
 // Mode clustered is Clustered Packet Spacing: the same, while RTT / window is above a threshold and
 // nothing was lost, and released by a tick (ticks.p4). A packet with payload takes a least time, so
@@ -35,8 +35,12 @@ control FlowPace(inout metadata_t meta, in bit<32> frame_bytes) {
         bit<1> released = 0;
         bit<32> window = meta.window_bytes;
         bit<32> window_min = INITIAL_WINDOW_BYTES;
-        if (meta.pspd == 1 && meta.window_known == 1) {
-            window_min = meta.payload_bytes;
+        if (meta.pspd == 1) {
+            bit<1> has_lost;
+            flow_has_lost.read(has_lost, meta.flow_cell);
+            if (has_lost == 1) {
+                window_min = meta.payload_bytes;
+            }
         }
         if (window < window_min) {
             window = window_min;

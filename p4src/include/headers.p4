@@ -176,7 +176,6 @@ struct metadata_t {
     bit<32> flow_cell;
     bit<32> payload_bytes;
     bit<32> window_bytes;        // most bytes in flight within a round trip
-    bit<1> window_known;         // a round trip with data has ended
     bit<64> rtt_ns;              // 0: not known yet
     bit<1> answered;             // the packet acknowledges a flow that is followed
     bit<1> answered_elsewhere;   // another live flow has that flow's cell

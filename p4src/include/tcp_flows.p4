@@ -68,6 +68,7 @@ register<bit<64>>(TRACKED_FLOWS) flow_base_rtt_ns;  // smallest, less time here;
 register<bit<32>>(TRACKED_FLOWS) flow_peak_bytes;   // most bytes in flight in this round trip
 register<bit<32>>(TRACKED_FLOWS) flow_last_peak_bytes;  // in earlier ones, an eighth less each
 register<bit<32>>(TRACKED_FLOWS) flow_stray;        // where the last stray segment ended
+register<bit<1>>(TRACKED_FLOWS) flow_has_lost;      // a segment was sent again
 
 // Computes the cell of a flow and its identity, which holds all but the addresses: if two flows
 // between the same addresses have equal ports and CRC-32, they have the same VLAN. This is a macro
@@ -179,6 +180,7 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
             flow_peak_bytes.write(cell, taken);
             flow_last_peak_bytes.write(cell, 0);
             flow_stray.write(cell, end);
+            flow_has_lost.write(cell, 0);
             meta.window_bytes = taken;
             meta.flow_starts = 1;
         } else if (meta.flow_known == 1) {
@@ -193,6 +195,7 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
                 if (before[31:31] == 1) {
                     flow_events.count(FLOW_RETRANSMISSION);
                     meta.flow_lost = 1;
+                    flow_has_lost.write(cell, 1);
                     timed_at_ns = 0;
                 } else if (timed_at_ns == 0) {
                     timed_at_ns = now_ns;
@@ -214,8 +217,6 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
                 flow_peak_bytes.write(cell, peak_bytes);
             }
             meta.window_bytes = peak_bytes > last_peak_bytes ? peak_bytes : last_peak_bytes;
-            // A SYN alone has one byte.
-            meta.window_known = (bit<1>) (last_peak_bytes > 1);
             flow_rtt_ns.read(meta.rtt_ns, cell);
             if (in_flight_bytes[31:30] != 0) {
                 meta.rtt_ns = 0;

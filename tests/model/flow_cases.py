@@ -118,8 +118,8 @@ def flow_cases() -> list[FlowCase]:
         ),
         FlowCase(
             "pspd-small-windows",
-            "Windows of one to four segments, and one that is sent again.",
-            *(pspd, [Round(4), Round(1), Round(2), Round(4, 1), Round(1)]),
+            "Windows of one to four segments: ten until one is sent again, then what they are.",
+            *(pspd, [Round(1), Round(4), Round(4, 1), Round(1), Round(2), Round(4)]),
         ),
         FlowCase(
             "dynamic-known-window",

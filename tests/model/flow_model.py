@@ -237,11 +237,6 @@ class Flow:
         """Most in flight in this round trip, or before and an eighth less for each since."""
         return max(self.peak_bytes, self.last_peak_bytes)
 
-    @property
-    def window_known(self) -> bool:
-        """Whether a round trip with data has ended; a SYN alone has one byte."""
-        return self.last_peak_bytes > 1
-
     def strays(self, sequence: int) -> bool:
         """Whether a segment that begins so is far from all that was sent before."""
         ahead_bytes = (sequence - self.next) % (1 << 32)
@@ -338,7 +333,10 @@ class FlowPacer:
             return at_ns
         clock_q24 = self.clocks_q24.get(key, 0)
         if self.config.clustered and key is not None:
-            departure_q24, from_q24 = departure_at_tick_q24(at_ns, clock_q24, CLUSTER_TICK_NS)
+            # A packet that takes no time leaves at the tick of the packet before it.
+            from_ns = 0 if cost_q24 is None else at_ns
+            departure_q24, from_q24 = departure_at_tick_q24(from_ns, clock_q24, CLUSTER_TICK_NS)
+            departure_q24 = max(departure_q24, q24(at_ns))
         else:
             departure_q24 = from_q24 = max(q24(at_ns), clock_q24)
         self.clocks_q24[key] = from_q24 + (cost_q24 or 0)
@@ -411,7 +409,7 @@ class FlowPacer:
         # With this much in flight, the acknowledgements pass elsewhere.
         rtt_ns = 0 if flow.in_flight_bytes > WINDOW_BYTES_MAX else flow.rtt_ns
         window_min_bytes = INITIAL_WINDOW_BYTES
-        if config.pspd and flow.window_known:
+        if config.pspd and flow.losses:
             window_min_bytes = segment.payload_bytes
         window_bytes = max(flow.window_bytes, window_min_bytes)
         dense = rtt_ns * SEGMENT_BYTES <= config.release_below_ns * window_bytes

@@ -128,12 +128,24 @@ def test_pspd_is_window_by_round_trip_time_from_the_first_segment_on() -> None:
         assert 100 * MS / window * (1 - 300e-6) - 1 <= gap_ns <= 100 * MS / window + 1
 
 
-def test_pspd_has_windows_below_the_initial_one() -> None:
+def test_pspd_after_a_small_exchange_has_the_initial_window() -> None:
+    pacer = FlowPacer(PSPD)
+    pacer.send(data(1, 0, 0, "S"))
+    pacer.acknowledge(answer(100 * MS + 1, 1))
+    pacer.send(data(200 * MS, 1, 100))
+    pacer.acknowledge(answer(300 * MS, 101))
+    left = [pacer.send(data(400 * MS + k, 101 + 1460 * k, 1460)) for k in range(10)]
+    for before, after in pairwise(left):
+        assert 10 * MS * (1 - 300e-6) - 1 <= after - before <= 10 * MS + 1
+
+
+def test_pspd_has_windows_below_the_initial_one_after_a_loss() -> None:
     pacer = FlowPacer(PSPD)
     pacer.send(data(1, 0, 0, "S"))
     pacer.acknowledge(answer(100 * MS + 1, 1))
     pacer.send(data(200 * MS, 1, 1460))
     pacer.send(data(200 * MS, 1461, 1460))
+    pacer.send(data(200 * MS, 1, 1460))
     pacer.acknowledge(answer(300 * MS, 2921))
     left = [pacer.send(data(400 * MS, 2921 + 1460 * k, 1460)) for k in range(2)]
     assert 50 * MS * (1 - 300e-6) <= left[1] - left[0] <= 50 * MS + 1

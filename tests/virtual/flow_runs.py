@@ -54,14 +54,23 @@ def entry_of(config: FlowClass, limit_bytes: int = 1 << 30) -> dict[str, object]
 
 
 def left_by_port(
-    config: FlowClass, arrivals: dict[int, list[TimedFrame]], folder: Path
+    config: FlowClass,
+    arrivals: dict[int, list[TimedFrame]],
+    folder: Path,
+    later: tuple[int, FlowClass] | None = None,
+    line: str = "",
 ) -> list[TimedFrame]:
-    """The frames that left by port 2. Those from port 1 are of the class; others pass unchanged."""
+    """The frames that left by port 2. Those from port 1 are of the class; others pass unchanged.
+
+    ``later``: when the class changes, and to what. ``line``: more settings of port 2.
+    """
     stations = [entry for mac, port in STATIONS.items() for entry in station(mac, port)]
     entries = [*stations, entry_of(config), flow({"ingress_port": [1, 0x1FF]}, CLASS)]
+    if later is not None:
+        entries.append(entry_of(later[1]) | {"operation": "modify", "at_ns": later[0]})
     sent = run(
         VirtualRun(
-            ports=[Port(1), Port(2, "fifo=1gb")],
+            ports=[Port(1), Port(2, f"fifo=1gb{line}")],
             arrivals=arrivals,
             runtime={"table_entries": entries},
         ),
@@ -76,12 +85,15 @@ def departures(
     traffic: Iterable[tuple[int, Segment]],
     folder: Path,
     make: Callable[[Segment, int], bytes] = frame_of,
+    later: tuple[int, FlowClass] | None = None,
 ) -> tuple[list[tuple[int, bytes]], list[tuple[int, bytes]]]:
     """The frames that left by port 2, and the model's; `make` makes the frames."""
     arrivals: dict[int, list[TimedFrame]] = {1: [], 2: []}
     pacer = FlowPacer(config)
     expected = []
     for port, segment in traffic:
+        if later is not None and segment.at_ns >= later[0]:
+            pacer.config = later[1]
         frame = make(segment, port)
         arrivals[port].append(TimedFrame(segment.at_ns, frame))
         if port == 1:
@@ -89,7 +101,7 @@ def departures(
             expected.append((departure_ns, frame))
         else:
             pacer.acknowledge(segment)
-    left = left_by_port(config, arrivals, folder)
+    left = left_by_port(config, arrivals, folder, later)
     return [(timed.at_ns, timed.frame) for timed in left], expected
 
 
@@ -103,8 +115,13 @@ def steady(
     rtt_ns: int,
     ends: tuple[Address, Address] = V4,
     round_trips: int = 3,
+    *,
+    lost: bool = False,
 ) -> Traffic:
-    """Round trips of segments of these sizes, sent at once and acknowledged one by one."""
+    """Round trips of segments of these sizes, sent at once and acknowledged one by one.
+
+    ``lost``: the first segment is sent twice.
+    """
     client, server = ends
     at_ns = 1
     traffic: Traffic = [
@@ -120,6 +137,8 @@ def steady(
             traffic.append((1, Segment(at_ns + k, client, server, first, size_bytes, 1)))
             traffic.append((2, Segment(at_ns + k + rtt_ns, server, client, 1, 0, end)))
         at_ns += len(sizes_bytes) + rtt_ns
+    if lost:
+        traffic.append((1, replace(traffic[2][1], at_ns=traffic[2][1].at_ns + rtt_ns // 2)))
     return sorted(traffic, key=lambda pair: pair[1].at_ns)
 
 

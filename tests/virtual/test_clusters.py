@@ -6,9 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from flow_model import FlowClass
-from flow_runs import departures, steady
+from flow_model import FlowClass, Segment
+from flow_runs import V4, departures, left_by_port, steady
 from tcp_traffic import frame_of
+from virtual_switch import TimedFrame
 
 MS = 1_000_000
 PAYLOAD_BYTES = 1_448
@@ -59,3 +60,29 @@ def test_a_flow_that_is_dense_enough_is_left_alone(tmp_path: Path) -> None:
     assert len(set(spaced)) == 50
     released = clusters(50 * MS, 51, tmp_path, release_below_ns=MS, round_trips=5)
     assert released[-1] - released[0] == 50
+
+
+def test_a_flow_that_is_left_alone_has_no_clusters_on_a_busy_line(tmp_path: Path) -> None:
+    """Its packets wait for those that are held, and for no further tick.
+
+    A packet each 20 us on a line that takes one in 12 us. The flow is dense enough after 400 of
+    them, which takes as long as about 94 ms of the pace.
+    """
+    client, server = V4
+    rtt_ns, spacing_ns, count = 20 * MS, 20_000, 20_000
+    to_client = [TimedFrame(1 + rtt_ns, frame_of(Segment(1, server, client, 0, 0, 1, "S"), 2))]
+    to_server = [TimedFrame(1, frame_of(Segment(1, client, server, 0, 0, None, "S"), 1))]
+    for n in range(count):
+        at_ns = 2 * rtt_ns + n * spacing_ns
+        data = Segment(at_ns, client, server, 1 + n * PAYLOAD_BYTES, PAYLOAD_BYTES, 1)
+        to_server.append(TimedFrame(at_ns, frame_of(data, 1)))
+        answer = Segment(at_ns, server, client, 1, 0, 1 + (n + 1) * PAYLOAD_BYTES)
+        to_client.append(TimedFrame(at_ns + rtt_ns, frame_of(answer, 2)))
+    left = left_by_port(
+        FlowClass(release_below_ns=50_000, pspd=True),
+        {1: to_server, 2: to_client},
+        tmp_path,
+        line=",rate=1gbit,counts=layer2",
+    )
+    assert sum(timed.at_ns % MS == 0 for timed in left) >= 40
+    assert left[-1_000:] == to_server[-1_000:]

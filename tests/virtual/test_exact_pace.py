@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from flow_model import FlowClass, Segment
+from flow_model import INITIAL_WINDOW_BYTES, FlowClass, Segment
 from flow_runs import V4, V6, Traffic, departures, steady
 from tcp_traffic import frame_of
 
@@ -29,8 +29,12 @@ def last_round_ns(
     folder: Path,
     ends: tuple[tuple[str, int], tuple[str, int]] = V4,
 ) -> list[int]:
-    """When the segments of the last round trip left: the program's times, which are the model's."""
-    traffic = steady(sizes_bytes, rtt_ns, ends)
+    """When the segments of the last round trip left: the program's times, which are the model's.
+
+    A window below the initial one is known only after a loss.
+    """
+    few = sum(sizes_bytes) < INITIAL_WINDOW_BYTES
+    traffic = steady(sizes_bytes, rtt_ns, ends, lost=few)
     left, expected = departures(config, traffic, folder)
     assert sorted(left) == sorted(expected)
     sent = [segment for port, segment in traffic if port == 1][-len(sizes_bytes) :]
@@ -65,6 +69,21 @@ def test_spaces_are_the_round_trip_time_by_the_window_in_packets(
         assert exact_ns * (1 - RECIPROCAL) - 1 <= after_ns - before_ns <= exact_ns + 1
     mean_ns = (left_ns[-1] - left_ns[0]) / (window - 1)
     assert abs(mean_ns / exact_ns - 1) < 0.001
+
+
+def test_a_flow_that_was_spaced_from_the_first_segment_on_has_no_path_rate(tmp_path: Path) -> None:
+    """Its first flight says how the switch spaced it, and nothing of the path."""
+    rtt_ns, window = 50 * MS, 10
+    traffic = steady([1_448] * window, rtt_ns, round_trips=6)
+    changes_ns = 1 + 4 * rtt_ns
+    left, expected = departures(PSPD, traffic, tmp_path, later=(changes_ns, DYNAMIC))
+    assert sorted(left) == sorted(expected)
+    sent = [segment for port, segment in traffic if port == 1][-window:]
+    at_ns = {frame: when_ns for when_ns, frame in left}
+    left_ns = [at_ns[frame_of(segment, 1)] for segment in sent]
+    exact_ns = rtt_ns * 1_448 / INITIAL_WINDOW_BYTES
+    for before_ns, after_ns in pairwise(left_ns):
+        assert exact_ns * (1 - RECIPROCAL) - 1 <= after_ns - before_ns <= exact_ns + 1
 
 
 def test_headroom_divides_the_spaces(tmp_path: Path) -> None:
