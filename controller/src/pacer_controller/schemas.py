@@ -7,7 +7,6 @@ fields are in each resource's `problems`; checks against other resources and the
 """
 
 import ipaddress
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Discriminator, Field, Tag
@@ -44,6 +43,7 @@ from pacer_controller.fields import (
     WindowMarginBytes,
     examples,
 )
+from pacer_controller.modes import MODES_OF_SETTING, Mode
 from pacer_controller.problems import FieldError, FieldErrors
 
 
@@ -62,9 +62,7 @@ class ClassSpec(Strict):
         {"rate": "500Mbit", "window_margin_bytes": 100_000},
     )
 
-    mode: Literal[
-        "static", "unpaced", "ipg", "timer", "pspd", "dynamic", "slow-start", "clustered"
-    ] = Field(
+    mode: Mode = Field(
         default="static",
         description="`static`: packets leave at the target rate. `unpaced`: they take what the "
         "paced classes leave. `ipg`: a fixed gap behind each packet. `timer`: packets leave at the "
@@ -112,7 +110,7 @@ class ClassSpec(Strict):
         if self.mode == "ipg" and self.gap_bytes is None:
             message = "mode ipg needs the gap between packets"
             found.add("gap_bytes", message, "8 to 65535")
-        not_in_mode = _NOT_IN_MODE[self.mode]
+        not_in_mode = [name for name, modes in MODES_OF_SETTING.items() if self.mode not in modes]
         if self.window_margin_bytes is not None and self.rate is None and "rate" not in not_in_mode:
             message = "the window clamp needs the rate that windows are lowered to"
             found.add("window_margin_bytes", message, "with a rate")
@@ -126,35 +124,6 @@ class ClassSpec(Strict):
                 message = f"a class of mode {self.mode} has no {name}"
                 found.add(name, message, f"no {name}, or another mode")
         return found
-
-
-_NOT_IN_MODE: Mapping[str, tuple[str, ...]] = {
-    "static": ("gap_bytes", "tick_hz", "headroom_percent", "threshold_ns"),
-    "unpaced": (
-        "rate",
-        "gap_bytes",
-        "tick_hz",
-        "headroom_percent",
-        "threshold_ns",
-        "allowance_ns",
-        "window_margin_bytes",
-        "ecn_threshold_bytes",
-    ),
-    "ipg": ("tick_hz", "headroom_percent", "threshold_ns", "window_margin_bytes"),
-    "timer": ("gap_bytes", "headroom_percent", "threshold_ns", "window_margin_bytes"),
-    "pspd": (
-        "rate",
-        "gap_bytes",
-        "tick_hz",
-        "headroom_percent",
-        "threshold_ns",
-        "window_margin_bytes",
-    ),
-    "dynamic": ("gap_bytes", "tick_hz", "threshold_ns"),
-    "slow-start": ("gap_bytes", "tick_hz"),
-    "clustered": ("rate", "gap_bytes", "tick_hz", "headroom_percent", "window_margin_bytes"),
-}
-"""Fields that mean nothing in a mode; refused, since whoever gives them expects something."""
 
 
 PAUSE_FRAMES = "pause-frames"

@@ -19,8 +19,7 @@ from pacer_controller.cli.words import (
     read_time_ns,
     read_whole,
 )
-
-MODES = ("static", "unpaced", "ipg", "timer", "pspd", "dynamic", "slow-start", "clustered")
+from pacer_controller.modes import MODES, MODES_OF_SETTING
 
 _RATE = ("RATE", "8kbit to 100Gbit: 500mbit, 62.5MB/s")
 
@@ -294,18 +293,6 @@ class Kind:
 
 
 _PACE = ("limit_bytes", "allowance_ns")
-_PACED_MODES = tuple(mode for mode in MODES if mode != "unpaced")
-_ONLY_IN_MODES = {
-    "rate": ("static", "ipg", "timer", "dynamic", "slow-start"),
-    "allowance_ns": _PACED_MODES,
-    "ecn_threshold_bytes": _PACED_MODES,
-    "gap_bytes": ("ipg",),
-    "tick_hz": ("timer",),
-    "headroom_percent": ("dynamic", "slow-start"),
-    "threshold_ns": ("slow-start", "clustered"),
-    "window_margin_bytes": ("static", "dynamic", "slow-start"),
-}
-"""Modes in which a field means something: another mode takes it away."""
 
 KINDS = {
     kind.name: kind
@@ -343,7 +330,7 @@ def body_of(kind: Kind, fields: Mapping[str, Any], before: Mapping[str, Any]) ->
     if kind.name == "flow":
         _agree(fields, start)
     if kind.name == "class" and "mode" in fields:
-        for name, modes in _ONLY_IN_MODES.items():
+        for name, modes in MODES_OF_SETTING.items():
             if fields["mode"] not in modes:
                 if fields["mode"] in MODES and fields.get(name) is not None:
                     word = next(word.name for word in CLASS.words if word.field == name)
