@@ -228,6 +228,17 @@ def test_summary_counts_empty_windows() -> None:
     assert Meter(1).measured().summary()["windows"] == 0
 
 
+def test_a_window_with_more_packets_than_are_kept_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pacer_controller.burst.measure.KEPT_PACKETS_MAX", 2)
+    meter = Meter(1, T_NS)
+    for at_ns in (0, 1, 2, T_NS, T_NS + 1, 2 * T_NS, 2 * T_NS + 1, 2 * T_NS + 2):
+        meter.add(at_ns, 1518)
+    known = [window.dynamic_max_bytes is not None for window in meter.measured().windows]
+    assert known == [False, True, False]
+
+
 def test_times_that_run_backwards_open_no_second_window() -> None:
     """As in a capture of several interfaces, whose packets are not sorted."""
     meter = Meter(rates.draining_bytes_per_ns_q24(RATE_BPS), T_NS)

@@ -8,7 +8,7 @@ import pytest
 
 from controller_harness import COMPILED
 from pacer_controller import config
-from pacer_controller.p4rt.burstiness import DYNAMIC_UNKNOWN, KEPT_PACKETS
+from pacer_controller.p4rt.burstiness import DYNAMIC_UNKNOWN
 from pacer_controller.server import main
 
 
@@ -34,11 +34,11 @@ def test_wires_without_a_bottleneck_may_be_at_any_ports() -> None:
 def test_measured_ports_are_those_of_the_program() -> None:
     source = (COMPILED.parent / "include" / "burstiness.p4").read_text()
     assert f"#define MEASURED_PORTS {config.MEASURED_PORTS}\n" in source
+    assert f"#define SLOTS {config.SLOTS}\n" in source
 
 
-def test_the_ring_of_kept_packets_is_that_of_the_program() -> None:
+def test_the_mark_of_an_unknown_window_is_that_of_the_program() -> None:
     source = (COMPILED.parent / "include" / "burstiness.p4").read_text()
-    assert f"#define KEPT_PACKETS {KEPT_PACKETS}\n" in source
     assert f"#define DYNAMIC_UNKNOWN 64w0x{DYNAMIC_UNKNOWN:X}\n" in source
 
 

@@ -58,6 +58,9 @@ MAX_PORT = 510
 MEASURED_PORTS = 4
 """gtrcnet's rings (`MEASURED_PORTS` of p4src/include/burstiness.p4): ports 0 to 3 are measured."""
 
+SLOTS = MEASURED_PORTS + MAX_MEASURED_FLOWS
+"""`SLOTS` of p4src/include/burstiness.p4: a slot is a measured port or flow."""
+
 MAX_STATIONS = 16384
 
 TLS_PREFIX = "tls:"

@@ -29,6 +29,9 @@ MIN_TAIL, MAX_TAIL = 20, 1000
 ROUNDING = 1e-5
 """Packets that are spaced at a rate are that close to it."""
 
+PACKETS_MAX = 1 << 27
+"""Packets that advice is taken from: 2 GiB of times and lengths."""
+
 NS_PER_S = 1_000_000_000
 MAX_RATE_BPS = 1_000_000_000_000
 RATE_STEP = 1.002

@@ -12,6 +12,7 @@ Burstiness is the queue Q in front of a virtual bottleneck (VB) of rate BWvb: wi
 Lengths are layer-2 bytes with FCS.
 """
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,9 @@ from typing import Any
 FRACTION_BITS = 24
 SILENCE_NS = 1 << 36
 """After a longer silence a queue is empty, as in the program: 68.7 s."""
+
+KEPT_PACKETS_MAX = 1 << 24
+"""Packets of a window that are kept: 100 Gbit/s of the smallest frames for 100 ms."""
 
 DEFAULT_WINDOW_NS = 100_000_000
 NS_PER_S = 1_000_000_000
@@ -143,7 +147,8 @@ class DynamicQueue:
 class Meter:
     """Measures one port or flow.
 
-    It keeps the packets of the last window: its own rate is known once it is over.
+    It keeps the packets of the last window: its own rate is known once it is over. Dynamic
+    burstiness of a window with more than `KEPT_PACKETS_MAX` is not known.
 
     Args:
         bytes_per_ns_q24: rate of the virtual bottleneck, in 2^-24 bytes per ns
@@ -156,8 +161,9 @@ class Meter:
         self._rate_q24 = bytes_per_ns_q24
         self._window_ns = window_ns
         self._windows: list[Window] = []
-        self._kept: list[tuple[int, int]] = []
-        """Time and length of each packet of the last window."""
+        # Of each packet of the last window.
+        self._kept_ns, self._kept_bytes = array("Q"), array("L")
+        self._all_kept = True
         self._last_ns = 0
         self._queue_q24 = 0
         # As in DynamicQueue.
@@ -187,7 +193,10 @@ class Meter:
             self._previous += frame_bytes * self._window_ns
         self._previous_max = max(self._previous_max, self._previous)
         self._last_ns = at_ns
-        self._kept.append((at_ns, frame_bytes))
+        self._all_kept &= len(self._kept_ns) < KEPT_PACKETS_MAX
+        if self._all_kept:
+            self._kept_ns.append(at_ns)
+            self._kept_bytes.append(frame_bytes)
         window = self._windows[-1]
         self._windows[-1] = Window(
             number,
@@ -200,7 +209,8 @@ class Meter:
     def _begin_window(self, number: int, at_ns: int, elapsed_ns: int) -> int:
         """Go on to the window; return the time that the rate before it has to drain."""
         self._windows[-1:] = self._last_window()
-        self._kept = []
+        del self._kept_ns[:], self._kept_bytes[:]
+        self._all_kept = True
         before = self._windows[-1] if self._windows else None
         if before is None or before.number + 1 != number:
             self._previous = self._bytes_per_window = 0
@@ -222,8 +232,11 @@ class Meter:
         if not self._windows:
             return []
         last = self._windows[-1]
+        if not self._all_kept:
+            return [last]
         dynamic = DynamicQueue(self._window_ns)
-        longest = max(dynamic.take(at_ns, length, last.bytes) for at_ns, length in self._kept)
+        kept = zip(self._kept_ns, self._kept_bytes, strict=True)
+        longest = max(dynamic.take(at_ns, length, last.bytes) for at_ns, length in kept)
         return [replace(last, dynamic_max_bytes=longest // self._window_ns)]
 
     def measured(self) -> Measured:

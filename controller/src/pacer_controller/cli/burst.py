@@ -85,7 +85,9 @@ def advise(source: str, bottleneck: str | None, fifo: str | None, per_flow: bool
     except ValueError as error:
         raise UsageError(str(error)) from None
     flows: dict[str, advice.Packets] = {}
-    for flow, packet in _packets(source, per_flow):
+    for count, (flow, packet) in enumerate(_packets(source, per_flow)):
+        if count == advice.PACKETS_MAX:
+            raise UsageError(f"{source}: more than {count} packets; give a shorter capture")
         flows.setdefault(flow, advice.Packets()).add(packet.at_ns, packet.length + FCS_BYTES)
     advised: list[dict[str, Any]] = []
     for flow, packets in flows.items():

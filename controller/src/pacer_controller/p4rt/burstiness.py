@@ -7,10 +7,8 @@ one runs only while packets arrive. This module takes the rest from the packets 
 from dataclasses import dataclass
 
 from pacer_controller.burst.measure import DynamicQueue, Measured, Window
+from pacer_controller.config import SLOTS
 from pacer_controller.p4rt.bandwidth import WINDOW_NS, ReadRegisters, read_cells, windows_of_slot
-
-KEPT_PACKETS = 131072
-"""`KEPT_PACKETS` of p4src/include/burstiness.p4: cells of a slot's ring of kept packets."""
 
 DYNAMIC_UNKNOWN = (1 << 64) - 1
 """The longest queue of a window of which a packet was not kept."""
@@ -40,43 +38,40 @@ class _Stages:
     last_ns: int
 
 
-@dataclass(frozen=True)
-class _Left:
-    """Packets that the second stage has left.
-
-    Attributes:
-        first_window: the window of the first of them; all windows before it are final.
-        packets: time and length of each; None if they changed while they were read.
-
-    """
-
-    first_window: int
-    packets: list[tuple[int, int]] | None
-
-
 async def read(
-    registers: ReadRegisters, slot: int, from_ns: int, to_ns: int | None
+    registers: ReadRegisters, kept_cells: int, slot: int, from_ns: int, to_ns: int | None
 ) -> Measured | None:
     """Return the windows of a slot; None when registers cannot be read.
 
     Of the windows that the second stage has left, dynamic burstiness is not known if packets arrive
     during the reading.
+
+    Args:
+        registers: reads cells of a register array by index.
+        kept_cells: cells of the program's array of kept packets; each slot has a ring of its part.
+        slot: a measured port's number, or the slot of a measured flow.
+        from_ns: switch's clock, from.
+        to_ns: switch's clock, until; None: no end.
+
     """
+    ring = _Ring(registers, slot, kept_cells // SLOTS)
     stages = await _stages(registers, slot)
+    if stages is None:
+        return None
+    # Read before the windows are: all windows before this one are final.
+    first_window = await ring.first_window(stages)
     found = await windows_of_slot(registers, slot, from_ns, to_ns, _COLUMNS)
-    if stages is None or found is None:
+    if first_window is None or found is None:
         return None
-    left = await _left(registers, slot, stages)
-    if left is None:
-        return None
+    left = await ring.left(stages)
     numbers = [start_ns // WINDOW_NS for start_ns in found["start_ns"]]
     counts = dict(zip(numbers, found["bytes"], strict=True))
     longest = dict(zip(numbers, found["dynamic_max"], strict=True))
-    if left.packets is None:
-        longest |= {number: DYNAMIC_UNKNOWN for number in numbers if number >= left.first_window}
+    if left is None:
+        longest |= {number: DYNAMIC_UNKNOWN for number in numbers if number >= first_window}
     else:
         queue = DynamicQueue(WINDOW_NS, stages.now, stages.taken_ns, stages.window)
-        for at_ns, frame_bytes in left.packets:
+        for at_ns, frame_bytes in left:
             number = at_ns // WINDOW_NS
             if number in counts:
                 now = queue.take(at_ns, frame_bytes, counts[number])
@@ -102,24 +97,47 @@ async def _stages(registers: ReadRegisters, slot: int) -> _Stages | None:
     return None if found is None else _Stages(*(cells[slot] for cells in found))
 
 
-async def _left(registers: ReadRegisters, slot: int, stages: _Stages) -> _Left | None:
-    """Return what the second stage has left, as of `stages`; None if it cannot be read."""
-    if stages.kept == stages.taken:
-        # The packets of the last window are kept until the next one begins, so there was none yet.
-        return _Left(0, None)
-    places = [
-        slot * KEPT_PACKETS + number % KEPT_PACKETS for number in range(stages.taken, stages.kept)
-    ]
-    # While packets arrive, the ring need not be read: it would have changed.
-    quiet = await _stages(registers, slot) == stages
-    if not quiet:
-        del places[1:]
-    wanted = {f"GtrcnetIngress.{name}": places for name in ("kept_ns", "kept_bytes")}
-    found = await read_cells(registers, wanted)
-    if found is None:
-        return None
-    times, lengths = found
-    first_window = times[places[0]] // WINDOW_NS
-    if not quiet or await _stages(registers, slot) != stages:
-        return _Left(first_window, None)
-    return _Left(first_window, [(times[place], lengths[place]) for place in places])
+@dataclass(frozen=True)
+class _Ring:
+    """A slot's ring of kept packets, which has `size` cells."""
+
+    registers: ReadRegisters
+    slot: int
+    size: int
+
+    def _places(self, first: int, end: int) -> list[int]:
+        return [self.slot * self.size + number % self.size for number in range(first, end)]
+
+    async def first_window(self, stages: _Stages) -> int | None:
+        """Return the window of the first packet that the second stage has left.
+
+        None if it cannot be read.
+        """
+        if stages.kept == stages.taken:
+            # The packets of the last window are kept until the next one begins, so there was none.
+            return 0
+        (place,) = self._places(stages.taken, stages.taken + 1)
+        found = await read_cells(self.registers, {"GtrcnetIngress.kept_ns": [place]})
+        after = await _stages(self.registers, self.slot)
+        if found is None or after is None:
+            return None
+        if after.kept - stages.taken > self.size:
+            # The cell may have a later packet. The window of the last packet taken may go on.
+            return stages.window
+        return found[0][place] // WINDOW_NS
+
+    async def left(self, stages: _Stages) -> list[tuple[int, int]] | None:
+        """Return time and length of the packets that the second stage has left, as of `stages`.
+
+        None if packets arrived since, or if they cannot be read.
+        """
+        # While packets arrive, the ring need not be read: it would have changed.
+        if await _stages(self.registers, self.slot) != stages:
+            return None
+        places = self._places(stages.taken, stages.kept)
+        wanted = {f"GtrcnetIngress.{name}": places for name in ("kept_ns", "kept_bytes")}
+        found = await read_cells(self.registers, wanted)
+        if found is None or await _stages(self.registers, self.slot) != stages:
+            return None
+        times, lengths = found
+        return [(times[place], lengths[place]) for place in places]

@@ -514,7 +514,8 @@ class P4Switch:
     ) -> Measured | None:
         """Return the burstiness of a port or flow (`southbound.Measuring.burstiness`)."""
         slot = self.config.slot_of(of) if isinstance(of, str) else of
-        return await burstiness.read(self.registers, slot, from_ns, to_ns)
+        kept_cells = self.schema.registers["GtrcnetIngress.kept_ns"].size
+        return await burstiness.read(self.registers, kept_cells, slot, from_ns, to_ns)
 
     async def read(self, classes: Sequence[int]) -> Reading:
         """Read counters (`southbound.Driver.read`)."""
