@@ -147,7 +147,7 @@ def test_table_5_is_published_whole() -> None:
     cells = catalogue.all_experiments()["table5"].cells
     published = {(c.row, c.column): dict(c.published) for c in cells if c.published}
     assert len(published) == 15
-    assert published["16KB", "TBF of then"] == {"goodput": 26.9, "lost": 131}
+    assert published["16KB", "tick-driven TBF"] == {"goodput": 26.9, "lost": 131}
     assert published["4MB", "paced"] == {"goodput": 474, "lost": 0}
 
 

@@ -2,7 +2,7 @@
 
 from pacer_mininet.experiments.experiment import Cell, Experiment
 from pacer_mininet.experiments.scenario import FQ, PACED, TBF, UNPACED, Flow, Scenario
-from pacer_mininet.experiments.takano import KIB, MS, TBF_OF_THEN, path_of_table_5
+from pacer_mininet.experiments.takano import KIB, MS, TICK_DRIVEN_TBF, path_of_table_5
 from pacer_mininet.units import format_size
 
 FIFOS = (16 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB)
@@ -31,7 +31,7 @@ def burst_loss() -> Experiment:
         ]
         cells += [
             Cell(row, f"TCP, {shaper.name}", path_of_table_5(fifo_bytes, shaper))
-            for shaper in (UNPACED, TBF_OF_THEN, TBF, PACED, FQ)
+            for shaper in (UNPACED, TICK_DRIVEN_TBF, TBF, PACED, FQ)
         ]
     return Experiment(
         name="burst-loss",

@@ -290,8 +290,8 @@ CLAIMS = (
     *_claims(
         "table5",
         (
-            "TBF of then, FIFO 64 KB: packets lost (published: 402)",
-            _in_row("64KB", _of("lost", "min", "TBF of then")),
+            "tick-driven TBF, FIFO 64 KB: packets lost (published: 402)",
+            _in_row("64KB", _of("lost", "min", "tick-driven TBF")),
             *("more than", 0, 0),
         ),
     ),

@@ -40,7 +40,7 @@ LONG_DELAYS_MS = (25, 50, 100, 150)
 DELAYS_FIFO_BYTES = 256 * KIB
 """Much less than the path holds at each of them, so that losses matter."""
 
-SSTHRESH_OF_THEN = 100
+LINUX_2_6_SSTHRESH = 100
 """Packets: where the first slow start ended by default in the BIC module of Linux 2.6
 (`initial_ssthresh`). BIC in Linux 2.6.11, which made Table 5 and Figs. 2, 8 and 9, had no such
 setting: it was part of `tcp_input.c`, with `tcp_bic_low_window` and `tcp_bic_beta` as sysctls."""
@@ -54,26 +54,26 @@ PSPD = Shaper("PSPD", "class", (("mode", "pspd"), ("rate", None)))
 DYNAMIC = Shaper("dynamic", "class", (("mode", "dynamic"), ("rate", None)))
 """The same with headroom, an unspaced first flight, and the path's rate as a limit."""
 
-HZ_OF_THEN = 1000
+TBF_HZ = 1000
 """The tick of IPSJ Fig. 1(b)."""
 
 COUNTED_WITHOUT_FCS = (1518, 1514)
 """TBF counts frames without FCS, so a rate of 500 Mbit/s is 501.3 on the line."""
 
-TBF_OF_THEN = Shaper(
-    *("TBF of then", "class", (("mode", "timer"), ("tick_hz", HZ_OF_THEN))),
+TICK_DRIVEN_TBF = Shaper(
+    *("tick-driven TBF", "class", (("mode", "timer"), ("tick_hz", TBF_HZ))),
     share=COUNTED_WITHOUT_FCS,
 )
 """A token bucket that the system's tick wakes, rate / HZ bytes at once, set to the bottleneck's
 rate."""
 
 TBF_OF_HZ_100 = dataclasses.replace(
-    TBF_OF_THEN, name="TBF of then, HZ 100", settings=(("mode", "timer"), ("tick_hz", 100))
+    TICK_DRIVEN_TBF, name="tick-driven TBF, HZ 100", settings=(("mode", "timer"), ("tick_hz", 100))
 )
 """The same with the tick of the burstiness table: 40 Mbit/s / 100 are 50 KB, and 46.9 are published
 as the mean queue. The tick itself is not said."""
 
-PUBLISHED_AS = {TBF_OF_THEN.name: "TBF", TBF.name: "TBF of today"}
+PUBLISHED_AS = {TICK_DRIVEN_TBF.name: "TBF", TBF.name: "TBF of today"}
 """Names in published tables, where they differ: the published TBF is not today's."""
 
 S1_PATH = {
@@ -85,7 +85,7 @@ S1_PATH = {
 }
 """Published conditions of Table 5 and of Figs. 2, 8 and 9."""
 
-SENDERS_OF_THEN = (
+PUBLISHED_SENDERS = (
     "The senders run today's Linux. It starts with ten segments and recovers from losses in other "
     "ways, and high-resolution timers wake TBF for each packet instead of the system's tick."
 )
@@ -167,7 +167,7 @@ def path_of_table_5(fifo_bytes: int, shaper: Shaper) -> Scenario:
         one_flow(shaper),
         seconds=SECONDS,
         fifo_bytes=fifo_bytes,
-        bins=fifo_bytes in PICTURED and shaper not in (TBF, TBF_OF_THEN),
+        bins=fifo_bytes in PICTURED and shaper not in (TBF, TICK_DRIVEN_TBF),
     )
 
 
@@ -182,7 +182,7 @@ def table_five() -> Experiment:
             doubts=table_5_doubts(fifo_bytes, shaper.name),
         )
         for fifo_bytes in TABLE_5
-        for shaper in (UNPACED, TBF_OF_THEN, TBF, PACED, FQ)
+        for shaper in (UNPACED, TICK_DRIVEN_TBF, TBF, PACED, FQ)
     ]
     for control in TODAYS:
         cells += beside(
@@ -206,11 +206,11 @@ def table_five() -> Experiment:
             "How long the published runs were is not legible; 474 of 476.9 Mbit/s leave no room "
             "for slow start, so they were longer. Compare the second half with them.",
             "PSPacer's zero losses are legible for 16 KB alone. The others are inferred.",
-            "TBF of then releases by ticks of HZ 1000, as in Fig. 1, and counts no FCS. That its "
-            "rate was set to the bottleneck's is an assumption: it then sends 0.26 % too "
+            "Tick-driven TBF releases by ticks of HZ 1000, as in Fig. 1, and counts no FCS. That "
+            "its rate was set to the bottleneck's is an assumption: it then sends 0.26 % too "
             "much, and fills the FIFO. At the bottleneck's rate on the line, the bursts of a tick "
             "need 33 KB, and nothing is lost at 64 KB. Today's TBF is set to the rate on the line.",
-            SENDERS_OF_THEN,
+            PUBLISHED_SENDERS,
         ),
     )
 
@@ -228,7 +228,7 @@ def slides() -> Experiment:
         seconds=MINUTE_SECONDS,
         rtt_ns=100 * MS,
         fifo_bytes=MIB,
-        first_ssthresh_packets=SSTHRESH_OF_THEN,
+        first_ssthresh_packets=LINUX_2_6_SSTHRESH,
         bins=True,
     )
     cells += beside(
@@ -270,7 +270,7 @@ def slides() -> Experiment:
             "120 %, a first flight that is not spaced, and the path's rate as a limit, which are "
             "in none of the documents.",
             "Today's slow start ends at the first loss, and those runs last 24 s.",
-            SENDERS_OF_THEN,
+            PUBLISHED_SENDERS,
         ),
     )
 
@@ -377,7 +377,7 @@ def figure_2() -> Experiment:
         cells=_cells_at(4096 * KIB),
         plots=("bandwidth", "after-loss"),
         conditions={**S1_PATH, "FIFO": "4 MB"},
-        differs=(SENDERS_OF_THEN,),
+        differs=(PUBLISHED_SENDERS,),
     )
 
 
@@ -392,7 +392,7 @@ def figure_8() -> Experiment:
         cells=_cells_at(1024 * KIB),
         plots=("slow-start", "window"),
         conditions={**S1_PATH, "FIFO": "1 MB"},
-        differs=(SENDERS_OF_THEN,),
+        differs=(PUBLISHED_SENDERS,),
     )
 
 
@@ -420,7 +420,7 @@ def figure_9() -> Experiment:
         },
         differs=(
             "Both senders start at the same time, and their paths have the same RTT.",
-            SENDERS_OF_THEN,
+            PUBLISHED_SENDERS,
         ),
     )
 

@@ -25,8 +25,8 @@ from pacer_mininet.experiments.takano import (
     MIB,
     MS,
     PSPD,
+    PUBLISHED_SENDERS,
     SECONDS,
-    SENDERS_OF_THEN,
 )
 from pacer_mininet.hosts import SOCKET_BUFFER_BYTES
 
@@ -302,7 +302,7 @@ def clustered() -> Experiment:
             "a cluster has two packets; at 12.5 us clusters grow to 80. In mode `slow-start` each "
             "packet has its own departure time, with a headroom of 120 % (doubled in slow start), "
             "and at most the path's rate as the switch estimates it.",
-            SENDERS_OF_THEN,
+            PUBLISHED_SENDERS,
         ),
     )
 

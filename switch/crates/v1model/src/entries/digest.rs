@@ -20,11 +20,11 @@ pub struct DigestInfo {
 /// "DigestEntry").
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DigestConfig {
-    /// A list is sent at most so many nanoseconds after its first message; 0: each message at once.
+    /// A list is sent this many nanoseconds after its first message at the latest; 0: at once.
     pub max_timeout_ns: u64,
-    /// A list with so many messages is sent at once; 0: the switch chooses.
+    /// A list with this many messages is sent at once; 0: the switch chooses.
     pub max_list_size: u32,
-    /// A message is not sent again until its list is acknowledged or so many nanoseconds have passed;
+    /// A message is not sent again until its list is acknowledged or this many nanoseconds have passed;
     /// 0: it is sent again at once.
     pub ack_timeout_ns: u64,
 }
@@ -43,7 +43,7 @@ pub struct DigestList {
 /// An entry's idle timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdleTimeout {
-    /// The entry is idle after so many nanoseconds without a packet; 0: never.
+    /// The entry is idle after this many nanoseconds without a packet; 0: never.
     pub timeout_ns: u64,
     /// Nanoseconds since the last packet (or since the entry was made).
     pub since_hit_ns: u64,
