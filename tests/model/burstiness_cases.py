@@ -7,6 +7,7 @@ import random
 from dataclasses import astuple, dataclass
 
 from burstiness_model import Packet, burstiness
+from vector_text import lines
 
 MS = 1_000_000
 WINDOW_NS = 100 * MS
@@ -119,9 +120,6 @@ def burstiness_vector_text(case: BurstinessCase) -> str:
         list(astuple(window))
         for window in burstiness(case.packets(), WINDOW_NS, case.bytes_per_ns_q24)
     ]
-
-    def lines(items: list[list[int]]) -> str:
-        return "[\n" + ",\n".join(json.dumps(item) for item in items) + "\n]"
 
     return (
         "{\n"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from flow_model import FlowClass, FlowPacer, Segment, clamped, window_limit_bytes
 from pacing_model import time_per_byte_q24
+from vector_text import lines
 
 CLIENT = ("10.0.0.1", 40_000)
 SERVER = ("10.0.0.2", 5001)
@@ -187,6 +188,13 @@ def flow_cases() -> list[FlowCase]:
     ]
 
 
+COLUMNS = (
+    *("at_ns", "from", "syn", "sequence", "acknowledgement", "payload_bytes", "length_bytes"),
+    *("window", "leaves_ns", "leaves_window"),
+)
+"""What the numbers of a segment are."""
+
+
 def flow_vector_text(case: FlowCase) -> str:
     """The whole file: one line per segment, with when it leaves and with what window."""
     config = case.config
@@ -200,7 +208,7 @@ def flow_vector_text(case: FlowCase) -> str:
         "window_margin_bytes": case.margin_bytes,
     }
     pacer = FlowPacer(config)
-    rows = []
+    rows: list[list[object]] = []
     limit_bytes = 0
     for segment, window in case.segments():
         from_client = segment.sender == CLIENT
@@ -217,23 +225,19 @@ def flow_vector_text(case: FlowCase) -> str:
             # RFC 7323: the window of a SYN is not scaled, and it is none that is lowered.
             if limit_bytes and "S" not in segment.flags:
                 leaves_window = clamped(window, SCALE, limit_bytes)
-        row: Json = {
-            "at_ns": segment.at_ns,
-            "from": "client" if from_client else "server",
-            "syn": int("S" in segment.flags),
-            "sequence": segment.sequence,
-            "acknowledgement": segment.acknowledgement or 0,
-            "payload_bytes": segment.payload_bytes,
-            "length_bytes": segment.length_bytes,
-            "window": window,
-            "leaves_ns": leaves_ns,
-            "leaves_window": leaves_window,
-        }
-        rows.append(json.dumps(row))
+        rows.append(
+            [
+                *(segment.at_ns, "client" if from_client else "server", int("S" in segment.flags)),
+                *(segment.sequence, segment.acknowledgement or 0, segment.payload_bytes),
+                *(segment.length_bytes, window, leaves_ns, leaves_window),
+            ]
+        )
     return (
         "{\n"
         f'"name": {json.dumps(case.name)},\n'
         f'"description": {json.dumps(case.description)},\n'
         f'"class": {json.dumps(settings)},\n'
-        '"segments": [\n' + ",\n".join(rows) + "\n]\n}\n"
+        f'"columns": {json.dumps(COLUMNS)},\n'
+        f'"segments": {lines(rows)}\n'
+        "}\n"
     )

@@ -36,6 +36,7 @@ from pacing_model import (
     Stall,
     run,
 )
+from vector_text import lines
 
 T = TypeVar("T")
 
@@ -960,9 +961,6 @@ def vector_text(case: Case, modes: bool = False) -> str:
     if case.port.gap_frame_max_bytes is not None:
         port_json["gap_frame_max_bytes"] = case.port.gap_frame_max_bytes
         gap_frames = f',\n"gap_frames": {json.dumps(gap_frame_rows(result.gap_frames))}'
-
-    def lines(items: list[Json]) -> str:
-        return "[\n" + ",\n".join(json.dumps(item) for item in items) + "\n]"
 
     return (
         "{\n"

@@ -233,7 +233,8 @@ def test_vector_of_a_flow_through_the_switch(path: Path, tmp_path: Path) -> None
     entries += [class_entry(1, action, params), flow({"ingress_port": [FIRST_PORT, 0x1FF]}, 1)]
     arrivals: dict[int, list[TimedFrame]] = {FIRST_PORT: [], SECOND_PORT: []}
     expected: dict[int, list[tuple[int, bytes]]] = {FIRST_PORT: [], SECOND_PORT: []}
-    for row in vector["segments"]:
+    for values in vector["segments"]:
+        row = dict(zip(vector["columns"], values, strict=True))
         came, leaves = (FIRST_PORT, SECOND_PORT)[:: 1 if row["from"] == "client" else -1]
         timed = TimedFrame(row["at_ns"], _segment_frame(row, row["window"]))
         assert len(timed.frame) == row["length_bytes"]
