@@ -37,7 +37,7 @@ from pacer_mininet.experiments.shaping import (
     shape,
 )
 from pacer_mininet.hosts import introduce, ping, write_settings
-from pacer_mininet.lab import in_lab
+from pacer_mininet.lab import in_lab, restart_random_numbers
 from pacer_mininet.ovs_switch import PacingOVSSwitch
 from pacer_mininet.sink import Sink
 from pacer_mininet.tcp_state import TcpMonitor
@@ -191,6 +191,10 @@ class ScenarioRun:
         end_ns = self.samples.end_ns + TAIL_NS
         # One sample is due at the end of the run, where its goodput is counted.
         sample_ns = self.samples.end_ns % SAMPLE_NS or SAMPLE_NS
+        self._sleep_until(0)
+        if in_lab():
+            # Setting up draws as many random numbers as it has processes and waits.
+            restart_random_numbers()
         try:
             while True:
                 due_ns = min([sample_ns, *(at_ns for at_ns, _ in starts[:1])])
