@@ -16,6 +16,14 @@ CLASS = "/v1/switches/s1/classes/video"
 FLOW = "/v1/switches/s1/flows/web"
 
 
+def test_answers_end_with_a_newline(client: Client) -> None:
+    """Behind curl, a shell's prompt begins a line."""
+    answers = [client.put(CLASS, {"rate": "500Mbit"}), client.get(CLASS)]
+    answers += [client.put(CLASS, {"rate": "5"}), client.get("/v1/switches")]
+    for answer in answers:
+        assert answer.content.endswith(b"}\n"), answer.content
+
+
 def test_put_is_idempotent_and_pending(client: Client) -> None:
     first = client.put(CLASS, {"rate": "500Mbit"})
     assert first.status_code == 201

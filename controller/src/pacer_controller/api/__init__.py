@@ -13,6 +13,7 @@ from fastapi_offline import FastAPIOffline
 
 from pacer_controller import __version__, dashboard
 from pacer_controller.api.auth import Access
+from pacer_controller.api.common import JsonLine
 from pacer_controller.api.errors import add_error_handlers
 from pacer_controller.api.operations import add_operations
 from pacer_controller.api.replication import add_replication
@@ -61,6 +62,7 @@ def build(
         description="Per-flow rates on pacing switches. Rates are written as `500Mbit`, "
         "`62.5MB/s`, `8kbit`, or an integer in bit/s. Errors are problem details (RFC 9457).",
         lifespan=lifespan,
+        default_response_class=JsonLine,
         swagger_ui_parameters={"tryItOutEnabled": True},
     )
     app.add_middleware(BodyLimits)

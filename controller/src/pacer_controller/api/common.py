@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlencode
 
 from fastapi import Depends, Path, Query, Request, Response
+from fastapi.responses import JSONResponse
 
 from pacer_controller.fields import NAME_PATTERN
 from pacer_controller.problems import MEDIA_TYPE, FieldError, invalid
@@ -23,6 +24,14 @@ _STRONG = re.compile(r'(?<!W/)"([0-9]{1,18})"')
 SwitchName = Annotated[
     str, Path(alias="switch", pattern=NAME_PATTERN, description="Name of the switch.")
 ]
+
+
+class JsonLine(JSONResponse):
+    """JSON that ends with a newline, so that a shell's prompt behind curl begins a line."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the response's body."""
+        return super().render(content) + b"\n"
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -9,10 +9,10 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
+from pacer_controller.api.common import JsonLine
 from pacer_controller.fields import show
 from pacer_controller.problems import MEDIA_TYPE, FieldError, Problem, did_you_mean, invalid
 from pacer_controller.records import SPECS
@@ -34,10 +34,10 @@ _MOST_ERRORS = 20
 """The rest would not be read."""
 
 
-def respond(path: str, problem: Problem) -> JSONResponse:
+def respond(path: str, problem: Problem) -> JsonLine:
     """Return the response for a problem with a request of a path."""
     headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
-    return JSONResponse(
+    return JsonLine(
         problem.as_dict(path),
         status_code=problem.status,
         media_type=MEDIA_TYPE,
@@ -49,16 +49,16 @@ def add_error_handlers(app: FastAPI) -> None:
     """Have every error answered as problem details."""
 
     @app.exception_handler(Problem)
-    async def on_problem(request: Request, problem: Problem) -> JSONResponse:
+    async def on_problem(request: Request, problem: Problem) -> JsonLine:
         return respond(request.url.path, problem)
 
     @app.exception_handler(RequestValidationError)
-    async def on_invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def on_invalid(request: Request, error: RequestValidationError) -> JsonLine:
         resource = _resource(request.path_params)
         return respond(request.url.path, invalid(resource, _field_errors(request, error.errors())))
 
     @app.exception_handler(HTTPException)
-    async def on_http(request: Request, error: HTTPException) -> JSONResponse:
+    async def on_http(request: Request, error: HTTPException) -> JsonLine:
         phrase = HTTPStatus(error.status_code).phrase
         kind = phrase.lower().replace(" ", "-")
         detail = f"{request.method} {request.url.path}"
@@ -67,7 +67,7 @@ def add_error_handlers(app: FastAPI) -> None:
         return response
 
     @app.exception_handler(StoreError)
-    async def on_store(request: Request, error: StoreError) -> JSONResponse:
+    async def on_store(request: Request, error: StoreError) -> JsonLine:
         _LOG.error("%s", error)
         return respond(
             request.url.path,
@@ -75,7 +75,7 @@ def add_error_handlers(app: FastAPI) -> None:
         )
 
     @app.exception_handler(Exception)
-    async def on_fault(request: Request, error: Exception) -> JSONResponse:
+    async def on_fault(request: Request, error: Exception) -> JsonLine:
         _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return respond(
             request.url.path, Problem(500, "internal", "The controller has a fault", "see its log")

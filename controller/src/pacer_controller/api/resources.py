@@ -5,7 +5,6 @@ from http import HTTPStatus
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import Depends, FastAPI, Path, Query, Request, Response
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from pacer_controller.api import views
@@ -16,6 +15,7 @@ from pacer_controller.api.common import (
     TERMS,
     WITH_ETAG,
     WRITE,
+    JsonLine,
     Paged,
     SwitchName,
     Terms,
@@ -162,12 +162,12 @@ def _add_kind(app: FastAPI, service: Service, of: _Kind) -> None:
         name: name_type,
         spec: spec_type,  # type: ignore[valid-type]
         asked: Terms,
-    ) -> JSONResponse:
+    ) -> JsonLine:
         view, created = await service.put(switch, kind, str(name), spec, *asked)
         status = HTTPStatus.CREATED if created else HTTPStatus.OK
         # As it is: this is the call that is made a thousand times a second, and that views are
         # what the document says is for tests to check.
-        return JSONResponse(view, status, etag(view["revision"]))
+        return JsonLine(view, status, etag(view["revision"]))
 
     @app.delete(
         path,
