@@ -18,8 +18,8 @@ FLOW = "/v1/switches/s1/flows/web"
 
 def test_answers_end_with_a_newline(client: Client) -> None:
     """Behind curl, a shell's prompt begins a line."""
-    answers = [client.put(CLASS, {"rate": "500Mbit"}), client.get(CLASS)]
-    answers += [client.put(CLASS, {"rate": "5"}), client.get("/v1/switches")]
+    answers = [client.put(CLASS, {"rate": "500Mbit"}), client.call("GET", CLASS)]
+    answers += [client.put(CLASS, {"rate": "5"}), client.call("GET", "/v1/switches")]
     for answer in answers:
         assert answer.content.endswith(b"}\n"), answer.content
 
