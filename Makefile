@@ -32,7 +32,7 @@
 #   make differential      PACKETS=100000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
 #   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1 on this
 #                          machine's kernel instead of in the lab; EDGE=ovs: with Open vSwitch
-#                          at the edge, too
+#                          at the edge, too; EDGE=bmv2: with stock BMv2, in real time
 #   make experiments       QUICK=1 scaled down; REALTIME=1 on this machine's kernel; AGAIN=1 twice,
 #                          and compare the two to the byte; CORES=1 runs at once;
 #                          PROFILE=mininet/workflow/slurm: on a cluster
@@ -52,13 +52,15 @@ TARGET ?= pacing_switch
 export P4RUNTIME_DESCRIPTORS := $(abspath $(DESCRIPTORS))
 export PACING_SWITCH := $(abspath $(SWITCH_BIN))
 
+# Stock BMv2 computes all the time, so it cannot run in the lab.
+IN_REALTIME := $(filter-out 0,$(REALTIME))$(filter bmv2,$(EDGE))
 # The user's settings of the demo as options, from the environment or make's command line. CC counts
 # on the command line only: in the environment it names a compiler.
 set_by_user = $(filter environment command,$(firstword $(origin $(1))))
 demo_option = $(if $(call set_by_user,$(1)),--$(2) $($(1)))
 DEMO_OPTIONS = $(call demo_option,FIFO,fifo) $(if $(filter command,$(firstword $(origin CC))),--cc $(CC)) \
     $(call demo_option,SECONDS,seconds) $(call demo_option,RATE,rate) $(call demo_option,RTT,rtt) \
-    $(call demo_option,EDGE,edge) $(if $(filter-out 0,$(REALTIME)),--realtime)
+    $(call demo_option,EDGE,edge) $(if $(IN_REALTIME),--realtime)
 
 .PHONY: help
 help:
@@ -143,14 +145,14 @@ bytecode: venv
 # Checked first, so that a missing right shows before minutes of building.
 .PHONY: may-run
 may-run:
-	@if [ -n "$(filter-out 0,$(REALTIME))" ] && [ "$$(id -u)" -ne 0 ]; then \
-	    echo "REALTIME=1 makes network namespaces: run it as root"; exit 1; fi
+	@if [ -n "$(IN_REALTIME)" ] && [ "$$(id -u)" -ne 0 ]; then \
+	    echo "runs in real time make network namespaces: run it as root"; exit 1; fi
 
 # The lab's kernel is built beside the Python packages and the switch. The accuracy of the gaps needs
 # no lab, so it is the first result.
 .PHONY: demo first-result
 demo: may-run packages
-	@$(MAKE) --jobs=2 $(if $(filter-out 0,$(REALTIME)),,lab) first-result
+	@$(MAKE) --jobs=2 $(if $(IN_REALTIME),,lab) first-result
 	@$(if $(filter ovs,$(EDGE)),$(MAKE) ovs)
 	@$(PYTHON) mininet/demo.py $(DEMO_OPTIONS)
 first-result: venv switch bytecode

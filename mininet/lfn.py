@@ -3,6 +3,7 @@
     sudo mn --custom mininet/lfn.py --topo lfn --switch pacing --controller pacer
     sudo mn --custom mininet/lfn.py --topo lfn,rate=500mbit,rtt=200ms,fifo=64KB ...
     sudo mn --custom mininet/lfn.py --topo single,2 --switch pacing_ovs --controller pacer
+    sudo mn --custom mininet/lfn.py --topo single,2 --switch bmv2 --controller pacer
 
 `mn` executes this file without a module's `__file__`.
 """
@@ -21,7 +22,8 @@ _here = str(Path(_frame.f_code.co_filename).resolve().parent)
 if _here not in sys.path:
     sys.path.insert(0, _here)
 
-from pacer_mininet.controller import PacerController  # noqa: E402 (needs the path above)
+from pacer_mininet.bmv2_switch import BMv2PacerSwitch  # noqa: E402 (needs the path above)
+from pacer_mininet.controller import PacerController  # noqa: E402
 from pacer_mininet.hosts import LfnHost  # noqa: E402
 from pacer_mininet.net import limit_open_files  # noqa: E402
 from pacer_mininet.ovs_switch import PacingOVSSwitch  # noqa: E402
@@ -69,6 +71,7 @@ _Controller.service_options = ()
 topos = {"lfn": _Topo}
 switches = {
     "pacing": _for_mn(PacingSwitch, "__init__", "start", "stop"),
+    "bmv2": _for_mn(BMv2PacerSwitch, "__init__", "start", "stop"),
     "pacing_ovs": _for_mn(PacingOVSSwitch, "__init__", "start", "stop"),
 }
 controllers = {"pacer": _Controller}

@@ -22,6 +22,12 @@ def statistics_of(rest: RestClient, switch: str) -> dict[str, Any]:
     return statistics
 
 
+def program_drops(rest: RestClient, switch: str) -> dict[str, int]:
+    """Return the packets that a switch's P4 program has dropped and counted, by cause."""
+    drops = rest.get("switches", switch, "stats")["drops"] or {}
+    return {cause: int(count["packets"]) for cause, count in drops.items()}
+
+
 def drops_by_cause(statistics: dict[str, Any]) -> dict[str, int]:
     """Return the lost packets in a switch's statistics, by cause, summed over all ports.
 
@@ -77,12 +83,15 @@ def stalls_between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, i
     }
 
 
-def lateness_between(before: dict[str, Any], after: dict[str, Any]) -> int:
+def lateness_between(before: dict[str, Any], after: dict[str, Any]) -> int | None:
     """Return the greatest lateness, in ns, of the starts of transmission between two readings.
 
     It is exact if it is the greatest since the switch started, else the upper end of its bucket
-    (bucket 0 counts packets on time, bucket i > 0 those 2^(i-1) to 2^i - 1 ns late).
+    (bucket 0 counts packets on time, bucket i > 0 those 2^(i-1) to 2^i - 1 ns late). None for a
+    switch that measures none.
     """
+    if not after["ports"]:
+        return None
     greatest_ns = 0
     earlier = {port["port"]: port["statistics"] for port in before["ports"]}
     for port in after["ports"]:

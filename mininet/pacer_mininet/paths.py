@@ -35,6 +35,7 @@ _PACKAGES = {
     "mnexec": "mininet",
     "ping": "iputils-ping",
     "ss": "iproute2",
+    "stdbuf": "coreutils",
     "tc": "iproute2",
 }
 """Debian's packages of the programs that nodes and runs start."""
@@ -49,6 +50,18 @@ def need_programs(*names: str) -> None:
         raise MissingError(
             f"{', '.join(missing)} {verb} not installed: apt install {' '.join(packages)}"
         )
+
+
+def need_bmv2() -> Path:
+    """Return the path of BMv2's simple_switch_grpc; MissingError when it is not on PATH."""
+    found = shutil.which("simple_switch_grpc")
+    if found is None:
+        raise MissingError(
+            "simple_switch_grpc is not on PATH: install BMv2 with its P4Runtime server "
+            "(Debian and Ubuntu have no package; https://github.com/p4lang/behavioral-model, "
+            "targets/simple_switch_grpc)"
+        )
+    return Path(found)
 
 
 def need_built(path: Path, what: str) -> Path:

@@ -65,11 +65,17 @@ STATE = StateDirectory()
 class LoggedProcess:
     """A child process whose output goes to a log file."""
 
-    def __init__(self, command: Sequence[str], log: Path, ready: str) -> None:
-        """Start `command`. It prints `ready`, as `NAME: ready`, once it can be used."""
+    def __init__(self, command: Sequence[str], log: Path, ready: str, name: str = "") -> None:
+        """Start `command`.
+
+        It prints `ready` once it can be used. `name` is its name in errors, by default what stands
+        before the colon of `ready`.
+        """
         self.command = list(command)
         self.log = log
         self._ready = ready
+        # The command's first word may be `nice`.
+        self._name = name or ready.partition(":")[0]
         self._seen_ready = threading.Event()
         self._ended = threading.Event()
         # In its own session, so that Ctrl-C in the Mininet command line does not reach it.
@@ -100,15 +106,15 @@ class LoggedProcess:
 
     def wait_ready(self) -> None:
         """Return when the ready line has come; NodeError if the process ends or takes too long."""
-        # The command's first word may be `nice`.
-        name = self._ready.partition(":")[0]
         in_time = self._seen_ready.wait(START_TIMEOUT_S)
         if self._ended.is_set():
             status = self.process.wait()
-            raise NodeError(f"{name} ended with status {status}{self.log_end()}")
+            raise NodeError(f"{self._name} ended with status {status}{self.log_end()}")
         if not in_time:
             self.stop()
-            raise NodeError(f"{name} was not ready after {START_TIMEOUT_S:.0f} s{self.log_end()}")
+            raise NodeError(
+                f"{self._name} was not ready after {START_TIMEOUT_S:.0f} s{self.log_end()}"
+            )
 
     def log_end(self) -> str:
         """Return the end of the log, for an error message; the log is kept."""

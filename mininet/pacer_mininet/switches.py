@@ -1,4 +1,4 @@
-"""What both kinds of switch have in common: their interfaces, processes and controllers."""
+"""What all kinds of switch have in common: their interfaces, processes and controllers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,9 +67,9 @@ class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
             wait_for_carrier(interface)
         return interfaces
 
-    def start_process(self, command: list[str], log: Path, ready: str) -> None:
+    def start_process(self, command: list[str], log: Path, ready: str, name: str = "") -> None:
         """Start one of the switch's processes and wait until it is ready; NodeError if it fails."""
-        process = LoggedProcess(command, log, ready)
+        process = LoggedProcess(command, log, ready, name)
         processors.prefer(process.process.pid)
         process.wait_ready()
         self.processes.append(process)

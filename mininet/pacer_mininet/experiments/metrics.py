@@ -118,7 +118,8 @@ def _largest_share(values: list[float]) -> float:
 def _edge_late_ms(result: Result) -> float | None:
     """Return the greatest lateness of a packet at an edge switch."""
     late = result["lateness_max_ns"]
-    return max((ns / 1e6 for name, ns in late.items() if name.startswith("edge")), default=None)
+    edges = [ns for name, ns in late.items() if name.startswith("edge")]
+    return max(edges) / 1e6 if edges and None not in edges else None
 
 
 def _edge_stalls(result: Result) -> float | None:

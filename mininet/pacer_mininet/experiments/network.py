@@ -2,7 +2,8 @@
 
 a1..an --- edge1 (--- join) --- wan (--- far) (--- out) --- b1..bm
 
-edge   pacer.p4: paces the scenario's classes; the FIFO of its line holds any window.
+edge   pacer.p4: paces the scenario's classes; the FIFO of its line holds any window. Stock BMv2 has
+       neither lines nor FIFOs.
 join   pacer.p4 without classes, if there are two edges.
 wan    gtrcnet.p4: rate, FIFO and half the RTT each way.
 far    gtrcnet.p4 without rate: measures traffic behind the bottleneck, if the scenario says so.
@@ -15,11 +16,14 @@ from contextlib import contextmanager
 from mininet.net import Mininet
 from mininet.topo import Topo
 
+from pacer_mininet.bmv2_switch import BMv2PacerSwitch
 from pacer_mininet.experiments.scenario import Scenario
 from pacer_mininet.hosts import LfnHost
 from pacer_mininet.lab import departures_here
 from pacer_mininet.net import started
 from pacer_mininet.ovs_switch import PacingOVSSwitch
+from pacer_mininet.pacing_switch import PacingSwitch
+from pacer_mininet.switches import NetworkSwitch
 from pacer_mininet.topology import EDGE_FIFO
 from pacer_mininet.units import format_rate
 
@@ -63,6 +67,13 @@ def has_one_connection(scenario: Scenario) -> bool:
     return one and scenario.gaps == "accounted"
 
 
+def edge_class(scenario: Scenario) -> type[NetworkSwitch]:
+    """Return the class of a scenario's edge switches."""
+    if scenario.has_bmv2_edge:
+        return BMv2PacerSwitch
+    return PacingOVSSwitch if scenario.has_ovs_edge else PacingSwitch
+
+
 def departures_at_edge(scenario: Scenario) -> str:
     """Return which side sends an edge's frames at their departure times: `switch` or `kernel`.
 
@@ -77,9 +88,9 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
 
     def build(self, scenario: Scenario) -> None:
         """Build it."""
+        departures = departures_at_edge(scenario)
         line = {"rate": format_rate(scenario.edge_rate_bps), "counts": "wire", "fifo": EDGE_FIFO}
-        line["gaps"] = scenario.gaps
-        line["departures"] = departures_at_edge(scenario)
+        line |= {"gaps": scenario.gaps, "departures": departures}
         bottleneck = {
             "rate": format_rate(scenario.rate_bps),
             "counts": "layer2",
@@ -89,22 +100,26 @@ class ScenarioTopo(Topo):  # type: ignore[misc] # mininet has no types
         }
         measuring = {"program": "gtrcnet", "bottleneck": format_rate(scenario.measuring_rate_bps)}
         wan = self.addSwitch("wan", spin="0ns", **measuring)
-        edge = {"cls": PacingOVSSwitch} if scenario.has_ovs_edge else {"program": "pacer"}
-        edges = [self.addSwitch(f"edge{n}", **edge) for n in range(1, scenario.edges + 1)]
+        edge_cls = edge_class(scenario)
+        # BMv2's ports have no settings.
+        plain = edge_cls is BMv2PacerSwitch
+        edges = [self.addSwitch(f"edge{n}", cls=edge_cls) for n in range(1, scenario.edges + 1)]
         for number in range(1, scenario.senders + 1):
             extra_ns = scenario.extra_rtt_ns[number - 1] if scenario.extra_rtt_ns else 0
             host = self.addHost(f"a{number}", cls=LfnHost)
             # All of the extra delay is on the way back.
-            back = {"departures": line["departures"], "ring": ring_frames(scenario, number)}
+            back = {"departures": departures, "ring": ring_frames(scenario, number)}
             if extra_ns:
                 back["delay"] = f"{extra_ns}ns"
-            self.addLink(host, edges[edge_of(scenario, number) - 1], params2=back)
+            edge = edges[edge_of(scenario, number) - 1]
+            self.addLink(host, edge, params2={} if plain else back)
         before = edges[0]
         if len(edges) > 1:
             before = self.addSwitch("join", program="pacer", spin="0ns")
             for edge in edges:
                 self.addLink(edge, before, params1=dict(line))
         to_wan = dict(line) if len(edges) == 1 else {"fifo": EDGE_FIFO}
+        to_wan = {} if plain else to_wan
         self.addLink(before, wan, port2=WIRE_IN, params1=to_wan, params2=dict(bottleneck))
         last, port, settings = wan, WIRE_OUT, dict(bottleneck)
         if scenario.far:

@@ -18,6 +18,7 @@ from mininet.net import Mininet
 from mininet.node import Node
 
 from pacer_mininet import congestion, paths, tcp_state
+from pacer_mininet.bmv2_switch import BMv2PacerSwitch
 from pacer_mininet.controller import PacerController
 from pacer_mininet.counters import (
     difference,
@@ -351,7 +352,7 @@ class ScenarioRun:
     def statistics(self, switch: str) -> dict[str, Any]:
         """Return all counters of a switch, as in the controller's `stats` resource."""
         node = self.net.get(switch)
-        if isinstance(node, PacingOVSSwitch):
+        if isinstance(node, (BMv2PacerSwitch, PacingOVSSwitch)):
             return node.statistics()
         return statistics_of(self.rest, switch)
 

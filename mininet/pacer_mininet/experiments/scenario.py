@@ -19,13 +19,13 @@ MAX_FLOWS = 128
 MAX_SECONDS = 600
 MAX_HOSTS = 200
 
-CLASS_KINDS = ("class", "ovs-class")
-"""Classes at the edge: of pacing_switch, and of the patched Open vSwitch."""
+CLASS_KINDS = ("class", "ovs-class", "bmv2-class")
+"""Classes at the edge: of pacing_switch, of the patched Open vSwitch, and of stock BMv2."""
 
 OVS_KINDS = ("ovs-class", "ovs-meter")
 """Kinds with Open vSwitch at the edge. Its meter drops packets above the rate."""
 
-KINDS = ("none", "tbf", "fq", "class", *OVS_KINDS)
+KINDS = ("none", "tbf", "fq", "class", *OVS_KINDS, "bmv2-class")
 """What spaces packets: nothing, TBF or fq in the sender's kernel, or the edge switch."""
 
 FOLLOWING_MODES = ("pspd", "dynamic", "slow-start", "clustered")
@@ -87,6 +87,7 @@ PACED = Shaper("paced", "class", (("mode", "static"),))
 OVS_METERED = Shaper("Open vSwitch's meter", "ovs-meter")
 OVS_PACED = Shaper("paced by Open vSwitch", "ovs-class", (("limit_bytes", 32 << 20),))
 """Its limit is larger than the largest window, as is that of pacing_switch's FIFO."""
+BMV2_PACED = Shaper("paced by BMv2", "bmv2-class", (("mode", "static"),))
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,8 @@ class Scenario:
             raise ValueError(f"gaps {self.gaps!r} is not one of {', '.join(GAPS)}")
         if not 1 <= self.edges <= 2:
             raise ValueError(f"{self.edges} edge switches: 1 or 2")
+        if self.has_bmv2_edge and (self.edges > 1 or self.has_ovs_edge or any(self.extra_rtt_ns)):
+            raise ValueError("BMv2 at the edge: one edge switch of this kind, without extra_rtt_ns")
         for flow in self.flows:
             if not (1 <= flow.sender <= MAX_HOSTS and 1 <= flow.receiver <= MAX_HOSTS):
                 raise ValueError(f"host {flow.sender} or {flow.receiver}: 1 to {MAX_HOSTS}")
@@ -199,6 +202,11 @@ class Scenario:
     def has_ovs_edge(self) -> bool:
         """Whether Open vSwitch is at the edge."""
         return any(flow.shaper.kind in OVS_KINDS for flow in self.flows)
+
+    @property
+    def has_bmv2_edge(self) -> bool:
+        """Whether stock BMv2 is at the edge; its port to the bottleneck has no line rate."""
+        return any(flow.shaper.kind == "bmv2-class" for flow in self.flows)
 
     @property
     def measuring_rate_bps(self) -> int:

@@ -2,8 +2,8 @@
 
 That is the scenario, and what `versions` names: the kernel, the switch, the compiled P4 programs,
 the controller, the Python packages, the modules of this package that make a run, and Open vSwitch
-where the run uses it. So Snakemake, which makes the files that are missing, repeats no run after a
-change of a table or a plot. After a change of the switch it repeats all of them.
+or BMv2 where the run uses it. So Snakemake, which makes the files that are missing, repeats no run
+after a change of a table or a plot. After a change of the switch it repeats all of them.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any
 
 from pacer_mininet.experiments.results import read_object, write_whole
 from pacer_mininet.experiments.scenario import Scenario
-from pacer_mininet.experiments.versions import OPENVSWITCH
+from pacer_mininet.experiments.versions import BMV2, OPENVSWITCH
 
 FOLDER = "runs"
 
@@ -28,7 +28,8 @@ class Store:
 
     def key(self, scenario: Scenario) -> str:
         """Return the name under which a run's result is kept."""
-        unused = () if scenario.has_ovs_edge else (OPENVSWITCH,)
+        used = {OPENVSWITCH: scenario.has_ovs_edge, BMV2: scenario.has_bmv2_edge}
+        unused = {name for name, is_used in used.items() if not is_used}
         versions = {name: of for name, of in self._versions.items() if name not in unused}
         text = f"{json.dumps(versions, sort_keys=True)}\n{scenario.to_json()}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]

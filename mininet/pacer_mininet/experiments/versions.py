@@ -15,6 +15,9 @@ _MAKES_RUNS = "pacer_mininet.experiments.inside"
 OPENVSWITCH = "openvswitch"
 """Name of the digest that only runs with Open vSwitch depend on."""
 
+BMV2 = "bmv2"
+"""Name of the digest that only runs with stock BMv2 depend on."""
+
 _MAKES_TABLES = "pacer_mininet.experiments.reporting"
 """The module that makes tables, plots and the report."""
 
@@ -72,6 +75,15 @@ def openvswitch_name() -> str:
     return digest_of(list(programs))
 
 
+def bmv2_name() -> str:
+    """Return the digest of BMv2 and its programs; empty when it is not on PATH."""
+    try:
+        switch = paths.need_bmv2()
+    except paths.MissingError:
+        return ""
+    return digest_of([switch, *(paths.COMPILED / "bmv2").glob("*.json")])
+
+
 def of_this_checkout(*, realtime: bool) -> dict[str, str]:
     """Return the digests of the programs that make runs, and the kernel's name."""
     controller = paths.REPO / "controller" / "src" / "pacer_controller"
@@ -83,6 +95,7 @@ def of_this_checkout(*, realtime: bool) -> dict[str, str]:
         "kernel": kernel_name(realtime=realtime),
         "packages": digest_of([paths.REPO / "requirements.lock"]),
         OPENVSWITCH: openvswitch_name(),
+        BMV2: bmv2_name(),
     }
 
 

@@ -49,6 +49,11 @@ DROP_CAUSES = {
 }
 """Cells of the `drops` counter of `pacer.p4`."""
 
+_HOLD_DROPS = "PacerEgress.hold_drops"
+"""Counter of the program for stock BMv2: packets that found as many held ones as it can hold."""
+
+HOLD_LIMIT = "hold-limit"
+
 
 async def read(switch: fy.Switch, query: Sequence[Any]) -> AsyncIterator[Any]:
     """Read entities; finsy's own signature is one of coroutines, which it does not return."""
@@ -208,12 +213,16 @@ async def class_counters(
     return result
 
 
-async def drop_counters(switch: fy.Switch) -> dict[str, Count]:
+async def drop_counters(switch: fy.Switch, schema: fy.P4Schema) -> dict[str, Count]:
     """Return the program's drops by cause."""
     query = [fy.P4CounterEntry(_DROPS, index=index) for index in DROP_CAUSES]
-    return {
+    drops = {
         DROP_CAUSES[entry.index]: _count(entry.data) async for entry in _read_all(switch, query)
     }
+    if _HOLD_DROPS in {counter.name for counter in schema.counters}:
+        async for entry in _read_all(switch, [fy.P4CounterEntry(_HOLD_DROPS, index=0)]):
+            drops[HOLD_LIMIT] = _count(entry.data)
+    return drops
 
 
 async def flow_counters(switch: fy.Switch, schema: fy.P4Schema) -> dict[Key, Count]:

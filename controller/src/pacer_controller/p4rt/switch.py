@@ -547,7 +547,7 @@ class P4Switch:
         reading: Reading,
     ) -> None:
         counters = await access.class_counters(switch, self.schema, classes)
-        reading.drops = await access.drop_counters(switch)
+        reading.drops = await access.drop_counters(switch, self.schema)
         reading.flows = await access.flow_counters(switch, self.schema)
         clocks: dict[int, int] = {}
         if traffic is not None:
