@@ -182,3 +182,25 @@ def test_mn_makes_a_network_of_open_vswitch_in_the_controllers_hands(tmp_path: P
     assert ended.returncode == 0, output
     assert "0% dropped (2/2 received)" in output
     assert "left behind: []" in output
+
+
+def test_mn_names_bmv2_that_is_not_on_path(tmp_path: Path) -> None:
+    folders = os.environ["PATH"].split(os.pathsep)
+    without = [one for one in folders if not (Path(one) / "simple_switch_grpc").exists()]
+    path = os.pathsep.join([str(tmp_path), *without])
+    ended = mn(tmp_path, "--topo", "single,2", "--switch", "bmv2", PATH=path)
+    check(ended, "*** simple_switch_grpc is not on PATH: install BMv2")
+
+
+def test_mn_makes_a_network_of_stock_bmv2(tmp_path: Path) -> None:
+    need_parts()
+    try:
+        paths.need_bmv2()
+    except paths.MissingError as error:
+        pytest.skip(f"not run: mn with stock BMv2: {error}")
+    options = ("--topo", "single,2", "--switch", "bmv2", "--controller", "pacer")
+    ended = mn(tmp_path, *options, "--wait", "--test", "pingall")
+    output = ended.stdout + ended.stderr
+    assert ended.returncode == 0, output
+    assert "0% dropped (2/2 received)" in output
+    assert "left behind: []" in output
