@@ -1,6 +1,6 @@
 # P4 PSPacer. `make demo` and `make test` install what they need and say what they install.
 #
-#   make demo              three runs over a 500 Mbit/s, 200 ms path: unpaced, TBF, paced
+#   make demo              two, ten and one sender over a 500 Mbit/s, 200 ms path, unpaced to paced
 #   make test              runs all tests: lint, unit, vectors, PTF, controller, lab
 #   make check             after each edit: lints, types and tests of what changed (BASE=main)
 #   make switch            build pacing_switch and install the controller: what `mn` needs
@@ -30,9 +30,10 @@
 #   make ptf               TARGET=pacing_switch|bmv2
 #   make conformance       SAMPLES=<a p4c checkout>/testdata/p4_16_samples; one TARGET only
 #   make differential      PACKETS=100000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
-#   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1 on this
-#                          machine's kernel instead of in the lab; EDGE=ovs: with Open vSwitch
-#                          at the edge, too; EDGE=bmv2: with stock BMv2, in real time
+#   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1: one
+#                          sender, on this machine's kernel instead of in the lab; EDGE=ovs: one
+#                          sender with Open vSwitch at the edge, too; EDGE=bmv2: with stock BMv2,
+#                          in real time
 #   make experiments       QUICK=1 scaled down; REALTIME=1 on this machine's kernel; AGAIN=1 twice,
 #                          and compare the two to the byte; CORES=1 runs at once;
 #                          PROFILE=mininet/workflow/slurm: on a cluster

@@ -50,7 +50,7 @@ def test_other_programs_than_pacer_are_refused(on_path: Path) -> None:
 def test_the_demo_scales_rates_and_window_but_not_the_rtt() -> None:
     options = demo.options_of(["--edge", "bmv2"])
     assert options.realtime
-    experiment = demo.experiment_of(options)
+    experiment = demo.experiments_of(options)[0]
     assert [cell.column for cell in experiment.cells][-1] == BMV2_PACED.name
     assert "scaled: 1/100" in experiment.title
     for cell in experiment.cells:
@@ -59,10 +59,10 @@ def test_the_demo_scales_rates_and_window_but_not_the_rtt() -> None:
         assert path.socket_buffer_bytes == 125_000
         assert path.rtt_ns == 200_000_000
         assert not cell.published
-    faster = demo.experiment_of(demo.options_of(["--edge", "bmv2", "--rate", "20mbit"]))
+    (faster,) = demo.experiments_of(demo.options_of(["--edge", "bmv2", "--rate", "20mbit"]))
     assert "scaled: 1/25" in faster.title
     with pytest.raises(ValueError, match="needs --edge bmv2"):
-        demo.experiment_of(demo.options_of(["--runs", "bmv2-paced"]))
+        demo.experiments_of(demo.options_of(["--runs", "bmv2-paced"]))
 
 
 def test_a_scenarios_network_has_bmv2_at_the_edge_only_and_sets_none_of_its_ports() -> None:

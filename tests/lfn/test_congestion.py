@@ -41,7 +41,7 @@ def test_the_lab_never_uses_another_one() -> None:
 
 def _demo(*words: str) -> tuple[Experiment, str]:
     options = demo.options_of(words)
-    return demo.experiment_of(options), options.cc
+    return demo.experiments_of(options)[0], options.cc
 
 
 def test_the_demo_says_where_it_uses_another_one(monkeypatch: pytest.MonkeyPatch) -> None:

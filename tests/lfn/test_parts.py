@@ -9,8 +9,9 @@ import pytest
 from pacer_mininet import congestion, counters, tcp_state, traffic, units
 from pacer_mininet.experiments import demo, page, plots, tables
 from pacer_mininet.experiments.experiment import Cell
-from pacer_mininet.experiments.shaping import kernel_rate_bps
+from pacer_mininet.experiments.shaping import class_of, kernel_rate_bps
 from pacer_mininet.experiments.store import Store
+from pacer_mininet.experiments.takano import PUBLISHED_AS
 from pacer_mininet.published import TABLE_5, table_5
 
 
@@ -47,13 +48,47 @@ def test_size_is_binary_and_time_exact() -> None:
         ("--seconds", "ten", "seconds 'ten' is not a whole number"),
         ("--rate", "2gbit", "above the sender's 1gbit"),
         ("--cc", "bic; reboot", "congestion control"),
-        ("--runs", "fast", "'fast' is not one of unpaced, tbf, paced"),
+        ("--runs", "fast", "'fast' is not one of two, ten, unpaced, tick-tbf, tbf"),
         ("--fifo", "much", "much"),
     ],
 )
 def test_the_demo_names_the_option_at_fault(option: str, value: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        demo.experiment_of(demo.options_of([option, value]))
+        demo.experiments_of(demo.options_of([option, value]))
+
+
+def test_the_demo_begins_with_senders_that_do_not_know_of_each_other() -> None:
+    shared, single = demo.experiments_of(demo.options_of([]))
+    titles = ["unpaced", "TBF in each", "fq in each", "one class at the edge"]
+    assert [cell.column for cell in shared.cells] == 2 * titles
+    assert {len(cell.scenario.flows) for cell in shared.cells} == {2, 10}
+    assert {cell.scenario.fifo_bytes for cell in shared.cells} == {32 * 1024}
+    for cell in shared.cells:
+        rates = {flow.shaper.rate_bps(cell.scenario.rate_bps) for flow in cell.scenario.flows}
+        assert rates == {cell.scenario.rate_bps}
+        classes = {class_of(cell.scenario, n) for n in range(len(cell.scenario.flows))}
+        if cell.column == titles[-1]:
+            assert classes == {"class0"}
+    columns = [cell.column for cell in single.cells]
+    assert columns == ["unpaced", "tick-driven TBF", "TBF", "paced"]
+    published = [dict(cell.published) for cell in single.cells]
+    assert published[1:3] == [{"goodput": 191, "lost": 402}, {}]
+
+
+def test_the_demos_settings_are_those_of_all_its_runs() -> None:
+    words = ["--fifo", "1MB", "--seconds", "3", "--cc", "cubic", "--rate", "100mbit"]
+    made = demo.experiments_of(demo.options_of(words))
+    for scenario in (cell.scenario for one in made for cell in one.cells):
+        assert (scenario.fifo_bytes, scenario.seconds) == (1 << 20, 3)
+        assert scenario.rate_bps == 100_000_000
+        assert {flow.congestion_control for flow in scenario.flows} == {"cubic"}
+
+
+def test_a_demo_in_real_time_has_the_single_flow_alone() -> None:
+    (single,) = demo.experiments_of(demo.options_of(["--realtime"]))
+    assert {len(cell.scenario.flows) for cell in single.cells} == {1}
+    (shared,) = demo.experiments_of(demo.options_of(["--realtime", "--runs", "ten"]))
+    assert {len(cell.scenario.flows) for cell in shared.cells} == {10}
 
 
 def test_tbf_gets_the_bottleneck_rate_for_full_frames() -> None:
@@ -115,8 +150,8 @@ def test_published_row() -> None:
     assert table_5(64 * 1024, "unpaced") == {"goodput": 210, "lost": 257}
     assert table_5(64 * 1024, "unpaced", rate_bps=100_000_000) == {}
     assert table_5(12_345, "unpaced") == {}
-    shapers = {shaper.name for shaper in demo.RUNS.values()}
-    assert all(set(cells) == shapers for cells in TABLE_5.values())
+    names = {PUBLISHED_AS.get(one.name, one.name) for one in demo.RUNS.values()}
+    assert all(set(cells) == names - {"TBF of today"} for cells in TABLE_5.values())
 
 
 def _result(cell: Cell) -> dict[str, Any]:
@@ -124,6 +159,7 @@ def _result(cell: Cell) -> dict[str, Any]:
     flow = {
         "shaper": cell.column,
         "transfer_bytes": 0,
+        "completion_ms": None,
         "goodput_bps": 400_000_000,
         "goodput_second_half_bps": 476_900_000,
         "rtt_ms": {"min": 200.0, "mean": 201.5, "max": 208.0},
@@ -134,6 +170,7 @@ def _result(cell: Cell) -> dict[str, Any]:
         "bin_bytes": [31_250] * 2000,
         "window_vb_max_bytes": [66_000] * 10,
         "bottleneck_drops": drops,
+        "flows": [[100_000 * n for n in range(20)]] * len(cell.scenario.flows),
     }
     return {
         "mode": "realtime",
@@ -155,28 +192,33 @@ def test_the_demos_report_holds_table_and_picture_and_nothing_from_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(congestion, "of_this_kernel", lambda _choice: ["cubic"])
-    experiment = demo.for_kernel(
-        demo.experiment_of(demo.options_of(["--seconds", "1"])), "default", realtime=True
+    options = demo.options_of(
+        ["--seconds", "1", "--realtime", "--runs", "two,ten,unpaced,tick-tbf,tbf,paced"]
     )
+    experiments = [
+        demo.for_kernel(one, "default", realtime=True) for one in demo.experiments_of(options)
+    ]
     store = Store(tmp_path / "runs", {})
-    for cell in experiment.cells:
+    for cell in (cell for one in experiments for cell in one.cells):
         store.save(cell.scenario, _result(cell))
-    drawn = plots.draw(experiment, tables.results_of(experiment, store))
-    assert drawn == plots.draw(experiment, tables.results_of(experiment, store))
-    found = tables.collect(experiment, store)
-    page.write([found], {"demo": drawn}, tmp_path / "report.html", title=experiment.title)
+    results = {one.name: tables.results_of(one, store) for one in experiments}
+    drawn = {one.name: plots.draw(one, results[one.name]) for one in experiments}
+    assert drawn == {one.name: plots.draw(one, results[one.name]) for one in experiments}
+    assert drawn.keys() == demo.PICTURES.keys()
+    found = [tables.collect(one, store) for one in experiments]
+    page.write(found, drawn, tmp_path / "report.html", title=experiments[0].title)
     text = (tmp_path / "report.html").read_text()
-    assert "data:image/png;base64," in text
+    assert text.count("data:image/png;base64,") == 2
     assert "http" not in text
     assert "<script" not in text
     assert "&lt;6.1&gt;" in text
     assert "kernel has no BIC" in text
-    plain = tables.plain(found).splitlines()
-    assert plain[0].split() == ["unpaced", "TBF", "paced"]
+    plain = tables.plain(found[1]).splitlines()
+    assert plain[0].split() == ["unpaced", "tick-driven", "TBF", "TBF", "paced"]
     lines = {line[:24].strip(): line[24:].split() for line in plain[2:]}
-    assert lines["lost at the bottleneck"][:2] == ["1,234", "[257]"]
+    assert lines["lost at the bottleneck"][:4] == ["1,234", "[257]", "1,234", "[402]"]
     # In real time the machine has its part in it, and the table says how much.
-    assert lines["edge late, ms at most"] == ["8.25"] * 3
+    assert lines["edge late, ms at most"] == ["8.25"] * 4
 
 
 def test_stalls_are_counted_between_two_readings() -> None:

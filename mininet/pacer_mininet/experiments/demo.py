@@ -1,4 +1,7 @@
-"""The demo's command: three runs, a table, a picture, a report. See `../../demo.py`."""
+"""The demo's command: runs, tables, pictures, a report. See `../../demo.py`.
+
+First senders that do not know of each other share a bottleneck, then a single flow has it alone.
+"""
 
 import argparse
 import dataclasses
@@ -7,9 +10,10 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from pacer_mininet import congestion, paths
 from pacer_mininet.experiments import jobs, page, plots, program, tables, versions
@@ -19,14 +23,19 @@ from pacer_mininet.experiments.progress import RunsDisplay
 from pacer_mininet.experiments.results import results_directory, write_json
 from pacer_mininet.experiments.scenario import (
     BMV2_PACED,
+    FQ,
+    ONE_CLASS,
     OVS_METERED,
     OVS_PACED,
     PACED,
     TBF,
     UNPACED,
+    Flow,
     Scenario,
+    Shaper,
 )
 from pacer_mininet.experiments.store import FOLDER, Store
+from pacer_mininet.experiments.takano import KIB, PUBLISHED_AS, TICK_DRIVEN_TBF
 from pacer_mininet.hosts import SOCKET_BUFFER_BYTES
 from pacer_mininet.published import RATE_BPS as PAPERS_RATE_BPS
 from pacer_mininet.published import table_5, table_5_doubts
@@ -43,23 +52,58 @@ from pacer_mininet.units import (
 
 RESULTS = paths.REPO / "results" / "demo"
 
-RUNS = {"unpaced": UNPACED, "tbf": TBF, "paced": PACED}
+RUNS = {"unpaced": UNPACED, "tick-tbf": TICK_DRIVEN_TBF, "tbf": TBF, "paced": PACED}
+"""What spaces the packets of a single flow, by the name of the run."""
+
 OVS_RUNS = {"ovs-meter": OVS_METERED, "ovs-paced": OVS_PACED}
 BMV2_RUNS = {"bmv2-paced": BMV2_PACED}
 EDGE_RUNS = {"pacing_switch": RUNS, "ovs": RUNS | OVS_RUNS, "bmv2": RUNS | BMV2_RUNS}
-ALL_RUNS = RUNS | OVS_RUNS | BMV2_RUNS
+SINGLE_RUNS = RUNS | OVS_RUNS | BMV2_RUNS
 
 BMV2_RATE_BPS = 5_000_000
-BMV2_FIFO_BYTES = 16 * 1024
+BMV2_FIFO_BYTES = 16 * KIB
 """The path that stock BMv2 is shown on. The FIFO is not scaled like the rate: it would not hold a
 frame."""
 
+SHARED_BY = {
+    "unpaced": UNPACED,
+    "TBF in each": TBF,
+    "fq in each": FQ,
+    "one class at the edge": ONE_CLASS,
+}
+"""What spaces the packets of several senders, by the title of the column. A sender that knows of no
+other one shapes to the bottleneck's rate."""
+
+SHARED_FIFO_BYTES = 32 * KIB
+"""That of IPSJ Fig. 9."""
+
+FIFO_BYTES = 64 * KIB
+SECONDS, TWO_SECONDS, TEN_SECONDS = 5, 4, 5
+REALTIME_SECONDS = 20
+TEN = 10
+TRANSFER_BYTES = 10_000_000
+BETWEEN_STARTS_MS = 200
+
+SHARED_METRICS = (
+    *("goodput", "lost", "edge_lost", "queue_max", "rtt_max"),
+    *("done", "completion_mean", "completion"),
+)
 METRICS = (
     *("goodput", "steady", "lost", "edge_lost", "resent"),
     *("rtt_min", "rtt_mean", "rtt_max", "bin_max", "bin_p99", "queue_max"),
 )
 REALTIME_METRICS = ("edge_late", "edge_stalls")
 
+PICTURES = {"shared": "senders.png", "single": "bandwidth.png"}
+
+SHARED_DIFFERS = (
+    "TBF and `fq` in a sender have the bottleneck's rate, which is right for a sender that is "
+    "alone. A sender does not know of the others. A fixed share for each would lose nothing, but "
+    "leave the rest of the bottleneck idle while the others are silent. The switch at the edge "
+    "sees all packets: one class spaces them, whoever sends.",
+    "The class holds the packets that do not fit into the bottleneck. That is what the longer RTT "
+    "is, and it ends with the transfers.",
+)
 DIFFERS = (
     "The published runs were made some twenty years ago, with the Linux of that time and a "
     "hardware link emulator. Goodput over the whole run includes slow start, in which the path is "
@@ -69,9 +113,10 @@ DIFFERS = (
     "path holds. From there the congestion control needs many round trips to grow again. The "
     "number of lost packets depends on the TCP: today's starts with ten segments, and detects and "
     "repairs losses in other ways.",
-    "Today's TBF differs, too. The tick of the system clock used to wake it, and it sent all "
-    "packets that had arrived since the last tick. Now a high-resolution timer wakes it for each "
-    "packet, so its bursts are at most the ten packets of its bucket.",
+    "The published TBF was woken by the tick of the system clock, and sent all packets that the "
+    "time since the last tick allowed: tick-driven TBF, HZ 1000, counting no FCS. Today a "
+    "high-resolution timer wakes TBF for each packet, so its bursts are at most the ten packets of "
+    "its bucket.",
 )
 LAB_DIFFERS = (
     "The lab's clock stands still while programs compute, so no timer jitters and no process is "
@@ -91,13 +136,19 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the options of a command line; their defaults come from the environment."""
     environment = os.environ
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
-    parser.add_argument("--fifo", default=environment.get("FIFO"))
+    fifo = (
+        f"default: {format_size(FIFO_BYTES)}, for several senders {format_size(SHARED_FIFO_BYTES)}"
+    )
+    parser.add_argument("--fifo", default=environment.get("FIFO") or None, help=fifo)
     parser.add_argument(
         "--cc",
         default=congestion.UNCHOSEN,
         help="congestion control (default: bic; cubic where this machine's kernel lacks bic)",
     )
-    parser.add_argument("--seconds", default=environment.get("SECONDS") or "20")
+    seconds = (
+        f"of each run; default: {SECONDS}, for two senders {TWO_SECONDS}, for ten {TEN_SECONDS}"
+    )
+    parser.add_argument("--seconds", default=environment.get("SECONDS") or None, help=seconds)
     parser.add_argument("--rate", default=environment.get("RATE"))
     parser.add_argument("--rtt", default=environment.get("RTT") or "200ms")
     program.add_flag(parser, "realtime", "on this machine's kernel instead of in the lab")
@@ -108,11 +159,13 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="ovs: two more runs, with Open vSwitch as the edge switch (needs `make ovs`); bmv2: "
         "one more run, with stock BMv2 (needs simple_switch_grpc), in real time on a slower path",
     )
-    parser.add_argument("--runs", help=f"some of {', '.join(ALL_RUNS)}, separated by commas")
+    some = f"some of {', '.join((*SHARED, *SINGLE_RUNS))}, separated by commas"
+    parser.add_argument("--runs", help=some)
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     on_bmv2 = options.edge == "bmv2"
-    options.fifo = options.fifo or (format_size(BMV2_FIFO_BYTES) if on_bmv2 else "64KB")
+    if on_bmv2 and not options.fifo:
+        options.fifo = format_size(BMV2_FIFO_BYTES)
     options.rate = options.rate or format_rate(BMV2_RATE_BPS if on_bmv2 else PAPERS_RATE_BPS)
     # The lab's clock stands still while programs compute, and BMv2 computes all the time: it
     # recirculates the packets that it holds.
@@ -120,60 +173,107 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def scaled_down(path: Scenario, rate_bps: int) -> Scenario:
-    """Return the papers' path with all its rates and its window smaller, for stock BMv2.
+def scaled_down(path: Scenario) -> Scenario:
+    """Return a path whose line and window are smaller by as much as its rate is than the papers'.
 
-    The RTT stays.
+    For stock BMv2. The RTT stays.
     """
-    share = Fraction(rate_bps, PAPERS_RATE_BPS)
+    share = Fraction(path.rate_bps, PAPERS_RATE_BPS)
     return dataclasses.replace(
         path,
-        rate_bps=rate_bps,
         edge_rate_bps=round(path.edge_rate_bps * share),
         socket_buffer_bytes=max(MTU_FRAME_BYTES, round(SOCKET_BUFFER_BYTES * share)),
     )
 
 
-def experiment_of(options: argparse.Namespace) -> Experiment:
-    """Return the demo as an experiment; ValueError naming the option at fault."""
-    names = options.runs.split(",") if options.runs else list(EDGE_RUNS[options.edge])
-    for name in names:
-        if name not in ALL_RUNS:
-            raise ValueError(f"run {name!r} is not one of {', '.join(ALL_RUNS)}")
-        if name in BMV2_RUNS and options.edge != "bmv2":
-            raise ValueError(f"run {name!r} needs --edge bmv2")
-    if not str(options.seconds).isdecimal():
-        raise ValueError(f"seconds {options.seconds!r} is not a whole number")
-    rate_bps, rtt_ns = parse_rate(options.rate), parse_duration(options.rtt)
-    fifo_bytes = parse_size(options.fifo)
+def _path(options: argparse.Namespace, seconds: int, fifo_bytes: int) -> dict[str, Any]:
+    """Return the arguments of a scenario that are its path, by the options or these defaults."""
+    asked = options.seconds or (REALTIME_SECONDS if options.realtime else seconds)
+    if not str(asked).isdecimal():
+        raise ValueError(f"seconds {asked!r} is not a whole number")
+    return {
+        "seconds": int(asked),
+        "rate_bps": parse_rate(options.rate),
+        "rtt_ns": parse_duration(options.rtt),
+        "fifo_bytes": parse_size(options.fifo) if options.fifo else fifo_bytes,
+    }
+
+
+def _said(path: Mapping[str, Any]) -> str:
+    rate, rtt = format_rate(path["rate_bps"]), format_duration(path["rtt_ns"])
+    return f"{rate}, RTT {rtt}, FIFO {format_size(path['fifo_bytes'])}"
+
+
+def _two(shaper: Shaper, control: str) -> tuple[Flow, ...]:
+    """Return the flows of IPSJ Fig. 9's two senders, to one receiver here."""
+    return tuple(Flow(shaper, sender=number, congestion_control=control) for number in (1, 2))
+
+
+def _ten(shaper: Shaper, control: str) -> tuple[Flow, ...]:
+    """Return ten senders, each of which starts later than the one before, and ends."""
+    return tuple(
+        Flow(
+            shaper,
+            sender=number + 1,
+            congestion_control=control,
+            start_ms=number * BETWEEN_STARTS_MS,
+            payload_bytes=TRANSFER_BYTES,
+        )
+        for number in range(TEN)
+    )
+
+
+SHARED = {
+    "two": ("two senders", _two, TWO_SECONDS),
+    "ten": ("ten senders that come and go", _ten, TEN_SECONDS),
+}
+"""Rows of the table of several senders, by the name of the runs: title, flows, duration."""
+
+
+def shared_path(options: argparse.Namespace, names: Sequence[str]) -> Experiment:
+    """Return the runs in which senders that do not know of each other share the bottleneck."""
     control = congestion.asked_for(options.cc)
-    row = f"{format_rate(rate_bps)}, RTT {format_duration(rtt_ns)}, FIFO {format_size(fifo_bytes)}"
+    cells: list[Cell] = []
+    for name in names:
+        row, flows_of, seconds = SHARED[name]
+        path = _path(options, seconds, SHARED_FIFO_BYTES)
+        cells += [
+            # One seed is enough for a demo.
+            Cell(row, column, Scenario(flows_of(shaper, control), **path), extra=True)
+            for column, shaper in SHARED_BY.items()
+        ]
+    return Experiment(
+        name="shared",
+        title=f"Senders that do not know of each other, TCP {control.upper()}: {_said(path)}",
+        metrics=SHARED_METRICS,
+        cells=tuple(cells),
+        source="Published: two senders in IPSJ Fig. 9, a picture",
+        plots=("senders",),
+        differs=SHARED_DIFFERS,
+    )
+
+
+def single_flow(options: argparse.Namespace, names: Sequence[str]) -> Experiment:
+    """Return the runs of a flow that has the bottleneck alone."""
+    path = _path(options, SECONDS, FIFO_BYTES)
+    control = congestion.asked_for(options.cc)
+    on_bmv2 = options.edge == "bmv2"
     cells = []
     for name in names:
-        path = Scenario(
-            one_flow(ALL_RUNS[name], control),
-            seconds=int(options.seconds),
-            rate_bps=rate_bps,
-            rtt_ns=rtt_ns,
-            fifo_bytes=fifo_bytes,
-            bins=True,
-        )
-        if options.edge == "bmv2":
-            path = scaled_down(path, rate_bps)
-        if rate_bps > path.edge_rate_bps:
-            line = format_rate(path.edge_rate_bps)
-            raise ValueError(f"rate {options.rate} is above the sender's {line}")
-        shaper = path.flows[0].shaper.name
-        published = table_5(fifo_bytes, shaper, rate_bps, rtt_ns)
-        doubts = table_5_doubts(fifo_bytes, shaper) if published else {}
-        cells.append(Cell(row, shaper, path, published, doubts=doubts))
+        shaper = SINGLE_RUNS[name]
+        scenario = Scenario(one_flow(shaper, control), bins=True, **path)
+        if on_bmv2:
+            scenario = scaled_down(scenario)
+        place = path["fifo_bytes"], PUBLISHED_AS.get(shaper.name, shaper.name)
+        published = table_5(*place, scenario.rate_bps, scenario.rtt_ns)
+        doubts = table_5_doubts(*place) if published else {}
+        cells.append(Cell(_said(path), shaper.name, scenario, published, doubts=doubts))
     paper = any(cell.published for cell in cells)
-    on_bmv2 = options.edge == "bmv2"
-    factor = f"1/{PAPERS_RATE_BPS / rate_bps:g}"
+    factor = f"1/{PAPERS_RATE_BPS / path['rate_bps']:g}"
     scale = f" (scaled: {factor} of the papers' rates and window)" if on_bmv2 else ""
     return Experiment(
-        name="demo",
-        title=f"TCP {control.upper()} on a long fat network: {row}{scale}",
+        name="single",
+        title=f"A single flow, TCP {control.upper()}: {_said(path)}{scale}",
         metrics=METRICS,
         cells=tuple(cells),
         source="Published: Takano et al., IPSJ Vol. 47 SIG 7 (ACS 14), Table 5" if paper else "",
@@ -181,6 +281,29 @@ def experiment_of(options: argparse.Namespace) -> Experiment:
         plots=("bandwidth-queue",),
         differs=(BMV2_DIFFERS, *DIFFERS) if on_bmv2 else DIFFERS,
     )
+
+
+def experiments_of(options: argparse.Namespace) -> list[Experiment]:
+    """Return the demo as experiments; ValueError naming the option at fault.
+
+    In real time the default is the single flow: eleven hosts need a machine of their own.
+    """
+    default = [*([] if options.realtime else SHARED), *EDGE_RUNS[options.edge]]
+    names = options.runs.split(",") if options.runs else default
+    for name in names:
+        if name not in SHARED | SINGLE_RUNS:
+            raise ValueError(f"run {name!r} is not one of {', '.join(SHARED | SINGLE_RUNS)}")
+        if name in BMV2_RUNS and options.edge != "bmv2":
+            raise ValueError(f"run {name!r} needs --edge bmv2")
+    shared = [name for name in names if name in SHARED]
+    single = [name for name in names if name in SINGLE_RUNS]
+    made = [shared_path(options, shared)] if shared else []
+    made += [single_flow(options, single)] if single else []
+    for scenario in (cell.scenario for one in made for cell in one.cells):
+        if scenario.rate_bps > scenario.edge_rate_bps:
+            line = format_rate(scenario.edge_rate_bps)
+            raise ValueError(f"rate {options.rate} is above the sender's {line}")
+    return made
 
 
 def for_kernel(experiment: Experiment, choice: str, *, realtime: bool) -> Experiment:
@@ -194,54 +317,70 @@ def for_kernel(experiment: Experiment, choice: str, *, realtime: bool) -> Experi
     control = congestion.choose(choice, available, lab=not realtime)
     if control != congestion.asked_for(choice):
         experiment = with_control_for_bic(experiment, control)
-    metrics = (*METRICS, *REALTIME_METRICS) if realtime else METRICS
+    metrics = (*experiment.metrics, *REALTIME_METRICS) if realtime else experiment.metrics
     differs = (*experiment.differs, REALTIME_DIFFERS if realtime else LAB_DIFFERS)
     return dataclasses.replace(experiment, metrics=metrics, differs=differs)
 
 
-def make(experiment: Experiment, results: Path, *, realtime: bool) -> dict[str, str]:
-    """Make all runs, print the table, write all files; return why runs failed, by name."""
+def _named(experiment: Experiment, job: jobs.Job) -> str:
+    """Return the name of a run in the progress: what spaces the packets, of how many senders."""
+    scenario = job.scenario
+    several = f"{len(scenario.flows)} senders, " if experiment.name == "shared" else ""
+    return f"{several}{scenario.flows[0].shaper.name}"
+
+
+def make(experiments: Sequence[Experiment], results: Path, *, realtime: bool) -> dict[str, str]:
+    """Make all runs, print the tables, write all files; return why runs failed, by name."""
     # A demo makes its runs anew each time.
     shutil.rmtree(results / FOLDER, ignore_errors=True)
     store = Store(results / FOLDER, versions.of_this_checkout(realtime=realtime))
     to_make = [
-        dataclasses.replace(job, name=job.scenario.flows[0].shaper.name)
+        dataclasses.replace(job, name=_named(experiment, job))
+        for experiment in experiments
         for job in jobs.jobs_of([experiment])
     ]
+    # The runs that carry the most come first, so that none is left alone at the end.
+    to_make.sort(key=lambda job: (job.scenario.flows[0].shaper == UNPACED, -job.work_mb))
     with RunsDisplay(to_make, "s" if realtime else "virtual s") as display:
         failed = jobs.make(to_make, store, display, realtime=realtime)
-    found = tables.collect(experiment, store)
-    write_json(results / "summary.json", found)
-    drawn = plots.draw(experiment, tables.results_of(experiment, store))
-    for _, content in drawn:
-        (results / "bandwidth.png").write_bytes(content)
-    page.write([found], {"demo": drawn}, results / "report.html", title=experiment.title)
-    print(f"\n{experiment.title}\n\n{tables.plain(found)}")
+    found = [tables.collect(experiment, store) for experiment in experiments]
+    write_json(results / "summary.json", {one["name"]: one for one in found})
+    drawn = {one.name: plots.draw(one, tables.results_of(one, store)) for one in experiments}
+    for name, pictures in drawn.items():
+        for _, content in pictures:
+            (results / PICTURES[name]).write_bytes(content)
+    page.write(found, drawn, results / "report.html", title=experiments[0].title)
+    for one in found:
+        print(f"\n{one['title']}\n\n{tables.plain(one)}")
     return failed
 
 
 def _command(options: argparse.Namespace) -> int:
-    experiment = experiment_of(options)
+    experiments_of(options)
     program.need_parts()
     if options.edge == "bmv2":
         paths.need_bmv2()
-    realtime = options.realtime
-    if not realtime:
+    if not options.realtime:
         try:
             check_lab()
         except LabUnavailableError as error:
             print(f"demo: no virtual-time lab here: {error}", file=sys.stderr)
             print("demo: measuring on this machine's kernel, in real time", file=sys.stderr)
-            realtime = True
+            options.realtime = True
+    realtime = options.realtime
     if realtime:
         need_root()
-    experiment = for_kernel(experiment, options.cc, realtime=realtime)
+    experiments = [
+        for_kernel(experiment, options.cc, realtime=realtime)
+        for experiment in experiments_of(options)
+    ]
     began = time.monotonic()
     with results_directory(options.results):
-        failed = make(experiment, options.results, realtime=realtime)
+        failed = make(experiments, options.results, realtime=realtime)
     program.report_failed("demo", failed)
     print(f"\n{time.monotonic() - began:.0f} s; results in {options.results}:")
-    print("  summary.json  bandwidth.png  report.html")
+    pictures = [PICTURES[experiment.name] for experiment in experiments]
+    print("  " + "  ".join(["summary.json", *pictures, "report.html"]))
     return 1 if failed else 0
 
 

@@ -87,6 +87,12 @@ def _completion(result: Result, chosen: Chooses = _any) -> float | None:
     return None if not times or None in times else max(times) / 1e3
 
 
+def _completion_mean(result: Result) -> float | None:
+    """Return the mean time of a transfer, in s; None where one did not end."""
+    times = [flow["completion_ms"] for flow in result["flows"]]
+    return None if None in times else statistics.fmean(times) / 1e3
+
+
 def _rtt_steady(result: Result) -> float | None:
     """Return the first connection's longest smoothed RTT in the second half, in ms."""
     sender = result["series"]["sender"]
@@ -223,6 +229,7 @@ METRICS: dict[str, Metric] = {
         "Jain's index of paced flows", lambda r: _if_any(_steady(r, _spaced), jain), 4
     ),
     "completion": Metric("last one done, s", _completion, 2),
+    "completion_mean": Metric("mean time of a transfer, s", _completion_mean, 2),
     "completion_paced": Metric("last paced flow done, s", lambda r: _completion(r, _spaced), 2),
     "done": Metric("done in time", lambda r: _if_any(_speeds(r), _count_done), 0),
     "jain_done": Metric("Jain's index of their speeds", lambda r: _if_any(_speeds(r), jain), 4),

@@ -8,7 +8,6 @@ packets. The files contain no date and no program version.
 
 import functools
 import io
-import itertools
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,13 +25,16 @@ from pacer_mininet.experiments.experiment import (
     column_titles,
     row_titles,
 )
-from pacer_mininet.traffic import NS_PER_S, WINDOW_NS, regroup
+from pacer_mininet.experiments.samples import SAMPLE_NS
+from pacer_mininet.traffic import NS_PER_S, WINDOW_NS, ideal_goodput_bps, regroup
 
 DPI = 160
 PANELS = 4
 COLOURS = ("#dd5a62", "#1b3a8c", "#3b8f5a", "#c98a1b", "#7a4ea3", "#4d4d4d", "#0f9aa8")
 LINES = ("-", "--", ":", "-.")
 SLOW_START_S = 5
+FLOWS_DRAWN = 4
+FLOW_STEP_NS, STACK_OVER_NS = 500_000_000, 400_000_000
 LINE_NS = 200_000_000
 BEFORE_LOSS_MS, AFTER_LOSS_MS = 1000, 4000
 BARS = 1600
@@ -94,7 +96,7 @@ def _bandwidth(
     With `queues`, a panel of the queue in front of the bottleneck stands below each.
     """
     shown = _of_first_row(runs)[:PANELS]
-    heights = (2.1, 0.9) if queues else (2.1,)
+    heights = (1.6, 0.75) if queues else (2.1,)
     figure = _figure(0.8 + sum(heights) * len(shown))
     panels = figure.subplots(
         len(heights) * len(shown), 1, sharex=True, squeeze=False, height_ratios=heights * len(shown)
@@ -157,12 +159,25 @@ def _bandwidth_panel(axes: Axes, cell: Cell, result: dict[str, Any], line_ns: in
         label="bottleneck",
         zorder=5,
     )
-    drops = series["bottleneck_drops"]
+    _mark_losses(axes, cell, result)
+    axes.set_ylabel("Mbit/s")
+    if scenario.edge_rate_bps == 10**9:
+        axes.yaxis.set_major_locator(MultipleLocator(250))
+    axes.set_title(
+        f"{cell.column}: {result['goodput_bps'] / 1e6:.1f} Mbit/s over the whole run, "
+        f"{result['bottleneck_drops']:,} lost",
+        loc="left",
+    )
+
+
+def _mark_losses(axes: Axes, cell: Cell, result: dict[str, Any]) -> None:
+    """Mark the half seconds in which the bottleneck lost packets."""
+    drops = result["series"]["bottleneck_drops"]
     steps = zip(drops["at_ms"], drops["packets"], [0, *drops["packets"]], strict=False)
     losses = [
         at_ms / 1e3
         for at_ms, packets, before in steps
-        if packets > before and at_ms <= scenario.seconds * 1000
+        if packets > before and at_ms <= cell.scenario.seconds * 1000
     ]
     axes.plot(
         losses,
@@ -174,14 +189,6 @@ def _bandwidth_panel(axes: Axes, cell: Cell, result: dict[str, Any], line_ns: in
         color=DROP_COLOUR,
         label="packets lost",
         zorder=6,
-    )
-    axes.set_ylabel("Mbit/s")
-    if scenario.edge_rate_bps == 10**9:
-        axes.yaxis.set_major_locator(MultipleLocator(250))
-    axes.set_title(
-        f"{cell.column}: {result['goodput_bps'] / 1e6:.1f} Mbit/s over the whole run, "
-        f"{result['bottleneck_drops']:,} lost",
-        loc="left",
     )
 
 
@@ -271,11 +278,8 @@ def _flows(runs: Runs) -> Figure:
     figure = _figure(0.6 + 1.7 * len(shown))
     panels = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, (cell, result) in zip(panels, shown, strict=True):
-        for number, counts in enumerate(result["series"]["flows"]):
-            # The step after the run's last second is incomplete.
-            steps = itertools.pairwise(counts[: 2 * cell.scenario.seconds + 1])
-            rates = [(b - a) * 8 / 0.5 / 1e6 for a, b in steps]
-            times = [(n + 0.5) * 0.5 for n in range(len(rates))]
+        for number, counts in enumerate(result["series"]["flows"][:FLOWS_DRAWN]):
+            times, rates = _rates_mbps(counts, cell.scenario.seconds, FLOW_STEP_NS, FLOW_STEP_NS)
             # Line styles differ, so that equal flows are visible on top of each other.
             axes.plot(
                 *(times, rates, LINES[number % len(LINES)]),
@@ -292,6 +296,69 @@ def _flows(runs: Runs) -> Figure:
     titles = [f"flow {label}" for label in labels]
     figure.legend(handles, titles, loc="outside upper center", ncols=len(titles), fontsize=9)
     return figure
+
+
+def _rates_mbps(
+    counts: Sequence[int], seconds: int, over_ns: int, every_ns: int
+) -> tuple[list[float], list[float]]:
+    """Return what arrived in `over_ns` (Mbit/s) and the middles of that time (s), from a series.
+
+    The series' steps after the run's last second are incomplete.
+    """
+    over, every = over_ns // SAMPLE_NS, every_ns // SAMPLE_NS
+    known = counts[: seconds * NS_PER_S // SAMPLE_NS + 1]
+    starts = range(0, len(known) - over, every)
+    rates = [(known[at + over] - known[at]) * 8 * NS_PER_S / over_ns / 1e6 for at in starts]
+    return [(at + over / 2) * SAMPLE_NS / NS_PER_S for at in starts], rates
+
+
+def _senders(runs: Runs) -> Figure:
+    """Draw what each sender's receiver gets, stacked: a column for each row of the table."""
+    rows = row_titles([cell for cell, _ in runs])
+    columns = column_titles([cell for cell, _ in runs])
+    figure = _figure(0.9 + 1.5 * len(columns))
+    panels = figure.subplots(len(columns), len(rows), squeeze=False, sharex="col", sharey=True)
+    for cell, result in runs:
+        axes = panels[columns.index(cell.column), rows.index(cell.row)]
+        _senders_panel(axes, cell, result)
+    for axes, row in zip(panels[0], rows, strict=True):
+        axes.set_title(f"{row}\n", loc="center", fontsize=11)
+    for axes in panels[-1]:
+        axes.set_xlabel("time (s)")
+    for axes, column in zip(panels[:, 0], columns, strict=True):
+        axes.set_ylabel(f"{column}\n", fontweight="bold")
+    figure.supylabel("goodput (Mbit/s), a colour for each sender", fontsize=9.5)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
+    return figure
+
+
+def _senders_panel(axes: Axes, cell: Cell, result: dict[str, Any]) -> None:
+    scenario, flows = cell.scenario, result["series"]["flows"]
+    stacked = [_rates_mbps(counts, scenario.seconds, STACK_OVER_NS, SAMPLE_NS) for counts in flows]
+    palette = mpl.colormaps["viridis"]
+    colours = [palette((number + 0.5) / len(flows)) for number in range(len(flows))]
+    rates = [of_flow for _, of_flow in stacked]
+    axes.stackplot(stacked[0][0], rates, colors=colours, linewidth=0.2, edgecolor="white")
+    most_mbps = ideal_goodput_bps(scenario.rate_bps) / 1e6
+    label = "what the bottleneck can carry"
+    style: Any = {"color": BOTTLENECK_COLOUR, "linewidth": 0.9, "linestyle": (0, (5, 3))}
+    axes.axhline(most_mbps, label=label, **style)
+    _mark_losses(axes, cell, result)
+    axes.set_xlim(0, scenario.seconds)
+    axes.set_ylim(0, 1.15 * most_mbps)
+    axes.set_title(_of_senders(cell, result), loc="left", fontsize=9.5, fontweight="normal")
+
+
+def _of_senders(cell: Cell, result: dict[str, Any]) -> str:
+    """Return in a few words what senders achieved together."""
+    lost = result["bottleneck_drops"]
+    said = f"{lost:,} packets lost" if lost else "nothing lost"
+    if not cell.scenario.flows[0].payload_bytes:
+        return f"{result['goodput_bps'] / 1e6:.1f} Mbit/s, {said}"
+    times = [flow["completion_ms"] for flow in result["flows"]]
+    done = [time_ms for time_ms in times if time_ms is not None]
+    return f"{len(done)} of {len(times)} done, {said}"
 
 
 def _gap_of(cell: Cell) -> int | None:
@@ -418,6 +485,7 @@ _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure]]] = {
     ),
     "gaps-spread": ("Goodput by gap: all seeds", _spread_by_gap),
     "flows": ("Goodput of the first flows", _flows),
+    "senders": ("Goodput of senders that share the bottleneck", _senders),
 }
 
 

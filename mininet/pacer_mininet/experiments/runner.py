@@ -32,6 +32,7 @@ from pacer_mininet.experiments.network import PAYLOAD_BYTES, edge_of, network_of
 from pacer_mininet.experiments.samples import SAMPLE_NS, Samples
 from pacer_mininet.experiments.scenario import Flow, Scenario
 from pacer_mininet.experiments.shaping import (
+    class_of,
     end_slow_start,
     pacing_rate_bps,
     port_of,
@@ -244,7 +245,7 @@ class ScenarioRun:
                 continue
             edge = f"edge{edge_of(self.scenario, flow.sender)}"
             classes = self.rest.get("switches", edge, "stats")["classes"]
-            seen = next(one for one in classes if one["name"] == f"class{number}")
+            seen = next(one for one in classes if one["name"] == class_of(self.scenario, number))
             if seen.get("rtt_ns") and seen.get("in_flight_bytes"):
                 in_flight = last[0].unacked_packets * PAYLOAD_BYTES
                 self.samples.estimates.append(

@@ -15,7 +15,7 @@ SAMPLE_NS = 100_000_000
 SAMPLE_LATE_NS = SAMPLE_NS // 2
 """A sample that is at most this late, in real time, counts for the instant at which it was due."""
 
-FLOWS_IN_SERIES = 4
+FLOWS_IN_SERIES = 10
 
 Connection = tuple[int, int]
 """The receiver's port and the sender's."""
@@ -139,10 +139,29 @@ class Samples:
                 "rtt_us": [sample.rtt_us for _, sample in first],
             },
             "flows": [
-                [self.delivered_by(ms * 1_000_000, number) for ms in range(0, seconds * 1000, 500)]
+                self._delivered(number, seconds)
                 for number in range(min(len(self.scenario.flows), FLOWS_IN_SERIES))
             ],
         }
+
+    def _delivered(self, number: int, seconds: int) -> list[int]:
+        """Return the payload of a flow that had arrived in order, every SAMPLE_NS from 0 on."""
+        flow, port = self.scenario.flows[number], port_of(number)
+        times = range(0, seconds * NS_PER_S, SAMPLE_NS)
+        totals = [0] * len(times)
+        for samples in (found for key, found in self.received.items() if key[0] == port):
+            most, left = 0, iter([*samples, None])
+            sample = next(left)
+            for step, at_ns in enumerate(times):
+                while sample is not None and sample[0] <= at_ns + SAMPLE_LATE_NS:
+                    most = max(most, sample[1].bytes_received)
+                    sample = next(left)
+                totals[step] += most
+        done_ns = self._done_ns(number) if flow.payload_bytes else None
+        if done_ns is not None:
+            first = -(-(done_ns - SAMPLE_LATE_NS) // SAMPLE_NS)
+            totals[first:] = [flow.payload_bytes] * len(totals[first:])
+        return totals
 
 
 def _median_error(ratios: list[float]) -> float | None:

@@ -53,6 +53,8 @@ class Shaper:
         settings: for a class, its resource at the controller. Without `rate` it gets the
             shaper's rate; with the rate None it gets none.
         share: its rate as a fraction of the bottleneck's: (1, 2) is half.
+        together: for a class, whether all flows with this shaper behind the same edge are in one
+            class; otherwise each flow has a class of its own.
 
     """
 
@@ -60,6 +62,7 @@ class Shaper:
     kind: str = "none"
     settings: tuple[tuple[str, Any], ...] = ()
     share: tuple[int, int] = (1, 1)
+    together: bool = False
 
     def rate_bps(self, bottleneck_bps: int) -> int:
         """Return its rate in bit/s."""
@@ -84,6 +87,9 @@ UNPACED = Shaper("unpaced")
 TBF = Shaper("TBF", "tbf")
 FQ = Shaper("fq", "fq")
 PACED = Shaper("paced", "class", (("mode", "static"),))
+ONE_CLASS = Shaper("one class at the edge", "class", (("mode", "static"),), together=True)
+"""All senders in one class at the bottleneck's rate: the edge knows of them all."""
+
 OVS_METERED = Shaper("Open vSwitch's meter", "ovs-meter")
 OVS_PACED = Shaper("paced by Open vSwitch", "ovs-class", (("limit_bytes", 32 << 20),))
 """Its limit is larger than the largest window, as is that of pacing_switch's FIFO."""

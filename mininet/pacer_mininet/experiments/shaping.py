@@ -30,6 +30,19 @@ def port_of(number: int) -> int:
     return FIRST_PORT + number
 
 
+def class_of(scenario: Scenario, number: int) -> str:
+    """Return the name of the class that paces flow `number`, from 0, at its edge."""
+    flow = scenario.flows[number]
+    if flow.shaper.together:
+        edge = edge_of(scenario, flow.sender)
+        number = next(
+            first
+            for first, one in enumerate(scenario.flows)
+            if one.shaper == flow.shaper and edge_of(scenario, one.sender) == edge
+        )
+    return f"class{number}"
+
+
 def kernel_rate_bps(rate_bps: int) -> int:
     """Return a rate as the kernel's queueing disciplines count it: without FCS."""
     return rate_bps * (MTU_FRAME_BYTES - FCS_BYTES) // MTU_FRAME_BYTES
@@ -132,11 +145,13 @@ def _make_class(scenario: Scenario, number: int, flow: Flow, rest: RestClient) -
     body["port"] = port_to_bottleneck(scenario, edge)
     if "rate" in body and flow.shaper.kind == "class" and not in_lab():
         body["allowance_ns"] = realtime_allowance_ns(body["rate"])
-    resource = ("switches", f"edge{edge}", "classes", f"class{number}")
-    refused = rest.refusal("PUT", *resource, body=body)
-    if refused is not None:
-        raise NotOfferedError(f"the controller refuses {body}: {refused}")
-    _make_flow(scenario, number, flow, rest, {"class": f"class{number}"})
+    name = class_of(scenario, number)
+    # The first of several flows in one class makes it.
+    if name == f"class{number}":
+        refused = rest.refusal("PUT", "switches", f"edge{edge}", "classes", name, body=body)
+        if refused is not None:
+            raise NotOfferedError(f"the controller refuses {body}: {refused}")
+    _make_flow(scenario, number, flow, rest, {"class": name})
 
 
 def meter_body(rate_bps: int) -> dict[str, int]:

@@ -115,6 +115,9 @@ def plain(found: dict[str, Any]) -> str:
         cells = [row for row in found["rows"] if row["row"] == title]
         lines = [[title if len(titles) > 1 else "", *(row["column"] for row in cells)]]
         for name, of in found["metrics"].items():
+            # Not every figure is one of every row: a transfer has a time, not a goodput.
+            if all(row["values"].get(name, 0) is None for row in cells):
+                continue
             lines.append([of])
             for row in cells:
                 beside = _published_beside(row, name)
