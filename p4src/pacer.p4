@@ -25,6 +25,7 @@
 #include "include/tcp_flows.p4"
 #include "include/ticks.p4"
 #include "include/class_clock.p4"
+#include "include/rate_sharing.p4"
 #include "include/flow_pace.p4"
 #include "include/window_clamp.p4"
 #include "include/congestion_marking.p4"
@@ -38,19 +39,15 @@ control TcpFlows(inout headers_t hdr, inout metadata_t meta,
     FlowOfReceiver() flow_of_receiver;
     FlowPace() flow_pace;
     WindowScale() window_scale;
-    WindowLimit() window_limit;
     WindowClamp() window_clamp;
 
     apply {
         flow_of_receiver.apply(hdr, meta, standard_metadata);
         if (meta.follows_flows == 1) {
             flow_of_sender.apply(hdr, meta, standard_metadata);
-            if (meta.flow_known == 1) {
-                window_limit.apply(meta);
-                // A packet of a flow that is not followed is paced with its class.
-                if (meta.paces_flows == 1) {
-                    flow_pace.apply(meta, standard_metadata.packet_length + FCS_BYTES);
-                }
+            // A packet of a flow that is not followed is paced with its class.
+            if (meta.flow_known == 1 && meta.paces_flows == 1) {
+                flow_pace.apply(meta, standard_metadata.packet_length + FCS_BYTES);
             }
         }
         if (hdr.tcp.syn == 1) {
@@ -66,7 +63,10 @@ control Pacing(inout headers_t hdr, inout metadata_t meta,
                inout standard_metadata_t standard_metadata) {
     Classes() classes;
     TcpFlows() tcp_flows;
+    RateSharing() rate_sharing;
+    WindowLimit() window_limit;
     ClassClock() class_clock;
+    SharedDeparture() shared_departure;
     CongestionMarking() congestion_marking;
 
     apply {
@@ -78,7 +78,16 @@ control Pacing(inout headers_t hdr, inout metadata_t meta,
                 tcp_flows.apply(hdr, meta, standard_metadata);
             }
         }
+        if (meta.shares == 1) {
+            rate_sharing.apply(meta, hdr.tcp.syn & meta.flow_known, standard_metadata);
+        }
+        if (meta.flow_known == 1) {
+            window_limit.apply(meta);
+        }
         class_clock.apply(meta, standard_metadata);
+        if (meta.shares == 1 && meta.drop_cause == 0) {
+            shared_departure.apply(meta);
+        }
         if (meta.congested == 1) {
             congestion_marking.apply(hdr, meta);
         }

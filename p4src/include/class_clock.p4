@@ -14,12 +14,12 @@
 #ifndef CLASS_CLOCK_P4
 #define CLASS_CLOCK_P4
 
-control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    @name(".PacerIngress.clock_ns")
-    register<bit<64>>(QUEUE_COUNT) clock_ns;
-    @name(".PacerIngress.clock_frac")
-    register<bit<32>>(QUEUE_COUNT) clock_frac;
+@name(".PacerIngress.clock_ns")
+register<bit<64>>(QUEUE_COUNT) clock_ns;
+@name(".PacerIngress.clock_frac")
+register<bit<32>>(QUEUE_COUNT) clock_frac;
 
+control ClassClock(inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     @name(".PacerIngress.class_accepted")
     counter(CLASS_COUNT, CounterType.packets_and_bytes) class_accepted;
     @name(".PacerIngress.class_limit_drops")

@@ -1,5 +1,5 @@
 // Decides which mode a packet's class has (unpaced, static, ipg, timer, pspd,
-// dynamic, slow-start, clustered), and sets
+// dynamic, slow-start, clustered, shared), and sets
 // the mode's parameters.
 #ifndef CLASSES_P4
 #define CLASSES_P4
@@ -122,13 +122,28 @@ control Classes(inout metadata_t meta) {
         meta.release_below_ns = (bit<64>) release_below_ns;
     }
 
+    // The class's active TCP flows share its rate (rate_sharing.p4), which has bytes_per_ns_q24 of
+    // payload. The limit and the threshold apply to each flow. If clamps_windows is 1, windows are
+    // lowered to a flow's part of the rate plus window_margin_bytes.
+    @name(".PacerIngress.paced_shared")
+    action paced_shared(bit<64> time_per_byte_q24, bit<32> limit_bytes, bit<64> allowance_ns,
+                        bit<32> ecn_threshold_bytes, bit<32> bytes_per_ns_q24,
+                        bit<1> clamps_windows, bit<32> window_margin_bytes) {
+        paced_static_controlled(time_per_byte_q24, limit_bytes, allowance_ns,
+                                ecn_threshold_bytes, bytes_per_ns_q24, window_margin_bytes);
+        meta.follows_flows = 1;
+        meta.shares = 1;
+        meta.clamps_windows = clamps_windows;
+    }
+
     @name(".PacerIngress.classes")
     table classes {
         key = {
             meta.class_id: exact @name("class_id");
         }
         actions = { unpaced; paced_static; paced_static_controlled; paced_ipg; paced_timer;
-                    paced_pspd; paced_dynamic; paced_slow_start; paced_clustered; }
+                    paced_pspd; paced_dynamic; paced_slow_start; paced_clustered;
+                    paced_shared; }
         const default_action = unpaced;
         size = CLASS_COUNT;
     }

@@ -181,6 +181,15 @@ struct metadata_t {
     bit<1> answered_elsewhere;   // another live flow has that flow's cell
     bit<32> answered_cell;
     bit<64> answered_identity;
+    bit<1> flow_closed;          // this packet, or one before, has FIN or RST
+
+    // Mode shared (rate_sharing.p4).
+    bit<1> shares;
+    bit<1> clamps_windows;       // to a flow's part of the rate
+    bit<1> shares_as_flow;       // the packet's flow is one that shares; 0: with others
+    bit<1> share_waits;          // its clock is ahead
+    bit<1> catches_up;           // it has twice the others' rate
+    bit<64> share_from_ns;       // a flow that becomes active: when its time begins
 
     // Receive windows (window_clamp.p4).
     bit<64> bytes_per_ns_q24;    // rate that the window is computed for; 0: no clamp

@@ -232,12 +232,15 @@ control FlowOfSender(inout headers_t hdr, inout metadata_t meta,
             first_flight.apply(meta, hdr.tcp.syn, end, payload_bytes,
                                standard_metadata.packet_length + FCS_BYTES, now_ns);
             if (hdr.tcp.fin == 1 || hdr.tcp.rst == 1) {
+                meta.flow_closed = 1;
                 flow_expires_ns.write(cell, now_ns + FLOW_CLOSED_NS);
             } else if (hdr.tcp.syn == 1) {
                 flow_expires_ns.write(cell, now_ns + FLOW_OPENING_NS);
             } else if (taken != 0 || starts == 1 || expires_ns - now_ns > FLOW_CLOSED_NS) {
-                // A last acknowledgement, after both ends' FIN, does not open it again.
                 flow_expires_ns.write(cell, now_ns + FLOW_LIFE_NS);
+            } else {
+                // A last acknowledgement, after both ends' FIN, does not open it again.
+                meta.flow_closed = 1;
             }
         }
     }

@@ -319,7 +319,7 @@ class FlowPacer:
         if segment.payload_bytes > segment.length_bytes:
             return self._departure_ns(None, segment.at_ns, self._at_most_q24(segment))
         key = (segment.sender, segment.receiver)
-        flow, in_first_flight = self._follow(key, segment)
+        flow, in_first_flight = self.follow(key, segment)
         cost_q24, at_path_rate = self._cost_q24(flow, segment, in_first_flight=in_first_flight)
         departure_ns = self._departure_ns(key, segment.at_ns, cost_q24)
         if flow.timed == (segment.end, segment.at_ns):
@@ -346,7 +346,7 @@ class FlowPacer:
     _last_ns: dict[Direction | None, int] = field(default_factory=dict)
     """Departure of the last packet."""
 
-    def _follow(self, key: Direction, segment: Segment) -> tuple[Flow, bool]:
+    def follow(self, key: Direction, segment: Segment) -> tuple[Flow, bool]:
         """The flow, and whether the segment belongs to its first flight."""
         in_first_flight = False
         flow = self.flows.get(key)

@@ -36,6 +36,7 @@ from pacing_model import (
     Stall,
     run,
 )
+from sharing_cases import sharing_cases, sharing_vector_text
 from vector_text import lines
 
 T = TypeVar("T")
@@ -44,6 +45,8 @@ VECTORS_DIR = Path(__file__).resolve().parent.parent / "vectors"
 MODES = "modes"
 FLOWS = "flows"
 """Subdirectory of the cases that ask for more than every data plane has."""
+SHARING = "sharing"
+"""Subdirectory of the cases of mode shared."""
 BURSTINESS = "burstiness"
 """Subdirectory of the cases of gtrcnet's measurements."""
 TIMER = "timer"
@@ -998,6 +1001,15 @@ def write_flows(out: Path) -> None:
         (out / f"{case.name}.json").write_text(flow_vector_text(case), encoding="utf-8")
 
 
+def write_sharing(out: Path) -> None:
+    """Writes the cases of mode shared, and removes what else was there."""
+    out.mkdir(parents=True, exist_ok=True)
+    for old in out.glob("*.json"):
+        old.unlink()
+    for case in sharing_cases():
+        (out / f"{case.name}.json").write_text(sharing_vector_text(case), encoding="utf-8")
+
+
 def write_burstiness(out: Path) -> None:
     """Writes the cases of burstiness, and removes what else was there."""
     out.mkdir(parents=True, exist_ok=True)
@@ -1028,6 +1040,7 @@ def main() -> None:
         write(args.out / TIMER, list(timer_cases()), modes=True)
         write(args.out / PAUSE_FRAMES, list(pause_frame_cases()), modes=False)
         write_flows(args.out / FLOWS)
+        write_sharing(args.out / SHARING)
         write_burstiness(args.out / BURSTINESS)
 
 

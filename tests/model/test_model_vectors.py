@@ -14,6 +14,7 @@ from make_vectors import (
     FLOWS,
     MODES,
     PAUSE_FRAMES,
+    SHARING,
     TIMER,
     VECTORS_DIR,
     Case,
@@ -24,12 +25,14 @@ from make_vectors import (
     timer_cases,
     vector_text,
 )
+from sharing_cases import SharingCase, sharing_cases, sharing_vector_text
 
 CASES = all_cases()
 MODE_CASES = mode_cases()
 TIMER_CASES = list(timer_cases())
 PAUSE_CASES = list(pause_frame_cases())
 FLOW_CASES = flow_cases()
+SHARING_CASES = sharing_cases()
 BURSTINESS_CASES = burstiness_cases()
 
 
@@ -55,6 +58,12 @@ def test_file_of_the_flows_is_fresh(case: FlowCase) -> None:
     assert committed == flow_vector_text(case), "run tests/model/make_vectors.py"
 
 
+@pytest.mark.parametrize("case", SHARING_CASES, ids=[case.name for case in SHARING_CASES])
+def test_file_of_mode_shared_is_fresh(case: SharingCase) -> None:
+    committed = (VECTORS_DIR / SHARING / f"{case.name}.json").read_text(encoding="utf-8")
+    assert committed == sharing_vector_text(case), "run tests/model/make_vectors.py"
+
+
 @pytest.mark.parametrize("case", PAUSE_CASES, ids=[case.name for case in PAUSE_CASES])
 def test_file_of_gap_frames_is_fresh(case: Case) -> None:
     committed = (VECTORS_DIR / PAUSE_FRAMES / f"{case.name}.json").read_text(encoding="utf-8")
@@ -75,11 +84,13 @@ def test_file_of_burstiness_is_fresh(case: BurstinessCase) -> None:
         (VECTORS_DIR / TIMER, TIMER_CASES),
         (VECTORS_DIR / PAUSE_FRAMES, PAUSE_CASES),
         (VECTORS_DIR / FLOWS, FLOW_CASES),
+        (VECTORS_DIR / SHARING, SHARING_CASES),
         (VECTORS_DIR / BURSTINESS, BURSTINESS_CASES),
     ],
 )
 def test_no_file_too_many(
-    directory: Path, cases: list[Case] | list[FlowCase] | list[BurstinessCase]
+    directory: Path,
+    cases: list[Case] | list[FlowCase] | list[SharingCase] | list[BurstinessCase],
 ) -> None:
     committed = {path.stem for path in directory.glob("*.json")}
     assert committed == {case.name for case in cases}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ipaddress
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from heapq import merge
 from itertools import accumulate
 from pathlib import Path
 
 from flow_model import Address, FlowClass, FlowPacer, Segment
 from pacer_entries import class_entry, flow, station
+from sharing_model import SharedClass, SharedPacer
 from tcp_traffic import STATIONS, Sender, frame_of
 from virtual_switch import Port, TimedFrame, VirtualRun, run
 
@@ -33,9 +34,11 @@ Traffic = list[tuple[int, Segment]]
 """Ports and segments."""
 
 
-def entry_of(config: FlowClass, limit_bytes: int = 1 << 30) -> dict[str, object]:
+def entry_of(config: FlowClass | SharedClass, limit_bytes: int = 1 << 30) -> dict[str, object]:
     """The class in the program's table."""
     params = {"limit_bytes": limit_bytes, "allowance_ns": 1_000_000, "ecn_threshold_bytes": 0}
+    if isinstance(config, SharedClass):
+        return class_entry(CLASS, "paced_shared", params | asdict(config))
     if config.clustered:
         params["release_below_ns"] = config.release_below_ns
         return class_entry(CLASS, "paced_clustered", params)
@@ -54,7 +57,7 @@ def entry_of(config: FlowClass, limit_bytes: int = 1 << 30) -> dict[str, object]
 
 
 def left_by_port(
-    config: FlowClass,
+    config: FlowClass | SharedClass,
     arrivals: dict[int, list[TimedFrame]],
     folder: Path,
     later: tuple[int, FlowClass] | None = None,
@@ -81,24 +84,29 @@ def left_by_port(
 
 
 def departures(
-    config: FlowClass,
+    config: FlowClass | SharedClass,
     traffic: Iterable[tuple[int, Segment]],
     folder: Path,
     make: Callable[[Segment, int], bytes] = frame_of,
     later: tuple[int, FlowClass] | None = None,
 ) -> tuple[list[tuple[int, bytes]], list[tuple[int, bytes]]]:
-    """The frames that left by port 2, and the model's; `make` makes the frames."""
+    """The frames that left by port 2, and the model's; `make` makes the frames.
+
+    What the model drops is in neither.
+    """
     arrivals: dict[int, list[TimedFrame]] = {1: [], 2: []}
-    pacer = FlowPacer(config)
+    pacer = SharedPacer(config) if isinstance(config, SharedClass) else FlowPacer(config)
     expected = []
     for port, segment in traffic:
         if later is not None and segment.at_ns >= later[0]:
+            assert isinstance(pacer, FlowPacer)
             pacer.config = later[1]
         frame = make(segment, port)
         arrivals[port].append(TimedFrame(segment.at_ns, frame))
         if port == 1:
             departure_ns = pacer.send(replace(segment, length_bytes=len(frame)))
-            expected.append((departure_ns, frame))
+            if departure_ns is not None:
+                expected.append((departure_ns, frame))
         else:
             pacer.acknowledge(segment)
     left = left_by_port(config, arrivals, folder, later)

@@ -1,4 +1,4 @@
-"""Modes pspd, dynamic and slow-start: what leaves when, to the nanosecond, against the model."""
+"""Modes that follow flows: what leaves when, to the nanosecond, against the model."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from flow_runs import (
     interleaved,
 )
 from pacing_model import time_per_byte_q24
+from sharing_cases import shared_class
+from sharing_model import SharedClass
 from tcp_traffic import Sender, frame_of
 
 SLOW_START = FlowClass(release_below_ns=1_000_000)
@@ -68,13 +70,14 @@ CASES = {
         Sender(*V4, GROWTH[:3], begin_ns=90_000_000_000, first=9, handshake=False),
     ),
 }
-CONFIGS = {
+CONFIGS: dict[str, FlowClass | SharedClass] = {
     "dynamic": FlowClass(),
     "headroom-120": FlowClass(inverse_headroom_q16=65_536 * 100 // 120),
     "at-most-50-mbit": FlowClass(fastest_time_per_byte_q24=time_per_byte_q24(50_000_000)),
     "slow-start": SLOW_START,
     "pspd": FlowClass(pspd=True),
     "clustered": FlowClass(release_below_ns=100_000, pspd=True),
+    "shared": shared_class(20_000_000),
 }
 
 

@@ -19,6 +19,8 @@ from flow_runs import GROWTH, V4, Traffic, cell_of, departures, interleaved, lef
 from pacing_model import FCS_BYTES, ceil_ns, time_per_byte_q24
 from scapy.layers.inet import TCP
 from scapy.layers.l2 import Ether
+from sharing_cases import shared_class
+from sharing_model import SharedClass
 from tcp_traffic import ACK, SEGMENT_BYTES, SYN, Sender, frame_of, raw_frame
 from virtual_switch import TimedFrame
 
@@ -274,12 +276,13 @@ def with_blocks(segment: Segment, from_port: int) -> bytes:
     return with_options(segment, from_port, [("NOP", None), ("NOP", None), ("SAck", (begin, end))])
 
 
-CONFIGS = {
+CONFIGS: dict[str, FlowClass | SharedClass] = {
     "at-most-50-mbit": FlowClass(fastest_time_per_byte_q24=RATE_Q24),
     "slow-start": FlowClass(release_below_ns=MS),
     "no-rate": FlowClass(),
     "pspd": FlowClass(pspd=True),
     "clustered": FlowClass(release_below_ns=MS, pspd=True),
+    "shared": shared_class(20_000_000),
 }
 CASES: dict[str, tuple[Callable[[], Traffic], Callable[[Segment, int], bytes]]] = {
     "out-of-order": (out_of_order, frame_of),

@@ -33,7 +33,8 @@ from virtual_switch import REPOSITORY, Port, TimedFrame, VirtualRun, gap_frames_
 
 ALL_VECTORS = sorted((REPOSITORY / "tests" / "vectors").rglob("*.json"))
 FLOW_VECTORS = [path for path in ALL_VECTORS if path.parent.name == "flows"]
-VECTORS = [path for path in ALL_VECTORS if path.parent.name not in ("flows", "burstiness")]
+OTHERS = ("flows", "sharing", "burstiness")
+VECTORS = [path for path in ALL_VECTORS if path.parent.name not in OTHERS]
 # Class 0 of a vector is "unpaced": the port's FIFO, and the program's default class.
 FIRST_PORT, SECOND_PORT = 1, 2
 PACE = ("time_per_byte_q24", "limit_bytes", "allowance_ns")

@@ -123,6 +123,36 @@ class FlowsLeaveInClusters(FlowTest):
         self.never_early(came, began_ns, due_ns)
 
 
+class FlowsShareARate(FlowTest):
+    """Mode shared: a flow has half of the rate once another one has begun."""
+
+    rate_bps = 8_000_000
+
+    def runTest(self) -> None:
+        settings = {
+            "time_per_byte_q24": (8_000_000_000 << 24) // self.rate_bps,
+            "bytes_per_ns_q24": (self.rate_bps << 24) // 8_000_000_000,
+            "limit_bytes": 1 << 24,
+            "allowance_ns": 0,
+            "ecn_threshold_bytes": 0,
+            "clamps_windows": 0,
+            "window_margin_bytes": 0,
+        }
+        self.install(
+            self.flow({"dst_port": PORT}, CLASS), self.mode(CLASS, "paced_shared", settings)
+        )
+        self.shake_hands(0)
+        opens = Ether(segment(1, "S", 100))
+        opens[TCP].sport = 40_001
+        del opens[TCP].chksum
+        frames = data(0, 14)
+        began_ns = self.send(1, bytes(opens), *frames)
+        came = self.comes(2, bytes(opens), *frames)
+        gap_ns = 2 * (len(frames[0]) + 4) * 8e9 / self.rate_bps
+        due_ns = [0.0, *(k * gap_ns - 1 for k in range(14))]
+        self.never_early(came, began_ns, due_ns)
+
+
 class FlowsHaveTheirOwnPace(FlowTest):
     """Mode dynamic: what follows the first flight leaves at window / round-trip time."""
 
