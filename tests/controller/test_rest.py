@@ -42,6 +42,7 @@ def test_put_is_idempotent_and_pending(client: Client) -> None:
         "window_margin_bytes": None,
         "ecn_threshold_bytes": None,
         "port": None,
+        "follow": None,
         "state": "pending",
         "state_reason": "switch is pending",
         "revision": 2,

@@ -18,6 +18,7 @@ MODES_OF_SETTING: Mapping[str, tuple[Mode, ...]] = {
     "allowance_ns": _PACED,
     "window_margin_bytes": ("static", "dynamic", "slow-start"),
     "ecn_threshold_bytes": _PACED,
+    "follow": ("static", "timer"),
 }
 """Modes in which a setting means something. In others it is refused: whoever gives it expects
 something."""

@@ -43,6 +43,7 @@ from pacer_controller.fields import (
     WindowMarginBytes,
     examples,
 )
+from pacer_controller.following import FollowSpec
 from pacer_controller.modes import MODES_OF_SETTING, Mode
 from pacer_controller.problems import FieldError, FieldErrors
 
@@ -60,6 +61,16 @@ class ClassSpec(Strict):
         {"mode": "slow-start", "threshold_ns": 1_000_000},
         {"mode": "clustered", "threshold_ns": 1_000_000},
         {"rate": "500Mbit", "window_margin_bytes": 100_000},
+        {
+            "rate": "400Mbit",
+            "follow": {
+                "switch": "wan",
+                "port": 1,
+                "fifo_bytes": 1_048_576,
+                "least_rate": "50Mbit",
+                "most_rate": "500Mbit",
+            },
+        },
     )
 
     mode: Mode = Field(
@@ -99,6 +110,12 @@ class ClassSpec(Strict):
         "port's line rate. Without it, the fastest port with a line rate counts.",
     )
 
+    follow: FollowSpec | None = Field(
+        default=None,
+        description="A bottleneck downstream: the controller raises and lowers `rate` so that its "
+        "queue stays under its FIFO. In modes `static` and `timer`.",
+    )
+
     def problems(self) -> list[FieldError]:
         """Return errors across fields."""
         found = FieldErrors()
@@ -119,6 +136,8 @@ class ClassSpec(Strict):
             message = f"the queue never has more than limit_bytes, {self.limit_bytes}"
             expected = f"at most {self.limit_bytes}, or a higher limit_bytes"
             found.add("ecn_threshold_bytes", message, expected)
+        if self.follow is not None:
+            found += self.follow.problems(self.rate)
         for name in not_in_mode:
             if getattr(self, name) is not None:
                 message = f"a class of mode {self.mode} has no {name}"

@@ -237,6 +237,26 @@ class DriverContext:
     tls: SwitchTls = field(default_factory=SwitchTls)
 
 
+@dataclass(frozen=True)
+class VirtualQueue:
+    """The queue of a virtual bottleneck, as read at one instant.
+
+    Attributes:
+        at_ns: when the last packet came, by the measuring switch's clock.
+        queue_bytes: the queue then, this packet included.
+        window_start_ns: of the last whole window of 100 ms before.
+        window_bytes: that came in it.
+        window_max_bytes: its longest queue.
+
+    """
+
+    at_ns: int
+    queue_bytes: int
+    window_start_ns: int
+    window_bytes: int
+    window_max_bytes: int
+
+
 class Measuring(Protocol):
     """The readings of a switch whose program measures bandwidth and burstiness.
 
@@ -254,6 +274,14 @@ class Measuring(Protocol):
         self, port: int, from_ns: int = 0, to_ns: int | None = None
     ) -> dict[str, Any] | None:
         """Return the bandwidth of a port, columns by time.
+
+        Raises:
+            SwitchUnreadableError: the switch did not answer.
+
+        """
+
+    async def queue(self, port: int) -> VirtualQueue | None:
+        """Return the queue of a port's virtual bottleneck now; None before the first packet.
 
         Raises:
             SwitchUnreadableError: the switch did not answer.

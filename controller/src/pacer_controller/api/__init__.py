@@ -25,6 +25,7 @@ from pacer_controller.api.switches import add_switches
 from pacer_controller.api.views import ProblemDetails
 from pacer_controller.http_limits import BodyLimits
 from pacer_controller.service import Service
+from pacer_controller.service.follow import Follower
 from pacer_controller.service.history import History
 
 __all__ = ["build"]
@@ -43,16 +44,19 @@ def build(
 
     """
     kept = History(service)
+    follower = Follower(service)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await service.start()
-        reading = asyncio.create_task(kept.run(), name="history") if history else None
+        tasks = [asyncio.create_task(follower.run(), name="follow")]
+        if history:
+            tasks.append(asyncio.create_task(kept.run(), name="history"))
         try:
             yield
         finally:
-            if reading is not None:
-                reading.cancel()
+            for task in tasks:
+                task.cancel()
             await service.stop()
 
     app = FastAPIOffline(

@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pacer_controller.following import FollowSpec
+
 
 class View(BaseModel):
     """Base: what a view holds beside its fields is passed on."""
@@ -62,6 +64,7 @@ class ClassView(Accepted):
     window_margin_bytes: int | None
     ecn_threshold_bytes: int | None
     port: int | None
+    follow: FollowSpec | None
 
 
 class ClassList(Page):

@@ -124,12 +124,24 @@ _Words = Sequence[tuple[str, str, Callable[[Any], str]]]
 
 _OF_METER: _Words = (("cburst", "cburst", size), ("pburst", "pburst", size))
 _OF_MARKS: _Words = (("yellow_dscp", "yellow-dscp", str), ("red_dscp", "red-dscp", str))
+
+
+def _followed(follow: View) -> str:
+    """Return what a class follows as it is typed, behind the word `follow`."""
+    return (
+        f"{follow['switch']} follow-port {follow['port']} "
+        f"follow-fifo {exact_size(follow['fifo_bytes'])} "
+        f"least {follow['least_rate']} most {follow['most_rate']}"
+    )
+
+
 _OF_MODE: _Words = (
     ("tick_hz", "hz", str),
     ("headroom_percent", "headroom", str),
     ("threshold_ns", "threshold", time),
     ("gap_bytes", "gap", exact_size),
     ("window_margin_bytes", "window-margin", exact_size),
+    ("follow", "follow", _followed),
 )
 _OF_QUEUE: _Words = (
     ("ecn_threshold_bytes", "ecn", exact_size),

@@ -48,6 +48,17 @@ _LIMITS = (
     ),
 )
 
+_FOLLOW = (
+    Word(
+        *("follow", "follow.switch", _text, "SWITCH"),
+        "switch whose bottleneck the rate follows; none: no longer",
+        choices=("<switch>",),
+    ),
+    Word("follow-port", "follow.port", read_whole, "N", "port of it by which the packets come in"),
+    Word("follow-fifo", "follow.fifo_bytes", read_size, "SIZE", "FIFO of the bottleneck"),
+    Word("least", "follow.least_rate", read_rate, _RATE[0], "lowest rate of a class that follows"),
+    Word("most", "follow.most_rate", read_rate, _RATE[0], "highest rate of a class that follows"),
+)
 
 CLASS = Grammar(
     "class",
@@ -76,6 +87,7 @@ CLASS = Grammar(
             "only port that its packets leave by",
             choices=("<port>",),
         ),
+        *_FOLLOW,
     ),
 )
 
@@ -336,6 +348,9 @@ def body_of(kind: Kind, fields: Mapping[str, Any], before: Mapping[str, Any]) ->
                     word = next(word.name for word in CLASS.words if word.field == name)
                     raise UsageError(f"mode {fields['mode']} takes no {word}")
                 start.pop(name, None)
+    if kind.name == "class" and fields.get("follow.switch", "") is None:
+        fields = {name: value for name, value in fields.items() if not name.startswith("follow.")}
+        start.pop("follow", None)
     if kind.name == "port" and fields.get("gap_mode", "pause-frames") != "pause-frames":
         # Only PAUSE frames have a length.
         start.pop("gap_frame_max_bytes", None)

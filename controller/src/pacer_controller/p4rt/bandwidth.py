@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pacer_controller.config import MEASURED_PORTS
+from pacer_controller.southbound import VirtualQueue
 
 BIN_NS = 500_000
 BINS = 65536
@@ -109,6 +110,34 @@ async def windows_of_slot(
             for column, values in by_column.items()
         },
     }
+
+
+async def queue(registers: ReadRegisters, slot: int) -> VirtualQueue | None:
+    """Return the queue of a slot's virtual bottleneck now, and its last whole window.
+
+    None when registers cannot be read, and while no packet has come.
+    """
+    now = await read_cells(
+        registers, {"GtrcnetIngress.vb_last_ns": [slot], "GtrcnetIngress.vb_now_q24": [slot]}
+    )
+    if now is None or not now[0][slot]:
+        return None
+    at_ns, queue_q24 = now[0][slot], now[1][slot]
+    window = at_ns // WINDOW_NS - 1
+    cell = slot * WINDOWS + window % WINDOWS
+    names = ("window_id", "window_bytes", "window_vb_max_bytes")
+    found = await read_cells(registers, {f"GtrcnetIngress.{name}": [cell] for name in names})
+    if found is None:
+        return None
+    ids, counts, longest = (values[cell] for values in found)
+    current = ids == window
+    return VirtualQueue(
+        at_ns=at_ns,
+        queue_bytes=queue_q24 >> 24,
+        window_start_ns=window * WINDOW_NS,
+        window_bytes=counts if current else 0,
+        window_max_bytes=longest if current else 0,
+    )
 
 
 async def read_cells(

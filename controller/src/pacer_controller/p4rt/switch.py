@@ -35,6 +35,7 @@ from pacer_controller.southbound import (
     State,
     SwitchRefusedError,
     SwitchUnreadableError,
+    VirtualQueue,
 )
 from pacer_controller.traffic_manager import TrafficManagerUnavailableError
 
@@ -508,6 +509,10 @@ class P4Switch:
         """Return the bandwidth of a port (`southbound.Measuring.bandwidth`)."""
         found = await bandwidth.read(self.registers, port, from_ns, to_ns)
         return found and {"bottleneck_bps": self.config.bottleneck_bps, **found}
+
+    async def queue(self, port: int) -> VirtualQueue | None:
+        """Return the queue of a virtual bottleneck (`southbound.Measuring.queue`)."""
+        return await bandwidth.queue(self.registers, port)
 
     async def burstiness(
         self, of: int | str, from_ns: int = 0, to_ns: int | None = None

@@ -13,7 +13,7 @@ from pacer_controller import __version__
 from pacer_controller.config import AnySwitchConfig, ConfigError, OpenVSwitchConfig, switch_from
 from pacer_controller.events import EventLog
 from pacer_controller.p4rt import P4Switch
-from pacer_controller.problems import invalid, not_found
+from pacer_controller.problems import FieldError, did_you_mean, invalid, not_found
 from pacer_controller.records import (
     ClassRecord,
     Entry,
@@ -33,6 +33,7 @@ from pacer_controller.service.checks import (
     Condition,
     Spec,
     in_use,
+    one_of,
     pacing,
     resource_name,
     revision_of,
@@ -380,6 +381,8 @@ class Service:
             condition.check(resource, revision_of(old))
             checker = Checker.of(found, name, spec)
             errors = checker.problems(name, spec)
+            if isinstance(spec, ClassSpec):
+                errors += self._follow_problems(spec)
             if kind == "port":
                 errors += checker.too_fast_for(int(name), found.desired)
             if errors:
@@ -393,6 +396,18 @@ class Service:
             view = views.record_view(found, kind, record)
             await change.commit()
         return views.as_it_is(found, kind, record, view), old is None
+
+    def _follow_problems(self, spec: ClassSpec) -> list[FieldError]:
+        """Return why a class cannot follow the bottleneck that it names."""
+        if spec.follow is None:
+            return []
+        name = spec.follow.switch
+        measuring = {n: s for n, s in self.switches.items() if s.driver.measuring is not None}
+        if name in measuring:
+            return []
+        known = f"a switch {name!r} that measures" if name in self.switches else f"switch {name!r}"
+        message = f"there is no {known}{did_you_mean(name, measuring)}"
+        return [FieldError("follow.switch", message, one_of(measuring))]
 
     async def delete(
         self,

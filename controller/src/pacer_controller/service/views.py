@@ -77,11 +77,13 @@ _PACE = {"mode", "rate", "limit_bytes", "allowance_ns"}
 
 
 def _class_view(found: ManagedSwitch, record: ClassRecord) -> dict[str, Any]:
+    follow = record.spec.follow
     return {
         "name": record.name,
         "index": record.index,
         **pace_view(record.spec),
         **record.spec.model_dump(exclude=_PACE),
+        "follow": follow.model_dump(mode="json") if follow is not None else None,
         **_state(found, "class", record),
     }
 

@@ -1,0 +1,122 @@
+"""Lets the rates of classes follow the queue of a bottleneck downstream (setting `follow`).
+
+A class's rate is changed as by a request: it is checked, stored, and recorded as an event whose
+actor is `follow`. While the measuring switch cannot be read, the rate stays as it is.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import NamedTuple
+
+from pacer_controller.following import FollowSpec
+from pacer_controller.problems import Problem
+from pacer_controller.records import ClassRecord
+from pacer_controller.service.checks import Condition
+from pacer_controller.service.core import Service
+from pacer_controller.service.follow_law import Law
+from pacer_controller.service.managed import Origin
+from pacer_controller.southbound import State, SwitchUnreadableError, VirtualQueue
+from pacer_controller.store import StoreError
+
+_LOG = logging.getLogger(__name__)
+
+INTERVAL_S = 0.05
+READ_MOST_S = 1.0
+"""Longest time that one reading, or one change, may take."""
+
+
+class Followed(NamedTuple):
+    """A class that follows, by the names of its switch and its own."""
+
+    switch: str
+    name: str
+    spec: FollowSpec
+
+
+class Follower:
+    """Reads the bottlenecks that classes follow, and changes the classes' rates.
+
+    Args:
+        service: whose classes.
+
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._laws: dict[Followed, Law] = {}
+
+    async def run(self) -> None:
+        """Follow until cancelled; without a class that follows, wait for the next event."""
+        while True:
+            last = self._service.events.last_id
+            followed = self._followed()
+            if not followed or not self._service.leadership.leads:
+                self._laws.clear()
+                await self._service.events.wait(last)
+                continue
+            try:
+                await self.step(followed)
+            except Exception:
+                _LOG.exception("a class's rate could not follow")
+            await asyncio.sleep(INTERVAL_S)
+
+    def _followed(self) -> list[Followed]:
+        return [
+            Followed(found.name, name, record.spec.follow)
+            for found in self._service.switches.values()
+            for name, record in found.desired.classes.items()
+            if record.spec.follow is not None
+        ]
+
+    async def step(self, followed: list[Followed]) -> None:
+        """Read each bottleneck once, and change the rates that it asks for."""
+        self._laws = {one: self._laws.get(one) or _law_of(one.spec) for one in followed}
+        places = list(dict.fromkeys((one.spec.switch, one.spec.port) for one in followed))
+        readings = await asyncio.gather(*(self._read(*place) for place in places))
+        seen = dict(zip(places, readings, strict=True))
+        await asyncio.gather(
+            *(
+                self._follow(one, reading)
+                for one in followed
+                if (reading := seen[one.spec.switch, one.spec.port]) is not None
+            )
+        )
+
+    async def _read(self, switch: str, port: int) -> VirtualQueue | None:
+        found = self._service.switches.get(switch)
+        if found is None or found.driver.measuring is None:
+            return None
+        with contextlib.suppress(SwitchUnreadableError, TimeoutError):
+            async with asyncio.timeout(READ_MOST_S):
+                return await found.driver.measuring.queue(port)
+        return None
+
+    async def _follow(self, one: Followed, seen: VirtualQueue) -> None:
+        record = self._record(one)
+        if record is None or record.spec.rate is None:
+            return
+        rate_bps = self._laws[one].next_rate(seen, record.spec.rate)
+        if rate_bps is None:
+            return
+        spec = record.spec.model_copy(update={"rate": rate_bps})
+        where = f"{one.spec.switch} port {one.spec.port}: queue {seen.queue_bytes} bytes"
+        # A request that has changed the class meanwhile wins.
+        condition = Condition([record.revision])
+        try:
+            async with asyncio.timeout(READ_MOST_S):
+                origin = Origin(actor="follow", path=where)
+                await self._service.put(one.switch, "class", one.name, spec, condition, origin)
+        except (Problem, StoreError, TimeoutError) as error:
+            _LOG.warning("class %s on switch %s keeps its rate: %s", one.name, one.switch, error)
+
+    def _record(self, one: Followed) -> ClassRecord | None:
+        found = self._service.switches.get(one.switch)
+        if found is None or found.driver.state is not State.CONNECTED:
+            return None
+        record = found.desired.classes.get(one.name)
+        return record if record is not None and record.spec.follow == one.spec else None
+
+
+def _law_of(spec: FollowSpec) -> Law:
+    return Law(spec.fifo_bytes, spec.least_rate, spec.most_rate)

@@ -1,0 +1,130 @@
+"""The setting `follow` of a class over REST, and what the controller makes of a reading."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pacer_controller.following import FollowSpec
+from pacer_controller.service.follow import Followed, Follower
+from pacer_controller.southbound import State, SwitchUnreadableError, VirtualQueue
+from rest_client import Client, problem
+
+CLASS = "/v1/switches/s1/classes/video"
+MS = 1_000_000
+FOLLOW = {
+    "switch": "wan",
+    "port": 1,
+    "fifo_bytes": 65_536,
+    "least_rate": "10Mbit",
+    "most_rate": "500Mbit",
+}
+
+
+def test_a_class_shows_what_it_follows(client: Client) -> None:
+    made = client.put(CLASS, {"rate": "400Mbit", "follow": FOLLOW})
+    assert made.status_code == 201, made.text
+    assert made.json()["follow"] == FOLLOW
+    assert client.call("GET", CLASS).json()["follow"] == FOLLOW
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"rate": "5Mbit"}, "rate"),
+        ({"rate": "600Mbit"}, "rate"),
+        ({"mode": "pspd", "rate": None}, "follow"),
+        ({"follow": FOLLOW | {"least_rate": "501Mbit"}}, "follow.least_rate"),
+        ({"follow": FOLLOW | {"fifo_bytes": 1518}}, "follow.fifo_bytes"),
+        ({"follow": FOLLOW | {"port": 4}}, "follow.port"),
+        ({"follow": FOLLOW | {"switch": "lan"}}, "follow.switch"),
+        ({"follow": FOLLOW | {"switch": "s1"}}, "follow.switch"),
+    ],
+)
+def test_what_a_class_cannot_follow(client: Client, changed: dict[str, Any], field: str) -> None:
+    refused = client.put(CLASS, {"rate": "400Mbit", "follow": FOLLOW} | changed)
+    found = problem(refused, 422)
+    assert field in {error["field"] for error in found["errors"]}, found
+
+
+class Bottleneck:
+    """Answers with given readings, one after the other; None: unreadable."""
+
+    def __init__(self, *readings: VirtualQueue | None) -> None:
+        self._readings = list(readings)
+
+    async def queue(self, _port: int) -> VirtualQueue | None:
+        """Return the next reading."""
+        found = self._readings.pop(0)
+        if found is None:
+            raise SwitchUnreadableError("away")
+        return found
+
+
+def stepped(
+    client: Client, monkeypatch: pytest.MonkeyPatch, *readings: VirtualQueue | None
+) -> dict[str, Any]:
+    """Return the class after a step for each reading."""
+    service = client.service
+    client.put(CLASS, {"rate": "400Mbit", "follow": FOLLOW})
+    driver = type(service.switches["wan"].driver)
+    bottleneck = Bottleneck(*readings)
+    monkeypatch.setattr(driver, "measuring", property(lambda _: bottleneck))
+    monkeypatch.setattr(driver, "state", property(lambda _: State.CONNECTED))
+    # Changes are stored and would be on the switch once it is back.
+    monkeypatch.setattr(driver, "apply", _applied)
+    follower = Follower(service)
+    followed = [Followed("s1", "video", FollowSpec.model_validate(FOLLOW))]
+
+    async def steps() -> None:
+        for _ in readings:
+            await follower.step(followed)
+
+    asyncio.run(steps())
+    return dict(client.call("GET", CLASS).json())
+
+
+async def _applied(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def queued(ms: int, queue_bytes: int) -> VirtualQueue:
+    return VirtualQueue(ms * MS, queue_bytes, (ms // 100 - 1) * 100 * MS, 5_000_000, queue_bytes)
+
+
+GROWING = (queued(1_000, 1_518), queued(1_050, 1_518), queued(1_100, 31_518))
+
+
+def test_a_queue_lowers_the_rate_and_an_event_says_so(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """30,000 bytes in 50 ms are 4.8 Mbit/s too much; half a second drains 31,518 at 504 kbit/s."""
+    found = stepped(client, monkeypatch, *GROWING)
+    assert found["rate_bps"] == 400_000_000 - 4_800_000 - 505_000
+    newest = client.service.events.select(kinds=["change"])[-1]
+    assert newest["data"]["actor"] == "follow"
+    assert newest["data"]["path"] == "wan port 1: queue 31518 bytes"
+    assert "video" in newest["message"]
+    assert "rate 400Mbit -> 394.695Mbit" in newest["message"]
+
+
+def test_a_bottleneck_that_cannot_be_read_changes_nothing(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = stepped(client, monkeypatch, *GROWING[:2], None)
+    assert found["rate_bps"] == 400_000_000
+
+
+def test_without_a_class_that_follows_nothing_is_read(client: Client) -> None:
+    """It waits for an event, and is cancelled as the service stops."""
+    client.put(CLASS, {"rate": "400Mbit"})
+
+    async def run() -> None:
+        following = asyncio.create_task(Follower(client.service).run())
+        done, _ = await asyncio.wait([following], timeout=0.01)
+        assert not done
+        following.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+
+    asyncio.run(run())
