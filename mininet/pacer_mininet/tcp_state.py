@@ -43,6 +43,8 @@ class TcpSample:
     """Smoothed RTT."""
     min_rtt_us: int
     cwnd_packets: int
+    resent_packets: int
+    """Of the connection so far."""
     unacked_packets: int
     bytes_acked: int
     bytes_received: int
@@ -93,6 +95,7 @@ def parse_message(body: bytes) -> TcpSample | None:
         rtt_us=words[15],
         min_rtt_us=later[3],
         cwnd_packets=words[18],
+        resent_packets=words[23],
         unacked_packets=words[4],
         bytes_acked=longs[2],
         bytes_received=longs[3],

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
 from pacer_mininet import congestion
-from pacer_mininet.experiments import beyond, burst_loss, takano, tokyo
+from pacer_mininet.experiments import beyond, burst_loss, following, takano, together, tokyo
 from pacer_mininet.experiments.experiment import Experiment
 
 PUBLISHED = (
@@ -65,6 +65,9 @@ _MAKERS: tuple[Callable[[], Experiment], ...] = (
     beyond.mixed_rtts,
     beyond.one_percent,
     beyond.one_of_two_edges,
+    together.synchronised,
+    together.aggregation,
+    following.following,
 )
 
 

@@ -221,6 +221,21 @@ def _estimates(experiment: str) -> tuple[Claim, ...]:
     )
 
 
+def _in_phase(rows: Sequence[Row]) -> Figures:
+    """Take the queues of N flows in phase, divided by N."""
+    return [float(row["in phase"]) / row["flows"] for row in rows]
+
+
+def _in_slots(rows: Sequence[Row]) -> Figures:
+    """Take the queues of flows that the edge interleaves, in packets."""
+    return [float(row[title]) for row in rows for title in ("slots by flow", "one class")]
+
+
+def _slots_by_port(rows: Sequence[Row]) -> Figures:
+    """Take the queues of flows that begin in slots, in packets."""
+    return [float(row["slots by port"]) for row in rows]
+
+
 PAUSE_FRAMES = "PAUSE frames and accounted gaps: difference of the"
 
 CLAIMS = (
@@ -334,6 +349,21 @@ CLAIMS = (
             *("more than", 0, 0),
         ),
         ("paced: packets lost", _of("lost", "max", "paced"), "at most", 0, 0),
+    ),
+    Claim(
+        "aggregation",
+        "flows that the edge interleaves, by flow or as one class: queue, packets",
+        *(_in_slots, "at most", 1, 2),
+    ),
+    Claim(
+        "aggregation",
+        "slots by port: queue, packets",
+        *(_slots_by_port, "at most", 1, 2),
+    ),
+    Claim(
+        "aggregation",
+        "N flows in phase: queue, packets a flow (the bound is one)",
+        *(_in_phase, "at most", 1, 2),
     ),
     *_wins("delays", of="FIFO 256 KB, "),
     *_wins("slides", of="FIFO 1 MB, "),

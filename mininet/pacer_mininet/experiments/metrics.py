@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pacer_mininet.experiments.scenario import UNPACED
+from pacer_mininet.traffic import ideal_goodput_bps
 
 Result = dict[str, Any]
 KIB = 1024
@@ -242,6 +243,18 @@ METRICS: dict[str, Metric] = {
     ),
     "in_flight_error": Metric(
         "in flight, median %", lambda r: r["estimates"]["in_flight_error_percent"]
+    ),
+    "used": Metric(
+        "% of what others leave free",
+        lambda r: 100 * r["goodput_bps"] / ideal_goodput_bps(r["free_bps"]),
+    ),
+    "losses": Metric("losses of all flows", lambda r: r["losing_together"]["losses"], 0),
+    "together": Metric(
+        "flows that lose within one RTT, % (mean over losses)",
+        lambda r: r["losing_together"]["mean_percent"],
+    ),
+    "together_most": Metric(
+        "flows that lose within one RTT, % at most", lambda r: r["losing_together"]["most_percent"]
     ),
     **_of_side("near", "sender", _near),
     **_of_side("far", "receiver", _far),

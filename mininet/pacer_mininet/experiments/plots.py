@@ -559,10 +559,33 @@ def _draw_targets(found: dict[str, Any]) -> bytes:
         return _png(figure)
 
 
+def _draw_aggregation(found: dict[str, Any]) -> bytes:
+    """Draw the longest queue over the number of flows, from `aggregation.py`."""
+    rows = found["rows"]
+    with mpl.rc_context(STYLE):
+        figure = _figure(3.6)
+        axes = figure.subplots()
+        titles = list(dict.fromkeys(row["arrangement"] for row in rows))
+        for number, title in enumerate(titles):
+            here = [row for row in rows if row["arrangement"] == title]
+            flows, queues = ([row[name] for row in here] for name in ("flows", "queue_max_packets"))
+            # Several lines lie upon each other: smaller markers lie above larger ones.
+            size = 9 - number
+            color = COLOURS[number % len(COLOURS)]
+            axes.plot(flows, queues, "o-", markersize=size, color=color, label=title)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        axes.set_xlabel("flows")
+        axes.set_ylabel("longest queue (packets)")
+        axes.legend(loc="upper left", fontsize=8)
+        return _png(figure)
+
+
 _VIRTUAL_PLOTS = {
     "clocks": ("Clocks", _draw_clocks),
     "ticks": ("Bytes sent, ideal and timer-driven", _draw_ticks),
     "targets": ("Measured against target rate", _draw_targets),
+    "aggregation": ("Longest queue of N paced flows", _draw_aggregation),
 }
 
 

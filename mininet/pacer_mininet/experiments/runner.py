@@ -30,7 +30,7 @@ from pacer_mininet.counters import (
 from pacer_mininet.experiments.bandwidth import READ_BINS_EVERY_S, Measuring
 from pacer_mininet.experiments.network import PAYLOAD_BYTES, edge_of, network_of
 from pacer_mininet.experiments.samples import SAMPLE_NS, Samples
-from pacer_mininet.experiments.scenario import Flow, Scenario
+from pacer_mininet.experiments.scenario import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES, Flow, Scenario
 from pacer_mininet.experiments.shaping import (
     class_of,
     end_slow_start,
@@ -56,10 +56,6 @@ DROPS_EVERY = 5
 
 JITTER_NS = 12_144
 """One frame's time at 1 Gbit/s: a seed shifts a flow's start by less than this."""
-
-UDP_PAYLOAD_BYTES = 1470
-UDP_OVERHEAD_BYTES = 14 + 20 + 8 + 4
-"""Ethernet, IPv4, UDP headers and FCS around a datagram's payload."""
 
 TAIL_NS = 250_000_000
 
@@ -159,9 +155,8 @@ class ScenarioRun:
         """Return a sender's command; it sends for longer than the run lasts."""
         scenario = self.scenario
         server = self.receivers[flow.receiver - 1].IP()
-        frame_bytes = UDP_PAYLOAD_BYTES + UDP_OVERHEAD_BYTES
         if flow.burst_frames:
-            period_ns = flow.burst_frames * frame_bytes * 8 * NS_PER_S // flow.udp_bps
+            period_ns = flow.burst_frames * UDP_FRAME_BYTES * 8 * NS_PER_S // flow.udp_bps
             bursts = (flow.burst_frames, period_ns, UDP_PAYLOAD_BYTES)
             module = [sys.executable, "-m", "pacer_mininet.bursts"]
             return [*module, server, str(port_of(number)), *map(str, bursts)]
@@ -173,7 +168,7 @@ class ScenarioRun:
         if flow.shaper.kind == "fq":
             command += ["--fq-rate", str(pacing_rate_bps(flow, scenario.rate_bps))]
         if flow.udp_bps:
-            payload_bps = flow.udp_bps * UDP_PAYLOAD_BYTES // frame_bytes
+            payload_bps = flow.udp_bps * UDP_PAYLOAD_BYTES // UDP_FRAME_BYTES
             return [*command, "-u", "-l", str(UDP_PAYLOAD_BYTES), "-b", str(payload_bps)]
         return [*command, "-P", str(flow.streams), "-Z", flow.congestion_control]
 
@@ -322,6 +317,8 @@ class ScenarioRun:
             "retransmits": counters[0].get("TcpRetransSegs", 0),
             "out_of_order_arrivals": counters[1].get("TcpExtTCPOFOQueue", 0),
             "estimates": self.samples.estimate_errors(),
+            "free_bps": self.scenario.free_bps,
+            "losing_together": self.samples.losing_together(),
             **{switch: self.measuring.result(switch) for switch in self.measuring.switches},
             "series": self._series(),
         }

@@ -121,6 +121,58 @@ class Samples:
         arrived = (at for at in times if self.delivered_by(at, number) >= flow.payload_bytes)
         return min([*found, *itertools.islice(arrived, 1)], default=None)
 
+    def losses(self, number: int) -> list[int]:
+        """Return the samples at which a flow was first seen to resend, by their number.
+
+        What it resends within the next round-trip time belongs to the same loss.
+        """
+        apart = self._samples_per_rtt
+        found: list[int] = []
+        last = -apart - 1
+        resent = 0
+        for at_ns, samples in sorted(self._sent_by_time(number).items()):
+            sample = round(at_ns / SAMPLE_NS)
+            total = sum(one.resent_packets for one in samples)
+            if total > resent:
+                if sample - last > apart:
+                    found.append(sample)
+                last = sample
+            resent = total
+        return found
+
+    def _sent_by_time(self, number: int) -> dict[int, list[TcpSample]]:
+        by_time: dict[int, list[TcpSample]] = {}
+        for (port, _), found in self.sent.items():
+            if port == port_of(number):
+                for at_ns, sample in found:
+                    if at_ns <= self.end_ns:
+                        by_time.setdefault(at_ns, []).append(sample)
+        return by_time
+
+    @property
+    def _samples_per_rtt(self) -> int:
+        return max(1, self.scenario.rtt_ns // SAMPLE_NS)
+
+    def losing_together(self) -> dict[str, Any]:
+        """Return how many flows lose within one round-trip time of each other.
+
+        `losses` counts the losses of all flows, `most_percent` is the largest part of the flows
+        that lose together, `mean_percent` the mean over all losses. None without a loss.
+        """
+        by_flow = [self.losses(number) for number in range(len(self.scenario.flows))]
+        within = self._samples_per_rtt
+        together = [
+            sum(any(abs(sample - other) <= within for other in others) for others in by_flow)
+            for samples in by_flow
+            for sample in samples
+        ]
+        shares = [100 * count / len(by_flow) for count in together]
+        return {
+            "losses": len(shares),
+            "most_percent": round(max(shares), 2) if shares else None,
+            "mean_percent": round(statistics.fmean(shares), 2) if shares else None,
+        }
+
     def estimate_errors(self) -> dict[str, float | None]:
         """Return how far the switch's estimates are off the kernel's, as medians in percent."""
         return {

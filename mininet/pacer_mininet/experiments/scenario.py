@@ -31,6 +31,10 @@ KINDS = ("none", "tbf", "fq", "class", *OVS_KINDS, "bmv2-class")
 FOLLOWING_MODES = ("pspd", "dynamic", "slow-start", "clustered")
 """Modes of a class in which the switch estimates each flow's round-trip time and window."""
 
+UDP_PAYLOAD_BYTES = 1470
+UDP_FRAME_BYTES = 14 + 20 + 8 + UDP_PAYLOAD_BYTES + 4
+"""Ethernet, IPv4, UDP headers and FCS around a datagram's payload."""
+
 RATE_BPS = 500_000_000
 """The papers' bottleneck."""
 
@@ -55,6 +59,8 @@ class Shaper:
         share: its rate as a fraction of the bottleneck's: (1, 2) is half.
         together: for a class, whether all flows with this shaper behind the same edge are in one
             class; otherwise each flow has a class of its own.
+        follows_queue: for a class, whether its rate follows the queue at the bottleneck, from a
+            tenth of the bottleneck's rate to all of it.
 
     """
 
@@ -63,6 +69,7 @@ class Shaper:
     settings: tuple[tuple[str, Any], ...] = ()
     share: tuple[int, int] = (1, 1)
     together: bool = False
+    follows_queue: bool = False
 
     def rate_bps(self, bottleneck_bps: int) -> int:
         """Return its rate in bit/s."""
@@ -213,6 +220,17 @@ class Scenario:
     def has_bmv2_edge(self) -> bool:
         """Whether stock BMv2 is at the edge; its port to the bottleneck has no line rate."""
         return any(flow.shaper.kind == "bmv2-class" for flow in self.flows)
+
+    @property
+    def free_bps(self) -> int:
+        """Mean rate that its UDP flows leave of the bottleneck's, over the whole run."""
+        taken = 0
+        for flow in self.flows:
+            if flow.udp_bps:
+                whole = flow.udp_bps * (self.seconds * 1000 - flow.start_ms) // 1000
+                sent = flow.payload_bytes * 8 * UDP_FRAME_BYTES // UDP_PAYLOAD_BYTES
+                taken += min(whole, sent) if flow.payload_bytes else whole
+        return self.rate_bps - taken // self.seconds
 
     @property
     def measuring_rate_bps(self) -> int:

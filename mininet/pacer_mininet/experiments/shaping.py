@@ -7,7 +7,7 @@ from typing import Any
 
 from mininet.net import Mininet
 
-from pacer_mininet.experiments.network import edge_of, port_to_bottleneck
+from pacer_mininet.experiments.network import WIRE_IN, edge_of, port_to_bottleneck
 from pacer_mininet.experiments.scenario import CLASS_KINDS, Flow, Scenario, Shaper
 from pacer_mininet.lab import in_lab
 from pacer_mininet.rest import RestClient
@@ -143,6 +143,14 @@ def _make_class(scenario: Scenario, number: int, flow: Flow, rest: RestClient) -
     edge = edge_of(scenario, flow.sender)
     body = flow.shaper.class_body(scenario.rate_bps)
     body["port"] = port_to_bottleneck(scenario, edge)
+    if flow.shaper.follows_queue:
+        body["follow"] = {
+            "switch": "wan",
+            "port": WIRE_IN,
+            "fifo_bytes": scenario.fifo_bytes,
+            "least_rate": scenario.rate_bps // 10,
+            "most_rate": scenario.rate_bps,
+        }
     if "rate" in body and flow.shaper.kind == "class" and not in_lab():
         body["allowance_ns"] = realtime_allowance_ns(body["rate"])
     name = class_of(scenario, number)

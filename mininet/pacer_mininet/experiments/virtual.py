@@ -1,4 +1,4 @@
-"""Makes Tables 2 to 4, Fig. 3 and the sweep of target rates with tests/accuracy.
+"""Makes Tables 2 to 4, Fig. 3, the sweep of target rates and aggregation with tests/accuracy.
 
 They are departures of the switch alone, in virtual time.
 """
@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from pacer_mininet import paths
+from pacer_mininet.experiments import claims
 from pacer_mininet.experiments.experiment import Experiment
 
 SCRIPT = paths.REPO / "tests" / "accuracy" / "accuracy.py"
+AGGREGATION = SCRIPT.with_name("aggregation.py")
 TIMEOUT_S = 600
 
 
@@ -22,21 +24,21 @@ class VirtualError(RuntimeError):
     """The accuracy program failed; the text has its message."""
 
 
-def _run(option: str) -> Any:
+def _run(*options: str, script: Path = SCRIPT) -> Any:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "out.json"
         try:
             done = subprocess.run(
-                [sys.executable, str(SCRIPT), option, str(out)],
+                [sys.executable, str(script), *options, str(out)],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT_S,
             )
         except subprocess.TimeoutExpired:
-            raise VirtualError(f"{SCRIPT.name} was not done after {TIMEOUT_S} s") from None
+            raise VirtualError(f"{script.name} was not done after {TIMEOUT_S} s") from None
         if done.returncode != 0 or not out.exists():
-            raise VirtualError(f"{SCRIPT.name}: {(done.stderr or done.stdout).strip()[-500:]}")
+            raise VirtualError(f"{script.name}: {(done.stderr or done.stdout).strip()[-500:]}")
         return json.loads(out.read_text())
 
 
@@ -143,7 +145,41 @@ def _accuracy() -> tuple[list[dict[str, Any]], list[str]]:
     return [_accuracy_row(row) for row in measured], said
 
 
-_DRAWN = {"clocks": _clocks, "targets": _targets, "ticks": _ticks}
+def _aggregation() -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
+    """Return the queues of N paced flows: the rows, the sentences and what is drawn."""
+    found = _run(script=AGGREGATION)
+    measured = {(row["arrangement"], row["flows"]): row for row in found["rows"]}
+    titles = list(dict.fromkeys(title for title, _ in measured))
+    rows = []
+    for flows in dict.fromkeys(flows for _, flows in measured):
+        of = {title: measured[title, flows] for title in titles}
+        rows.append(
+            {
+                "flows": flows,
+                **{title: round(of[title]["queue_max_packets"], 2) for title in titles},
+                "random phase, median": round(of["random phase"]["queue_median_packets"], 2),
+                "FIFO in phase, bytes": of["in phase"]["fifo_max_bytes"],
+                "FIFO in slots, bytes": of["slots by flow"]["fifo_max_bytes"],
+            }
+        )
+    last = rows[-1]
+    said = [
+        f"N paced flows in phase queue N packets, {last['flows']} of them {last['in phase']:.0f}; "
+        f"in random phase at most {last['random phase']:.1f} (the longest of "
+        f"{found['seeds']} draws); in slots one packet, however many flows there are.",
+        "A line of 1 Gbit/s behind the senders halves the queue of the flows in phase: the "
+        "bottleneck drains it at half of the line's rate.",
+        "A figure counts the packet on the line; the FIFO holds those that wait for it.",
+    ]
+    return rows, said, found
+
+
+_DRAWN = {
+    "clocks": _clocks,
+    "targets": _targets,
+    "ticks": _ticks,
+    "aggregation": _aggregation,
+}
 
 
 def collect(experiment: Experiment) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -169,6 +205,6 @@ def collect(experiment: Experiment) -> tuple[dict[str, Any], dict[str, Any] | No
         "rows": [],
         "virtual": rows,
         "compared": [],
-        "claims": [],
+        "claims": claims.check(experiment.name, rows),
         "sentences": [*said, *experiment.differs],
     }, drawn

@@ -1,0 +1,87 @@
+"""A path whose free rate changes: a class that follows the queue downstream, beside the others."""
+
+import dataclasses
+
+from pacer_mininet.experiments.experiment import Cell, Experiment
+from pacer_mininet.experiments.scenario import (
+    FQ,
+    PACED,
+    UDP_FRAME_BYTES,
+    UDP_PAYLOAD_BYTES,
+    UNPACED,
+    Flow,
+    Scenario,
+    Shaper,
+)
+from pacer_mininet.experiments.takano import DYNAMIC, KIB, MS
+
+RATE_BPS = 200_000_000
+RTT_NS = 100 * MS
+FIFO_BYTES = 512 * KIB
+SECONDS = 30
+COME_MS, GO_MS = 8_000, 20_000
+"""When others come and when they are gone."""
+
+OTHERS = 10
+OTHERS_BPS = 80_000_000
+"""All of them together."""
+
+FOLLOWING = dataclasses.replace(PACED, name="following", follows_queue=True)
+
+
+def _other(rate_bps: int, start_ms: int) -> Flow:
+    """Return UDP from another host, which neither paces nor gives way."""
+    sent_bytes = rate_bps * (GO_MS - start_ms) // 8_000
+    return Flow(
+        sender=2,
+        udp_bps=rate_bps,
+        start_ms=start_ms,
+        payload_bytes=sent_bytes * UDP_PAYLOAD_BYTES // UDP_FRAME_BYTES,
+    )
+
+
+def _one_by_one() -> tuple[Flow, ...]:
+    """Return others of which one more comes each second."""
+    each_bps = OTHERS_BPS // OTHERS
+    return tuple(_other(each_bps, COME_MS + 1000 * number) for number in range(OTHERS))
+
+
+def _at_once() -> tuple[Flow, ...]:
+    return (_other(OTHERS_BPS, COME_MS),)
+
+
+def following() -> Experiment:
+    """One TCP flow on a path of which others take two fifths for a while."""
+    shapers: dict[str, tuple[Shaper, str]] = {
+        "unpaced": (UNPACED, "bic"),
+        "unpaced, BBR": (UNPACED, "bbr"),
+        "fq, 200M": (FQ, "bic"),
+        "paced, 200M": (PACED, "bic"),
+        "paced, 120M": (PACED.at(3, 5), "bic"),
+        "dynamic": (DYNAMIC, "bic"),
+        "following": (FOLLOWING.at(4, 5), "bic"),
+    }
+    cells = [
+        Cell(
+            row,
+            column,
+            Scenario(
+                (Flow(shaper=shaper, congestion_control=control), *others),
+                seconds=SECONDS,
+                rate_bps=RATE_BPS,
+                rtt_ns=RTT_NS,
+                fifo_bytes=FIFO_BYTES,
+                # Twice what the path holds.
+                socket_buffer_bytes=2 * RATE_BPS * RTT_NS // 8_000_000_000,
+            ),
+            seeds=(1,),
+        )
+        for row, others in (("one by one", _one_by_one()), ("at once", _at_once()))
+        for column, (shaper, control) in shapers.items()
+    ]
+    return Experiment(
+        name="following",
+        title="A rate that follows: others take 80 of 200 Mbit/s from 8 s to 20 s, FIFO 512 KB",
+        metrics=("goodput", "used", "lost", "edge_lost", "queue_max", "rtt_steady"),
+        cells=tuple(cells),
+    )

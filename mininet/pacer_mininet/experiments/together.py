@@ -1,0 +1,78 @@
+"""Flows that meet at a bottleneck: how their packets lie to each other, and who loses with whom."""
+
+import dataclasses
+
+from pacer_mininet.experiments.experiment import Cell, Experiment, many_flows
+from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Flow, Scenario, Shaper
+from pacer_mininet.experiments.takano import KIB, MS, PSPD
+
+FLOWS = (2, 4, 8, 16, 32, 64)
+RATE_BPS = 100_000_000
+RTT_MS = 100
+FIFO_BYTES = 32 * KIB
+PATH_BYTES = RATE_BPS * RTT_MS // 8_000
+SMALLEST_BUFFER_BYTES = 128 * KIB
+
+ONE_CLASS = dataclasses.replace(PACED, name="one class", together=True)
+"""All flows behind the edge, at the bottleneck's rate."""
+
+
+def _flows(shaper: Shaper, flows: int, *, spread: bool = False) -> tuple[Flow, ...]:
+    """Return flows of one shaper; with `spread`, begun a part of a round trip apart."""
+    share = 1 if shaper.together else flows
+    made = (
+        dataclasses.replace(one, shaper=shaper.at(1, share)) for one in many_flows(shaper, flows)
+    )
+    return tuple(
+        dataclasses.replace(one, start_ms=RTT_MS * number // flows if spread else 0)
+        for number, one in enumerate(made)
+    )
+
+
+def synchronised() -> Experiment:
+    """Who loses with whom: 2 to 64 flows before a small FIFO."""
+    cells = []
+    for flows in FLOWS:
+        columns = {
+            "unpaced": _flows(UNPACED, flows),
+            "PSPD": _flows(PSPD, flows),
+            "PSPD, begun apart": _flows(PSPD, flows, spread=True),
+            "fq": _flows(FQ, flows),
+            "one class": _flows(ONE_CLASS, flows),
+        }
+        for column, made in columns.items():
+            scenario = Scenario(
+                made,
+                seconds=12,
+                rate_bps=RATE_BPS,
+                rtt_ns=RTT_MS * MS,
+                fifo_bytes=FIFO_BYTES,
+                # All windows together can fill the path twice.
+                socket_buffer_bytes=max(2 * PATH_BYTES // flows, SMALLEST_BUFFER_BYTES),
+            )
+            cells.append(Cell(f"{flows} flows", column, scenario, seeds=(1,)))
+    return Experiment(
+        name="synchronised",
+        title="Synchronised loss: 2 to 64 flows, 100 Mbit/s, 100 ms, FIFO 32 KB",
+        metrics=("together", "together_most", "losses", "lost", "edge_lost", "steady", "jain"),
+        cells=tuple(cells),
+    )
+
+
+def aggregation() -> Experiment:
+    """N paced flows in phase, in random phase and interleaved."""
+    return Experiment(
+        name="aggregation",
+        title="Longest queue of N paced flows, 500 Mbit/s in all, in packets",
+        metrics=(),
+        virtual=True,
+        plots=("aggregation",),
+        differs=(
+            "In phase and in random phase each flow has a line of its own, as hosts that pace "
+            "themselves. Slots by flow are the work of one port of the edge whose line is as fast "
+            "as the bottleneck: classes in phase come to it, and it sends one packet at a time. "
+            "One class spaces the packets of all flows, in the order in which they come.",
+            "Slots by port are given by the times at which the flows begin. The switch has no "
+            "setting for the phase of a class, and hosts do not know of each other.",
+        ),
+    )
