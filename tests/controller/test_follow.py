@@ -1,11 +1,13 @@
 """The setting `follow` of a class over REST, and what the controller makes of a reading."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from pacer_controller.following import FollowSpec
+from pacer_controller.p4rt import bandwidth
 from pacer_controller.service.follow import Followed, Follower
 from pacer_controller.southbound import State, SwitchUnreadableError, VirtualQueue
 from rest_client import Client, problem
@@ -128,3 +130,27 @@ def test_without_a_class_that_follows_nothing_is_read(client: Client) -> None:
             await following
 
     asyncio.run(run())
+
+
+def test_the_queue_is_read_with_its_last_whole_window() -> None:
+    window = 41 * 100
+    cells = {
+        "vb_last_ns": {1: window * 100 * MS + 150 * MS},
+        "vb_now_q24": {1: (70_000 << 24) + 5},
+        "window_id": {4096 + window % 4096: window},
+        "window_bytes": {4096 + window % 4096: 5_000_000},
+        "window_vb_max_bytes": {4096 + window % 4096: 90_000},
+    }
+
+    async def registers(name: str, indices: Iterable[int]) -> dict[int, int]:
+        known = cells[name.removeprefix("GtrcnetIngress.")]
+        return {index: known.get(index, 0) for index in indices}
+
+    found = asyncio.run(bandwidth.queue(registers, 1))
+    at_ns = window * 100 * MS + 150 * MS
+    assert found == VirtualQueue(at_ns, 70_000, window * 100 * MS, 5_000_000, 90_000)
+    # A cell that belongs to another turn of the ring: nothing came in the window.
+    cells["window_id"] = {4096 + window % 4096: window - 4096}
+    found = asyncio.run(bandwidth.queue(registers, 1))
+    assert found == VirtualQueue(at_ns, 70_000, window * 100 * MS, 0, 0)
+    assert asyncio.run(bandwidth.queue(registers, 2)) is None

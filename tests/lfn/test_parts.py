@@ -108,6 +108,7 @@ def test_kernel_message_is_read_and_a_lying_one_is_not_trusted() -> None:
     assert (sample.local_port, sample.remote_port) == (40000, 5001)
     # Field numbers of struct tcp_info: eight bytes, then words from 9 on.
     assert (sample.unacked_packets, sample.rtt_us, sample.cwnd_packets) == (13, 24, 27)
+    assert sample.resent_packets == 32
     assert (sample.bytes_acked, sample.bytes_received) == (35, 36)
     assert tcp_state.parse_message(head + struct.pack("=HH", 60000, 2) + info) is None
     assert tcp_state.parse_message(head + struct.pack("=HH", 0, 2) + info) is None

@@ -350,6 +350,36 @@ CLAIMS = (
         ),
         ("paced: packets lost", _of("lost", "max", "paced"), "at most", 0, 0),
     ),
+    *_claims(
+        "synchronised",
+        (
+            "PSPD: flows that lose within one RTT, % of all, above unpaced's",
+            *(_less("PSPD", "unpaced", "together"), "more than", 0, 1),
+        ),
+        ("one class: packets lost", _of("lost", "max", "one class"), "at most", 0, 0),
+        (
+            "one class: packets lost at the edge",
+            *(_of("edge_lost", "max", "one class"), "at most", 0, 0),
+        ),
+    ),
+    *_claims(
+        "following",
+        (
+            "following, others come one by one: packets lost",
+            *(_in_row("one by one", _of("lost", "max", "following")), "at most", 0, 0),
+        ),
+        *(
+            (
+                f"following: packets lost, minus those of {column}",
+                *(_less("following", column, "lost"), "less than", 0, 0),
+            )
+            for column in ("paced, 200M", "dynamic")
+        ),
+        (
+            "following: % of what others leave free",
+            *(_of("used", "min", "following"), "at least", 88, 1),
+        ),
+    ),
     Claim(
         "aggregation",
         "flows that the edge interleaves, by flow or as one class: queue, packets",

@@ -28,6 +28,10 @@ def sentences(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[st
     said += dynamic_beside_static(made)
     if "queue_max" in experiment.metrics and "near_dynamic_max" in experiment.metrics:
         said += predicted(made)
+    if "together" in experiment.metrics:
+        said += losing_together(made)
+    if "used" in experiment.metrics:
+        said += following(made)
     if "gaps-spread" in experiment.plots:
         said += _of_all_seeds(made)
     if not experiment.reproduces:
@@ -145,6 +149,43 @@ def _pacing(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]
                 f"{len(both)} rows{same}; {other} lost "
                 f"{sum(v[other]['lost']['median'] for v in both):,.0f} packets there."
             )
+    return said
+
+
+def losing_together(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return how many flows lose within one round-trip time of each other, by column."""
+    said = []
+    for column in dict.fromkeys(row["column"] for row in rows):
+        here = [row["values"] for row in rows if row["column"] == column]
+        shares = [values["together"]["median"] for values in here if values["together"]]
+        lost = sum(values["lost"]["median"] for values in here)
+        if not shares:
+            said.append(f"{column}: no flow loses anything, however many there are.")
+            continue
+        said.append(
+            f"{column}: when a flow loses, {min(shares):.0f} to {max(shares):.0f} % of all flows "
+            f"lose within one round-trip time ({lost:,.0f} packets in {len(here)} runs)."
+        )
+    return said
+
+
+def following(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return, for each row, how a rate that follows did beside the others."""
+    said = []
+    for title in dict.fromkeys(row["row"] for row in rows):
+        here = {row["column"]: row["values"] for row in rows if row["row"] == title}
+        if "following" not in here:
+            continue
+        others = [
+            f"{column} {values['lost']['median']:,.0f} and {values['used']['median']:.0f} %"
+            for column, values in here.items()
+            if column != "following"
+        ]
+        own = here["following"]
+        said.append(
+            f"Others come {title}: following loses {own['lost']['median']:,.0f} packets and uses "
+            f"{own['used']['median']:.0f} % of what they leave; {', '.join(others)}."
+        )
     return said
 
 

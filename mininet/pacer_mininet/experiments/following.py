@@ -82,6 +82,14 @@ def following() -> Experiment:
     return Experiment(
         name="following",
         title="A rate that follows: others take 80 of 200 Mbit/s from 8 s to 20 s, FIFO 512 KB",
-        metrics=("goodput", "used", "lost", "edge_lost", "queue_max", "rtt_steady"),
+        metrics=("goodput", "used", "lost", "edge_lost", "queue_max"),
         cells=tuple(cells),
+        differs=(
+            "The path's line rate stays the same. What changes is what others leave of it, so "
+            "gtrcnet's virtual bottleneck, which has that line rate, sees the queue.",
+            "Others are UDP, which does not give way: ten of 8 Mbit/s that come a second apart, or "
+            "one of 80 Mbit/s. Their losses count, too.",
+            "What comes at once fills the FIFO before anybody can know: 80 Mbit/s fill 512 KB in "
+            "52 ms, and the controller reads the queue every 50 ms.",
+        ),
     )

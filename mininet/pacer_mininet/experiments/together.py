@@ -56,6 +56,14 @@ def synchronised() -> Experiment:
         title="Synchronised loss: 2 to 64 flows, 100 Mbit/s, 100 ms, FIFO 32 KB",
         metrics=("together", "together_most", "losses", "lost", "edge_lost", "steady", "jain"),
         cells=tuple(cells),
+        differs=(
+            "A flow that resends within one round-trip time of its last loss is in the same loss. "
+            "Samples are 100 ms apart, one round-trip time.",
+            "Phases spread by the edge are one class for all flows. It spaces every packet of all "
+            "flows, which no host can do; with it the queue is at the edge. The switch has no "
+            "setting that moves the phase of one flow's clock.",
+            "Flows that begin a part of a round trip apart show what phases alone do.",
+        ),
     )
 
 
