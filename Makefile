@@ -19,6 +19,7 @@
 #   make ovs-deb           Debian packages of it; CHECK=1: try them in a chroot, too
 #   make bench             packets per second and gap errors, in real time, as ratios
 #   make bench-install     a million classes through P4Runtime: time and memory (CLASSES=...)
+#   make bench-edges       stock BMv2 beside pacing_switch on a long fat network, with a plot
 #   make bench-engine      cost per packet against classes, entries and frame size, with a plot
 #   make p4                recompile the P4 programs (needs p4c)
 #   make pictures          docs/dashboard.png and docs/top.svg, in real time (root, an idle machine)
@@ -203,6 +204,11 @@ bench-engine: venv $(DESCRIPTORS)
 	@cd switch && cargo bench --locked -p switch --bench engine -- $(abspath results/engine.json)
 	@$(PYTHON) tests/bench/engine_plot.py results/engine.json docs/scale.svg
 	@echo "figures in results/engine.json, plot in docs/scale.svg"
+
+# Stock BMv2 and pacing_switch as the edge of a long fat network, in real time.
+.PHONY: bench-edges
+bench-edges: packages dev-venv switch
+	@$(PYTHON) tests/bench/edges.py --out results/edges.json --plot docs/bmv2.svg
 
 CLASSES ?= 1000000
 .PHONY: bench-install

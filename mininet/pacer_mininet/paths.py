@@ -57,9 +57,8 @@ def need_bmv2() -> Path:
     found = shutil.which("simple_switch_grpc")
     if found is None:
         raise MissingError(
-            "simple_switch_grpc is not on PATH: install BMv2 with its P4Runtime server "
-            "(Debian and Ubuntu have no package; https://github.com/p4lang/behavioral-model, "
-            "targets/simple_switch_grpc)"
+            "simple_switch_grpc is not on PATH: install BMv2 with its P4Runtime server, as "
+            "https://github.com/p4lang/behavioral-model says (targets/simple_switch_grpc)"
         )
     return Path(found)
 

@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,14 @@ _LATENCY_INTERVAL_S = 0.001
 _ETH_P_ALL = 3
 _SO_RCVBUFFORCE = 33
 _SO_TIMESTAMPNS = 35
-_BUFFER_BYTES = 64 << 20
+_SOL_PACKET = 263
+_PACKET_STATISTICS = 6
+_PACKET_IGNORE_OUTGOING = 23
+_BUFFER_BYTES = 512 << 20
+"""Room for ten seconds of full frames at 100 Mbit/s, both ways."""
 _SEQUENCE = struct.Struct("=Q")
 _STAMP = struct.Struct("=qq")
+_COUNTS = struct.Struct("=II")
 _UDP_AT = 14 + 20
 _SEQUENCE_AT = _UDP_AT + 8
 _PORTS = struct.pack("!HH", 5000, 5002)
@@ -108,7 +114,7 @@ def latency(seconds: float) -> list[float]:
     One frame of 64 bytes with FCS per millisecond, so that each finds the device idle. Both
     stamps are the kernel's, taken where the frame enters an interface.
     """
-    entering, leaving = _capture(WIRE.device_in), _capture(WIRE.receiver)
+    entering, leaving = capture(WIRE.device_in), capture(WIRE.receiver)
     sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
     sender.bind((WIRE.sender, 0))
     count = int(seconds / _LATENCY_INTERVAL_S)
@@ -143,25 +149,40 @@ def _frame(sequence: int) -> bytes:
     return ethernet + start + struct.pack("!H", checksum) + addresses + udp + payload
 
 
-def _capture(interface: str) -> socket.socket:
+def capture(interface: str) -> socket.socket:
     """A socket that gets what arrives at an interface, with the kernel's stamps."""
-    capture = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
-    capture.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
-    capture.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-    capture.bind((interface, _ETH_P_ALL))
-    capture.setblocking(False)
-    return capture
+    opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
+    opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+    opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    opened.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+    opened.bind((interface, _ETH_P_ALL))
+    opened.setblocking(False)
+    return opened
 
 
-def _stamps(capture: socket.socket) -> dict[int, int]:
-    """When each numbered frame came, in ns."""
-    found: dict[int, int] = {}
+def stamped(opened: socket.socket) -> Iterator[tuple[int, bytes]]:
+    """What a capture has, frame by frame: the time in ns, and the frame.
+
+    Ends the program when the kernel had no room for a frame.
+    """
     while True:
         try:
-            frame, control, _, _ = capture.recvmsg(2048, socket.CMSG_SPACE(_STAMP.size))
+            frame, control, _, _ = opened.recvmsg(2048, socket.CMSG_SPACE(_STAMP.size))
         except BlockingIOError:
-            return found
-        if frame[_UDP_AT:].startswith(_PORTS) and control:
+            break
+        if control:
             seconds, nanoseconds = _STAMP.unpack(control[0][2])
-            (sequence,) = _SEQUENCE.unpack_from(frame, _SEQUENCE_AT)
-            found[sequence] = seconds * 1_000_000_000 + nanoseconds
+            yield seconds * 1_000_000_000 + nanoseconds, frame
+    counts = opened.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _COUNTS.size)
+    _, missed = _COUNTS.unpack(counts)
+    if missed:
+        raise SystemExit(f"the capture missed {missed} frames")
+
+
+def _stamps(opened: socket.socket) -> dict[int, int]:
+    """When each numbered frame came, in ns."""
+    return {
+        _SEQUENCE.unpack_from(frame, _SEQUENCE_AT)[0]: at_ns
+        for at_ns, frame in stamped(opened)
+        if frame[_UDP_AT:].startswith(_PORTS)
+    }

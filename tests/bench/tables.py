@@ -79,12 +79,26 @@ IDLE: Sequence[Column] = (
     ("over, s", lambda row: f"{row['seconds']:.0f}"),
 )
 
+EDGES: Sequence[Column] = (
+    ("rate, Mbit/s", lambda row: f"{row['rate_bps'] / 1e6:.0f}"),
+    ("edge", text("edge")),
+    ("goodput, 2nd half, % of what fits", lambda row: f"{row['of_ideal'] * 100:.1f}"),
+    ("held, at most", text("held_max")),
+    ("lost in the edge", text("edge_lost")),
+    ("of them counted", text("edge_counted")),
+    ("lost at the bottleneck", text("bottleneck_lost")),
+    ("gap, us", us("gap_us")),
+    ("error p50, us", us("gap_error_p50_us")),
+    ("p99", us("gap_error_p99_us")),
+)
+
 COLUMNS: dict[str, Sequence[Column]] = {
     "forwarding": FORWARDING,
     "gaps": GAPS,
     "spin": (("spin, us", text("spin_us")), *GAPS),
     "latency": LATENCY,
     "idle": IDLE,
+    "edges": EDGES,
 }
 
 

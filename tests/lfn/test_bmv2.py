@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -161,3 +162,37 @@ def test_a_burst_beyond_what_it_holds_is_counted(run: dict[str, Any]) -> None:
     burst = run["burst"]
     assert burst["received"] + burst["drops"] <= burst["sent"]
     assert burst["drops"] > 0
+
+
+# ---- the comparison of edges ----
+
+
+@pytest.fixture
+def edges(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return the names of tests/bench/edges.py."""
+    bench = paths.REPO / "tests" / "bench"
+    monkeypatch.syspath_prepend(str(bench))
+    return runpy.run_path(str(bench / "edges.py"), run_name="edges")
+
+
+def test_held_lost_and_waiting_packets_are_told_apart(edges: dict[str, Any]) -> None:
+    entered = {b"a": 0, b"b": 10, b"lost": 20, b"c": 30, b"d": 500, b"still inside": 900}
+    left = {b"a": 100, b"b": 200, b"c": 310, b"d": 510}
+    assert edges["most_held"](entered, left) == 3
+    assert edges["lost_between"](entered, left) == 1
+    # `d` entered after `c` had left: it did not wait.
+    assert edges["gap_errors_ns"](entered, left, 100, 0) == [0, 10]
+    assert edges["gap_errors_ns"](entered, left, 100, 200) == [10]
+
+
+def test_the_plot_of_a_run_is_the_same_each_time(edges: dict[str, Any], tmp_path: Path) -> None:
+    figures = {"of_ideal": 0.9, "held_max": 40, "edge_lost": 0, "gaps": 9, "gap_us": 1200.0}
+    errors = {"gap_error_p50_us": 50.0, "gap_error_p99_us": 900.0}
+    rows = [
+        {"edge": edge, "rate_bps": rate_bps, **figures, **errors}
+        for edge in ("pacing_switch", "bmv2")
+        for rate_bps in (1_000_000, 10_000_000)
+    ]
+    for name in ("one.svg", "two.svg"):
+        edges["plot"](rows, tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
