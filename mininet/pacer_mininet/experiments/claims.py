@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pacer_mininet.experiments.findings import FIXED_GAP, at_shared_seeds
 from pacer_mininet.experiments.scenario import Scenario, from_json
 from pacer_mininet.traffic import MTU_FRAME_BYTES, ideal_goodput_bps
 
@@ -22,6 +23,10 @@ MIN_FRAME_WIRE_BYTES = 84
 LONG_RTT_NS = 50_000_000
 """25 ms one way: dynamic spacing is claimed to win on paths at least this long. The published claim
 is of delays greater than 25 ms."""
+
+ABOVE_25_MS_RTT_NS, LONGEST_RTT_NS = 100_000_000, 200_000_000
+"""The sweep's paths longer than 25 ms one way, and those on which fixed gaps leave bursts that are
+shorter than a round trip by more than the 100 ms of a window."""
 
 Figures = list[float | None]
 """Figures of some rows; None where a run did not give the figure."""
@@ -114,9 +119,9 @@ def _without_extra(of: Values) -> Values:
     return lambda rows: of([row for row in rows if not row["extra"]])
 
 
-def _over_long_paths(of: Values) -> Values:
+def _over_long_paths(of: Values, rtt_ns: int = LONG_RTT_NS) -> Values:
     """Take the same from the paths on which dynamic spacing is claimed to win."""
-    return lambda rows: of([row for row in rows if _scenario(row).rtt_ns >= LONG_RTT_NS])
+    return lambda rows: of([row for row in rows if _scenario(row).rtt_ns >= rtt_ns])
 
 
 def _in_row(title: str, of: Values) -> Values:
@@ -151,6 +156,32 @@ def _apart(column: str, other: str, metric: str) -> Values:
     return lambda rows: [None if value is None else abs(value) for value in less(rows)]
 
 
+def _of_best_gap(rows: Sequence[Row]) -> Figures:
+    """Take dynamic's goodput in percent of the best fixed gap's, over the same seeds."""
+    found: Figures = []
+    for here in _beside_gaps(rows, "goodput"):
+        gaps = [value for name, value in here.items() if name.startswith(FIXED_GAP)]
+        found.append(100 * here["dynamic"] / max(gaps) if gaps and "dynamic" in here else None)
+    return found
+
+
+def _above_steadiest_gap(rows: Sequence[Row]) -> Figures:
+    """Take dynamic's deviation less the smallest of a fixed gap, over the same seeds."""
+    found: Figures = []
+    for here in _beside_gaps(rows, "deviation"):
+        gaps = [value for name, value in here.items() if name.startswith(FIXED_GAP)]
+        found.append(here["dynamic"] - min(gaps) if gaps and "dynamic" in here else None)
+    return found
+
+
+def _beside_gaps(rows: Sequence[Row], metric: str) -> list[dict[str, float]]:
+    titles = dict.fromkeys(row["row"] for row in rows)
+    return [
+        at_shared_seeds([row for row in rows if row["row"] == title], "dynamic", metric)
+        for title in titles
+    ]
+
+
 def _mistaken(rows: Sequence[Row]) -> Figures:
     """Count the runs where the virtual bottleneck's queue exceeds the FIFO, or loss, is alone.
 
@@ -158,11 +189,12 @@ def _mistaken(rows: Sequence[Row]) -> Figures:
     """
     wrong = 0
     for row in rows:
-        queue, lost = _figure(row, "queue_max", "max"), _figure(row, "lost", "max")
-        if queue is None or lost is None:
+        queues, losses = (row["values"].get(metric) for metric in ("queue_max", "lost"))
+        if queues is None or losses is None:
             return [None]
-        above_bytes = queue - _scenario(row).fifo_bytes
-        wrong += above_bytes <= 0 if lost > 0 else above_bytes > MTU_FRAME_BYTES
+        for queue, lost in zip(queues["each"], losses["each"], strict=True):
+            above_bytes = queue - _scenario(row).fifo_bytes
+            wrong += above_bytes <= 0 if lost > 0 else above_bytes > MTU_FRAME_BYTES
     return [float(wrong)]
 
 
@@ -398,6 +430,17 @@ CLAIMS = (
     *_wins("delays", of="FIFO 256 KB, "),
     *_wins("slides", of="FIFO 1 MB, "),
     *_wins("ipg", of="medians of nine seeds, "),
+    *_claims(
+        "ipg",
+        (
+            "dynamic, above 25 ms one way: goodput, % of the best fixed gap's with the same seeds",
+            *(_over_long_paths(_of_best_gap, ABOVE_25_MS_RTT_NS), "at least", 90, 1),
+        ),
+        (
+            "dynamic, 100 ms one way and more: deviation / mean above the steadiest fixed gap's",
+            *(_over_long_paths(_above_steadiest_gap, LONGEST_RTT_NS), "less than", 0, 3),
+        ),
+    ),
     *_estimates("delays"),
     *_estimates("ipg"),
 )

@@ -340,7 +340,7 @@ def make(experiments: Sequence[Experiment], results: Path, *, realtime: bool) ->
         for job in jobs.jobs_of([experiment])
     ]
     # The runs that carry the most come first, so that none is left alone at the end.
-    to_make.sort(key=lambda job: (job.scenario.flows[0].shaper == UNPACED, -job.work_mb))
+    to_make.sort(key=lambda job: (job.scenario.flows[0].shaper == UNPACED, -job.processor_s))
     with RunsDisplay(to_make, "s" if realtime else "virtual s") as display:
         failed = jobs.make(to_make, store, display, realtime=realtime)
     found = [tables.collect(experiment, store) for experiment in experiments]

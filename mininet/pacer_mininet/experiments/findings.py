@@ -1,6 +1,7 @@
 """What a table's figures say, in plain sentences."""
 
 import itertools
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -207,17 +208,35 @@ PUBLISHED_AGAINST_BEST_GAP = {
 """Dynamic spacing in the published sweep. It was the best at delays greater than 25 ms."""
 
 
+FIXED_GAP = "IPG "
+"""How the columns of fixed gaps begin."""
+
+
+def at_shared_seeds(rows: Sequence[dict[str, Any]], column: str, metric: str) -> dict[str, float]:
+    """Return medians of a metric by column, each over the seeds of fixed gaps and of `column`.
+
+    Where chance decides, the same seed loses the same packets on the wire. Medians over other seeds
+    differ by more than what spaces the packets does.
+    """
+    known = {row["column"]: row for row in rows if row["values"].get(metric)}
+    compared = [row for name, row in known.items() if name == column or name.startswith(FIXED_GAP)]
+    if column not in known:
+        return {}
+    shared = set.intersection(*(set(row["seeds"]) for row in compared))
+    found = {}
+    for row in compared:
+        pairs = zip(row["seeds"], row["values"][metric]["each"], strict=True)
+        found[row["column"]] = statistics.median(value for seed, value in pairs if seed in shared)
+    return found
+
+
 def dynamic_beside_static(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return, for each delay, a sentence on dynamic spacing beside the best fixed gap."""
     said = []
     for title in {row["row"]: None for row in rows}:
-        here = {
-            row["column"]: row["values"]["goodput"]["median"]
-            for row in rows
-            if row["row"] == title and row["values"].get("goodput")
-        }
-        static = {column: value for column, value in here.items() if column.startswith("IPG ")}
         for column in ("PSPD", "dynamic"):
+            here = at_shared_seeds([row for row in rows if row["row"] == title], column, "goodput")
+            static = {name: value for name, value in here.items() if name.startswith(FIXED_GAP)}
             if not static or column not in here:
                 continue
             best = max(static, key=lambda name: static[name])
@@ -248,11 +267,13 @@ def predicted(rows: Sequence[dict[str, Any]]) -> list[str]:
         above = {True: 0, False: 0}
         below = {True: 0, False: 0}
         for row in rows:
-            queue, lost = row["values"].get(name), row["values"].get("lost")
-            if queue is not None and lost is not None:
-                fifo_bytes = from_json(row["scenario"]).fifo_bytes
-                counted = above if queue["max"] * unit > fifo_bytes else below
-                counted[lost["max"] > 0] += 1
+            queues, losses = row["values"].get(name), row["values"].get("lost")
+            if queues is None or losses is None:
+                continue
+            fifo_bytes = from_json(row["scenario"]).fifo_bytes
+            for queue, lost in zip(queues["each"], losses["each"], strict=True):
+                counted = above if queue * unit > fifo_bytes else below
+                counted[lost > 0] += 1
         said.append(
             f"{title}: above the FIFO in {sum(above.values())} runs, of which {above[True]} lose "
             f"packets; not above it in {sum(below.values())}, of which {below[True]} do."

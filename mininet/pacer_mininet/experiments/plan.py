@@ -102,7 +102,7 @@ def runs_of(
         results.key(job.scenario): {
             "name": job.name,
             "scenario": job.scenario.to_json(),
-            "priority": job.work_mb,
+            "priority": round(job.processor_s),
         }
         for job in jobs.jobs_of(made)
     }

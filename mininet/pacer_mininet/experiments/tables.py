@@ -45,7 +45,7 @@ def row_of(cell: Cell, metrics: Sequence[str], store: Store) -> dict[str, Any]:
     return row
 
 
-def _spread(name: str, results: Sequence[Result]) -> dict[str, float] | None:
+def _spread(name: str, results: Sequence[Result]) -> dict[str, Any] | None:
     metric = METRICS[name]
     having = results[:1] if metric.of_first else results
     values = [value for value in map(metric.of, having) if value is not None]
@@ -57,6 +57,7 @@ def _spread(name: str, results: Sequence[Result]) -> dict[str, float] | None:
         "mean": round(statistics.fmean(shown), metric.digits + 2),
         "min": min(shown),
         "max": max(shown),
+        "each": shown,
     }
 
 

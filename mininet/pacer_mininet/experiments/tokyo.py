@@ -133,7 +133,13 @@ def ipg_sweep() -> Experiment:
             "1997), 9 Mbit/s at 25 ms one way, however they are spaced. The rest comes from slow "
             "start, which ends with the first packet lost on the wire or in the FIFO. Too little "
             "spacing (unpaced, gaps of 8 and 512 bytes) overflows the FIFO in slow start. Dynamic "
-            "spacing and the larger gaps do not, and their spreads over the seeds overlap.",
+            "spacing and the larger gaps do not.",
+            "With the same seed the wire loses the same packets. Then windows are the same within "
+            "3 %, and dynamic spacing has about 1 % less goodput than a gap that loses nothing in "
+            "the FIFO: packets that are spread over a round trip wait in the pacer, and slow start "
+            "takes 0.1 to 0.3 s longer. No spacing can win more where the wire alone loses. "
+            "Dynamic spacing is steadier from 100 ms one way on, where a burst with a fixed gap "
+            "leaves windows of 100 ms empty.",
             "Estimates of a round trip of 4 ms (2 ms one way) are further off the kernel's than "
             "those of longer ones, because the kernel smooths over eight samples and the switch "
             "over two.",
