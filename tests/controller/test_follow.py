@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pacer_controller.following import FollowSpec
+from pacer_controller.following import CLASSES_MOST, FollowSpec
 from pacer_controller.p4rt import bandwidth
 from pacer_controller.service.follow import Followed, Follower
 from pacer_controller.southbound import State, SwitchUnreadableError, VirtualQueue
@@ -47,6 +47,17 @@ def test_what_a_class_cannot_follow(client: Client, changed: dict[str, Any], fie
     refused = client.put(CLASS, {"rate": "400Mbit", "follow": FOLLOW} | changed)
     found = problem(refused, 422)
     assert field in {error["field"] for error in found["errors"]}, found
+
+
+def test_a_limited_number_of_classes_follow(client: Client) -> None:
+    for number in range(CLASSES_MOST):
+        path = f"/v1/switches/s1/classes/c{number}"
+        assert client.put(path, {"rate": "400Mbit", "follow": FOLLOW}).status_code == 201
+    refused = problem(client.put(CLASS, {"rate": "400Mbit", "follow": FOLLOW}), 422)
+    assert refused["errors"][0]["field"] == "follow"
+    # One that follows already may change.
+    changed = {"rate": "300Mbit", "follow": FOLLOW}
+    assert client.put("/v1/switches/s1/classes/c0", changed).status_code == 200
 
 
 class Bottleneck:

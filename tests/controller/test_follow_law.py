@@ -142,6 +142,18 @@ def test_bursts_of_others_above_a_quarter_of_the_fifo_stop_the_search() -> None:
         assert law.next_rate(found, 400_000_000) is None
 
 
+def test_several_classes_share_a_change() -> None:
+    changes = []
+    for classes in (1, 4):
+        law = Law(FIFO_BYTES, LEAST_BPS, MOST_BPS)
+        queues = (0, 0, FIFO_BYTES // 2)
+        readings = [VirtualQueue(n * 50 * MS, q, 0, 0, q) for n, q in enumerate(queues)]
+        rates = [law.next_rate(one, 400_000_000, classes) for one in readings]
+        assert rates[:2] == [None, None]
+        changes.append(400_000_000 - (rates[2] or 0))
+    assert abs(changes[0] / 4 - changes[1]) <= STEP_BPS
+
+
 def test_a_switch_that_begins_anew_changes_nothing() -> None:
     law = Law(FIFO_BYTES, LEAST_BPS, MOST_BPS)
     later = VirtualQueue(10_000 * MS, 0, 9_800 * MS, 0, 0)

@@ -6,6 +6,9 @@ from pacer_controller import rates
 from pacer_controller.fields import Name, Rate, Strict
 from pacer_controller.problems import FieldError
 
+CLASSES_MOST = 32
+"""Most classes of a controller that follow: each place is read twenty times a second."""
+
 FIFO_BYTES_MIN = 15_180
 """Ten frames of 1518 bytes: with a smaller FIFO there is nothing between one frame and a loss."""
 

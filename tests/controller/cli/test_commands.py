@@ -127,6 +127,18 @@ def test_what_a_mode_goes_by_is_listed(pacer: Pacer) -> None:
     assert "gap" not in columns["plain"]
 
 
+def test_a_class_begins_and_ends_to_follow(pacer: Pacer) -> None:
+    follow = "follow wan follow-port 1 follow-fifo 1MB least 50Mbit most 500Mbit"
+    pacer(f"class add s1 video rate 400mbit {follow}")
+    assert follow in pacer("class show s1")
+    # The other settings stay as they are.
+    pacer("class set s1 video most 450mbit")
+    assert "least 50Mbit most 450Mbit" in pacer("class show s1")
+    pacer("class set s1 video follow none")
+    assert "follow" not in pacer("class show s1")
+    assert pacer.json("class show s1 video")["follow"] is None
+
+
 def test_sizes_of_a_class_are_shown_as_they_may_be_typed(pacer: Pacer) -> None:
     said = pacer("class add s1 far mode ipg rate 1gbit gap 65535 limit 100000")
     assert said.startswith("class far: ipg 1Gbit gap 65535B limit 100000B, pending")

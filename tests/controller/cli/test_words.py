@@ -36,6 +36,16 @@ from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
         ("mode clustered threshold 2ms", {"mode": "clustered", "threshold_ns": 2_000_000}),
         ("mode timer rate 500mbit hz 100", {"mode": "timer", "rate": "500mbit", "tick_hz": 100}),
         ("window-margin 100KB", {"window_margin_bytes": 102_400}),
+        (
+            "follow wan follow-port 1 follow-fifo 1MB least 50mbit most 500mbit",
+            {
+                "follow.switch": "wan",
+                "follow.port": 1,
+                "follow.fifo_bytes": 1 << 20,
+                "follow.least_rate": "50mbit",
+                "follow.most_rate": "500mbit",
+            },
+        ),
         ("mode ipg rate 1gbit gap 1500", {"mode": "ipg", "rate": "1gbit", "gap_bytes": 1500}),
         ("allowance none limit default", {"allowance_ns": None, "limit_bytes": None}),
         ("ecn 100KiB gap 1518", {"ecn_threshold_bytes": 102_400, "gap_bytes": 1518}),

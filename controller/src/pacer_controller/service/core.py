@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pacer_controller import __version__
+from pacer_controller import __version__, following
 from pacer_controller.config import AnySwitchConfig, ConfigError, OpenVSwitchConfig, switch_from
 from pacer_controller.events import EventLog
 from pacer_controller.p4rt import P4Switch
@@ -382,7 +382,7 @@ class Service:
             checker = Checker.of(found, name, spec)
             errors = checker.problems(name, spec)
             if isinstance(spec, ClassSpec):
-                errors += self._follow_problems(spec)
+                errors += self._follow_problems(switch, name, spec)
             if kind == "port":
                 errors += checker.too_fast_for(int(name), found.desired)
             if errors:
@@ -397,10 +397,19 @@ class Service:
             await change.commit()
         return views.as_it_is(found, kind, record, view), old is None
 
-    def _follow_problems(self, spec: ClassSpec) -> list[FieldError]:
+    def _follow_problems(self, switch: str, of: str, spec: ClassSpec) -> list[FieldError]:
         """Return why a class cannot follow the bottleneck that it names."""
         if spec.follow is None:
             return []
+        others = [
+            other
+            for found in self.switches.values()
+            for other, record in found.desired.classes.items()
+            if record.spec.follow is not None and (found.name, other) != (switch, of)
+        ]
+        if len(others) >= following.CLASSES_MOST:
+            message = f"{len(others)} classes follow already"
+            return [FieldError("follow", message, f"at most {following.CLASSES_MOST} that follow")]
         name = spec.follow.switch
         measuring = {n: s for n, s in self.switches.items() if s.driver.measuring is not None}
         if name in measuring:

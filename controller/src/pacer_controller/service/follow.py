@@ -7,9 +7,10 @@ actor is `follow`. While the measuring switch cannot be read, the rate stays as 
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from typing import NamedTuple
 
-from pacer_controller.following import FollowSpec
+from pacer_controller.following import CLASSES_MOST, FollowSpec
 from pacer_controller.problems import Problem
 from pacer_controller.records import ClassRecord
 from pacer_controller.service.checks import Condition
@@ -62,12 +63,14 @@ class Follower:
             await asyncio.sleep(INTERVAL_S)
 
     def _followed(self) -> list[Followed]:
-        return [
-            Followed(found.name, name, record.spec.follow)
-            for found in self._service.switches.values()
-            for name, record in found.desired.classes.items()
+        # A state that is replaced as a whole may have more.
+        found = [
+            Followed(managed.name, name, record.spec.follow)
+            for managed in self._service.switches.values()
+            for name, record in managed.desired.classes.items()
             if record.spec.follow is not None
         ]
+        return found[:CLASSES_MOST]
 
     async def step(self, followed: list[Followed]) -> None:
         """Read each bottleneck once, and change the rates that it asks for."""
@@ -75,9 +78,10 @@ class Follower:
         places = list(dict.fromkeys((one.spec.switch, one.spec.port) for one in followed))
         readings = await asyncio.gather(*(self._read(*place) for place in places))
         seen = dict(zip(places, readings, strict=True))
+        classes = Counter((one.spec.switch, one.spec.port) for one in followed)
         await asyncio.gather(
             *(
-                self._follow(one, reading)
+                self._follow(one, reading, classes[one.spec.switch, one.spec.port])
                 for one in followed
                 if (reading := seen[one.spec.switch, one.spec.port]) is not None
             )
@@ -92,11 +96,11 @@ class Follower:
                 return await found.driver.measuring.queue(port)
         return None
 
-    async def _follow(self, one: Followed, seen: VirtualQueue) -> None:
+    async def _follow(self, one: Followed, seen: VirtualQueue, classes: int) -> None:
         record = self._record(one)
         if record is None or record.spec.rate is None:
             return
-        rate_bps = self._laws[one].next_rate(seen, record.spec.rate)
+        rate_bps = self._laws[one].next_rate(seen, record.spec.rate, classes)
         if rate_bps is None:
             return
         spec = record.spec.model_copy(update={"rate": rate_bps})

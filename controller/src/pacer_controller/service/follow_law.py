@@ -57,8 +57,11 @@ class Law:
         """Attempts to go faster since the last queue."""
         self._draining = False
 
-    def next_rate(self, seen: VirtualQueue, rate_bps: int) -> int | None:
-        """Return the class's next rate, or None if it stays `rate_bps`."""
+    def next_rate(self, seen: VirtualQueue, rate_bps: int, classes: int = 1) -> int | None:
+        """Return the class's next rate, or None if it stays `rate_bps`.
+
+        Of `classes` that follow the same queue, each takes an equal part of a change.
+        """
         before, self._before = self._before, seen
         if before is None or seen.at_ns < before.at_ns:
             # The first reading, or the switch has begun anew.
@@ -73,6 +76,7 @@ class Law:
         wanted_bps = self._wanted(seen, rate_bps, growth_bps, seen.at_ns - changed_ns)
         if wanted_bps is None:
             return None
+        wanted_bps = rate_bps + (wanted_bps - rate_bps) // classes
         bounded_bps = max(self._least_bps, min(wanted_bps, self._most_bps))
         bounded_bps = max(bounded_bps // STEP_BPS * STEP_BPS, self._least_bps)
         if bounded_bps == rate_bps:
