@@ -98,9 +98,9 @@ PICTURES = {"shared": "senders.png", "single": "bandwidth.png"}
 
 SHARED_DIFFERS = (
     "TBF and `fq` in a sender have the bottleneck's rate, which is right for a sender that is "
-    "alone. A sender does not know of the others. A fixed share for each would lose nothing, but "
-    "leave the rest of the bottleneck idle while the others are silent. The switch at the edge "
-    "sees all packets: one class spaces them, whoever sends.",
+    "alone. A sender does not know of the others. A fixed share for each would leave the rest of "
+    "the bottleneck idle while the others are silent. The switch at the edge sees all packets: one "
+    "class spaces them, whoever sends.",
     "The class holds the packets that do not fit into the bottleneck. That is what the longer RTT "
     "is, and it ends with the transfers.",
 )
