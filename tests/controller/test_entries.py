@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller_harness import COMPILED
-from pacer_controller import entries
+from pacer_controller import entries, rates
 from pacer_controller.records import ClassRecord, Desired, FlowRecord, MeterRecord, Record
 from pacer_controller.rows import CLASSES, Change, MatchValue, Op, Row, Rows, by_key, changes
 from pacer_controller.schemas import ClassSpec, FlowSpec, MatchSpec, MeterSpec
@@ -199,6 +199,25 @@ def test_entries_of_modes_that_follow_flows() -> None:
     (clustered,) = rows_of(class_("bulk", 7, mode="clustered", ecn_threshold_bytes=100_000))
     assert clustered.action == "PacerIngress.paced_clustered"
     assert dict(clustered.params) == {**dict(pspd.params), "release_below_ns": 1_000_000}
+    (shared,) = rows_of(class_("bulk", 7, mode="shared", rate="500Mbit"))
+    assert shared.action == "PacerIngress.paced_shared"
+    assert dict(shared.params) == {
+        "time_per_byte_q24": rates.time_per_byte_q24(500_000_000),
+        "limit_bytes": 32 << 20,
+        "allowance_ns": 24_288,
+        "ecn_threshold_bytes": 0,
+        "bytes_per_ns_q24": rates.payload_bytes_per_ns_q24(500_000_000),
+        "clamps_windows": 0,
+        "window_margin_bytes": 0,
+    }
+    (clamped,) = rows_of(
+        class_("bulk", 7, mode="shared", rate="500Mbit", window_margin_bytes=100_000)
+    )
+    assert dict(clamped.params) == {
+        **dict(shared.params),
+        "clamps_windows": 1,
+        "window_margin_bytes": 100_000,
+    }
     (slow_start,) = rows_of(class_("bulk", 7, mode="slow-start", rate="500Mbit"))
     assert slow_start.action == "PacerIngress.paced_slow_start"
     assert dict(slow_start.params) == {

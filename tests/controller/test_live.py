@@ -345,6 +345,7 @@ def test_every_mode_is_applied_and_stays(switch: Switch, start_controller: Start
         {"mode": "timer", "rate": "500Mbit", "tick_hz": 250, "ecn_threshold_bytes": 100_000},
         {"mode": "pspd", "ecn_threshold_bytes": 100_000},
         {"mode": "clustered", "threshold_ns": 12_500},
+        {"mode": "shared", "rate": "900Mbit", "window_margin_bytes": 50_000},
         {"mode": "dynamic", "headroom_percent": 150, "rate": "900Mbit"},
         {"mode": "slow-start", "threshold_ns": 2_000_000, "window_margin_bytes": 50_000}
         | {"rate": "900Mbit"},

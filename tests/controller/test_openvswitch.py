@@ -87,6 +87,7 @@ def test_meters_ranges_and_marks(bridge: Bridge, ovs: Controller) -> None:
         ("mode", {"mode": "timer", "rate": "8Mbit"}),
         ("mode", {"mode": "pspd"}),
         ("mode", {"mode": "clustered"}),
+        ("mode", {"mode": "shared", "rate": "8Mbit"}),
         ("mode", {"mode": "dynamic"}),
         ("ecn_threshold_bytes", {"rate": "8Mbit", "ecn_threshold_bytes": 9_000}),
         ("window_margin_bytes", {"rate": "8Mbit", "window_margin_bytes": 9_000}),

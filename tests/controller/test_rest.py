@@ -118,6 +118,8 @@ def test_put_replaces_the_whole_class(client: Client) -> None:
         ({"mode": "pspd", "headroom_percent": 100}, "headroom_percent"),
         ({"mode": "pspd", "window_margin_bytes": 1}, "window_margin_bytes"),
         ({"mode": "clustered", "rate": "1Mbit"}, "rate"),
+        ({"mode": "shared"}, "rate"),
+        ({"mode": "shared", "rate": "1Mbit", "headroom_percent": 100}, "headroom_percent"),
         ({"mode": "clustered", "headroom_percent": 100}, "headroom_percent"),
         ({"mode": "clustered", "threshold_ns": 0}, "threshold_ns"),
         ({"mode": "dynamic", "headroom_percent": 49}, "headroom_percent"),

@@ -55,11 +55,12 @@ MODE_ACTIONS = {
     "dynamic": "PacerIngress.paced_dynamic",
     "slow-start": "PacerIngress.paced_slow_start",
     "clustered": "PacerIngress.paced_clustered",
+    "shared": "PacerIngress.paced_shared",
 }
 """Modes of classes, and the action that a program must have for them."""
 
 FOLLOWING_ACTIONS = frozenset(
-    MODE_ACTIONS[mode] for mode in ("pspd", "dynamic", "slow-start", "clustered")
+    MODE_ACTIONS[mode] for mode in ("pspd", "dynamic", "slow-start", "clustered", "shared")
 )
 """Actions of modes whose TCP flows the program follows in any case."""
 
@@ -119,6 +120,13 @@ def class_action(spec: ClassSpec) -> tuple[str, dict[str, int]]:
         hz = DEFAULT_TICK_HZ if spec.tick_hz is None else spec.tick_hz
         return "paced_timer", pace | marking | rates.tick(hz)
     margin_bytes = spec.window_margin_bytes or 0
+    if spec.mode == "shared":
+        sharing = {
+            "bytes_per_ns_q24": rates.payload_bytes_per_ns_q24(spec.rate or 0),
+            "clamps_windows": int(margin_bytes > 0),
+            "window_margin_bytes": margin_bytes,
+        }
+        return "paced_shared", pace | marking | sharing
     clamp_bps = spec.rate if margin_bytes else None
     control = marking | {
         "bytes_per_ns_q24": rates.payload_bytes_per_ns_q24(clamp_bps) if clamp_bps else 0,

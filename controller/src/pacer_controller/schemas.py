@@ -60,6 +60,7 @@ class ClassSpec(Strict):
         {"mode": "dynamic", "headroom_percent": 120},
         {"mode": "slow-start", "threshold_ns": 1_000_000},
         {"mode": "clustered", "threshold_ns": 1_000_000},
+        {"mode": "shared", "rate": "500Mbit", "window_margin_bytes": 100_000},
         {"rate": "500Mbit", "window_margin_bytes": 100_000},
         {
             "rate": "400Mbit",
@@ -80,13 +81,14 @@ class ClassSpec(Strict):
         "target rate, but at ticks only. `pspd`: each TCP flow at its window / round-trip time, "
         "and nothing else. `dynamic`: the same with headroom, and at most at the path's rate. "
         "`slow-start`: as `dynamic` until the flow loses something or its packets are dense "
-        "enough. `clustered`: as `pspd` until then, in clusters of a millisecond.",
+        "enough. `clustered`: as `pspd` until then, in clusters of a millisecond. `shared`: the "
+        "active TCP flows share the target rate, and slow ones catch up.",
     )
     rate: Rate | None = Field(
         default=None,
-        description="Target rate; layer-2 bytes with FCS count. Needed in modes `static` and "
-        "`timer`. In mode `ipg`, where it is needed too, the line rate that the gap's bytes are "
-        "counted at; in modes `dynamic` and `slow-start` the most that a flow may have, or no "
+        description="Target rate; layer-2 bytes with FCS count. Needed in modes `static`, "
+        "`timer` and `shared`. In mode `ipg`, where it is needed too, the line rate that the gap's "
+        "bytes are counted at; in modes `dynamic` and `slow-start` the most that a flow may have, or no "
         "limit. 8kbit to 100Gbit.",
     )
     gap_bytes: GapBytes | None = Field(
@@ -119,7 +121,7 @@ class ClassSpec(Strict):
     def problems(self) -> list[FieldError]:
         """Return errors across fields."""
         found = FieldErrors()
-        if self.mode in ("static", "timer") and self.rate is None:
+        if self.mode in ("static", "timer", "shared") and self.rate is None:
             found.add("rate", f"a class of mode {self.mode} needs a rate", rates.EXPECTED)
         if self.mode == "ipg" and self.rate is None:
             message = "mode ipg needs the line rate that the gap's bytes are counted at"

@@ -7,7 +7,15 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
 from pacer_mininet import congestion
-from pacer_mininet.experiments import beyond, burst_loss, following, takano, together, tokyo
+from pacer_mininet.experiments import (
+    beyond,
+    burst_loss,
+    following,
+    streams,
+    takano,
+    together,
+    tokyo,
+)
 from pacer_mininet.experiments.experiment import Experiment
 
 PUBLISHED = (
@@ -58,6 +66,7 @@ _MAKERS: tuple[Callable[[], Experiment], ...] = (
     tokyo.parallel,
     tokyo.bandwidth_challenge,
     tokyo.fast_ethernet,
+    streams.cooperative,
     takano.gap_frames,
     takano.backlog,
     beyond.ten_gigabit,

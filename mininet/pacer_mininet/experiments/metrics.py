@@ -110,6 +110,14 @@ def _speeds(result: Result) -> list[float]:
     return [payload / ms if ms else 0.0 for payload, ms in done]
 
 
+def _apart(result: Result) -> float | None:
+    """Return how much sooner the first transfer ended than the last, in % of that one's time."""
+    times = [flow["completion_ms"] for flow in result["flows"]]
+    if not _transfers(result) or None in times:
+        return None
+    return float(100 * (max(times) - min(times)) / max(times))
+
+
 def _count_done(speeds: list[float]) -> float:
     return sum(speed > 0 for speed in speeds)
 
@@ -232,6 +240,7 @@ METRICS: dict[str, Metric] = {
     "completion": Metric("last one done, s", _completion, 2),
     "completion_mean": Metric("mean time of a transfer, s", _completion_mean, 2),
     "completion_paced": Metric("last paced flow done, s", lambda r: _completion(r, _spaced), 2),
+    "apart": Metric("first done before the last, %", _apart, 2),
     "done": Metric("done in time", lambda r: _if_any(_speeds(r), _count_done), 0),
     "jain_done": Metric("Jain's index of their speeds", lambda r: _if_any(_speeds(r), jain), 4),
     "rtt_min": Metric("RTT min, ms", lambda r: _rtt(r, "min", min)),

@@ -33,6 +33,7 @@ from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
             {"mode": "slow-start", "threshold_ns": 2_000_000, "headroom_percent": 150},
         ),
         ("mode pspd", {"mode": "pspd"}),
+        ("mode shared rate 500mbit", {"mode": "shared", "rate": "500mbit"}),
         ("mode clustered threshold 2ms", {"mode": "clustered", "threshold_ns": 2_000_000}),
         ("mode timer rate 500mbit hz 100", {"mode": "timer", "rate": "500mbit", "tick_hz": 100}),
         ("window-margin 100KB", {"window_margin_bytes": 102_400}),
