@@ -88,8 +88,8 @@ class ClassSpec(Strict):
         default=None,
         description="Target rate; layer-2 bytes with FCS count. Needed in modes `static`, "
         "`timer` and `shared`. In mode `ipg`, where it is needed too, the line rate that the gap's "
-        "bytes are counted at; in modes `dynamic` and `slow-start` the most that a flow may have, or no "
-        "limit. 8kbit to 100Gbit.",
+        "bytes are counted at; in modes `dynamic` and `slow-start` the most that a flow may have, "
+        "or no limit. 8kbit to 100Gbit.",
     )
     gap_bytes: GapBytes | None = Field(
         default=None, description="Gap between packets; needed in mode `ipg`, and only there."

@@ -128,6 +128,13 @@ def _on_path(shaper: Shaper, line_bps: int, held: Fraction) -> Shaper:
     return dataclasses.replace(shaper, settings=tuple(settings.items()))
 
 
+def _of_kept(shaper: Shaper, flows: int, kept: int) -> Shaper:
+    """Return a shaper whose flows also get the shares of those that are removed."""
+    if shaper.together:
+        return shaper
+    return shaper.at(shaper.share[0] * flows, shaper.share[1] * kept)
+
+
 def _smaller(scenario: Scenario) -> Scenario:
     kept = scenario.flows[:QUICK_FLOWS]
     rate_bps = min(scenario.rate_bps // 5, 100_000_000)
@@ -136,9 +143,8 @@ def _smaller(scenario: Scenario) -> Scenario:
     flows = tuple(
         dataclasses.replace(
             flow,
-            # The kept flows also get the shares of the removed ones.
-            shaper=_on_path(flow.shaper, edge_rate_bps, held).at(
-                flow.shaper.share[0] * len(scenario.flows), flow.shaper.share[1] * len(kept)
+            shaper=_of_kept(
+                _on_path(flow.shaper, edge_rate_bps, held), len(scenario.flows), len(kept)
             ),
             udp_bps=flow.udp_bps // 5,
             burst_frames=-(-flow.burst_frames // 10),
