@@ -182,6 +182,27 @@ def _beside_gaps(rows: Sequence[Row], metric: str) -> list[dict[str, float]]:
     ]
 
 
+def _percent_of(column: str, other: str, metric: str) -> Values:
+    """Take one column's largest figure in % of the smallest in another one, row by row."""
+
+    def values(rows: Sequence[Row]) -> Figures:
+        by_place = {(row["row"], row["column"]): row for row in rows}
+        found: Figures = []
+        for title in dict.fromkeys(row["row"] for row in rows):
+            pair = [by_place.get((title, name)) for name in (column, other)]
+            if None in pair:
+                continue
+            most, least = (
+                _figure(row, metric, which)
+                for row, which in zip(pair, ("max", "min"), strict=True)
+                if row is not None
+            )
+            found.append(None if most is None or not least else 100 * most / least)
+        return found
+
+    return values
+
+
 def _mistaken(rows: Sequence[Row]) -> Figures:
     """Count the runs where the virtual bottleneck's queue exceeds the FIFO, or loss, is alone.
 
@@ -426,6 +447,35 @@ CLAIMS = (
         "aggregation",
         "N flows in phase: queue, packets a flow (the bound is one)",
         *(_in_phase, "at most", 1, 2),
+    ),
+    *_claims(
+        "cooperative",
+        *(
+            claim
+            for column in ("shared", "shared, windows")
+            for claim in (
+                (
+                    f"{column}: first stream done before the last one, % of its time",
+                    _of("apart", "max", column),
+                    *("at most", 2, 2),
+                ),
+                (
+                    f"{column}: last stream done, % of unpaced's time",
+                    _percent_of(column, "unpaced", "completion"),
+                    *("at most", 80, 1),
+                ),
+                (
+                    f"{column}: packets lost at the bottleneck",
+                    _of("lost", "max", column),
+                    *("at most", 0, 0),
+                ),
+            )
+        ),
+        (
+            "shared, windows: packets lost at the edge",
+            _of("edge_lost", "max", "shared, windows"),
+            *("at most", 0, 0),
+        ),
     ),
     *_wins("delays", of="FIFO 256 KB, "),
     *_wins("slides", of="FIFO 1 MB, "),

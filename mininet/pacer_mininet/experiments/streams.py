@@ -3,7 +3,15 @@
 import dataclasses
 
 from pacer_mininet.experiments.experiment import CHANCE_SEEDS, Cell, Experiment
-from pacer_mininet.experiments.scenario import ONE_CLASS, PACED, UNPACED, Flow, Scenario, Shaper
+from pacer_mininet.experiments.scenario import (
+    FQ,
+    ONE_CLASS,
+    PACED,
+    UNPACED,
+    Flow,
+    Scenario,
+    Shaper,
+)
 from pacer_mininet.experiments.takano import KIB, MS
 from pacer_mininet.experiments.tokyo import BWC_BPS, BWC_BUFFER_BYTES, BWC_NODES, NODES_RTT_MS
 
@@ -29,8 +37,9 @@ SHARED_WINDOWS = dataclasses.replace(
 def _cells(row: str, nodes: int, streams: int, scenario: Scenario) -> tuple[Cell, ...]:
     """Return the cells of equal transfers, `streams` from each node."""
     (model,) = scenario.flows
+    each = [shaper.at(1, nodes * streams) for shaper in (PACED, FQ)]
     cells = []
-    for shaper in (UNPACED, PACED.at(1, nodes * streams), ONE_CLASS, SHARED, SHARED_WINDOWS):
+    for shaper in (UNPACED, *each, ONE_CLASS, SHARED, SHARED_WINDOWS):
         flows = tuple(
             # A flow for each stream, so that each is measured.
             dataclasses.replace(model, shaper=shaper, sender=number)
