@@ -165,7 +165,8 @@ def losing_together(rows: Sequence[dict[str, Any]]) -> list[str]:
             continue
         said.append(
             f"{column}: when a flow loses, {min(shares):.0f} to {max(shares):.0f} % of all flows "
-            f"lose within one round-trip time ({lost:,.0f} packets in {len(here)} runs)."
+            f"lose within one round-trip time ({lost:,.0f} packets in {len(here)} runs, of which "
+            f"{len(here) - len(shares)} lose nothing)."
         )
     return said
 

@@ -52,14 +52,15 @@ def _at_once() -> tuple[Flow, ...]:
 
 def following() -> Experiment:
     """One TCP flow on a path of which others take two fifths for a while."""
+    # Scaled down, only the first three are made.
     shapers: dict[str, tuple[Shaper, str]] = {
+        "following": (FOLLOWING.at(4, 5), "bic"),
         "unpaced": (UNPACED, "bic"),
         "unpaced, BBR": (UNPACED, "bbr"),
         "fq, 200M": (FQ, "bic"),
         "paced, 200M": (PACED, "bic"),
         "paced, 120M": (PACED.at(3, 5), "bic"),
         "dynamic": (DYNAMIC, "bic"),
-        "following": (FOLLOWING.at(4, 5), "bic"),
     }
     cells = [
         Cell(
@@ -84,6 +85,7 @@ def following() -> Experiment:
         title="A rate that follows: others take 80 of 200 Mbit/s from 8 s to 20 s, FIFO 512 KB",
         metrics=("goodput", "used", "lost", "edge_lost", "queue_max"),
         cells=tuple(cells),
+        plots=("first-flow",),
         differs=(
             "The path's line rate stays the same. What changes is what others leave of it, so "
             "gtrcnet's virtual bottleneck, which has that line rate, sees the queue.",

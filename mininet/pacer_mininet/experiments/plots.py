@@ -298,6 +298,48 @@ def _flows(runs: Runs) -> Figure:
     return figure
 
 
+def _first_flow(runs: Runs) -> Figure:
+    """Draw what the first flow gets over time, a panel for each row and a line for each column."""
+    rows = row_titles([cell for cell, _ in runs])
+    figure = _figure(0.8 + 2.2 * len(rows))
+    panels = figure.subplots(len(rows), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axes, row in zip(panels, rows, strict=True):
+        here = [(cell, result) for cell, result in runs if cell.row == row]
+        for number, (cell, result) in enumerate(here):
+            counts = result["series"]["flows"][0]
+            line = _rates_mbps(counts, cell.scenario.seconds, FLOW_STEP_NS, FLOW_STEP_NS)
+            color = COLOURS[number % len(COLOURS)]
+            axes.plot(*line, color=color, linewidth=1.3, label=cell.column)
+        axes.set_title(row, loc="left")
+        axes.set_ylabel("Mbit/s")
+    panels[-1].set_ylim(bottom=0)
+    panels[-1].set_xlabel("time (s)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8)
+    return figure
+
+
+def _together(runs: Runs) -> Figure:
+    """Draw which part of the flows lose together over their number, a line for each column."""
+    figure = _figure(3.2)
+    axes = figure.subplots()
+    columns = column_titles([cell for cell, _ in runs])
+    for number, column in enumerate(columns):
+        here = [
+            (len(cell.scenario.flows), result["losing_together"]["mean_percent"] or 0.0)
+            for cell, result in runs
+            if cell.column == column
+        ]
+        color = COLOURS[number % len(COLOURS)]
+        axes.plot(*_axes_of(here), "o-", markersize=9 - number, color=color, label=column)
+    axes.set_xscale("log", base=2)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("flows")
+    axes.set_ylabel("% of the flows (0: no loss)")
+    figure.legend(loc="outside upper center", ncols=5, fontsize=8)
+    return figure
+
+
 def _rates_mbps(
     counts: Sequence[int], seconds: int, over_ns: int, every_ns: int
 ) -> tuple[list[float], list[float]]:
@@ -485,6 +527,8 @@ _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure]]] = {
     ),
     "gaps-spread": ("Goodput by gap: all seeds", _spread_by_gap),
     "flows": ("Goodput of the first flows", _flows),
+    "first-flow": ("Goodput of the first flow", _first_flow),
+    "together": ("Flows that lose within one RTT of a loss", _together),
     "senders": ("Goodput of senders that share the bottleneck", _senders),
 }
 

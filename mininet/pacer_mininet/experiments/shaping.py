@@ -149,7 +149,8 @@ def _make_class(scenario: Scenario, number: int, flow: Flow, rest: RestClient) -
             "port": WIRE_IN,
             "fifo_bytes": scenario.fifo_bytes,
             "least_rate": scenario.rate_bps // 10,
-            "most_rate": scenario.rate_bps,
+            # Scaled down, the first flow's share may be more than all.
+            "most_rate": max(scenario.rate_bps, body["rate"]),
         }
     if "rate" in body and flow.shaper.kind == "class" and not in_lab():
         body["allowance_ns"] = realtime_allowance_ns(body["rate"])

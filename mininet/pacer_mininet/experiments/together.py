@@ -56,6 +56,7 @@ def synchronised() -> Experiment:
         title="Synchronised loss: 2 to 64 flows, 100 Mbit/s, 100 ms, FIFO 32 KB",
         metrics=("together", "together_most", "losses", "lost", "edge_lost", "steady", "jain"),
         cells=tuple(cells),
+        plots=("together",),
         differs=(
             "A flow that resends within one round-trip time of its last loss is in the same loss. "
             "Samples are 100 ms apart, one round-trip time.",
