@@ -67,6 +67,7 @@ control RateSharing(inout metadata_t meta, in bit<1> syn,
                     in standard_metadata_t standard_metadata) {
     IngressTime() time;
     TimePerByte() time_per_byte;
+    TimePerByte() time_per_byte_of_active;
 
     bit<32> flows;
     bit<32> extras;
@@ -167,6 +168,16 @@ control RateSharing(inout metadata_t meta, in bit<1> syn,
         if (part_q24 == 0) {
             part_q24 = 1;
         }
+        // The windows of the others stay as large while some catch up, so that they can go on when
+        // these have.
+        bit<64> window_part_q24 = part_q24;
+        if (meta.clamps_windows == 1 && extras != 0) {
+            time_per_byte_of_active.apply(meta.bytes_per_ns_q24, parts - extras, window_part_q24);
+            window_part_q24 = window_part_q24 >> FRACTION_BITS;
+            if (window_part_q24 == 0) {
+                window_part_q24 = 1;
+            }
+        }
 
         if (meta.shares_as_flow == 1) {
             bit<64> progress_bytes;
@@ -264,7 +275,7 @@ control RateSharing(inout metadata_t meta, in bit<1> syn,
             parts = 0;
         }
         meta.time_per_byte_q24 = meta.time_per_byte_q24 * (bit<64>) parts;
-        meta.bytes_per_ns_q24 = meta.clamps_windows == 1 ? part_q24 : 0;
+        meta.bytes_per_ns_q24 = meta.clamps_windows == 1 ? window_part_q24 : 0;
         if (meta.catches_up == 1) {
             meta.time_per_byte_q24 = meta.time_per_byte_q24 >> 1;
             meta.bytes_per_ns_q24 = meta.bytes_per_ns_q24 << 1;

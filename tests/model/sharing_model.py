@@ -93,7 +93,7 @@ class SharedPacer:
         epoch = now_ns // EPOCH_NS
         opens = "S" in segment.flags
         if not (part.active(epoch) or opens or segment.payload_bytes):
-            self._limit_window(key, self._part_q24(epoch), catches_up=False)
+            self._limit_window(key, self._window_part_q24(epoch), catches_up=False)
             return self._depart(self.others, now_ns, segment.length_bytes, 0)
 
         joins = not part.active(epoch)
@@ -111,7 +111,7 @@ class SharedPacer:
             part.extra_ns = None
         part.active_in = epoch
         catches_up = False
-        part_q24 = self._part_q24(epoch)
+        window_part_q24 = self._window_part_q24(epoch)
         behind = not joins and waits and self._behind(part, flow, epoch, due_ns - now_ns)
         if part.extra_ns is not None:
             part.caught_up = part.caught_up or not behind
@@ -122,7 +122,7 @@ class SharedPacer:
         elif part.extra_ns is not None and not now_ns < part.extra_ns <= due_ns:
             part.extra_ns = None
         parts = self._parts(epoch)
-        self._limit_window(key, part_q24, catches_up=catches_up)
+        self._limit_window(key, window_part_q24, catches_up=catches_up)
         departure_ns = self._depart(part, now_ns, segment.length_bytes, parts << 1 - catches_up)
         if departure_ns is None:
             return None
@@ -174,6 +174,11 @@ class SharedPacer:
         parts = max(1, self._parts(epoch))
         part_q24 = divided_q24(self.config.bytes_per_ns_q24, parts) >> FRACTION_BITS
         return max(1, part_q24)
+
+    def _window_part_q24(self, epoch: int) -> int:
+        """The same for a window: flows that catch up count once, as the others do."""
+        parts = max(1, len(self._active(epoch)) + self.others.active(epoch))
+        return max(1, divided_q24(self.config.bytes_per_ns_q24, parts) >> FRACTION_BITS)
 
     def _depart(self, part: Part, now_ns: int, length_bytes: int, half_parts: int) -> int | None:
         """The departure of a packet that takes so many halves of the whole rate's time."""
