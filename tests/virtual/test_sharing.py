@@ -35,7 +35,7 @@ Left = dict[int, list[tuple[int, bytes]]]
 
 
 def left(config: dict[str, int], arrivals: dict[int, list[TimedFrame]], folder: Path) -> Left:
-    """What left by each port. What comes in by port 1 is of the class."""
+    """The frames that left by each port; those that come in by port 1 are of the class."""
     params = {"limit_bytes": 1 << 30, "allowance_ns": 1_000_000, "ecn_threshold_bytes": 0}
     entries = [entry for mac, port in STATIONS.items() for entry in station(mac, port)]
     entries.append(class_entry(CLASS, "paced_shared", params | config))

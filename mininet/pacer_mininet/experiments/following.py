@@ -87,11 +87,11 @@ def following() -> Experiment:
         cells=tuple(cells),
         plots=("first-flow",),
         differs=(
-            "The path's line rate stays the same. What changes is what others leave of it, so "
+            "The path's line rate stays the same. Others leave more or less of it, so "
             "gtrcnet's virtual bottleneck, which has that line rate, sees the queue.",
             "Others are UDP, which does not give way: ten of 8 Mbit/s that come a second apart, or "
             "one of 80 Mbit/s. Their losses count, too.",
-            "What comes at once fills the FIFO before anybody can know: 80 Mbit/s fill 512 KB in "
-            "52 ms, and the controller reads the queue every 50 ms.",
+            "Others that come at once fill the FIFO before anybody can know: 80 Mbit/s take 52 ms "
+            "for 512 KB, and the controller reads the queue every 50 ms.",
         ),
     )
