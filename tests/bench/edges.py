@@ -32,7 +32,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pacer_mininet import paths
 from pacer_mininet.command import FAILURES, prepare_namespace
-from pacer_mininet.experiments.demo import BMV2_FIFO_BYTES, scaled_down
+from pacer_mininet.experiments.demo_runs import BMV2_FIFO_BYTES, scaled_down
 from pacer_mininet.experiments.experiment import one_flow
 from pacer_mininet.experiments.network import WIRE_IN, network_of
 from pacer_mininet.experiments.runner import ScenarioRun

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pacer_mininet import congestion
-from pacer_mininet.experiments import demo
+from pacer_mininet.experiments import demo, demo_runs
 from pacer_mininet.experiments.experiment import Experiment
 from pacer_mininet.experiments.results import BusyError, results_directory
 
@@ -41,18 +41,18 @@ def test_the_lab_never_uses_another_one() -> None:
 
 def _demo(*words: str) -> tuple[Experiment, str]:
     options = demo.options_of(words)
-    return demo.experiments_of(options)[0], options.cc
+    return demo_runs.experiments_of(options)[0], options.cc
 
 
 def test_the_demo_says_where_it_uses_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(congestion, "of_this_kernel", lambda _choice: MACHINE)
     monkeypatch.setattr(congestion, "of_the_lab", lambda: LAB)
     for words, used, noted in (((), "cubic", True), (("--cc", "cubic"), "cubic", False)):
-        found = demo.for_kernel(*_demo(*words), realtime=True)
+        found = demo_runs.for_kernel(*_demo(*words), realtime=True)
         flows = [cell.scenario.flows[0] for cell in found.cells]
         assert {flow.congestion_control for flow in flows} == {used}
         assert ("kernel has no BIC" in " ".join(found.differs)) == noted
-    in_lab = demo.for_kernel(*_demo(), realtime=False)
+    in_lab = demo_runs.for_kernel(*_demo(), realtime=False)
     assert in_lab.cells[0].scenario.flows[0].congestion_control == "bic"
 
 
@@ -60,9 +60,9 @@ def test_a_demo_checks_the_kernel_that_it_will_use(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(congestion, "of_this_kernel", lambda _choice: MACHINE)
     monkeypatch.setattr(congestion, "of_the_lab", lambda: LAB)
     scalable = _demo("--cc", "scalable")
-    demo.for_kernel(*scalable, realtime=False)
+    demo_runs.for_kernel(*scalable, realtime=False)
     with pytest.raises(congestion.CongestionControlError, match="this machine's kernel"):
-        demo.for_kernel(*scalable, realtime=True)
+        demo_runs.for_kernel(*scalable, realtime=True)
 
 
 def test_this_kernel_says_what_it_has() -> None:

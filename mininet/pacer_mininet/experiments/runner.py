@@ -84,6 +84,12 @@ def run_scenario(name: str, scenario: Scenario, report: Report) -> dict[str, Any
         return ScenarioRun(name, scenario, net, report).execute()
 
 
+def _restart_random_numbers() -> None:
+    """Make random numbers independent of the set-up, which draws one per process and wait."""
+    if in_lab():
+        restart_random_numbers()
+
+
 class ScenarioRun:
     """One run on a started network."""
 
@@ -135,6 +141,7 @@ class ScenarioRun:
             for sender, receiver in pairs:
                 ping(sender, receiver.IP(), timeout_s=PING_TIMEOUT_S)
             time.sleep(LEARNING_S)
+        _restart_random_numbers()  # fq draws the seed of its hash.
         self.shaped_by = shape(self.scenario, self.net, self.rest)
         for number, flow in enumerate(self.scenario.flows):
             receiver, port = self.receivers[flow.receiver - 1], port_of(number)
@@ -189,9 +196,7 @@ class ScenarioRun:
         # One sample is due at the end of the run, where its goodput is counted.
         sample_ns = self.samples.end_ns % SAMPLE_NS or SAMPLE_NS
         self._sleep_until(0)
-        if in_lab():
-            # Setting up draws as many random numbers as it has processes and waits.
-            restart_random_numbers()
+        _restart_random_numbers()
         try:
             while True:
                 due_ns = min([sample_ns, *(at_ns for at_ns, _ in starts[:1])])
