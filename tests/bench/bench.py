@@ -70,7 +70,7 @@ Targets = dict[tuple[str, str], Callable[[], AbstractContextManager[Started]]]
 
 
 def quiet(*command: str) -> None:
-    """Runs a command that has nothing to say unless it fails."""
+    """Runs a command; shows its output only if it fails."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
@@ -199,7 +199,7 @@ def paced_row(
         used_s = -started.cpu_seconds()
         report = measures.gaps(WIRE.receiver, rate_bps, seconds, SENDER_CPU)
         used_s += started.cpu_seconds()
-    # The sender starts before and ends after what is measured: a share of that, nearly.
+    # The sender runs longer than the measurement, so this is about its share of the time.
     return {
         **gap_row(shaper, rate_bps, report),
         "cpu_share": used_s / report["seconds"],

@@ -112,7 +112,7 @@ def push_bad_programs(address: str, wires: Wires) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Live through all of it and tell."""
+    """Run all of it and print the result."""
     folder = Path(sys.argv[1])
     # The switch gets a1 and b1.
     make_wires([("a0", "a1"), ("b0", "b1")])

@@ -85,7 +85,7 @@ IGNORED = (
 
 
 def test_options_of_simple_switch_grpc(tmp_path: Path) -> None:
-    """Those that have no meaning here are accepted and told, in one line, before or after `--`."""
+    """Options without a meaning here are accepted and named in one line, before or after `--`."""
     words = [word for option in IGNORED for word in option.split()]
     own = ["--device-id", "1", "-L", "info", "--log-console", "--drop-port", "511"]
     for place in range(2):
@@ -347,12 +347,12 @@ def test_misspelt_runtime_key(_name: str, text: str, named: str, tmp_path: Path)
 
 
 def test_no_port_has_input(tmp_path: Path) -> None:
-    """One port may only send; that none has an input file is a misspelt name."""
+    """A port may lack an input file and only send; if all lack one, a name is misspelt."""
     refused(tmp_path, "--virtual", "-i", "1@nosuch", "-i", "2@q", PACER, named=("nosuch_in.pcap",))
 
 
 def test_failed_run_leaves_no_output(tmp_path: Path) -> None:
-    """Neither files of its own, nor less than there was before."""
+    """It leaves no files of its own, and the files from before are whole."""
     refused(tmp_path, "--virtual", "-i", "1@foo", PACER, named=("foo_in.pcap",))
     kept = tmp_path / "q_out.pcap"
     kept.write_bytes(b"of an earlier run")
@@ -427,7 +427,7 @@ def test_endless_program(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Run a switch with interfaces in a namespace of its own; return what it lived through."""
+    """Run a switch with interfaces in a namespace of its own; return what it reported."""
     return told_inside(INSIDE, tmp_path_factory.mktemp("lived"))
 
 
@@ -437,7 +437,7 @@ def test_bad_programs_are_refused_and_the_switch_forwards_on(lived: dict[str, An
     for pushed in lived["pushed"]:
         assert pushed["code"] == "INVALID_ARGUMENT", pushed
         assert "p4_device_config" in pushed["text"], pushed
-        # Of nothing at all the server itself says that it is empty.
+        # The server itself refuses an empty program.
         named = ("empty",) if pushed["name"] == "empty" else bad[pushed["name"]].named
         for text in named:
             assert text in pushed["text"], pushed

@@ -140,7 +140,7 @@ def running(
 
 
 def controlled(bridge: Bridge, start_controller: Start, qos_type: str) -> Controller:
-    """Start a controller of the bridge, which puts right soon what others change."""
+    """Start a controller of the bridge that soon repairs changes by others."""
     which = f"br0={bridge.database},bridge=br0,qos-type={qos_type}"
     made = start_controller("--switch", which, "--reconcile-interval", "0.3")
     made.wait_connected("br0")
@@ -148,7 +148,7 @@ def controlled(bridge: Bridge, start_controller: Start, qos_type: str) -> Contro
 
 
 def put(controller: Controller, path: str, body: Any) -> dict[str, Any]:
-    """Make a resource, which the bridge must have taken."""
+    """Make a resource; the bridge must have accepted it."""
     answer = controller.put(BRIDGE + path, body)
     assert answer.status_code in (200, 201), answer.text
     said = dict(answer.json())

@@ -78,7 +78,7 @@ def test_a_follower_that_gets_everything_anew_is_waited_for_until_it_has_it(stor
         feed = await feed_in_sync(store)
         store.write([change(1)])
         waits = asyncio.create_task(feed.wait_for(1))
-        # Until it has read the answer it takes itself for one that has everything.
+        # Until it has read the answer, the follower believes that it has everything.
         said = await feed.read(FOLLOWER, store.epoch, 99)
         assert not said["in_sync"]
         assert await still_waits(waits)

@@ -1,6 +1,6 @@
-"""One short run on this machine's own kernel, whose assertions a busy machine cannot break.
+"""One short run on this machine's own kernel; a busy machine cannot break its assertions.
 
-Not run, loudly, where namespaces cannot be made.
+If namespaces cannot be made, it is skipped and says so.
 """
 
 import json

@@ -19,7 +19,7 @@ From a TOML file (`--config`), from options, or both; options win. A file looks 
     wire = ["1:2"]
     bottleneck = "500mbit"
 
-    [switches.wan.measured.web]     # a flow that gtrcnet measures on its own, optional
+    [switches.wan.measured.web]     # a flow that gtrcnet measures apart, optional
     match = { protocol = "tcp", dst_port = 80 }
     bottleneck = "40mbit"
 

@@ -62,7 +62,7 @@ MODE_ACTIONS = {
 FOLLOWING_ACTIONS = frozenset(
     MODE_ACTIONS[mode] for mode in ("pspd", "dynamic", "slow-start", "clustered", "shared")
 )
-"""Actions of modes whose TCP flows the program follows in any case."""
+"""Actions of modes whose TCP flows the program always follows."""
 
 CONTROLLED_ACTION = "PacerIngress.paced_static_controlled"
 """A program that has it can mark packets by queue length, and lower receive windows."""
@@ -255,8 +255,8 @@ def measured_flow_rows(
 def port_row(record: PortRecord) -> Row:
     """Return the requested settings of a port as a row; only given settings are in it.
 
-    PAUSE frames have a length in any case: without one a switch would keep what it had last, and a
-    restarted one begin with its default, so that the same request meant two things.
+    A row with PAUSE frames always has their length. Without it, a switch would keep the length
+    that it had, and a restarted switch its default, so the same request would have two results.
     """
     spec = record.spec
     longest_bytes = spec.gap_frame_max_bytes

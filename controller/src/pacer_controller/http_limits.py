@@ -1,9 +1,9 @@
 """Limits on request bodies, in front of everything else.
 
-A body is read once here, a bounded part of it, and must be JSON in UTF-8, not nested
-beyond reading, with no name twice in an object (RFC 8259 section 4: readers differ on those).
-NaN and Infinity, which are no JSON, pass: the check of the field they stand in refuses them and
-can name it. What passes is handed on unchanged.
+A body is read once here, up to its limit. It must be JSON in UTF-8, not nested too deeply, and
+without a name twice in an object (RFC 8259 section 4: readers differ on those). NaN and Infinity,
+which are no JSON, pass, because the check of their field refuses them and can name the field. A
+body that passes is handed on unchanged.
 """
 
 import asyncio

@@ -17,7 +17,7 @@ _MULTICAST_BIT = 1 << 40
 
 @dataclass
 class LearningCounters:
-    """Packets from unknown sources by what became of them, since the controller started."""
+    """Packets from unknown sources since the controller started, by their outcome."""
 
     packets: int = 0
     """Packets looked at."""

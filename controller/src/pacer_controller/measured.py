@@ -1,8 +1,8 @@
-"""Flows that gtrcnet measures on their own: settings of a switch, as its wire is.
+"""Flows that gtrcnet measures apart from their ports: settings of a switch, like `wire`.
 
-Which packets they are is written as in a flow of `pacer`; the rate is that of the virtual
-bottleneck. Slots (`SLOTS` of p4src/include/burstiness.p4) go in the order of the flows: where the
-list changes, what was measured before stays with the slot.
+`match` has the same form as in a flow of `pacer`; the rate is that of the virtual bottleneck. The
+flows take slots (`SLOTS` of p4src/include/burstiness.p4) in the order of the list. If the list
+changes, earlier measurements stay with their slots.
 """
 
 from typing import Any, Self

@@ -71,7 +71,7 @@ class Exporter:
     """Makes the text of `/metrics`.
 
     Args:
-        service: what is told of.
+        service: the service whose metrics these are.
 
     """
 
@@ -143,7 +143,7 @@ class Exporter:
             "pacer_switch_readable", "Whether the switch's counters were read.", labels=["switch"]
         )
         wanted = GaugeMetricFamily(
-            "pacer_switch_resources", "Resources that are wanted.", labels=["switch", "kind"]
+            "pacer_switch_resources", "Resources in the desired state.", labels=["switch", "kind"]
         )
         for name, found in switches.items():
             for one in _STATES:

@@ -175,8 +175,8 @@ def bytes_per_ns_q24(rate_bps: int) -> int:
 def draining_bytes_per_ns_q24(rate_bps: int) -> int:
     """Rate at which a virtual bottleneck drains, in 2^-24 bytes per nanosecond, rounded up.
 
-    One that drained a little too slowly would show a queue, growing for as long as the flow
-    lasts, of packets that are spaced at just its rate.
+    If it drained a little too slowly, packets that are spaced at exactly its rate would show a
+    queue that grows for as long as the flow lasts.
     """
     return -(-(rate_bps << FRACTION_BITS) // 8_000_000_000)
 

@@ -152,8 +152,8 @@ def record_of(kind: str, name: str, index: int | None, spec: object, revision: i
 class Indices:
     """Class indices of one switch, taken in turn: a released one waits a whole round.
 
-    On the switch a deleted class may still hold packets and owe gap; its index gets as long as
-    there is to come to rest before another class has it.
+    A deleted class may still hold packets on the switch and owe a gap, so its index is reused as
+    late as possible.
     """
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class Indices:
         """Return the index to take next, none of `avoid`; None when there is none."""
         for index in chain(range(self._next, capacity + 1), range(1, capacity + 1)):
             if index not in self.used and index not in avoid:
-                # Where the round has come to, also when it has begun anew.
+                # The next index to try, also after the round has started again.
                 self._next = index
                 return index
         return None

@@ -40,7 +40,7 @@ MAX_CONNECTIONS = 512
 
 
 class _Server(uvicorn.Server):
-    """A server that ends cleanly on a signal: uvicorn's own handling dies of it again.
+    """A server that ends cleanly on a signal; uvicorn's own handler raises the signal again.
 
     Args:
         settings: uvicorn's.
@@ -327,7 +327,7 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the controller until SIGINT or SIGTERM; returns the exit status."""
-    # gRPC's own log lines would stand between ours; our log says what matters.
+    # gRPC's own log lines would mix with ours, which say what matters.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     options = parser().parse_args(arguments)
     _set_up_logging(options.log_level, options.log_json)

@@ -221,10 +221,10 @@ class DriverContext:
         lock: held while desired state and switch must not move against each other.
         leadership: whether this controller may write, and the election id it bids.
         reconcile_interval_s: how often the switch is read back for foreign changes; 0 never.
-        notify: told what happens to the switch.
+        notify: called with each event of the switch.
         unfit: returns why some of what is desired cannot be on the switch, by owner of its
             entries; asked at each reconcile, when the ports are known.
-        tls: what is shown to P4Runtime switches that speak TLS, and wanted of them.
+        tls: certificates for connections to P4Runtime switches over TLS.
 
     """
 
@@ -316,7 +316,7 @@ class Driver(Protocol):
 
     @property
     def reachable(self) -> bool:
-        """Whether the switch is connected, or nobody has tried to connect yet."""
+        """Whether the switch is connected, or no attempt to connect has been made yet."""
 
     @property
     def elected(self) -> bool:

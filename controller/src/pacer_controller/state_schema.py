@@ -86,7 +86,7 @@ SwitchSpec = Annotated[
 
 
 class SwitchStateSpec(Strict):
-    """Everything that is wanted of one switch."""
+    """The desired state of one switch."""
 
     ports: dict[PortKey, PortSpec] = Field(default={}, description="By port number.")
     classes: dict[Name, ClassSpec] = Field(default={})
@@ -95,7 +95,7 @@ class SwitchStateSpec(Strict):
 
 
 class FullSwitchSpec(SwitchStateSpec):
-    """A switch and everything that is wanted of it."""
+    """A switch and its desired state."""
 
     switch: SwitchSpec | None = Field(
         default=None, description="Where it is; may be left out when the switch is there already."
@@ -103,7 +103,7 @@ class FullSwitchSpec(SwitchStateSpec):
 
 
 class StateSpec(Strict):
-    """Everything that is wanted of all switches."""
+    """The desired state of all switches."""
 
     model_config = examples(
         {

@@ -72,7 +72,7 @@ def _messages() -> dict[str, Any]:
         if status != 0:
             raise RuntimeError(f"{directory / _PROTO} does not compile")
         files = descriptor_pb2.FileDescriptorSet.FromString(descriptors.read_bytes())
-    # A pool of its own: other packages' files of the same name stay out of the way.
+    # A pool of its own, so that files of the same name in other packages do not collide.
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:
         pool.Add(file)
@@ -179,7 +179,7 @@ class TrafficManager:
         """
         states: dict[int, dict[str, Any]] = {}
         totals: dict[str, Any] = {}
-        # The totals come with each answer, also with one about no classes.
+        # Each answer has the totals, even if it is about no classes.
         for start in range(0, max(1, len(classes)), CLASSES_PER_REQUEST):
             chunk = list(classes[start : start + CLASSES_PER_REQUEST])
             response = await self._call("GetStatistics", class_ids=chunk)

@@ -24,10 +24,10 @@ def cpu_seconds(pid: int) -> float:
 class HoldInPractice(PacerTest):
     """How well the target holds packets: gap errors and processor time, rate by rate.
 
-    40 packets of 1500 bytes are put into a class at once and timed at the far end: how far each
-    gap is from the ideal one, either way, and the rate reached from before the first was sent
-    (from first to last arrival a late first packet would flatter it). Written to `hold.json`
-    beside the other results, with the machine's load, and shown.
+    40 packets of 1500 bytes are put into a class at once and timed at the far end. The results are
+    the absolute error of each gap, and the rate. The rate's time starts before the first packet is
+    sent, because a late first arrival would make the rate look too high. They are printed, and
+    written to `hold.json` beside the other results with the machine's load.
     """
 
     _nonstandard = True

@@ -26,7 +26,7 @@ class Access:
 
     Args:
         app: what is behind it.
-        service: told of requests that are denied.
+        service: gets the events of denied requests.
         token: the token; None: none is asked for.
         names: of this host, beside loopback's; only looked at without a token.
 

@@ -27,7 +27,7 @@ SwitchName = Annotated[
 
 
 class JsonLine(JSONResponse):
-    """JSON that ends with a newline, so that a shell's prompt behind curl begins a line."""
+    """JSON that ends with a newline, so that the shell's prompt after curl is on a new line."""
 
     def render(self, content: Any) -> bytes:
         """Return the response's body."""
@@ -89,8 +89,8 @@ def read_origin(request: Request) -> Origin:
 async def read_asked(request: Request) -> Asked:
     """Return the condition of a change and its origin.
 
-    Read by hand, and described in TERMS: what FastAPI makes of parameters costs as much as the
-    rest of a rate change.
+    The headers are read here and described in TERMS, because FastAPI's parameters would cost as
+    much as the rest of a rate change.
     """
     headers = request.headers
     condition = _condition(headers.get("if-match"), headers.get("if-none-match"))
@@ -125,7 +125,7 @@ Terms = Annotated[Asked, Depends(read_asked)]
 
 @dataclass(frozen=True)
 class PageQuery:
-    """Which part of a list is wanted."""
+    """The part of a list to return."""
 
     limit: int
     after: str | None

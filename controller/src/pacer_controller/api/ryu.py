@@ -17,7 +17,7 @@ _RESPONSES = responses(400, 401, 404, 409, 413, 422, 502, 503, 507)
 
 
 async def _body(request: Request) -> Any:
-    """Return the JSON in the body, whatever its type is said to be: curl -d says a form's."""
+    """Return the JSON in the body, whatever its Content-Type: `curl -d` sends that of a form."""
     content = await request.body()
     return json.loads(content) if content else {}
 
@@ -70,7 +70,7 @@ def add_ryu(app: FastAPI, service: Service) -> None:
             except (RyuError, ValueError) as error:
                 raise _refuse(error) from None
             except Problem as problem:
-                # Ryu says 400 to whatever is wrong with a request.
+                # Ryu answers 400 to every wrong request.
                 if problem.status == HTTPStatus.UNPROCESSABLE_ENTITY:
                     raise _refuse(ValueError(problem.detail)) from None
                 raise

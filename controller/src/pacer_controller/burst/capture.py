@@ -43,7 +43,7 @@ class Packet:
 def read(path: Path) -> Iterator[Packet]:
     """Give the packets of a file in its order.
 
-    A file that ends within a packet, as one does whose capture was killed, ends before it.
+    A packet that is cut off at the end of the file, because the capture was killed, is left out.
 
     Raises:
         CaptureError: no capture, not of Ethernet, or broken.

@@ -52,7 +52,7 @@ def flow_of(data: bytes) -> Flow | None:
 
 def _ipv4(data: bytes, at: int) -> Flow:
     words, fragment, protocol, source, destination = struct.unpack_from(">B5xH1xB2xII", data, at)
-    # No options, and not a later fragment.
+    # Neither IPv4 options nor a later fragment.
     fixed = words & 0xF == 5 and fragment & 0x1FFF == 0
     ports = _ports(data, at + 20, protocol) if fixed else (0, 0)
     addresses = str(ipaddress.IPv4Address(source)), str(ipaddress.IPv4Address(destination))

@@ -17,7 +17,7 @@ CONNECT_TIMEOUT_S = 5.0
 SILENCE_S = 90.0
 """A stream that says nothing for so long is broken: the longest interval is 60 s."""
 MAX_PAGES = 100_000
-"""A server that always names a next page must not keep us for ever."""
+"""Most pages that are read, in case a server always names a next page."""
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
@@ -110,7 +110,7 @@ class Connection:
             headers=headers,
             timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             verify=_trust(authority),
-            # A proxy of the environment has no way to this machine's loopback.
+            # A proxy named in the environment cannot reach this machine's loopback.
             trust_env=not _is_loopback(self._host),
         )
 

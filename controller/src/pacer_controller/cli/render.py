@@ -71,7 +71,7 @@ def rate(bps: float | None) -> str:
     if bps is None:
         return "-"
     for unit, scale in (("Gbit", 10**9), ("Mbit", 10**6), ("kbit", 10**3)):
-        # 999.7 kbit would be printed as 1e+03: the next unit is meant.
+        # 999.7 kbit would be printed as 1e+03, so the next unit is used.
         if bps >= 0.9995 * scale:
             value = bps / scale
             return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}{unit}"
@@ -334,7 +334,7 @@ def statistics(part: str, groups: Sequence[tuple[str, View]]) -> Table:
     made = filled(shown, rows, switch=len(groups) > 1)
     intervals = [measured["interval_s"] for _, measured in groups if measured.get("interval_s")]
     if part != "flows" and intervals:
-        # The service's rates are over the time since they were asked for last.
+        # The service's rates are over the time since the request before.
         made.caption = Text(f"Rates: of the last {time(round(max(intervals) * 1e9))}.")
         made.caption_justify = "left"
     return made

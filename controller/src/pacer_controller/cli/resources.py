@@ -355,7 +355,7 @@ def body_of(kind: Kind, fields: Mapping[str, Any], before: Mapping[str, Any]) ->
         # Only PAUSE frames have a length.
         start.pop("gap_frame_max_bytes", None)
     if kind.name == "class" and fields.get("rate") and "mode" not in fields:
-        # A rate makes an unpaced class a paced one: what else could be meant?
+        # A rate without a mode makes an unpaced class a static one.
         start = {n: v for n, v in start.items() if (n, v) != ("mode", "unpaced")}
     if kind.name == "switch":
         start.setdefault("kind", "openvswitch" if "ovsdb" in fields else "p4runtime")

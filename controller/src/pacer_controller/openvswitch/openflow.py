@@ -54,7 +54,7 @@ class OpenFlow:
         """Connect to `unix:PATH` or `tcp:HOST:PORT` and close it in the end.
 
         Raises:
-            OSError: nobody there.
+            OSError: nothing listens there.
             OpenFlowError: not a bridge that speaks OpenFlow 1.3.
 
         """

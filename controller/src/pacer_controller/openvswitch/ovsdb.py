@@ -288,7 +288,7 @@ class Database:
         ports: Mapping[int, Mapping[str, str]],
         kept: Iterable[int] = (),
     ) -> list[str]:
-        """Make queues and ports' QoS as they are wanted, with the fewest operations.
+        """Change queues and the ports' QoS to what is desired, with the fewest operations.
 
         Args:
             qos_type: type of the QoS rows.

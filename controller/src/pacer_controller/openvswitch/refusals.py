@@ -14,7 +14,7 @@ _QUEUE = re.compile(r"queue ([0-9]{1,10}): (.*)", re.DOTALL)
 
 
 def by_owner(refused: Mapping[str, str], ports: Iterable[PortInfo], wanted: Rows) -> dict[str, str]:
-    """Return why the switch does not have resources as they are wanted, by owner of their rows.
+    """Return why the switch refuses resources, by owner of their rows.
 
     A class that leaves by one port is not concerned by what others refuse.
 

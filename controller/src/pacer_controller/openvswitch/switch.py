@@ -81,7 +81,7 @@ class OpenVSwitch:
 
     @property
     def reachable(self) -> bool:
-        """Whether the bridge is connected, or nobody has tried to connect yet."""
+        """Whether the bridge is connected, or no attempt to connect has been made yet."""
         return self._openflow is not None or self.last_error is None or self.state is State.BACKUP
 
     @property
