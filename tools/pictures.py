@@ -12,6 +12,7 @@ rates as they are.
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import time
@@ -42,6 +43,7 @@ START_S = 5.0
 
 WIDTH, HEIGHT = 1280, 1250
 TERMINAL_COLUMNS = 132
+FONT_FACE = re.compile(r"\s*@font-face \{[^}]*\}")
 TIMEOUT_MS = 180_000
 
 
@@ -89,7 +91,9 @@ def draw_top(url: str, path: Path) -> None:
             record=True, width=TERMINAL_COLUMNS, file=nowhere, force_terminal=True, highlight=False
         )
         console.print(screen.draw(console))
-        console.save_svg(str(path), title="pacer top")
+        drawn = console.export_svg(title="pacer top")
+    # A picture in a page may load no fonts: browsers use the next font of the list.
+    path.write_text(FONT_FACE.sub("", drawn), encoding="utf-8")
 
 
 def main() -> None:

@@ -56,3 +56,13 @@ def test_a_full_line_is_the_reason_where_the_class_has_no_other(
     found = below_rate_of(owner, 7, growth, ports)
     assert found is not None
     assert found["reason"] == reason
+
+
+@pytest.mark.parametrize(
+    ("mode", "named"),
+    [("static", True), ("timer", True), ("shared", True), ("slow-start", False), ("ipg", False)],
+)
+def test_only_a_class_whose_rate_is_its_target_is_below_it(mode: str, named: bool) -> None:
+    growth = Growth({("class", 7): 400_000_000 // 8}, SECOND_NS)
+    owner = {"mode": mode, "rate_bps": 500_000_000, "port": None}
+    assert (below_rate_of(owner, 7, growth, []) is not None) == named

@@ -31,7 +31,7 @@ LISTED = 1000
 
 
 def switch_state(found: ManagedSwitch) -> dict[str, Any]:
-    """Return everything that is wanted of one switch, as it can be put."""
+    """Return the desired state of one switch, as it can be put."""
     return {
         member: {
             name: stored(record.spec)
@@ -42,7 +42,7 @@ def switch_state(found: ManagedSwitch) -> dict[str, Any]:
 
 
 def whole_state(service: Service) -> dict[str, Any]:
-    """Return everything that is wanted of all switches, as it can be put."""
+    """Return the desired state of all switches, as it can be put."""
     return {
         "switches": {
             name: {"switch": found.settings, **switch_state(found)}
@@ -109,7 +109,7 @@ async def put_switch_state(
     origin: Origin,
     dry_run: bool,
 ) -> tuple[dict[str, Any], int]:
-    """Make everything that is wanted of one switch exactly this, all or nothing.
+    """Make the desired state of one switch exactly this, all or nothing.
 
     Returns the changes, and the number of the switch's newest change.
 
@@ -131,7 +131,7 @@ async def put_switch_state(
 async def put_whole_state(
     service: Service, spec: StateSpec, condition: Condition, origin: Origin, dry_run: bool
 ) -> dict[str, Any]:
-    """Make everything that is wanted of all switches exactly this, all or nothing.
+    """Make the desired state of all switches exactly this, all or nothing.
 
     Raises:
         Problem: nothing was changed.

@@ -26,7 +26,7 @@ LINE_OVERHEAD_BYTES = {"layer2": 4, "wire": 24}
 """Bytes that a port's line rate counts beside a frame's layer-2 bytes: the FCS, or also preamble,
 start delimiter and inter-frame gap (`LineCounting` of traffic_manager.proto)."""
 
-PACED_MODES = ("static", "timer", "slow-start")
+TARGET_MODES = ("static", "timer", "shared")
 """Modes in which a class's rate is its target."""
 
 
@@ -166,7 +166,7 @@ def below_rate_of(
     The packets of a class without a port may leave by any port, so its line is the least busy one.
     """
     rate_bps, achieved_bps = owner["rate_bps"], growth.rate_bps("class", index)
-    if owner["mode"] not in PACED_MODES or rate_bps is None or achieved_bps is None:
+    if owner["mode"] not in TARGET_MODES or rate_bps is None or achieved_bps is None:
         return None
     busy = [
         100 * sent_bps / info.line_rate_bps

@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes to standard error. If nobody reads it any more, that is no reason to end.
+/// Writes to standard error. A closed standard error does not end the switch.
 fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

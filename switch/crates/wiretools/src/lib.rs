@@ -3,8 +3,7 @@
 //! The tools, all on AF_PACKET by way of the `ports` crate:
 //!
 //! * `forwarder`: moves frames between two interfaces and does nothing else; the baseline a switch
-//!   is
-//!   compared with.
+//!   is compared with.
 //! * `gapmeter`: receives, and reports the gaps between frames by the kernel's receive stamps.
 //! * `blaster`: sends equal UDP frames, at a rate or as fast as it goes.
 //!

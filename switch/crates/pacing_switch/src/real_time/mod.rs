@@ -149,7 +149,7 @@ impl RealTime {
         now_ns
     }
 
-    /// The same after work of which the loop does not bound the time.
+    /// As `poll`, after work whose time the loop does not bound.
     fn poll_after_control(&mut self) {
         let now_ns = clock::now_ns();
         self.monitor.poll_after_control(now_ns);

@@ -66,9 +66,8 @@ enum Rate {
 }
 
 impl Rate {
-    /// When frame `number` (from 0) is to leave. The one place that says so: two formulas that differ
-    /// by a rounding would have the loop wait for what is over, for ever where time stands still
-    /// meanwhile (virtual time).
+    /// When frame `number` (from 0) is to leave. Nothing else computes it: with two formulas, a rounding
+    /// error would make the loop wait for a time that has passed; in virtual time, forever.
     fn due_ns(self, start_ns: u64, number: u64) -> u64 {
         match self {
             Rate::Max => start_ns,
