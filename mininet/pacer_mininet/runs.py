@@ -1,14 +1,13 @@
 """Makes runs from the host: starts each in a lab or in its own namespaces, and reads its events.
 
-A run is a process that prints one JSON object per line. In the lab it runs in a virtual-time kernel
-on one processor, so runs side by side do not change each other's results. In real time, runs are
-made one after the other.
+A process makes one run, or several on one network, and prints one JSON object per line. In the lab
+it runs in a virtual-time kernel on one processor, so processes side by side do not change each
+other's results. In real time, runs are made one after the other.
 """
 
 import contextlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import threading
@@ -100,15 +99,24 @@ def isolated(command: Sequence[str]) -> list[str]:
 
 
 class Running:
-    """One run in progress."""
+    """A process that makes runs.
 
-    def __init__(self, name: str, command: Sequence[str], listener: Listener) -> None:
-        self.name = name
-        self.result: dict[str, Any] | None = None
+    Args:
+        names: of the runs, in the order in which they are made.
+        command: the process's.
+        listener: gets every event, in a thread of its own. That of a result has the time since the
+            last one, `wall_s`.
+
+    Attributes: `results`, those of the runs that have been made, by name.
+
+    """
+
+    def __init__(self, names: Sequence[str], command: Sequence[str], listener: Listener) -> None:
+        self.names = tuple(names)
+        self.results: dict[str, dict[str, Any]] = {}
         self.error: str | None = None
-        self.wall_s = self.cpu_s = 0.0
         self._listener = listener
-        self._began = time.monotonic()
+        self._last = time.monotonic()
         self._stderr: list[str] = []
         # In its own session: Ctrl-C reaches only this process, which then ends its runs.
         self.process = subprocess.Popen(
@@ -137,31 +145,40 @@ class Running:
             except (ValueError, TypeError, KeyError):
                 self._stderr.append(line.rstrip())
                 continue
-            if kind == "result":
-                self.result = {"run": event["run"], "series": event["series"]}
-            elif kind == "error":
+            if kind == "error":
                 self.error = str(event["message"])
-            else:
-                self._listener(event)
+                continue
+            if kind == "result":
+                now = time.monotonic()
+                event["wall_s"] = now - self._last
+                self._last = now
+                self.results[event["run"]] = event["result"]
+            self._listener(event)
 
     def _read_errors(self, stream: IO[str]) -> None:
         for line in stream:
             self._stderr.append(line.rstrip())
             del self._stderr[:-STDERR_LINES]
 
-    def wait(self) -> dict[str, Any]:
-        """Wait for the end; return the result, or raise RunError with the reason."""
+    def wait(self) -> dict[str, dict[str, Any]]:
+        """Wait for the end; return the results by name.
+
+        Raises:
+            RunError: a run failed. `results` has those before it.
+
+        """
         status = self.process.wait()
-        self.wall_s = time.monotonic() - self._began
         for thread in self._threads:
             thread.join()
-        if self.result is not None and status == 0:
-            return self.result
+        missing = [name for name in self.names if name not in self.results]
+        if not missing and status == 0:
+            return self.results
         said = self.error or "\n".join(self._stderr) or "it printed nothing"
-        raise RunError(f"the run {self.name!r} failed (status {status}): {said}")
+        failed = missing[0] if missing else self.names[-1]
+        raise RunError(f"the run {failed!r} failed (status {status}): {said}")
 
     def stop(self) -> None:
-        """End the run and its processes if it is still in progress."""
+        """End the process and its own if it is still in progress."""
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -185,19 +202,19 @@ def stopping(running: list[Running]) -> Iterator[None]:
 
 
 def side_by_side(
-    commands: Sequence[tuple[str, list[str]]], at_once: int, listener: Listener
+    commands: Sequence[tuple[Sequence[str], list[str]]], at_once: int, listener: Listener
 ) -> Generator[Running, None, None]:
-    """Make runs, given by name and command, `at_once` at a time; yield each as it ends.
+    """Start processes, given by their runs' names and command; yield each as it ends.
 
-    The remaining runs are ended when the caller stops iterating.
+    At most `at_once` run at a time. Those that remain are ended when the caller stops iterating.
     """
     waiting = list(commands)
     running: list[Running] = []
     with stopping(running):
         while waiting or running:
             while waiting and len(running) < at_once:
-                name, words = waiting.pop(0)
-                running.append(Running(name, words, listener))
+                names, words = waiting.pop(0)
+                running.append(Running(names, words, listener))
             ended = _first_to_end(running)
             yield ended
             ended.stop()
@@ -205,17 +222,9 @@ def side_by_side(
 
 
 def _first_to_end(running: Sequence[Running]) -> Running:
-    """Wait until one of the runs ends; store its processor time."""
+    """Wait until one of the processes ends."""
     while True:
         for run in running:
-            before_s = _ended_children_s()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 run.process.wait(0.1)
-                run.cpu_s = _ended_children_s() - before_s
                 return run
-
-
-def _ended_children_s() -> float:
-    """Return the processor time of all children that have ended, and of their children."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime

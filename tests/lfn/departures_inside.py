@@ -17,7 +17,7 @@ from mininet.log import setLogLevel
 
 from pacer_mininet.command import prepare_namespace
 from pacer_mininet.experiments import network
-from pacer_mininet.experiments.runner import run_scenario
+from pacer_mininet.experiments.runner import run_scenarios
 from pacer_mininet.experiments.scenario import Flow, Scenario, Shaper
 
 SHAPERS = (Shaper("unpaced"), Shaper("paced", "class"))
@@ -40,7 +40,7 @@ def run(shaper: Shaper) -> dict[str, Any]:
         if event.get("phase") == "reading":
             seen.append(put_off())
 
-    result = run_scenario(shaper.name, scenario, look)
+    ((_, result),) = run_scenarios([(shaper.name, scenario)], look)
     # Sampled at round instants, at which something may be just arriving.
     del result["series"]["flows"]
     return {"result": result, "put_off": seen}

@@ -295,18 +295,18 @@ def test_runs_that_cannot_be_are_not_made(tmp_path: Path) -> None:
 
 def test_one_that_fails_keeps_no_other_from_being_made() -> None:
     """Real processes, two at a time; all end, and each says what it has to say."""
-    good = 'print(\'{"event": "result", "run": {"x": 1}, "series": {}}\')'
+    good = 'print(\'{"event": "result", "run": "run %d", "result": {"x": 1}}\')'
     bad = 'print(\'{"event": "error", "message": "no"}\'); raise SystemExit(1)'
     commands = [
-        (f"run {number}", [sys.executable, "-c", bad if number == 1 else good])
+        ([f"run {number}"], [sys.executable, "-c", bad if number == 1 else good % number])
         for number in range(4)
     ]
     said: dict[str, Any] = {}
     for ended in runs.side_by_side(commands, 2, lambda _: None):
         try:
-            said[ended.name] = ended.wait()["run"]
+            said |= ended.wait()
         except runs.RunError as error:
-            said[ended.name] = str(error)
+            said[ended.names[0]] = str(error)
     assert {name: what for name, what in said.items() if name != "run 1"} == {
         f"run {number}": {"x": 1} for number in (0, 2, 3)
     }

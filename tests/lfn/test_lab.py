@@ -31,20 +31,21 @@ def _ignore(_event: dict[str, Any]) -> None:
 @pytest.fixture(scope="module")
 def results(lab: None) -> dict[str, dict[str, Any]]:
     """Make the paced and the unpaced run, side by side."""
-    commands = [(job.name, jobs.command_of(job, realtime=False)) for job in JOBS]
-    return {run.name: run.wait() for run in side_by_side(commands, len(JOBS), _ignore)}
+    commands = [([job.name], jobs.command_of(job, realtime=False)) for job in JOBS]
+    ended = side_by_side(commands, len(JOBS), _ignore)
+    return {name: found for run in ended for name, found in run.wait().items()}
 
 
 @pytest.fixture(scope="module")
 def paced(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return what the paced run gave."""
-    return dict(results["paced"]["run"])
+    return results["paced"]
 
 
 @pytest.fixture(scope="module")
 def unpaced(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return what the unpaced run gave."""
-    return dict(results["unpaced"]["run"])
+    return results["unpaced"]
 
 
 def test_paced_loses_nothing_anywhere(paced: dict[str, Any]) -> None:
@@ -93,6 +94,19 @@ def test_congestion_control_and_buffers_are_the_ones_asked_for(paced: dict[str, 
     assert flow["send_buffer_bytes"] == flow["receive_buffer_bytes"] == 25_000_000
 
 
+def test_runs_on_one_network_give_what_they_give_alone(results: dict[str, dict[str, Any]]) -> None:
+    """In either order: nothing is left of the run before."""
+    command = [job.name for job in JOBS], jobs.command_of(*reversed(JOBS), realtime=False)
+    after: dict[str, dict[str, Any]] = {}
+    again = [jobs.Job(f"{job.name} again", job.scenario) for job in JOBS]
+    repeated = [job.name for job in again], jobs.command_of(*again, realtime=False)
+    for run in side_by_side([command, repeated], 2, _ignore):
+        after |= run.wait()
+    for job in JOBS:
+        assert json.dumps(after[job.name]) == json.dumps(results[job.name]), job.name
+        assert json.dumps(after[f"{job.name} again"]) == json.dumps(results[job.name]), job.name
+
+
 def test_the_same_run_gives_the_same_bytes(results: dict[str, dict[str, Any]]) -> None:
     """Also where setting up is other work: no bytecode is found, programs are looked up long."""
     elsewhere = (
@@ -105,9 +119,9 @@ def test_the_same_run_gives_the_same_bytes(results: dict[str, dict[str, Any]]) -
         words = jobs.command_of(job, realtime=False)
         after = words.index(str(paths.LAB_RUN)) + 1
         words[after:after] = elsewhere
-        running.append(Running(job.name, words, _ignore))
+        running.append(Running([job.name], words, _ignore))
     with stopping(running):
         for run in running:
-            again[run.name] = run.wait()
+            again |= run.wait()
     for job in JOBS:
         assert json.dumps(again[job.name]) == json.dumps(results[job.name]), job.name

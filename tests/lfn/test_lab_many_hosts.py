@@ -32,7 +32,7 @@ def run(lab: None) -> dict[str, Any]:
         timeout=TIMEOUT_S,
         check=True,
     )
-    result = json.loads(done.stdout.splitlines()[-1])["run"]
+    result = json.loads(done.stdout.splitlines()[-1])["result"]
     assert isinstance(result, dict)
     return result
 

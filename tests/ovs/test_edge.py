@@ -26,9 +26,9 @@ def run() -> dict[str, Any]:
     except (MissingError, LabUnavailableError) as error:
         pytest.skip(str(error))
     job = jobs.Job("ovs-paced", Scenario(one_flow(OVS_PACED), seconds=2))
-    command = (job.name, jobs.command_of(job, realtime=False))
+    command = ([job.name], jobs.command_of(job, realtime=False))
     (ended,) = side_by_side([command], 1, lambda _event: None)
-    return dict(ended.wait()["run"])
+    return dict(ended.wait()[job.name])
 
 
 def test_no_packet_is_lost(run: dict[str, Any]) -> None:

@@ -32,7 +32,6 @@ from pacer_mininet.experiments.demo_runs import (
 from pacer_mininet.experiments.experiment import Experiment
 from pacer_mininet.experiments.progress import RunsDisplay
 from pacer_mininet.experiments.results import results_directory, write_json
-from pacer_mininet.experiments.scenario import UNPACED
 from pacer_mininet.experiments.store import FOLDER, Store
 from pacer_mininet.published import RATE_BPS as PAPERS_RATE_BPS
 from pacer_mininet.runs import LabUnavailableError, check_lab, need_root
@@ -101,10 +100,11 @@ def make(experiments: Sequence[Experiment], results: Path, *, realtime: bool) ->
         for experiment in experiments
         for job in jobs.jobs_of([experiment])
     ]
-    # The runs that carry the most come first, so that none is left alone at the end.
-    to_make.sort(key=lambda job: (job.scenario.flows[0].shaper == UNPACED, -job.processor_s))
+    groups = jobs.by_network(to_make)
+    # The groups that carry the most come first, so that none is left alone at the end.
+    groups.sort(key=lambda group: -sum(job.processor_s for job in group))
     with RunsDisplay(to_make, "s" if realtime else "virtual s") as display:
-        failed = jobs.make(to_make, store, display, realtime=realtime)
+        failed = jobs.make(groups, store, display, realtime=realtime)
     found = [tables.collect(experiment, store) for experiment in experiments]
     write_json(results / "summary.json", {one["name"]: one for one in found})
     drawn = {one.name: plots.draw(one, tables.results_of(one, store)) for one in experiments}

@@ -1,7 +1,7 @@
-"""The command that makes one scenario: `python3 mininet/experiments.py --inside NAME JSON`.
+"""The command that makes runs: `python3 mininet/experiments.py --inside NAME SCENARIO...`.
 
-It prints one JSON object per line (see `command`). Where the controller or the kernel lacks
-something that the run needs, the result is `{"skipped": why}`.
+Several runs share one network. It prints one JSON object per line (see `command`). Where the
+controller or the kernel lacks something that a run needs, its result is `{"skipped": why}`.
 """
 
 from collections.abc import Sequence
@@ -9,28 +9,26 @@ from collections.abc import Sequence
 from mininet.log import setLogLevel
 
 from pacer_mininet.command import FAILURES, emit, end_with_stdin, prepare_namespace
-from pacer_mininet.congestion import CongestionControlError
-from pacer_mininet.experiments.runner import run_scenario
+from pacer_mininet.experiments.runner import run_scenarios
 from pacer_mininet.experiments.scenario import from_json
-from pacer_mininet.experiments.shaping import NotOfferedError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make the run of the arguments: NAME SCENARIO [--end-with-stdin]; return the exit status."""
-    name, text = arguments[:2]
-    if "--end-with-stdin" in arguments[2:]:
+    """Make the runs of the arguments; return the exit status.
+
+    The arguments are `[--end-with-stdin] (NAME SCENARIO)...`.
+    """
+    if arguments[:1] == ["--end-with-stdin"]:
         end_with_stdin()
+        arguments = arguments[1:]
     setLogLevel("warning")
     try:
-        scenario = from_json(text)
+        pairs = zip(arguments[::2], arguments[1::2], strict=True)
+        named = [(name, from_json(text)) for name, text in pairs]
         prepare_namespace()
-        result = run_scenario(name, scenario, emit)
-    except (NotOfferedError, CongestionControlError) as error:
-        emit({"event": "result", "run": {"skipped": str(error)}, "series": {}})
-        return 0
+        for name, result in run_scenarios(named, emit):
+            emit({"event": "result", "run": name, "result": result})
     except FAILURES as error:
-        emit({"event": "error", "run": name, "message": str(error)})
+        emit({"event": "error", "message": str(error)})
         return 1
-    shown = {key: value for key, value in result.items() if key != "series"}
-    emit({"event": "result", "run": shown, "series": result["series"]})
     return 0

@@ -1,7 +1,7 @@
 """A run as a job: its name, its command, its result.
 
-The demo makes its few runs with `make`. Snakemake makes those of the experiments, each in a process
-of its own, which calls `make` for a single run (`steps`).
+The demo makes its few runs with `make`, those of one network in one process. Snakemake makes those
+of the experiments, each in a process of its own, which calls `make` for a single run (`steps`).
 """
 
 import contextlib
@@ -13,6 +13,7 @@ from typing import Any
 
 from pacer_mininet import paths, runs
 from pacer_mininet.experiments.experiment import Experiment
+from pacer_mininet.experiments.network import network_key
 from pacer_mininet.experiments.scenario import Scenario
 from pacer_mininet.experiments.shaping import missing_of
 from pacer_mininet.experiments.store import Store
@@ -74,13 +75,22 @@ def jobs_of(experiments: Iterable[Experiment]) -> list[Job]:
     return sorted(found.values(), key=lambda job: -job.processor_s)
 
 
-def command_of(job: Job, *, realtime: bool) -> list[str]:
-    """Return the command that makes a run."""
-    words = [sys.executable, str(SCRIPT), "--inside", job.name, job.scenario.to_json()]
+def by_network(jobs: Iterable[Job]) -> list[list[Job]]:
+    """Return the runs in groups that share a network, which costs more than a short run."""
+    groups: dict[Scenario, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(network_key(job.scenario), []).append(job)
+    return list(groups.values())
+
+
+def command_of(*jobs: Job, realtime: bool) -> list[str]:
+    """Return the command that makes a run, or several on one network."""
+    named = [word for job in jobs for word in (job.name, job.scenario.to_json())]
+    words = [sys.executable, str(SCRIPT), "--inside"]
     if realtime:
-        return runs.isolated([*words, "--end-with-stdin"])
-    options = ("--seed", job.scenario.seed, "--memory", MEMORY, "--timeout", TIMEOUT_S)
-    return runs.in_lab_command(words, *map(str, options))
+        return runs.isolated([*words, "--end-with-stdin", *named])
+    options = ("--seed", jobs[0].scenario.seed, "--memory", MEMORY, "--timeout", TIMEOUT_S)
+    return runs.in_lab_command([*words, *named], *map(str, options))
 
 
 def at_once(*, realtime: bool) -> int:
@@ -89,29 +99,44 @@ def at_once(*, realtime: bool) -> int:
 
 
 def make(
-    jobs: Sequence[Job], store: Store, listener: Listener, *, realtime: bool
+    groups: Sequence[Sequence[Job]], store: Store, listener: Listener, *, realtime: bool
 ) -> dict[str, str]:
     """Make runs and store their results; return the reasons of those that failed, by name.
 
-    The others are made all the same.
+    Args:
+        groups: the runs; those of a group share a network (`by_network`). A run that fails ends its
+            group. The other groups are made all the same.
+        store: where the results go.
+        listener: gets the runs' events, and `done` or `failed` at the end of each.
+        realtime: on this machine's kernel and not in the lab.
+
     """
-    by_name = {job.name: job for job in jobs}
-    commands = [(job.name, command_of(job, realtime=realtime)) for job in jobs]
+    by_name = {job.name: job for group in groups for job in group}
+    commands = [
+        ([job.name for job in group], command_of(*group, realtime=realtime)) for group in groups
+    ]
+
+    def heard(event: dict[str, Any]) -> None:
+        if event["event"] != "result":
+            listener(event)
+            return
+        name, result = event["run"], event["result"]
+        store.save(by_name[name].scenario, result)
+        took_s = event["wall_s"]
+        listener({"event": "done", "run": name, "result": in_short(result), "wall_s": took_s})
+
     failed: dict[str, str] = {}
     with contextlib.closing(
-        runs.side_by_side(commands, at_once(realtime=realtime), listener)
+        runs.side_by_side(commands, at_once(realtime=realtime), heard)
     ) as ending:
         for ended in ending:
             try:
-                result = ended.wait()
+                ended.wait()
             except runs.RunError as error:
-                failed[ended.name] = str(error)
-                listener({"event": "failed", "run": ended.name, "message": str(error)})
-                continue
-            store.save(by_name[ended.name].scenario, {**result["run"], "series": result["series"]})
-            said = in_short(result["run"])
-            took = {"wall_s": ended.wall_s, "cpu_s": ended.cpu_s}
-            listener({"event": "done", "run": ended.name, "result": said, **took})
+                for name in ended.names:
+                    if name not in ended.results:
+                        failed[name] = str(error)
+                        listener({"event": "failed", "run": name, "message": str(error)})
     return failed
 
 

@@ -10,6 +10,7 @@ far    gtrcnet.p4 without rate: measures traffic behind the bottleneck, if the s
 out    pacer.p4 without classes, if there is more than one receiver.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,7 +18,7 @@ from mininet.net import Mininet
 from mininet.topo import Topo
 
 from pacer_mininet.bmv2_switch import BMv2PacerSwitch
-from pacer_mininet.experiments.scenario import Scenario
+from pacer_mininet.experiments.scenario import UNPACED, Scenario
 from pacer_mininet.hosts import LfnHost
 from pacer_mininet.lab import departures_here
 from pacer_mininet.net import started
@@ -38,6 +39,19 @@ RINGS_FRAMES_MAX = 131_072
 
 WIRE_IN, WIRE_OUT = 1, 2
 """Ports of a measuring switch: towards senders, towards receivers."""
+
+
+def network_key(scenario: Scenario) -> Scenario:
+    """Return what decides a scenario's network: equal for scenarios that can share one.
+
+    A run must not depend on those before it. So a scenario whose edge remembers single flows shares
+    its network with no other one, nor does one with another edge than pacing_switch.
+    """
+    remembers = any(flow.shaper.remembers_flows for flow in scenario.flows)
+    if remembers or scenario.has_ovs_edge or scenario.has_bmv2_edge:
+        return scenario
+    flows = tuple(dataclasses.replace(flow, shaper=UNPACED) for flow in scenario.flows)
+    return dataclasses.replace(scenario, flows=flows)
 
 
 def edge_of(scenario: Scenario, sender: int) -> int:

@@ -77,10 +77,7 @@ class RunsDisplay:
 
     def _end(self, name: str, event: dict[str, Any]) -> None:
         job = self._left.pop(name)
-        how = event.get("message") or (
-            f"{event['result']}; took {event['wall_s']:.0f} s "
-            f"({event['cpu_s']:.0f} s of processor time)"
-        )
+        how = event.get("message") or (f"{event['result']}; took {event['wall_s']:.0f} s")
         if self._bars is None:
             print(f"[{self._note()}] {name}: {how}", flush=True)
             return

@@ -1,9 +1,9 @@
-"""Makes one scenario, inside the lab or a namespace, and measures it.
+"""Makes scenarios on one network, inside the lab or a namespace, and measures them.
 
 The run ends `seconds` after the first data can reach the receivers. Data in flight at that time is
 not counted. Losses are the switches' own counters. Goodput is what arrived in order, as the
-receiver's kernel counts it. Bandwidth and burstiness are gtrcnet.p4's. The result does not depend
-on the wall clock.
+receiver's kernel counts it. Bandwidth and burstiness are gtrcnet.p4's. The result depends neither
+on the wall clock nor on the runs before it on the same network.
 """
 
 import os
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mininet.net import Mininet
@@ -21,6 +21,7 @@ from pacer_mininet import congestion, paths, tcp_state
 from pacer_mininet.bmv2_switch import BMv2PacerSwitch
 from pacer_mininet.controller import PacerController
 from pacer_mininet.counters import (
+    ExperimentError,
     difference,
     drops_by_cause,
     lateness_between,
@@ -28,15 +29,17 @@ from pacer_mininet.counters import (
     statistics_of,
 )
 from pacer_mininet.experiments.bandwidth import READ_BINS_EVERY_S, Measuring
-from pacer_mininet.experiments.network import PAYLOAD_BYTES, edge_of, network_of
+from pacer_mininet.experiments.network import PAYLOAD_BYTES, edge_of, network_key, network_of
 from pacer_mininet.experiments.samples import SAMPLE_NS, Samples
 from pacer_mininet.experiments.scenario import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES, Flow, Scenario
 from pacer_mininet.experiments.shaping import (
+    NotOfferedError,
     class_of,
     end_slow_start,
     pacing_rate_bps,
     port_of,
     shape,
+    unshape,
 )
 from pacer_mininet.hosts import introduce, ping, write_settings
 from pacer_mininet.lab import in_lab, restart_random_numbers
@@ -63,25 +66,43 @@ PING_TIMEOUT_S = 12.0
 LEARNING_S = 0.2
 """Time for the controller to tell the switches where hosts are."""
 
+SETTLE_S = 1.0
+SETTLE_RTTS = 4
+"""After a run, its connections are gone and all queues empty within this time and so many RTTs."""
+
 Report = Callable[[dict[str, Any]], None]
 
 
-def run_scenario(name: str, scenario: Scenario, report: Report) -> dict[str, Any]:
-    """Build the network, make the run, take the network down; return what was measured.
+def run_scenarios(
+    named: Sequence[tuple[str, Scenario]], report: Report
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Build a network, make runs on it one after the other, take it down.
+
+    Yields each run's name and what was measured, or `{"skipped": why}` where the controller or the
+    kernel lacks something that the run needs.
+
+    Args:
+        named: the scenarios with their names. They have the same network (`network_key`).
+        report: called with the events of the runs.
 
     Raises:
         MissingError: something is not installed or not built.
-        CongestionControlError: the kernel lacks a congestion control of the scenario.
-        NotOfferedError: the controller or the kernel lacks something that the scenario needs.
-        ExperimentError, NodeError, ControllerError: the run failed.
+        ExperimentError, NodeError, ControllerError: a run failed.
 
     """
     paths.need_programs("ip", "iperf", "mnexec", "tc")
-    for control in sorted({flow.congestion_control for flow in scenario.flows}):
-        congestion.choose(control, congestion.of_this_kernel(control), lab=in_lab())
+    (name, first), *_ = named
+    assert len({network_key(scenario) for _, scenario in named}) == 1
     report({"event": "phase", "run": name, "phase": "network"})
-    with network_of(scenario) as net:
-        return ScenarioRun(name, scenario, net, report).execute()
+    with network_of(first) as net:
+        for number, (name, scenario) in enumerate(named):
+            run = ScenarioRun(name, scenario, net, report)
+            try:
+                yield name, run.execute()
+            except (NotOfferedError, congestion.CongestionControlError) as error:
+                yield name, {"skipped": str(error), "series": {}}
+            if number < len(named) - 1:
+                run.clear()
 
 
 def _restart_random_numbers() -> None:
@@ -118,8 +139,9 @@ class ScenarioRun:
 
     def prepare(self) -> None:
         """Let the network learn where the hosts are, set up shapers, start servers."""
-        if self.scenario.first_ssthresh_packets:
-            for control in sorted({flow.congestion_control for flow in self.scenario.flows}):
+        for control in sorted({flow.congestion_control for flow in self.scenario.flows}):
+            congestion.choose(control, congestion.of_this_kernel(control), lab=in_lab())
+            if self.scenario.first_ssthresh_packets:
                 end_slow_start(control, self.scenario.first_ssthresh_packets)
         # Metrics of an earlier connection to the same host would set the next one's start.
         settings = {"net.ipv4.tcp_no_metrics_save": "1"}
@@ -143,6 +165,9 @@ class ScenarioRun:
             time.sleep(LEARNING_S)
         _restart_random_numbers()  # fq draws the seed of its hash.
         self.shaped_by = shape(self.scenario, self.net, self.rest)
+        self._start_servers()
+
+    def _start_servers(self) -> None:
         for number, flow in enumerate(self.scenario.flows):
             receiver, port = self.receivers[flow.receiver - 1], port_of(number)
             if flow.burst_frames:
@@ -190,6 +215,7 @@ class ScenarioRun:
         starts.sort()
         monitors = [TcpMonitor(host.pid) for host in (*self.senders, *self.receivers)]
         # The switches use this clock, too.
+        self.samples.ignore_closed(monitors[: len(self.senders)])
         self.start_ns = -(-time.monotonic_ns() // START_STEP_NS) * START_STEP_NS
         self.measuring.start(self.start_ns)
         end_ns = self.samples.end_ns + TAIL_NS
@@ -266,6 +292,22 @@ class ScenarioRun:
                 "bottleneck_drops": self.drops[-1][1] if self.drops else 0,
             }
         )
+
+    def clear(self) -> None:
+        """Remove what the run set up and wait until nothing of it is left, for the next run.
+
+        Raises:
+            ExperimentError: connections are left.
+
+        """
+        time.sleep(SETTLE_S + SETTLE_RTTS * self.scenario.rtt_ns / NS_PER_S)
+        unshape(self.scenario, self.net, self.rest)
+        for host in (*self.senders, *self.receivers):
+            monitor = TcpMonitor(host.pid)
+            left = monitor.connections()
+            monitor.close()
+            if left:
+                raise ExperimentError(f"{host.name} still has {len(left)} connections")
 
     # ---- the whole ----
 

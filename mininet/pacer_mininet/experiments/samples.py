@@ -32,8 +32,14 @@ class Samples:
         self.received: dict[Connection, list[tuple[int, TcpSample]]] = {}
         self.closed: dict[Connection, int] = {}
         """When each connection was first seen closed by its sender."""
+        self._closed_before: set[Connection] = set()
         self.estimates: list[tuple[float, float]] = []
         """RTT and bytes in flight as the switch sees them, each over the sender's kernel's."""
+
+    def ignore_closed(self, senders: Iterable[TcpMonitor]) -> None:
+        """Ignore the connections that are closed already, from now on."""
+        for monitor in senders:
+            self._closed_before |= {(remote, local) for local, remote in monitor.closed()}
 
     def take(
         self, now_ns: int, senders: Iterable[TcpMonitor], receivers: Iterable[TcpMonitor]
@@ -46,7 +52,8 @@ class Samples:
                     self.sent.setdefault(key, []).append((now_ns, sample))
             if any(flow.payload_bytes for flow in self.scenario.flows):
                 for local_port, remote_port in monitor.closed():
-                    self.closed.setdefault((remote_port, local_port), now_ns)
+                    if (remote_port, local_port) not in self._closed_before:
+                        self.closed.setdefault((remote_port, local_port), now_ns)
         for monitor in receivers:
             for sample in monitor.connections():
                 if sample.local_port < port_of(len(self.scenario.flows)):

@@ -89,6 +89,12 @@ class Shaper:
         """Whether the switch estimates each flow's round-trip time and bytes in flight."""
         return dict(self.settings).get("mode") in FOLLOWING_MODES
 
+    @property
+    def remembers_flows(self) -> bool:
+        """Whether the switch keeps state of single flows, which outlives them."""
+        settings = dict(self.settings)
+        return self.follows or settings.get("mode") == "shared" or "window_margin_bytes" in settings
+
 
 UNPACED = Shaper("unpaced")
 TBF = Shaper("TBF", "tbf")

@@ -1,4 +1,4 @@
-"""Sets up what spaces the packets of a scenario's flows, and says what is not offered here."""
+"""Sets up and removes what spaces the packets of a scenario's flows; says what is not offered."""
 
 import functools
 from collections.abc import Sequence
@@ -137,6 +137,18 @@ def shape(scenario: Scenario, net: Mininet, rest: RestClient) -> list[str]:
         flows = [flow for flow in scenario.flows if flow.sender == sender]
         given += _set_queueing(scenario, net.get(f"a{sender}"), flows)
     return given
+
+
+def unshape(scenario: Scenario, net: Mininet, rest: RestClient) -> None:
+    """Remove all shapers of a scenario that has its network to itself."""
+    for edge in range(1, scenario.edges + 1):
+        # A state without classes and flows.
+        rest.put("switches", f"edge{edge}", "state", body={})
+    for sender in range(1, scenario.senders + 1):
+        host = net.get(f"a{sender}")
+        device = host.defaultIntf().name
+        if queueing_commands(scenario, device, [f for f in scenario.flows if f.sender == sender]):
+            host.pexec("tc", "qdisc", "del", "dev", device, "root")
 
 
 def _make_class(scenario: Scenario, number: int, flow: Flow, rest: RestClient) -> None:

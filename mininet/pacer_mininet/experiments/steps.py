@@ -28,7 +28,7 @@ def make_run(plan: Plan, key: str) -> None:
     def listener(event: dict[str, Any]) -> None:
         said.append(event.get("result", ""))
 
-    failed = jobs.make([job], plan.store, listener, realtime=plan.realtime)
+    failed = jobs.make([[job]], plan.store, listener, realtime=plan.realtime)
     if failed:
         raise StepError(failed[job.name])
     print(said[-1])
