@@ -163,6 +163,13 @@ def _far(result: Result, key: str) -> Any:
     return None if key.startswith(("dynamic", "previous")) else 0.0
 
 
+def _first_loss_s(result: Result) -> float | None:
+    """Return until when the first packet was lost, in s; None where none was."""
+    drops = result["series"]["bottleneck_drops"]
+    times = zip(drops["at_ms"], drops["packets"], strict=True)
+    return next((at_ms / 1e3 for at_ms, packets in times if packets), None)
+
+
 def _loss_share(result: Result) -> float:
     lost = result["bottleneck_drops"]
     return float(100 * lost / max(1, result["wan"]["packets_1500"]))
@@ -213,6 +220,7 @@ METRICS: dict[str, Metric] = {
         2,
     ),
     "lost": Metric("lost at the bottleneck", lambda r: r["bottleneck_drops"], 0),
+    "first_loss": Metric("first one lost by, s", _first_loss_s),
     "edge_lost": Metric("lost at the edge", lambda r: r["edge_drops"], 0),
     "resent": Metric("resent", lambda r: r["retransmits"], 0),
     "queue_max": Metric("VB queue max, bytes", lambda r: r["wan"]["queue_max_bytes"], 0),
