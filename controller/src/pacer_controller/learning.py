@@ -1,10 +1,15 @@
 """Layer-2 learning: what a packet from a station changes in `sources` and `forward`.
 
-Pure: packets go in, changes come out, and nothing is learned until the switch has taken them
-(`learned`). A station is a unicast MAC address at a port; when it turns up at another port it
-has moved. Pinned stations, from the configuration, never move.
+Pure: packets and times go in, changes come out, and nothing is learned until the switch has taken
+them (`learned`, `aged`). A station is a unicast MAC address at a port; when it turns up at another
+port it has moved. Pinned stations, from the configuration, never move and never age.
+
+A station ages in two steps. `AGEING_S` after it was last heard, its entry in `sources` goes, so its
+next packet comes to the controller, which puts the entry back. After another `AGEING_S` without a
+packet its entry in `forward` goes, too. While it is asked, its packets reach it as before.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,6 +18,10 @@ from pacer_controller.fields import format_mac
 from pacer_controller.rows import Change, MatchValue, Op, Row, row
 
 _MULTICAST_BIT = 1 << 40
+
+AGEING_S = 300.0
+"""How long a station may send nothing before it is asked, and again before it is forgotten: the
+ageing time that IEEE 802.1Q recommends (8.8.3)."""
 
 
 @dataclass
@@ -31,6 +40,12 @@ class LearningCounters:
     """Packets with no usable source: too short, or a group or zero address."""
     pinned: int = 0
     """Packets of a pinned station at the wrong port."""
+    confirmed: int = 0
+    """Stations that were asked and have sent a packet."""
+    aged: int = 0
+    """Stations forgotten because they sent nothing."""
+    port_full: int = 0
+    """Packets whose source could not be learned: its port has as many stations as are free."""
     table_full: int = 0
     """Packets whose source could not be learned because the switch's table is full."""
     failed: int = 0
@@ -42,7 +57,8 @@ class Learning:
     """Stations of one switch.
 
     Attributes:
-        capacity: most stations the switch's tables hold.
+        capacity: most stations the switch's tables hold. A port may have no more than are free: one
+            port alone half of them, so that no port takes the places of all others.
         ports: port by MAC address.
         pinned: stations that do not move.
 
@@ -52,6 +68,12 @@ class Learning:
     ports: dict[int, int] = field(default_factory=dict)
     pinned: Mapping[int, int] = field(default_factory=dict)
     counters: LearningCounters = field(default_factory=LearningCounters)
+    _heard_s: dict[int, float] = field(default_factory=dict)
+    """When a station was last heard, the longest ago first. Pinned stations are left out."""
+    _asked_s: dict[int, float] = field(default_factory=dict)
+    """When a station was asked whether it is still there, the longest ago first."""
+    _of_port: Counter[int] = field(default_factory=Counter)
+    """Stations of each port."""
 
     def packet(self, payload: bytes, port: int) -> list[Change]:
         """Return the changes for a packet that came in by `port` from an unknown source."""
@@ -65,26 +87,79 @@ class Learning:
             return []
         old = self.ports.get(mac)
         if old == port:
+            if mac in self._asked_s:
+                return [Change(Op.INSERT, source_row(mac, port))]
             self.counters.repeated += 1
             return []
-        if old is None and len(self.ports) >= self.capacity:
+        free = self.capacity - len(self.ports)
+        if old is None and free <= 0:
             self.counters.table_full += 1
             return []
-        return station_changes(mac, port, old)
+        if old is None and self._of_port[port] >= free:
+            self.counters.port_full += 1
+            return []
+        return station_changes(mac, port, old, asked=mac in self._asked_s)
 
-    def learned(self, mac: int, port: int) -> None:
-        """Note that the switch has taken the changes."""
-        if mac in self.ports:
+    def learned(self, mac: int, port: int, now_s: float) -> None:
+        """Note that the switch has taken the changes of a packet.
+
+        Args:
+            mac: the station.
+            port: where it is.
+            now_s: the time, of a clock that never goes back.
+
+        """
+        old = self.ports.get(mac)
+        if old is None:
+            self.counters.learned += 1
+        elif old != port:
             self.counters.moved += 1
         else:
-            self.counters.learned += 1
-        self.ports[mac] = port
+            self.counters.confirmed += 1
+        self._forget(mac)
+        self._know(mac, port, now_s)
 
-    def adopt(self, rows: list[Row]) -> list[Change]:
+    def ageing(self, now_s: float, most: int) -> list[Change]:
+        """Return the changes that time brings: at most `most`, of the stations longest silent."""
+        due: list[Change] = []
+        for mac, since_s in self._asked_s.items():
+            if len(due) >= most or now_s - since_s < AGEING_S:
+                break
+            due.append(Change(Op.DELETE, forward_row(mac, self.ports[mac])))
+        for mac, since_s in self._heard_s.items():
+            if len(due) >= most or now_s - since_s < AGEING_S:
+                break
+            due.append(Change(Op.DELETE, source_row(mac, self.ports[mac])))
+        return due
+
+    def aged(self, change: Change, now_s: float) -> None:
+        """Note that the switch has taken a change of `ageing`."""
+        if change.row.table == FORWARD:
+            self._forget(plain(dict(change.row.match)["dst_mac"]))
+            self.counters.aged += 1
+        else:
+            mac = plain(dict(change.row.match)["src_mac"])
+            self._heard_s.pop(mac, None)
+            self._asked_s[mac] = now_s
+
+    def _know(self, mac: int, port: int, now_s: float) -> None:
+        self.ports[mac] = port
+        self._of_port[port] += 1
+        if mac not in self.pinned:
+            self._heard_s[mac] = now_s
+
+    def _forget(self, mac: int) -> None:
+        port = self.ports.pop(mac, None)
+        if port is not None:
+            self._of_port[port] -= 1
+        self._heard_s.pop(mac, None)
+        self._asked_s.pop(mac, None)
+
+    def adopt(self, rows: list[Row], now_s: float) -> list[Change]:
         """Take over what a switch already knows; returns the changes that make it consistent.
 
         A `forward` entry says where a station is; `sources` entries that contradict it, and
-        stations known in one table only, are mended.
+        stations known in one table only, are mended. A station that is asked is in `forward` only.
         """
         known: dict[int, int] = {}
         sources: dict[tuple[int, int], Row] = {}
@@ -101,13 +176,27 @@ class Learning:
                 op = Op.MODIFY if mac in known else Op.INSERT
                 mends.append(Change(op, forward_row(mac, port)))
                 known[mac] = port
+        asked = {
+            mac: since_s
+            for mac, since_s in self._asked_s.items()
+            if known.get(mac) == self.ports[mac] and (mac, known[mac]) not in sources
+        }
         for mac, port in known.items():
-            if (mac, port) not in sources:
+            if (mac, port) not in sources and mac not in asked:
                 mends.append(Change(Op.INSERT, source_row(mac, port)))
         for (mac, port), entry in sources.items():
             if known.get(mac) != port:
                 mends.append(Change(Op.DELETE, entry))
-        self.ports = known
+        heard = {mac: self._heard_s.get(mac, now_s) for mac in known if mac not in asked}
+        self.ports = {}
+        self._of_port.clear()
+        self._heard_s.clear()
+        self._asked_s = asked
+        # The longest silent first.
+        for mac in sorted(known, key=lambda mac: heard.get(mac, now_s)):
+            self._know(mac, known[mac], heard.get(mac, now_s))
+        for mac in asked:
+            self._heard_s.pop(mac, None)
         return mends
 
 
@@ -130,12 +219,14 @@ def source_row(mac: int, port: int) -> Row:
     return row(SOURCES, {"src_mac": mac, "ingress_port": port}, "known", owner=owner)
 
 
-def station_changes(mac: int, port: int, old: int | None) -> list[Change]:
-    """Return the writes for a station that is new (`old` is None) or has moved."""
+def station_changes(mac: int, port: int, old: int | None, *, asked: bool = False) -> list[Change]:
+    """Return the writes for a station that is new (`old` is None) or has moved.
+
+    `asked`: it has no `sources` entry at the old port.
+    """
     if old is None:
         return [Change(Op.INSERT, forward_row(mac, port)), Change(Op.INSERT, source_row(mac, port))]
-    return [
-        Change(Op.MODIFY, forward_row(mac, port)),
-        Change(Op.INSERT, source_row(mac, port)),
-        Change(Op.DELETE, source_row(mac, old)),
-    ]
+    moved = [Change(Op.MODIFY, forward_row(mac, port)), Change(Op.INSERT, source_row(mac, port))]
+    if not asked:
+        moved.append(Change(Op.DELETE, source_row(mac, old)))
+    return moved

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,10 @@ says so. A lost one costs nothing: the station's next packet comes up again."""
 LEARN_BATCH = 64
 """Packets learned from with one WriteRequest."""
 
+AGEING_STEP_S = 1.0
+AGEING_BATCH = 256
+"""How often stations are aged, and how many at most: 16,384 stations age in about a minute."""
+
 Write = Callable[[Sequence[Change]], Awaitable[list[Refusal]]]
 
 
@@ -34,6 +39,7 @@ class StationLearner:
         write: writes changes to the switch; returns those refused.
         ready: whether what the switch knows is known; packets are passed over until then.
         doubt: called when the tables hold something that is not known of.
+        now_s: the time, of a clock that never goes back.
 
     """
 
@@ -42,6 +48,7 @@ class StationLearner:
     write: Write
     ready: Callable[[], bool]
     doubt: Callable[[], None]
+    now_s: Callable[[], float] = time.monotonic
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while stations are learned, and by whoever reads or writes their tables whole."""
 
@@ -49,6 +56,7 @@ class StationLearner:
         """Learn until cancelled."""
         queue: asyncio.Queue[fy.P4PacketIn] = asyncio.Queue(PACKET_QUEUE)
         reader = switch.create_task(_fill(queue, switch), name="packets")
+        ageing = switch.create_task(self._age(), name="ageing")
         try:
             while True:
                 packets = [await queue.get()]
@@ -60,10 +68,29 @@ class StationLearner:
                         await self._learn_from(packets)
         finally:
             reader.cancel()
+            ageing.cancel()
+
+    async def _age(self) -> None:
+        while True:
+            await asyncio.sleep(AGEING_STEP_S)
+            async with self.lock:
+                if self.ready():
+                    await self.age()
+
+    async def age(self) -> None:
+        """Ask and forget the stations that are due; the caller holds the lock."""
+        due = self.state.ageing(self.now_s(), AGEING_BATCH)
+        refused = {refusal.row.key for refusal in await self.write(due)} if due else set()
+        for change in due:
+            if change.row.key not in refused:
+                self.state.aged(change, self.now_s())
+        if refused:
+            # The tables do not hold what is known of.
+            self.doubt()
 
     async def _learn_from(self, packets: Sequence[fy.P4PacketIn]) -> None:
         counters = self.state.counters
-        full_before = counters.table_full
+        full_before = counters.table_full + counters.port_full
         batch: list[Change] = []
         stations: dict[int, int] = {}
         for packet in packets:
@@ -82,7 +109,7 @@ class StationLearner:
         for mac, port in stations.items():
             refusal = refused.get(mac)
             if refusal is None:
-                self.state.learned(mac, port)
+                self.state.learned(mac, port, self.now_s())
                 _LOG.info("switch %s: %s is at port %d", self.name, format_mac(mac), port)
                 continue
             if refusal.table_full:
@@ -92,11 +119,11 @@ class StationLearner:
                 # Something the controller does not know of is in the tables: read them back.
                 self.doubt()
                 _LOG.warning("switch %s: %s: %s", self.name, refusal.row.owner, refusal.message)
-        full = counters.table_full
+        full = counters.table_full + counters.port_full
         # A flood of addresses must not become a flood of lines.
         if full > full_before and (full_before == 0 or full // 1000 > full_before // 1000):
             _LOG.warning(
-                "switch %s: station tables full (%d stations): %d packets not learned from",
+                "switch %s: no room for more stations (%d are known): %d packets not learned from",
                 self.name,
                 len(self.state.ports),
                 full,

@@ -293,7 +293,7 @@ class P4Switch:
                 stations = [row for row in current.values() if row.table in _LEARNED]
                 mine = {key: row for key, row in current.items() if key[0] not in _LEARNED}
                 pending = _without(changes(mine, self._rows_wanted(wanted)), unfit)
-                pending += self.learning.adopt(stations)
+                pending += self.learning.adopt(stations, self._learner.now_s())
                 if attempt == 0 and self._connection.held is not None:
                     drifted = self._report_drift(mine, self._connection.held)
                 if not pending:
