@@ -20,6 +20,10 @@ from pacer_mininet.runs import RunError
 FOLDER = paths.MININET_DIR / "workflow"
 STOP_TIMEOUT_S = 20.0
 
+RATE_LIMIT = "1000/10s"
+"""After every step, Snakemake (9.27) begins to look for further steps once in the limit's time, for
+ever. With its default of a second, it uses a whole processor after some hundred steps."""
+
 
 class WorkflowError(RunError):
     """Snakemake failed without a run that failed; the text says where its messages are."""
@@ -76,6 +80,7 @@ def _snakemake(plan: Plan, options: Sequence[str], lock: IO[str]) -> int:
         *("--snakefile", str(FOLDER / "Snakefile"), "--configfile", str(plan.file)),
         *("--directory", str(plan.directory.parent), "--nolock"),
         *("--keep-going", "--rerun-incomplete", "--rerun-triggers", "mtime", "params", "input"),
+        *("--max-jobs-per-timespan", RATE_LIMIT),
         *("--scheduler", "greedy", "--logger", "pacer", "--logger-pacer-plan", str(plan.file)),
         *options,
     ]
