@@ -24,6 +24,7 @@
 #   make p4                recompile the P4 programs (needs p4c)
 #   make pictures          docs/dashboard.png and docs/top.svg, in real time (root, an idle machine)
 #   make test-slurm        the experiments on a Slurm of one node, from Debian's packages (root)
+#   make cluster           three etcd members, three controllers and ten switches on loopback
 #   make lock              renew the requirements*.lock files from their .in files
 #   make clean             remove what was built
 #
@@ -343,6 +344,12 @@ lock:
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	    $$(test $$which != requirements-dev || echo --constraint=requirements.lock) \
 	    --output-file $$which.lock $$which.in; done
+
+# Several controllers that share one desired state, until Ctrl-C.
+.PHONY: cluster
+cluster: packages venv switch
+	@tools/bootstrap cluster
+	@$(PYTHON) tools/cluster
 
 .PHONY: docs
 $(BUILD)/docs-venv/.stamp: docs/requirements.txt
