@@ -97,4 +97,4 @@ def client() -> Iterator[Client]:
     """Make the application in this process, with switches that are away."""
     made = Client()
     yield made
-    made.store.close()
+    made.store.shut()

@@ -18,7 +18,8 @@ import finsy as fy
 from pacer_controller import entries, rows
 
 _READER_ID = 1
-_USURPER_ID = 1000
+_USURPER_ID = 1 << 100
+"""Higher than any that a store gives of itself."""
 
 
 async def read(address: str, p4info: Path) -> list[Any]:

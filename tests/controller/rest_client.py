@@ -12,7 +12,7 @@ from controller_harness import COMPILED, free_port
 from pacer_controller.api import build
 from pacer_controller.config import parse_switch
 from pacer_controller.service import Service
-from pacer_controller.store import Store
+from pacer_controller.stores import SqliteStore
 
 
 class Client:
@@ -21,7 +21,7 @@ class Client:
     def __init__(self, state: str = ":memory:") -> None:
         address = f"127.0.0.1:{free_port()}"
         other = f"127.0.0.1:{free_port()}"
-        self.store = Store(state)
+        self.store = SqliteStore(state)
         self.service = Service(
             [
                 parse_switch(f"s1={address}"),
@@ -49,7 +49,9 @@ class Client:
 
         async def run() -> httpx.Response:
             async with client() as http:
-                return await http.request(method, path, content=content, headers=given)
+                response = await http.request(method, path, content=content, headers=given)
+            await self.service.events.flush()
+            return response
 
         return asyncio.run(run())
 

@@ -7,7 +7,7 @@ import pytest
 
 from pacer_controller import events
 from pacer_controller.events import EventLog, draft
-from pacer_controller.store import Store
+from pacer_controller.stores import SqliteStore, Written
 
 
 def drafts(*messages: str) -> list[dict[str, Any]]:
@@ -20,12 +20,13 @@ def told(log: EventLog, after: int = 0) -> list[str]:
 
 def test_a_cursor_passes_no_event_that_is_still_to_come() -> None:
     async def run() -> None:
-        with Store(":memory:") as store:
+        with SqliteStore(":memory:") as store:
             log = EventLog(store)
             log.record("controller", None, "first")
+            await log.flush()
             slow, quick = drafts("slow"), drafts("quick")
-            number = store.write([], slow)
-            overtaking = store.write([], quick)
+            number = (await store.write([], slow)).numbers
+            overtaking = (await store.write([], quick)).numbers
             cursor = log.last_id
             log.publish(overtaking, quick)
             assert (told(log, cursor), log.last_id) == ([], cursor)
@@ -38,13 +39,15 @@ def test_a_cursor_passes_no_event_that_is_still_to_come() -> None:
 
 def test_what_was_taken_back_holds_up_nothing() -> None:
     async def run() -> None:
-        with Store(":memory:") as store:
+        with SqliteStore(":memory:") as store:
             log = EventLog(store)
             log.record("controller", None, "first")
-            refused = store.write([], drafts("refused"))
+            await log.flush()
+            refused = (await store.write([], drafts("refused"))).numbers
             log.record("drift", "s1", "second")
+            await log.flush()
             assert told(log) == ["first"]
-            store.take_back([], refused)
+            await store.take_back([], Written(0, numbers=refused), [])
             log.drop(refused)
             assert told(log) == ["first", "second"]
 
@@ -55,12 +58,14 @@ def test_nothing_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "GAP_S", 0.0)
 
     async def run() -> None:
-        with Store(":memory:") as store:
+        with SqliteStore(":memory:") as store:
             log = EventLog(store)
             log.record("controller", None, "first")
+            await log.flush()
             lost = drafts("lost")
-            number = store.write([], lost)
+            number = (await store.write([], lost)).numbers
             log.record("drift", "s1", "second")
+            await log.flush()
             assert told(log) == ["first", "second"]
             log.publish(number, lost)
             assert told(log) == ["first", "lost", "second"]

@@ -42,7 +42,7 @@ def operations() -> list[tuple[str, str]]:
     """Return path and method of everything in the document but streams."""
     client = Client()
     paths = client.app.openapi()["paths"]
-    client.store.close()
+    client.store.shut()
     return [
         (path, method)
         for path, methods in paths.items()

@@ -1,5 +1,6 @@
 """The controller against Open vSwitch as Debian has it: a private one, with a dummy datapath."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -12,7 +13,10 @@ from ovs_bridge import BRIDGE, SCHEMA, Bridge, Start, controlled, put, running
 from test_ryu import QUEUES
 
 from controller_harness import Controller, Network, eventually
-from pacer_controller.openvswitch import ovsdb
+from pacer_controller.openvswitch import flows, ovsdb
+from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError, StaleRoleError
+from pacer_controller.openvswitch.ovsdb import Database, OvsdbError
+from pacer_controller.rows import Change, Op, row
 
 
 @pytest.fixture
@@ -228,6 +232,56 @@ def test_one_controller_at_a_time(bridge: Bridge, ovs: Controller, start_control
     ovs.process.kill()
     second.wait_connected("br0")
     assert bridge.queues("p1") == {"1": {"max-rate": "2000000"}}
+
+
+def test_who_has_lost_the_lock_writes_nothing(bridge: Bridge) -> None:
+    """Finding 3: a new connection was made without the lock, and what it wrote was unfenced."""
+    first, second = (Database(bridge.database, "br0", "br0") for _ in range(2))
+    queues = {1: {"max-rate": "1000000"}}
+    try:
+        assert first.lock(steal=False)
+        assert first.fence(5) == 0
+        first.sync("linux-htb", queues, {})
+        # Two who ask at once: one has it.
+        assert not second.lock(steal=False)
+        with pytest.raises(OvsdbError, match="not this controller's"):
+            second.sync("linux-htb", {}, {})
+        # The holder of a newer lease takes it, and bids more than is borne.
+        assert second.lock(steal=True)
+        assert second.fence(5) == 5
+        assert second.fence(6) == 0
+        with pytest.raises(OvsdbError):
+            first.sync("linux-htb", {}, {})
+        assert bridge.queues("p1") == {"1": {"max-rate": "1000000"}}
+        # With the connection the lock is gone, and reading does not hide that.
+        second.close()
+        with pytest.raises(OvsdbError, match="and with it the bridge's lock"):
+            second.read()
+        assert second.lock(steal=True)
+        with pytest.raises(OvsdbError, match="not this controller's"):
+            second.sync("linux-htb", {}, {})
+    finally:
+        first.close()
+        second.close()
+
+
+def test_a_former_master_of_a_bridge_writes_nothing(bridge: Bridge) -> None:
+    """OpenFlow's generation ids: who has an older one is told so, and has no effect."""
+
+    async def run() -> None:
+        target = f"unix:{bridge.database.removeprefix('unix:').rpartition('/')[0]}/br0.mgmt"
+        async with OpenFlow.connect(target) as old, OpenFlow.connect(target) as new:
+            await old.become_master(7)
+            await new.become_master(8)
+            entry = row(flows.FLOWS, {"eth_type": 0x800}, "classify", {"queue": 1}, priority=7)
+            with pytest.raises(OpenFlowError, match="another controller is master"):
+                await old.write([Change(Op.INSERT, entry)])
+            with pytest.raises(StaleRoleError) as stale:
+                await old.become_master(7)
+            assert stale.value.generation == 8
+            assert await new.read_flows() == ([], {})
+
+    asyncio.run(run())
 
 
 def test_the_best_type_of_qos(bridge: Bridge, start_controller: Start) -> None:

@@ -38,6 +38,13 @@ Start = Callable[..., Controller]
 TOKEN = "correct-horse-battery-staple"  # noqa: S105
 
 
+def private(path: Path, text: str) -> Path:
+    """Write a file that only its owner can read."""
+    path.touch(0o600)
+    path.write_text(text)
+    return path
+
+
 def nobody() -> tuple[str, str]:
     return "--switch", f"s1=127.0.0.1:{free_port()}"
 
@@ -200,7 +207,11 @@ def test_readiness_writes_at_most_once_a_second(
 ) -> None:
     monkeypatch.setattr(core, "PROBE_S", 3600.0)
     probes: list[None] = []
-    monkeypatch.setattr(client.store, "probe", lambda: probes.append(None))
+
+    async def probe() -> None:
+        probes.append(None)
+
+    monkeypatch.setattr(client.store, "probe", probe)
     assert {client.call("GET", "/readyz").status_code for _ in range(5)} == {200}
     assert len(probes) == 1
 
@@ -210,21 +221,20 @@ def test_readiness(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     said = client.call("GET", "/readyz")
     assert said.json() == {"ready": True, "switches": {"s1": "pending", "wan": "pending"}}
     assert client.call("GET", "/readyz?connected=true").status_code == 503
-    client.store.close()
+    client.store.shut()
     assert client.call("GET", "/readyz").status_code == 503
     assert client.call("GET", "/healthz").status_code == 200
 
 
 def test_a_state_file_that_fails_changes_nothing(client: Client) -> None:
-    client.store.close()
+    client.store.shut()
     said = problem(client.put(CLASS, {"rate": "1Mbit"}), 503)
     assert said["type"] == "urn:pacer:problem:not-stored"
     problem(client.call("GET", CLASS), 404)
 
 
 def test_token(start_controller: Start, tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text(TOKEN + "\n")
+    path = private(tmp_path / "token", TOKEN + "\n")
     controller = start_controller(*nobody(), "--token-file", str(path))
     for headers in (
         {},
@@ -263,9 +273,12 @@ def logging_as_before() -> Iterator[None]:
     ("options", "said"),
     [
         (["--listen", "0.0.0.0:0"], "not loopback, and there is no token"),
-        (["--peer", "ftp://x"], "want http://HOST:PORT"),
-        (["--peer-ca", "SHORT"], "requires --peer"),
-        (["--peer", "https://x:1", "--peer-ca", "SHORT"], "--peer-ca"),
+        (["--listen", "0.0.0.0:0", "--token-file", "LONG"], "would send the token in clear"),
+        (["--token-file", "OPEN"], "others may read or change it"),
+        (["--store", "sqlite:a", "--state", "b"], "one of them"),
+        (["--store", "postgres://x"], "want sqlite:PATH or etcd://"),
+        (["--store", "etcd://127.0.0.1:1", "--store-ca", "SHORT"], "--store-ca"),
+        (["--store", "etcd://127.0.0.1:1", "--lease", "1"], "want 2 to 60"),
         (["--token-file", "/nonexistent"], "No such file"),
         (["--token-file", "SHORT"], "at least 16"),
         (["--tls-cert", "SHORT"], "must be given together"),
@@ -275,17 +288,19 @@ def logging_as_before() -> Iterator[None]:
 def test_will_not_start_unsafe(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
 ) -> None:
-    short = tmp_path / "short"
-    short.write_text("secret")
-    given = [option.replace("SHORT", str(short)) for option in options]
+    (tmp_path / "OPEN").write_text(TOKEN)
+    (tmp_path / "OPEN").chmod(0o644)
+    private(tmp_path / "SHORT", "secret")
+    private(tmp_path / "LONG", TOKEN)
+    files = ("OPEN", "SHORT", "LONG")
+    given = [str(tmp_path / option) if option in files else option for option in options]
     assert server.main(given) == 2
     assert said in capsys.readouterr().err
 
 
 def test_tls(network: Any, tmp_path: Path) -> None:
     key, certificate = make_certificate(tmp_path)
-    token = tmp_path / "token"
-    token.write_text(TOKEN)
+    token = private(tmp_path / "token", TOKEN)
     options = ["--tls-cert", str(certificate), "--tls-key", str(key), "--token-file", str(token)]
     command = [sys.executable, "-m", "pacer_controller", "--listen", "127.0.0.1:0"]
     process = Process([*command, "--compiled-dir", str(COMPILED), *nobody(), *options])

@@ -89,7 +89,7 @@ def test_what_is_put_while_its_switch_leaves_leaves_nothing(client: Client, path
     )
     assert gone.status_code == 204
     problem(put, 404)
-    client.store.reload()
+    asyncio.run(client.store.load())
     assert not list(client.store.desired("away").all())
 
 
@@ -101,11 +101,13 @@ def test_a_switch_is_deleted_once(client: Client) -> None:
 
 
 def test_two_new_switches_of_one_device(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def replicated(_: int) -> None:
-        await turns()
+    write = client.store.write
 
-    # As a follower does, which has a change on disk before it is made.
-    monkeypatch.setattr(client.service.committer.replication, "replicated", replicated)
+    async def slow(*given: Any) -> Any:
+        await turns()
+        return await write(*given)
+
+    monkeypatch.setattr(client.store, "write", slow)
     client.service.switches.clear()
     device = elsewhere()
     calls = [("PUT", f"/v1/switches/{name}", device) for name in ("a", "b")]
@@ -173,7 +175,7 @@ def test_a_refused_batch_is_made_one_by_one(
     assert switch.writes == [owners, *([owner] for owner in owners)]
     assert sorted(found.desired.classes) == ["one", "three"]
     assert sorted(row.owner for row in found.wanted.values()) == sorted([owners[0], owners[2]])
-    client.store.reload()
+    asyncio.run(client.store.load())
     assert sorted(client.store.desired("away").classes) == ["one", "three"]
 
 
@@ -318,7 +320,7 @@ def test_a_cancelled_request_takes_back_its_own_change_only(
     made = names if others else []
     assert list(found.desired.classes) == made
     assert [row.owner for row in found.wanted.values()] == [f"class '{name}'" for name in made]
-    client.store.reload()
+    asyncio.run(client.store.load())
     assert list(client.store.desired("away").classes) == made
 
 
@@ -326,20 +328,21 @@ def test_a_cancel_does_not_interrupt_the_roll_back(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = away(client)
-    replication = client.service.committer.replication
-    writes: list[int] = []
+    take_back = client.store.take_back
+    steps: list[str] = []
 
     async def run() -> bool:
         taking_back, go_on = asyncio.Event(), asyncio.Event()
 
-        async def replicated(sequence: int) -> None:
-            writes.append(sequence)
-            if len(writes) == 2:
-                taking_back.set()
-                await go_on.wait()
-                writes.append(sequence)
+        async def slow(*given: Any) -> Any:
+            steps.append("begun")
+            taking_back.set()
+            await go_on.wait()
+            back = await take_back(*given)
+            steps.append("done")
+            return back
 
-        monkeypatch.setattr(replication, "replicated", replicated)
+        monkeypatch.setattr(client.store, "take_back", slow)
         monkeypatch.setattr(found.driver, "apply", Refusing("class 'video'").apply)
         put = asyncio.create_task(
             client.service.put("away", "class", "video", ClassSpec(rate=10**6))
@@ -354,6 +357,6 @@ def test_a_cancel_does_not_interrupt_the_roll_back(
             return put.cancelled()
 
     assert asyncio.run(run())
-    assert len(writes) == 3
+    assert steps == ["begun", "done"]
     assert not found.desired.classes
     assert not found.desired.used

@@ -202,8 +202,8 @@ def test_all_of_it_is_there_after_a_restart(tmp_path: Path) -> None:
     first.put("/v1/switches/s9/state", VIDEO)
     said = first.call("GET", "/v1/switches/s9/state").json()
     tag = first.call("GET", "/v1/switches/s9/classes/video").headers["etag"]
-    first.store.close()
+    first.store.shut()
     second = Client(state)
     assert second.call("GET", "/v1/switches/s9/state").json() == said
     assert second.call("GET", "/v1/switches/s9/classes/video").headers["etag"] == tag
-    second.store.close()
+    second.store.shut()

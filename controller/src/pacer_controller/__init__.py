@@ -2,13 +2,15 @@
 
 How the modules lean on each other, top to bottom:
 
-- `server` reads options and configuration (`config`) and starts one asyncio service.
+- `server` reads options and configuration (`config`, `store_options`, `option_files`) and starts
+  one asyncio service.
 - `api` is HTTP: paths, OpenAPI, problem details (`problems`), body limits (`http_limits`), token,
   streams; `ryu` is the same for Ryu's paths; `metrics` for Prometheus.
 - `service` is what a request means: checks it against the whole state, stores it, has it applied.
 - `schemas` are the resources themselves, `fields` their fields' types, `state_schema` the whole
   state; `rates` is the one place where rates are read. `records` are resources as accepted.
-- `store` keeps the desired state and the events in SQLite (`migrations`); `events` has the events.
+- `stores` keep the desired state and the events, in SQLite or in etcd, and say which controller
+  drives which switch; `events` has the events. `migrate` copies one store into another.
 - `southbound` is what the service needs of a switch; `rows` are entries of a switch as values, and
   which writes turn one set of them into another.
 - `p4rt` is one switch over P4Runtime; `entries` translates resources to its table entries;

@@ -4,8 +4,7 @@ From a TOML file (`--config`), from options, or both; options win. A file looks 
 
     [controller]
     listen = "127.0.0.1:8080"
-    state = "pacer.sqlite"
-    peer = "http://10.0.0.2:8080"   # another controller of these switches, optional
+    store = "sqlite:pacer.sqlite"   # or "etcd://10.0.0.1:2379,10.0.0.2:2379/pacer"
 
     [switches.s1]
     address = "127.0.0.1:9559"
@@ -70,6 +69,10 @@ _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
 _ADDRESS = re.compile(rf"(?:{TLS_PREFIX})?{_HOST}:([0-9]{{1,5}})", re.ASCII)
 _REMOTE = re.compile(rf"unix:/[^\0]{{1,107}}|tcp:{_HOST}:[0-9]{{1,5}}")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}", re.ASCII)
+
+
+SQLITE = "sqlite:"
+"""Begins the URL of a store in a file."""
 
 
 class ConfigError(ValueError):
@@ -186,8 +189,7 @@ class Config:
 
     switches: tuple[AnySwitchConfig, ...]
     listen: str = DEFAULT_LISTEN
-    state: str = ":memory:"
-    peer: str | None = None
+    store: str = "sqlite::memory:"
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -322,10 +324,14 @@ def load(path: Path) -> Config:
         raise ConfigError(f"{path}: {error}") from None
     _check_known(str(path), content, ("controller", "switches"), "section")
     service = content.get("controller", {})
-    _check_known(f"{path}: [controller]", service, ("listen", "peer", "state"), "setting")
+    _check_known(f"{path}: [controller]", service, ("listen", "state", "store"), "setting")
     for key, value in service.items():
         if not isinstance(value, str):
             raise ConfigError(f"{path}: [controller]: {key} is a string")
+    if "state" in service and "store" in service:
+        raise ConfigError(f"{path}: [controller]: state and store: one of them")
+    if "state" in service:
+        service["store"] = f"{SQLITE}{service.pop('state')}"
     switches = content.get("switches", {})
     if not isinstance(switches, dict) or not all(isinstance(v, dict) for v in switches.values()):
         raise ConfigError(f"{path}: switches are tables, [switches.NAME]")

@@ -1,4 +1,4 @@
-"""Events: kept in the state file, readable as a list, and followed by streams."""
+"""Events: kept in the store, readable as a list, and followed by streams."""
 
 import asyncio
 import logging
@@ -8,14 +8,18 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from pacer_controller.store import EVENTS_KEPT, Store, StoreError
+from pacer_controller.stores import EVENTS_KEPT, Store, StoreError
 
 _LOG = logging.getLogger(__name__)
 
-Kind = Literal[
-    "change", "denied", "switch-state", "drift", "mended", "failed", "controller", "replication"
-]
+Kind = Literal["change", "denied", "switch-state", "drift", "mended", "failed", "controller"]
 KINDS: tuple[str, ...] = get_args(Kind)
+
+WAITING_MOST = 1_000
+"""Most events that wait to be stored; further ones are dropped, and counted."""
+
+TOGETHER_MOST = 64
+"""Most events that are stored at a time."""
 
 GAP_S = 30.0
 """Longest time that events wait for one with a lower number."""
@@ -32,7 +36,7 @@ def draft(kind: str, switch: str | None, message: str, data: Mapping[str, Any]) 
 
 
 class EventLog:
-    """The newest events, in memory and in the state file.
+    """The newest events, in memory and in the store.
 
     An event gets its number when it is stored, and is published later, when the switch has the
     change. Events are published in the order of their numbers, each when all lower ones are
@@ -53,6 +57,10 @@ class EventLog:
         """Events from there on that are not published yet; None: dropped."""
         self._gap_until_s: float | None = None
         self.counts: dict[str, int] = dict.fromkeys(KINDS, 0)
+        self.dropped = 0
+        """Events that the store did not take."""
+        self._waiting: deque[Event] = deque()
+        self._storing: asyncio.Task[None] | None = None
 
     @property
     def last_id(self) -> int:
@@ -62,18 +70,47 @@ class EventLog:
     def record(
         self, kind: str, switch: str | None, message: str, data: Mapping[str, Any] | None = None
     ) -> None:
-        """Store an event and publish it."""
-        event = draft(kind, switch, message, data or {})
-        try:
-            numbers = self._store.write([], [event])
-        except StoreError as error:
-            # An event that cannot be stored must have no effect on the switch.
-            _LOG.error("%s; not kept: %s", error, message)
+        """Have an event stored and then published; does not wait for it."""
+        if len(self._waiting) >= WAITING_MOST:
+            self.dropped += 1
             return
-        self.publish(numbers, [event])
+        self._waiting.append(draft(kind, switch, message, data or {}))
+        if self._storing is None:
+            self._storing = asyncio.create_task(self._store_waiting(), name="events")
+
+    async def _store_waiting(self) -> None:
+        """Store events that wait, in order, until none does."""
+        try:
+            while self._waiting:
+                most = min(len(self._waiting), TOGETHER_MOST)
+                events = [self._waiting.popleft() for _ in range(most)]
+                try:
+                    written = await self._store.write([], events)
+                except StoreError as error:
+                    # An event that cannot be stored must have no effect on the switch.
+                    self.dropped += len(events)
+                    _LOG.error("%s; %d events not kept: %s", error, most, events[0]["message"])
+                else:
+                    if written.numbers:
+                        self.publish(written.numbers, events)
+        finally:
+            self._storing = None
+
+    async def flush(self) -> None:
+        """Wait until what was recorded is stored."""
+        while self._storing is not None:
+            await asyncio.wait([self._storing])
+
+    def follow(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Publish events that the store's feed brings, in its order."""
+        for event in events:
+            self.counts[event["kind"]] = self.counts.get(event["kind"], 0) + 1
+            self._events.append(dict(event))
+        self._arrived.set()
+        self._arrived = asyncio.Event()
 
     def publish(self, numbers: Sequence[int], drafts: Sequence[Event]) -> None:
-        """Publish events that are in the state file under these numbers."""
+        """Publish events that are in the store under these numbers."""
         for number, event in zip(numbers, drafts, strict=True):
             self.counts[event["kind"]] = self.counts.get(event["kind"], 0) + 1
             if self._next is None:

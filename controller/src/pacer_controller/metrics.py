@@ -103,7 +103,7 @@ class Exporter:
         yield from _port_metrics(readings)
 
     def _service_metrics(self) -> Iterator[Metric]:
-        yield from self._replication_metrics()
+        yield from self._store_metrics()
         info = GaugeMetricFamily("pacer_info", "Version of the controller.", labels=["version"])
         info.add_metric([__version__], 1)
         yield info
@@ -116,20 +116,21 @@ class Exporter:
             "pacer_requests_denied", "Requests without the right token.", value=self._service.denied
         )
 
-    def _replication_metrics(self) -> Iterator[Metric]:
-        said = self._service.replication_status()
-        values = {
-            "leading": (said["role"] == "leader", "Whether the controller takes changes."),
-            "epoch": (said["epoch"], "Grows when another controller begins to lead."),
-            "sequence": (said["sequence"], "Number of the newest write."),
-        }
-        if said["peer"] is not None:
-            values["in_sync"] = (said["in_sync"], "Whether the follower has what was acknowledged.")
-            if said["follower_sequence"] is not None:
-                text = "Newest write that the follower has on disk."
-                values["follower_sequence"] = (said["follower_sequence"], text)
-        for name, (value, text) in values.items():
-            yield GaugeMetricFamily(f"pacer_replication_{name}", text, value=float(value))
+    def _store_metrics(self) -> Iterator[Metric]:
+        said = self._service.store.describe()
+        text = "Grows when fencing numbers must be higher than a switch remembers."
+        yield GaugeMetricFamily("pacer_store_epoch", text, value=float(said["epoch"]))
+        yield CounterMetricFamily(
+            "pacer_events_dropped",
+            "Events that the store did not take.",
+            value=self._service.events.dropped,
+        )
+        if said["driven"] is not None:
+            held = sum(one == said["controller"] for one in said["driven"].values())
+            text = "Switches that this controller drives."
+            yield GaugeMetricFamily("pacer_switches_driven", text, value=held)
+            text = "Controllers that share the store."
+            yield GaugeMetricFamily("pacer_controllers", text, value=len(said["controllers"]))
 
     def _switch_metrics(self, unreadable: list[str]) -> Iterator[Metric]:
         switches = self._service.switches

@@ -4,8 +4,8 @@ A record is a resource as accepted: its name, what was asked for, the number of 
 made it so, and what the controller has added (indices). `Desired` is all of one switch.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -76,7 +76,10 @@ def index_of(record: Record | None) -> int | None:
 
 @dataclass(frozen=True)
 class ResourceChange:
-    """One resource before and after: created (`before` None), changed, or deleted."""
+    """One resource before and after: created (`before` None), changed, or deleted.
+
+    A record of revision 0 has not been stored yet.
+    """
 
     switch: str
     kind: str
@@ -84,49 +87,18 @@ class ResourceChange:
     before: Record | None
     after: Record | None
 
+    def unstored(self) -> "ResourceChange":
+        """Return the change with a record that has no revision yet."""
+        return self if self.after is None else replace(self, after=replace(self.after, revision=0))
+
     def reversed(self) -> "ResourceChange":
         """Return the change that takes this one back."""
         return ResourceChange(self.switch, self.kind, self.name, self.after, self.before)
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One write of the state file, as another controller repeats it.
-
-    Attributes:
-        sequence: its number; each is one more than the one before.
-        revision: number of the newest change by then.
-        changes: resources; only `after` counts.
-        switches: settings and revision of switches that requests made; None: removed.
-        events: what is to be said about it.
-
-    """
-
-    sequence: int
-    revision: int
-    changes: Sequence[ResourceChange]
-    switches: Mapping[str, tuple[Mapping[str, Any], int] | None]
-    events: Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The whole desired state at one time, without the events.
-
-    Attributes:
-        epoch: whose it is: each controller that begins to lead begins a new epoch.
-        sequence: number of the newest write.
-        revision: number of the newest change.
-        resources: all resources, as changes from nothing.
-        switches: settings and revision of the switches that requests made.
-
-    """
-
-    epoch: int
-    sequence: int
-    revision: int
-    resources: Sequence[ResourceChange]
-    switches: Mapping[str, tuple[Mapping[str, Any], int]]
+def stamped(record: Record, revision: int) -> Record:
+    """Return a record with the revision of the write that made it; one that has one keeps it."""
+    return record if record.revision else replace(record, revision=revision)
 
 
 def record_of(kind: str, name: str, index: int | None, spec: object, revision: int) -> Record:

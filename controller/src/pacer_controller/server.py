@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import ipaddress
 import json
@@ -9,21 +10,20 @@ import logging
 import os
 import signal
 import socket
-import ssl
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from urllib.parse import urlsplit
 
 import uvicorn
 
-from pacer_controller import __version__, config
+from pacer_controller import __version__, config, migrate
 from pacer_controller.api import build
-from pacer_controller.replication import PeerAddress
+from pacer_controller.option_files import check_authority, check_pair, secret
 from pacer_controller.service import Service
-from pacer_controller.store import Store, StoreError
+from pacer_controller.store_options import add_store_options, open_given
+from pacer_controller.stores import StoreError
 from pacer_controller.switch_tls import SwitchTls
 
 _LOG = logging.getLogger("pacer_controller")
@@ -114,8 +114,13 @@ def parser() -> argparse.ArgumentParser:
         help="directory of compiled P4 programs (default: the checkout's p4src/compiled)",
     )
     made.add_argument(
-        "--state", metavar="FILE", help="SQLite file of the desired state (default: in memory)"
+        "--store",
+        metavar="URL",
+        help="where the desired state is: sqlite:FILE for one controller (default: in memory), or "
+        "etcd://[USER@]HOST:PORT[,HOST:PORT...][/PREFIX], which any number of controllers share",
     )
+    made.add_argument("--state", metavar="FILE", help="the same as --store sqlite:FILE")
+    add_store_options(made)
     made.add_argument(
         "--reconcile-interval",
         type=float,
@@ -128,13 +133,6 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="do not read the switches every 2 s for the dashboard's first minute",
     )
-    made.add_argument(
-        "--peer",
-        metavar="URL",
-        help="the other controller of these switches: one of the two leads, the other follows and "
-        "takes over; both have the same token and name each other",
-    )
-    file_option("--peer-ca", "CA certificates for the peer, PEM")
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     made.add_argument("--log-json", action="store_true", help="log one JSON object per line")
     made.add_argument("--version", action="version", version=__version__)
@@ -159,9 +157,21 @@ def _configure(arguments: argparse.Namespace) -> config.Config:
     return config.Config(
         switches=config.check_switches([*kept, *given]),
         listen=arguments.listen or base.listen,
-        state=arguments.state or base.state,
-        peer=arguments.peer or base.peer,
+        store=_store_url(arguments) or base.store,
     )
+
+
+def _store_url(arguments: argparse.Namespace) -> str | None:
+    """Return the store of the options.
+
+    Raises:
+        ConfigError: there are two.
+
+    """
+    if arguments.state and arguments.store:
+        raise config.ConfigError("--state and --store: one of them")
+    url: str | None = arguments.store
+    return f"{config.SQLITE}{arguments.state}" if arguments.state else url
 
 
 def _set_up_logging(level: str, as_json: bool) -> None:
@@ -176,25 +186,29 @@ def _set_up_logging(level: str, as_json: bool) -> None:
         logging.getLogger("finsy").setLevel(logging.CRITICAL)
         logging.getLogger("finsy").propagate = False
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
-        # It logs each request of a follower to its leader.
-        logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
-def _listen(host: str, port: int, has_token: bool) -> socket.socket:
+def _listen(host: str, port: int, *, has_token: bool, encrypted: bool) -> socket.socket:
     """Open the listening socket.
 
     Raises:
-        ConfigError: not a local address, or not free.
+        ConfigError: not a local address, not free, or not safe to listen at.
 
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise config.ConfigError(f"listen: {host}: {error.strerror or error}") from None
-    if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback and not has_token:
+    loopback = ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback
+    if not loopback and not has_token:
         raise config.ConfigError(
             f"listen: {host} is not loopback, and there is no token: listen on 127.0.0.1, or name "
             "a file with a token as --token-file"
+        )
+    if not loopback and not encrypted:
+        raise config.ConfigError(
+            f"listen: {host} is not loopback, and clients would send the token in clear: give "
+            "--tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy that speaks TLS"
         )
     # The protocol must be named: asyncio turns Nagle's algorithm off only for sockets that say
     # TCP, and with it on each answer would wait 40 ms for the client's delayed ACK.
@@ -209,96 +223,24 @@ def _listen(host: str, port: int, has_token: bool) -> socket.socket:
     return listener
 
 
-MIN_TOKEN = 16
-
-
-def _token(path: Path | None) -> str | None:
-    """Read the token.
-
-    Raises:
-        ConfigError: unreadable, too short, or not one line of visible ASCII.
-
-    """
-    if path is None:
-        return None
-    try:
-        token = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise config.ConfigError(f"--token-file: {error}") from None
-    if len(token) < MIN_TOKEN or not all("!" <= letter <= "~" for letter in token):
-        raise config.ConfigError(
-            f"--token-file {path}: want one line of at least {MIN_TOKEN} visible ASCII characters, "
-            "such as `openssl rand -hex 32` prints"
-        )
-    return token
-
-
-def _check_pair(option: str, certificate: Path | None, key: Path | None) -> None:
-    """Check that a certificate and a key are given together, and fit.
-
-    Raises:
-        ConfigError: they are not, or do not.
-
-    """
-    if certificate is None and key is None:
-        return
-    if certificate is None or key is None:
-        raise config.ConfigError(f"{option}-cert and {option}-key must be given together")
-    try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
-    except OSError as error:
-        raise config.ConfigError(f"{option}-cert {certificate}: {error}") from None
-
-
-def _check_authority(option: str, authority: Path | None) -> None:
-    """Check a file of CA certificates.
-
-    Raises:
-        ConfigError: the file has no certificate.
-
-    """
-    if authority is None:
-        return
-    try:
-        ssl.create_default_context(cafile=str(authority))
-    except OSError as error:
-        raise config.ConfigError(f"{option} {authority}: {error}") from None
-
-
-def _peer(url: str | None, authority: Path | None, token: str | None) -> PeerAddress | None:
-    """Check where the peer is.
-
-    Raises:
-        ConfigError: no address, or no certificate.
-
-    """
-    if url is None:
-        if authority is not None:
-            raise config.ConfigError("--peer-ca requires --peer")
-        return None
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
-        raise config.ConfigError(f"--peer {url!r}: want http://HOST:PORT or https://HOST:PORT")
-    _check_authority("--peer-ca", authority)
-    return PeerAddress(url.rstrip("/"), token, authority)
-
-
 async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None:
-    token = _token(arguments.token_file)
-    _check_pair("--tls", arguments.tls_cert, arguments.tls_key)
-    _check_pair("--switch", arguments.switch_cert, arguments.switch_key)
-    _check_authority("--switch-ca", arguments.switch_ca)
+    token = secret("--token-file", arguments.token_file)
+    check_pair("--tls", arguments.tls_cert, arguments.tls_key)
+    check_pair("--switch", arguments.switch_cert, arguments.switch_key)
+    check_authority("--switch-ca", arguments.switch_ca)
     switch_tls = SwitchTls(arguments.switch_ca, arguments.switch_cert, arguments.switch_key)
-    peer = _peer(settings.peer, arguments.peer_ca, token)
     name, number = config.parse_listen(settings.listen)
-    listener = _listen(name, number, token is not None)
-    with listener, Store(settings.state) as store:
+    encrypted = arguments.tls_cert is not None
+    listener = _listen(name, number, has_token=token is not None, encrypted=encrypted)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(listener)
+        store = await open_given(settings.store, arguments)
+        stack.push_async_callback(store.close)
         service = Service(
             settings.switches,
             _compiled_directory(arguments.compiled_dir),
             store,
             arguments.reconcile_interval,
-            peer,
             switch_tls,
         )
         server = _Server(
@@ -329,7 +271,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the controller until SIGINT or SIGTERM; returns the exit status."""
     # gRPC's own log lines would mix with ours, which say what matters.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    options = parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["migrate"]:
+        return migrate.main(given[1:])
+    options = parser().parse_args(given)
     _set_up_logging(options.log_level, options.log_json)
     try:
         asyncio.run(_serve(_configure(options), options))

@@ -89,11 +89,18 @@ class TrafficManager:
     Args:
         address: HOST:PORT, the same as P4Runtime's.
         tls: with what to speak TLS there; None: a plain connection.
+        options: further ones of the gRPC channel.
 
     """
 
-    def __init__(self, address: str, tls: GRPCCredentialsTLS | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        tls: GRPCCredentialsTLS | None = None,
+        options: Sequence[tuple[str, int]] = (),
+    ) -> None:
         options = [
+            *options,
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
             # Another connection than P4Runtime's may be in back-off; do not share its state.

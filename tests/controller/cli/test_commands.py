@@ -294,6 +294,14 @@ def test_no_controller_is_told_with_what_to_do(
     assert "want an address such as" in capsys.readouterr().err
 
 
+def test_a_token_is_not_sent_in_clear(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PACER_TOKEN", "correct-horse-battery-staple")
+    assert main(["--url", "http://192.0.2.1:8080", "show"]) == 2
+    assert "would be sent in clear" in capsys.readouterr().err
+
+
 def test_a_url_on_the_command_line_wins_wherever_it_stands(
     offline: Controller, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def test_the_unit_starts_a_controller_that_wants_the_token(
         "controller.toml:/etc/pacer/controller.toml",
         "token:/etc/pacer/token",
     ]
+    (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text(TOKEN + "\n")
     (tmp_path / "controller.toml").write_text(
         f'[controller]\nlisten = "127.0.0.1:{free_port()}"\n'

@@ -16,7 +16,6 @@ from pacer_controller.api.auth import Access
 from pacer_controller.api.common import JsonLine
 from pacer_controller.api.errors import add_error_handlers
 from pacer_controller.api.operations import add_operations
-from pacer_controller.api.replication import add_replication
 from pacer_controller.api.resources import add_resources
 from pacer_controller.api.ryu import add_ryu
 from pacer_controller.api.state import add_state
@@ -79,7 +78,6 @@ def build(
     add_resources(app, service)
     add_state(app, service)
     add_streams(app, service, service.events)
-    add_replication(app, service)
     add_ryu(app, service)
     dashboard.mount(app)
     _describe_problems(app)

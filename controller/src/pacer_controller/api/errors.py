@@ -25,7 +25,7 @@ from pacer_controller.state_schema import (
     StateSpec,
     SwitchStateSpec,
 )
-from pacer_controller.store import StoreError
+from pacer_controller.stores import StaleError, StoreError, UncertainError
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,10 +69,14 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(StoreError)
     async def on_store(request: Request, error: StoreError) -> JsonLine:
         _LOG.error("%s", error)
-        return respond(
-            request.url.path,
-            Problem(503, "not-stored", "The state could not be stored", "nothing was changed"),
-        )
+        title, detail = "The state could not be stored", "nothing was changed"
+        kind = "not-stored"
+        if isinstance(error, StaleError):
+            detail = "other controllers change the same switch all the time; nothing was changed"
+        elif isinstance(error, UncertainError):
+            kind, title = "uncertain", "The store does not say whether the state is stored"
+            detail = "read it, or put it again: the change may have been made"
+        return respond(request.url.path, Problem(503, kind, title, detail))
 
     @app.exception_handler(Exception)
     async def on_fault(request: Request, error: Exception) -> JsonLine:

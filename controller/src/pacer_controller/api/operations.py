@@ -25,6 +25,15 @@ def add_operations(app: FastAPI, service: Service) -> None:
             connected=states.count("connected"),
         )
 
+    @app.get(
+        "/v1/store",
+        tags=["service"],
+        summary="Where the desired state is kept, and which controller drives which switch",
+        responses=responses(401),
+    )
+    async def store() -> views.StoreView:
+        return views.StoreView(**service.store.describe())
+
     exporter = Exporter(service)
 
     @app.get(
@@ -49,15 +58,10 @@ def add_operations(app: FastAPI, service: Service) -> None:
         connected: Annotated[
             bool, Query(description="Also require that every switch is connected.")
         ] = False,
-        leading: Annotated[
-            bool, Query(description="Also require that this controller leads.")
-        ] = False,
     ) -> views.Readiness:
         states = dict(service.states())
-        ready = service.writable()
+        ready = await service.writable()
         if connected and "pending" in states.values():
-            ready = False
-        if leading and service.replication_status()["role"] != "leader":
             ready = False
         response.status_code = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
         return views.Readiness(ready=ready, switches=states)

@@ -147,7 +147,11 @@ class SwitchView(View):
 
     name: str
     kind: str
-    state: str = Field(description="`connected`, `pending` (away) or `backup` (not primary).")
+    state: str = Field(
+        description="`connected`, `pending` (away) or `backup` (another is primary); where another "
+        "controller of the store drives it, as that one says."
+    )
+    controller: str | None = Field(description="Which other one drives it; empty: none does.")
     reachable: bool = Field(description="Whether the controller has a connection to it.")
     last_error: str | None = Field(description="Why it is not connected.")
     configured: bool = Field(description="Whether the configuration defines it.")
@@ -275,20 +279,16 @@ class StateResult(View):
     truncated: bool
 
 
-class ReplicationView(View):
-    """Whether a controller leads or follows another; nulls where there is no other."""
+class StoreView(View):
+    """Where the desired state is kept, and which controller drives which switch."""
 
-    role: Literal["leader", "follower"]
-    name: str | None = Field(description="What this controller calls itself since it started.")
-    peer: str | None = Field(description="Where the other controller is.")
-    leader: str | None = Field(description="At a follower: where changes go.")
-    epoch: int = Field(description="Grows by one each time one of the two begins to lead.")
-    sequence: int = Field(description="Number of the newest write.")
-    revision: int
-    alone: bool = Field(description="Whether the other controller has been left behind.")
-    in_sync: bool = Field(description="Whether the follower has everything that was acknowledged.")
-    follower_sequence: int | None = Field(description="Newest write that the follower has on disk.")
-    reason: str | None = Field(description="Why this controller does not lead.")
+    kind: Literal["sqlite", "etcd"]
+    epoch: int = Field(description="Upper 64 bits of the election ids that are bid.")
+    controller: str | None = Field(description="This controller; null without others.")
+    controllers: list[str] = Field(description="The controllers that are there.")
+    driven: dict[str, str] | None = Field(
+        description="Controller by switch; null where this one drives all."
+    )
 
 
 class Health(BaseModel):

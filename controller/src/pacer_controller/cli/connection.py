@@ -102,6 +102,10 @@ class Connection:
         self._host = parsed.hostname
         if token is not None and (not token.isascii() or not token.isprintable()):
             raise UsageError("PACER_TOKEN has characters that no token has")
+        if token and parsed.scheme == "http" and not _is_loopback(parsed.hostname):
+            raise UsageError(
+                f"--url {url}: PACER_TOKEN would be sent in clear over the network: use https://"
+            )
         headers = {"Accept": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {token}"

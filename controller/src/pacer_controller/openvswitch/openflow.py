@@ -21,10 +21,14 @@ COOKIE = 0x70616365_72000000
 COOKIE_MASK = 0xFFFFFFFF_FF000000
 
 TIMEOUT_S = 10.0
+ECHO_S = 2.0
+"""Longest wait for a sign of life."""
+
 BATCH = 500
 """Changes between two barriers."""
 
 _PROTOCOL = ofproto_protocol.ProtocolDesc(version=ofp.OFP_VERSION)
+_DEMOTED = (ofp.OFPET_BAD_REQUEST, ofp.OFPBRC_IS_SLAVE)
 _FULL = {
     (ofp.OFPET_FLOW_MOD_FAILED, ofp.OFPFMFC_TABLE_FULL),
     (ofp.OFPET_METER_MOD_FAILED, ofp.OFPMMFC_OUT_OF_METERS),
@@ -33,6 +37,19 @@ _FULL = {
 
 class OpenFlowError(Exception):
     """The connection is gone, or what came is not OpenFlow 1.3."""
+
+
+class StaleRoleError(OpenFlowError):
+    """The bridge knows a newer generation of masters.
+
+    Attributes:
+        generation: its id.
+
+    """
+
+    def __init__(self, generation: int) -> None:
+        super().__init__(f"the bridge has seen generation id {generation}, which is newer")
+        self.generation = generation
 
 
 class OpenFlow:
@@ -112,7 +129,7 @@ class OpenFlow:
         elif isinstance(message, parser.OFPErrorMsg):
             self._errors[message.xid] = message
 
-    async def _ask(self, request: Any) -> list[Any]:
+    async def _ask(self, request: Any, timeout_s: float = TIMEOUT_S) -> list[Any]:
         """Send a request and return its replies; an error is among them.
 
         Raises:
@@ -126,7 +143,7 @@ class OpenFlow:
             replies.put_nowait(None)
         found = []
         try:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 while True:
                     reply = await replies.get()
                     if reply is None:
@@ -135,9 +152,35 @@ class OpenFlow:
                     if not getattr(reply, "flags", 0) & ofp.OFPMPF_REPLY_MORE:
                         return found
         except TimeoutError:
-            raise OpenFlowError(f"no answer within {TIMEOUT_S:g} s") from None
+            raise OpenFlowError(f"no answer within {timeout_s:g} s") from None
         finally:
             del self._waiting[xid]
+
+    async def become_master(self, generation: int) -> None:
+        """Take the role of the master (OpenFlow 1.3.5, 6.3.6); former masters may not write then.
+
+        Raises:
+            StaleRoleError: the bridge knows a newer generation.
+            OpenFlowError: the connection is gone, or the bridge has no roles.
+
+        """
+        request = parser.OFPRoleRequest(_PROTOCOL, ofp.OFPCR_ROLE_MASTER, generation)
+        (reply,) = await self._ask(request)
+        if not isinstance(reply, parser.OFPErrorMsg):
+            return
+        if (reply.type, reply.code) != (ofp.OFPET_ROLE_REQUEST_FAILED, ofp.OFPRRFC_STALE):
+            raise OpenFlowError(f"role: OpenFlow error type {reply.type}, code {reply.code}")
+        (reply,) = await self._ask(parser.OFPRoleRequest(_PROTOCOL, ofp.OFPCR_ROLE_NOCHANGE, 0))
+        raise StaleRoleError(int(getattr(reply, "generation_id", 0)))
+
+    async def echo(self) -> None:
+        """Ask for a sign of life.
+
+        Raises:
+            OpenFlowError: none came.
+
+        """
+        await self._ask(parser.OFPEchoRequest(_PROTOCOL), ECHO_S)
 
     async def write(self, pending: Sequence[Change]) -> list[Refusal]:
         """Write changes of flows and meters in order; returns those refused.
@@ -154,6 +197,8 @@ class OpenFlow:
             await self._ask(parser.OFPBarrierRequest(_PROTOCOL))
             for xid, change in xids.items():
                 error = self._errors.get(xid)
+                if error is not None and (error.type, error.code) == _DEMOTED:
+                    raise OpenFlowError("another controller is master of the bridge")
                 if error is not None:
                     full = (error.type, error.code) in _FULL
                     text = f"OpenFlow error type {error.type}, code {error.code}"

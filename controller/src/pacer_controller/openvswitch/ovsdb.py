@@ -1,6 +1,10 @@
 """A bridge's ports, QoS and queues in the Open vSwitch database (RFC 7047).
 
 Calls block: `ovs` has no asyncio. They are made in a thread of the driver's.
+
+The bridge's lock belongs to a connection: with the connection it is lost, and no other one is made
+until it is asked for again. Each transaction that writes asserts the lock, and that the bridge
+bears the fencing number of this controller, so that one who has lost either writes nothing.
 """
 
 import contextlib
@@ -17,6 +21,9 @@ import ovs.timeval
 _DATABASE = "Open_vSwitch"
 _OWNER = "pacer-controller"
 _QUEUE = "pacer-queue"
+
+_FENCE = "pacer-fence"
+"""Key of the bridge's `external_ids` with the fencing number of who may write, in decimal."""
 
 _COUNT_UP = {
     "op": "mutate",
@@ -85,8 +92,10 @@ class Database:
         self._connection: Any = None
         self._paces = False
         """Whether the switch knows the QoS type `pacer`; of the connection."""
-        self.locked = False
-        """Whether the lock was free when it was last asked for."""
+        self._owned = False
+        """Whether the lock was ours on the last connection: it is made anew by `lock` only."""
+        self._number: str | None = None
+        """The fencing number that the bridge bears while it is ours."""
         # A lock's name is an identifier (RFC 7047, 3.1); a bridge's may be anything.
         self._lock = f"pacer_{bridge.encode().hex()}"
 
@@ -98,6 +107,8 @@ class Database:
 
     def _connect(self) -> None:
         if self._connection is None:
+            if self._owned:
+                raise OvsdbError("the connection is gone, and with it the bridge's lock")
             opened = ovs.stream.Stream.open(self._remote)
             error, stream = ovs.stream.Stream.open_block(opened, SILENCE_MS)
             if error:
@@ -121,6 +132,9 @@ class Database:
                 error = self._connection.send(
                     ovs.jsonrpc.Message.create_reply(reply.params, reply.id)
                 )
+            elif not error and reply.method == "stolen":
+                self.close()
+                raise OvsdbError("another controller has taken the bridge's lock")
         if error:
             self.close()
             raise OvsdbError(f"{self._remote}: {_errno(error)}")
@@ -166,17 +180,66 @@ class Database:
         """
         self._call("echo", [])
 
-    def lock(self) -> bool:
-        """Take the bridge's lock (RFC 7047, 4.1.8); returns whether no other controller has it.
+    def lock(self, *, steal: bool) -> bool:
+        """Take the bridge's lock (RFC 7047, 4.1.8); returns whether it is ours.
+
+        Args:
+            steal: whether to take it from who has it: for the holder of a lease.
 
         Raises:
             OvsdbError: no answer.
 
         """
+        self._owned, self._number = False, None
         # Asked for once, the lock would be ours whenever it comes free: it is asked for anew.
         self.unlock()
-        self.locked = bool(self._call("lock", [self._lock])["locked"])
-        return self.locked
+        method = "steal" if steal else "lock"
+        self._owned = bool(self._call(method, [self._lock])["locked"])
+        return self._owned
+
+    def fence(self, number: int) -> int:
+        """Have the bridge bear a fencing number; returns a higher one that it bears, or 0.
+
+        Raises:
+            OvsdbError: no answer, no such bridge, or the lock is another controller's.
+
+        """
+        where = [["name", "==", self._bridge]]
+        columns = ["external_ids"]
+        select = {"op": "select", "table": "Bridge", "where": where, "columns": columns}
+        (answer,) = self._transact([select])
+        if not answer["rows"]:
+            raise OvsdbError(f"there is no bridge {self._bridge!r}")
+        borne = _map(answer["rows"][0]["external_ids"]).get(_FENCE)
+        if borne is not None and borne.isascii() and borne.isdigit() and int(borne) >= number:
+            return int(borne)
+        # What was read must be there still.
+        known = [["external_ids", "includes", ["map", [[_FENCE, borne]]]]] if borne else []
+        mutations = [
+            ["external_ids", "delete", ["set", [_FENCE]]],
+            ["external_ids", "insert", ["map", [[_FENCE, str(number)]]]],
+        ]
+        mutate = {"op": "mutate", "table": "Bridge", "where": where + known, "mutations": mutations}
+        answers = self._transact([{"op": "assert", "lock": self._lock}, mutate])
+        if answers[1]["count"] != 1:
+            raise OvsdbError("another controller has changed the bridge's fencing number")
+        self._number = str(number)
+        return 0
+
+    def _guards(self) -> list[dict[str, Any]]:
+        """Return the operations without which nothing is written.
+
+        Raises:
+            OvsdbError: the bridge is not ours.
+
+        """
+        if self._number is None:
+            raise OvsdbError("the bridge is not this controller's")
+        ours: list[Any] = [["name", "==", self._bridge]]
+        ours.append(["external_ids", "includes", ["map", [[_FENCE, self._number]]]])
+        wait: dict[str, Any] = {"op": "wait", "table": "Bridge", "where": ours, "columns": ["name"]}
+        wait |= {"until": "==", "rows": [{"name": self._bridge}], "timeout": 0}
+        return [{"op": "assert", "lock": self._lock}, wait]
 
     def unlock(self) -> None:
         """Leave the bridge's lock to others.
@@ -351,7 +414,7 @@ class Database:
             if self._paces:
                 # The switch answers with `cur_cfg` once it has taken, or refused, all of it.
                 operations.append(_COUNT_UP)
-            self._transact(operations)
+            self._transact([*self._guards(), *operations])
         return said
 
 

@@ -3,13 +3,15 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from pacer_controller.config import OpenVSwitchConfig
 from pacer_controller.openvswitch import flows, refusals
-from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError
+from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError, StaleRoleError
 from pacer_controller.openvswitch.ovsdb import BridgePort, Database, OvsdbError, Snapshot, number
 from pacer_controller.records import Desired, Record
 from pacer_controller.rows import METERS, PORTS, QUEUES, Row, Rows, by_key, carry_out, changes
@@ -18,7 +20,9 @@ from pacer_controller.southbound import (
     Capabilities,
     Count,
     DriverContext,
+    FenceError,
     Measuring,
+    NotHeldError,
     PortInfo,
     Reading,
     Refusal,
@@ -26,6 +30,8 @@ from pacer_controller.southbound import (
     SwitchCounters,
     SwitchRefusedError,
     SwitchUnreadableError,
+    fence_of,
+    generation_of,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -34,6 +40,9 @@ QUEUES_MOST = 61_439
 """linux-htb's classes have 16-bit numbers, of which it needs some itself."""
 
 FLOWS_MOST = 1_000_000
+
+BIDS_MOST = 4
+"""Most fencing numbers in a row; each is above what the bridge remembered then."""
 
 LOCK_POLL_S = 0.25
 PROBE_S = 2.0
@@ -44,6 +53,10 @@ SETTLE_POLL_S = 0.05
 
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 1.0
+
+UNREACHED_S = 10.0
+"""A bridge that does not answer for so long may go to another controller."""
+
 EVENT_ENTRIES = 20
 
 _Result = TypeVar("_Result")
@@ -61,7 +74,6 @@ class OpenVSwitch:
     def __init__(self, config: OpenVSwitchConfig, context: DriverContext) -> None:
         self.config = config
         self._context = context
-        self.elected = False
         self.ports: list[PortInfo] = []
         self.last_error: str | None = None
         self.failed: dict[str, str] = {}
@@ -120,16 +132,22 @@ class OpenVSwitch:
     async def run(self) -> None:
         """Keep the bridge connected and reconciled until cancelled."""
         retry_s = RETRY_FIRST_S
+        reached_s = time.monotonic()
         try:
             while True:
                 try:
-                    await self._own()
+                    fence = await self._own()
                     async with OpenFlow.connect(self.config.openflow) as connection:
+                        await self._lead(connection, fence)
                         self._openflow = connection
+                        self._context.tenure.reaches(True)
+                        reached_s = time.monotonic()
                         self.counters.connects += 1
                         retry_s = RETRY_FIRST_S
                         await self._serve(connection)
-                except (OSError, OpenFlowError, OvsdbError) as error:
+                except NotHeldError:
+                    self.last_error = None
+                except (OSError, OpenFlowError, OvsdbError, FenceError) as error:
                     text = str(error) or type(error).__name__
                     if text != self.last_error:
                         _LOG.warning("switch %s: %s", self.config.name, text)
@@ -144,34 +162,69 @@ class OpenVSwitch:
                     self._openflow = None
                     self._held = None
                     self._qos_type = None
-                    self.elected = False
                     self._set_state(State.PENDING)
+                if self._context.tenure.held and time.monotonic() - reached_s > UNREACHED_S:
+                    self._context.tenure.reaches(False)
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, RETRY_MOST_S)
         finally:
             self._database.close()
             self._thread.shutdown(wait=False)
 
-    async def _own(self) -> None:
-        """Wait until the bridge is this controller's: it leads, and has the bridge's lock."""
-        while not await self._in_thread(self._database.lock) or not self._context.leadership.leads:
-            # One that follows only looks whether it could have the lock.
-            had = self._database.locked
+    async def _own(self) -> int:
+        """Wait until the bridge is this controller's; returns the fencing number that it bears."""
+        tenure = self._context.tenure
+        while True:
+            if not tenure.held:
+                self._set_state(State.BACKUP)
+                await tenure.becomes(True)
+            if await self._in_thread(partial(self._database.lock, steal=tenure.exclusive)):
+                break
             await self._in_thread(self._database.unlock)
-            self.elected = had
             self._set_state(State.BACKUP)
             await asyncio.sleep(LOCK_POLL_S)
-        self.elected = False
+        fence = await tenure.bid()
+        for _ in range(BIDS_MOST):
+            above = await self._in_thread(self._database.fence, fence)
+            if not above:
+                break
+            fence = await tenure.bid(above)
         self._qos_type = self.config.qos_type
         if self._qos_type == "auto":
             self._qos_type = await self._in_thread(self._database.qos_type)
         self.capabilities = _capabilities(self._qos_type)
+        return fence
+
+    async def _lead(self, connection: OpenFlow, fence: int) -> None:
+        """Become the bridge's master, so that former ones may not write any longer."""
+        for _ in range(BIDS_MOST):
+            try:
+                await connection.become_master(generation_of(fence))
+            except StaleRoleError as error:
+                fence = await self._context.tenure.bid(fence_of(error.generation))
+                await self._in_thread(self._database.fence, fence)
+            else:
+                return
+        raise OpenFlowError("the bridge takes no generation id of this controller")
+
+    async def _until_over(self, connection: OpenFlow) -> None:
+        """Wait until the connection is closed, or this controller may not write any longer."""
+        ends = [
+            asyncio.create_task(end)
+            for end in (connection.closed.wait(), self._context.tenure.becomes(False))
+        ]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
 
     async def _probe(self, connection: OpenFlow) -> None:
         """Keep the database's connection; without it this bridge is not ours any longer."""
-        with contextlib.suppress(OvsdbError):
+        with contextlib.suppress(OvsdbError, OpenFlowError):
             while True:
                 await asyncio.sleep(PROBE_S)
+                await connection.echo()
                 await self._in_thread(self._database.probe)
         connection.closed.set()
 
@@ -184,7 +237,7 @@ class OpenVSwitch:
             self._find_failed()
 
     async def _serve(self, connection: OpenFlow) -> None:
-        closed = asyncio.create_task(connection.closed.wait())
+        closed = asyncio.create_task(self._until_over(connection))
         probe = asyncio.create_task(self._probe(connection))
         settle = asyncio.create_task(self._settle())
         try:
@@ -277,7 +330,7 @@ class OpenVSwitch:
     async def apply(self, before: Rows, after: Rows, *, fresh: Iterable[int] = ()) -> bool:
         """Bring one request's change to the bridge (`southbound.Driver.apply`)."""
         connection = self._openflow
-        if self.state is not State.CONNECTED or connection is None:
+        if self.state is not State.CONNECTED or connection is None or not self._context.tenure.held:
             return False
         try:
             if any(row.table in (QUEUES, PORTS) for row in (*before.values(), *after.values())):
@@ -305,6 +358,10 @@ class OpenVSwitch:
             # A failed resource may fit the new line rate.
             self._resync.set()
         return True
+
+    def mend(self) -> None:
+        """Read the bridge back soon (`southbound.Driver.mend`)."""
+        self._resync.set()
 
     # ---- reading ----
 

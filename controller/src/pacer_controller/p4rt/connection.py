@@ -1,4 +1,4 @@
-"""Keeps one P4Runtime connection to one switch: connect, bid to be primary, try again."""
+"""Keeps one P4Runtime connection to one switch: connect, bid where it may, try again."""
 
 import asyncio
 import contextlib
@@ -13,8 +13,15 @@ import finsy as fy
 
 from pacer_controller.config import SwitchConfig
 from pacer_controller.p4rt import errors
+from pacer_controller.p4rt.session import KEEPALIVE, Session
 from pacer_controller.rows import Rows
-from pacer_controller.southbound import DriverContext, State, SwitchCounters
+from pacer_controller.southbound import (
+    DriverContext,
+    FenceError,
+    NotHeldError,
+    State,
+    SwitchCounters,
+)
 from pacer_controller.switch_tls import endpoint
 from pacer_controller.traffic_manager import TrafficManager
 
@@ -27,6 +34,9 @@ RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 1.0
 RETRY_REFUSED_S = 5.0
 """Pause after a switch refused the pipeline or broke the protocol."""
+
+UNREACHED_S = 10.0
+"""A switch that does not answer for so long may go to another controller."""
 
 
 @functools.lru_cache(maxsize=16)
@@ -60,7 +70,7 @@ class Connection:
         switch: the switch while the connection is up.
         traffic: its traffic manager while the connection is up.
         held: what the switch held when it was last known; None on a new connection.
-        bid: election id of the last connection.
+        bid: election id of the last connection; 0: none was bid.
 
     """
 
@@ -79,16 +89,14 @@ class Connection:
         self.switch: fy.Switch | None = None
         self.traffic: TrafficManager | None = None
         self.held: Rows | None = None
-        self.bid = context.leadership.election_id
+        self.bid = 0
         self._config = config
         self._context = context
         self._ready = ready
         self._json_path, self._p4info_path = json_path, p4info_path
-        self._below = 0
-        """How far to bid below the leader's election id: that many others have connected."""
-        self._bid_for = self.bid
-        """The leader's election id that `bid` was computed from."""
-        self._bid_again = asyncio.Event()
+        self._changed = False
+        """Whether the last session ended since this controller may write now, or may no longer."""
+        self._reached_s = time.monotonic()
 
     def set_state(self, state: State) -> None:
         """Note how the switch is doing, and report a change."""
@@ -97,13 +105,6 @@ class Connection:
             data = {"from": self.state.value, "to": state.value, "reason": self.last_error}
             self.state = state
             self._context.notify("switch-state", f"switch {self.name} is {state.told}", data)
-
-    def outbid(self) -> bool:
-        """Connect again if another election id is due; returns whether it is."""
-        due = self._bid_for != self._context.leadership.election_id
-        if due:
-            self._bid_again.set()
-        return due
 
     async def run(self) -> None:
         """Keep the switch connected until cancelled."""
@@ -121,18 +122,19 @@ class Connection:
                     await self.traffic.close()
                     self.traffic = None
             cause = errors.take_last_error(self.name)
-            if errors.election_id_taken(cause):
-                # Another controller has it: stand behind that one, at once.
-                self._below = self._below + 1 if self.bid > 1 else 0
+            if self._changed:
+                continue
+            if isinstance(cause, FenceError) or errors.election_id_taken(cause):
+                # The next attempt bids a new one, or none.
                 refused = False
             elif cause is not None:
                 refused = True
                 self._note_unexpected(cause)
-            if time.monotonic() - began > 2.0:
+            now_s = time.monotonic()
+            if now_s - self._reached_s > UNREACHED_S:
+                self._context.tenure.reaches(False)
+            if now_s - began > 2.0:
                 retry_s = RETRY_FIRST_S
-            if self._bid_again.is_set():
-                self._bid_again.clear()
-                continue
             await asyncio.sleep(RETRY_REFUSED_S if refused else retry_s)
             retry_s = min(retry_s * 2, RETRY_MOST_S)
 
@@ -151,6 +153,10 @@ class Connection:
                 refused = not errors.gone(error)
                 self.note(errors.describe(error), refused)
                 return refused
+        except FenceError as error:
+            if not isinstance(error, NotHeldError):
+                self.note(str(error), loud=False)
+            return False
         except TimeoutError:
             self.note(f"no answer within {CONNECT_S:g} s", loud=True)
             return True
@@ -177,33 +183,57 @@ class Connection:
             _LOG.error("switch %s: unexpected", self.name, exc_info=error)
 
     async def _session(self) -> None:
-        """Connect once and stay until the connection breaks or another election id is due."""
-        self._bid_for = self._context.leadership.election_id
-        self.bid = max(1, self._bid_for - self._below)
+        """Stay connected until the connection breaks, or may write from then on, or no longer."""
+        tenure = self._context.tenure
+        held = tenure.held
+        self._changed = False
+        change = asyncio.create_task(tenure.becomes(not held), name=f"tenure {self.name}")
+        connected = asyncio.create_task(self._connected(held), name=f"session {self.name}")
+        try:
+            await asyncio.wait([change, connected], return_when=asyncio.FIRST_COMPLETED)
+            if connected.done():
+                connected.result()
+            self._changed = change.done()
+        finally:
+            change.cancel()
+            connected.cancel()
+            await asyncio.wait([connected])
+
+    async def _connected(self, held: bool) -> None:
+        """Connect once and stay until the connection breaks."""
         address, credentials = endpoint(self._config.address, self._context.tls)
         options = fy.SwitchOptions(
             # finsy takes the message as well as the path.
             p4info=p4info(self._p4info_path),
             p4blob=self._json_path,
             device_id=self._config.device_id,
-            initial_election_id=self.bid,
             ready_handler=self._ready,
             channel_credentials=credentials,
         )
-        switch = fy.Switch(self.name, address, options)
+        own = self._config.target == "pacing_switch"
+        switch = Session(
+            self.name,
+            address,
+            options,
+            self._context.tenure,
+            bids=held,
+            # Stock BMv2 takes an update without an election id for a bid of 0.
+            looks_first=own and not self._context.tenure.exclusive,
+            keepalive=own,
+        )
         down = asyncio.Event()
         switch.ee.on(fy.SwitchEvent.CHANNEL_DOWN, lambda _: down.set())
-        self.traffic = TrafficManager(address, credentials)
+        self.traffic = TrafficManager(address, credentials, KEEPALIVE if own else ())
         async with contextlib.AsyncExitStack() as stack:
             async with asyncio.timeout(CONNECT_S):
                 await stack.enter_async_context(switch)
             self.switch = switch
-            self._below = 0
+            self.bid = switch.election_id
             self.counters.connects += 1
-            ends = [asyncio.create_task(event.wait()) for event in (down, self._bid_again)]
+            self._reached_s = time.monotonic()
+            self._context.tenure.reaches(True)
             try:
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                await down.wait()
             finally:
-                for end in ends:
-                    end.cancel()
+                self._reached_s = time.monotonic()
                 self.counters.disconnects += 1

@@ -29,6 +29,7 @@ from pacer_controller.southbound import (
     Capabilities,
     DriverContext,
     Measuring,
+    NotHeldError,
     PortInfo,
     Reading,
     Refusal,
@@ -69,7 +70,6 @@ class P4Switch:
         self._context = context
         self._connection = Connection(config, json_path, p4info_path, context, self._ready)
         self.counters = self._connection.counters
-        self.elected = False
         self.ports: list[PortInfo] = [PortInfo(number) for number in config.ports]
         self.failed: dict[str, str] = {}
         self._resync = asyncio.Event()
@@ -143,7 +143,8 @@ class P4Switch:
             "target": config.target,
             "program": config.program,
             "cpu_port": config.cpu_port,
-            "election_id": self._connection.bid,
+            # 128 bits: no number of JSON's holds it.
+            "election_id": str(self._connection.bid) if self._connection.bid else None,
             "role": {State.CONNECTED: "primary", State.BACKUP: "backup"}.get(self.state),
             "learning": asdict(self.learning.counters),
             "stations": len(self.learning.ports),
@@ -158,12 +159,11 @@ class P4Switch:
         self._connection.switch = switch
         self._connection.last_error = None
         await self._refresh_ports()
-        if not self._context.leadership.leads:
-            await self._stand_by(elected=switch.is_primary)
-        if self._connection.outbid():
-            # A connection made while following: now bid as a leader does.
-            return
+        self._connection.bid = switch.election_id
         if not switch.is_primary:
+            if self._context.tenure.held:
+                said = f"another controller is primary, with election id {switch.primary_id}"
+                self._connection.note(said, loud=False)
             self._connection.set_state(State.BACKUP)
             return
         self._resync.clear()
@@ -183,15 +183,6 @@ class P4Switch:
             if learn is not None:
                 learn.cancel()
             self._connection.set_state(State.PENDING)
-
-    async def _stand_by(self, *, elected: bool) -> None:
-        """Stay connected and write nothing until this controller leads."""
-        self.elected = elected
-        self._connection.set_state(State.BACKUP)
-        try:
-            await self._context.leadership.wait()
-        finally:
-            self.elected = False
 
     async def _keep_reconciled(self, switch: fy.Switch) -> None:
         while True:
@@ -412,6 +403,8 @@ class P4Switch:
         return refusals
 
     async def _write_port(self, change: Change) -> Refusal | None:
+        if not self._context.tenure.held:
+            raise NotHeldError(self.config.name)
         if change.op is Op.DELETE or self._connection.traffic is None:
             # A setting that is no longer managed stays as it is.
             return None
@@ -480,6 +473,10 @@ class P4Switch:
             if await self._write(switch, changes(taken, before)):
                 self._resync.set()
         return refusals
+
+    def mend(self) -> None:
+        """Read the switch back soon (`southbound.Driver.mend`)."""
+        self._resync.set()
 
     # ---- reading ----
 

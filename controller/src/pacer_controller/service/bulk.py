@@ -33,10 +33,7 @@ LISTED = 1000
 def switch_state(found: ManagedSwitch) -> dict[str, Any]:
     """Return the desired state of one switch, as it can be put."""
     return {
-        member: {
-            name: stored(record.spec)
-            for name, record in sorted(found.desired.resources[kind].items())
-        }
+        member: {name: stored(record.spec) for name, record in sorted(found.stored(kind).items())}
         for kind, member in PLURALS.items()
     }
 
@@ -72,7 +69,6 @@ def _plan(
 
 
 def _stage(
-    service: Service,
     staged: Staged,
     puts: Mapping[tuple[str, str], Spec],
     drops: list[tuple[str, str]],
@@ -84,7 +80,6 @@ def _stage(
 
     """
     found = staged.found
-    revision = service.store.revision + 1
     allocation = Allocation(found)
     changes = []
     try:
@@ -93,7 +88,7 @@ def _stage(
             changes.append(ResourceChange(found.name, kind, name, old, None))
         for (kind, name), spec in puts.items():
             old = found.desired.resources[kind].get(name)
-            record = make_record(kind, name, spec, old, revision, allocation)
+            record = make_record(kind, name, spec, old, allocation)
             changes.append(ResourceChange(found.name, kind, name, old, record))
         staged.add(changes, allocation.fresh)
     except Problem:
@@ -117,15 +112,20 @@ async def put_switch_state(
         Problem: nothing was changed.
 
     """
-    while True:
-        found = service.switch(name)
-        async with locked([found]):
-            if not service.holds(found):
-                # It was replaced while this waited.
-                continue
-            condition.check(f"state of switch {name!r}", found.last_change)
-            result = await _put(service, {name: (found, spec, "")}, [], origin, dry_run)
-            return result, found.last_change
+    async for attempt in service.attempts():
+        with attempt:
+            while True:
+                found = service.switch(name)
+                async with locked([found]):
+                    if not service.holds(found):
+                        # It was replaced while this waited.
+                        continue
+                    attempt.on(found)
+                    condition.check(f"state of switch {name!r}", found.last_change)
+                    wanted = {name: (found, spec, "")}
+                    result = await _put(service, wanted, [], origin, dry_run)
+                    break
+    return result, found.last_change
 
 
 async def put_whole_state(
@@ -137,29 +137,43 @@ async def put_whole_state(
         Problem: nothing was changed.
 
     """
-    async with service.lifecycle, locked(list(service.switches.values())):
-        condition.check("state", service.store.revision)
-        wanted: dict[str, Wanted] = {}
-        errors = FieldErrors()
-        for name, one in spec.switches.items():
-            path = f"switches.{name}."
-            if one.switch is None:
-                wanted[name] = (service.switch(name), one, path)
-                continue
-            try:
-                wanted[name] = (switch_for(service, name, one.switch), one, path)
-            except ConfigError as error:
-                errors.add(f"{path}switch", str(error), "settings that fit")
-        if errors:
-            raise invalid("state", errors)
-        leaving = []
-        for name, found in service.switches.items():
-            if name not in wanted and found.configured:
-                wanted[name] = (found, SwitchStateSpec(), f"switches.{name}.")
-            elif name not in wanted:
-                leaving.append(found)
-        check_devices([found for found, _, _ in wanted.values()])
-        return await _put(service, wanted, leaving, origin, dry_run)
+    async for attempt in service.attempts():
+        with attempt:
+            async with service.lifecycle, locked(list(service.switches.values())):
+                condition.check("state", service.store.revision)
+                wanted, leaving = _wanted(service, spec)
+                result = await _put(service, wanted, leaving, origin, dry_run)
+    return result
+
+
+def _wanted(service: Service, spec: StateSpec) -> tuple[dict[str, Wanted], list[ManagedSwitch]]:
+    """Return the switches that a document is about, and those that leave.
+
+    Raises:
+        Problem: the document does not fit.
+
+    """
+    wanted: dict[str, Wanted] = {}
+    errors = FieldErrors()
+    for name, one in spec.switches.items():
+        path = f"switches.{name}."
+        if one.switch is None:
+            wanted[name] = (service.switch(name), one, path)
+            continue
+        try:
+            wanted[name] = (switch_for(service, name, one.switch), one, path)
+        except ConfigError as error:
+            errors.add(f"{path}switch", str(error), "settings that fit")
+    if errors:
+        raise invalid("state", errors)
+    leaving = []
+    for name, found in service.switches.items():
+        if name not in wanted and found.configured:
+            wanted[name] = (found, SwitchStateSpec(), f"switches.{name}.")
+        elif name not in wanted:
+            leaving.append(found)
+    check_devices([found for found, _, _ in wanted.values()])
+    return wanted, leaving
 
 
 async def _put(
@@ -182,7 +196,7 @@ async def _put(
     with contextlib.ExitStack() as undo:
         for found, plan in plans.items():
             staged.append(Staged(found))
-            _stage(service, staged[-1], *plan)
+            _stage(staged[-1], *plan)
             undo.callback(staged[-1].undo)
         views += [change_view(change) for one in staged for change in one.changes]
         total = sum(len(getattr(s, m)) for _, s, _ in wanted.values() for m in PLURALS.values())
@@ -191,16 +205,10 @@ async def _put(
             return result
         undo.pop_all()
     if views:
-        service.store.next_revision()
-        await replace_switches(service, staged, new, leaving, origin, views)
+        bases = {found.name: found.last_change for found in plans}
+        await replace_switches(service, staged, new, leaving, origin, views, bases)
     result["revision"] = service.store.revision
-    states = {"connected": "applied", "backup": "pending"}
-    result["switches"] = {
-        found.name: "failed"
-        if found.driver.failed
-        else states.get(found.driver.state.value, "pending")
-        for found in plans
-    }
+    result["switches"] = {found.name: found.brought() for found in plans}
     return result
 
 

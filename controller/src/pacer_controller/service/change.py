@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
-from pacer_controller.records import Record, ResourceChange, index_of
+from pacer_controller.records import Record, ResourceChange, index_of, stamped
 from pacer_controller.rows import Key, Row, Rows
 from pacer_controller.schemas import FlowSpec
 from pacer_controller.service.checks import Spec
 from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin
+from pacer_controller.stores import Written
 
 Resource = tuple[str, str]
 """Kind and name."""
@@ -56,6 +58,20 @@ class Staged:
         changes, self.changes = self.changes, []
         self.found.unstage(changes)
 
+    def stored(self, revision: int, base: int) -> None:
+        """Note that all of it is in the store.
+
+        Args:
+            revision: of the write.
+            base: of the switch by then.
+
+        """
+        self.changes = [
+            one if one.after is None else replace(one, after=stamped(one.after, revision))
+            for one in self.changes
+        ]
+        self.found.settle(self.changes, base)
+
     def difference(self) -> tuple[Rows, Rows]:
         """Return the entries concerned, as they were and as they are to be."""
         wanted = self.found.wanted
@@ -89,26 +105,30 @@ class Change:
         self.turn: asyncio.Future[None] = loop.create_future()
         self.planned: asyncio.Future[bool] = loop.create_future()
         """Whether there is something to make."""
-        self.made: asyncio.Future[None] = loop.create_future()
+        self.made: asyncio.Future[int] = loop.create_future()
+        """The revision of the write."""
 
     def replace(self, before: Record | None, after: Record | None) -> None:
         """Plan what the resource becomes; None: it does not exist."""
         kind, name = self._resource
         self.changes.append(ResourceChange(self._found.name, kind, name, before, after))
 
-    async def commit(self) -> None:
-        """Make what was planned; returns when the switch has it, or will have it once it is back.
+    async def commit(self) -> int:
+        """Make what was planned; returns the revision of the write, 0 if nothing was.
+
+        Then the switch has it, or will have it once it is back.
 
         Raises:
             Problem: nothing was changed.
+            StaleError: nothing was changed; plan it again.
             StoreError: nothing was changed.
 
         """
         if not self.changes or self._batch is None:
-            return
+            return 0
         self._batch.add(self.changes, self.allocation.fresh)
         self.planned.set_result(True)
-        await self.made
+        return await self.made
 
     # ---- for the committer ----
 
@@ -143,14 +163,14 @@ class Change:
             self.allocation.undo()
             self.planned.set_result(False)
 
-    def answer(self, making: "asyncio.Future[None]") -> None:
+    def answer(self, making: "asyncio.Future[Written]") -> None:
         """Tell the request how it went, if it still waits."""
         if making.cancelled():
             self.made.cancel()
         elif (error := making.exception()) is not None:
             self.fail(error)
         elif not self.made.done():
-            self.made.set_result(None)
+            self.made.set_result(making.result().revision)
 
     def fail(self, error: BaseException) -> None:
         """End the request with an error, if it still waits."""

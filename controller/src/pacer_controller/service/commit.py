@@ -4,8 +4,9 @@ A change goes through four steps under the switch's lock. The request plans it a
 state; desired state and entries are changed in memory (`Staged`); the state file gets the change
 together with its audit event; the switch gets the difference. A switch that is away gets it when
 it reconnects. If the switch refuses, the change is taken back, so desired state never holds what
-its switch refused. Where a second controller follows this one, it has the change on disk before
-the switch gets it.
+its switch refused. A change that was planned on what another controller has written to since is
+undone (`StaleError`), and the request plans it again. A switch that another controller drives gets
+the change from that one.
 
 Requests that wait for the lock form a batch: they plan one after another, each against what the
 others have staged, and are made together in one transaction and one write to the switch. If that
@@ -17,10 +18,11 @@ batch frees stays unused in it. Limits and equal matches are checked against all
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 from pacer_controller.events import Event, EventLog
 from pacer_controller.problems import Problem
@@ -31,7 +33,9 @@ from pacer_controller.service.change import Change, Resource, Staged
 from pacer_controller.service.checks import Spec
 from pacer_controller.service.managed import ManagedSwitch, Origin
 from pacer_controller.southbound import SwitchRefusedError
-from pacer_controller.store import Store, SwitchSettings
+from pacer_controller.stores import StaleError, Store, SwitchSettings, Written
+
+_LOG = logging.getLogger(__name__)
 
 BATCH = 256
 """Most requests that are made together."""
@@ -41,41 +45,12 @@ class RefusedProblem(Problem):
     """The switch refused a change."""
 
 
-class Replication(Protocol):
-    """The second controller's part in a change."""
-
-    def require_leading(self) -> None:
-        """Raise the 503 unless this controller takes changes."""
-
-    async def replicated(self, sequence: int) -> None:
-        """Wait until a write is where it must be before it is acknowledged.
-
-        Raises:
-            Problem: this controller takes no changes any longer.
-            StoreError: the state file could not be written.
-
-        """
-
-
-class NoReplication:
-    """A controller without a second one."""
-
-    def require_leading(self) -> None:
-        """Take every change."""
-
-    async def replicated(self, sequence: int) -> None:
-        """Return at once."""
-
-
 class Committer:
     """Makes changes.
 
     Args:
         store: desired state; the caller closes it.
         events: where audit events go.
-
-    Attributes:
-        replication: what a second controller has to do with it.
 
     """
 
@@ -84,7 +59,6 @@ class Committer:
         self._events = events
         self._lines: dict[ManagedSwitch, deque[Change]] = {}
         self._serving: set[asyncio.Task[None]] = set()
-        self.replication: Replication = NoReplication()
 
     @contextlib.asynccontextmanager
     async def turn(
@@ -101,11 +75,7 @@ class Committer:
             spec: what it is to be; None: it is to go.
             origin: who asked.
 
-        Raises:
-            Problem: this controller takes no changes.
-
         """
-        self.replication.require_leading()
         change = Change(found, kind, name, spec, origin)
         line = self._lines.get(found)
         if line is None:
@@ -138,11 +108,10 @@ class Committer:
         finally:
             del self._lines[found]
 
-    @staticmethod
-    async def _plan(line: deque[Change], batch: Staged, changes: list[Change]) -> None:
+    async def _plan(self, line: deque[Change], batch: Staged, changes: list[Change]) -> None:
         """Give turns to the requests that have waited longest and touch different resources."""
         touched: set[Resource] = set()
-        while line and len(changes) < BATCH:
+        while line and len(changes) < min(BATCH, self._store.changes_most):
             touches = line[0].touches()
             if changes and (line[0].alone or changes[-1].alone or touches & touched):
                 break
@@ -183,7 +152,8 @@ class Committer:
         drafts: Sequence[Event],
         settings: SwitchSettings | None = None,
         forgotten: Sequence[ResourceChange] = (),
-    ) -> None:
+        bases: Mapping[str, int] | None = None,
+    ) -> Written:
         """Store what is staged and bring it to its switches, all or nothing.
 
         The caller holds the locks of the switches. What is staged is undone if it fails.
@@ -193,9 +163,11 @@ class Committer:
             drafts: audit events.
             settings: of the switches that are new or changed; None: the switch leaves.
             forgotten: resources of the switches that leave, which those keep.
+            bases: what else the changes were planned on, by switch.
 
         Raises:
             Problem: nothing was changed.
+            StaleError: nothing was changed; plan it again.
             StoreError: nothing was changed.
 
         """
@@ -204,17 +176,22 @@ class Committer:
         async with contextlib.AsyncExitStack() as undo:
             for one in staged:
                 undo.callback(one.undo)
-            self.replication.require_leading()
             if settings:
                 stored_before = self._store.switches()
                 former = {name: stored_before.get(name) for name in settings}
-            # Its thread goes on when this task is cancelled.
+            planned_on = {one.found.name: one.found.last_change for one in staged}
+            planned_on |= bases or {}
+            # It goes on when this task is cancelled.
             writing = asyncio.ensure_future(
-                asyncio.to_thread(self._store.write, changes, drafts, settings)
+                self._store.write(changes, drafts, settings, planned_on)
             )
-            undo.push_async_callback(_to_the_end, self._take_back, writing, changes, former)
-            numbers = await asyncio.shield(writing)
-            await self.replication.replicated(self._store.sequence)
+            undo.push_async_callback(
+                _to_the_end, self._take_back, writing, staged, changes, drafts, former
+            )
+            written = await asyncio.shield(writing)
+            for one in staged:
+                name = one.found.name
+                one.stored(written.revision, written.bases.get(name, one.found.last_change))
             for one in staged:
                 before, after = one.difference()
                 try:
@@ -223,26 +200,34 @@ class Committer:
                     raise refused(one.found, error) from None
                 undo.push_async_callback(_to_the_end, _apply_back, one.found, before, after)
             undo.pop_all()
-        for one in staged:
-            one.found.last_change = self._store.revision
-        self._events.publish(numbers, drafts)
+        if written.numbers:
+            self._events.publish(written.numbers, drafts)
+        return written
 
     async def _take_back(
         self,
-        writing: "asyncio.Future[list[int]]",
+        writing: "asyncio.Future[Written]",
+        staged: Sequence[Staged],
         changes: Sequence[ResourceChange],
+        drafts: Sequence[Event],
         switches: SwitchSettings,
     ) -> None:
-        """Undo what is stored, here and at the follower."""
+        """Undo what is stored."""
         await asyncio.wait([writing])
         if writing.exception() is not None:
             return
-        numbers = writing.result()
-        await asyncio.to_thread(self._store.take_back, changes, numbers, switches)
-        self._events.drop(numbers)
-        with contextlib.suppress(Problem):
-            # A controller that leads no longer takes over the new leader's state anyway.
-            await self.replication.replicated(self._store.sequence)
+        written = writing.result()
+        try:
+            back = await self._store.take_back(changes, written, drafts, switches, written.bases)
+        except StaleError:
+            # Another controller has planned on it: it stays, and the feed brings it here again.
+            _LOG.warning("a change that a switch refused is stored: others have written since")
+            for one in staged:
+                one.found.moved_to(0)
+            return
+        self._events.drop(written.numbers)
+        for one in staged:
+            one.found.moved_to(back.bases.get(one.found.name, one.found.last_change))
 
 
 async def _to_the_end(work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:

@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,12 @@ from pacer_controller.p4rt import P4Switch
 from pacer_controller.problems import FieldError, did_you_mean, invalid, not_found
 from pacer_controller.records import (
     ClassRecord,
-    Entry,
     FlowRecord,
     MeterRecord,
     PortRecord,
     Record,
-    ResourceChange,
+    stamped,
 )
-from pacer_controller.replication import Pair, PeerAddress
 from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec
 from pacer_controller.service import views
 from pacer_controller.service.change import Change
@@ -38,11 +35,12 @@ from pacer_controller.service.checks import (
     resource_name,
     revision_of,
 )
-from pacer_controller.service.commit import Committer, locked
+from pacer_controller.service.commit import Committer
 from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin, Samples
 from pacer_controller.service.statistics import statistics
-from pacer_controller.southbound import Driver, DriverContext, Leadership
-from pacer_controller.store import Store, StoreError
+from pacer_controller.service.sync import Sync
+from pacer_controller.southbound import Driver, DriverContext
+from pacer_controller.stores import SWITCHES, StaleError, Status, Store, StoreError
 from pacer_controller.switch_tls import SwitchTls
 
 _LOG = logging.getLogger(__name__)
@@ -50,10 +48,55 @@ _LOG = logging.getLogger(__name__)
 _ANONYMOUS = Origin()
 
 PROBE_S = 1.0
-"""Shortest time between two writes that only test whether the state file takes them."""
+"""Shortest time between two writes that only test whether the store takes them."""
+
+PROBE_MOST_S = 2.0
+"""A store that takes longer does not take writes."""
+
+ATTEMPTS = 20
+"""How often a change is planned when other controllers write to the same switch."""
+
+PAUSE_S = 0.1
+"""Pause between two attempts at a change of several switches."""
+
+MOVE_S = 2.0
+"""Longest wait for the write that was in the way."""
 
 DENIED_PAUSE_S = 1.0
 """Shortest time between two events of denied requests: guessing must not fill the disk."""
+
+
+class Attempt:
+    """One attempt at a change, which may be overtaken by another controller's.
+
+    Args:
+        last: whether there is no other attempt.
+
+    """
+
+    def __init__(self, *, last: bool) -> None:
+        self._last = last
+        self._found: ManagedSwitch | None = None
+        self._base = 0
+        self.overtaken = False
+
+    def on(self, found: ManagedSwitch) -> None:
+        """Note what the change is planned on."""
+        self._found, self._base = found, found.last_change
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        self.overtaken = isinstance(error, StaleError) and not self._last
+        return self.overtaken
+
+    async def caught_up(self) -> None:
+        """Wait for what has overtaken it."""
+        if self._found is not None:
+            await self._found.moved(self._base, MOVE_S)
+        else:
+            await asyncio.sleep(PAUSE_S)
 
 
 class Service:
@@ -64,7 +107,7 @@ class Service:
         compiled: directory of compiled programs.
         store: desired state; the caller closes it.
         reconcile_interval_s: how often each switch is read back for foreign changes; 0 never.
-        peer: the other controller of these switches, with which the state is shared; None: none.
+        switch_tls: what is shown to switches that speak TLS, and wanted of them.
 
     Raises:
         ConfigError: a switch's program files are missing.
@@ -77,7 +120,6 @@ class Service:
         compiled: Path,
         store: Store,
         reconcile_interval_s: float = 30.0,
-        peer: PeerAddress | None = None,
         switch_tls: SwitchTls | None = None,
     ) -> None:
         self.store = store
@@ -95,16 +137,14 @@ class Service:
         """Set when streams should end: the service is about to stop."""
         self.lifecycle = asyncio.Lock()
         """Held while switches come, change or go; taken before the locks of switches."""
-        self.leadership = Leadership()
-        self.pair: Pair | None = None
-        if peer is not None:
-            self.pair = Pair(self, peer)
-            self.committer.replication = self.pair
+        self._sync = Sync(self)
+        self._bases = {name: store.base(name) for name in (*store.known(), SWITCHES)}
         self._configured = tuple(switches)
+        self.switches: dict[str, ManagedSwitch] = {}
         self.switches = self._manage_all()
 
     def _manage_all(self) -> dict[str, ManagedSwitch]:
-        """Make all switches of the configuration and of the state file."""
+        """Make all switches of the configuration and of the store."""
         made: dict[str, ManagedSwitch] = {}
         for config in self._configured:
             made[config.name] = self.manage(config, configured=True, revision=0)
@@ -116,7 +156,7 @@ class Service:
                 config = switch_from(name, settings)
                 managed = self.manage(config, configured=False, revision=revision)
             except ConfigError as error:
-                _LOG.error("switch %s of the state file is left out: %s", name, error)
+                _LOG.error("switch %s of the store is left out: %s", name, error)
                 continue
             made[name] = managed
         return made
@@ -129,12 +169,26 @@ class Service:
 
         """
         name = config.name
-        desired = self.store.desired(name)
         managed = ManagedSwitch(
-            *(name, config.settings(), desired, configured, revision, self.store.revision)
+            name,
+            config.settings(),
+            self.store.desired(name),
+            configured,
+            revision,
+            self.base_of(name),
+            status=lambda: self.store.status(name),
         )
         managed.attach(self._driver(config, managed))
         return managed
+
+    def base_of(self, switch: str) -> int:
+        """Return the revision of what is known of a switch, or of the list of switches."""
+        found = self.switches.get(switch)
+        return self._bases.get(switch, 0) if found is None else found.last_change
+
+    def note_base(self, switch: str, base: int) -> None:
+        """Note the revision of the list of switches, or of a switch that is not managed."""
+        self._bases[switch] = base
 
     def _driver(self, config: AnySwitchConfig, managed: ManagedSwitch) -> Driver:
         def notify(kind: str, message: str, data: dict[str, Any]) -> None:
@@ -143,7 +197,7 @@ class Service:
         context = DriverContext(
             managed.ordered,
             managed.lock,
-            self.leadership,
+            self.store.tenure(config.name),
             self._interval_s,
             notify,
             lambda: Checker.of(managed).unfit(managed.desired),
@@ -164,8 +218,22 @@ class Service:
         self.events.record("controller", None, "the controller starts", {"version": __version__})
         for managed in self.switches.values():
             self.launch(managed)
-        if self.pair is not None:
-            await self.pair.start()
+        await self.store.start(
+            self._sync,
+            [config.name for config in self._configured],
+            lambda: list(self.switches),
+            self._report,
+        )
+
+    def _report(self, switch: str) -> Status:
+        """Return how a switch is that this controller drives, for the others."""
+        found, name = self.switches.get(switch), str(self.store.describe()["controller"])
+        if found is None:
+            return Status(name, "pending")
+        driver = found.driver
+        # While the lock is held, the newest change may not be on the switch.
+        base = -1 if found.lock.locked() else found.last_change
+        return Status(name, driver.state.value, dict(driver.failed), base)
 
     def launch(self, managed: ManagedSwitch) -> None:
         """Begin to connect to a switch, if the service runs."""
@@ -177,10 +245,11 @@ class Service:
         """Disconnect from the switches, which keep forwarding."""
         self._running = False
         self.closing.set()
-        if self.pair is not None:
-            await self.pair.stop()
+        await self._sync.stop()
         await self.halt(list(self.switches.values()))
         self.events.record("controller", None, "the controller stops", {"version": __version__})
+        await self.events.flush()
+        await self.store.stop()
 
     @property
     def stopping(self) -> bool:
@@ -219,14 +288,15 @@ class Service:
         """Number of the newest change."""
         return self.store.revision
 
-    def writable(self) -> bool:
-        """Whether the state file takes writes, as of PROBE_S ago at most."""
+    async def writable(self) -> bool:
+        """Whether the store takes writes, as of PROBE_S ago at most."""
         now_s = time.monotonic()
         if now_s - self._probed_s >= PROBE_S:
             self._probed_s = now_s
             self._writable = False
-            with contextlib.suppress(StoreError):
-                self.store.probe()
+            with contextlib.suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(PROBE_MOST_S):
+                    await self.store.probe()
                 self._writable = True
         return self._writable
 
@@ -237,82 +307,6 @@ class Service:
         if now_s - self._denied_s >= DENIED_PAUSE_S:
             self._denied_s = now_s
             self.events.record("denied", None, message, data)
-
-    def replication_status(self) -> dict[str, Any]:
-        """Return which of two controllers leads, and how far the other is."""
-        if self.pair is not None:
-            return self.pair.status()
-        alone = ("name", "peer", "leader", "follower_sequence", "reason")
-        return {
-            **dict.fromkeys(alone),
-            "role": "leader",
-            "epoch": self.store.epoch,
-            "sequence": self.store.sequence,
-            "revision": self.store.revision,
-            "alone": self.store.alone,
-            "in_sync": False,
-        }
-
-    # ---- following another controller ----
-
-    async def rebuild(self, change: Callable[[], None]) -> None:
-        """Disconnect from all switches, change the state file, and start with its content.
-
-        Raises:
-            StoreError: the file could not be changed; all is as it was.
-
-        """
-        async with self.lifecycle, locked(old := list(self.switches.values())):
-            await self.halt(old)
-            try:
-                await asyncio.to_thread(change)
-                self.switches = self._manage_all()
-            finally:
-                for managed in self.switches.values():
-                    self.launch(managed)
-
-    async def repeat(self, entries: Sequence[Entry]) -> None:
-        """Make the changes that another controller made.
-
-        Raises:
-            StoreError: the state file could not be written.
-            Problem: a change does not fit here, though it did there.
-
-        """
-        events = [dict(event) for entry in entries for event in entry.events]
-        numbers: list[int] = []
-
-        def write() -> None:
-            numbers.extend(self.store.repeat(entries))
-
-        if any(entry.switches for entry in entries):
-
-            def write_and_read() -> None:
-                write()
-                self.store.reload()
-
-            await self.rebuild(write_and_read)
-        else:
-            await asyncio.to_thread(write)
-            for entry in entries:
-                self._stage(entry)
-        self.events.publish(numbers, events)
-
-    def _stage(self, entry: Entry) -> None:
-        """Make another's changes in memory."""
-        by_switch: dict[str, list[ResourceChange]] = {}
-        for change in entry.changes:
-            by_switch.setdefault(change.switch, []).append(change)
-        for name, changes in by_switch.items():
-            found = self.switches.get(name)
-            if found is None:
-                desired = self.store.desired(name)
-                for change in changes:
-                    desired.set(change.kind, change.name, change.after)
-            else:
-                old = found.desired.resources
-                found.stage([replace(c, before=old[c.kind].get(c.name)) for c in changes])
-                found.last_change = entry.revision
 
     # ---- switches ----
 
@@ -345,7 +339,7 @@ class Service:
         found = self._with(switch, kind)
         if kind == "port" and any(str(info.port) == name for info in found.driver.ports):
             return next(p for p in views.port_views(found) if str(p["port"]) == name)
-        known = found.desired.resources[kind]
+        known = found.stored(kind)
         if name not in known:
             ports = [str(info.port) for info in found.driver.ports]
             names = ports if kind == "port" else list(known)
@@ -357,7 +351,7 @@ class Service:
         found = self._with(switch, kind)
         if kind == "port":
             return views.port_views(found)
-        of_kind = found.desired.resources[kind]
+        of_kind = found.stored(kind)
         return [views.record_view(found, kind, of_kind[name]) for name in sorted(of_kind)]
 
     async def put(
@@ -376,26 +370,45 @@ class Service:
 
         """
         resource = resource_name(kind, name, switch)
-        async with self._turn(switch, kind, name, spec, origin) as (found, change):
-            old: Record | None = found.desired.resources[kind].get(name)
-            condition.check(resource, revision_of(old))
-            checker = Checker.of(found, name, spec)
-            errors = checker.problems(name, spec)
-            if isinstance(spec, ClassSpec):
-                errors += self._follow_problems(switch, name, spec)
-            if kind == "port":
-                errors += checker.too_fast_for(int(name), found.desired)
-            if errors:
-                raise invalid(resource, errors)
-            record = old
-            if record is None or record.spec != spec:
-                revision = self.store.next_revision()
-                record = make_record(kind, name, spec, old, revision, change.allocation)
-                change.replace(old, record)
-            # Now: what the resource refers to may be gone when the answer is made.
-            view = views.record_view(found, kind, record)
-            await change.commit()
+        async for attempt in self.attempts():
+            with attempt:
+                async with self._turn(switch, kind, name, spec, origin) as (found, change):
+                    attempt.on(found)
+                    old: Record | None = found.desired.resources[kind].get(name)
+                    condition.check(resource, revision_of(old))
+                    errors = self._problems(found, kind, name, spec)
+                    if errors:
+                        raise invalid(resource, errors)
+                    record: Record
+                    if old is not None and old.spec == spec:
+                        record = old
+                    else:
+                        record = make_record(kind, name, spec, old, change.allocation)
+                        change.replace(old, record)
+                    # Now: what the resource refers to may be gone when the answer is made.
+                    view = views.record_view(found, kind, record)
+                    record = stamped(record, await change.commit())
         return views.as_it_is(found, kind, record, view), old is None
+
+    def _problems(self, found: ManagedSwitch, kind: str, name: str, spec: Spec) -> list[FieldError]:
+        """Return what is wrong with a resource as it is asked for."""
+        checker = Checker.of(found, name, spec)
+        errors = checker.problems(name, spec)
+        if isinstance(spec, ClassSpec):
+            errors += self._follow_problems(found.name, name, spec)
+        if kind == "port":
+            errors += checker.too_fast_for(int(name), found.desired)
+        return errors
+
+    @staticmethod
+    async def attempts() -> AsyncIterator["Attempt"]:
+        """Yield attempts at a change, until one is not overtaken by another controller."""
+        for number in range(ATTEMPTS):
+            attempt = Attempt(last=number == ATTEMPTS - 1)
+            yield attempt
+            if not attempt.overtaken:
+                return
+            await attempt.caught_up()
 
     def _follow_problems(self, switch: str, of: str, spec: ClassSpec) -> list[FieldError]:
         """Return why a class cannot follow the bottleneck that it names."""
@@ -432,18 +445,20 @@ class Service:
             Problem: nothing was changed.
 
         """
-        async with self._turn(switch, kind, name, None, origin) as (found, change):
-            old: Record | None = found.desired.resources[kind].get(name)
-            if old is None:
-                # No other name is suggested: it may have been deleted twice.
-                raise not_found(kind, name, (), f" on switch {switch!r}")
-            condition.check(resource_name(kind, name, switch), old.revision)
-            users = in_use(kind, name, switch, found.desired)
-            if users is not None:
-                raise users
-            self.store.next_revision()
-            change.replace(old, None)
-            await change.commit()
+        async for attempt in self.attempts():
+            with attempt:
+                async with self._turn(switch, kind, name, None, origin) as (found, change):
+                    attempt.on(found)
+                    old: Record | None = found.desired.resources[kind].get(name)
+                    if old is None:
+                        # No other name is suggested: it may have been deleted twice.
+                        raise not_found(kind, name, (), f" on switch {switch!r}")
+                    condition.check(resource_name(kind, name, switch), old.revision)
+                    users = in_use(kind, name, switch, found.desired)
+                    if users is not None:
+                        raise users
+                    change.replace(old, None)
+                    await change.commit()
 
     @contextlib.asynccontextmanager
     async def _turn(
@@ -476,16 +491,16 @@ class Service:
 
     def states(self) -> Mapping[str, str]:
         """Return how each switch is doing, by name."""
-        return {name: managed.driver.state.value for name, managed in self.switches.items()}
+        return {name: managed.state for name, managed in self.switches.items()}
 
 
 def make_record(
-    kind: str, name: str, spec: Spec, old: Record | None, revision: int, allocation: Allocation
+    kind: str, name: str, spec: Spec, old: Record | None, allocation: Allocation
 ) -> Record:
     """Return the record of a resource that is created or replaced; indices are kept or taken."""
     if isinstance(spec, ClassSpec):
         index = old.index if isinstance(old, ClassRecord) else allocation.take()
-        return ClassRecord(name, index, spec, revision)
+        return ClassRecord(name, index, spec)
     if isinstance(spec, FlowSpec):
         private = old.private_index if isinstance(old, FlowRecord) else None
         numbered = spec.meter is not None and allocation.numbers_meters
@@ -493,7 +508,7 @@ def make_record(
             private = None
         elif private is None:
             private = allocation.take()
-        return FlowRecord(name, private, spec, revision)
+        return FlowRecord(name, private, spec)
     if isinstance(spec, MeterSpec):
-        return MeterRecord(name, spec, revision)
-    return PortRecord(name, spec, revision)
+        return MeterRecord(name, spec)
+    return PortRecord(name, spec)

@@ -18,7 +18,7 @@ from pacer_controller.service.core import Service
 from pacer_controller.service.follow_law import Law
 from pacer_controller.service.managed import Origin
 from pacer_controller.southbound import State, SwitchUnreadableError, VirtualQueue
-from pacer_controller.store import StoreError
+from pacer_controller.stores import StoreError
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Follower:
         while True:
             last = self._service.events.last_id
             followed = self._followed()
-            if not followed or not self._service.leadership.leads:
+            if not followed:
                 self._laws.clear()
                 await self._service.events.wait(last)
                 continue

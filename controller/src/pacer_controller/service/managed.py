@@ -1,7 +1,8 @@
 """A switch with its desired state, its entries, and the lock under which both move."""
 
 import asyncio
-from collections.abc import Sequence, Set
+import contextlib
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -10,6 +11,7 @@ from pacer_controller.problems import Problem
 from pacer_controller.records import Desired, Record, ResourceChange
 from pacer_controller.rows import BASES, Key, Row, Rows
 from pacer_controller.southbound import Driver, State
+from pacer_controller.stores import Status
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,10 @@ class ManagedSwitch:
         settings: what it was made from, as a client would write it.
         configured: whether it is in the configuration, so that requests cannot change it.
         revision: number of the change that made it.
-        last_change: number of the newest change of anything of it.
+        last_change: revision of the newest write of anything of it.
         wanted: the entries that the switch should hold, by key; changed under the lock only.
+        status: returns what the controller says that drives the switch; None: this one does.
+        unstored: resources that are changed in memory only so far, as the store has them.
 
     """
 
@@ -97,6 +101,9 @@ class ManagedSwitch:
     samples: Samples = field(default_factory=Samples)
     task: asyncio.Task[None] | None = None
     flow_entries: int = 0
+    status: Callable[[], Status | None] = lambda: None
+    unstored: dict[tuple[str, str], Record | None] = field(default_factory=dict)
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
     _rows: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
     _driver: Driver | None = None
 
@@ -169,6 +176,8 @@ class ManagedSwitch:
         except Exception:
             self._replace([c.reversed() for c in reversed(changes)], affected, {})
             raise
+        for change in changes:
+            self.unstored.setdefault((change.kind, change.name), change.before)
         return before
 
     def _affected(self, changes: Sequence[ResourceChange]) -> list[tuple[str, str]]:
@@ -203,9 +212,56 @@ class ManagedSwitch:
         """Take changes back."""
         reverse = [change.reversed() for change in reversed(changes)]
         self._replace(reverse, self._affected(reverse), {})
+        for change in changes:
+            self.unstored.pop((change.kind, change.name), None)
 
-    def resource_state(self, owner: str) -> tuple[str, str | None]:
-        """Return "applied", "pending" or "failed" for a resource, and why."""
+    def settle(self, changes: Sequence[ResourceChange], base: int) -> None:
+        """Note that changes are in the store; their records have its revision now."""
+        for change in changes:
+            # Without another look at the entries: only the revision is new.
+            if change.after is not None:
+                self.desired.resources[change.kind][change.name] = change.after
+            self.unstored.pop((change.kind, change.name), None)
+        self.moved_to(base)
+
+    def moved_to(self, base: int) -> None:
+        """Note the revision of the newest write, and wake who waits for it."""
+        self.last_change = base
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def moved(self, base: int, timeout_s: float) -> None:
+        """Wait until there is another write than the one of this revision, for a time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.last_change == base:
+                    await self._moved.wait()
+
+    def stored(self, kind: str) -> dict[str, Any]:
+        """Return the resources of a kind as the store has them: nothing that may be taken back."""
+        of_kind = self.desired.resources[kind]
+        waiting = {name: one for (of, name), one in self.unstored.items() if of == kind}
+        if not waiting:
+            return of_kind
+        return {name: one for name, one in (of_kind | waiting).items() if one is not None}
+
+    @property
+    def state(self) -> str:
+        """How the switch is, as whoever drives it says."""
+        status = self.status()
+        return self.driver.state.value if status is None else status.state
+
+    @property
+    def failed(self) -> Mapping[str, str]:
+        """What the switch does not hold, as whoever drives it says."""
+        status = self.status()
+        return self.driver.failed if status is None else status.failed
+
+    def resource_state(self, owner: str, revision: int) -> tuple[str, str | None]:
+        """Return "applied", "pending" or "failed" for a resource of a revision, and why."""
+        status = self.status()
+        if status is not None:
+            return _elsewhere(status, owner, revision)
         reason = self.driver.failed.get(owner)
         if reason is not None:
             return "failed", reason
@@ -213,6 +269,14 @@ class ManagedSwitch:
             return "applied", None
         condition = self.driver.state.value if self.driver.reachable else "unreachable"
         return "pending", f"switch is {condition}"
+
+    def brought(self) -> str:
+        """Return "applied", "pending" or "failed" for all that is desired."""
+        if self.failed:
+            return "failed"
+        status = self.status()
+        behind = status is not None and status.base < self.last_change
+        return "applied" if self.state == State.CONNECTED.value and not behind else "pending"
 
     def flow_names(self) -> dict[Key, str]:
         """Return the flow that each flow entry belongs to."""
@@ -222,6 +286,19 @@ class ManagedSwitch:
             if kind == "flow"
             for row in rows
         }
+
+
+def _elsewhere(status: Status, owner: str, revision: int) -> tuple[str, str | None]:
+    """Return the state of a resource on a switch that another controller drives, and why."""
+    if owner in status.failed:
+        return "failed", status.failed[owner]
+    if not status.controller:
+        return "pending", "no controller drives the switch"
+    if status.state != State.CONNECTED.value:
+        return "pending", f"switch is {status.state} at controller {status.controller}"
+    if revision > status.base:
+        return "pending", f"controller {status.controller} has yet to bring it to the switch"
+    return "applied", None
 
 
 def _duplicate(switch: str, row: Row, other: Row) -> Problem:

@@ -16,6 +16,7 @@ from pacer_controller.service.core import Service
 from pacer_controller.service.managed import ManagedSwitch, Origin
 from pacer_controller.service.views import switch_view
 from pacer_controller.state_schema import OpenVSwitchSpec, P4RuntimeSpec
+from pacer_controller.stores import SWITCHES
 
 
 def switch_for(service: Service, name: str, spec: P4RuntimeSpec | OpenVSwitchSpec) -> ManagedSwitch:
@@ -31,7 +32,7 @@ def switch_for(service: Service, name: str, spec: P4RuntimeSpec | OpenVSwitchSpe
     config = switch_from(name, stored(spec))
     if found is not None and found.settings == config.settings():
         return found
-    return service.manage(config, configured=False, revision=service.store.revision + 1)
+    return service.manage(config, configured=False, revision=0)
 
 
 def check_devices(switches: Sequence[ManagedSwitch]) -> None:
@@ -69,25 +70,38 @@ async def put_switch(
         Problem: nothing was changed.
 
     """
-    async with service.lifecycle, locked(list(service.switches.values())):
-        old = service.switches.get(name)
-        condition.check(f"switch {name!r}", old.revision if old is not None else None)
-        try:
-            if old is not None and old.configured:
-                if switch_from(name, stored(spec)).settings() != old.settings:
-                    raise _configured(name)
-                return switch_view(old), False
-            found = switch_for(service, name, spec)
-        except ConfigError as error:
-            field = FieldError("switch", str(error), "settings that fit together")
-            raise invalid(f"switch {name!r}", [field]) from None
-        if found is not old:
-            others = [one for one in service.switches.values() if one is not old]
-            check_devices([*others, found])
-            view = switch_change(service, found)
-            service.store.next_revision()
-            await replace_switches(service, [], {name: found}, [], origin, [view])
-        return switch_view(found), old is None
+    async for attempt in service.attempts():
+        with attempt:
+            async with service.lifecycle, locked(list(service.switches.values())):
+                result = await _put_switch(service, name, spec, condition, origin)
+    return result
+
+
+async def _put_switch(
+    service: Service,
+    name: str,
+    spec: P4RuntimeSpec | OpenVSwitchSpec,
+    condition: Condition,
+    origin: Origin,
+) -> tuple[dict[str, Any], bool]:
+    """Do what `put_switch` does, once; the caller holds all locks."""
+    old = service.switches.get(name)
+    condition.check(f"switch {name!r}", old.revision if old is not None else None)
+    try:
+        if old is not None and old.configured:
+            if switch_from(name, stored(spec)).settings() != old.settings:
+                raise _configured(name)
+            return switch_view(old), False
+        found = switch_for(service, name, spec)
+    except ConfigError as error:
+        field = FieldError("switch", str(error), "settings that fit together")
+        raise invalid(f"switch {name!r}", [field]) from None
+    if found is not old:
+        others = [one for one in service.switches.values() if one is not old]
+        check_devices([*others, found])
+        view = switch_change(service, found)
+        await replace_switches(service, [], {name: found}, [], origin, [view])
+    return switch_view(found), old is None
 
 
 async def delete_switch(service: Service, name: str, condition: Condition, origin: Origin) -> None:
@@ -97,14 +111,15 @@ async def delete_switch(service: Service, name: str, condition: Condition, origi
         Problem: nothing was changed.
 
     """
-    async with service.lifecycle, locked([found := service.switch(name)]):
-        condition.check(f"switch {name!r}", found.revision)
-        if found.configured:
-            raise _configured(name)
-        service.store.next_revision()
-        views = [switch_change(service, found, leaves=True)]
-        views += map(change_view, forgotten(found))
-        await replace_switches(service, [], {}, [found], origin, views)
+    async for attempt in service.attempts():
+        with attempt:
+            async with service.lifecycle, locked([found := service.switch(name)]):
+                condition.check(f"switch {name!r}", found.revision)
+                if found.configured:
+                    raise _configured(name)
+                views = [switch_change(service, found, leaves=True)]
+                views += map(change_view, forgotten(found))
+                await replace_switches(service, [], {}, [found], origin, views)
 
 
 def _configured(name: str) -> Problem:
@@ -147,11 +162,13 @@ async def replace_switches(
     leaving: Sequence[ManagedSwitch],
     origin: Origin,
     views: Sequence[dict[str, Any]],
+    bases: Mapping[str, int] | None = None,
 ) -> None:
     """Make changes to switches together with switches that come and go, all or nothing.
 
     Raises:
         Problem: nothing was changed.
+        StaleError: nothing was changed; plan it again.
         StoreError: nothing was changed.
 
     """
@@ -160,12 +177,19 @@ async def replace_switches(
     }
     settings |= {found.name: None for found in leaving}
     lost = [change for found in leaving for change in forgotten(found)]
-    await service.committer.make(staged, [audit(origin, views)], settings, lost)
+    planned_on = {found.name: found.last_change for found in leaving} | dict(bases or {})
+    if settings:
+        planned_on[SWITCHES] = service.base_of(SWITCHES)
+    drafts = [audit(origin, views)]
+    written = await service.committer.make(staged, drafts, settings, lost, planned_on)
+    service.note_base(SWITCHES, written.bases.get(SWITCHES, service.base_of(SWITCHES)))
     gone = [*leaving, *(old for name in new if (old := service.switches.get(name)) is not None)]
     await service.halt(gone)
     for found in leaving:
         del service.switches[found.name]
         service.store.forget(found.name)
+        service.note_base(found.name, written.bases.get(found.name, found.last_change))
     for name, found in new.items():
+        found.revision = written.revision
         service.switches[name] = found
         service.launch(found)

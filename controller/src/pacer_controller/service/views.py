@@ -17,16 +17,17 @@ def switch_view(found: ManagedSwitch) -> dict[str, Any]:
     return {
         **found.settings,
         "name": found.name,
-        "state": driver.state.value,
+        "state": found.state,
+        "controller": status.controller if (status := found.status()) is not None else None,
         "reachable": driver.reachable,
         "last_error": driver.last_error,
         "configured": found.configured,
         **driver.describe(),
         "ports": port_views(found),
-        "classes": len(found.desired.classes),
-        "flows": len(found.desired.flows),
-        "meters": len(found.desired.meters),
-        "failed": dict(driver.failed),
+        "classes": len(found.stored("class")),
+        "flows": len(found.stored("flow")),
+        "meters": len(found.stored("meter")),
+        "failed": dict(found.failed),
         "counters": asdict(driver.counters),
         "revision": found.revision,
     }
@@ -68,7 +69,7 @@ def pace_view(spec: ClassSpec) -> dict[str, Any]:
 
 
 def _state(found: ManagedSwitch, kind: str, record: Record) -> dict[str, Any]:
-    state, reason = found.resource_state(owner_of(kind, record.name))
+    state, reason = found.resource_state(owner_of(kind, record.name), record.revision)
     return {"state": state, "state_reason": reason, "revision": record.revision}
 
 
@@ -111,10 +112,11 @@ def _meter_view(found: ManagedSwitch, record: MeterRecord) -> dict[str, Any]:
 def _flow_view(found: ManagedSwitch, record: FlowRecord) -> dict[str, Any]:
     spec = record.spec
     private = spec.private_class()
-    meter = entries.meter_of(spec, found.desired.meters)
+    meter = entries.meter_of(spec, found.stored("meter") | found.desired.meters)
     index = entries.UNCLASSIFIED if record.private_index is None else record.private_index
     if spec.class_name is not None:
-        index = found.desired.classes[spec.class_name].index
+        of = found.desired.classes.get(spec.class_name)
+        index = (of or found.stored("class")[spec.class_name]).index
     pace = pace_view(private) if private else dict.fromkeys(pace_view(ClassSpec(mode="unpaced")))
     return {
         "name": record.name,
@@ -135,7 +137,7 @@ def port_view(
     found: ManagedSwitch, info: PortInfo, record: PortRecord | None = None
 ) -> dict[str, Any]:
     """Return a port with its actual settings and the requested ones (by default the current)."""
-    record = record or found.desired.ports.get(str(info.port))
+    record = record or found.stored("port").get(str(info.port))
     state = {"state": "applied", "state_reason": None, "revision": None}
     if record is not None:
         state = _state(found, "port", record)
@@ -151,6 +153,6 @@ def port_view(
 def port_views(found: ManagedSwitch) -> list[dict[str, Any]]:
     """Return all ports: those the switch has and those something is asked for of."""
     known = {info.port: info for info in found.driver.ports}
-    for name in found.desired.ports:
+    for name in found.stored("port"):
         known.setdefault(int(name), PortInfo(int(name)))
     return [port_view(found, info) for _, info in sorted(known.items())]

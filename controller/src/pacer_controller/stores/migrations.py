@@ -58,5 +58,11 @@ MIGRATIONS = (
     ALTER TABLE progress ADD COLUMN sequence INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE progress ADD COLUMN alone INTEGER NOT NULL DEFAULT 0;
     """,
+    """
+    ALTER TABLE progress DROP COLUMN sequence;
+    ALTER TABLE progress DROP COLUMN alone;
+    ALTER TABLE progress ADD COLUMN bids INTEGER NOT NULL DEFAULT 0;
+    UPDATE progress SET epoch = 0;
+    """,
 )
 """One script per schema version; `PRAGMA user_version` says how many have run."""

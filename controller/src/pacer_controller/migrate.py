@@ -1,0 +1,71 @@
+"""The command `pacer-controller migrate`: what one store has, put into another, empty one."""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import sys
+
+from pacer_controller.config import ConfigError
+from pacer_controller.records import ResourceChange
+from pacer_controller.store_options import add_store_options, open_given
+from pacer_controller.stores import Store, StoreError
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options."""
+    made = argparse.ArgumentParser(
+        prog="pacer-controller migrate",
+        description="Copies switches and their resources from a store to an empty one. Stop the "
+        "controllers of both before. Class indices stay, so switches keep their entries; the "
+        "events are not copied. The options are about the store in etcd.",
+    )
+    made.add_argument("source", metavar="FROM", help="sqlite:FILE or etcd://...")
+    made.add_argument("target", metavar="TO", help="etcd://... or sqlite:FILE")
+    add_store_options(made)
+    return made
+
+
+async def copy(source: Store, target: Store) -> tuple[int, int]:
+    """Copy everything; returns how many switches and resources.
+
+    Raises:
+        StoreError: the target has something already, or a store cannot be used.
+
+    """
+    if target.switches() or any(any(target.desired(one).all()) for one in target.known()):
+        raise StoreError(f"{target.name} is not empty: name another prefix or file")
+    names = dict.fromkeys((*source.switches(), *source.known()))
+    changes = [
+        ResourceChange(name, kind, of, None, record)
+        for name in names
+        for kind, of, record in source.desired(name).all()
+    ]
+    settings = {name: (one, 0) for name, (one, _) in source.switches().items()}
+    if changes or settings:
+        # Revisions are the target's own: its next ones must be higher.
+        fresh = [change.unstored() for change in changes]
+        await target.write(fresh, (), settings)
+    return len(names), len(changes)
+
+
+async def _migrate(arguments: argparse.Namespace) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        stores = []
+        for url in (arguments.source, arguments.target):
+            stores.append(await open_given(url, arguments))
+            stack.push_async_callback(stores[-1].close)
+        switches, resources = await copy(*stores)
+    print(f"{switches} switches and {resources} resources are in {arguments.target}")
+
+
+def main(given: list[str]) -> int:
+    """Run the command; returns the exit status."""
+    logging.basicConfig(level=logging.WARNING)
+    arguments = parser().parse_args(given)
+    try:
+        asyncio.run(_migrate(arguments))
+    except (ConfigError, StoreError) as error:
+        print(f"pacer-controller: {error}", file=sys.stderr)
+        return 2
+    return 0

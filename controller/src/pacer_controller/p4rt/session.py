@@ -1,0 +1,241 @@
+"""One finsy session that bids no election id but this controller's own.
+
+finsy's arbitrator bids the highest id that it has seen, in its handshake and whenever a switch has
+no primary: that is another controller's id, which then cannot come back. Here a session bids a
+number that the store gives to it alone (`southbound.Tenure.bid`), a new one each time, and a
+controller that may not write bids none: it only reads, without a stream. finsy has no hook for
+this, so its classes are derived from; its version is pinned.
+
+A switch remembers the highest id for ever. If it has no primary and remembers a higher id than
+ours, the store's epoch is raised above it.
+"""
+
+from typing import Any
+
+import finsy as fy
+import grpc.aio
+from finsy.p4arbitrator import Arbitrator
+from finsy.p4client import P4Client
+from finsy.proto import U128, p4r, p4r_grpc
+
+from pacer_controller.southbound import NotHeldError, Tenure
+
+BIDS_MOST = 4
+"""Most bids in a row; each is above what the switch remembered then."""
+
+KEEPALIVE_MS = 1_000
+KEEPALIVE_TIMEOUT_MS = 1_000
+
+KEEPALIVE = [
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+"""Options of a channel that notice within 2 s that the other end is gone. gRPC's own server, which
+stock BMv2 has, ends connections that probe more often than every 5 min."""
+
+_OPTIONS = [
+    ("grpc.max_metadata_size", 64 * 1024),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Another connection to the same switch may be in back-off, or half open.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+class TooHighError(RuntimeError):
+    """The switch goes on remembering a higher election id than the store can give."""
+
+
+class Bidder(Arbitrator):
+    """Arbitration with ids of the store.
+
+    Args:
+        tenure: gives the ids.
+        looks_first: whether to ask for the primary before bidding, and to stand behind it: for
+            controllers without a lease, which must not take a switch from one another.
+
+    """
+
+    def __init__(self, tenure: Tenure, *, looks_first: bool) -> None:
+        super().__init__(0)
+        self._tenure = tenure
+        self._looks_first = looks_first
+        self._bids = 0
+
+    async def handshake(self, switch: Any, *, conflict: bool = False) -> None:
+        """Bid, and learn who is primary.
+
+        Raises:
+            NotHeldError: this controller may not write.
+            TooHighError: the switch remembers a higher id, whatever is bid.
+            P4ClientError: the switch ended the stream.
+
+        """
+        if conflict:
+            raise RuntimeError("the switch has a connection with this election id")
+        if self._looks_first:
+            code, self.primary_id = await self._asked(switch)
+            if code is fy.GRPCStatusCode.ALREADY_EXISTS and not self._tenure.gave(self.primary_id):
+                return
+        above = 0
+        for _ in range(BIDS_MOST):
+            self.election_id = await self._tenure.bid(above)
+            code, self.primary_id = await self._asked(switch)
+            if code is not fy.GRPCStatusCode.NOT_FOUND:
+                self.is_primary = code is fy.GRPCStatusCode.OK
+                return
+            above = self.primary_id
+        raise TooHighError(f"the switch remembers election id {above}, and takes no higher one")
+
+    async def _asked(self, switch: Any) -> tuple[fy.GRPCStatusCode, int]:
+        """Send an update; return the status, and the highest id of the switch."""
+        await self._send(switch)
+        response = await self._receive(switch)
+        if response is None:
+            raise RuntimeError("the switch has a connection with this election id")
+        status = fy.GRPCStatusCode(response.status.code)
+        return status, U128.decode(response.election_id)
+
+    async def _send(self, switch: Any) -> None:
+        update = p4r.MasterArbitrationUpdate(role=self.role, device_id=switch.device_id)
+        if self.election_id:
+            update.election_id.CopyFrom(U128.encode(self.election_id))
+        await switch._p4client.send(p4r.StreamMessageRequest(arbitration=update))
+
+    async def update(self, switch: Any, msg: Any) -> None:
+        """Take what the switch says later.
+
+        Raises:
+            NotHeldError: this controller may not write.
+            TooHighError: the switch remembers a higher id, whatever is bid.
+
+        """
+        self.primary_id = U128.decode(msg.election_id)
+        status = fy.GRPCStatusCode(msg.status.code)
+        was_primary = self.is_primary
+        self.is_primary = status is fy.GRPCStatusCode.OK
+        if self.is_primary:
+            self._bids = 0
+        if self.is_primary != was_primary:
+            (switch._become_primary if self.is_primary else switch._become_backup)()
+        if status is fy.GRPCStatusCode.NOT_FOUND:
+            # Nobody is primary: the answer to the bid is the next update.
+            self._bids += 1
+            if self._bids > BIDS_MOST:
+                raise TooHighError(f"the switch remembers election id {self.primary_id}")
+            self.election_id = await self._tenure.bid(self.primary_id)
+            await self._send(switch)
+
+    def reset(self) -> None:
+        """Forget a session that has ended."""
+        super().reset()
+        self._bids = 0
+
+
+class GuardedClient(P4Client):
+    """A client that writes only while this controller may, and notices a silent switch.
+
+    Args:
+        session: whose.
+        tenure: whether it may.
+        keepalive: whether the switch takes probes.
+
+    """
+
+    def __init__(self, session: "Session", tenure: Tenure, *, keepalive: bool) -> None:
+        credentials = session.options.channel_credentials
+        super().__init__(session.address, credentials, wait_for_ready=False)
+        self._switch = session.name
+        self._tenure = tenure
+        self._channel_options = [*_OPTIONS, *(KEEPALIVE if keepalive else ())]
+
+    async def open(self, *, schema: Any = None, complete_request: Any = None) -> None:
+        """Open the channel, with options that finsy has no parameter for."""
+        await super().open(schema=schema, complete_request=complete_request)
+        channel: Any = self._channel
+        await channel.close()
+        if self._credentials is None:
+            options = self._channel_options
+            self._channel = grpc.aio.insecure_channel(self._address, options=options)
+        else:
+            self._channel = grpc.aio.secure_channel(
+                self._address,
+                self._credentials.to_client_credentials(),
+                options=self._channel_options,
+            )
+        self._stub = p4r_grpc.P4RuntimeStub(self._channel)
+
+    async def request(self, msg: Any) -> Any:
+        """Make a request, if it is none that writes or this controller may.
+
+        Raises:
+            NotHeldError: this controller may not write.
+            P4ClientError: the switch refused, or went away.
+
+        """
+        writes = isinstance(msg, (p4r.WriteRequest, p4r.SetForwardingPipelineConfigRequest))
+        if writes and not self._tenure.held:
+            raise NotHeldError(self._switch)
+        return await super().request(msg)
+
+    async def broken(self) -> None:
+        """Wait until the connection is not ready any longer."""
+        ready = grpc.ChannelConnectivity.READY
+        channel: Any = self._channel
+        while channel.get_state(try_to_connect=True) is ready:
+            await channel.wait_for_state_change(ready)
+
+
+class Session(fy.Switch):  # type: ignore[misc]
+    """A session with a switch, as primary or behind another, or only to read.
+
+    Args:
+        name: of the switch.
+        address: HOST:PORT.
+        options: finsy's.
+        tenure: gives ids, and says whether this controller may write.
+        bids: whether to bid at all; else it reads only.
+        looks_first: whether to stand behind a primary that is there (`Bidder`).
+        keepalive: whether the switch takes probes.
+
+    """
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        options: Any,
+        tenure: Tenure,
+        *,
+        bids: bool,
+        looks_first: bool,
+        keepalive: bool,
+    ) -> None:
+        super().__init__(name, address, options)
+        self._arbitrator = Bidder(tenure, looks_first=looks_first)
+        self._tenure = tenure
+        self._bids = bids
+        self._keepalive = keepalive
+
+    async def _run(self) -> None:
+        """Do what finsy's does, with this client, and without a stream where none is needed."""
+        client = GuardedClient(self, self._tenure, keepalive=self._keepalive)
+        base: Any = super()
+        self._p4client = client
+        try:
+            await client.open(
+                schema=self.p4info, complete_request=self._arbitrator.complete_request
+            )
+            if self._bids:
+                await self._arbitrator.handshake(self)
+            await base._fetch_capabilities()
+            base._channel_up()
+            if self._bids:
+                await base._receive_until_closed()
+            else:
+                await client.broken()
+        finally:
+            await client.close()
+            base._channel_down()

@@ -1,0 +1,216 @@
+"""What other controllers write, brought into memory and to the switches that this one drives.
+
+The writes of a switch are taken in order, those that wait together at once, under the switch's
+lock: so a change of a request here is planned on what has been taken, or refused by the store. A
+controller's own writes come back, too, and are passed over: they are in memory already.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from pacer_controller.config import ConfigError, switch_from
+from pacer_controller.events import EventLog
+from pacer_controller.problems import Problem
+from pacer_controller.records import ResourceChange, index_of
+from pacer_controller.service.change import Staged
+from pacer_controller.service.commit import locked
+from pacer_controller.service.managed import ManagedSwitch
+from pacer_controller.southbound import SwitchRefusedError
+from pacer_controller.stores import SWITCHES, Entry, Event, Store, SwitchSettings
+
+_LOG = logging.getLogger(__name__)
+
+
+class Synced(Protocol):
+    """The service, as far as other controllers' writes concern it."""
+
+    store: Store
+    events: EventLog
+    lifecycle: asyncio.Lock
+    switches: dict[str, ManagedSwitch]
+
+    def holds(self, found: ManagedSwitch) -> bool:
+        """Whether a switch is still the one of its name."""
+
+    def manage(self, config: Any, *, configured: bool, revision: int) -> ManagedSwitch:
+        """Make a switch with its driver, not yet connected."""
+
+    def launch(self, managed: ManagedSwitch) -> None:
+        """Begin to connect to a switch."""
+
+    async def halt(self, switches: Sequence[ManagedSwitch]) -> None:
+        """Disconnect from some switches."""
+
+    def base_of(self, switch: str) -> int:
+        """Return the revision of what is known of a switch, or of the list of switches."""
+
+    def note_base(self, switch: str, base: int) -> None:
+        """Note the revision of the list of switches, or of a switch that is not managed."""
+
+
+class Sync:
+    """Takes the store's feed (`stores.base.Feed`).
+
+    Args:
+        service: what is kept in step.
+
+    """
+
+    def __init__(self, service: Synced) -> None:
+        self._service = service
+        self._lines: dict[str, deque[Entry]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def entry(self, entry: Entry) -> None:
+        """Take a write."""
+        line = self._lines.get(entry.switch)
+        if line is None:
+            line = self._lines[entry.switch] = deque()
+            work = self._serve(entry.switch, line)
+            task = asyncio.create_task(work, name=f"sync {entry.switch or 'switches'}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        line.append(entry)
+
+    def events(self, events: Sequence[Event]) -> None:
+        """Take events."""
+        self._service.events.follow(events)
+
+    async def stop(self) -> None:
+        """Take nothing more."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, switch: str, line: deque[Entry]) -> None:
+        """Take the writes of a switch, until none waits."""
+        try:
+            while line:
+                if switch == SWITCHES:
+                    await self._take_settings(line)
+                elif (found := self._service.switches.get(switch)) is not None:
+                    async with found.lock:
+                        if self._service.holds(found):
+                            await self._take(found, line)
+                else:
+                    async with self._service.lifecycle:
+                        if switch not in self._service.switches:
+                            self._take_unmanaged(switch, line)
+        except Exception:
+            _LOG.exception("writes of other controllers to %s could not be taken", switch)
+        finally:
+            del self._lines[switch]
+
+    async def _take(self, found: ManagedSwitch, line: deque[Entry]) -> None:
+        """Make what others wrote to a switch; the caller holds its lock."""
+        changes, base = _joined(line, found.last_change)
+        if base == found.last_change:
+            return
+        of = found.desired.resources
+        staged = Staged(found)
+        wanted = [
+            replace(one, before=before)
+            for one in changes
+            if (before := of[one.kind].get(one.name)) != one.after
+        ]
+        same = [one for one in changes if of[one.kind].get(one.name) == one.after]
+        fresh = [
+            index
+            for one in wanted
+            if (index := index_of(one.after)) is not None and index != index_of(one.before)
+        ]
+        try:
+            staged.add(wanted, fresh)
+        except Problem as error:
+            # It fitted where it was made: here the switch has another program, or fewer tables.
+            _LOG.error("switch %s: %s", found.name, error.detail)
+            for one in changes:
+                found.desired.set(one.kind, one.name, one.after)
+            found.moved_to(base)
+            return
+        before, after = staged.difference()
+        found.settle([*wanted, *same], base)
+        try:
+            await found.driver.apply(before, after, fresh=fresh)
+        except SwitchRefusedError as error:
+            _LOG.error("switch %s refuses what another controller wrote: %s", found.name, error)
+            found.driver.mend()
+
+    def _take_unmanaged(self, switch: str, line: deque[Entry]) -> None:
+        """Make what others wrote to a switch that this controller has not."""
+        changes, base = _joined(line, self._service.base_of(switch))
+        desired = self._service.store.desired(switch)
+        for change in changes:
+            desired.set(change.kind, change.name, change.after)
+        self._service.note_base(switch, base)
+
+    async def _take_settings(self, line: deque[Entry]) -> None:
+        """Make switches that others made, changed or removed."""
+        service = self._service
+        async with service.lifecycle:
+            settings: dict[str, Any] = {}
+            base = service.base_of(SWITCHES)
+            while line:
+                entry = line.popleft()
+                if entry.base > base:
+                    settings |= entry.switches
+                    base = entry.base
+            service.note_base(SWITCHES, base)
+            for name, (new, gone) in _moves(service, settings).items():
+                async with locked([gone] if gone is not None else []):
+                    if gone is not None:
+                        await service.halt([gone])
+                        service.note_base(name, gone.last_change)
+                    if new is None:
+                        service.switches.pop(name, None)
+                        continue
+                    config, revision = new
+                    try:
+                        made = service.manage(config, configured=False, revision=revision)
+                    except ConfigError as error:
+                        _LOG.error("switch %s of another controller is left out: %s", name, error)
+                        service.switches.pop(name, None)
+                        continue
+                    service.switches[name] = made
+                    service.launch(made)
+
+
+def _joined(line: deque[Entry], base: int) -> tuple[list[ResourceChange], int]:
+    """Take the writes that wait and are newer than a revision; return the changes and the last."""
+    changes: dict[tuple[str, str], ResourceChange] = {}
+    while line:
+        entry = line.popleft()
+        if entry.base > base:
+            changes |= {(one.kind, one.name): one for one in entry.changes}
+            base = entry.base
+    return list(changes.values()), base
+
+
+def _moves(
+    service: Synced, settings: SwitchSettings
+) -> Mapping[str, tuple[tuple[Any, int] | None, ManagedSwitch | None]]:
+    """Return what a switch is to be and what it was, by name, of those that change."""
+    moves: dict[str, tuple[tuple[Any, int] | None, ManagedSwitch | None]] = {}
+    for name, one in settings.items():
+        old = service.switches.get(name)
+        if old is not None and old.configured:
+            # The configuration has taken this name: it wins.
+            continue
+        if one is None:
+            if old is not None:
+                moves[name] = (None, old)
+            continue
+        try:
+            config = switch_from(name, one[0])
+        except ConfigError as error:
+            _LOG.error("switch %s of another controller is left out: %s", name, error)
+            continue
+        if old is not None and old.settings == config.settings():
+            old.revision = one[1]
+            continue
+        moves[name] = ((config, one[1]), old)
+    return moves

@@ -1,0 +1,86 @@
+"""Desired state and events: in a file for one controller, or in etcd for any number.
+
+- `base`: what the service asks of a store.
+- `sqlite`: a file, for one controller (`migrations`: its schema).
+- `etcd`: a cluster, for any number (`etcd_layout`: its keys; `etcd_client`: calls to it; `leases`:
+  who drives which switch; `assignment`: who should).
+"""
+
+import re
+from pathlib import Path
+
+from pacer_controller.stores.base import (
+    EVENTS_KEPT,
+    SWITCHES,
+    Entry,
+    Event,
+    StaleError,
+    Status,
+    Store,
+    StoreError,
+    SwitchSettings,
+    UncertainError,
+    Written,
+)
+from pacer_controller.stores.sqlite import MEMORY, SqliteStore
+
+__all__ = [
+    "EVENTS_KEPT",
+    "MEMORY",
+    "SWITCHES",
+    "Entry",
+    "Event",
+    "SqliteStore",
+    "StaleError",
+    "Status",
+    "Store",
+    "StoreError",
+    "SwitchSettings",
+    "UncertainError",
+    "Written",
+    "open_store",
+]
+
+_ETCD = re.compile(r"etcd://(?:(?P<user>[^@/]+)@)?(?P<members>[^/]+)(?P<prefix>/[^?#]*)?")
+_MEMBER = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")
+
+
+async def open_store(
+    url: str,
+    *,
+    authority: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    password: str | None = None,
+    lease_s: int | None = None,
+) -> Store:
+    """Open a store.
+
+    Args:
+        url: `sqlite:PATH`, or `etcd://[USER@]HOST:PORT[,HOST:PORT...][/PREFIX]`.
+        authority: who signed the certificates of etcd's members, PEM.
+        certificate: to show to them, PEM.
+        key: its private key, PEM.
+        password: of etcd's user.
+        lease_s: time to live of the controller's lease in etcd.
+
+    Raises:
+        StoreError: no such store, or it cannot be used.
+
+    """
+    if url.startswith("sqlite:"):
+        return SqliteStore(url.removeprefix("sqlite:"))
+    found = _ETCD.fullmatch(url)
+    members = found["members"].split(",") if found is not None else []
+    if found is None or not all(_MEMBER.fullmatch(member) for member in members):
+        raise StoreError(
+            f"store {url!r}: want sqlite:PATH or etcd://HOST:PORT[,HOST:PORT...][/PREFIX]"
+        )
+    # Only where it is needed: its messages take a moment to import.
+    from pacer_controller.stores.etcd import EtcdStore
+    from pacer_controller.stores.etcd_client import Access
+    from pacer_controller.stores.leases import LEASE_S
+
+    access = Access(members, authority, certificate, key, found["user"], password)
+    prefix = (found["prefix"] or "/pacer").rstrip("/") + "/"
+    return await EtcdStore.open(access, prefix, lease_s or LEASE_S)

@@ -1,0 +1,759 @@
+"""A store that any number of controllers share, in etcd (`etcd_layout`: its keys).
+
+A write is one transaction: it compares `root` and the heads of the sets that it was planned on, and
+puts what changes and the heads. A write that is too large for one is written as new generations of
+its sets, which nobody reads until a transaction of the same kind puts their names into `root`.
+
+What etcd did not answer may have been done. Then the heads tell, which name their last writes; and
+if the write is not there, a void write moves the head, so that it cannot be made any longer.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from aetcd import rpc
+
+from pacer_controller.records import Desired, ResourceChange
+from pacer_controller.southbound import Tenure
+from pacer_controller.stores import etcd_client as etcd
+from pacer_controller.stores.base import (
+    EVENTS_KEPT,
+    EVENTS_SLACK,
+    SWITCHES,
+    Entry,
+    Event,
+    Feed,
+    StaleError,
+    Status,
+    StoreError,
+    SwitchSettings,
+    UncertainError,
+    Written,
+)
+from pacer_controller.stores.etcd_client import Access, CompactedError, EtcdClient, EtcdError
+from pacer_controller.stores.etcd_layout import (
+    SETTINGS,
+    ContentSet,
+    Plan,
+    Values,
+    decode,
+    differences,
+    encode,
+    with_revision,
+)
+from pacer_controller.stores.leases import LEASE_S, Leases
+
+_LOG = logging.getLogger(__name__)
+
+OPERATIONS = 120
+"""Most operations of a transaction: etcd takes 128 (--max-txn-ops)."""
+
+BYTES = 1 << 20
+"""Most bytes of a transaction: etcd takes 1.5 MiB (--max-request-bytes)."""
+
+PAGE = 2_000
+"""Keys of one range request."""
+
+WRITERS = 16
+"""Names of writes that a head keeps."""
+
+RESOLVE_S = 10.0
+"""How long to ask what became of a write."""
+
+WATCH_RETRY_S = 0.1
+
+EVENT_BITS = 10
+"""Bits of an event's number that count the events of one write."""
+
+_LEASED = frozenset({"members", "leases", "status"})
+
+
+class EtcdStore:
+    """Desired state of all switches, and what happened (`base.Store`); made by `open`.
+
+    Args:
+        access: how to reach the cluster.
+        prefix: of all keys; begins and ends with a slash.
+        lease_s: time to live of the controller's lease.
+
+    """
+
+    shared = True
+    changes_most = 100
+
+    def __init__(self, access: Access, prefix: str, lease_s: int = LEASE_S) -> None:
+        self._client = EtcdClient(access)
+        self._prefix = prefix
+        self._endpoints = ",".join(access.endpoints)
+        self.leases = Leases(self._client, prefix, secrets.token_hex(4), lease_s)
+        self._counter = itertools.count(1)
+        self._sets: dict[str, ContentSet] = {}
+        self._root = 0
+        self._states: dict[str, Desired] = {}
+        self._events: deque[dict[str, Any]] = deque(maxlen=EVENTS_KEPT)
+        self._event_keys: deque[tuple[str, int]] = deque()
+        self._events_kept = 0
+        self._seen = 0
+        """Newest revision of which everything is known here."""
+        self._progress = asyncio.Event()
+        self._awaited: dict[str, asyncio.Future[int]] = {}
+        self._feed: Feed | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._background: set[asyncio.Task[None]] = set()
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages (`base.Store.name`)."""
+        return f"etcd at {self._endpoints}{self._prefix.rstrip('/')}"
+
+    @classmethod
+    async def open(cls, access: Access, prefix: str, lease_s: int = LEASE_S) -> Self:
+        """Connect, and read everything.
+
+        Raises:
+            StoreError: etcd does not answer, or what it has is no state of ours.
+
+        """
+        store = cls(access, prefix, lease_s)
+        try:
+            await store.leases.ensure_epoch()
+            await store._load()
+        except (EtcdError, OSError, ValueError, KeyError, TypeError) as error:
+            await store._client.close()
+            raise StoreError(f"{store.name}: {error}") from None
+        for name, one in store._sets.items():
+            for (kind, of), (value, _) in one.values.items():
+                if name != SWITCHES:
+                    store.desired(name).set(kind, of, value)
+        return store
+
+    async def close(self) -> None:
+        """Close the connections (`base.Store.close`)."""
+        await self._client.close()
+
+    # ---- what is there ----
+
+    @property
+    def revision(self) -> int:
+        """Revision of the newest write (`base.Store.revision`)."""
+        return max((one.base for one in self._sets.values()), default=0)
+
+    def _set(self, name: str) -> ContentSet:
+        return self._sets.setdefault(name, ContentSet())
+
+    def base(self, switch: str) -> int:
+        """Return the revision of the newest write to a switch (`base.Store.base`)."""
+        return self._set(switch).base
+
+    def known(self) -> Collection[str]:
+        """Return the switches that there are resources of (`base.Store.known`)."""
+        return [name for name in self._sets if name != SWITCHES]
+
+    def desired(self, switch: str) -> Desired:
+        """Return the desired state of a switch (`base.Store.desired`)."""
+        return self._states.setdefault(switch, Desired())
+
+    def forget(self, switch: str) -> None:
+        """Drop the desired state of a switch from memory (`base.Store.forget`)."""
+        self._states.pop(switch, None)
+
+    def switches(self) -> dict[str, tuple[Mapping[str, Any], int]]:
+        """Return the switches that requests made (`base.Store.switches`)."""
+        return {name: value for (_, name), value in self._set(SWITCHES).values.items()}
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the newest events (`base.Store.events`)."""
+        return list(self._events)
+
+    # ---- reading ----
+
+    async def _load(self) -> None:
+        """Read everything, as it is at one revision.
+
+        Raises:
+            EtcdError: etcd does not answer.
+
+        """
+        kvs, revision = await self._range_all(self._prefix)
+        found: dict[str, Any] = {}
+        for kv in kvs:
+            found[kv.key.decode().removeprefix(self._prefix)] = kv
+        root = found.pop("root", None)
+        self._root = root.mod_revision if root is not None else 0
+        self._sets = {
+            name: ContentSet(generation=(number, of))
+            for name, (number, of) in (json.loads(root.value) if root is not None else {}).items()
+        }
+        self.leases.clear()
+        self._events.clear()
+        self._event_keys.clear()
+        self._events_kept = 0
+        told: list[tuple[int, str, Any]] = []
+        for key, kv in found.items():
+            what, _, rest = key.partition("/")
+            if what == "heads":
+                self._take_head(rest, kv)
+            elif what == "data":
+                self._take_value(rest, kv)
+            elif what == "events":
+                told.append((kv.mod_revision, key, kv))
+            else:
+                self._take_other(what, rest, kv)
+        for _, key, kv in sorted(told, key=lambda one: one[0]):
+            self._take_events(key, kv)
+        self._seen = revision
+
+    async def _range_all(self, prefix: str, revision: int = 0) -> tuple[list[Any], int]:
+        """Return all keys with a prefix at one revision (0: the newest), and that revision."""
+        kvs: list[Any] = []
+        start, end = prefix, etcd.after(prefix)
+        while True:
+            answer = await self._client.range(start, end, limit=PAGE, revision=revision)
+            revision = revision or answer.header.revision
+            kvs += answer.kvs
+            if not answer.more:
+                return kvs, revision
+            start = answer.kvs[-1].key.decode() + "\0"
+
+    def _take_head(self, name: str, kv: Any) -> None:
+        one = self._set(name)
+        one.head, one.writers = kv.mod_revision, json.loads(kv.value)
+        for writer in one.writers:
+            waiting = self._awaited.get(writer)
+            if waiting is not None and not waiting.done() and writer == one.writers[0]:
+                waiting.set_result(kv.mod_revision)
+
+    def _take_value(self, rest: str, kv: Any) -> tuple[str, str, str] | None:
+        """Take what a set has; returns set, kind and name, or None if nobody reads it yet."""
+        of, generation, kind, name = rest.split("/")
+        one = self._set(of)
+        if generation != one.generation[1]:
+            return None
+        one.values[kind, name] = decode(kind, name, kv)
+        return of, kind, name
+
+    def _take_events(self, key: str, kv: Any) -> list[dict[str, Any]]:
+        first = kv.mod_revision << EVENT_BITS
+        events = [{"id": first + n, **one} for n, one in enumerate(json.loads(kv.value))]
+        self._events.extend(events)
+        self._event_keys.append((key, len(events)))
+        self._events_kept += len(events)
+        return events
+
+    def _take_other(self, what: str, rest: str, kv: Any) -> None:
+        if what == "epoch":
+            self.leases.epoch = (int(kv.value), kv.mod_revision)
+        elif what in _LEASED:
+            self.leases.put(what, rest, kv)
+
+    # ---- the watch ----
+
+    async def start(
+        self,
+        feed: Feed,
+        configured: Sequence[str],
+        managed: Callable[[], Sequence[str]],
+        report: Callable[[str], Status],
+    ) -> None:
+        """Begin to tell of writes, and to ask for leases (`base.Store.start`)."""
+        self._feed = feed
+        self._watching = asyncio.create_task(self._watch(), name="etcd")
+        await self.leases.start(configured, managed, lambda: list(self.switches()), report)
+        self._in_background(self._sweep_all())
+
+    async def stop(self) -> None:
+        """End what `start` began (`base.Store.stop`)."""
+        await self.leases.stop()
+        tasks = [*self._background, *([self._watching] if self._watching else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._watching = None
+
+    def _in_background(self, work: Any) -> None:
+        task = asyncio.create_task(work, name="etcd: background")
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _watch(self) -> None:
+        """Follow what is written, for ever and without a gap."""
+        while True:
+            try:
+                watching = self._client.watch(self._prefix, self._seen + 1)
+                async with contextlib.aclosing(watching) as answers:
+                    async for answer in answers:
+                        await self._take(answer)
+            except CompactedError:
+                await self._catch_up()
+            except (EtcdError, OSError) as error:
+                _LOG.warning("%s: %s", self.name, error)
+            except Exception:
+                # What was read may not be what is there: read it anew.
+                _LOG.exception("%s: not understood", self.name)
+                await self._catch_up()
+            await asyncio.sleep(WATCH_RETRY_S)
+
+    async def _catch_up(self) -> None:
+        """Read everything after a gap, and tell what has changed meanwhile."""
+        before = {name: dict(one.values) for name, one in self._sets.items()}
+        last = self._events[-1]["id"] if self._events else 0
+        try:
+            await self._load()
+        except (EtcdError, OSError, ValueError, KeyError, TypeError) as error:
+            _LOG.error("%s: %s", self.name, error)
+            return
+        _LOG.warning("%s: read anew, after a gap", self.name)
+        for name in {*before, *self._sets}:
+            self._tell({name: differences(before.get(name, {}), self._set(name).values)})
+        self._tell_events([one for one in self._events if one["id"] > last])
+        self._advance(self._seen)
+
+    def _advance(self, revision: int) -> None:
+        self._seen = max(self._seen, revision)
+        self._progress.set()
+        self._progress = asyncio.Event()
+
+    async def _take(self, answer: Any) -> None:
+        """Take an answer of the watch, revision by revision."""
+        for revision, events in itertools.groupby(answer.events, lambda e: e.kv.mod_revision):
+            if revision > self._seen:
+                await self._take_revision(revision, list(events))
+        if answer.events:
+            self._advance(answer.events[-1].kv.mod_revision)
+
+    async def _take_revision(self, revision: int, events: Iterable[Any]) -> None:
+        changed: dict[str, Values | dict[tuple[str, str], None]] = {}
+        told: list[dict[str, Any]] = []
+        for event in events:
+            key = event.kv.key.decode().removeprefix(self._prefix)
+            what, _, rest = key.partition("/")
+            gone = event.type == rpc.Event.DELETE
+            if what == "root" and not gone:
+                self._root = event.kv.mod_revision
+                for name in await self._take_root(event.kv):
+                    changed[name] = {}
+            elif what == "heads" and not gone:
+                self._take_head(rest, event.kv)
+                changed.setdefault(rest, {})
+            elif what == "data":
+                self._take_change(rest, event.kv, gone, changed)
+            elif what == "events" and not gone:
+                told += self._take_events(key, event.kv)
+            elif what in _LEASED and gone:
+                self.leases.deleted(what, rest, revision)
+            elif not gone:
+                self._take_other(what, rest, event.kv)
+        self._tell(changed)
+        self._tell_events(told)
+
+    def _take_change(self, rest: str, kv: Any, gone: bool, changed: dict[str, Any]) -> None:
+        of, generation, kind, name = rest.split("/")
+        one = self._set(of)
+        if generation != one.generation[1]:
+            return
+        if gone:
+            one.values.pop((kind, name), None)
+            changed.setdefault(of, {})[kind, name] = None
+        else:
+            self._take_value(rest, kv)
+            changed.setdefault(of, {})[kind, name] = one.values[kind, name]
+
+    async def _take_root(self, kv: Any) -> list[str]:
+        """Read the sets that have new generations; returns their names, all of them told."""
+        flipped = []
+        for name, (number, of) in json.loads(kv.value).items():
+            one = self._set(name)
+            if one.generation[1] == of:
+                continue
+            before, one.values = one.values, {}
+            one.generation = (number, of)
+            prefix = f"{self._prefix}data/{name}/{of}/"
+            kvs, _ = await self._range_all(prefix, kv.mod_revision)
+            for value in kvs:
+                self._take_value(value.key.decode().removeprefix(f"{self._prefix}data/"), value)
+            self._tell({name: differences(before, one.values)})
+            flipped.append(name)
+        return flipped
+
+    def _tell(self, changed: Mapping[str, Mapping[tuple[str, str], Any]]) -> None:
+        """Tell the feed what has changed, by set."""
+        if self._feed is None:
+            return
+        for name, values in changed.items():
+            base = self._set(name).base
+            if name == SWITCHES:
+                settings = {of: value for (_, of), value in values.items()}
+                self._feed.entry(Entry(SWITCHES, base, switches=settings))
+                continue
+            changes = [
+                ResourceChange(name, kind, of, None, value[0] if value is not None else None)
+                for (kind, of), value in values.items()
+            ]
+            self._feed.entry(Entry(name, base, changes))
+
+    def _tell_events(self, events: Sequence[dict[str, Any]]) -> None:
+        if events and self._feed is not None:
+            self._feed.events(events)
+
+    # ---- writing ----
+
+    def _named(self) -> str:
+        return f"{self.leases.name}-{next(self._counter)}"
+
+    async def write(
+        self,
+        changes: Sequence[ResourceChange],
+        events: Sequence[Event] = (),
+        switches: SwitchSettings | None = None,
+        bases: Mapping[str, int] | None = None,
+    ) -> Written:
+        """Store changes (`base.Store.write`); the feed has the events."""
+        name = self._named()
+        if not changes and not switches:
+            await self._write_events(name, events)
+            return Written(self.revision)
+        sets: dict[str, dict[tuple[str, str], tuple[Any, int] | None]] = {}
+        for change in changes:
+            after = change.after
+            value = None if after is None else (after, after.revision)
+            sets.setdefault(change.switch, {})[change.kind, change.name] = value
+        for of, settings in (switches or {}).items():
+            sets.setdefault(SWITCHES, {})[SETTINGS, of] = settings
+        gone = frozenset(of for of, settings in (switches or {}).items() if settings is None)
+        for of in gone:
+            sets.setdefault(of, {})
+        planned_on = {of: self.base(of) for of in sets} | dict(bases or {})
+        for of, base in planned_on.items():
+            if self.base(of) != base:
+                raise StaleError(f"{self.name}: revision {base} is not the newest")
+        plan = Plan(name, sets, gone, events, planned_on)
+        waiting = asyncio.get_running_loop().create_future()
+        self._awaited[name] = waiting
+        try:
+            return await self._make(plan, waiting)
+        finally:
+            del self._awaited[name]
+
+    async def take_back(
+        self,
+        changes: Sequence[ResourceChange],
+        written: Written,
+        events: Sequence[Event],
+        switches: SwitchSettings | None = None,
+        bases: Mapping[str, int] | None = None,
+    ) -> Written:
+        """Undo a `write` (`base.Store.take_back`); events say so, since others have seen it."""
+        back = [change.reversed() for change in reversed(changes)]
+        said = [
+            {**one, "kind": "failed", "message": f"taken back: {one['message']}"} for one in events
+        ]
+        return await self.write(back, said, switches, bases)
+
+    def _event_operation(self, name: str, events: Sequence[Event]) -> list[Any]:
+        if not events:
+            return []
+        # Wall-clock time: only the order of removal depends on it.
+        key = f"{self._prefix}events/{time.time_ns():020d}-{name}"
+        return [etcd.put(key, json.dumps([dict(one) for one in events]))]
+
+    async def _write_events(self, name: str, events: Sequence[Event]) -> None:
+        try:
+            await self._client.transact([], self._event_operation(name, events))
+        except EtcdError as error:
+            raise StoreError(f"{self.name}: {error}") from None
+        if self._events_kept > EVENTS_KEPT + EVENTS_SLACK:
+            self._in_background(self._trim())
+
+    async def _trim(self) -> None:
+        """Remove the oldest events."""
+        while self._events_kept > EVENTS_KEPT and len(self._event_keys) > 1:
+            self._events_kept -= self._event_keys.popleft()[1]
+        first, last = f"{self._prefix}events/", self._prefix + self._event_keys[0][0]
+        with contextlib.suppress(EtcdError):
+            await self._client.transact([], [etcd.delete(first, last)])
+
+    async def _make(self, plan: Plan, waiting: "asyncio.Future[int]") -> Written:
+        """Make a write.
+
+        Raises:
+            StoreError: as `write` does.
+
+        """
+        operations = [
+            operation
+            for of, values in plan.sets.items()
+            for operation in self._operations(plan, of, values)
+        ]
+        events = self._event_operation(plan.name, plan.events)
+        size = sum(one.ByteSize() for one in (*operations, *events))
+        if len(operations) + len(plan.sets) + 1 > OPERATIONS or size > BYTES:
+            return await self._make_generations(plan, waiting)
+        revision = await self._commit(plan, [*operations, *self._heads(plan), *events], waiting)
+        for of in plan.sets:
+            one = self._set(of)
+            if revision > one.head:
+                one.head, one.writers = revision, self._writers(plan.name, of)
+        if self._events_kept > EVENTS_KEPT + EVENTS_SLACK:
+            self._in_background(self._trim())
+        return Written(revision, dict.fromkeys(plan.sets, revision))
+
+    def _operations(
+        self,
+        plan: Plan,
+        of: str,
+        values: Mapping[tuple[str, str], tuple[Any, int] | None],
+    ) -> list[Any]:
+        prefix = f"{self._prefix}data/{of}/{self._set(of).generation[1]}/"
+        if of in plan.gone:
+            return [etcd.delete(prefix, etcd.after(prefix))]
+        return [
+            etcd.delete(f"{prefix}{kind}/{name}")
+            if value is None
+            else etcd.put(f"{prefix}{kind}/{name}", encode(*value))
+            for (kind, name), value in values.items()
+        ]
+
+    def _writers(self, name: str, of: str) -> list[str]:
+        return [name, *self._set(of).writers][:WRITERS]
+
+    def _heads(self, plan: Plan) -> list[Any]:
+        return [
+            etcd.put(f"{self._prefix}heads/{of}", json.dumps(self._writers(plan.name, of)))
+            for of in plan.sets
+        ]
+
+    def _comparisons(self, plan: Plan) -> list[Any]:
+        """Return what must not have changed: `root`, and the heads of what it was planned on."""
+        compared = [etcd.unchanged(f"{self._prefix}root", self._root)]
+        if len(plan.bases) < OPERATIONS:
+            return compared + [
+                etcd.unchanged(f"{self._prefix}heads/{of}", self._set(of).head) for of in plan.bases
+            ]
+        # No head at all is newer than the newest known one.
+        prefix = f"{self._prefix}heads/"
+        newest = max(one.head for one in self._sets.values())
+        compared.append(
+            rpc.Compare(
+                result=rpc.Compare.LESS,
+                target=rpc.Compare.MOD,
+                key=prefix.encode(),
+                range_end=etcd.after(prefix).encode(),
+                mod_revision=newest + 1,
+            )
+        )
+        return compared
+
+    async def _commit(
+        self, plan: Plan, operations: Sequence[Any], waiting: "asyncio.Future[int]"
+    ) -> int:
+        """Make a transaction; returns its revision.
+
+        Raises:
+            StaleError: what it was planned on has changed.
+            UncertainError: nobody says whether it was made.
+            StoreError: it was not made.
+
+        """
+        while True:
+            root = self._root
+            asked = [etcd.get(f"{self._prefix}root")]
+            try:
+                answer = await self._client.transact(self._comparisons(plan), operations, asked)
+            except EtcdError as error:
+                if error.certain:
+                    raise StoreError(f"{self.name}: {error}") from None
+                _LOG.warning("%s: asking what became of a write: %s", self.name, error)
+                return await self._resolve(plan, waiting)
+            if answer.succeeded:
+                return int(answer.header.revision)
+            newest = max(
+                (kv.mod_revision for kv in answer.responses[0].response_range.kvs), default=0
+            )
+            if newest <= root:
+                raise StaleError(f"{self.name}: another controller has written")
+            # Other sets may have new generations, and this change fits as it is.
+            await self._reach(newest)
+            if any(self.base(of) != base for of, base in plan.bases.items()):
+                raise StaleError(f"{self.name}: another controller has written")
+
+    async def _resolve(self, plan: Plan, waiting: "asyncio.Future[int]") -> int:
+        """Find out whether a write was made; if not, it will not be. Returns its revision.
+
+        Raises:
+            StoreError: it was not made.
+            UncertainError: nobody says.
+
+        """
+        of = next(iter(plan.sets))
+        key, expected = f"{self._prefix}heads/{of}", self._set(of).head
+        end_s = time.monotonic() + RESOLVE_S
+        while time.monotonic() < end_s:
+            if waiting.done():
+                return waiting.result()
+            try:
+                kvs = (await self._client.range(key)).kvs
+                revision = kvs[0].mod_revision if kvs else 0
+                writers = json.loads(kvs[0].value) if kvs else []
+                if plan.name in writers[:1]:
+                    return int(revision)
+                if plan.name in writers:
+                    # Others have written since: the watch tells its revision.
+                    async with asyncio.timeout(RESOLVE_S):
+                        return await asyncio.shield(waiting)
+                if revision != expected:
+                    raise StaleError(f"{self.name}: another controller has written")
+                void = json.dumps([self._named(), *writers][:WRITERS])
+                await self._client.transact([etcd.unchanged(key, expected)], [etcd.put(key, void)])
+            except EtcdError:
+                await asyncio.sleep(WATCH_RETRY_S)
+            except TimeoutError:
+                break
+        raise UncertainError(f"{self.name}: does not answer: the change may have been made")
+
+    # ---- large writes ----
+
+    async def _make_generations(self, plan: Plan, waiting: "asyncio.Future[int]") -> Written:
+        """Make a write by new generations of its sets.
+
+        Raises:
+            StoreError: as `write` does.
+
+        """
+        # What is copied must be what is there: own writes are known by the watch only.
+        await self._reach(max(self._set(of).head for of in plan.sets))
+        marker = f"{self._prefix}sweep/{plan.name}"
+        prefixes: dict[str, str] = {of: f"{self._prefix}data/{of}/{plan.name}/" for of in plan.sets}
+        former = [f"{self._prefix}data/{of}/{self._set(of).generation[1]}/" for of in plan.sets]
+        try:
+            mine = json.dumps({"member": self.leases.name, "prefixes": list(prefixes.values())})
+            answer = await self._client.transact([], [etcd.put(marker, mine)])
+            # Higher than any revision that a client has seen of these sets, and nobody else's.
+            number = int(answer.header.revision)
+            filled = await self._fill(plan, prefixes, number)
+        except EtcdError as error:
+            self._in_background(self._sweep(marker, list(prefixes.values())))
+            raise StoreError(f"{self.name}: {error}") from None
+        root = {of: one.generation for of, one in self._sets.items() if one.generation[0]}
+        root |= dict.fromkeys(plan.sets, (number, plan.name))
+        rest = json.dumps({"member": "", "prefixes": former})
+        operations = [
+            etcd.put(f"{self._prefix}root", json.dumps(root)),
+            etcd.put(marker, rest),
+            *self._event_operation(plan.name, plan.events),
+        ]
+        first = next(iter(plan.sets))
+        # One head tells, should there be no answer, whether it was made.
+        operations.append(
+            etcd.put(f"{self._prefix}heads/{first}", json.dumps(self._writers(plan.name, first)))
+        )
+        try:
+            revision = await self._commit(plan, operations, waiting)
+        except UncertainError:
+            raise
+        except StoreError:
+            self._in_background(self._sweep(marker, list(prefixes.values())))
+            raise
+        self._root = max(self._root, revision)
+        for of, values in filled.items():
+            one = self._set(of)
+            one.generation, one.values = (number, plan.name), values
+        one = self._set(first)
+        if revision > one.head:
+            one.head, one.writers = revision, self._writers(plan.name, first)
+        self._in_background(self._sweep(marker, former))
+        return Written(number, dict.fromkeys(plan.sets, number) | {first: revision})
+
+    async def _fill(
+        self, plan: Plan, prefixes: Mapping[str, str], number: int
+    ) -> dict[str, Values]:
+        """Write the new generations, which nobody reads yet; returns what is in them."""
+        filled: dict[str, Values] = {}
+        batch: list[Any] = []
+        size = 0
+        for of, values in plan.sets.items():
+            kept = {} if of in plan.gone else dict(self._set(of).values)
+            for key, value in values.items():
+                kept.pop(key, None)
+                if value is not None and of not in plan.gone:
+                    kept[key] = value
+            filled[of] = {key: with_revision(*one, number) for key, one in kept.items()}
+            for (kind, name), one in filled[of].items():
+                operation = etcd.put(f"{prefixes[of]}{kind}/{name}", encode(*one))
+                if len(batch) == OPERATIONS or size + operation.ByteSize() > BYTES:
+                    await self._client.transact([], batch)
+                    batch, size = [], 0
+                batch.append(operation)
+                size += operation.ByteSize()
+        if batch:
+            await self._client.transact([], batch)
+        return filled
+
+    async def _reach(self, revision: int) -> None:
+        """Wait until all is known up to a revision.
+
+        Raises:
+            StoreError: etcd does not tell.
+
+        """
+        try:
+            if self._watching is None:
+                await self._load()
+            async with asyncio.timeout(RESOLVE_S):
+                while self._seen < revision:
+                    await self._progress.wait()
+        except (TimeoutError, EtcdError) as error:
+            raise StoreError(f"{self.name}: {error or 'it does not tell of writes'}") from None
+
+    async def _sweep(self, marker: str, prefixes: Sequence[str]) -> None:
+        """Delete generations that nobody reads."""
+        try:
+            for prefix in prefixes:
+                await self._client.transact([], [etcd.delete(prefix, etcd.after(prefix))])
+            await self._client.transact([], [etcd.delete(marker)])
+        except EtcdError as error:
+            _LOG.warning("%s: old generations stay for now: %s", self.name, error)
+
+    async def _sweep_all(self) -> None:
+        """Delete what controllers have left that are gone."""
+        with contextlib.suppress(EtcdError):
+            kvs, _ = await self._range_all(f"{self._prefix}sweep/")
+            for kv in kvs:
+                value = json.loads(kv.value)
+                if value["member"] not in self.leases.members:
+                    await self._sweep(kv.key.decode(), value["prefixes"])
+
+    # ---- the rest ----
+
+    async def probe(self) -> None:
+        """Check that the cluster takes writes (`base.Store.probe`)."""
+        try:
+            # Nothing is put: the comparison alone needs a majority.
+            await self._client.transact([etcd.absent(f"{self._prefix}none")], [])
+        except EtcdError as error:
+            raise StoreError(f"{self.name}: {error}") from None
+
+    def tenure(self, switch: str) -> Tenure:
+        """Return the right to write to a switch (`base.Store.tenure`)."""
+        return self.leases.tenure(switch)
+
+    def status(self, switch: str) -> Status | None:
+        """Return what the controller that drives a switch says (`base.Store.status`)."""
+        return self.leases.status(switch)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what there is to say (`base.Store.describe`)."""
+        return {
+            "kind": "etcd",
+            "epoch": self.leases.epoch[0],
+            "controller": self.leases.name,
+            "controllers": sorted(self.leases.members),
+            "driven": dict(sorted(self.leases.holders.items())),
+        }

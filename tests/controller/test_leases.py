@@ -1,0 +1,145 @@
+"""Leases: who may write to a switch, until when, and with which number."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from etcd_members import MISSING, Members
+
+from pacer_controller.southbound import FenceError, NotHeldError, Tenure, fence_of, generation_of
+from pacer_controller.stores import Entry, Event, Status
+from pacer_controller.stores.assignment import Member, assign
+from pacer_controller.stores.etcd import EtcdStore
+from pacer_controller.stores.etcd_client import Access
+from pacer_controller.stores.leases import MARGIN_S
+
+WAIT_S = 60.0
+LEASE_S = 3
+
+
+class Nobody:
+    """A feed that nobody reads."""
+
+    def entry(self, entry: Entry) -> None:
+        """Forget a write."""
+
+    def events(self, events: Sequence[Event]) -> None:
+        """Forget events."""
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[Members]:
+    """Run a cluster of one member."""
+    if MISSING:
+        pytest.skip("not run: no etcd (Debian's etcd-server)")
+    made = Members(tmp_path)
+    made.start()
+    yield made
+    made.close()
+
+
+@asynccontextmanager
+async def controller(members: Members, *switches: str) -> AsyncIterator[EtcdStore]:
+    """Share switches, as a controller that has these in its configuration."""
+    store = await EtcdStore.open(Access(members.endpoints), "/leases/", LEASE_S)
+    await store.start(
+        Nobody(), switches, lambda: switches, lambda _: Status(store.leases.name, "connected")
+    )
+    try:
+        yield store
+    finally:
+        await store.stop()
+        await store.close()
+
+
+async def until_held(tenure: Tenure, held: bool = True) -> None:
+    async with asyncio.timeout(WAIT_S):
+        await tenure.becomes(held)
+
+
+def test_numbers_grow_and_only_the_holder_gets_one(members: Members) -> None:
+    async def run() -> None:
+        async with controller(members, "s1") as one, controller(members) as other:
+            tenure = one.tenure("s1")
+            await until_held(tenure)
+            numbers = [await tenure.bid() for _ in range(3)]
+            # Beyond what a switch remembers of whoever.
+            numbers.append(await tenure.bid(above=numbers[-1] + (7 << 64)))
+            numbers.append(await tenure.bid())
+            assert numbers == sorted(set(numbers))
+            assert not other.tenure("s1").held
+            with pytest.raises(NotHeldError):
+                await other.tenure("s1").bid()
+            with pytest.raises(FenceError, match="start it anew"):
+                await tenure.bid(above=2**128 - 1)
+        async with controller(members, "s1") as successor:
+            await until_held(successor.tenure("s1"))
+            assert await successor.tenure("s1").bid() > numbers[-1]
+
+    asyncio.run(run())
+
+
+def test_who_cannot_reach_etcd_stops_before_its_lease_can_end(members: Members) -> None:
+    async def run() -> None:
+        async with controller(members, "s1") as store:
+            tenure = store.tenure("s1")
+            await until_held(tenure)
+            await asyncio.to_thread(members.kill, 0)
+            # Whatever was renewed was asked for before now.
+            last_s = time.monotonic()
+            ahead_s = 0.0
+            store.leases._clock = lambda: last_s + ahead_s
+            ahead_s = LEASE_S - MARGIN_S
+            assert not tenure.held
+            await until_held(tenure, False)
+            with pytest.raises(NotHeldError):
+                await tenure.bid()
+
+    asyncio.run(run())
+
+
+def test_a_lease_that_has_ended_is_begun_anew(members: Members) -> None:
+    """As after a pause that was longer than the lease."""
+
+    async def run() -> None:
+        async with controller(members, "s1") as store:
+            tenure = store.tenure("s1")
+            await until_held(tenure)
+            before = await tenure.bid()
+            await store._client.revoke(store.leases._lease)
+            await until_held(tenure, False)
+            await until_held(tenure)
+            assert await tenure.bid() > before
+
+    asyncio.run(run())
+
+
+def test_a_switch_that_does_not_answer_one_goes_to_the_other(members: Members) -> None:
+    async def run() -> None:
+        async with controller(members, "s1") as one, controller(members, "s1") as two:
+            # Who is to have it once they know of each other.
+            mine = Member(configured=frozenset({"s1"}))
+            names = {store.leases.name: mine for store in (one, two)}
+            chosen = assign(names, ["s1"], frozenset())["s1"]
+            holder, other = (one, two) if one.leases.name == chosen else (two, one)
+            await until_held(holder.tenure("s1"))
+            number = await holder.tenure("s1").bid()
+            holder.tenure("s1").reaches(False)
+            await until_held(other.tenure("s1"))
+            assert not holder.tenure("s1").held
+            assert await other.tenure("s1").bid() > number
+
+    asyncio.run(run())
+
+
+def test_generations_are_in_the_order_of_fencing_numbers() -> None:
+    fences = [7_000_000 << 64 | 5, 7_000_000 << 64 | 2**40, 7_000_001 << 64 | 1]
+    generations = [generation_of(fence) for fence in fences]
+    assert generations == sorted(set(generations))
+    assert all(generation < 2**64 for generation in generations)
+    for fence, generation in zip(fences, generations, strict=True):
+        assert generation_of(fence_of(generation)) == generation
+        assert fence_of(generation) >= fence
