@@ -20,9 +20,10 @@ from pacer_mininet.runs import RunError
 FOLDER = paths.MININET_DIR / "workflow"
 STOP_TIMEOUT_S = 20.0
 
-RATE_LIMIT = "1000/10s"
-"""After every step, Snakemake (9.27) begins to look for further steps once in the limit's time, for
-ever. With its default of a second, it uses a whole processor after some hundred steps."""
+RUNS_PER_SECOND_OF_LIMIT = 60
+"""After every step, Snakemake (9.27) begins to look for further steps once in the time of its rate
+limit, for ever, and it ends up to that time late. With its default of a second, it uses a whole
+processor after some hundred steps. So the time grows with the number of runs."""
 
 
 class WorkflowError(RunError):
@@ -73,6 +74,7 @@ def _snakemake(plan: Plan, options: Sequence[str], lock: IO[str]) -> int:
     """Run Snakemake on a plan; return its exit status."""
     program = paths.need_built(paths.SNAKEMAKE, "Snakemake")
     plan.write()
+    limit_s = max(1, len(plan.missing()) // RUNS_PER_SECOND_OF_LIMIT)
     # In its own session: Ctrl-C reaches only this process, which then ends it and its steps. If
     # this process is killed, Snakemake ends, and its steps with it.
     command = [
@@ -80,7 +82,7 @@ def _snakemake(plan: Plan, options: Sequence[str], lock: IO[str]) -> int:
         *("--snakefile", str(FOLDER / "Snakefile"), "--configfile", str(plan.file)),
         *("--directory", str(plan.directory.parent), "--nolock"),
         *("--keep-going", "--rerun-incomplete", "--rerun-triggers", "mtime", "params", "input"),
-        *("--max-jobs-per-timespan", RATE_LIMIT),
+        *("--max-jobs-per-timespan", f"1000/{limit_s}s"),
         *("--scheduler", "greedy", "--logger", "pacer", "--logger-pacer-plan", str(plan.file)),
         *options,
     ]
