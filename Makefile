@@ -89,7 +89,7 @@ $(VENV)/.stamp: requirements.lock controller/pyproject.toml mininet/pyproject.to
 # Snakemake, which schedules the experiments' runs, in an environment of its own.
 $(SNAKEMAKE): requirements-experiments.lock | packages
 	@echo "installing Snakemake by requirements-experiments.lock into $(BUILD)/snakemake (about 30 s)"
-	@test -x $(@D)/python || /usr/bin/python3 -m venv $(BUILD)/snakemake
+	@test -x $(@D)/pip || /usr/bin/python3 -m venv $(BUILD)/snakemake
 	@$(@D)/python -m pip install --quiet --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 

@@ -71,8 +71,8 @@ class PacerController(Controller):  # type: ignore[misc] # mininet has no types
                 probe.bind(("127.0.0.1", self.port))
             except OSError:
                 raise NodeError(
-                    f"{self.name}: TCP port {self.port} of 127.0.0.1 is taken; use another one: "
-                    "--controller pacer,port=8081"
+                    f"{self.name}: TCP port {self.port} of 127.0.0.1 is taken. If another network "
+                    "runs, end it first; else use another port: --controller pacer,port=8081"
                 ) from None
 
     def start(self) -> None:

@@ -1,5 +1,6 @@
 """What all kinds of switch have in common: their interfaces, processes and controllers."""
 
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ from mininet.node import Controller, Switch
 from pacer_mininet import paths, processors
 from pacer_mininet.controller import PacerController
 from pacer_mininet.interfaces import quiet_ipv6, turn_offloads_off, wait_for_carrier
-from pacer_mininet.processes import STATE, LoggedProcess
+from pacer_mininet.processes import STATE, LoggedProcess, NodeError
 
 COUNTS = ("layer2", "wire")
 GAPS = ("accounted", "pause-frames")
@@ -21,7 +22,8 @@ GAPS = ("accounted", "pause-frames")
 class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
     """A switch made of user-space processes, with one port per link, in Mininet's own namespace.
 
-    Errors: MissingError when a tool is not installed, ValueError for a parameter out of range.
+    Errors: MissingError when a tool is not installed, ValueError for a parameter out of range,
+    NodeError when an interface of its name exists.
     """
 
     live: ClassVar[list["NetworkSwitch"]] = []
@@ -34,6 +36,14 @@ class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
         paths.need_programs("mnexec")
         if params.get("inNamespace"):
             raise ValueError(f"{name}: a {type(self).__name__} runs in Mininet's own namespace")
+        # Not by /sys, which may show another namespace's.
+        interfaces = (one for _, one in socket.if_nameindex())
+        taken = sorted(one for one in interfaces if one.startswith(f"{name}-eth"))
+        if taken:
+            raise NodeError(
+                f"{name}: another network has a switch of this name (interface {taken[0]} exists): "
+                f"end that network first. `ip link del {taken[0]}` removes what a killed one left."
+            )
         super().__init__(name, **params)
         self.log_dir = Path(log_dir) if log_dir else STATE.path
         self.processes: list[LoggedProcess] = []

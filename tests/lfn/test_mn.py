@@ -29,11 +29,13 @@ import os, runpy, socket, sys
 import mininet.net
 mininet.net.Mininet.inited = True
 taken = socket.create_server(("127.0.0.1", 8080)) if os.environ.get("TAKE_8080") else None
+if other := os.environ.get("OTHER_NETWORK"):
+    os.system(f"ip link add {other} type veth peer name other")
 sys.argv = sys.argv[1:]
 try:
     runpy.run_path(sys.argv[0], run_name="__main__")
 finally:
-    left = [name for name in os.listdir("/sys/class/net") if "-eth" in name]
+    left = [name for _, name in socket.if_nameindex() if "-eth" in name]
     print("left behind:", left, flush=True)
 """
 
@@ -122,14 +124,14 @@ def need_parts() -> None:
 LFN_OPTIONS = ("--topo", "lfn", "--switch", "pacing", "--controller", "pacer")
 
 
-def check(ended: "subprocess.CompletedProcess[str]", said: str) -> None:
+def check(ended: "subprocess.CompletedProcess[str]", said: str, left: str = "[]") -> None:
     """Check that it ended with that line, and with nothing but it."""
     output = ended.stdout + ended.stderr
     assert said in output
     assert ended.returncode == 1, output
     assert "leaning up" not in output
     assert "Traceback" not in output
-    assert "left behind: []" in output
+    assert f"left behind: {left}" in output
 
 
 def test_mn_names_a_wrong_rate(tmp_path: Path) -> None:
@@ -149,6 +151,13 @@ def test_mn_names_a_controller_that_is_not_built(tmp_path: Path) -> None:
 def test_mn_names_a_taken_port(tmp_path: Path) -> None:
     need_parts()
     check(mn(tmp_path, *LFN_OPTIONS, TAKE_8080="1"), "TCP port 8080 of 127.0.0.1 is taken")
+
+
+def test_mn_names_another_network_and_leaves_it_alone(tmp_path: Path) -> None:
+    need_parts()
+    options = ("--topo", "lfn", "--switch", "pacing", "--controller", "pacer,port=8081")
+    ended = mn(tmp_path, *options, OTHER_NETWORK="s1-eth1")
+    check(ended, "another network has a switch of this name", left="['s1-eth1']")
 
 
 def test_mn_names_a_switch_that_does_not_start_and_takes_its_links_away(tmp_path: Path) -> None:

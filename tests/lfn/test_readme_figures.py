@@ -16,7 +16,7 @@ METRICS = {
     "TCP goodput, whole run (Mbit/s)": ("goodput", "median"),
     "TCP goodput, second half (Mbit/s)": ("steady", "median"),
     "packets lost at the bottleneck": ("lost", "median"),
-    "largest queue in front of a virtual bottleneck (bytes)": ("queue_max", "median"),
+    "FIFO that the packets would need in front of the bottleneck (bytes)": ("queue_max", "median"),
     "transfers done": ("done", "median"),
     "published (2006, Linux 2.6.11): goodput (Mbit/s)": ("goodput", "published"),
     "published: packets lost at the router": ("lost", "published"),

@@ -64,8 +64,9 @@ def show_list(experiments: Sequence[Experiment]) -> None:
     """Print the experiments, how many runs they have and what they reproduce."""
     for one in experiments:
         count = sum(len(cell.runs()) for cell in one.cells)
+        runs = "switch alone" if one.virtual else f"{count:4} runs   "
         of = ", ".join(one.reproduces) or "no published counterpart"
-        print(f"{one.name:12} {count:3} runs  {of}: {one.title}")
+        print(f"{one.name:12} {runs}  {of}: {one.title}")
 
 
 @dataclass(frozen=True)
