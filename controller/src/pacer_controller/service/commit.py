@@ -200,6 +200,8 @@ class Committer:
                     raise refused(one.found, error) from None
                 undo.push_async_callback(_to_the_end, _apply_back, one.found, before, after)
             undo.pop_all()
+        for one in staged:
+            one.found.brought_to = one.found.last_change
         if written.numbers:
             self._events.publish(written.numbers, drafts)
         return written
@@ -228,6 +230,7 @@ class Committer:
         self._events.drop(written.numbers)
         for one in staged:
             one.found.moved_to(back.bases.get(one.found.name, one.found.last_change))
+            one.found.brought_to = one.found.last_change
 
 
 async def _to_the_end(work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:

@@ -227,13 +227,11 @@ class Service:
 
     def _report(self, switch: str) -> Status:
         """Return how a switch is that this controller drives, for the others."""
-        found, name = self.switches.get(switch), str(self.store.describe()["controller"])
+        found = self.switches.get(switch)
         if found is None:
-            return Status(name, "pending")
+            return Status("", "pending")
         driver = found.driver
-        # While the lock is held, the newest change may not be on the switch.
-        base = -1 if found.lock.locked() else found.last_change
-        return Status(name, driver.state.value, dict(driver.failed), base)
+        return Status("", driver.state.value, dict(driver.failed), found.brought_to)
 
     def launch(self, managed: ManagedSwitch) -> None:
         """Begin to connect to a switch, if the service runs."""

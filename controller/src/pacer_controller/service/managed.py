@@ -86,6 +86,7 @@ class ManagedSwitch:
         last_change: revision of the newest write of anything of it.
         wanted: the entries that the switch should hold, by key; changed under the lock only.
         status: returns what the controller says that drives the switch; None: this one does.
+        brought_to: revision up to which the driver has been given what changed.
         unstored: resources that are changed in memory only so far, as the store has them.
 
     """
@@ -102,10 +103,15 @@ class ManagedSwitch:
     task: asyncio.Task[None] | None = None
     flow_entries: int = 0
     status: Callable[[], Status | None] = lambda: None
+    brought_to: int = 0
     unstored: dict[tuple[str, str], Record | None] = field(default_factory=dict)
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     _rows: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
     _driver: Driver | None = None
+
+    def __post_init__(self) -> None:
+        # A driver begins with all of it.
+        self.brought_to = self.last_change
 
     @property
     def device(self) -> tuple[object, ...]:

@@ -139,6 +139,7 @@ class Sync:
         except SwitchRefusedError as error:
             _LOG.error("switch %s refuses what another controller wrote: %s", found.name, error)
             found.driver.mend()
+        found.brought_to = found.last_change
 
     def _take_unmanaged(self, switch: str, line: deque[Entry]) -> None:
         """Make what others wrote to a switch that this controller has not."""

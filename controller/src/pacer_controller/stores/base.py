@@ -215,7 +215,7 @@ class Store(Protocol):
             feed: who is told.
             configured: switches that this controller knows by its own configuration.
             managed: returns all switches that this controller can drive.
-            report: returns how a switch is that this controller drives.
+            report: returns how a switch is that this controller drives; names no controller.
 
         """
 

@@ -13,6 +13,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pacer_controller.southbound import FenceError, NotHeldError
@@ -35,7 +36,7 @@ RENEWALS = 4
 
 RETRY_S = 0.1
 TICK_S = 1.0
-TELL_S = 0.05
+TELL_S = 0.2
 """Shortest time between two reports of how switches are."""
 
 
@@ -385,7 +386,7 @@ class Leases:
                     announced = frozenset(self._cannot)
                     await self._announce()
                 for switch in list(self._mine):
-                    status = self._report(switch)
+                    status = replace(self._report(switch), controller=self.name)
                     if self.held(switch) and self._told.get(switch) != status:
                         await self._put_status(switch, status)
             except (EtcdError, OSError) as error:
