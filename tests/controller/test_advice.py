@@ -108,7 +108,7 @@ def test_without_an_answer_there_is_no_advice() -> None:
         advice.rate_for(packets, 1_000_000)
     for n in range(100):
         packets.add(n * 12_304, 1518)
-    with pytest.raises(advice.NoAdviceError, match="no FIFO is large enough"):
+    with pytest.raises(advice.NoAdviceError, match="in time no FIFO is large enough"):
         advice.fifo_for(packets, 500_000_000)
     with pytest.raises(advice.NoAdviceError, match="too small at any rate"):
         advice.rate_for(packets, 1518)
@@ -153,7 +153,7 @@ def test_the_command_advises_a_fifo_or_a_rate(
         (["--advise", "--vb", "1mbit", "--port", "1"], "are of switches"),
         (["--advise", "--vb", "fast"], "not a rate"),
         (["--advise", "--fifo", "large"], "not a size"),
-        (["--advise", "--vb", "1mbit"], "no FIFO is large enough"),
+        (["--advise", "--vb", "1mbit"], "in time no FIFO is large enough"),
     ],
 )
 def test_the_command_says_what_it_wants(

@@ -7,6 +7,8 @@ import pytest
 
 from pacer_controller import events
 from pacer_controller.events import EventLog, draft
+from pacer_controller.service.audit import audit
+from pacer_controller.service.managed import Origin
 from pacer_controller.stores import SqliteStore, Written
 
 
@@ -72,3 +74,11 @@ def test_nothing_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
             assert log.last_id > number[0]
 
     asyncio.run(run())
+
+
+def test_a_change_is_told_by_the_settings_that_differ() -> None:
+    before = {"rate": "1Mbit", "follow": {"switch": "wan", "port": 1}}
+    after = {"rate": "1Mbit", "follow": {"switch": "wan", "port": 2}, "allowance_ns": 1000}
+    view = {"op": "update", "kind": "class", "switch": "s1", "name": "video"}
+    event = audit(Origin(), [view | {"before": before, "after": after}])
+    assert event["message"].endswith("follow.port 1 -> 2, allowance_ns none -> 1000")

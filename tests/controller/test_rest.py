@@ -406,8 +406,10 @@ def test_unknown_switch(client: Client) -> None:
 
 
 def test_wrong_paths_and_methods(client: Client) -> None:
-    problem(client.call("GET", "/v1/nothing"), 404)
-    problem(client.call("PATCH", CLASS, {}), 405)
+    assert "/docs lists all paths" in problem(client.call("GET", "/v1/nothing"), 404)["detail"]
+    said = problem(client.call("PATCH", CLASS, {}), 405)["detail"]
+    assert "this path takes" in said
+    assert "PUT replaces all settings" in said
     problem(client.call("POST", CLASS), 405)
     problem(client.put(CLASS + "%20x", {"rate": "1Mbit"}), 422)
     problem(client.call("GET", "/v1/switches/" + "x" * 65), 422)

@@ -62,6 +62,12 @@ def add_error_handlers(app: FastAPI) -> None:
         phrase = HTTPStatus(error.status_code).phrase
         kind = phrase.lower().replace(" ", "-")
         detail = f"{request.method} {request.url.path}"
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            detail += ": there is no such path; /docs lists all paths"
+        elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            detail += f": this path takes {(error.headers or {}).get('Allow', 'other methods')}"
+            if request.method == "PATCH":
+                detail += "; PUT replaces all settings"
         response = respond(request.url.path, Problem(error.status_code, kind, phrase, detail))
         response.headers.update(error.headers or {})
         return response

@@ -29,6 +29,9 @@ MIN_TAIL, MAX_TAIL = 20, 1000
 ROUNDING = 1e-5
 """Packets that are spaced at a rate are that close to it."""
 
+MEAN_DIGITS = 3
+"""Significant digits of a mean rate in a message."""
+
 PACKETS_MAX = 1 << 27
 """Packets that advice is taken from: 2 GiB of times and lengths."""
 
@@ -129,8 +132,9 @@ def fifo_for(packets: Packets, rate_bps: int) -> Advice:
     if not mean_bps:
         raise NoAdviceError("too few packets")
     if mean_bps > rate_bps * (1 + ROUNDING):
-        mean = rates.format_rate(round(mean_bps))
-        raise NoAdviceError(f"the packets come at {mean} in the mean: no FIFO is large enough")
+        whole_bps = round(mean_bps)
+        mean = rates.format_rate(round(whole_bps, MEAN_DIGITS - len(str(whole_bps))))
+        raise NoAdviceError(f"packets come at {mean} in the mean: in time no FIFO is large enough")
     return _advice(packets.peaks(rate_bps), rate_bps, packets.longest)
 
 

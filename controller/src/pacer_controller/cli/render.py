@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from pacer_controller.cli.resources import default_allowance
 from pacer_controller.rates import format_rate
 
 STATE_STYLES = {
@@ -146,6 +147,7 @@ _OF_MODE: _Words = (
 _OF_QUEUE: _Words = (
     ("ecn_threshold_bytes", "ecn", exact_size),
     ("limit_bytes", "limit", exact_size),
+    ("allowance_ns", "allowance", time),
     ("port", "port", str),
 )
 
@@ -170,6 +172,7 @@ def meter(view: View) -> str:
 def pace(view: View) -> str:
     """Return how a class, or a flow with a rate of its own, is paced."""
     parts = [str(view[name]) for name in ("mode", "rate") if view.get(name)]
+    view = {**view, **dict.fromkeys(default_allowance(view))}
     return " ".join([*parts, *_typed(view, _OF_MODE), *_typed(view, _OF_QUEUE)])
 
 

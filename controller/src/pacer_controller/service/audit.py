@@ -1,6 +1,6 @@
 """Changes as clients see them, and their audit events."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pacer_controller import events as event_log
@@ -53,10 +53,25 @@ def _message(view: dict[str, Any]) -> str:
         what = resource_name(view["kind"], name, view["switch"])
     if view["op"] != "update":
         return f"{what}: {view['op']}d"
-    before, after = view["before"] or {}, view["after"] or {}
+    before, after = _flat(view["before"] or {}), _flat(view["after"] or {})
     differences = [
-        f"{key} {shorten(str(before.get(key)))} -> {shorten(str(after.get(key)))}"
+        f"{key} {_shown(before.get(key))} -> {_shown(after.get(key))}"
         for key in dict.fromkeys([*before, *after])
         if before.get(key) != after.get(key)
     ]
     return f"{what}: {', '.join(differences[:4])}"
+
+
+def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return settings by name, those of settings by `outer.inner`."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{above}{key}.")
+        else:
+            flat[above + key] = value
+    return flat
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else shorten(str(value))

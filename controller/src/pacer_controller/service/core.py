@@ -425,8 +425,10 @@ class Service:
         measuring = {n: s for n, s in self.switches.items() if s.driver.measuring is not None}
         if name in measuring:
             return []
-        known = f"a switch {name!r} that measures" if name in self.switches else f"switch {name!r}"
-        message = f"there is no {known}{did_you_mean(name, measuring)}"
+        if name in self.switches:
+            message = f"switch {name!r} does not measure: it runs no gtrcnet with a bottleneck"
+        else:
+            message = f"there is no switch {name!r}{did_you_mean(name, measuring)}"
         return [FieldError("follow.switch", message, one_of(measuring))]
 
     async def delete(
