@@ -326,6 +326,34 @@ def test_a_write_of_one_is_told_to_the_others(shared: str) -> None:
     asyncio.run(run())
 
 
+def test_who_has_caught_up_has_been_told_what_was_acknowledged_before(shared: str) -> None:
+    async def run() -> None:
+        async with followed(shared) as (one, _), followed(shared) as (other, told):
+            for number in range(20):
+                written = await one.write([put(VIDEO)])
+                waiting = [asyncio.create_task(other.catch_up()) for _ in range(3)]
+                await asyncio.gather(*waiting)
+                assert told.entries[-1].base >= written.revision, number
+
+    asyncio.run(run())
+
+
+def test_nobody_catches_up_with_an_etcd_that_is_gone(tmp_path: Path) -> None:
+    if MISSING:
+        pytest.skip("not run: no etcd (Debian's etcd-server)")
+    members = Members(tmp_path)
+    members.start()
+
+    async def run() -> None:
+        async with followed(members.url()) as (store, _):
+            await store.catch_up()
+            members.close()
+            with pytest.raises(StoreError):
+                await store.catch_up()
+
+    asyncio.run(run())
+
+
 def test_of_two_that_plan_on_the_same_revision_one_wins(shared: str) -> None:
     async def run() -> None:
         async with followed(shared) as (one, _), followed(shared) as (two, told):

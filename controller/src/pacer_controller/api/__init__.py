@@ -14,6 +14,7 @@ from fastapi_offline import FastAPIOffline
 from pacer_controller import __version__, dashboard
 from pacer_controller.api.auth import Access
 from pacer_controller.api.common import JsonLine
+from pacer_controller.api.current import Current
 from pacer_controller.api.errors import add_error_handlers
 from pacer_controller.api.operations import add_operations
 from pacer_controller.api.resources import add_resources
@@ -68,6 +69,7 @@ def build(
         default_response_class=JsonLine,
         swagger_ui_parameters={"tryItOutEnabled": True},
     )
+    app.add_middleware(Current, service=service)
     app.add_middleware(BodyLimits)
     # Added last, so outermost: nothing of a request is read before it is allowed.
     app.add_middleware(Access, service=service, token=token, names=names)

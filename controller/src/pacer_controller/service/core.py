@@ -12,7 +12,7 @@ from pacer_controller import __version__, following
 from pacer_controller.config import AnySwitchConfig, ConfigError, OpenVSwitchConfig, switch_from
 from pacer_controller.events import EventLog
 from pacer_controller.p4rt import P4Switch
-from pacer_controller.problems import FieldError, did_you_mean, invalid, not_found
+from pacer_controller.problems import FieldError, Problem, did_you_mean, invalid, not_found
 from pacer_controller.records import (
     ClassRecord,
     FlowRecord,
@@ -69,16 +69,21 @@ DENIED_PAUSE_S = 1.0
 class Attempt:
     """One attempt at a change, which may be overtaken by another controller's.
 
+    One that is refused is made again if memory may have been behind.
+
     Args:
         last: whether there is no other attempt.
+        current: whether memory has all writes of other controllers.
 
     """
 
-    def __init__(self, *, last: bool) -> None:
+    def __init__(self, *, last: bool, current: bool) -> None:
         self._last = last
+        self._current = current
         self._found: ManagedSwitch | None = None
         self._base = 0
         self.overtaken = False
+        self.refused = False
 
     def on(self, found: ManagedSwitch) -> None:
         """Note what the change is planned on."""
@@ -89,7 +94,8 @@ class Attempt:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         self.overtaken = isinstance(error, StaleError) and not self._last
-        return self.overtaken
+        self.refused = isinstance(error, Problem) and not self._last and not self._current
+        return self.overtaken or self.refused
 
     async def caught_up(self) -> None:
         """Wait for what has overtaken it."""
@@ -398,15 +404,30 @@ class Service:
             errors += checker.too_fast_for(int(name), found.desired)
         return errors
 
-    @staticmethod
-    async def attempts() -> AsyncIterator["Attempt"]:
+    async def attempts(self) -> AsyncIterator["Attempt"]:
         """Yield attempts at a change, until one is not overtaken by another controller."""
+        current = not self.store.shared
         for number in range(ATTEMPTS):
-            attempt = Attempt(last=number == ATTEMPTS - 1)
+            attempt = Attempt(last=number == ATTEMPTS - 1, current=current)
             yield attempt
-            if not attempt.overtaken:
+            if attempt.refused:
+                await self.catch_up()
+                current = True
+            elif attempt.overtaken:
+                await attempt.caught_up()
+            else:
                 return
-            await attempt.caught_up()
+
+    async def catch_up(self) -> None:
+        """Wait until memory has every write that any controller had acknowledged before the call.
+
+        Raises:
+            StoreError: the store does not answer.
+
+        """
+        if self.store.shared:
+            await self.store.catch_up()
+            await self._sync.caught_up()
 
     def _follow_problems(self, switch: str, of: str, spec: ClassSpec) -> list[FieldError]:
         """Return why a class cannot follow the bottleneck that it names."""

@@ -63,6 +63,9 @@ class Sync:
     def __init__(self, service: Synced) -> None:
         self._service = service
         self._lines: dict[str, deque[Entry]] = {}
+        self._newest: dict[str, int] = {}
+        """Revision of the newest write that was told, by switch."""
+        self._taken = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def entry(self, entry: Entry) -> None:
@@ -75,6 +78,20 @@ class Sync:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         line.append(entry)
+        self._newest[entry.switch] = entry.base
+
+    async def caught_up(self) -> None:
+        """Wait until what has been told is in memory."""
+        told = {switch: self._newest[switch] for switch in self._lines}
+        while any(
+            switch in self._lines and self._service.base_of(switch) < base
+            for switch, base in told.items()
+        ):
+            await self._taken.wait()
+
+    def _wake(self) -> None:
+        self._taken.set()
+        self._taken = asyncio.Event()
 
     def events(self, events: Sequence[Event]) -> None:
         """Take events."""
@@ -104,6 +121,7 @@ class Sync:
             _LOG.exception("writes of other controllers to %s could not be taken", switch)
         finally:
             del self._lines[switch]
+            self._wake()
 
     async def _take(self, found: ManagedSwitch, line: deque[Entry]) -> None:
         """Make what others wrote to a switch; the caller holds its lock."""
@@ -134,6 +152,7 @@ class Sync:
             return
         before, after = staged.difference()
         found.settle([*wanted, *same], base)
+        self._wake()
         try:
             await found.driver.apply(before, after, fresh=fresh)
         except SwitchRefusedError as error:

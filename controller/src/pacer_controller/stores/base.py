@@ -194,6 +194,14 @@ class Store(Protocol):
 
         """
 
+    async def catch_up(self) -> None:
+        """Wait until everything is told that any controller had acknowledged before the call.
+
+        Raises:
+            StoreError: the store does not answer.
+
+        """
+
     async def probe(self) -> None:
         """Check that the store takes writes.
 

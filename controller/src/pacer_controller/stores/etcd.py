@@ -104,6 +104,9 @@ class EtcdStore:
         self._seen = 0
         """Newest revision of which everything is known here."""
         self._progress = asyncio.Event()
+        self._asking: asyncio.Task[None] | None = None
+        self._asked: asyncio.Task[None] | None = None
+        """The question for the newest write that is under way, and the one after it."""
         self._awaited: dict[str, asyncio.Future[int]] = {}
         self._feed: Feed | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -272,7 +275,8 @@ class EtcdStore:
     async def stop(self) -> None:
         """End what `start` began (`base.Store.stop`)."""
         await self.leases.stop()
-        tasks = [*self._background, *([self._watching] if self._watching else [])]
+        asked = (self._watching, self._asking, self._asked)
+        tasks = [*self._background, *(one for one in asked if one is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -729,6 +733,36 @@ class EtcdStore:
                 value = json.loads(kv.value)
                 if value["member"] not in self.leases.members:
                     await self._sweep(kv.key.decode(), value["prefixes"])
+
+    # ---- reads ----
+
+    async def catch_up(self) -> None:
+        """Wait until all writes before the call are told (`base.Store.catch_up`).
+
+        Calls that wait at the same time share one question, which is asked after they came.
+        """
+        if self._asked is None:
+            self._asked = asyncio.create_task(
+                self._catch_up_next(self._asking), name="etcd: newest"
+            )
+        await asyncio.shield(self._asked)
+
+    async def _catch_up_next(self, before: "asyncio.Task[None] | None") -> None:
+        if before is not None:
+            await asyncio.gather(before, return_exceptions=True)
+        # Who comes from here on asks anew: the answer may be older than what it must see.
+        self._asking, self._asked = self._asked, None
+        prefix = f"{self._prefix}heads/"
+        newest = {"sort_order": rpc.RangeRequest.DESCEND, "sort_target": rpc.RangeRequest.MOD}
+        try:
+            # Every write puts a head.
+            answer = await self._client.range(
+                prefix, etcd.after(prefix), limit=1, keys_only=True, **newest
+            )
+        except EtcdError as error:
+            raise StoreError(f"{self.name}: {error}") from None
+        if answer.kvs:
+            await self._reach(answer.kvs[0].mod_revision)
 
     # ---- the rest ----
 

@@ -329,6 +329,9 @@ class SqliteStore:
         """Read the state from the file again: `desired` is anew then."""
         await self._in_thread(self._read_all)
 
+    async def catch_up(self) -> None:
+        """Return at once: nobody else writes (`base.Store.catch_up`)."""
+
     async def probe(self) -> None:
         """Check that the file can be written (`base.Store.probe`)."""
 

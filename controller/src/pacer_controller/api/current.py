@@ -1,0 +1,59 @@
+"""Reads of desired state see every write that was acknowledged before, by whichever controller.
+
+Memory follows the store by a watch, some milliseconds behind. So a read first asks the store for
+its newest write, and waits for it. A client that sends `Cache-Control: max-stale` (RFC 9111 section
+5.2.1.2) gets what this controller knows at once, also while the store does not answer.
+"""
+
+from http import HTTPStatus
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pacer_controller.api.errors import respond
+from pacer_controller.problems import Problem
+from pacer_controller.service import Service
+from pacer_controller.stores import StoreError
+
+_DESIRED = ("/v1/state", "/v1/switches")
+_MEASURED = ("/stats", "/stats/history", "/bandwidth", "/burstiness")
+"""What switches say now, below a switch's path."""
+
+
+class Current:
+    """ASGI middleware that brings memory up to date before a read of desired state.
+
+    Args:
+        app: what is behind it.
+        service: whose memory it is.
+
+    """
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 503 if the store does not answer."""
+        if _wants_current(scope):
+            try:
+                await self._service.catch_up()
+            except StoreError as error:
+                problem = Problem(
+                    HTTPStatus.SERVICE_UNAVAILABLE,
+                    "not-current",
+                    "The store does not answer",
+                    f"{error}; send Cache-Control: max-stale to read what this controller knows",
+                )
+                await respond(scope["path"], problem)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _wants_current(scope: Scope) -> bool:
+    if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+        return False
+    path: str = scope["path"]
+    if not path.startswith(_DESIRED) or path.endswith(_MEASURED):
+        return False
+    directives = (v for name, v in scope["headers"] if name.lower() == b"cache-control")
+    return not any(b"max-stale" in value.lower() for value in directives)
