@@ -24,6 +24,7 @@
 #   make p4                recompile the P4 programs (needs p4c)
 #   make pictures          docs/dashboard.png and docs/top.svg, in real time (root, an idle machine)
 #   make test-slurm        the experiments on a Slurm of one node, from Debian's packages (root)
+#   make faults            kills, cut links, full disks: MINUTES=30 SEED=1 (root)
 #   make cluster           three etcd members, three controllers and ten switches on loopback
 #   make lock              renew the requirements*.lock files from their .in files
 #   make clean             remove what was built
@@ -283,11 +284,17 @@ test-controller: dev-venv switch
 	@echo "== controller"
 	@$(PYTHON) -m pytest -q tests/controller
 
+MINUTES ?= 30
+.PHONY: faults
+faults: test-packages dev-venv switch
+	@$(PYTHON) tests/outside/run.py --minutes $(MINUTES) --seed $(SEED) --out results/outside
+
 .PHONY: test-python
 test-python: dev-venv switch
-	@echo "== reference model, virtual time, command line, conformance, dashboard"
+	@echo "== reference model, virtual time, command line, conformance, dashboard, faults"
 	@$(PYTHON) -m pytest -q tests/model tests/virtual tests/cli tests/conformance tests/differential
 	@$(PYTHON) -m pytest -q tests/web
+	@$(PYTHON) -m pytest -q tests/outside
 
 .PHONY: ptf
 ptf: dev-venv switch
