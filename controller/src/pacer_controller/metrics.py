@@ -148,15 +148,15 @@ class Exporter:
         )
         for name, found in switches.items():
             for one in _STATES:
-                state.add_metric([name, one], float(found.driver.state.value == one))
-            failed.add_metric([name], len(found.driver.failed))
+                state.add_metric([name, one], float(found.state == one))
+            failed.add_metric([name], len(found.failed))
             readable.add_metric([name], float(name not in unreadable))
             for kind, resources in found.desired.resources.items():
                 wanted.add_metric([name, kind], len(resources))
         yield from (state, failed, readable, wanted)
         for counter, text in _SWITCH_COUNTERS.items():
             family = CounterMetricFamily(f"pacer_switch_{counter}", text, labels=["switch"])
-            counters = ((name, found.driver.counters) for name, found in switches.items())
+            counters = ((name, found.counters) for name, found in switches.items())
             yield _filled(family, (([name], getattr(of, counter)) for name, of in counters))
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pacer_controller import rates
 from pacer_controller.records import FlowRecord
 from pacer_controller.ryu import translate
 from pacer_controller.ryu.translate import RyuError
@@ -33,7 +34,7 @@ class RyuSwitches:
 
     def dpid(self, found: ManagedSwitch) -> str:
         """Return a switch's datapath id: its own, else from its name as Mininet does (s1: 1)."""
-        own = found.driver.describe().get("dpid")
+        own = found.describe().get("dpid")
         if own is not None:
             return str(own)
         digits = re.search(r"[0-9]{1,12}$", found.name)
@@ -47,9 +48,7 @@ class RyuSwitches:
 
         """
         known = [
-            found
-            for _, found in sorted(self._service.switches.items())
-            if found.driver.capabilities.paces
+            found for _, found in sorted(self._service.switches.items()) if found.capabilities.paces
         ]
         if switchid != ALL:
             known = [one for one in known if switchid in (self.dpid(one), one.name)]
@@ -121,9 +120,11 @@ class RyuSwitches:
             configs[found.name, queue] = config
         self._keep_used_queues(state)
         if body.get("max_rate") is not None:
-            rate_bps = translate.number(body["max_rate"], "max_rate", 8000, 10**11)
-            can = "line_rate" in found.driver.capabilities.line_settings
-            ports = [port] if port is not None else [info.port for info in found.driver.ports]
+            rate_bps = translate.number(
+                body["max_rate"], "max_rate", rates.MIN_RATE_BPS, rates.MAX_RATE_BPS
+            )
+            can = "line_rate" in found.capabilities.line_settings
+            ports = [port] if port is not None else [info.port for info in found.ports]
             for number in ports if can else ():
                 asked = PortSpec.model_validate(state["ports"].get(str(number), {}))
                 changed = asked.model_copy(update={"line_rate": rate_bps})
@@ -136,7 +137,7 @@ class RyuSwitches:
     def _port(self, found: ManagedSwitch, name: object) -> int | None:
         if name is None:
             return None
-        known = {info.interface: info.port for info in found.driver.ports}
+        known = {info.interface: info.port for info in found.ports}
         if name not in known:
             raise RyuError(f"{ascii(name)[:40]} port is not exists.")
         return known[str(name)]

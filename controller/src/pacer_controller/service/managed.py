@@ -10,7 +10,7 @@ from typing import Any
 from pacer_controller.problems import Problem
 from pacer_controller.records import Desired, Record, ResourceChange
 from pacer_controller.rows import BASES, Key, Row, Rows
-from pacer_controller.southbound import Driver, State
+from pacer_controller.southbound import Capabilities, Driver, PortInfo, State, SwitchCounters
 from pacer_controller.stores import Status
 
 
@@ -256,6 +256,25 @@ class ManagedSwitch:
         """How the switch is, as whoever drives it says."""
         status = self.status()
         return self.driver.state.value if status is None else status.state
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the switch can do."""
+        return self.driver.capabilities
+
+    @property
+    def ports(self) -> Sequence[PortInfo]:
+        """The switch's ports, as far as they are known."""
+        return self.driver.ports
+
+    @property
+    def counters(self) -> SwitchCounters:
+        """What this controller has sent to the switch, and how often it was connected."""
+        return self.driver.counters
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the driver says of the switch, for clients."""
+        return self.driver.describe()
 
     @property
     def failed(self) -> Mapping[str, str]:
