@@ -33,7 +33,7 @@ from pacer_controller.service.change import Change, Resource, Staged
 from pacer_controller.service.checks import Spec
 from pacer_controller.service.managed import ManagedSwitch, Origin
 from pacer_controller.southbound import SwitchRefusedError
-from pacer_controller.stores import StaleError, Store, SwitchSettings, Written
+from pacer_controller.stores import Store, StoreError, SwitchSettings, Written
 
 _LOG = logging.getLogger(__name__)
 
@@ -221,9 +221,12 @@ class Committer:
         written = writing.result()
         try:
             back = await self._store.take_back(changes, written, drafts, switches, written.bases)
-        except StaleError:
-            # Another controller has planned on it: it stays, and the feed brings it here again.
-            _LOG.warning("a change that a switch refused is stored: others have written since")
+        except StoreError as error:
+            if not self._store.shared:
+                raise
+            # Another controller has planned on it, or etcd does not answer: it stays, and the feed
+            # brings it here again.
+            _LOG.warning("a change that a switch refused is stored: %s", error)
             for one in staged:
                 one.found.moved_to(0)
             return

@@ -202,12 +202,14 @@ class Sync:
 def _joined(line: deque[Entry], base: int) -> tuple[list[ResourceChange], int]:
     """Take the writes that wait and are newer than a revision; return the changes and the last."""
     changes: dict[tuple[str, str], ResourceChange] = {}
+    newest = base
     while line:
         entry = line.popleft()
+        # Several can be of one revision.
         if entry.base > base:
             changes |= {(one.kind, one.name): one for one in entry.changes}
-            base = entry.base
-    return list(changes.values()), base
+            newest = max(newest, entry.base)
+    return list(changes.values()), newest
 
 
 def _moves(

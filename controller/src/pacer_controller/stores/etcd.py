@@ -103,6 +103,8 @@ class EtcdStore:
         self._events_kept = 0
         self._seen = 0
         """Newest revision of which everything is known here."""
+        self._loads = 0
+        """How often all was read anew, so that what happened in between is not known."""
         self._progress = asyncio.Event()
         self._asking: asyncio.Task[None] | None = None
         self._asked: asyncio.Task[None] | None = None
@@ -186,6 +188,7 @@ class EtcdStore:
 
         """
         kvs, revision = await self._range_all(self._prefix)
+        self._loads += 1
         found: dict[str, Any] = {}
         for kv in kvs:
             found[kv.key.decode().removeprefix(self._prefix)] = kv
@@ -341,9 +344,11 @@ class EtcdStore:
             what, _, rest = key.partition("/")
             gone = event.type == rpc.Event.DELETE
             if what == "root" and not gone:
-                self._root = event.kv.mod_revision
                 for name in await self._take_root(event.kv):
                     changed[name] = {}
+                # Not before: a write that is planned meanwhile would compare the new `root`, and
+                # go to the generations of the old one.
+                self._root = event.kv.mod_revision
             elif what == "heads" and not gone:
                 self._take_head(rest, event.kv)
                 changed.setdefault(rest, {})
@@ -377,10 +382,11 @@ class EtcdStore:
             one = self._set(name)
             if one.generation[1] == of:
                 continue
+            prefix = f"{self._prefix}data/{name}/{of}/"
+            # Before anything is changed: if it fails, the watch comes here again.
+            kvs, _ = await self._range_all(prefix, kv.mod_revision)
             before, one.values = one.values, {}
             one.generation = (number, of)
-            prefix = f"{self._prefix}data/{name}/{of}/"
-            kvs, _ = await self._range_all(prefix, kv.mod_revision)
             for value in kvs:
                 self._take_value(value.key.decode().removeprefix(f"{self._prefix}data/"), value)
             self._tell({name: differences(before, one.values)})
@@ -459,7 +465,16 @@ class EtcdStore:
         said = [
             {**one, "kind": "failed", "message": f"taken back: {one['message']}"} for one in events
         ]
-        return await self.write(back, said, switches, bases)
+        try:
+            return await self.write(back, said, switches, bases)
+        except StoreError:
+            # It stays, or may: the caller, who has undone it in memory, is told what there is. The
+            # watch does not tell of an own generation.
+            for of in dict.fromkeys(change.switch for change in changes):
+                values = self._set(of).values
+                gone = dict.fromkeys((c.kind, c.name) for c in changes if c.switch == of)
+                self._tell({of: {**gone, **values}})
+            raise
 
     def _event_operation(self, name: str, events: Sequence[Event]) -> list[Any]:
         if not events:
@@ -500,7 +515,8 @@ class EtcdStore:
         size = sum(one.ByteSize() for one in (*operations, *events))
         if len(operations) + len(plan.sets) + 1 > OPERATIONS or size > BYTES:
             return await self._make_generations(plan, waiting)
-        revision = await self._commit(plan, [*operations, *self._heads(plan), *events], waiting)
+        made = [*operations, *self._heads(plan), *events]
+        revision = await self._commit(plan, lambda: made, waiting)
         for of in plan.sets:
             one = self._set(of)
             if revision > one.head:
@@ -556,9 +572,17 @@ class EtcdStore:
         return compared
 
     async def _commit(
-        self, plan: Plan, operations: Sequence[Any], waiting: "asyncio.Future[int]"
+        self,
+        plan: Plan,
+        operations: Callable[[], Sequence[Any]],
+        waiting: "asyncio.Future[int]",
     ) -> int:
         """Make a transaction; returns its revision.
+
+        Args:
+            plan: what it was planned on.
+            operations: returns what it does, by `root` as it is known when it is asked for.
+            waiting: done when the watch tells of it.
 
         Raises:
             StaleError: what it was planned on has changed.
@@ -567,10 +591,14 @@ class EtcdStore:
 
         """
         while True:
+            # Others may have written while a generation was filled, or `root` was waited for: what
+            # is compared is what is known now.
+            if any(self.base(of) != base for of, base in plan.bases.items()):
+                raise StaleError(f"{self.name}: another controller has written")
             root = self._root
             asked = [etcd.get(f"{self._prefix}root")]
             try:
-                answer = await self._client.transact(self._comparisons(plan), operations, asked)
+                answer = await self._client.transact(self._comparisons(plan), operations(), asked)
             except EtcdError as error:
                 if error.certain:
                     raise StoreError(f"{self.name}: {error}") from None
@@ -585,8 +613,6 @@ class EtcdStore:
                 raise StaleError(f"{self.name}: another controller has written")
             # Other sets may have new generations, and this change fits as it is.
             await self._reach(newest)
-            if any(self.base(of) != base for of, base in plan.bases.items()):
-                raise StaleError(f"{self.name}: another controller has written")
 
     async def _resolve(self, plan: Plan, waiting: "asyncio.Future[int]") -> int:
         """Find out whether a write was made; if not, it will not be. Returns its revision.
@@ -598,6 +624,7 @@ class EtcdStore:
         """
         of = next(iter(plan.sets))
         key, expected = f"{self._prefix}heads/{of}", self._set(of).head
+        last, loads = self._set(of).writers[:1], self._loads
         end_s = time.monotonic() + RESOLVE_S
         while time.monotonic() < end_s:
             if waiting.done():
@@ -613,12 +640,23 @@ class EtcdStore:
                     async with asyncio.timeout(RESOLVE_S):
                         return await asyncio.shield(waiting)
                 if revision != expected:
+                    # A head names the newest writes only. Where it does not reach back to the last
+                    # one that is known, the watch tells, unless there was a gap in it.
+                    reaches = last[0] in writers if last else len(writers) < WRITERS
+                    if not reaches:
+                        await self._reach(revision)
+                        if waiting.done():
+                            return waiting.result()
+                        if self._loads != loads:
+                            break
                     raise StaleError(f"{self.name}: another controller has written")
                 void = json.dumps([self._named(), *writers][:WRITERS])
                 await self._client.transact([etcd.unchanged(key, expected)], [etcd.put(key, void)])
             except EtcdError:
                 await asyncio.sleep(WATCH_RETRY_S)
-            except TimeoutError:
+            except StaleError:
+                raise
+            except (TimeoutError, StoreError):
                 break
         raise UncertainError(f"{self.name}: does not answer: the change may have been made")
 
@@ -645,19 +683,22 @@ class EtcdStore:
         except EtcdError as error:
             self._in_background(self._sweep(marker, list(prefixes.values())))
             raise StoreError(f"{self.name}: {error}") from None
-        root = {of: one.generation for of, one in self._sets.items() if one.generation[0]}
-        root |= dict.fromkeys(plan.sets, (number, plan.name))
         rest = json.dumps({"member": "", "prefixes": former})
-        operations = [
-            etcd.put(f"{self._prefix}root", json.dumps(root)),
-            etcd.put(marker, rest),
-            *self._event_operation(plan.name, plan.events),
-        ]
+        events = self._event_operation(plan.name, plan.events)
         first = next(iter(plan.sets))
-        # One head tells, should there be no answer, whether it was made.
-        operations.append(
-            etcd.put(f"{self._prefix}heads/{first}", json.dumps(self._writers(plan.name, first)))
-        )
+
+        def operations() -> list[Any]:
+            root = {of: one.generation for of, one in self._sets.items() if one.generation[0]}
+            root |= dict.fromkeys(plan.sets, (number, plan.name))
+            writers = json.dumps(self._writers(plan.name, first))
+            return [
+                etcd.put(f"{self._prefix}root", json.dumps(root)),
+                etcd.put(marker, rest),
+                *events,
+                # One head tells, should there be no answer, whether it was made.
+                etcd.put(f"{self._prefix}heads/{first}", writers),
+            ]
+
         try:
             revision = await self._commit(plan, operations, waiting)
         except UncertainError:
@@ -668,7 +709,9 @@ class EtcdStore:
         self._root = max(self._root, revision)
         for of, values in filled.items():
             one = self._set(of)
-            one.generation, one.values = (number, plan.name), values
+            # The watch may have told of it already, and of later writes.
+            if one.base < number:
+                one.generation, one.values = (number, plan.name), values
         one = self._set(first)
         if revision > one.head:
             one.head, one.writers = revision, self._writers(plan.name, first)

@@ -380,6 +380,13 @@ def unchanged(key: str, revision: int) -> Any:
     )
 
 
+def leased(key: str, lease: int) -> Any:
+    """Return the comparison that holds where there is such a key and it has this lease."""
+    return rpc.Compare(
+        result=rpc.Compare.EQUAL, target=rpc.Compare.LEASE, key=key.encode(), lease=lease
+    )
+
+
 def absent(key: str) -> Any:
     """Return the comparison that holds where there is no such key."""
     return rpc.Compare(

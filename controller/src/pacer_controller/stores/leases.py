@@ -259,7 +259,10 @@ class Leases:
         for member in self.members.values():
             known |= member.configured
         assigned = assign(self.members, known, stored)
-        for switch in [one for one in self._mine if assigned.get(one) != self.name]:
+        # A key can be ours without being in `_mine`: a bid was on its way when we left, or nobody
+        # has answered. Others wait for it.
+        ours = {*self._mine, *(one for one, holder in self.holders.items() if holder == self.name)}
+        for switch in sorted(one for one in ours if assigned.get(one) != self.name):
             await self._leave(switch)
         for switch, chosen in assigned.items():
             if chosen == self.name and switch in own and switch not in self._mine:
@@ -291,12 +294,13 @@ class Leases:
 
     async def _leave(self, switch: str) -> None:
         """Give a switch to another controller; writes on their way are fenced off."""
-        revision = self._mine.pop(switch)
+        self._mine.pop(switch, None)
         self._told.pop(switch, None)
         self._notify()
         key = self._key(switch)
+        # Whatever its revision is: a bid may have put it meanwhile.
         await self._client.transact(
-            [etcd.unchanged(key, revision)],
+            [etcd.leased(key, self._lease)],
             [etcd.delete(key), etcd.delete(f"{self._prefix}status/{switch}")],
         )
 
