@@ -8,6 +8,7 @@
 #   make ptf               PTF tests of the P4 programs on a switch, see TARGET
 #   make conformance       p4c's STF tests here and on stock BMv2, side by side (needs p4c)
 #   make differential      random tables and packets here and on stock BMv2, compared
+#   make simulate          controllers, etcd and switches in one process, with faults from a seed
 #   make experiments       the published tables and figures, and more, beside the published ones
 #   make experiment-table5 one of them; their names: make experiment-list
 #   make acyclic           no circles of modules in any crate; builds cargo-modules once (minutes)
@@ -33,6 +34,7 @@
 #   make ptf               TARGET=pacing_switch|bmv2
 #   make conformance       SAMPLES=<a p4c checkout>/testdata/p4_16_samples; one TARGET only
 #   make differential      PACKETS=100000 SEED=1; PROGRAMS=<a folder of p4c's JSON>: those, too
+#   make simulate          SEEDS=10000 FIRST=1 JOBS=<at a time>
 #   make demo              FIFO=64KB CC=bic SECONDS=20 RATE=500mbit RTT=200ms; REALTIME=1: one
 #                          sender, on this machine's kernel instead of in the lab; EDGE=ovs: one
 #                          sender with Open vSwitch at the edge, too; EDGE=bmv2: with stock BMv2,
@@ -187,6 +189,13 @@ differential: dev-venv switch
 	@$(PYTHON) tests/differential/differential.py --packets $(PACKETS) --seed $(SEED) \
 	    $(if $(PROGRAMS),--programs $(PROGRAMS)) --out results/differential.json
 
+SEEDS ?= 10000
+FIRST ?= 1
+JOBS ?= $(shell nproc)
+.PHONY: simulate
+simulate: dev-venv
+	@$(PYTHON) tests/simulation/run.py --seeds $(SEEDS) --first $(FIRST) --jobs $(JOBS) --keep-going
+
 .PHONY: accuracy
 accuracy: packages venv switch
 	@echo "== Tables 2, 3 and 4"
@@ -295,6 +304,8 @@ test-python: dev-venv switch
 	@$(PYTHON) -m pytest -q tests/model tests/virtual tests/cli tests/conformance tests/differential
 	@$(PYTHON) -m pytest -q tests/web
 	@$(PYTHON) -m pytest -q tests/outside
+	@echo "== the simulation of controllers, a hundred seeds"
+	@$(PYTHON) -m pytest -q tests/simulation
 
 .PHONY: ptf
 ptf: dev-venv switch

@@ -1,0 +1,498 @@
+"""What must hold in every run, whatever goes wrong.
+
+The history of the model of etcd is the truth: the order in which everything was made. Against it
+are held what clients were told, what switches were written, and what controllers know.
+"""
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import finsy as fy
+from etcd import Commit
+from finsy import p4entity
+from finsy.proto import p4r
+from loop import Process
+from pacer_controller import entries
+from pacer_controller.records import Desired, index_of, record_of
+from pacer_controller.rows import PORTS, Row
+from world import PREFIX, Key, Operation, World, token_of
+
+from switch import Switch
+
+_MEMORY = 3
+"""Violations that are kept of one kind."""
+
+_WRITES = ("/Write", "/SetForwardingPipelineConfig", "/SetPort")
+
+_STATIONS = (entries.FORWARD, entries.SOURCES)
+
+
+@dataclass(frozen=True)
+class Version:
+    """What a resource was, from one revision of etcd on."""
+
+    etcd_revision: int
+    at_s: float
+    spec: Any
+    revision: int
+    index: int | None
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Something that must not be.
+
+    Attributes:
+        rule: which invariant, in one word.
+        text: what was seen.
+
+    """
+
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.text}"
+
+
+class Truth:
+    """The desired state as etcd has it, with all that it ever was.
+
+    Args:
+        broken: told of what must not be.
+
+    """
+
+    def __init__(self, broken: Any) -> None:
+        self._broken = broken
+        self._generations: dict[str, str] = {}
+        self._data: dict[tuple[str, str], dict[tuple[str, str], Version]] = defaultdict(dict)
+        self.versions: dict[Key, list[Version]] = defaultdict(list)
+        self.events: dict[str, int] = {}
+
+    def take(self, commit: Commit) -> None:
+        """Take a revision."""
+        touched: dict[Key, None] = {}
+        flipped: dict[str, None] = {}
+        for event in commit.events:
+            key = event.kv.key.decode()
+            if not key.startswith(PREFIX):
+                continue
+            what, _, rest = key.removeprefix(PREFIX).partition("/")
+            gone = event.type != 0
+            if what == "root":
+                for switch, (_, generation) in json.loads(event.kv.value).items():
+                    if self._generations.get(switch, "0") != generation:
+                        self._touch_all(switch, touched)
+                        self._generations[switch] = generation
+                        flipped[switch] = None
+            elif what == "data":
+                switch, generation, kind, name = rest.split("/")
+                held = self._data[switch, generation]
+                if gone:
+                    held.pop((kind, name), None)
+                else:
+                    held[kind, name] = _version(event.kv, commit)
+                if self._generations.get(switch, "0") == generation:
+                    touched[switch, kind, name] = None
+        for switch in flipped:
+            self._touch_all(switch, touched)
+        for one in touched:
+            self._note(one, commit)
+        for switch in dict.fromkeys(key[0] for key in touched):
+            self._check_switch(switch, commit)
+
+    def _touch_all(self, switch: str, touched: dict[Key, None]) -> None:
+        held = self._data[switch, self._generations.get(switch, "0")]
+        touched |= {(switch, kind, name): None for kind, name in held}
+
+    def current(self, key: Key) -> Version | None:
+        """Return what a resource is."""
+        switch, kind, name = key
+        return self._data[switch, self._generations.get(switch, "0")].get((kind, name))
+
+    def _note(self, key: Key, commit: Commit) -> None:
+        now, known = self.current(key), self.versions[key]
+        last = known[-1] if known else None
+        if now is None:
+            if last is not None and last.spec is not None:
+                known.append(Version(commit.revision, commit.at_s, None, 0, None))
+        elif last is None or (last.spec, last.revision) != (now.spec, now.revision):
+            known.append(Version(commit.revision, commit.at_s, now.spec, now.revision, now.index))
+
+    def _check_switch(self, switch: str, commit: Commit) -> None:
+        held = self._data[switch, self._generations.get(switch, "0")]
+        used: dict[int, str] = {}
+        for (kind, name), version in held.items():
+            if version.index is not None:
+                other = used.setdefault(version.index, name)
+                if other != name:
+                    self._broken(
+                        "index",
+                        f"revision {commit.revision}: {other} and {name} of {switch} have class "
+                        f"index {version.index}",
+                    )
+            if kind == "flow":
+                of = version.spec.get("class")
+                if of is not None and ("class", of) not in held:
+                    self._broken(
+                        "reference", f"revision {commit.revision}: {name} names class {of}"
+                    )
+
+    def desired(self, switch: str) -> Desired:
+        """Return what is wanted of a switch."""
+        found = Desired()
+        held = self._data[switch, self._generations.get(switch, "0")]
+        for (kind, name), version in sorted(held.items()):
+            found.set(kind, name, record_of(kind, name, version.index, version.spec, 1))
+        return found
+
+
+def _version(kv: Any, commit: Commit) -> Version:
+    made = json.loads(kv.value)
+    revision = int(made.get("revision", kv.mod_revision))
+    spec = made.get("spec", made.get("settings"))
+    return Version(commit.revision, commit.at_s, spec, revision, made.get("index"))
+
+
+class Invariants:
+    """Watches a world.
+
+    Args:
+        world: which one.
+
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.found: list[Violation] = []
+        self.truth = Truth(self.broken)
+        self._reads: dict[tuple[str, Process, Key], int] = {}
+        """Newest version that a client has seen at a controller, by place in the history."""
+        self._checked: dict[str, int] = {}
+        self._refuses = any(fault.kind == "refuse" for fault in world.faults)
+        world.cluster.observers.append(self._commit)
+        world.core.asked = self._asked
+        world.answered = self._answered
+
+    def broken(self, rule: str, text: str) -> None:
+        """Note a violation."""
+        if sum(one.rule == rule for one in self.found) < _MEMORY:
+            violation = Violation(rule, f"at {self._world.loop.now_s:.6f} s: {text}")
+            self.found.append(violation)
+            self._world.loop.note(f"VIOLATION {violation}")
+
+    # ---- after each step ----
+
+    def _commit(self, commit: Commit) -> None:
+        self.truth.take(commit)
+        self._check_switches()
+
+    def _check_switches(self) -> None:
+        """At most one writer, in the order of election ids, and no id of two controllers."""
+        for switch in self._world.switches:
+            done = self._checked.get(switch.name, 0)
+            for before, after in zip(
+                switch.accepted[max(0, done - 1) :], switch.accepted[max(1, done) :], strict=False
+            ):
+                if before.life == after.life and after.election_id < before.election_id:
+                    self.broken(
+                        "one-writer",
+                        f"{switch.name} took {after.method} of {after.controller} with "
+                        f"{after.election_id:#x} after {before.election_id:#x}",
+                    )
+                same = after.election_id == before.election_id
+                if same and before.controller is not after.controller:
+                    self.broken(
+                        "one-writer",
+                        f"{switch.name} has two writers with {after.election_id:#x}",
+                    )
+            self._checked[switch.name] = len(switch.accepted)
+            for bid, one, other in switch.stolen[:1]:
+                self.broken("id-reused", f"{switch.name}: {one} and {other} bid {bid:#x}")
+
+    def _asked(self, process: Process, target: str, method: str, _: str) -> None:
+        """A controller writes to a switch only while it holds the switch's lease."""
+        if not method.endswith(_WRITES):
+            return
+        switch = target.partition(":")[0]
+        holder = self._world.cluster.value(f"{PREFIX}leases/{switch}")
+        name = self._world.names[process]
+        if holder is None or holder.decode() != name:
+            self.broken(
+                "fenced",
+                f"{process} ({name}) writes to {switch} by {method.rpartition('/')[2]}, whose "
+                f"lease {holder.decode() if holder is not None else 'nobody'} has",
+            )
+
+    def _answered(self, operation: Operation) -> None:
+        """What a client is told is true, and does not go back."""
+        if operation.method == "GET":
+            if operation.outcome in (200, 404):
+                self._check_read(operation)
+        elif operation.outcome in (200, 201, 204):
+            self._check_acknowledged(operation)
+
+    def _check_acknowledged(self, operation: Operation) -> None:
+        if operation.whole:
+            self._check_whole(operation)
+        elif operation.key[1] != "switch":
+            self._check_single(operation)
+
+    def _check_single(self, operation: Operation) -> None:
+        kind = operation.key[1]
+        wanted = operation.tokens.get(operation.key)
+        for place, version in enumerate(self.truth.versions[operation.key]):
+            within = operation.asked_s <= version.at_s <= operation.answered_s
+            token = token_of(kind, version.spec)
+            if wanted is not None:
+                made = token == wanted and version.revision == operation.revision
+            else:
+                made = version.spec is None and within
+            if made:
+                if not within:
+                    self.broken("order", f"made at {version.at_s:.6f} s: {operation}")
+                self._saw(operation, place)
+                return
+        self.broken("lost", f"acknowledged and not stored: {operation}")
+
+    def _check_whole(self, operation: Operation) -> None:
+        """All of it is there, at once, and was made meanwhile."""
+        found = self._made(operation)
+        if len(found) < len(operation.tokens):
+            self.broken("lost", f"acknowledged and not stored: {operation}")
+        for version in found:
+            if not operation.asked_s <= version.at_s <= operation.answered_s:
+                self.broken("order", f"made at {version.at_s:.6f} s: {operation}")
+                return
+
+    def _made(self, operation: Operation) -> list[Version]:
+        """Return what a request has made, once for each resource."""
+        found = []
+        for key, token in operation.tokens.items():
+            versions = self.truth.versions[key]
+            found += [v for v in versions if token_of(key[1], v.spec) == token][:1]
+        return found
+
+    def _check_read(self, operation: Operation) -> None:
+        """A read sees all that was made before it was asked for, and nothing that never was."""
+        kind = operation.key[1]
+        versions = self.truth.versions[operation.key]
+        before = [place for place, one in enumerate(versions) if one.at_s <= operation.asked_s]
+        floor = before[-1] if before else -1
+        if operation.outcome == 200:
+            places = [
+                place
+                for place, version in enumerate(versions)
+                if version.spec is not None
+                and version.revision == operation.revision
+                and token_of(kind, version.spec) == operation.seen
+            ]
+        else:
+            places = [place for place, version in enumerate(versions) if version.spec is None]
+            places = places if floor >= 0 else [-1, *places]
+        if not places:
+            self.broken("phantom", f"nothing like this was ever stored: {operation}")
+        elif places[-1] < floor:
+            self.broken("stale", f"version {places[-1]}, when there was {floor}: {operation}")
+        else:
+            self._saw(operation, next(place for place in places if place >= floor))
+
+    def _last(self, operation: Operation) -> int:
+        if operation.server is None:
+            return -1
+        return self._reads.get((operation.client, operation.server, operation.key), -1)
+
+    def _saw(self, operation: Operation, place: int) -> None:
+        last = self._last(operation)
+        if place < last:
+            self.broken("backwards", f"version {place} after {last}: {operation}")
+        if operation.server is not None:
+            known = (operation.client, operation.server, operation.key)
+            self._reads[known] = max(place, last)
+
+    # ---- at the end ----
+
+    def check_history(self) -> None:
+        """Each version comes of one request, made while its condition held, and none comes twice.
+
+        What a switch has refused is taken back: then what was before comes again, as it was.
+        """
+        asked = {
+            (key, token): one for one in self._world.operations for key, token in one.tokens.items()
+        }
+        for key, versions in self.truth.versions.items():
+            if key[1] == "switch":
+                continue
+            made: dict[int, Version] = {}
+            for place, version in enumerate(versions):
+                token = token_of(key[1], version.spec)
+                if token is None:
+                    continue
+                operation = asked.get((key, token))
+                if operation is None:
+                    self.broken("phantom", f"nobody asked for {token} of {key}")
+                    continue
+                former = made.setdefault(token, version)
+                if former is not version:
+                    # What a switch has refused is taken back, and asked of it once more.
+                    if not self._refuses:
+                        self.broken("again", f"{token} of {key} comes a second time: {operation}")
+                    continue
+                if operation.certain:
+                    self.broken("refused", f"stored although refused: {operation}")
+                self._check_condition(operation, versions[place - 1] if place else None)
+        self._check_atomic()
+        self._check_deletes()
+
+    def _check_condition(self, operation: Operation, before: Version | None) -> None:
+        there = before is not None and before.spec is not None
+        if operation.match == 0 and there:
+            self.broken("condition", f"made where something was: {operation}")
+        if operation.match > 0 and (
+            before is None or not there or before.revision != operation.match
+        ):
+            self.broken("condition", f"made on {before}: {operation}")
+
+    def _check_atomic(self) -> None:
+        """A document is stored as a whole or not at all."""
+        for operation in self._world.operations:
+            if operation.whole:
+                found = self._made(operation)
+                revisions = {version.etcd_revision for version in found}
+                if len(revisions) > 1 or (found and len(found) < len(operation.tokens)):
+                    self.broken("atomic", f"stored in parts, at {sorted(revisions)}: {operation}")
+
+    def _check_deletes(self) -> None:
+        """Each deletion was asked for."""
+        for key, versions in self.truth.versions.items():
+            if key[1] == "switch" or self._refuses:
+                continue
+            asked = [
+                one
+                for one in self._world.operations
+                if not one.certain
+                and (
+                    (one.method == "DELETE" and one.key == key)
+                    or (one.whole and one.key[0] in ("", key[0]) and key not in one.tokens)
+                )
+            ]
+            gone = [one for one in versions if one.spec is None]
+            for version in gone:
+                if not any(one.asked_s <= version.at_s for one in asked):
+                    self.broken("phantom", f"nobody asked to delete {key}")
+            if len(gone) > len(asked):
+                self.broken("phantom", f"{key} was deleted {len(gone)} times")
+
+    def check_reports(self, records: Sequence[logging.LogRecord]) -> None:
+        """Nothing has happened that nobody foresaw."""
+        for text in self._world.unexpected:
+            self.broken("unexpected", text)
+        for record in records:
+            error = record.exc_info[1] if record.exc_info else None
+            self.broken("unexpected", f"{record.name}: {record.getMessage()}: {error!r}")
+        for fault in self._world.loop.faults:
+            error = fault.get("exception")
+            self.broken("unexpected", f"{fault.get('message')}: {error!r}")
+
+    # ---- at rest ----
+
+    def unrest(self, switch: Switch) -> str | None:
+        """Return how a switch differs from what is wanted of it; None: it does not."""
+        if self._unmanaged(switch):
+            return None
+        if switch.node.process is None or switch.config is None:
+            return "has no pipeline"
+        primary = switch.primary
+        if primary is None:
+            return "has no primary"
+        if not primary.alive:
+            return f"has primary {primary}, which has ended"
+        wanted, held = self._wanted(switch), _held(switch)
+        for key, row in wanted.items():
+            if held.get(key) != row:
+                return f"has {held.get(key)} for {row}"
+        extra = [row for key, row in held.items() if key not in wanted]
+        if extra:
+            return f"has {extra[0]} more"
+        for number, record in self.truth.desired(switch.name).ports.items():
+            has = switch.ports()[int(number)]["fifo_bytes"]
+            if has != record.spec.fifo_bytes:
+                return f"has {has} bytes of FIFO at port {number}, not {record.spec.fifo_bytes}"
+        return None
+
+    def _unmanaged(self, switch: Switch) -> bool:
+        """Whether nobody has made the switch that is in no configuration."""
+        made = self.truth.current(("", "switch", switch.name)) is not None
+        return switch is self._world.switches[-1] and not made
+
+    def _wanted(self, switch: Switch) -> dict[Any, Row]:
+        desired = self.truth.desired(switch.name)
+        return {
+            row.key: row
+            for _, _, record in desired.all()
+            for row in entries.record_rows(record, desired)
+            if row.table != PORTS
+        }
+
+    def differing(self) -> str | None:
+        """Return what a controller knows otherwise than etcd; None: nothing."""
+        for controller in self._world.controllers:
+            running = controller.running
+            if running is None:
+                return f"{controller.node} does not run"
+            for name, managed in running.service.switches.items():
+                truth = self.truth.desired(name)
+                for kind, of_kind in managed.desired.resources.items():
+                    have = {n: (r.spec, index_of(r)) for n, r in of_kind.items()}
+                    want = {n: (r.spec, index_of(r)) for n, r in truth.resources[kind].items()}
+                    for one in sorted(have.keys() | want.keys()):
+                        if have.get(one) != want.get(one):
+                            return (
+                                f"{controller.node} knows {kind} {one} of {name} as "
+                                f"{have.get(one)}, not {want.get(one)}"
+                            )
+                if managed.unstored:
+                    return f"{controller.node} has unstored changes of {name}"
+        return None
+
+    def check_events(self) -> None:
+        """All controllers tell of the same changes in the same order."""
+        told = []
+        for controller in self._world.controllers:
+            if controller.running is not None:
+                events = controller.running.service.events.select(kinds=("change",))
+                told.append([one["id"] for one in events])
+                if told[-1] != sorted(set(told[-1])):
+                    self.broken("events", f"{controller.node} tells of events out of order")
+        first = max((one[0] for one in told if one), default=0)
+        cut = [[number for number in one if number >= first] for one in told]
+        if any(one != cut[0] for one in cut):
+            missing = [set(cut[0]).symmetric_difference(one) for one in cut]
+            self.broken("events", f"controllers tell of different events: {missing}")
+
+
+def _held(switch: Switch) -> dict[Any, Row]:
+    """Return what a switch holds, as rows; learned stations left out."""
+    schema = _schema(switch)
+    found = {}
+    for entry in switch.table_entries():
+        decoded = p4entity.decode_entity(p4r.Entity(table_entry=entry), schema)
+        row = entries.from_finsy(decoded, schema)
+        if row.table not in _STATIONS:
+            found[row.key] = row
+    return found
+
+
+_schemas: dict[int, fy.P4Schema] = {}
+
+
+def _schema(switch: Switch) -> fy.P4Schema:
+    cookie = int(switch.config.cookie.cookie)
+    if cookie not in _schemas:
+        _schemas[cookie] = fy.P4Schema(switch.config.p4info)
+    return _schemas[cookie]

@@ -1,0 +1,308 @@
+"""Runs seeds; one seed is one run, and a run depends on nothing else.
+
+    run.py [--seeds N] [--first SEED] [--jobs N] [--plant NAME] [--story]
+
+A seed that fails is printed, with its faults reduced to those without which it does not fail, and
+the command that runs it again.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import functools
+import gc
+import logging
+import multiprocessing
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clocks import simulated
+from invariants import Invariants, Violation
+from loop import SimulatedLoop, SimulationError
+from pacer_controller import traffic_manager
+from planted import PLANTS
+from rpc import installed
+from world import CLIENTS_UNTIL_S, Fault, World, schedule, shortcuts, sizes
+
+REST_MOST_S = 30.0
+"""Longest time until the world must have come to rest."""
+
+LOOK_S = 0.25
+
+
+@dataclass
+class Result:
+    """What came of a run.
+
+    Attributes:
+        violations: what must not be.
+        digest: of all that happened.
+        rest_s: time from the last fault to rest.
+        story: what happened, line by line.
+
+    """
+
+    seed: str
+    violations: list[Violation]
+    digest: str
+    rest_s: float
+    callbacks: int
+    operations: int
+    acknowledged: int
+    story: list[str] = field(repr=False)
+
+
+class _Errors(logging.Handler):
+    """Keeps what was logged with an exception, or as critical."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self.records.append(record)
+
+
+class _Story(logging.Handler):
+    """Puts what is logged into the story."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        super().__init__(logging.DEBUG)
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        who = self._loop.asking()
+        text = self.format(record)
+        self._loop.notes.append(f"{self._loop.now_s:10.6f} {who}: {record.levelname} {text}")
+
+
+@contextlib.contextmanager
+def _logging(loop: SimulatedLoop, *, story: bool) -> Iterator[_Errors]:
+    errors, teller = _Errors(), _Story(loop)
+    logger = logging.getLogger("pacer_controller")
+    before = (logger.level, logger.propagate)
+    logger.setLevel(logging.DEBUG if story else logging.ERROR)
+    logger.propagate = False
+    logger.addHandler(errors)
+    if story:
+        logger.addHandler(teller)
+    quiet = [logging.getLogger(name) for name in ("finsy", "asyncio", "grpc")]
+    levels = [one.level for one in quiet]
+    quiet[0].setLevel(logging.CRITICAL)
+    quiet[0].propagate = False
+    for one in quiet[1:]:
+        one.setLevel(logging.CRITICAL + 1)
+    try:
+        yield errors
+    finally:
+        logger.removeHandler(errors)
+        logger.removeHandler(teller)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+        for one, level in zip(quiet, levels, strict=True):
+            one.setLevel(level)
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Say nothing of what coroutines do that are closed because nobody has them any more."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+        sys.unraisablehook = hook
+
+
+async def _watch(world: World, invariants: Invariants) -> float:
+    """Let the world go on until it rests; returns how long that took after the last fault."""
+    await asyncio.sleep(CLIENTS_UNTIL_S)
+    loop, rested_s, why = world.loop, None, ""
+    while loop.now_s < CLIENTS_UNTIL_S + REST_MOST_S:
+        await asyncio.sleep(LOOK_S)
+        why = _unrest(world, invariants)
+        if why:
+            rested_s = None
+        elif rested_s is None:
+            rested_s = loop.now_s - CLIENTS_UNTIL_S
+        # A client may still wait for an answer that does not come, or that changes something.
+        if rested_s is not None and all(client.done for client in world.clients):
+            return rested_s
+    invariants.broken("rest", why or "a client still waits")
+    return REST_MOST_S
+
+
+def _unrest(world: World, invariants: Invariants) -> str:
+    """Return what is not as it should be in the end."""
+    found = [(switch.name, invariants.unrest(switch)) for switch in world.switches]
+    said = [f"{name} {how}" for name, how in found if how is not None][:1]
+    differing = invariants.differing()
+    return "; ".join([*said, *([differing] if differing is not None else [])])
+
+
+def run(
+    seed: str, faults: Sequence[Fault] | None = None, *, story: bool = False, plant: str = ""
+) -> Result:
+    """Run one seed.
+
+    Args:
+        seed: which one.
+        faults: what goes wrong; None: what the seed says.
+        story: whether to keep what the controllers log, too.
+        plant: name of a fault in the product.
+
+    """
+    _prepare()
+    gc.disable()
+    loop = SimulatedLoop(seed)
+    try:
+        return _run(loop, seed, schedule(seed) if faults is None else faults, story, plant)
+    finally:
+        with _silent():
+            loop.finish()
+            # It has all the rest.
+            del loop
+            gc.collect()
+        gc.enable()
+
+
+@functools.cache
+def _prepare() -> None:
+    """Make once what all runs share, and keep it from being looked through after each."""
+    traffic_manager._messages()
+    gc.collect()
+    gc.freeze()
+
+
+def _run(
+    loop: SimulatedLoop, seed: str, faults: Sequence[Fault], story: bool, plant: str
+) -> Result:
+    with contextlib.ExitStack() as stack:
+        errors = stack.enter_context(_logging(loop, story=story))
+        stack.enter_context(shortcuts())
+        stack.enter_context(sizes(seed))
+        stack.enter_context(simulated(loop, seed))
+        if plant:
+            stack.enter_context(PLANTS[plant]())
+        world = loop.world.context.run(World, loop, seed, faults)
+        invariants = Invariants(world)
+        stack.enter_context(installed(world.core))
+        rest_s = REST_MOST_S
+        try:
+            rest_s = loop.run_until_complete(loop.world.spawn(_watch(world, invariants)))
+            invariants.check_events()
+        except SimulationError as error:
+            invariants.broken("stuck", str(error))
+        invariants.check_history()
+        invariants.check_reports(errors.records)
+    acknowledged = sum(
+        one.outcome in (200, 201, 204) and one.method != "GET" for one in world.operations
+    )
+    return Result(
+        seed,
+        invariants.found,
+        loop.digest,
+        rest_s,
+        loop.handles,
+        len(world.operations),
+        acknowledged,
+        list(loop.notes),
+    )
+
+
+def reduced(seed: str, rule: str, *, plant: str = "") -> list[Fault]:
+    """Return the faults without any one of which a seed does not fail in the same way."""
+    faults = schedule(seed)
+    for fault in list(faults):
+        fewer = [one for one in faults if one is not fault]
+        if any(one.rule == rule for one in run(seed, fewer, plant=plant).violations):
+            faults = fewer
+    return faults
+
+
+def _one(given: tuple[int, str]) -> Result:
+    number, plant = given
+    result = run(str(number), plant=plant)
+    result.story = []
+    return result
+
+
+def report(result: Result, plant: str, *, quick: bool) -> None:
+    """Print a seed that fails, with the faults that it takes."""
+    print(f"seed {result.seed} fails; digest {result.digest}")
+    for violation in result.violations:
+        print(f"  {violation}")
+    if not quick:
+        print("  faults that it takes:")
+        for fault in reduced(result.seed, result.violations[0].rule, plant=plant):
+            print(f"    {fault}")
+    again = f"{Path(__file__).name} --first {result.seed} --seeds 1 --story"
+    print(f"  again: {again}{f' --plant {plant}' if plant else ''}", flush=True)
+
+
+def main() -> int:
+    """Run the command; the exit status says whether a seed failed."""
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # Sets of strings are walked in the order of their hashes.
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | {"PYTHONHASHSEED": "0"})
+    # Of coroutines that are closed after a run, because nobody has them any more.
+    warnings.filterwarnings("ignore", message="coroutine .* was never awaited")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--seeds", type=int, default=100, help="how many (default 100)")
+    parser.add_argument("--first", type=int, default=1, help="the first one (default 1)")
+    parser.add_argument("--jobs", type=int, default=1, help="at a time (default 1)")
+    parser.add_argument("--plant", default="", choices=["", *PLANTS], help="a fault on purpose")
+    parser.add_argument("--story", action="store_true", help="print what happens")
+    parser.add_argument("--digests", action="store_true", help="print each seed's digest")
+    parser.add_argument("--quick", action="store_true", help="do not reduce what fails")
+    parser.add_argument("--keep-going", action="store_true", help="do not end at the first failure")
+    given = parser.parse_args()
+    begun_s = time.monotonic()
+    work = [(number, given.plant) for number in range(given.first, given.first + given.seeds)]
+    rests: list[float] = []
+    failed = acknowledged = 0
+    if given.story:
+        result = run(str(given.first), story=True, plant=given.plant)
+        print("\n".join(result.story))
+        print(result.digest)
+        for violation in result.violations:
+            print(violation)
+        return 1 if result.violations else 0
+    with contextlib.ExitStack() as stack:
+        results: Iterator[Result] = map(_one, work)
+        if given.jobs > 1:
+            pool = stack.enter_context(multiprocessing.get_context("fork").Pool(given.jobs))
+            results = iter(pool.imap(_one, work))
+        for done, result in enumerate(results, 1):
+            rests.append(result.rest_s)
+            acknowledged += result.acknowledged
+            if given.digests:
+                print(f"seed {result.seed}: {result.digest}", flush=True)
+            if result.violations:
+                failed += 1
+                report(result, given.plant, quick=given.quick)
+                if not given.keep_going:
+                    break
+            if done % 500 == 0:
+                print(f"{done} seeds, {failed} failed", flush=True)
+    rests.sort()
+    took_s = time.monotonic() - begun_s
+    print(
+        f"{len(rests)} seeds, {failed} failed, {acknowledged} acknowledged writes, "
+        f"{took_s / len(rests):.2f} s a seed; to rest after the last fault: median "
+        f"{rests[len(rests) // 2]:.2f} s, most {rests[-1]:.2f} s"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

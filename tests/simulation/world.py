@@ -1,0 +1,815 @@
+"""Controllers, etcd, switches and clients on one simulated network, and what befalls them.
+
+A controller is the product: its store on etcd, its service, its drivers, its REST application,
+without the process and the sockets around them. It is started again when it ends, as a service
+manager does. Clients change classes and flows by REST and note what they were told. A schedule of
+faults, drawn from the seed, goes on for some time; then everything is mended, and the world must
+come to rest in the state that its clients have asked for.
+"""
+
+import asyncio
+import contextlib
+import functools
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from etcd import Cluster
+from finsy.p4schema import P4SchemaCache
+from loop import PROCESS, Node, Process, SimulatedLoop
+from network import Endpoint, Network
+from pacer_controller import rates
+from pacer_controller.api import build
+from pacer_controller.config import parse_switch
+from pacer_controller.service import Service
+from pacer_controller.service.follow import Follower
+from pacer_controller.stores import Store, StoreError, open_store
+from pacer_controller.stores import etcd as etcd_store
+from rpc import Core
+
+from switch import Switch
+
+COMPILED = Path(__file__).resolve().parents[2] / "p4src" / "compiled"
+
+CONTROLLERS = 3
+SWITCHES = 3
+"""Switches of the configuration; one more is made by request."""
+
+CLIENTS = 3
+REST_PORT = 8080
+PREFIX = "/pacer/"
+
+BEGIN_S = 3.0
+"""When clients and faults begin: first, everything starts."""
+
+FAULTS_UNTIL_S = 12.0
+CLIENTS_UNTIL_S = 14.0
+RESTART_S = (0.1, 1.0)
+"""How long after its end a controller is started again."""
+
+ANSWER_S = 8.0
+"""How long a client waits for an answer."""
+
+
+Key = tuple[str, str, str]
+"""Switch, kind and name of a resource."""
+
+NAMES = {"port": 2, "class": 3, "flow": 3}
+"""How many resources of each kind clients change one by one."""
+
+PLURALS = {"port": "ports", "class": "classes", "flow": "flows"}
+
+JSON = (b"content-type", b"application/json")
+
+
+class LostError(Exception):
+    """A client has got no answer; `sent` says whether its request may have arrived."""
+
+    def __init__(self, *, sent: bool) -> None:
+        super().__init__("no answer")
+        self.sent = sent
+
+
+# ---- faults ----
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong for some time.
+
+    Attributes:
+        number: its place in the schedule.
+        at_s: when it begins.
+        for_s: how long it goes on.
+        kind: what it is.
+        who: nodes that it befalls.
+        value: how much.
+
+    """
+
+    number: int
+    at_s: float
+    for_s: float
+    kind: str
+    who: tuple[str, ...]
+    value: float = 0.0
+
+    def __str__(self) -> str:
+        more = f" {self.value:.3f}" if self.value else ""
+        return f"{self.at_s:.2f} s: {self.kind} {' '.join(self.who)}{more} for {self.for_s:.2f} s"
+
+
+def schedule(seed: str) -> list[Fault]:
+    """Draw the faults of a run."""
+    chance = random.Random(f"{seed}/faults")
+    controllers = [f"c{n}" for n in range(CONTROLLERS)]
+    members = [f"e{n}" for n in range(3)]
+    switches = [f"s{n}" for n in range(SWITCHES + 1)]
+    clients = [f"u{n}" for n in range(CLIENTS)]
+
+    def pair(ones: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+        one = chance.choice(ones)
+        return one, chance.choice([other for other in others if other != one])
+
+    makers: dict[str, Callable[[], tuple[tuple[str, ...], float]]] = {
+        "pause": lambda: ((chance.choice([*controllers, *controllers, *members, *switches]),), 0),
+        "kill-busy": lambda: ((chance.choice(controllers),), float(chance.randint(1, 300))),
+        "pause-busy": lambda: ((chance.choice(controllers),), float(chance.randint(1, 300))),
+        "refuse": lambda: ((chance.choice(switches),), chance.choice((0.2, 1.0))),
+        "kill": lambda: ((chance.choice([*controllers, *controllers, *members]),), 0),
+        "stop": lambda: ((chance.choice(controllers),), 0),
+        "power": lambda: ((chance.choice([*controllers, *controllers, *members, *switches]),), 0),
+        "cut": lambda: (pair([*controllers, *members], [*members, *switches]), 0),
+        "cut-back": lambda: (pair([*members, *switches], [*controllers, *members]), 0),
+        "part": lambda: (pair(controllers, [*members, *switches]), 0),
+        "isolate": lambda: ((chance.choice([*controllers, *members]),), 0),
+        "no-store": lambda: ((chance.choice(controllers),), 0),
+        "deaf-client": lambda: (pair(clients, controllers), 0),
+        "reset": lambda: (pair(controllers, [*members, *switches]), 0),
+        "forget": lambda: ((chance.choice(switches),), 0),
+        "streams": lambda: ((chance.choice(switches),), 0),
+        "clock": lambda: ((chance.choice(controllers),), chance.choice((-3600, -5, 5, 86400))),
+        "compact": lambda: ((), float(chance.choice((0, 0, 3, 20)))),
+        "slow": lambda: (pair([*controllers, *members], [*members, *switches]), 0.3),
+        "packets": lambda: ((chance.choice(switches),), 0),
+    }
+    faults = []
+    for number in range(chance.randint(2, 9)):
+        kind = chance.choice(list(makers))
+        who, value = makers[kind]()
+        at_s = chance.uniform(BEGIN_S, FAULTS_UNTIL_S)
+        for_s = min(chance.choice((0.1, 0.7, 2.0, 4.0, 8.0)) * chance.uniform(0.5, 1.5), 12.0)
+        for_s = min(for_s, CLIENTS_UNTIL_S - at_s)
+        faults.append(Fault(number, at_s, for_s, kind, who, value))
+    return sorted(faults, key=lambda fault: fault.at_s)
+
+
+# ---- what clients did ----
+
+
+@dataclass
+class Operation:
+    """A request of a client, and what came of it.
+
+    Attributes:
+        tokens: what tells the values that it puts from all others, by resource.
+        whole: whether it replaces all that is wanted of the switch.
+        match: the revision of its If-Match; -1: none; 0: If-None-Match.
+        outcome: status of the answer; 0: none.
+        certain: whether it is known, where there is no good answer, that nothing was changed.
+        revision: that the answer gave.
+
+    """
+
+    client: str
+    server: Process | None
+    method: str
+    key: Key
+    tokens: Mapping[Key, int]
+    match: int
+    asked_s: float
+    whole: bool = False
+    answered_s: float = 0.0
+    outcome: int = 0
+    certain: bool = False
+    revision: int = 0
+    seen: int | None = None
+
+    def __str__(self) -> str:
+        return (
+            f"{self.client} {self.method} {'/'.join(self.key)} {list(self.tokens.values())} match "
+            f"{self.match} at {self.server}: {self.outcome} revision {self.revision} "
+            f"(asked {self.asked_s:.6f}, answered {self.answered_s:.6f})"
+        )
+
+
+def token_of(kind: str, spec: Any) -> int | None:
+    """Return what tells a value from all others; None: there is no value."""
+    if spec is None:
+        return None
+    if kind == "class":
+        return rates.parse_rate(spec["rate"])
+    return int(spec["priority" if kind == "flow" else "fifo_bytes"])
+
+
+# ---- controllers ----
+
+
+class _Current:
+    """Stands for the service, or a part of it, of the process that asks."""
+
+    def __init__(self, *path: str) -> None:
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        found = PROCESS.get().program
+        return getattr(functools.reduce(getattr, self._path, found), name)
+
+
+class _CurrentService(_Current):
+    events = _Current("events")
+
+
+@functools.cache
+def _application() -> Any:
+    """Return the REST application, which all controllers share: it takes long to make."""
+    service: Any = _CurrentService()
+    return build(service)
+
+
+@contextlib.contextmanager
+def sizes(seed: str) -> Iterator[None]:
+    """Have small writes and answers of etcd count as large ones, in some runs."""
+    chance = random.Random(f"{seed}/sizes")
+    with (
+        mock.patch.object(etcd_store, "OPERATIONS", chance.choice((120, 120, 12))),
+        mock.patch.object(etcd_store, "PAGE", chance.choice((2000, 2000, 7))),
+        mock.patch.object(etcd_store, "WRITERS", chance.choice((16, 16, 2))),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def shortcuts() -> Iterator[None]:
+    """Read each P4 program once: it takes as long as the rest of a connection."""
+    known: dict[tuple[int, Any], Any] = {}
+    load = P4SchemaCache.load_p4info
+
+    def cached(p4info: Any, blob: Any) -> Any:
+        key = (id(p4info), blob)
+        if key not in known:
+            known[key] = (p4info, load(p4info, blob))
+        return known[key][1]
+
+    with mock.patch.object(P4SchemaCache, "load_p4info", cached):
+        yield
+
+
+@dataclass
+class Running:
+    """A controller that runs."""
+
+    process: Process
+    store: Store
+    service: Service
+    app: Any
+    name: str
+
+
+class Controller:
+    """A controller's machine: runs the product, again whenever it has ended.
+
+    Args:
+        world: where it is.
+        node: its machine.
+
+    """
+
+    def __init__(self, world: "World", node: Node) -> None:
+        self._world = world
+        self.node = node
+        self.running: Running | None = None
+        self._stopping: asyncio.Event | None = None
+        self.starts = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start it, if its machine is on and it does not run."""
+        if self.node.powered and self.node.process is None:
+            process = Process(self._world.loop, self.node)
+            self.starts += 1
+            process.spawn(self._life(process), f"{process.name} main")
+
+    def stop(self) -> None:
+        """Ask it to end, as SIGTERM does."""
+        if self._stopping is not None:
+            self._stopping.set()
+
+    async def _life(self, process: Process) -> None:
+        world = self._world
+        self._stopping = asyncio.Event()
+        try:
+            await self._serve(process, self._stopping)
+        except StoreError as error:
+            world.loop.note(f"{process}: ends: {error}")
+        except Exception as error:
+            world.unexpected.append(f"{process} ended with {error!r}")
+        self.ended(process)
+        process.end()
+
+    def ended(self, process: Process) -> None:
+        """Have it started again."""
+        if self.running is not None and self.running.process is process:
+            self.running = None
+        if self.node.process is process:
+            # The task that says so is one of the process.
+            self.node.process = None
+        delay_s = self._world.chance.uniform(*RESTART_S)
+        self._world.loop.after(delay_s, self.start)
+
+    async def _serve(self, process: Process, stopping: asyncio.Event) -> None:
+        world = self._world
+        async with AsyncExitStack() as stack:
+            store = await open_store(f"etcd://{world.cluster.endpoints}{PREFIX.rstrip('/')}")
+            stack.push_async_callback(store.close)
+            configured = world.switches[:SWITCHES]
+            switches = [parse_switch(f"{one.name}={one.address}") for one in configured]
+            service = Service(switches, COMPILED, store, world.reconcile_s)
+            process.program = service
+            name = world.names[process] = str(store.describe()["controller"])
+            # As the application's lifespan does.
+            stack.push_async_callback(service.stop)
+            await service.start()
+            follower = asyncio.create_task(Follower(service).run(), name="follow")
+            stack.callback(follower.cancel)
+            self.running = Running(process, store, service, _application(), name)
+            world.network.listen(process, REST_PORT, self._accept)
+            world.loop.note(f"{process}: serves as {name}")
+            await stopping.wait()
+            world.loop.note(f"{process}: stops")
+
+    def _accept(self, end: Endpoint) -> None:
+        process = PROCESS.get()
+
+        def received(message: Any) -> None:
+            running = self.running
+            if running is not None and running.process is process:
+                process.spawn(_answer(running.app, end, *message), f"{process.name} request")
+
+        end.received = received
+
+
+async def _answer(
+    app: Any, end: Endpoint, method: str, path: str, headers: Any, body: bytes
+) -> None:
+    """Have the application answer one request."""
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"host", b"localhost"), *headers],
+        "client": (end.peer.name, 1),
+        "server": ("localhost", REST_PORT),
+    }
+    given = [{"type": "http.request", "body": body, "more_body": False}]
+    status, answer, told = 0, b"", []
+
+    async def receive() -> Any:
+        if given:
+            return given.pop()
+        return await asyncio.get_running_loop().create_future()
+
+    async def send(message: Any) -> None:
+        nonlocal status, answer, told
+        if message["type"] == "http.response.start":
+            status, told = message["status"], list(message["headers"])
+        else:
+            answer += message.get("body", b"")
+
+    await app(scope, receive, send)
+    end.send((status, told, answer))
+    end.close()
+
+
+# ---- the world ----
+
+
+class World:
+    """Everything there is.
+
+    Args:
+        loop: the simulation.
+        seed: of everything.
+        faults: what goes wrong.
+
+    """
+
+    def __init__(self, loop: SimulatedLoop, seed: str, faults: Sequence[Fault]) -> None:
+        self.loop = loop
+        self.seed = seed
+        self.chance = random.Random(f"{seed}/world")
+        self.network = Network(loop, seed)
+        self.core = Core(self.network)
+        self.cluster = Cluster(loop, self.network, seed)
+        refuses = any(fault.kind == "refuse" for fault in faults)
+        # What a switch has refused is tried again by reconciling.
+        self.reconcile_s = 5.0 if refuses else self.chance.choice((0.0, 5.0, 30.0))
+        self.switches = [Switch(loop, self.network, f"s{n}", seed) for n in range(SWITCHES + 1)]
+        self.operations: list[Operation] = []
+        self.names: dict[Process, str] = {}
+        """What a controller calls itself, by process."""
+        self.tokens = 0
+        self.unexpected: list[str] = []
+        """Exceptions that nobody foresaw."""
+        self.faults = faults
+        speeds = (1.0, 1.0, 0.99, 1.01)
+        self.controllers = [
+            Controller(self, loop.node(f"c{n}", self.chance.choice(speeds)))
+            for n in range(CONTROLLERS)
+        ]
+        self.answered: Callable[[Operation], None] = lambda _: None
+        self.clients = [Client(self, n) for n in range(CLIENTS)]
+        for fault in faults:
+            loop.at(fault.at_s, self._begin, fault)
+
+    def controller(self, name: str) -> Controller | None:
+        """Return the controller on a node."""
+        return next((one for one in self.controllers if one.node.name == name), None)
+
+    def switch(self, name: str) -> Switch | None:
+        """Return the switch on a node."""
+        return next((one for one in self.switches if one.name == name), None)
+
+    # ---- faults ----
+
+    def _begin(self, fault: Fault) -> None:
+        self.loop.note(f"fault {fault.number}: {fault}")
+        nodes = [self.loop.node(name) for name in fault.who]
+        undo = getattr(self, "_fault_" + fault.kind.replace("-", "_"))(fault, *nodes)
+        if undo is not None:
+            self.loop.after(fault.for_s, self._end, fault, undo)
+
+    def _end(self, fault: Fault, undo: Callable[[], None]) -> None:
+        self.loop.note(f"fault {fault.number} ends")
+        undo()
+
+    def _fault_pause(self, _: Fault, node: Node) -> Callable[[], None]:
+        self.loop.pause(node)
+        self.network.suspect()
+        return lambda: self.loop.resume(node)
+
+    def _kill(self, node: Node) -> None:
+        process = node.process
+        if process is None:
+            return
+        process.end()
+        controller = self.controller(node.name)
+        if controller is not None:
+            controller.ended(process)
+
+    def _start(self, node: Node) -> None:
+        if not node.powered or node.process is not None:
+            return
+        controller, switch = self.controller(node.name), self.switch(node.name)
+        if controller is not None:
+            controller.start()
+        elif switch is not None:
+            switch.start()
+        else:
+            self.cluster.start(node)
+
+    def _fault_kill(self, _: Fault, node: Node) -> Callable[[], None]:
+        self._kill(node)
+        return lambda: self._start(node)
+
+    def _fault_kill_busy(self, fault: Fault, node: Node) -> Callable[[], None]:
+        node.fuse = (int(fault.value), lambda: self._kill(node))
+        return lambda: self._start(node)
+
+    def _fault_pause_busy(self, fault: Fault, node: Node) -> Callable[[], None]:
+        def stop() -> None:
+            self.loop.pause(node)
+            self.network.suspect()
+
+        def go() -> None:
+            node.fuse = None
+            self.loop.resume(node)
+
+        node.fuse = (int(fault.value), stop)
+        return go
+
+    def _fault_refuse(self, fault: Fault, node: Node) -> Callable[[], None]:
+        switch = self.switch(node.name)
+        assert switch is not None
+        switch.refuses = fault.value
+
+        def end() -> None:
+            switch.refuses = 0.0
+
+        return end
+
+    def _fault_power(self, _: Fault, node: Node) -> Callable[[], None]:
+        node.powered = False
+        self._kill(node)
+        self.network.suspect()
+
+        def on() -> None:
+            node.powered = True
+            self._start(node)
+
+        return on
+
+    def _fault_stop(self, _: Fault, node: Node) -> None:
+        controller = self.controller(node.name)
+        assert controller is not None
+        controller.stop()
+
+    def _fault_cut(self, _: Fault, one: Node, other: Node) -> Callable[[], None]:
+        self.network.cut(one, other)
+        return lambda: self.network.mend(one, other)
+
+    _fault_cut_back = _fault_cut
+
+    def _fault_part(self, _: Fault, one: Node, other: Node) -> Callable[[], None]:
+        return self._parted(one, [other])
+
+    def _parted(self, one: Node, others: Sequence[Node]) -> Callable[[], None]:
+        for other in others:
+            self.network.cut(one, other)
+            self.network.cut(other, one)
+
+        def mend() -> None:
+            for other in others:
+                self.network.mend(one, other)
+                self.network.mend(other, one)
+
+        return mend
+
+    def _named(self, letters: str) -> list[Node]:
+        counts = {"c": CONTROLLERS, "e": 3, "s": SWITCHES + 1, "u": CLIENTS}
+        return [self.loop.node(f"{one}{n}") for one in letters for n in range(counts[one])]
+
+    def _fault_isolate(self, _: Fault, node: Node) -> Callable[[], None]:
+        return self._parted(node, [one for one in self._named("cesu") if one is not node])
+
+    def _fault_no_store(self, _: Fault, node: Node) -> Callable[[], None]:
+        return self._parted(node, self._named("e"))
+
+    def _fault_deaf_client(self, _: Fault, client: Node, controller: Node) -> Callable[[], None]:
+        return self._fault_cut(_, controller, client)
+
+    def _fault_reset(self, _: Fault, one: Node, other: Node) -> None:
+        self.network.reset(one, other)
+
+    def _fault_forget(self, fault: Fault, node: Node) -> Callable[[], None]:
+        self._kill(node)
+        # A switch is started again at once.
+        return lambda: self._start(node)
+
+    def _fault_streams(self, _: Fault, node: Node) -> None:
+        switch = self.switch(node.name)
+        if switch is not None and node.process is not None:
+            switch.reset_streams()
+
+    def _fault_clock(self, fault: Fault, node: Node) -> None:
+        node.wall_s += fault.value
+
+    def _fault_compact(self, fault: Fault) -> None:
+        self.cluster.compact(int(fault.value))
+
+    def _fault_slow(self, fault: Fault, one: Node, other: Node) -> Callable[[], None]:
+        self.network.slow(one, other, fault.value)
+        return lambda: self.network.slow(one, other, 0.0)
+
+    def _fault_packets(self, _: Fault, node: Node) -> None:
+        switch = self.switch(node.name)
+        assert switch is not None
+        for n in range(8):
+            switch.packet(0x0200_0000_0000 + self.chance.randrange(6), 1 + n % 3)
+
+
+# ---- clients ----
+
+
+@dataclass
+class Known:
+    """What a client remembers of a resource."""
+
+    revision: int = 0
+    there: bool = False
+
+
+class Client:
+    """A client that changes and reads resources, one request after the other.
+
+    Args:
+        world: where it is.
+        number: which one.
+
+    """
+
+    def __init__(self, world: World, number: int) -> None:
+        self._world = world
+        self.node = world.loop.node(f"u{number}")
+        self._chance = random.Random(f"{world.seed}/client {number}")
+        self._known: dict[Key, Known] = {}
+        self.done = False
+        process = Process(world.loop, self.node)
+        process.spawn(self._run(), f"client {number}")
+
+    async def _run(self) -> None:
+        world, chance = self._world, self._chance
+        await asyncio.sleep(BEGIN_S * chance.uniform(0.8, 1.2))
+        pause_s = chance.choice((0.05, 0.3, 1.0))
+        made = False
+        while world.loop.now_s < CLIENTS_UNTIL_S:
+            key = self._key()
+            work = chance.random()
+            if not made:
+                made = await self._make_switch()
+            elif work < 0.1:
+                await self._put_all(
+                    [key[0]] if work < 0.07 else [f"s{n}" for n in range(SWITCHES + 1)]
+                )
+            elif work < 0.55:
+                await self._put(key)
+            elif work < 0.7:
+                await self._delete(key)
+            else:
+                await self._get(key)
+            await asyncio.sleep(chance.expovariate(1 / pause_s))
+        self.done = True
+
+    def _key(self) -> Key:
+        kind = self._chance.choice(("class", "class", "class", "flow", "flow", "port"))
+        switch = f"s{self._chance.randrange(SWITCHES + 1)}"
+        number = self._chance.randrange(NAMES[kind])
+        return switch, kind, str(1 + number) if kind == "port" else f"{kind[0]}{number}"
+
+    @staticmethod
+    def _path(key: Key) -> str:
+        switch, kind, name = key
+        if kind == "switch":
+            return f"/v1/switches/{switch}"
+        if not switch:
+            return "/v1/state"
+        return f"/v1/switches/{switch}/{PLURALS.get(kind, kind)}/{name}".rstrip("/")
+
+    def _spec(self, key: Key, classes: Sequence[str]) -> tuple[int, dict[str, Any]]:
+        """Return a value that nobody has ever put, and what tells it."""
+        world, chance = self._world, self._chance
+        world.tokens += 1
+        _, kind, name = key
+        if kind == "class":
+            token = 1_000_000 + 1_000 * world.tokens
+            return token, {"rate": token}
+        if kind == "port":
+            return 2_000 + world.tokens, {"fifo_bytes": 2_000 + world.tokens}
+        match = {"protocol": "tcp", "dst_port": 7000 + int(name[1:])}
+        body: dict[str, Any] = {"priority": world.tokens, "match": match}
+        by_class = classes and chance.random() < 0.4
+        return world.tokens, body | ({"class": classes[0]} if by_class else {"rate": 2_000_000})
+
+    async def _make_switch(self) -> bool:
+        """Make the switch that is in no configuration, unless it is there."""
+        name = f"s{SWITCHES}"
+        switch = self._world.switch(name)
+        assert switch is not None
+        body = json.dumps({"address": switch.address}).encode()
+        operation = await self._ask("PUT", (name, "switch", ""), [JSON], body, {}, -1)
+        return operation.outcome in (200, 201)
+
+    async def _put(self, key: Key) -> None:
+        chance, known = self._chance, self._known.get(key, Known())
+        token, body = self._spec(key, ("c0",))
+        match, headers = -1, [JSON]
+        if chance.random() < 0.6:
+            match = known.revision if known.there else 0
+            quoted = f'"{known.revision}"'.encode()
+            headers.append((b"if-match", quoted) if known.there else (b"if-none-match", b"*"))
+        data = json.dumps(body).encode()
+        operation = await self._ask("PUT", key, headers, data, {key: token}, match)
+        if operation.outcome in (200, 201):
+            self._known[key] = Known(operation.revision, there=True)
+
+    async def _put_all(self, switches: Sequence[str]) -> None:
+        """Replace all that is wanted of a switch, or of all."""
+        many = self._chance.random() < 0.5
+        tokens: dict[Key, int] = {}
+        documents = {switch: self._document(switch, many, tokens) for switch in switches}
+        body, name = documents[switches[0]], switches[0]
+        if len(switches) > 1:
+            last = self._world.switches[-1]
+            documents[last.name]["switch"] = {"address": last.address}
+            body, name = {"switches": documents}, ""
+        data = json.dumps(body).encode()
+        await self._ask("PUT", (name, "state", ""), [JSON], data, tokens, -1, whole=True)
+
+    def _document(self, switch: str, many: bool, tokens: dict[Key, int]) -> dict[str, Any]:
+        """Return all that is to be wanted of a switch, and add what tells it to `tokens`."""
+        document: dict[str, Any] = {}
+        for kind, plural in PLURALS.items():
+            of_kind = document.setdefault(plural, {})
+            classes = list(document.get("classes", ()))
+            for number in range(NAMES[kind] * (4 if many and kind != "port" else 1)):
+                if self._chance.random() < 0.7:
+                    name = str(1 + number) if kind == "port" else f"{kind[0]}{number}"
+                    key = (switch, kind, name)
+                    tokens[key], of_kind[name] = self._spec(key, classes)
+        return document
+
+    async def _delete(self, key: Key) -> None:
+        known = self._known.get(key, Known())
+        match, headers = -1, []
+        if known.there and self._chance.random() < 0.5:
+            match, headers = known.revision, [(b"if-match", f'"{known.revision}"'.encode())]
+        operation = await self._ask("DELETE", key, headers, b"", {}, match)
+        if operation.outcome == 204:
+            self._known[key] = Known()
+
+    async def _get(self, key: Key) -> None:
+        operation = await self._ask("GET", key, [], b"", {}, -1)
+        if operation.outcome == 200:
+            self._known[key] = Known(operation.revision, there=True)
+        elif operation.outcome == 404:
+            self._known[key] = Known()
+
+    async def _ask(
+        self,
+        method: str,
+        key: Key,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+        tokens: Mapping[Key, int],
+        match: int,
+        *,
+        whole: bool = False,
+    ) -> Operation:
+        world = self._world
+        controller = self._chance.choice(world.controllers)
+        server, asked_s = controller.node.process, world.loop.now_s
+        operation = Operation(
+            self.node.name, server, method, key, tokens, match, asked_s, whole=whole
+        )
+        world.operations.append(operation)
+        try:
+            address = f"{controller.node.name}:{REST_PORT}"
+            operation.server, status, told, answer = await self._call(
+                address, method, self._path(key), headers, body
+            )
+        except LostError as error:
+            operation.certain = not error.sent
+        else:
+            self._take(operation, status, told, answer)
+        operation.answered_s = world.loop.now_s
+        world.loop.note(str(operation))
+        world.answered(operation)
+        return operation
+
+    @staticmethod
+    def _take(operation: Operation, status: int, told: Any, answer: bytes) -> None:
+        """Note what a client was told."""
+        operation.outcome = status
+        tags = [value for name, value in told if name == b"etag"]
+        operation.revision = int(tags[0].strip(b'"')) if tags else 0
+        if status == 200 and operation.method == "GET":
+            view, kind = json.loads(answer), operation.key[1]
+            if not tags:
+                # A port whose settings nobody manages.
+                operation.outcome = 404
+            else:
+                operation.seen = token_of(kind, view["desired"] if kind == "port" else view)
+        uncertain = status == 503 and json.loads(answer)["type"].endswith("uncertain")
+        operation.certain = status >= 400 and not uncertain and status not in (500, 502, 507)
+
+    async def _call(
+        self,
+        address: str,
+        method: str,
+        path: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+    ) -> tuple[Process, int, Any, bytes]:
+        """Make one request on a connection of its own."""
+        future = asyncio.get_running_loop().create_future()
+        opened: list[Endpoint] = []
+
+        def failed(_: str) -> None:
+            if not future.done():
+                future.set_exception(LostError(sent=bool(opened)))
+
+        def received(message: Any) -> None:
+            if not future.done():
+                future.set_result(message)
+
+        def ready(end: Endpoint) -> None:
+            if future.done():
+                end.close()
+                return
+            opened.append(end)
+            end.received, end.broken = received, failed
+            end.send((method, path, headers, body))
+
+        self._world.network.connect(address, ready, failed)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                status, told, answer = await future
+        except TimeoutError:
+            # Before it is opened a request may still be sent: `ready` looks.
+            raise LostError(sent=bool(opened)) from None
+        finally:
+            for end in opened:
+                end.close()
+        assert opened[0].other is not None
+        return opened[0].other.process, status, told, answer
