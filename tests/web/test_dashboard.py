@@ -281,6 +281,7 @@ def test_asks_for_the_token_and_keeps_it(
     switch: Switch, start_controller: Start, open_page: Open, tmp_path: Path
 ) -> None:
     file = tmp_path / "token"
+    file.touch(mode=0o600)
     file.write_text("0123456789abcdef")
     controller = start_controller(
         *("--token-file", str(file), "--switch", f"s1={switch.address}{switch.options}")
