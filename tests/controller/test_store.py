@@ -40,6 +40,7 @@ from pacer_controller.stores import (
     Written,
     open_store,
 )
+from pacer_controller.stores.etcd import EtcdStore
 from pacer_controller.stores.migrations import MIGRATIONS
 
 VIDEO = ClassRecord("video", 1, ClassSpec(rate=10**9))
@@ -432,6 +433,36 @@ def test_another_sets_large_write_is_in_nobodys_way(shared: str) -> None:
             await two.write([put(VIDEO)], (), None, {"s1": base})
         async with opened(shared) as store:
             assert set(store.desired("s1").classes) == {"video"}
+            assert len(store.desired("big").classes) == 300
+
+    asyncio.run(run())
+
+
+def test_what_is_swept_as_left_behind_is_not_committed(
+    shared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that is thought to be gone may be in the middle of a large write."""
+    many = [put(ClassRecord(f"c{n}", 2 + n, ClassSpec(rate=10**6)), "big") for n in range(300)]
+
+    async def run() -> None:
+        async with followed(shared) as (one, _), followed(shared) as (other, _):
+            assert isinstance(one, EtcdStore)
+            assert isinstance(other, EtcdStore)
+            fill = one._fill
+
+            async def fill_and_be_swept(*arguments: Any) -> Any:
+                filled = await fill(*arguments)
+                monkeypatch.setattr("pacer_controller.stores.etcd.SWEEP_AFTER_S", 0.0)
+                other.leases.members.clear()
+                await other._sweep_all()
+                return filled
+
+            monkeypatch.setattr(one, "_fill", fill_and_be_swept)
+            with pytest.raises(StaleError):
+                await one.write(many)
+            monkeypatch.setattr(one, "_fill", fill)
+            await one.write(many)
+        async with opened(shared) as store:
             assert len(store.desired("big").classes) == 300
 
     asyncio.run(run())

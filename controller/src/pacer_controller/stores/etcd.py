@@ -68,6 +68,9 @@ WRITERS = 16
 RESOLVE_S = 10.0
 """How long to ask what became of a write."""
 
+SWEEP_AFTER_S = 10.0
+"""Time after the start until what others have left is deleted: all that run are known by then."""
+
 WATCH_RETRY_S = 0.1
 
 EVENT_BITS = 10
@@ -576,6 +579,7 @@ class EtcdStore:
         plan: Plan,
         operations: Callable[[], Sequence[Any]],
         waiting: "asyncio.Future[int]",
+        also: Sequence[Any] = (),
     ) -> int:
         """Make a transaction; returns its revision.
 
@@ -583,6 +587,7 @@ class EtcdStore:
             plan: what it was planned on.
             operations: returns what it does, by `root` as it is known when it is asked for.
             waiting: done when the watch tells of it.
+            also: further comparisons.
 
         Raises:
             StaleError: what it was planned on has changed.
@@ -598,7 +603,8 @@ class EtcdStore:
             root = self._root
             asked = [etcd.get(f"{self._prefix}root")]
             try:
-                answer = await self._client.transact(self._comparisons(plan), operations(), asked)
+                compared = [*self._comparisons(plan), *also]
+                answer = await self._client.transact(compared, operations(), asked)
             except EtcdError as error:
                 if error.certain:
                     raise StoreError(f"{self.name}: {error}") from None
@@ -700,7 +706,9 @@ class EtcdStore:
             ]
 
         try:
-            revision = await self._commit(plan, operations, waiting)
+            # Who sweeps what it takes for left behind changes the marker first.
+            whole = [etcd.unchanged(marker, number)]
+            revision = await self._commit(plan, operations, waiting, whole)
         except UncertainError:
             raise
         except StoreError:
@@ -769,13 +777,22 @@ class EtcdStore:
             _LOG.warning("%s: old generations stay for now: %s", self.name, error)
 
     async def _sweep_all(self) -> None:
-        """Delete what controllers have left that are gone."""
+        """Delete what controllers have left that are gone.
+
+        A controller that is thought to be gone may still commit what it has filled, unless the
+        marker was changed before.
+        """
+        await asyncio.sleep(SWEEP_AFTER_S)
         with contextlib.suppress(EtcdError):
             kvs, _ = await self._range_all(f"{self._prefix}sweep/")
             for kv in kvs:
-                value = json.loads(kv.value)
-                if value["member"] not in self.leases.members:
-                    await self._sweep(kv.key.decode(), value["prefixes"])
+                value, marker = json.loads(kv.value), kv.key.decode()
+                if value["member"] in self.leases.members:
+                    continue
+                left = json.dumps({"member": "", "prefixes": value["prefixes"]})
+                unchanged = [etcd.unchanged(marker, kv.mod_revision)]
+                if (await self._client.transact(unchanged, [etcd.put(marker, left)])).succeeded:
+                    await self._sweep(marker, value["prefixes"])
 
     # ---- reads ----
 
