@@ -69,10 +69,12 @@ def running(
     *more: str,
     ports: tuple[int, ...] = (1, 2),
     entries: Sequence[Mapping[str, object]] = (),
+    listen: str = "127.0.0.1:0",
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A switch that floods between `ports`; gives the process and its gRPC address.
 
-    `more` are options besides, for instance further ports; `entries` are table entries.
+    `more` are options besides, for instance further ports; `entries` are table entries; `listen` is
+    where it serves gRPC.
     """
     replicas = [{"egress_port": port, "instance": port} for port in ports]
     groups = [{"multicast_group_id": group, "replicas": replicas} for group in (1, 2)]
@@ -82,7 +84,7 @@ def running(
     )
     arguments = [
         *("-i", "1@a1", "-i", "2@b1,rate=1gbit", "--cpu-port", "510"),
-        *("--grpc-server-addr", "127.0.0.1:0", "--runtime-json", str(runtime)),
+        *("--grpc-server-addr", listen, "--runtime-json", str(runtime)),
         *("--stats-file", str(folder / "stats.json"), str(COMPILED / "pacer.json"), *more),
     ]
     with started(*arguments) as switch:

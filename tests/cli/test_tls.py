@@ -97,11 +97,16 @@ def test_what_is_missing_or_wrong_is_named(parties: dict[str, Party], tmp_path: 
     party, other = parties["switch"], parties["stranger"]
     empty = tmp_path / "empty.pem"
     empty.write_text("")
+    empty.chmod(0o600)
+    open_to_all = tmp_path / "open.pem"
+    open_to_all.write_bytes(party.key.read_bytes())
+    open_to_all.chmod(0o644)
     cert, key = ["--grpc-server-cert", str(party.certificate)], ["--grpc-server-key"]
     for options, named in (
         (cert, "needs --grpc-server-cert and --grpc-server-key"),
         ([*cert, *key, "/nowhere.pem"], "--grpc-server-key: cannot open /nowhere.pem"),
         ([*cert, *key, str(empty)], "gRPC server: TLS: "),
+        ([*cert, *key, str(open_to_all)], f"chmod 600 {open_to_all}"),
         ([*cert, *key, str(other.key)], "gRPC server: TLS: "),
         (
             [*cert, *key, str(party.key), "--grpc-server-with-client-auth"],

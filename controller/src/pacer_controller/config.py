@@ -65,8 +65,11 @@ MAX_STATIONS = 16384
 TLS_PREFIX = "tls:"
 """Prefix of the address of a switch that speaks TLS."""
 
+PLAIN_PREFIX = "plain:"
+"""Prefix of the address of a switch elsewhere that does not, even if there are credentials."""
+
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
-_ADDRESS = re.compile(rf"(?:{TLS_PREFIX})?{_HOST}:([0-9]{{1,5}})", re.ASCII)
+_ADDRESS = re.compile(rf"(?:{TLS_PREFIX}|{PLAIN_PREFIX})?{_HOST}:([0-9]{{1,5}})", re.ASCII)
 _REMOTE = re.compile(rf"unix:/[^\0]{{1,107}}|tcp:{_HOST}:[0-9]{{1,5}}")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}", re.ASCII)
 

@@ -18,7 +18,7 @@ from types import FrameType
 
 import uvicorn
 
-from pacer_controller import __version__, config, migrate
+from pacer_controller import __version__, config, migrate, service_manager
 from pacer_controller.api import build
 from pacer_controller.option_files import check_authority, check_pair, secret
 from pacer_controller.service import Service
@@ -264,7 +264,8 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         print(f"pacer-controller: ready {scheme}://{shown}:{port}", file=sys.stderr, flush=True)
-        await server.serve(sockets=[listener])
+        async with service_manager.told():
+            await server.serve(sockets=[listener])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,13 +1,23 @@
 """TLS towards switches: which of them speak it, and with what."""
 
+import ipaddress
+import os
+import socket
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from finsy import GRPCCredentialsTLS
 
-from pacer_controller.config import TLS_PREFIX
+from pacer_controller.config import PLAIN_PREFIX, TLS_PREFIX
 
 MAX_FILE_BYTES = 1 << 20
+
+SWITCH_NAME = "pacing-switch"
+"""Name in the certificates that `pacing_switch` makes for itself, whatever its address."""
+
+_ROOTS_FOLDER = Path("/var/lib/pacing-switch")
+_OPEN_TO_OTHERS = 0o027
 
 
 @dataclass(frozen=True)
@@ -18,44 +28,101 @@ class SwitchTls:
         authority: who signed the switches' certificates; None: one that gRPC knows.
         certificate: ours, for switches that ask for one.
         key: its private key.
+        name: which name a switch's certificate must have; empty: that of its address.
 
     """
 
     authority: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    name: str = ""
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is any file."""
+        return self != SwitchTls()
 
     def credentials(self) -> GRPCCredentialsTLS:
         """Read the files.
 
         Raises:
-            OSError: one cannot be read, or is too large.
+            OSError: one cannot be read, is too large, or is a key that others may read.
 
         """
         return GRPCCredentialsTLS(
             cacert=_content(self.authority),
             cert=_content(self.certificate),
-            private_key=_content(self.key),
+            private_key=_content(self.key, secret=True),
+            target_name_override=self.name,
         )
 
 
-def _content(path: Path | None) -> bytes | None:
+def _content(path: Path | None, *, secret: bool = False) -> bytes | None:
     if path is None:
         return None
     with path.open("rb") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        if secret and mode & _OPEN_TO_OTHERS:
+            raise OSError(
+                f"{path} holds a secret and its mode {mode:04o} opens it to others; 0600 expected: "
+                f"chmod 600 {path}"
+            )
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise OSError(f"{path}: more than {MAX_FILE_BYTES} bytes")
     return content
 
 
+def made_by_switches() -> SwitchTls | None:
+    """Return what the switches of this machine have made for their clients; None: nothing.
+
+    They keep it in a state folder: root's, or the user's own (`pacing_switch --state-dir`).
+    """
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    folders = [Path(home) / SWITCH_NAME, _ROOTS_FOLDER]
+    if os.geteuid() == 0:
+        folders.reverse()
+    for folder in folders:
+        key = folder / "client-key.pem"
+        if os.access(key, os.R_OK):
+            return SwitchTls(folder / "authority.pem", folder / "client.pem", key, SWITCH_NAME)
+    return None
+
+
+def is_here(host: str) -> bool:
+    """Return whether an address is one of this machine's; a name other than localhost is not."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return host == "localhost"
+    if address.is_loopback:
+        return True
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((str(address), 0))
+        except OSError:
+            return False
+    return True
+
+
 def endpoint(address: str, tls: SwitchTls) -> tuple[str, GRPCCredentialsTLS | None]:
     """Return HOST:PORT of an address, and with what to speak TLS there; None: a plain connection.
 
+    Without a prefix, switches on this machine are reached without TLS. Others are reached with what
+    the switches of this machine have made, if there is anything: switches and clients share it.
+
     Raises:
-        OSError: a file cannot be read.
+        OSError: a file cannot be read, or is a key that others may read.
 
     """
+    if address.startswith(PLAIN_PREFIX):
+        return address.removeprefix(PLAIN_PREFIX), None
     if address.startswith(TLS_PREFIX):
-        return address.removeprefix(TLS_PREFIX), tls.credentials()
+        found = None if tls.is_given else made_by_switches()
+        return address.removeprefix(TLS_PREFIX), (found or tls).credentials()
+    if not is_here(address.rpartition(":")[0]):
+        found = made_by_switches()
+        if found is not None:
+            return address, found.credentials()
     return address, None

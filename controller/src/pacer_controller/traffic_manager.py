@@ -8,6 +8,7 @@ import asyncio
 import functools
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,28 @@ def _messages() -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Primary:
+    """The P4Runtime primary controller that changes something.
+
+    Attributes:
+        device_id: the switch's.
+        election_id: with which the controller is primary, 0 to 2^128 - 1.
+        role: the controller's; empty: the default role.
+
+    """
+
+    device_id: int
+    election_id: int
+    role: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """Return what a request says of it."""
+        high, low = divmod(self.election_id, 1 << 64)
+        election_id = {"high": high, "low": low}
+        return {"device_id": self.device_id, "role": self.role, "election_id": election_id}
+
+
 class TrafficManager:
     """One connection to one switch's traffic manager.
 
@@ -97,9 +120,9 @@ class TrafficManager:
         self,
         address: str,
         tls: GRPCCredentialsTLS | None = None,
-        options: Sequence[tuple[str, int]] = (),
+        options: Sequence[tuple[str, int | str]] = (),
     ) -> None:
-        options = [
+        settings: list[tuple[str, int | str]] = [
             *options,
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
@@ -107,10 +130,12 @@ class TrafficManager:
             ("grpc.use_local_subchannel_pool", 1),
         ]
         if tls is None:
-            self._channel = grpc.aio.insecure_channel(address, options=options)
+            self._channel = grpc.aio.insecure_channel(address, options=settings)
         else:
             credentials = tls.to_client_credentials()
-            self._channel = grpc.aio.secure_channel(address, credentials, options=options)
+            if tls.target_name_override:
+                settings.append(("grpc.ssl_target_name_override", tls.target_name_override))
+            self._channel = grpc.aio.secure_channel(address, credentials, options=settings)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -150,8 +175,10 @@ class TrafficManager:
         response = await self._call("ListPorts")
         return [_port_info(port) for port in response.ports]
 
-    async def set_port(self, port: int, settings: Mapping[str, int | str]) -> PortInfo:
-        """Change settings of a port.
+    async def set_port(
+        self, port: int, settings: Mapping[str, int | str], primary: Primary
+    ) -> PortInfo:
+        """Change settings of a port, as the primary controller.
 
         Those are `line_rate_bps` (0: none), `counts`, `fifo_bytes`, `delay_ns`, `gap_mode`,
         `gap_frame_max_bytes` (only beside `gap_mode` "pause-frames").
@@ -160,10 +187,11 @@ class TrafficManager:
             The port after the change.
 
         Raises:
-            TrafficManagerUnavailableError: no answer, no such service, or refused.
+            TrafficManagerUnavailableError: no answer, no such service, or refused; another
+                controller is primary.
 
         """
-        fields: dict[str, Any] = {"port": port, **settings}
+        fields: dict[str, Any] = {"port": port, **settings, **primary.fields()}
         if "counts" in fields:
             fields["counts"] = _COUNTS[fields["counts"]]
         if "gap_mode" in fields:
@@ -222,7 +250,7 @@ def _name_of(number: int, numbers: Mapping[str, int]) -> str | None:
 
 
 def _plain(message: Any) -> dict[str, Any]:
-    """Return a message as plain values, zeros included; lists of drop counts become {cause: n}."""
+    """Return a message as plain values, zeros included; counts by cause become {cause: n}."""
     plain: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
@@ -230,6 +258,8 @@ def _plain(message: Any) -> dict[str, Any]:
             plain[field.name] = list(value) if _is_list(value) else value
         elif field.message_type.name == "DropCount":
             plain[field.name] = {drop.cause: drop.packets for drop in value}
+        elif field.message_type.name == "RefusalCount":
+            plain[field.name] = {refusal.cause: refusal.count for refusal in value}
         elif _is_list(value):
             plain[field.name] = [_plain(item) for item in value]
         else:

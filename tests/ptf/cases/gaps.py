@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from pacer_controller.traffic_manager import TrafficManager
+from pacer_controller.traffic_manager import Primary, TrafficManager
 from ptf import testutils
 
 from harness import (
@@ -55,7 +55,9 @@ class GapsTest(PacerTest):
         async def change() -> None:
             service = TrafficManager(self.address)
             try:
-                await service.set_port(2, settings)
+                client = self.switch
+                election_id = (client.election_id.high << 64) + client.election_id.low
+                await service.set_port(2, settings, Primary(client.device_id, election_id))
             finally:
                 await service.close()
 

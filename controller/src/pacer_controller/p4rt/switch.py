@@ -38,7 +38,7 @@ from pacer_controller.southbound import (
     SwitchUnreadableError,
     VirtualQueue,
 )
-from pacer_controller.traffic_manager import TrafficManagerUnavailableError
+from pacer_controller.traffic_manager import Primary, TrafficManagerUnavailableError
 
 _LOG = logging.getLogger(__name__)
 
@@ -397,12 +397,13 @@ class P4Switch:
 
         """
         of_tables, of_ports = access.split_ports(pending)
-        refusals = [r for r in [await self._write_port(c) for c in of_ports] if r is not None]
+        tried = [await self._write_port(switch, change) for change in of_ports]
+        refusals = [refusal for refusal in tried if refusal is not None]
         refusals += await access.write(switch, of_tables)
         self.counters.refused_writes += len(refusals)
         return refusals
 
-    async def _write_port(self, change: Change) -> Refusal | None:
+    async def _write_port(self, switch: fy.Switch, change: Change) -> Refusal | None:
         if not self._context.tenure.held:
             raise NotHeldError(self.config.name)
         if change.op is Op.DELETE or self._connection.traffic is None:
@@ -410,7 +411,9 @@ class P4Switch:
             return None
         port = next(int(v) for n, v in change.row.match if n == "port" and isinstance(v, int))
         try:
-            info = await self._connection.traffic.set_port(port, dict(change.row.params))
+            info = await self._connection.traffic.set_port(
+                port, dict(change.row.params), _primary(switch)
+            )
         except TrafficManagerUnavailableError as error:
             if error.refused:
                 return Refusal(change.row, str(error), table_full=False)
@@ -607,6 +610,10 @@ class P4Switch:
             else:
                 return
         self.ports = [replace(port, up=None) for port in self.ports]
+
+
+def _primary(switch: fy.Switch) -> Primary:
+    return Primary(switch.device_id, switch.election_id, switch.role_name)
 
 
 def _replica(replica: object) -> tuple[int, int]:

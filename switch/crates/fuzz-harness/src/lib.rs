@@ -4,12 +4,14 @@
 //! `tests/replay.rs`, with every file of the committed corpora. A function returns if all is
 //! well and panics otherwise.
 
+mod call;
 mod packets;
 mod program;
 mod write_request;
 
 use std::path::PathBuf;
 
+pub use call::call;
 pub use packets::packets;
 pub use program::program;
 pub use write_request::write_request;

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use p4runtime_server::proto::p4::config::v1 as p4info;
 use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
-use p4runtime_server::{ServerConfig, ServerLimits, bind, controller_queues, executor};
+use p4runtime_server::{ServerConfig, ServerLimits, bind, controller_queues, executor, listen};
 use prost::Message;
 use switch::{Switch, SwitchConfig};
 use tokio::sync::mpsc;
@@ -25,11 +25,7 @@ struct Rig {
     runtime: tokio::runtime::Runtime,
     client: P4RuntimeClient<Channel>,
     config: p4::ForwardingPipelineConfig,
-    /// Being open they keep the controller primary.
-    _stream: (
-        mpsc::Sender<p4::StreamMessageRequest>,
-        Streaming<p4::StreamMessageResponse>,
-    ),
+    _stream: Stream,
 }
 
 /// Decodes a `WriteRequest` and writes it as the primary controller, then reads all back.
@@ -54,7 +50,7 @@ impl Rig {
             .enable_all()
             .build()
             .expect("a runtime");
-        let (client, stream) = runtime.block_on(serve());
+        let (_, client, stream) = runtime.block_on(serve());
         let program = "crates/p4runtime-server/tests/programs/kinds";
         let info = crate::read(&format!("{program}.p4info.txtpb"));
         Self {
@@ -102,15 +98,16 @@ impl Rig {
     }
 }
 
-/// Starts a switch and a server; returns a client that is the primary controller.
-async fn serve() -> (
-    P4RuntimeClient<Channel>,
-    (
-        mpsc::Sender<p4::StreamMessageRequest>,
-        Streaming<p4::StreamMessageResponse>,
-    ),
-) {
-    let (executor, jobs) = executor::channel(64, || ());
+/// The stream of a primary controller. Being open it keeps the controller primary.
+pub(crate) type Stream = (
+    mpsc::Sender<p4::StreamMessageRequest>,
+    Streaming<p4::StreamMessageResponse>,
+);
+
+/// Starts a switch and a server; returns a connection, and on it a client that is the primary
+/// controller, with its stream.
+pub(crate) async fn serve() -> (Channel, P4RuntimeClient<Channel>, Stream) {
+    let (executor, mut jobs) = executor::channel(64, || ());
     let (_, receiver) = controller_queues(64, 64);
     let mut switch = Switch::new(
         SwitchConfig {
@@ -123,17 +120,20 @@ async fn serve() -> (
     std::thread::spawn(move || while jobs.run_next(&mut switch) {});
     let config = ServerConfig {
         device_id: DEVICE,
-        addr: ([127, 0, 0, 1], 0).into(),
         cpu_port: Some(510),
         tls: None,
+        only_tls: false,
+        token: None,
+        holders: None,
         limits: ServerLimits::default(),
     };
-    let server = bind(config, executor, compiler, receiver)
-        .await
-        .expect("binds");
+    let listener = listen(([127, 0, 0, 1], 0).into()).expect("a port is free");
+    let server = bind(config, listener, executor, compiler, receiver).expect("binds");
     let uri = format!("http://{}", server.local_addr());
     tokio::spawn(server.run(std::future::pending()));
-    let mut client = P4RuntimeClient::connect(uri).await.expect("connects");
+    let endpoint = Channel::from_shared(uri).expect("an address");
+    let channel = endpoint.connect().await.expect("connects");
+    let mut client = P4RuntimeClient::new(channel.clone());
     let (requests, asked) = mpsc::channel(4);
     let mut responses = client
         .stream_channel(ReceiverStream::new(asked))
@@ -151,7 +151,7 @@ async fn serve() -> (
     };
     requests.send(request).await.expect("open");
     responses.message().await.expect("primary");
-    (client, (requests, responses))
+    (channel, client, (requests, responses))
 }
 
 /// P4Info in protobuf's text format.

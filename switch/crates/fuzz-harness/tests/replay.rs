@@ -34,3 +34,8 @@ fn frames() {
 fn write_requests() {
     replay("write_request", fuzz_harness::write_request);
 }
+
+#[test]
+fn calls() {
+    replay("call", fuzz_harness::call);
+}

@@ -12,6 +12,7 @@ use tonic::{Code, Status};
 use crate::proto::google::rpc;
 use crate::proto::p4::v1 as p4;
 use crate::roles::Scope;
+use crate::standing::Standing;
 
 /// Names one open stream.
 pub type SessionId = u64;
@@ -35,8 +36,12 @@ pub enum Outcome {
     NewPrimary(Vec<Notification>),
 }
 
+/// A bid to be primary. The greater one wins.
+type Bid = (Standing, u128);
+
 #[derive(Debug)]
 struct Session {
+    standing: Standing,
     /// The role of its first update; empty: the default role.
     role: String,
     /// Whether its messages carry a role message (`role` is echoed "as given").
@@ -46,8 +51,8 @@ struct Session {
 
 #[derive(Debug, Default)]
 struct Role {
-    /// Highest election id ever received.
-    highest: Option<u128>,
+    /// Highest bid ever received. A holder's is higher than a stranger's, whatever their ids.
+    highest: Option<Bid>,
     primary: Option<SessionId>,
     /// Whether the primary may write yet (writes of the one before have ended).
     accepted: bool,
@@ -66,6 +71,8 @@ pub struct Arbitration {
     controllers_per_role_max: usize,
     sessions: HashMap<SessionId, Session>,
     roles: HashMap<String, Role>,
+    /// A holder has ever bid for a role. Strangers then become primary of none.
+    has_holder: bool,
 }
 
 impl Arbitration {
@@ -77,6 +84,7 @@ impl Arbitration {
             controllers_per_role_max,
             sessions: HashMap::new(),
             roles: HashMap::from([(String::new(), Role::default())]),
+            has_holder: false,
         }
     }
 
@@ -88,10 +96,18 @@ impl Arbitration {
     pub fn update(
         &mut self,
         session: SessionId,
+        standing: Standing,
         update: &p4::MasterArbitrationUpdate,
     ) -> Result<Outcome, Status> {
         let (role_name, scope) = check_role(update)?;
         let election_id = update.election_id.as_ref().map(election_value);
+        if standing == Standing::Stranger && election_id.is_some() && self.has_holder {
+            return Err(Status::permission_denied(
+                "arbitration: election_id: given, but this switch has controllers of its own user or \
+                 with credentials; become one of them (its client certificate or token), or leave \
+                 election_id unset to be a backup",
+            ));
+        }
         match self.sessions.get(&session) {
             // Case 1: newly connected controller.
             None => {
@@ -101,15 +117,27 @@ impl Arbitration {
                         update.device_id, self.device_id
                     )));
                 }
-                self.check_election_id(session, &role_name, election_id)?;
-                if !self.roles.contains_key(&role_name) && self.roles.len() >= ROLES_MAX {
+                let bid = election_id.map(|id| (standing, id));
+                self.check_bid(session, &role_name, bid)?;
+                let is_stranger = standing == Standing::Stranger;
+                let most = if is_stranger {
+                    ROLES_MAX / 2
+                } else {
+                    ROLES_MAX
+                };
+                if !self.roles.contains_key(&role_name) && self.roles.len() >= most {
                     return Err(Status::resource_exhausted(format!(
-                        "arbitration: role {role_name:?}: the limit of {ROLES_MAX} roles is reached"
+                        "arbitration: role {role_name:?}: the limit of {most} roles is reached"
                     )));
                 }
-                let limit = self.controllers_per_role_max;
+                let sessions = &self.sessions;
                 let role = self.roles.entry(role_name.clone()).or_default();
-                if role.members.len() >= limit {
+                let strangers = role.members.iter().filter_map(|id| sessions.get(id));
+                let strangers = strangers.filter(|live| live.standing == Standing::Stranger);
+                let limit = self.controllers_per_role_max;
+                let is_full = role.members.len() >= limit
+                    || is_stranger && strangers.count() >= limit.div_ceil(2);
+                if is_full {
                     return Err(Status::resource_exhausted(format!(
                         "arbitration: role {role_name:?}: the limit of {limit} controllers is \
                          reached"
@@ -119,6 +147,7 @@ impl Arbitration {
                 self.sessions.insert(
                     session,
                     Session {
+                        standing,
                         role: role_name.clone(),
                         role_given: update.role.is_some(),
                         election_id,
@@ -140,13 +169,16 @@ impl Arbitration {
                         known.role
                     )));
                 }
-                self.check_election_id(session, &role_name, election_id)?;
+                let bid = election_id.map(|id| (known.standing, id));
+                self.check_bid(session, &role_name, bid)?;
                 if let Some(known) = self.sessions.get_mut(&session) {
                     known.election_id = election_id;
                 }
             }
         }
-        let outcome = self.decide(session, &role_name, election_id);
+        let bid = election_id.map(|id| (standing, id));
+        self.has_holder |= bid.is_some() && standing == Standing::Holder;
+        let outcome = self.decide(session, &role_name, bid);
         let Outcome::NewPrimary(mut notifications) = outcome else {
             return Ok(outcome);
         };
@@ -200,6 +232,7 @@ impl Arbitration {
     /// `NOT_FOUND`: another device, or no such role; `PERMISSION_DENIED`: not the primary.
     pub fn check_primary(
         &self,
+        standing: Standing,
         device_id: u64,
         role_name: &str,
         election_id: Option<&p4::Uint128>,
@@ -221,10 +254,14 @@ impl Arbitration {
                  the moment"
             )));
         };
-        let current = self
-            .sessions
-            .get(&primary)
-            .and_then(|session| session.election_id);
+        let session = self.sessions.get(&primary);
+        if session.is_some_and(|session| session.standing > standing) {
+            return Err(Status::permission_denied(format!(
+                "election_id: the primary controller of role {role_name:?} is of the switch's own user \
+                 or has credentials, and the caller is not"
+            )));
+        }
+        let current = session.and_then(|session| session.election_id);
         if current != Some(given) {
             return Err(Status::permission_denied(format!(
                 "election_id: {given} given, the primary controller of role {role_name:?} has {}",
@@ -248,10 +285,18 @@ impl Arbitration {
         )))
     }
 
-    /// The permissions of a role. A role that no controller ever had may do everything.
+    /// The permissions of a role: those of its config. The default role may do everything, and so may
+    /// a role without a config, but for what is in another role's config.
     pub(crate) fn scope(&self, role_name: &str) -> Arc<Scope> {
-        let role = self.roles.get(role_name);
-        role.map_or_else(Arc::default, |role| Arc::clone(&role.scope))
+        let Some(role) = self.roles.get(role_name) else {
+            return Arc::default();
+        };
+        if role_name.is_empty() || role.config.is_some() {
+            return Arc::clone(&role.scope);
+        }
+        let others = self.roles.values().filter(|role| role.config.is_some());
+        let others = others.map(|role| &*role.scope);
+        Arc::new(Scope::what_is_left_by(others))
     }
 
     /// The permissions of a stream's role.
@@ -275,13 +320,15 @@ impl Arbitration {
 
     /// "If the election_id is set and is already used by another live controller for the same
     /// (device_id, role), the P4Runtime server shall terminate the stream".
-    fn check_election_id(
+    ///
+    /// Ids of strangers are never in a holder's way.
+    fn check_bid(
         &self,
         session: SessionId,
         role_name: &str,
-        election_id: Option<u128>,
+        bid: Option<Bid>,
     ) -> Result<(), Status> {
-        let (Some(wanted), Some(role)) = (election_id, self.roles.get(role_name)) else {
+        let (Some(bid), Some(role)) = (bid, self.roles.get(role_name)) else {
             return Ok(());
         };
         let taken = role
@@ -289,8 +336,9 @@ impl Arbitration {
             .iter()
             .filter(|member| **member != session)
             .filter_map(|member| self.sessions.get(member))
-            .any(|other| other.election_id == Some(wanted));
+            .any(|other| other.election_id.map(|id| (other.standing, id)) == Some(bid));
         if taken {
+            let (_, wanted) = bid;
             return Err(Status::invalid_argument(format!(
                 "arbitration: election_id: {wanted} given, another live controller of role \
                  {role_name:?} has it; one of its own expected"
@@ -299,20 +347,15 @@ impl Arbitration {
         Ok(())
     }
 
-    fn decide(
-        &mut self,
-        session: SessionId,
-        role_name: &str,
-        election_id: Option<u128>,
-    ) -> Outcome {
+    fn decide(&mut self, session: SessionId, role_name: &str, bid: Option<Bid>) -> Outcome {
         let Some(role) = self.roles.get_mut(role_name) else {
             debug_assert!(false, "the role of a live stream is gone");
             return Outcome::Notify(Vec::new());
         };
         // An unset election id is lower than any and never primary; the first one that is set
         // finds no past one and is.
-        if election_id.is_some() && election_id >= role.highest {
-            role.highest = election_id;
+        if bid.is_some() && bid >= role.highest {
+            role.highest = bid;
             role.primary = Some(session);
             role.accepted = false;
             return Outcome::NewPrimary(self.notify(role_name, |member| member != session));
@@ -354,7 +397,7 @@ impl Arbitration {
                 config: role.config.clone(),
                 ..p4::Role::default()
             }),
-            election_id: role.highest.map(election_message),
+            election_id: role.highest.map(|(_, id)| election_message(id)),
             status: Some(rpc::Status {
                 code: code as i32,
                 message: message.to_owned(),
@@ -435,7 +478,10 @@ mod tests {
         session: SessionId,
         message: &p4::MasterArbitrationUpdate,
     ) -> Vec<(SessionId, Code, Option<u128>)> {
-        let notifications = match arbitration.update(session, message).expect("accepted") {
+        let notifications = match arbitration
+            .update(session, Standing::Holder, message)
+            .expect("accepted")
+        {
             Outcome::Notify(all) => all,
             Outcome::NewPrimary(mut all) => {
                 all.extend(arbitration.accept_primary(session));
@@ -461,7 +507,12 @@ mod tests {
 
     fn may_write(arbitration: &Arbitration, election_id: u128) -> bool {
         arbitration
-            .check_primary(DEVICE, "", Some(&election_message(election_id)))
+            .check_primary(
+                Standing::Holder,
+                DEVICE,
+                "",
+                Some(&election_message(election_id)),
+            )
             .is_ok()
     }
 
@@ -495,7 +546,7 @@ mod tests {
         assert!(may_write(&arbitration, 0));
         assert_eq!(
             arbitration
-                .check_primary(DEVICE, "", None)
+                .check_primary(Standing::Holder, DEVICE, "", None)
                 .expect_err("no election id")
                 .code(),
             Code::PermissionDenied
@@ -530,8 +581,9 @@ mod tests {
     fn nobody_writes_until_writes_of_the_previous_primary_are_done() {
         let mut arbitration = Arbitration::new(DEVICE, 8);
         send(&mut arbitration, 1, &update(Some(5)));
-        let Outcome::NewPrimary(others) =
-            arbitration.update(2, &update(Some(6))).expect("accepted")
+        let Outcome::NewPrimary(others) = arbitration
+            .update(2, Standing::Holder, &update(Some(6)))
+            .expect("accepted")
         else {
             panic!("a new primary");
         };
@@ -546,7 +598,9 @@ mod tests {
     fn a_primary_that_ends_while_writes_drain_is_not_accepted() {
         let mut arbitration = Arbitration::new(DEVICE, 8);
         send(&mut arbitration, 1, &update(Some(5)));
-        arbitration.update(2, &update(Some(6))).expect("accepted");
+        arbitration
+            .update(2, Standing::Holder, &update(Some(6)))
+            .expect("accepted");
         assert_eq!(brief(arbitration.close(2)), [(1, Code::NotFound, Some(6))]);
         assert!(arbitration.accept_primary(2).is_none());
         // The highest id ever seen stays: the old primary needs at least that.
@@ -609,10 +663,14 @@ mod tests {
     fn two_live_controllers_never_share_an_election_id() {
         let mut arbitration = Arbitration::new(DEVICE, 8);
         send(&mut arbitration, 1, &update(Some(5)));
-        let error = arbitration.update(2, &update(Some(5))).expect_err("taken");
+        let error = arbitration
+            .update(2, Standing::Holder, &update(Some(5)))
+            .expect_err("taken");
         assert_eq!(error.code(), Code::InvalidArgument);
         send(&mut arbitration, 2, &update(Some(4)));
-        let error = arbitration.update(2, &update(Some(5))).expect_err("taken");
+        let error = arbitration
+            .update(2, Standing::Holder, &update(Some(5)))
+            .expect_err("taken");
         assert_eq!(error.code(), Code::InvalidArgument);
         // Two without an election id are fine, and so is the id of one that has gone.
         send(&mut arbitration, 3, &update(None));
@@ -629,10 +687,14 @@ mod tests {
         let mut arbitration = Arbitration::new(DEVICE, 8);
         let mut wrong = update(Some(1));
         wrong.device_id = 8;
-        let error = arbitration.update(1, &wrong).expect_err("unknown device");
+        let error = arbitration
+            .update(1, Standing::Holder, &wrong)
+            .expect_err("unknown device");
         assert_eq!(error.code(), Code::NotFound);
         send(&mut arbitration, 1, &update(Some(1)));
-        let error = arbitration.update(1, &wrong).expect_err("another device");
+        let error = arbitration
+            .update(1, Standing::Holder, &wrong)
+            .expect_err("another device");
         assert_eq!(error.code(), Code::FailedPrecondition);
     }
 
@@ -648,18 +710,18 @@ mod tests {
         let id = election_message(5);
         assert!(
             arbitration
-                .check_primary(DEVICE, "stats", Some(&id))
+                .check_primary(Standing::Holder, DEVICE, "stats", Some(&id))
                 .is_ok()
         );
         assert_eq!(
             arbitration
-                .check_primary(DEVICE, "nobody", Some(&id))
+                .check_primary(Standing::Holder, DEVICE, "nobody", Some(&id))
                 .expect_err("no such role")
                 .code(),
             Code::NotFound
         );
         let error = arbitration
-            .update(2, &update(Some(9)))
+            .update(2, Standing::Holder, &update(Some(9)))
             .expect_err("changes its role");
         assert_eq!(error.code(), Code::FailedPrecondition);
     }
@@ -671,7 +733,9 @@ mod tests {
         if let Some(role) = &mut message.role {
             role.config = Some(prost_types::Any::default());
         }
-        let error = arbitration.update(1, &message).expect_err("no scheme");
+        let error = arbitration
+            .update(1, Standing::Holder, &message)
+            .expect_err("no scheme");
         assert_eq!(error.code(), Code::InvalidArgument);
         let mut message = in_role("", 1);
         if let Some(role) = &mut message.role {
@@ -680,8 +744,116 @@ mod tests {
                 role.id = 7;
             }
         }
-        let error = arbitration.update(1, &message).expect_err("a number");
+        let error = arbitration
+            .update(1, Standing::Holder, &message)
+            .expect_err("a number");
         assert_eq!(error.code(), Code::InvalidArgument);
+    }
+
+    /// As `send`, of a stranger.
+    fn send_as_stranger(
+        arbitration: &mut Arbitration,
+        session: SessionId,
+        message: &p4::MasterArbitrationUpdate,
+    ) -> Result<(), Code> {
+        match arbitration.update(session, Standing::Stranger, message) {
+            Ok(Outcome::NewPrimary(_)) => {
+                arbitration.accept_primary(session);
+                Ok(())
+            }
+            Ok(Outcome::Notify(_)) => Ok(()),
+            Err(status) => {
+                arbitration.close(session);
+                Err(status.code())
+            }
+        }
+    }
+
+    #[test]
+    fn a_holder_outbids_every_stranger_and_no_stranger_a_holder() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        let highest = update(Some(u128::MAX));
+        send_as_stranger(&mut arbitration, 1, &highest).expect("nobody else is there");
+        assert!(may_write(&arbitration, u128::MAX));
+        // The same id or a lower one: a live stranger is not in the way.
+        for (session, id) in [(2, u128::MAX), (3, u128::MAX - 1)] {
+            send(&mut arbitration, session, &update(Some(id)));
+            assert!(may_write(&arbitration, id) || session == 3);
+        }
+        arbitration.close(2);
+        let refused = send_as_stranger(&mut arbitration, 4, &highest);
+        assert_eq!(refused, Err(Code::PermissionDenied));
+        let refused = send_as_stranger(&mut arbitration, 1, &highest);
+        assert_eq!(refused, Err(Code::PermissionDenied));
+        let refused = send_as_stranger(&mut arbitration, 5, &in_role("own", 1));
+        assert_eq!(refused, Err(Code::PermissionDenied));
+        // It may listen.
+        assert_eq!(send_as_stranger(&mut arbitration, 6, &update(None)), Ok(()));
+        assert!(!arbitration.is_primary(1) && !arbitration.is_primary(6));
+        // A holder still has what was the highest id of its kind.
+        send(&mut arbitration, 7, &highest);
+        assert!(may_write(&arbitration, u128::MAX));
+    }
+
+    #[test]
+    fn a_stranger_that_knows_the_election_id_of_a_holder_may_not_use_it() {
+        let mut arbitration = Arbitration::new(DEVICE, 8);
+        send(&mut arbitration, 1, &update(Some(5)));
+        let id = election_message(5);
+        let check = |standing| arbitration.check_primary(standing, DEVICE, "", Some(&id));
+        assert!(check(Standing::Holder).is_ok());
+        let refused = check(Standing::Stranger).expect_err("refused");
+        assert_eq!(refused.code(), Code::PermissionDenied);
+    }
+
+    #[test]
+    fn strangers_leave_places_for_holders() {
+        let mut arbitration = Arbitration::new(DEVICE, 4);
+        for session in 0..2 {
+            let message = update(Some(session.into()));
+            assert_eq!(
+                send_as_stranger(&mut arbitration, session, &message),
+                Ok(())
+            );
+        }
+        let refused = send_as_stranger(&mut arbitration, 2, &update(Some(2)));
+        assert_eq!(refused, Err(Code::ResourceExhausted));
+        for number in 0..ROLES_MAX as u64 {
+            let message = in_role(&format!("role {number}"), 1);
+            let made = send_as_stranger(&mut arbitration, 100 + number, &message);
+            assert_eq!(made.is_ok(), number < ROLES_MAX as u64 / 2 - 1, "{number}");
+        }
+        send(&mut arbitration, 3, &update(Some(3)));
+        send(&mut arbitration, 4, &in_role("mine", 1));
+        assert!(may_write(&arbitration, 3) && arbitration.is_primary(4));
+    }
+
+    #[test]
+    fn a_role_without_a_config_may_do_what_no_config_names() {
+        use prost::Message;
+        let mut arbitration = Arbitration::new(DEVICE, 4);
+        send(&mut arbitration, 1, &in_role("plain", 1));
+        assert!(arbitration.scope("plain").has(7));
+        assert!(arbitration.scope("plain").may_set_pipeline());
+        let limits = crate::proto::pacer::v1::RoleConfig {
+            p4_ids: vec![7],
+            pipeline: true,
+            ..Default::default()
+        };
+        let mut message = in_role("configured", 1);
+        if let Some(role) = &mut message.role {
+            role.config = Some(prost_types::Any {
+                type_url: "type.googleapis.com/pacer.v1.RoleConfig".to_owned(),
+                value: limits.encode_to_vec(),
+            });
+        }
+        send(&mut arbitration, 2, &message);
+        let plain = arbitration.scope("plain");
+        assert!(!plain.has(7) && plain.has(8));
+        assert!(!plain.may_set_pipeline() && plain.may_set_ports());
+        let default = arbitration.scope("");
+        assert!(default.has(7) && default.may_set_pipeline());
+        assert!(arbitration.scope("configured").has(7) && !arbitration.scope("configured").has(8));
     }
 
     #[test]
@@ -689,7 +861,9 @@ mod tests {
         let mut arbitration = Arbitration::new(DEVICE, 2);
         send(&mut arbitration, 1, &update(Some(1)));
         send(&mut arbitration, 2, &update(Some(2)));
-        let error = arbitration.update(3, &update(Some(3))).expect_err("full");
+        let error = arbitration
+            .update(3, Standing::Holder, &update(Some(3)))
+            .expect_err("full");
         assert_eq!(error.code(), Code::ResourceExhausted);
         arbitration.close(1);
         send(&mut arbitration, 3, &update(Some(3)));

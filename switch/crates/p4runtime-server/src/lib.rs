@@ -9,7 +9,7 @@
 //!   gRPC clients ── server ─┬─ arbitration      who may write; roles
 //!                           ├─ pipeline_config  which program, checked against its P4Info
 //!                           ├─ write: plan      updates -> operations, by translate
-//!                           │         operation applied, taken back
+//!                           │         batch of operations applied, taken back
 //!                           ├─ read             program -> entities, by translate
 //!                           ├─ stream           packet I/O, digests, idle timeouts
 //!                           └─ tm_service       ports and statistics
@@ -29,8 +29,11 @@ pub mod proto;
 pub mod server;
 pub mod tm_service;
 
+mod batch;
+mod connections;
 mod controller_queue;
 mod ids;
+mod intake;
 mod notifications;
 mod operation;
 mod packet_io;
@@ -38,12 +41,16 @@ mod pipeline_config;
 mod plan;
 mod read;
 mod reconcile;
+mod refusals;
 mod roles;
 mod sessions;
 mod shared;
+mod sock_diag;
+mod standing;
 mod state;
 mod stream;
 mod tls;
+mod token;
 mod translate;
 mod write;
 
@@ -51,6 +58,9 @@ pub use controller_queue::{
     ControllerCounters, ControllerLosses, ControllerReceiver, ControllerSender, controller_queues,
 };
 pub use executor::{ExecuteError, Executor, Job, JobQueue};
-pub use server::{BoundServer, ServeError, bind};
+pub use refusals::{RefusalCount, Refusals};
+pub use server::{BoundServer, ServeError, bind, listen};
 pub use shared::{ServerConfig, ServerLimits};
+pub use standing::{Standing, kernel_tells_users};
 pub use tls::Tls;
+pub use token::{TOKEN_CHARACTERS_MIN, Token};

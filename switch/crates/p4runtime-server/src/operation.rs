@@ -9,6 +9,8 @@ use v1model::entries::{
 };
 use v1model::{Pipeline, SavedArray, SavedEntry, SavedMeter};
 
+use crate::executor::CELLS_PER_LOOK;
+
 /// Most bytes that a configured meter takes.
 const METER_BYTES: usize = 160;
 
@@ -100,7 +102,7 @@ pub(crate) enum Operation {
         index: usize,
         value: CellValue,
     },
-    /// Sets all cells. It takes several visits, except in a batch that may be taken back.
+    /// Sets all cells.
     Fill {
         array: usize,
         size: usize,
@@ -192,8 +194,9 @@ impl Operation {
                 set_cell(value, *array, *index, pipeline)?;
                 Ok(undo)
             }
-            Self::Fill { array, value, .. } => {
-                Ok(Undo::Array(*array, pipeline.array_fill(*array, value)?))
+            Self::Fill { array, size, value } => {
+                let saved = pipeline.array_fill(*array, 0..*size, value)?;
+                Ok(Undo::Array(*array, saved))
             }
             Self::Multicast { group, change } => change_multicast(*group, change, program),
             Self::Clones { session, change } => change_clones(*session, change, program),
@@ -217,6 +220,37 @@ impl Operation {
             }
             Self::Digest { digest, change } => change_digest(*digest, change, program),
             Self::Nothing => Ok(Undo::Apply(Self::Nothing)),
+        }
+    }
+
+    /// As [`Self::apply`], a piece at a time: some microseconds of work. A piece begins at the cell
+    /// `from`, the first one at 0. Also returns where the next one begins; `None`: this was the last.
+    pub(crate) fn apply_piece(
+        &self,
+        from: usize,
+        program: &mut Program,
+    ) -> ControlResult<(Undo, Option<usize>)> {
+        let Self::Fill { array, size, value } = self else {
+            return Ok((self.apply(program)?, None));
+        };
+        let end = (*size).min(from.saturating_add(CELLS_PER_LOOK));
+        let saved = program
+            .pipeline_mut()
+            .array_fill(*array, from..end, value)?;
+        Ok((Undo::Array(*array, saved), (end < *size).then_some(end)))
+    }
+
+    /// How much work the operation is, in units of some microseconds: a whole array counts for its
+    /// size.
+    pub(crate) fn work(&self) -> usize {
+        match self {
+            Self::Fill {
+                size,
+                value: CellValue::Meter(_),
+                ..
+            } => *size,
+            Self::Fill { size, .. } => size.div_ceil(CELLS_PER_LOOK),
+            _ => 1,
         }
     }
 
@@ -275,7 +309,7 @@ impl Direct {
 }
 
 /// Sets a cell of the array of the value's kind.
-pub(crate) fn set_cell(
+fn set_cell(
     value: &CellValue,
     array: usize,
     index: usize,
@@ -421,7 +455,7 @@ pub(crate) enum Undo {
     Entry(usize, SavedEntry),
     /// Put a cell of a meter back as it was.
     Meter(usize, usize, SavedMeter),
-    /// Put an array back as it was.
+    /// Put cells of an array back as they were.
     Array(usize, SavedArray),
 }
 

@@ -14,9 +14,14 @@ const TYPE_NAME: &str = "pacer.v1.RoleConfig";
 
 /// The permissions of a role.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Scope {
-    /// `None`: everything.
-    limits: Option<pacer::RoleConfig>,
+pub(crate) enum Scope {
+    /// Everything.
+    #[default]
+    All,
+    /// What a config names.
+    Only(pacer::RoleConfig),
+    /// All but what the configs of other roles name, here in one.
+    AllBut(pacer::RoleConfig),
 }
 
 impl Scope {
@@ -24,7 +29,7 @@ impl Scope {
     /// `INVALID_ARGUMENT`: not of the scheme.
     pub(crate) fn new(config: Option<&prost_types::Any>) -> Result<Self, UpdateError> {
         let Some(config) = config else {
-            return Ok(Self::default());
+            return Ok(Self::All);
         };
         let refuse =
             |text: String| UpdateError::invalid(format!("arbitration: role.config: {text}"));
@@ -37,15 +42,38 @@ impl Scope {
         }
         let limits = pacer::RoleConfig::decode(config.value.as_slice())
             .map_err(|error| refuse(format!("no {TYPE_NAME}: {error}")))?;
-        Ok(Self {
-            limits: Some(limits),
-        })
+        Ok(Self::Only(limits))
+    }
+
+    /// What is left by roles with a config.
+    pub(crate) fn what_is_left_by<'a>(others: impl Iterator<Item = &'a Self>) -> Self {
+        let mut named: Option<pacer::RoleConfig> = None;
+        for other in others {
+            let Self::Only(other) = other else {
+                continue;
+            };
+            let named = named.get_or_insert_default();
+            named.p4_ids.extend(&other.p4_ids);
+            named.replication |= other.replication;
+            named.pipeline |= other.pipeline;
+            named.packet_outs |= other.packet_outs;
+            named.ports |= other.ports;
+        }
+        named.map_or(Self::All, Self::AllBut)
+    }
+
+    /// Whether the role may do what a flag of a config allows.
+    fn allows(&self, flag: impl Fn(&pacer::RoleConfig) -> bool) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(limits) => flag(limits),
+            Self::AllBut(named) => !flag(named),
+        }
     }
 
     /// Whether an object of P4Info is the role's.
     pub(crate) fn has(&self, id: u32) -> bool {
-        let limits = self.limits.as_ref();
-        limits.is_none_or(|limits| limits.p4_ids.contains(&id))
+        self.allows(|limits| limits.p4_ids.contains(&id))
     }
 
     /// Whether an entity is the role's.
@@ -65,32 +93,34 @@ impl Scope {
             Entity::DigestEntry(entry) => entry.digest_id,
             Entity::ExternEntry(entry) => entry.extern_id,
             Entity::PacketReplicationEngineEntry(_) => {
-                return self.limits.as_ref().is_none_or(|limits| limits.replication);
+                return self.allows(|limits| limits.replication);
             }
         };
         self.has(id)
     }
 
     pub(crate) fn may_set_pipeline(&self) -> bool {
-        self.limits.as_ref().is_none_or(|limits| limits.pipeline)
+        self.allows(|limits| limits.pipeline)
+    }
+
+    pub(crate) fn may_set_ports(&self) -> bool {
+        self.allows(|limits| limits.ports)
     }
 
     pub(crate) fn may_send(&self, packet: &p4::PacketOut) -> bool {
-        self.limits.as_ref().is_none_or(|limits| {
+        self.allows(|limits| {
             limits.packet_outs && fits(&limits.packet_out_filters, &packet.metadata)
         })
     }
 
     /// The part of a packet-in or notification that is for the role.
     pub(crate) fn narrow(&self, update: &Update) -> Option<Update> {
-        let Some(limits) = &self.limits else {
-            return Some(update.clone());
-        };
         match update {
-            Update::Packet(packet) => {
-                let wanted = limits.packet_ins && fits(&limits.packet_in_filters, &packet.metadata);
-                wanted.then(|| update.clone())
-            }
+            Update::Packet(packet) => self
+                .allows(|limits| {
+                    limits.packet_ins && fits(&limits.packet_in_filters, &packet.metadata)
+                })
+                .then(|| update.clone()),
             Update::Digest(list) => self.has(list.digest_id).then(|| update.clone()),
             Update::IdleTimeoutNotification(all) => {
                 let entries = all.table_entry.iter();

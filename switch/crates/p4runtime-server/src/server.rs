@@ -6,23 +6,27 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::SockRef;
 use switch::Compiler;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::connections::{self, Transports};
 use crate::controller_queue::ControllerReceiver;
 use crate::executor::Executor;
+use crate::intake::{Caller, Intake, Pools};
 use crate::pipeline_config;
 use crate::proto::p4::v1 as p4;
 use crate::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::proto::pacer::v1::traffic_manager_server::TrafficManagerServer;
+use crate::refusals::{Refusal, Refusals};
 use crate::sessions;
 use crate::shared::{ServerConfig, Shared};
 use crate::stream;
+use crate::tls::Tls;
 use crate::tm_service::TrafficManagerService;
 use crate::{notifications, read, write};
 
@@ -32,6 +36,14 @@ pub const P4RUNTIME_API_VERSION: &str = "1.4.1";
 
 /// Most requests of one connection at once. Further ones wait in the client.
 const REQUESTS_PER_CONNECTION: u32 = 128;
+/// Bytes that one connection may send without being asked for more.
+const WINDOW_BYTES: u32 = 256 << 10;
+/// Longest headers of a request, in bytes.
+const HEADER_BYTES: u32 = 16 << 10;
+/// Connections that wait in the kernel to be looked at.
+const BACKLOG: i32 = 1_024;
+/// Connections that wait to be served.
+const ESTABLISHED_QUEUE: usize = 8;
 /// How long the server waits for running requests when it shuts down.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
 /// A controller's connection that answers no ping for this long is closed, which ends its
@@ -49,6 +61,9 @@ pub enum ServeError {
         /// The kernel's error.
         error: io::Error,
     },
+    /// The socket cannot be used.
+    #[error("gRPC server: {0}")]
+    Listen(#[source] io::Error),
     /// Certificates or key are invalid.
     #[error("gRPC server: TLS: {0}")]
     Tls(String),
@@ -65,29 +80,48 @@ fn bind_failed(addr: SocketAddr, error: &io::Error) -> String {
     }
 }
 
-/// Binds the address. Clients can connect from then on; [`BoundServer::run`] answers them.
-/// `executor` runs work on the switch's thread, `compiler` compiles programs for the switch, and
-/// `controllers` is the server's end of the queues that the switch fills.
+/// Opens the address. Clients can connect from then on.
 ///
 /// # Errors
-/// [`ServeError::Bind`], [`ServeError::Tls`].
-pub async fn bind(
+/// [`ServeError::Bind`].
+pub fn listen(addr: SocketAddr) -> Result<std::net::TcpListener, ServeError> {
+    let open = || {
+        let listener = std::net::TcpListener::bind(addr)?;
+        listener.set_nonblocking(true)?;
+        SockRef::from(&listener).listen(BACKLOG)?;
+        Ok(listener)
+    };
+    open().map_err(|error| ServeError::Bind { addr, error })
+}
+
+/// Prepares a server on `listener` ([`listen`]); [`BoundServer::run`] then answers clients. `executor`
+/// runs work on the switch's thread, `compiler` compiles programs for the switch, and `controllers` is
+/// the server's end of the queues that the switch fills. Called within a runtime.
+///
+/// # Errors
+/// [`ServeError::Tls`].
+pub fn bind(
     config: ServerConfig,
+    listener: std::net::TcpListener,
     executor: Arc<dyn Executor>,
     compiler: Compiler,
     controllers: ControllerReceiver,
 ) -> Result<BoundServer, ServeError> {
-    let addr = config.addr;
-    let bind_error = |error| ServeError::Bind { addr, error };
-    let mut transport = Server::builder()
+    let transport = Server::builder()
         .max_concurrent_streams(Some(REQUESTS_PER_CONNECTION))
+        .initial_connection_window_size(Some(WINDOW_BYTES))
+        .initial_stream_window_size(Some(WINDOW_BYTES))
+        .http2_max_header_list_size(Some(HEADER_BYTES))
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE));
-    if let Some(tls) = &config.tls {
-        transport = tls.applied_to(transport).map_err(ServeError::Tls)?;
-    }
-    let listener = TcpListener::bind(addr).await.map_err(bind_error)?;
-    let local_addr = listener.local_addr().map_err(bind_error)?;
+    let tls = config.tls.as_ref().map(Tls::acceptor).transpose();
+    let transports = Transports {
+        tls: tls.map_err(ServeError::Tls)?,
+        only_tls: config.only_tls,
+        users: config.holders.clone(),
+    };
+    let listener = TcpListener::from_std(listener).map_err(ServeError::Listen)?;
+    let local_addr = listener.local_addr().map_err(ServeError::Listen)?;
     let (shutdown, down) = watch::channel(false);
     let shared = Arc::new(Shared::new(
         config,
@@ -99,6 +133,7 @@ pub async fn bind(
     Ok(BoundServer {
         shared,
         transport,
+        transports,
         listener,
         local_addr,
         controllers,
@@ -110,6 +145,7 @@ pub async fn bind(
 pub struct BoundServer {
     shared: Arc<Shared>,
     transport: Server,
+    transports: Transports,
     listener: TcpListener,
     local_addr: SocketAddr,
     controllers: ControllerReceiver,
@@ -122,6 +158,11 @@ impl BoundServer {
         self.local_addr
     }
 
+    /// Counters of what the server refuses.
+    pub fn refusals(&self) -> Arc<Refusals> {
+        Arc::clone(&self.shared.refusals)
+    }
+
     /// Serves until `shutdown` is ready; then open streams end with `UNAVAILABLE`, running
     /// requests get 2 s to end, and it returns.
     ///
@@ -131,21 +172,39 @@ impl BoundServer {
         let Self {
             shared,
             mut transport,
+            transports,
             listener,
             controllers,
             shutdown: down,
             ..
         } = self;
-        let most = shared.config.limits.message_bytes;
-        let p4runtime = P4RuntimeServer::new(Service {
-            shared: Arc::clone(&shared),
-        })
-        .max_decoding_message_size(most)
-        .max_encoding_message_size(usize::MAX);
-        let traffic_manager = TrafficManagerServer::new(TrafficManagerService::new(
-            Arc::clone(&shared.executor),
-            Arc::clone(&shared.counters),
-        ));
+        let limits = &shared.config.limits;
+        let service = || {
+            P4RuntimeServer::new(Service {
+                shared: Arc::clone(&shared),
+            })
+            .max_encoding_message_size(usize::MAX)
+        };
+        let pools = Pools::new(limits);
+        // The intake bounds the messages of single calls, each by its own limit.
+        let unary = service().max_decoding_message_size(usize::MAX);
+        let streams = service().max_decoding_message_size(limits.stream_message_bytes);
+        let p4runtime = Intake::new(Arc::clone(&shared), pools.clone(), unary, streams);
+        let traffic_manager =
+            TrafficManagerServer::new(TrafficManagerService::new(Arc::clone(&shared)));
+        let traffic_manager = Intake::new(
+            Arc::clone(&shared),
+            pools,
+            traffic_manager.clone(),
+            traffic_manager,
+        );
+        let (established, connections) = mpsc::channel(ESTABLISHED_QUEUE);
+        let accepting = tokio::spawn({
+            let (limits, refusals) = (limits.clone(), Arc::clone(&shared.refusals));
+            async move {
+                connections::accept(listener, transports, &limits, refusals, established).await;
+            }
+        });
         let mut going_down = shared.shutdown.clone();
         let ControllerReceiver {
             packet_ins,
@@ -158,13 +217,10 @@ impl BoundServer {
         let serving = transport
             .add_service(p4runtime)
             .add_service(traffic_manager)
-            .serve_with_incoming_shutdown(
-                TcpIncoming::from(listener).with_nodelay(Some(true)),
-                async move {
-                    // An error means the sender is gone, which is a shutdown too.
-                    let _ = going_down.wait_for(|down| *down).await;
-                },
-            );
+            .serve_with_incoming_shutdown(ReceiverStream::new(connections), async move {
+                // An error means the sender is gone, which is a shutdown too.
+                let _ = going_down.wait_for(|down| *down).await;
+            });
         tokio::pin!(serving);
         let result = tokio::select! {
             result = &mut serving => result,
@@ -176,11 +232,19 @@ impl BoundServer {
             }
         };
         down.send_replace(true);
+        accepting.abort();
         // These tasks watch the shutdown too, and end at once.
         let _ = packets.await;
         let _ = notifications.await;
         result.map_err(ServeError::Transport)
     }
+}
+
+/// Who makes a call, as the intake has found out.
+pub(crate) fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
+    let caller = request.extensions().get::<Caller>().cloned();
+    debug_assert!(caller.is_some(), "every call goes through the intake");
+    caller.ok_or_else(|| Status::internal("the call did not go through the intake"))
 }
 
 /// The P4Runtime service.
@@ -194,7 +258,8 @@ impl P4Runtime for Service {
         &self,
         request: Request<p4::WriteRequest>,
     ) -> Result<Response<p4::WriteResponse>, Status> {
-        write::run(Arc::clone(&self.shared), request.into_inner()).await?;
+        let caller = caller(&request)?;
+        write::run(Arc::clone(&self.shared), caller, request.into_inner()).await?;
         Ok(Response::new(p4::WriteResponse {}))
     }
 
@@ -204,20 +269,15 @@ impl P4Runtime for Service {
         &self,
         request: Request<p4::ReadRequest>,
     ) -> Result<Response<Self::ReadStream>, Status> {
+        let caller = caller(&request)?;
         let request = request.into_inner();
         self.shared.check_device(request.device_id)?;
-        let permit = Arc::clone(&self.shared.reads)
-            .try_acquire_owned()
-            .map_err(|_| {
-                Status::resource_exhausted(format!(
-                    "the limit of {} reads at once is reached",
-                    self.shared.config.limits.reads
-                ))
-            })?;
+        let places = self.shared.enter_read(caller.standing)?;
         let (sender, receiver) = mpsc::channel(2);
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
-            read::run(shared, request, sender, permit).await;
+            read::run(shared, request, sender, places).await;
+            drop(caller.taken);
         });
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
@@ -226,14 +286,17 @@ impl P4Runtime for Service {
         &self,
         request: Request<p4::SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<p4::SetForwardingPipelineConfigResponse>, Status> {
+        let standing = caller(&request)?.standing;
         let request = request.into_inner();
         let shared = Arc::clone(&self.shared);
         shared.check_primary(
+            standing,
             request.device_id,
             &request.role,
             request.election_id.as_ref(),
         )?;
         if !shared.scope(&request.role).may_set_pipeline() {
+            shared.refusals.count(Refusal::Role);
             return Err(Status::permission_denied(format!(
                 "role {:?} may not set the forwarding pipeline config",
                 request.role
@@ -243,6 +306,7 @@ impl P4Runtime for Service {
         let task = tokio::spawn(async move {
             let mut state = shared.pipeline.write().await;
             let _changing = shared.begin(
+                standing,
                 request.device_id,
                 &request.role,
                 request.election_id.as_ref(),
@@ -270,7 +334,8 @@ impl P4Runtime for Service {
         &self,
         request: Request<Streaming<p4::StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
-        let receiver = stream::open(Arc::clone(&self.shared), request.into_inner())?;
+        let standing = caller(&request)?.standing;
+        let receiver = stream::open(Arc::clone(&self.shared), standing, request.into_inner())?;
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 

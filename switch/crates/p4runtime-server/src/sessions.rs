@@ -9,6 +9,7 @@ use tonic::Status;
 use crate::arbitration::{Arbitration, Notification, SessionId};
 use crate::controller_queue::Fate;
 use crate::proto::p4::v1 as p4;
+use crate::standing::Standing;
 
 /// Places in a stream's queue that packet-ins and notifications leave free for arbitration and errors.
 pub(crate) const RESERVED_PLACES: usize = 16;
@@ -27,6 +28,7 @@ pub(crate) struct Sessions {
 
 #[derive(Debug)]
 pub(crate) struct OpenStream {
+    pub(crate) standing: Standing,
     pub(crate) responses: mpsc::Sender<Response>,
     /// Ends the stream, because its client does not read it.
     pub(crate) stuck: Arc<Notify>,

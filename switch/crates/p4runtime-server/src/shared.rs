@@ -1,33 +1,57 @@
 //! State that the server's tasks share, and the server's settings.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use switch::Compiler;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tonic::Status;
 
 use crate::arbitration::Arbitration;
 use crate::controller_queue::ControllerCounters;
 use crate::executor::Executor;
 use crate::proto::p4::v1 as p4;
+use crate::refusals::{Refusal, Refusals};
 use crate::roles::Scope;
 use crate::sessions::Sessions;
+use crate::standing::Standing;
 use crate::state::{ForwardingPipeline, PipelineState};
 use crate::tls::Tls;
+use crate::token::Token;
 
 /// Limits of the server. Each has an error text that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Largest message received, in bytes (a pipeline config is the largest).
+    /// Largest pipeline config received, in bytes.
+    pub pipeline_bytes: usize,
+    /// Largest `WriteRequest` received, in bytes.
     pub message_bytes: usize,
+    /// Largest `ReadRequest` received, in bytes.
+    pub read_bytes: usize,
+    /// Most entities named in one `ReadRequest`.
+    pub entities_per_read: usize,
+    /// Largest message of a stream received, in bytes.
+    pub stream_message_bytes: usize,
+    /// Most connections of holders ([`Standing::Holder`]).
+    pub connections: usize,
+    /// Most connections of other clients.
+    pub stranger_connections: usize,
+    /// Most of those of one address.
+    pub stranger_connections_per_address: usize,
+    /// Most calls of holders under way at once; streams do not count.
+    pub calls: usize,
+    /// Most calls of strangers under way at once.
+    pub stranger_calls: usize,
+    /// Most bytes of requests of holders that are held at once.
+    pub bytes: usize,
+    /// Most bytes of requests of strangers that are held at once.
+    pub stranger_bytes: usize,
     /// Most updates in one `WriteRequest`.
     pub updates_per_write: usize,
-    /// Most reads under way at once.
+    /// Most reads under way at once. Strangers may have half of them.
     pub reads: usize,
-    /// Most open `StreamChannel`s.
+    /// Most open `StreamChannel`s. Strangers may have half of them.
     pub streams: usize,
-    /// Most live controllers of one role.
+    /// Most live controllers of one role. Strangers may be half of them.
     pub controllers_per_role: usize,
     /// Most messages that wait for one controller. Further packet-ins are dropped and counted.
     pub messages_per_stream: usize,
@@ -37,12 +61,27 @@ pub struct ServerLimits {
     pub packet_out_bytes: usize,
     /// Most bytes of memory for the old values of arrays that an atomic batch writes whole.
     pub rollback_bytes: usize,
+    /// Most work of a batch that is carried out between two packets (`DATAPLANE_ATOMIC`), in units
+    /// of some microseconds: an update is one; a whole array is one for each 256 cells, of a meter
+    /// for each cell.
+    pub atomic_work: usize,
 }
 
 impl Default for ServerLimits {
     fn default() -> Self {
         Self {
-            message_bytes: 64 << 20,
+            pipeline_bytes: 64 << 20,
+            message_bytes: 4 << 20,
+            read_bytes: 512 << 10,
+            entities_per_read: 16_384,
+            stream_message_bytes: 256 << 10,
+            connections: 256,
+            stranger_connections: 64,
+            stranger_connections_per_address: 32,
+            calls: 512,
+            stranger_calls: 32,
+            bytes: 256 << 20,
+            stranger_bytes: 72 << 20,
             updates_per_write: 65_536,
             reads: 64,
             streams: 64,
@@ -51,6 +90,7 @@ impl Default for ServerLimits {
             metadata_bytes: 1_024,
             packet_out_bytes: 16_384,
             rollback_bytes: 64 << 20,
+            atomic_work: 256,
         }
     }
 }
@@ -60,15 +100,26 @@ impl Default for ServerLimits {
 pub struct ServerConfig {
     /// P4Runtime device id. Requests for another are refused with `NOT_FOUND`.
     pub device_id: u64,
-    /// Address to listen on. With port 0 the kernel chooses a port, which
-    /// [`crate::BoundServer::local_addr`] returns.
-    pub addr: SocketAddr,
     /// The port that packets to and from the controller use. `None`: packet-outs are refused.
     pub cpu_port: Option<u32>,
     /// TLS. `None`: connections are plain.
     pub tls: Option<Tls>,
+    /// Refuse plain connections. Otherwise clients may use both, at the same port; those on other
+    /// machines need TLS.
+    pub only_tls: bool,
+    /// What a client may show instead of a certificate, over TLS or on this machine.
+    pub token: Option<Token>,
+    /// Users whose processes on this machine are holders. `None`: those of all users.
+    pub holders: Option<Vec<u32>>,
     /// Limits.
     pub limits: ServerLimits,
+}
+
+/// Places that something takes of what is limited, until they are dropped.
+pub(crate) type Places = Vec<OwnedSemaphorePermit>;
+
+fn permits(most: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)))
 }
 
 /// State that the server's tasks share. Locks are taken in the order of the fields.
@@ -83,13 +134,15 @@ pub(crate) struct Shared {
     /// The role whose `Write` or `SetForwardingPipelineConfig` is carried out. Requests that wait for
     /// the pipeline are checked again when their turn comes ([`Shared::begin`]).
     changing: watch::Sender<Option<String>>,
-    /// A permit per read under way.
-    pub(crate) reads: Arc<Semaphore>,
+    /// A permit per read under way, and one per read of a stranger.
+    reads: Arc<Semaphore>,
+    stranger_reads: Arc<Semaphore>,
     /// Never held across an await.
     sessions: Mutex<Sessions>,
     /// The committed pipeline, for the streams.
     pub(crate) forwarding: watch::Sender<Option<ForwardingPipeline>>,
     pub(crate) counters: Arc<ControllerCounters>,
+    pub(crate) refusals: Arc<Refusals>,
     /// Becomes true when the server is to end.
     pub(crate) shutdown: watch::Receiver<bool>,
 }
@@ -110,13 +163,34 @@ impl Shared {
             deciding: tokio::sync::Mutex::new(()),
             pipeline: tokio::sync::RwLock::new(PipelineState::default()),
             changing: watch::Sender::new(None),
-            reads: Arc::new(Semaphore::new(limits.reads.min(Semaphore::MAX_PERMITS))),
+            reads: permits(limits.reads),
+            stranger_reads: permits(limits.reads / 2),
             sessions: Mutex::new(Sessions::new(arbitration)),
             forwarding: watch::Sender::new(None),
             counters,
+            refusals: Arc::default(),
             shutdown,
             config,
         }
+    }
+
+    /// Places for a read.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED`: there is none.
+    pub(crate) fn enter_read(&self, standing: Standing) -> Result<Places, Status> {
+        let strangers = (standing == Standing::Stranger).then_some(&self.stranger_reads);
+        let wanted = [Some(&self.reads), strangers];
+        let places = wanted.into_iter().flatten().map(|permits| {
+            Arc::clone(permits).try_acquire_owned().map_err(|_| {
+                self.refusals.count(Refusal::ReadsFull);
+                Status::resource_exhausted(format!(
+                    "the limit of {} reads at once is reached",
+                    self.config.limits.reads
+                ))
+            })
+        });
+        places.collect()
     }
 
     /// The streams and their arbitration. A panic elsewhere leaves them consistent, because every
@@ -127,13 +201,22 @@ impl Shared {
 
     pub(crate) fn check_primary(
         &self,
+        standing: Standing,
         device_id: u64,
         role: &str,
         election_id: Option<&p4::Uint128>,
     ) -> Result<(), Status> {
-        self.sessions()
-            .arbitration
-            .check_primary(device_id, role, election_id)
+        let sessions = self.sessions();
+        self.counted(
+            sessions
+                .arbitration
+                .check_primary(standing, device_id, role, election_id),
+        )
+    }
+
+    /// Counts a refusal of a call that did not come from a primary controller.
+    fn counted(&self, checked: Result<(), Status>) -> Result<(), Status> {
+        checked.inspect_err(|_| self.refusals.count(Refusal::NotPrimary))
     }
 
     /// Begins a primary's change, with the pipeline's lock held. The role's next primary waits until
@@ -144,14 +227,17 @@ impl Shared {
     /// request came.
     pub(crate) fn begin(
         &self,
+        standing: Standing,
         device_id: u64,
         role: &str,
         election_id: Option<&p4::Uint128>,
     ) -> Result<Changing<'_>, Status> {
         let sessions = self.sessions();
-        sessions
-            .arbitration
-            .check_primary(device_id, role, election_id)?;
+        self.counted(
+            sessions
+                .arbitration
+                .check_primary(standing, device_id, role, election_id),
+        )?;
         // Set under the lock of the sessions, so that a primary chosen from now on sees it.
         self.changing.send_replace(Some(role.to_owned()));
         Ok(Changing(&self.changing))

@@ -12,9 +12,11 @@ use crate::controller_queue::{Fate, Numbered};
 use crate::error::UpdateError;
 use crate::executor;
 use crate::proto::p4::v1 as p4;
+use crate::refusals::Refusal;
 use crate::roles::Scope;
 use crate::sessions::{OpenStream, RESERVED_PLACES, Response};
 use crate::shared::Shared;
+use crate::standing::Standing;
 use crate::translate::BoundPipeline;
 
 /// How long a stream that ends with an error waits for its client to take the messages before the
@@ -27,6 +29,7 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// `RESOURCE_EXHAUSTED`: the limit of open streams is reached.
 pub(crate) fn open(
     shared: Arc<Shared>,
+    standing: Standing,
     requests: Streaming<p4::StreamMessageRequest>,
 ) -> Result<mpsc::Receiver<Response>, Status> {
     let limits = &shared.config.limits;
@@ -34,7 +37,12 @@ pub(crate) fn open(
     let stuck = Arc::new(Notify::new());
     let session = {
         let mut sessions = shared.sessions();
-        if sessions.open.len() >= limits.streams {
+        let strangers = sessions.open.values();
+        let strangers = strangers.filter(|stream| stream.standing == Standing::Stranger);
+        let is_full = sessions.open.len() >= limits.streams
+            || standing == Standing::Stranger && strangers.count() >= limits.streams / 2;
+        if is_full {
+            shared.refusals.count(Refusal::StreamsFull);
             return Err(Status::resource_exhausted(format!(
                 "the limit of {} open streams is reached",
                 limits.streams
@@ -45,6 +53,7 @@ pub(crate) fn open(
         sessions.open.insert(
             session,
             OpenStream {
+                standing,
                 responses: sender.clone(),
                 stuck: Arc::clone(&stuck),
             },
@@ -143,7 +152,15 @@ async fn arbitrate(
     let _deciding = shared.deciding.lock().await;
     {
         let mut sessions = shared.sessions();
-        match sessions.arbitration.update(session, update)? {
+        let standing = sessions.open.get(&session).map(|stream| stream.standing);
+        let standing = standing.unwrap_or(Standing::Stranger);
+        let updated = sessions.arbitration.update(session, standing, update);
+        let updated = updated.inspect_err(|status| {
+            if status.code() == Code::PermissionDenied {
+                shared.refusals.count(Refusal::Outbid);
+            }
+        });
+        match updated? {
             Outcome::Notify(notifications) => {
                 sessions.notify(notifications);
                 return Ok(());

@@ -1,13 +1,13 @@
 //! TLS of the gRPC server: its certificate, and the clients that it accepts.
 
-use std::error::Error;
-use std::time::Duration;
+use std::sync::Arc;
 
-use tonic::transport::server::ServerTlsConfig;
-use tonic::transport::{Certificate, Identity, Server};
-
-/// How long a client's handshake may take before the connection is closed.
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 /// The server's certificate and key, and the authorities of its clients' certificates, in PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -16,9 +16,10 @@ pub struct Tls {
     pub certificates_pem: Vec<u8>,
     /// The private key of the server's certificate.
     pub key_pem: Vec<u8>,
-    /// Clients need a certificate that one of these authorities has signed. `None`: all clients are
-    /// accepted, and none is asked for a certificate.
+    /// Who signs clients' certificates. `None`: no client is asked for a certificate.
     pub client_authorities_pem: Option<Vec<u8>>,
+    /// Accept only clients with a certificate. Otherwise a client may have one.
+    pub needs_client_certificate: bool,
 }
 
 impl std::fmt::Debug for Tls {
@@ -26,30 +27,60 @@ impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tls")
             .field("asks_clients", &self.client_authorities_pem.is_some())
+            .field("needs_client_certificate", &self.needs_client_certificate)
             .finish_non_exhaustive()
     }
 }
 
 impl Tls {
-    /// Makes `server` accept TLS connections only.
+    /// What makes a connection one of TLS 1.2 or 1.3 with HTTP/2 in it.
     ///
     /// # Errors
     /// The fault of certificates or key.
-    pub(crate) fn applied_to(&self, server: Server) -> Result<Server, String> {
-        let identity = Identity::from_pem(&self.certificates_pem, &self.key_pem);
-        let mut config = ServerTlsConfig::new()
-            .identity(identity)
-            .timeout(HANDSHAKE_LIMIT);
-        if let Some(authorities) = &self.client_authorities_pem {
-            config = config.client_ca_root(Certificate::from_pem(authorities));
-        }
-        server.tls_config(config).map_err(|error| {
-            // The last of the causes says what is wrong.
-            let mut cause: &dyn Error = &error;
-            while let Some(next) = cause.source() {
-                cause = next;
+    pub(crate) fn acceptor(&self) -> Result<TlsAcceptor, String> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?;
+        let builder = match &self.client_authorities_pem {
+            None => builder.with_no_client_auth(),
+            Some(authorities) => {
+                let mut roots = RootCertStore::empty();
+                for authority in certificates(authorities, "clients' authorities")? {
+                    roots
+                        .add(authority)
+                        .map_err(|error| format!("clients' authorities: {error}"))?;
+                }
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = if self.needs_client_certificate {
+                    verifier
+                } else {
+                    verifier.allow_unauthenticated()
+                };
+                let verifier = verifier.build();
+                builder.with_client_cert_verifier(
+                    verifier.map_err(|error| format!("clients' authorities: {error}"))?,
+                )
             }
-            cause.to_string()
-        })
+        };
+        let key = PrivateKeyDer::from_pem_slice(&self.key_pem)
+            .map_err(|error| format!("the private key: {error}"))?;
+        let own = certificates(&self.certificates_pem, "the certificate")?;
+        let mut config = builder
+            .with_single_cert(own, key)
+            .map_err(|error| error.to_string())?;
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
+/// The certificates in a PEM file, of which there must be one. `what` is for the error.
+fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match all {
+        Ok(all) if all.is_empty() => Err(format!("{what}: no certificate in PEM in it")),
+        Ok(all) => Ok(all),
+        Err(error) => Err(format!("{what}: {error}")),
     }
 }

@@ -9,22 +9,24 @@ use traffic_manager::{
     PortConfig, RateCounts, TimeHistogram,
 };
 
-use crate::controller_queue::ControllerCounters;
-use crate::executor::{self, Executor};
+use crate::executor;
+use crate::proto::p4::v1 as p4;
 use crate::proto::pacer::v1 as pacer;
+use crate::refusals::Refusal;
+use crate::server::caller;
+use crate::shared::Shared;
 
 /// Most classes whose state one request may ask for.
 const CLASSES_PER_REQUEST_MAX: usize = 4_096;
 
 /// The gRPC service.
 pub(crate) struct TrafficManagerService {
-    executor: Arc<dyn Executor>,
-    counters: Arc<ControllerCounters>,
+    shared: Arc<Shared>,
 }
 
 impl TrafficManagerService {
-    pub(crate) fn new(executor: Arc<dyn Executor>, counters: Arc<ControllerCounters>) -> Self {
-        Self { executor, counters }
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
     }
 }
 
@@ -34,7 +36,7 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
         &self,
         _request: Request<pacer::ListPortsRequest>,
     ) -> Result<Response<pacer::ListPortsResponse>, Status> {
-        let ports = executor::with(&*self.executor, |switch| {
+        let ports = executor::with(&*self.shared.executor, |switch| {
             let lines = switch.lines();
             lines
                 .map(|(port, config)| port_message(switch, port, config))
@@ -48,9 +50,40 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
         &self,
         request: Request<pacer::SetPortRequest>,
     ) -> Result<Response<pacer::SetPortResponse>, Status> {
+        let standing = caller(&request)?.standing;
         let request = request.into_inner();
-        let port =
-            executor::with(&*self.executor, move |switch| set_port(switch, &request)).await??;
+        let shared = Arc::clone(&self.shared);
+        let election_id = request
+            .election_id
+            .map(|pacer::ElectionId { high, low }| p4::Uint128 { high, low });
+        shared.check_primary(
+            standing,
+            request.device_id,
+            &request.role,
+            election_id.as_ref(),
+        )?;
+        if !shared.scope(&request.role).may_set_ports() {
+            shared.refusals.count(Refusal::Role);
+            return Err(Status::permission_denied(format!(
+                "role {:?} may not change the settings of ports",
+                request.role
+            )));
+        }
+        // On a task of its own, as a write: it ends even if the client goes away.
+        let task = tokio::spawn(async move {
+            // Changes of one controller come one after another, as it sends them.
+            let _state = shared.pipeline.write().await;
+            let _changing = shared.begin(
+                standing,
+                request.device_id,
+                &request.role,
+                election_id.as_ref(),
+            )?;
+            executor::with(&*shared.executor, move |switch| set_port(switch, &request)).await?
+        });
+        let port = task
+            .await
+            .map_err(|error| Status::internal(format!("the change was cut short: {error}")))??;
         Ok(Response::new(pacer::SetPortResponse { port: Some(port) }))
     }
 
@@ -66,12 +99,24 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
                 classes.len()
             )));
         }
-        let counters = Arc::clone(&self.counters);
-        let statistics = executor::with(&*self.executor, move |switch| {
-            statistics_message(switch, &classes, &counters)
-        })
-        .await?;
-        Ok(Response::new(statistics))
+        let shared = Arc::clone(&self.shared);
+        let mut states = Vec::with_capacity(classes.len());
+        let mut whole = None;
+        let statistics = executor::reading_in_visits(&*self.shared.executor, move |visit| {
+            if whole.is_none() {
+                whole = Some(totals_message(visit.switch, &shared));
+            }
+            while let Some(class) = classes.get(states.len()) {
+                states.push(class_message(visit.switch, *class));
+                if visit.is_over() {
+                    return None;
+                }
+            }
+            let mut statistics = whole.take()?;
+            statistics.classes = std::mem::take(&mut states);
+            Some(statistics)
+        });
+        Ok(Response::new(statistics.await?))
     }
 }
 
@@ -211,15 +256,14 @@ fn polling_message(polling: &Polling) -> pacer::Polling {
     }
 }
 
-fn statistics_message(
-    switch: &Switch,
-    classes: &[u32],
-    counters: &ControllerCounters,
-) -> pacer::GetStatisticsResponse {
+/// The statistics of the switch and its ports, without classes.
+fn totals_message(switch: &Switch, shared: &Shared) -> pacer::GetStatisticsResponse {
     let manager = switch.traffic_manager();
     let whole = manager.statistics();
+    let counters = &shared.counters;
     let losses = counters.losses();
     let ports: Vec<_> = port_messages(switch).collect();
+    let refusals = shared.refusals.counts().into_iter();
     pacer::GetStatisticsResponse {
         switch: Some(pacer::SwitchStatistics {
             now_ns: switch.now_ns(),
@@ -233,12 +277,15 @@ fn statistics_message(
             notification_drops: drop_messages(losses.notifications),
             notifications: counters.notifications(),
             polling: Some(polling_message(switch.polling())),
+            refusals: refusals
+                .map(|refusal| pacer::RefusalCount {
+                    cause: refusal.cause.to_owned(),
+                    count: refusal.count,
+                })
+                .collect(),
         }),
         ports,
-        classes: classes
-            .iter()
-            .map(|class| class_message(switch, *class))
-            .collect(),
+        classes: Vec::new(),
     }
 }
 
@@ -316,7 +363,7 @@ mod tests {
         for rate in [0, 7_999, 100_000_000_001] {
             let text = refusal(pacer::SetPortRequest {
                 line_rate_bps: Some(rate),
-                ..base
+                ..base.clone()
             });
             assert_eq!(
                 text,
@@ -326,21 +373,21 @@ mod tests {
         assert!(
             refusal(pacer::SetPortRequest {
                 fifo_bytes: Some(0),
-                ..base
+                ..base.clone()
             })
             .contains("fifo_bytes: 0 given")
         );
         assert!(
             refusal(pacer::SetPortRequest {
                 delay_ns: Some(DELAY_MAX_NS + 1),
-                ..base
+                ..base.clone()
             })
             .contains("delay_ns")
         );
         assert!(
             refusal(pacer::SetPortRequest {
                 counts: Some(0),
-                ..base
+                ..base.clone()
             })
             .contains("counts")
         );
@@ -348,14 +395,14 @@ mod tests {
             refusal(pacer::SetPortRequest {
                 line_rate_bps: Some(8_000),
                 remove_line_rate: true,
-                ..base
+                ..base.clone()
             })
             .contains("only one")
         );
         assert!(
             refusal(pacer::SetPortRequest {
                 gap_mode: Some(3),
-                ..base
+                ..base.clone()
             })
             .contains("gap_mode: 3 given")
         );
@@ -364,7 +411,7 @@ mod tests {
                 refusal(pacer::SetPortRequest {
                     gap_mode,
                     gap_frame_max_bytes: Some(60),
-                    ..base
+                    ..base.clone()
                 })
                 .contains("needs GAP_MODE_PAUSE_FRAMES")
             );

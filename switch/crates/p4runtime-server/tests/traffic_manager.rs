@@ -8,14 +8,145 @@
 #[allow(dead_code)]
 mod support;
 
+use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::proto::pacer::v1 as pacer;
 use pacer::traffic_manager_client::TrafficManagerClient;
-use support::Server;
+use prost::Message;
+use support::{Controller, DEVICE, Server};
 use tonic::Code;
+
+/// A change of port 1 by the primary controller of the default role.
+fn change() -> pacer::SetPortRequest {
+    pacer::SetPortRequest {
+        port: 1,
+        device_id: DEVICE,
+        election_id: Some(pacer::ElectionId { high: 0, low: 1 }),
+        ..Default::default()
+    }
+}
+
+/// How often the server has refused something for this cause.
+async fn refusals(
+    client: &mut TrafficManagerClient<tonic::transport::Channel>,
+    cause: &str,
+) -> u64 {
+    let request = pacer::GetStatisticsRequest::default();
+    let statistics = client.get_statistics(request).await.expect("read");
+    let totals = statistics.into_inner().switch.expect("totals");
+    let refusal = totals
+        .refusals
+        .iter()
+        .find(|refusal| refusal.cause == cause);
+    refusal.expect("a cause").count
+}
+
+#[tokio::test]
+async fn only_a_primary_controller_changes_a_port() {
+    let server = Server::start().await;
+    let mut client = TrafficManagerClient::new(server.channel().await);
+    let rate = |request| pacer::SetPortRequest {
+        line_rate_bps: Some(8_000),
+        ..request
+    };
+    let refused = client
+        .set_port(rate(change()))
+        .await
+        .expect_err("nobody is");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let mut primary = Controller::open(&server).await;
+    primary.arbitrate(1).await.expect("open");
+    for (wrong, expected) in [
+        (
+            pacer::SetPortRequest {
+                election_id: None,
+                ..change()
+            },
+            Code::PermissionDenied,
+        ),
+        (
+            pacer::SetPortRequest {
+                election_id: Some(pacer::ElectionId { high: 1, low: 1 }),
+                ..change()
+            },
+            Code::PermissionDenied,
+        ),
+        (
+            pacer::SetPortRequest {
+                device_id: DEVICE + 1,
+                ..change()
+            },
+            Code::NotFound,
+        ),
+        (
+            pacer::SetPortRequest {
+                role: "nobody".to_owned(),
+                ..change()
+            },
+            Code::NotFound,
+        ),
+    ] {
+        let refused = client.set_port(rate(wrong)).await.expect_err("refused");
+        assert_eq!(refused.code(), expected, "{refused:?}");
+    }
+    assert_eq!(refusals(&mut client, "not-primary").await, 5);
+    let ports = client.list_ports(pacer::ListPortsRequest {}).await;
+    let ports = ports.expect("listed").into_inner().ports;
+    assert_eq!(ports[0].line_rate_bps, None);
+    client.set_port(rate(change())).await.expect("changed");
+    // Whoever is deposed changes nothing any more.
+    let mut next = Controller::open(&server).await;
+    next.arbitrate(2).await.expect("open");
+    let refused = client.set_port(rate(change())).await.expect_err("deposed");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_role_with_a_config_needs_the_right_to_change_ports() {
+    let server = Server::start().await;
+    let mut client = TrafficManagerClient::new(server.channel().await);
+    for ports in [false, true] {
+        let controller = Controller::open(&server).await;
+        let name = format!("ports-{ports}");
+        let limits = pacer::RoleConfig {
+            ports,
+            ..Default::default()
+        };
+        let update = p4::MasterArbitrationUpdate {
+            device_id: DEVICE,
+            role: Some(p4::Role {
+                name: name.clone(),
+                config: Some(prost_types::Any {
+                    type_url: "type.googleapis.com/pacer.v1.RoleConfig".to_owned(),
+                    value: limits.encode_to_vec(),
+                }),
+                ..Default::default()
+            }),
+            election_id: Some(support::election(1)),
+            status: None,
+        };
+        let mut controller = controller;
+        controller
+            .send(p4::stream_message_request::Update::Arbitration(update))
+            .await;
+        controller.arbitration().await.expect("open");
+        let request = pacer::SetPortRequest {
+            role: name,
+            fifo_bytes: Some(9_000),
+            ..change()
+        };
+        let changed = client.set_port(request).await;
+        assert_eq!(changed.is_ok(), ports, "{changed:?}");
+    }
+    assert_eq!(refusals(&mut client, "role").await, 1);
+    server.stop().await;
+}
 
 #[tokio::test]
 async fn ports_are_listed_changed_and_counted() {
     let server = Server::start().await;
+    let mut primary = Controller::open(&server).await;
+    primary.arbitrate(1).await.expect("open");
     let mut client = TrafficManagerClient::new(server.channel().await);
     let ports = client
         .list_ports(pacer::ListPortsRequest {})
@@ -31,11 +162,10 @@ async fn ports_are_listed_changed_and_counted() {
 
     let changed = client
         .set_port(pacer::SetPortRequest {
-            port: 1,
             line_rate_bps: Some(500_000_000),
             counts: Some(pacer::LineCounting::Layer2.into()),
             delay_ns: Some(100_000_000),
-            ..Default::default()
+            ..change()
         })
         .await
         .expect("changed")
@@ -53,9 +183,8 @@ async fn ports_are_listed_changed_and_counted() {
     );
     let unlimited = client
         .set_port(pacer::SetPortRequest {
-            port: 1,
             remove_line_rate: true,
-            ..Default::default()
+            ..change()
         })
         .await
         .expect("changed")
@@ -64,23 +193,22 @@ async fn ports_are_listed_changed_and_counted() {
 
     // PAUSE frames in the gaps need a line rate; out of range or without one nothing changes.
     let pause = pacer::SetPortRequest {
-        port: 1,
         gap_mode: Some(pacer::GapMode::PauseFrames.into()),
-        ..Default::default()
+        ..change()
     };
     let with_rate = pacer::SetPortRequest {
         line_rate_bps: Some(500_000_000),
-        ..pause
+        ..pause.clone()
     };
     for wrong in [
         pause,
         pacer::SetPortRequest {
             gap_frame_max_bytes: Some(59),
-            ..with_rate
+            ..with_rate.clone()
         },
         pacer::SetPortRequest {
             gap_frame_max_bytes: Some(9_217),
-            ..with_rate
+            ..with_rate.clone()
         },
     ] {
         let refused = client.set_port(wrong).await.expect_err("refused");
@@ -90,7 +218,7 @@ async fn ports_are_listed_changed_and_counted() {
         let changed = client
             .set_port(pacer::SetPortRequest {
                 gap_frame_max_bytes: longest,
-                ..with_rate
+                ..with_rate.clone()
             })
             .await
             .expect("changed")
@@ -102,9 +230,8 @@ async fn ports_are_listed_changed_and_counted() {
     }
     let refused = client
         .set_port(pacer::SetPortRequest {
-            port: 1,
             remove_line_rate: true,
-            ..Default::default()
+            ..change()
         })
         .await
         .expect_err("the gaps need it");
@@ -113,16 +240,15 @@ async fn ports_are_listed_changed_and_counted() {
     let refused = client
         .set_port(pacer::SetPortRequest {
             port: 9,
-            ..Default::default()
+            ..change()
         })
         .await
         .expect_err("no such port");
     assert_eq!(refused.code(), Code::NotFound);
     let refused = client
         .set_port(pacer::SetPortRequest {
-            port: 1,
             line_rate_bps: Some(0),
-            ..Default::default()
+            ..change()
         })
         .await
         .expect_err("rate 0");

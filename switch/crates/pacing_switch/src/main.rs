@@ -4,11 +4,15 @@
 //! files, owns the clock (through `ports`), and joins the switch with its control servers.
 
 mod captures;
+mod credentials;
 mod files;
 mod options;
+mod private_file;
+mod privileges;
 mod real_time;
 mod report;
 mod runtime_file;
+mod service_manager;
 mod tls;
 mod units;
 mod virtual_time;
@@ -19,12 +23,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{CommandFactory, FromArgMatches};
+use credentials::Credentials;
 use files::read_limited;
 use options::{Ignored, Options};
-use p4runtime_server::{ControllerLosses, ServerConfig, controller_queues};
+use p4runtime_server::{ServerConfig, Token, controller_queues};
 use ports::{Port, PortDriver, PortOptions};
 use real_time::RealTime;
+use report::Losses;
 use runtime_file::RuntimeFile;
+use service_manager::Heartbeat;
 use switch::{Switch, SwitchConfig};
 use tokio::sync::oneshot;
 use traffic_manager::Limits;
@@ -123,7 +130,7 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
         None => None,
     };
 
-    let mut losses = ControllerLosses::default();
+    let mut losses = Losses::default();
     let switch = if options.virtual_time {
         if options.program.is_none() {
             bail!("--virtual needs a PROGRAM.json: there is no controller that could install one");
@@ -158,11 +165,59 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens the interfaces, starts the control servers on threads of their own, and runs the
-/// switch on this one until a signal ends it. Returns the switch and what was lost on the way to
-/// controllers.
-fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, ControllerLosses)> {
-    let tls = options.tls.read()?;
+/// Who may connect to the control servers, and how.
+struct Access {
+    tls: Option<p4runtime_server::Tls>,
+    only_tls: bool,
+    token: Option<Token>,
+}
+
+/// Reads what the options name and, where other machines reach the server, what is in the state
+/// folder.
+fn access(options: &Options) -> anyhow::Result<Access> {
+    let mut access = Access {
+        tls: options.tls.read()?,
+        only_tls: false,
+        token: None,
+    };
+    access.only_tls = access.tls.is_some();
+    if options.grpc_server_addr.ip().is_loopback() {
+        return Ok(access);
+    }
+    match credentials::folder(options.state_dir.as_deref()).and_then(|folder| {
+        let credentials = Credentials::of(&folder);
+        credentials.map(|credentials| (folder, credentials))
+    }) {
+        Ok((folder, credentials)) => {
+            say(&format!(
+                "pacing_switch: clients on other machines need TLS and what is in {}\n",
+                folder.display()
+            ));
+            access.token = Some(credentials.token);
+            access.tls.get_or_insert(credentials.tls);
+        }
+        // What was asked for by name must be there.
+        Err(error) if options.state_dir.is_some() => return Err(error),
+        Err(error) => say(&format!(
+            "pacing_switch: no client on another machine is let in: {error:#}\n"
+        )),
+    }
+    Ok(access)
+}
+
+/// The users whose processes on this machine are trusted as the switch itself is.
+fn holders(options: &Options) -> Option<Vec<u32>> {
+    if !p4runtime_server::kernel_tells_users() {
+        say("pacing_switch: the kernel does not say whose a connection is: all users are alike\n");
+        return None;
+    }
+    let own = rustix::process::geteuid().as_raw();
+    let becomes = options.user.as_ref().map(privileges::Identity::user);
+    Some([0, own].into_iter().chain(becomes).collect())
+}
+
+/// Opens the interfaces; returns them with their port numbers.
+fn open_ports(options: &Options) -> anyhow::Result<Vec<(u16, Port)>> {
     let mut opened = Vec::new();
     for option in &options.ports {
         let port_options = PortOptions {
@@ -184,6 +239,17 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         }
         opened.push((option.port, port));
     }
+    Ok(opened)
+}
+
+/// Opens the interfaces, starts the control servers on threads of their own, and runs the
+/// switch on this one until a signal ends it. Returns the switch and what was lost or refused on the
+/// way from and to controllers.
+fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Losses)> {
+    let access = access(options)?;
+    let holders = holders(options);
+    let listener = p4runtime_server::listen(options.grpc_server_addr)?;
+    let opened = open_ports(options)?;
 
     let by_kernel = options.ports.iter().filter(|p| p.kernel_departures).count();
     if by_kernel > 0 && by_kernel < options.ports.len() {
@@ -198,6 +264,7 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         controller_queues(PACKET_IN_QUEUE, NOTIFICATION_QUEUE);
     let counters = controller_receiver.counters();
     let mut executor = None;
+    let heartbeat = Heartbeat::default();
     let mut driver = RealTime::new(
         switch,
         options.spin,
@@ -208,31 +275,34 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
             jobs
         },
         controller_sender,
+        heartbeat.clone(),
     )?;
     for (number, port) in opened {
         driver.add(number, port, options.pcap.as_deref())?;
     }
 
+    // Before other threads begin, because each has capabilities of its own.
+    privileges::drop_all(options.user.as_ref())?;
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("control")
         .enable_all()
         .build()?;
     let executor = executor.context("no executor")?;
-    let with_tls = tls.is_some();
+    let with_tls = access.only_tls;
     let config = ServerConfig {
         device_id: options.device_id,
-        addr: options.grpc_server_addr,
         cpu_port: options.cpu_port.map(u32::from),
-        tls,
+        tls: access.tls,
+        only_tls: access.only_tls,
+        token: access.token,
+        holders,
         limits: p4runtime_server::ServerLimits::default(),
     };
-    let server = control.block_on(p4runtime_server::bind(
-        config,
-        executor,
-        compiler,
-        controller_receiver,
-    ))?;
+    let in_runtime = control.enter();
+    let server = p4runtime_server::bind(config, listener, executor, compiler, controller_receiver)?;
+    drop(in_runtime);
+    let refusals = server.refusals();
     if options.program_at_start().is_none() {
         say("pacing_switch: dropping packets (no-program) until a controller installs a program\n");
     }
@@ -243,14 +313,21 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Controlle
         server.local_addr()
     ));
     let (stop, stopped) = oneshot::channel::<()>();
+    service_manager::ready();
+    control.spawn(service_manager::watch(heartbeat));
     let serving = control.spawn(server.run(async {
         let _ = stopped.await;
     }));
     let switch = driver.run()?;
+    service_manager::stopping();
     // The server limits how long clients may delay its end. An error at the end changes nothing.
     let _ = stop.send(());
     if let Ok(Err(error)) = control.block_on(serving) {
         tracing::warn!(%error, "control server");
     }
-    Ok((switch, counters.losses()))
+    let losses = Losses {
+        controllers: counters.losses(),
+        refusals: refusals.counts(),
+    };
+    Ok((switch, losses))
 }

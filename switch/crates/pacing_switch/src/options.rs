@@ -17,6 +17,7 @@ use traffic_manager::{
     GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps, PortConfig, RateCounts,
 };
 
+use crate::privileges::Identity;
 use crate::tls::TlsOptions;
 use crate::units;
 
@@ -70,6 +71,16 @@ pub struct Options {
     #[arg(long, default_value = "127.0.0.1:9559", value_name = "HOST:PORT",
           value_parser = server_address)]
     pub grpc_server_addr: SocketAddr,
+
+    /// Folder of the certificates and the token that clients on other machines need. They are made at
+    /// the first start with an address that other machines reach. Default: systemd's STATE_DIRECTORY;
+    /// /var/lib/pacing-switch for root; ~/.local/state/pacing-switch.
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+
+    /// Become this user once all sockets and files are open. Capabilities are given up in any case.
+    #[arg(long, value_name = "USER[:GROUP]", value_parser = Identity::named)]
+    pub user: Option<Identity>,
 
     /// Port whose packets go to and come from the controller (1 to 511).
     #[arg(long, value_name = "PORT",

@@ -3,15 +3,24 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use p4runtime_server::ControllerLosses;
+use p4runtime_server::{ControllerLosses, RefusalCount};
 use serde_json::{Map, Value, json};
 use switch::{Polling, Received, Switch};
 use traffic_manager::{DropCount, PortStatistics, TimeHistogram};
 
 use crate::real_time::STALL_NS;
 
-/// For `--stats-file`. `losses`: what the program sent to a controller and was lost on the way.
-pub fn as_json(switch: &Switch, losses: &ControllerLosses) -> Value {
+/// What was lost on the way to controllers, and what was refused on the way from them.
+#[derive(Debug, Default)]
+pub struct Losses {
+    /// What the program sent to a controller and was lost on the way.
+    pub controllers: ControllerLosses,
+    /// What the control servers refused.
+    pub refusals: Vec<RefusalCount>,
+}
+
+/// For `--stats-file`.
+pub fn as_json(switch: &Switch, losses: &Losses) -> Value {
     let counters = switch.totals();
     let (rx_packets, tx_packets) = packets(switch);
     json!({
@@ -20,8 +29,14 @@ pub fn as_json(switch: &Switch, losses: &ControllerLosses) -> Value {
         "tx_packets": tx_packets,
         "parser_errors": counters.parser_errors,
         "packets_to_controller": counters.packets_to_controller,
-        "packet_in_drops": drops(&lost(&losses.packet_ins)),
+        "packet_in_drops": drops(&lost(&losses.controllers.packet_ins)),
         "notification_drops": drops(&lost(&lost_notifications(switch, losses))),
+        "refusals": losses
+            .refusals
+            .iter()
+            .filter(|refusal| refusal.count > 0)
+            .map(|refusal| (refusal.cause.to_owned(), json!(refusal.count)))
+            .collect::<Map<_, _>>(),
         "packets_from_controller": counters.packets_from_controller,
         "drops": drops(&switch.traffic_manager().statistics().drops.counts()),
         "polling": polling_json(switch.polling()),
@@ -82,8 +97,8 @@ fn drops(counts: &[DropCount]) -> Value {
 }
 
 /// Digest messages and idle entries lost, in the switch and after it.
-fn lost_notifications(switch: &Switch, losses: &ControllerLosses) -> Vec<DropCount> {
-    let mut counts = losses.notifications.clone();
+fn lost_notifications(switch: &Switch, losses: &Losses) -> Vec<DropCount> {
+    let mut counts = losses.controllers.notifications.clone();
     counts.push(DropCount {
         cause: "digest-lists-full",
         packets: switch.totals().digests_lost,
@@ -108,7 +123,7 @@ fn interface(switch: &Switch, port: u16) -> &str {
 }
 
 /// For people.
-pub fn as_text(switch: &Switch, losses: &ControllerLosses) -> String {
+pub fn as_text(switch: &Switch, losses: &Losses) -> String {
     let mut text = String::from("pacing_switch: statistics\n");
     let mut all: BTreeMap<&str, u64> = BTreeMap::new();
     let mut count_all = |counts: &[DropCount]| {
@@ -148,7 +163,7 @@ pub fn as_text(switch: &Switch, losses: &ControllerLosses) -> String {
     );
     text.push_str(&polling_text(switch.polling()));
     let counters = switch.totals();
-    let lost_packets = lost(&losses.packet_ins);
+    let lost_packets = lost(&losses.controllers.packet_ins);
     if counters.packets_to_controller > 0 || !lost_packets.is_empty() {
         let _ = writeln!(
             text,
@@ -156,6 +171,15 @@ pub fn as_text(switch: &Switch, losses: &ControllerLosses) -> String {
             counters.packets_to_controller,
             drop_text(&lost_packets)
         );
+    }
+    let refused: Vec<String> = losses
+        .refusals
+        .iter()
+        .filter(|refusal| refusal.count > 0)
+        .map(|refusal| format!("{} {}", refusal.cause, refusal.count))
+        .collect();
+    if !refused.is_empty() {
+        let _ = writeln!(text, "  refused control: {}", refused.join(", "));
     }
     let lost_notifications = lost(&lost_notifications(switch, losses));
     if !lost_notifications.is_empty() {
@@ -240,16 +264,22 @@ mod tests {
         let switch = Switch::new(SwitchConfig::default(), Limits::default());
         let count = |cause, packets| DropCount { cause, packets };
         let counts = [count("no-controller", 3), count("controller-slow", 0)];
-        let losses = ControllerLosses {
-            packet_ins: counts.to_vec(),
-            notifications: vec![count("queue-full", 2)],
+        let refused = |cause, count| RefusalCount { cause, count };
+        let losses = Losses {
+            controllers: ControllerLosses {
+                packet_ins: counts.to_vec(),
+                notifications: vec![count("queue-full", 2)],
+            },
+            refusals: vec![refused("not-primary", 4), refused("role", 0)],
         };
         let json = as_json(&switch, &losses);
         assert_eq!(json["packet_in_drops"], json!({"no-controller": 3}));
         assert_eq!(json["notification_drops"], json!({"queue-full": 2}));
         assert!(as_text(&switch, &losses).contains("drops: no-controller 3\n"));
+        assert_eq!(json["refusals"], json!({"not-primary": 4}));
+        assert!(as_text(&switch, &losses).contains("refused control: not-primary 4\n"));
         // Without a controller's port there is no such line.
-        let nothing = ControllerLosses::default();
+        let nothing = Losses::default();
         assert!(!as_text(&switch, &nothing).contains("controller"));
     }
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use p4runtime_server::Tls;
 
 use crate::files::read_limited;
+use crate::private_file;
 
 /// Largest PEM file read, in bytes.
 const PEM_BYTES_MAX: u64 = 1 << 20;
@@ -80,10 +81,11 @@ impl TlsOptions {
         };
         Ok(Some(Tls {
             certificates_pem: read("--grpc-server-cert", certificates)?,
-            key_pem: read("--grpc-server-key", key)?,
+            key_pem: private_file::read(key, PEM_BYTES_MAX).context("--grpc-server-key")?,
             client_authorities_pem: authorities
                 .map(|file| read("--grpc-server-cacert", file))
                 .transpose()?,
+            needs_client_certificate: self.grpc_server_with_client_auth,
         }))
     }
 }

@@ -4,6 +4,8 @@
 //! packet of one of a million classes would read one cache line for each. So large arrays of about
 //! the same size are columns of one table, whose rows are in one cache line if they fit.
 
+use std::ops::Range;
+
 /// Fewest cells of a large array. Smaller arrays stay in the caches.
 const ROWS_MIN: usize = 4_096;
 
@@ -45,7 +47,7 @@ impl Rows {
 
     /// Where the words of a cell are.
     #[inline]
-    fn range(&self, array: usize, cell: usize) -> Option<std::ops::Range<usize>> {
+    fn range(&self, array: usize, cell: usize) -> Option<Range<usize>> {
         let column = self.columns.get(array)?;
         if cell >= column.cells {
             return None;
@@ -67,15 +69,15 @@ impl Rows {
         self.words.get_mut(range)
     }
 
-    /// Sets every cell of an array; returns the words of all cells as they were. `None` if
-    /// there is no such array, or its cells are not as wide as the value.
-    pub fn fill(&mut self, array: usize, value: &[u64]) -> Option<Vec<u64>> {
+    /// Sets some cells of an array; returns their words as they were. `None` if the array does not
+    /// have them all, or they are not as wide as the value.
+    pub fn fill(&mut self, array: usize, cells: Range<usize>, value: &[u64]) -> Option<Vec<u64>> {
         let column = *self.columns.get(array)?;
-        if value.len() != column.words {
+        if value.len() != column.words || cells.end > column.cells {
             return None;
         }
-        let mut before = Vec::with_capacity(column.cells * column.words);
-        for cell in 0..column.cells {
+        let mut before = Vec::with_capacity(cells.len() * column.words);
+        for cell in cells {
             if let Some(words) = self.get_mut(array, cell) {
                 before.extend_from_slice(words);
                 // A write of zeros would only make the system allocate the memory.
@@ -87,16 +89,18 @@ impl Rows {
         Some(before)
     }
 
-    /// Sets every cell to what [`Self::fill`] returned; false if that does not fit the array.
-    pub fn restore(&mut self, array: usize, before: &[u64]) -> bool {
-        let Some(&column) = self.columns.get(array) else {
+    /// Puts the cells from `first` on back to what [`Self::fill`] returned; false if that does not fit
+    /// the array.
+    pub fn restore(&mut self, array: usize, first: usize, before: &[u64]) -> bool {
+        let Some(&column) = self.columns.get(array).filter(|column| column.words > 0) else {
             return false;
         };
-        if before.len() != column.cells * column.words || column.words == 0 {
+        let cells = before.chunks_exact(column.words);
+        if !cells.remainder().is_empty() || first.saturating_add(cells.len()) > column.cells {
             return false;
         }
-        for (cell, before) in before.chunks_exact(column.words).enumerate() {
-            if let Some(words) = self.get_mut(array, cell)
+        for (cell, before) in cells.enumerate() {
+            if let Some(words) = self.get_mut(array, first + cell)
                 && words != before
             {
                 words.copy_from_slice(before);

@@ -1,7 +1,7 @@
 //! Copies of what the control plane writes, with which it puts them back.
 
 use crate::entries::profile::IndirectAction;
-use crate::state::{MeterArray, MeterCell};
+use crate::state::MeterCell;
 use crate::table::{DefaultTarget, Entry};
 
 /// An entry or a default entry as the table has it or had it, for
@@ -21,13 +21,17 @@ pub(crate) enum SavedTarget {
 #[derive(Debug)]
 pub struct SavedMeter(pub(crate) MeterCell);
 
-/// All cells of an array, for [`Pipeline::array_restore`](crate::Pipeline::array_restore).
+/// Cells of an array, for [`Pipeline::array_restore`](crate::Pipeline::array_restore).
 #[derive(Debug)]
-pub struct SavedArray(pub(crate) SavedCells);
+pub struct SavedArray {
+    /// The first of them.
+    pub(crate) first: usize,
+    pub(crate) cells: SavedCells,
+}
 
 #[derive(Debug)]
 pub(crate) enum SavedCells {
     Counters(Vec<u64>),
-    Meters(Box<MeterArray>),
+    Meters(Vec<MeterCell>),
     Register(Vec<u64>),
 }

@@ -22,8 +22,7 @@ pub(crate) struct MeterArray {
     /// By cell: 0 if it has no meter, otherwise 1 + the meter's place in `meters`.
     index: Vec<u32>,
     meters: Slab<Meter>,
-    /// What each cell coloured green. Empty in an array that [`MeterArray::fill`] replaced, if the
-    /// counts stayed in the new one.
+    /// What each cell coloured green.
     green: Vec<Count>,
 }
 
@@ -95,35 +94,6 @@ impl MeterArray {
         if let Some(green) = self.green.get_mut(cell) {
             *green = saved.green;
         }
-    }
-
-    /// Sets all cells; returns the array as it was.
-    pub fn fill(&mut self, write: MeterWrite) -> Self {
-        let mut new = Self::new(0, self.unit);
-        new.index = vec![0; self.len()];
-        if write.clear_counts {
-            new.green = vec![[0; 2]; self.len()];
-        } else {
-            std::mem::swap(&mut new.green, &mut self.green);
-        }
-        let before = std::mem::replace(self, new);
-        if write.config.is_some() || !write.clear_counts {
-            for cell in 0..self.len() {
-                let meter = Meter::written(before.get(cell), write);
-                if meter.is_some() {
-                    self.put_meter(cell, meter);
-                }
-            }
-        }
-        before
-    }
-
-    /// Undoes [`Self::fill`], which returned `before`.
-    pub fn restore(&mut self, mut before: Self) {
-        if before.green.len() != before.index.len() {
-            std::mem::swap(&mut before.green, &mut self.green);
-        }
-        *self = before;
     }
 
     /// Puts a meter into a cell, or clears it. A cell out of range is ignored.

@@ -83,10 +83,15 @@ impl Reader<'_> {
             }
             let number = array.index;
             let cells: Vec<usize> = visited.iter().flatten().copied().collect();
-            let values = self.visit(&array.name, move |program| {
+            let view = self.view().await?;
+            let mut values = Vec::with_capacity(cells.len());
+            let values = self.visits(&view, &array.name, move |program| {
                 let pipeline = program.pipeline();
-                let values = cells.into_iter().map(|cell| read(pipeline, number, cell));
-                values.collect::<ControlResult<Vec<V>>>()
+                let rest = cells.iter().skip(values.len());
+                for cell in rest.take(executor::CELLS_PER_LOOK) {
+                    values.push(read(pipeline, number, *cell)?);
+                }
+                Ok((values.len() == cells.len()).then(|| std::mem::take(&mut values)))
             });
             let mut values = values.await?.into_iter();
             for cell in visited {
@@ -96,7 +101,7 @@ impl Reader<'_> {
                             index: i64::try_from(cell).unwrap_or(i64::MAX),
                         };
                         if let Some(value) = values.next() {
-                            emitter.entity(message(index, value)).await?;
+                            emitter.entity(message(index, value));
                         }
                         Ok(())
                     }
@@ -106,6 +111,8 @@ impl Reader<'_> {
                     results.push(result);
                 }
             }
+            drop(view);
+            emitter.send().await?;
         }
     }
 

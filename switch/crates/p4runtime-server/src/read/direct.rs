@@ -80,13 +80,15 @@ impl Reader<'_> {
             };
             match place {
                 Place::Entry(key) => {
-                    let entry = self.visit(&table.name, move |program| {
+                    let view = self.view().await?;
+                    let entry = self.visit(&view, &table.name, move |program| {
                         program.pipeline().table_entry(index, &key)
                     });
-                    emitter.entity(of(&entry.await?)).await?;
+                    emitter.entity(of(&entry.await?));
                 }
                 Place::Default => {
-                    let default = self.visit(&table.name, move |program| {
+                    let view = self.view().await?;
+                    let default = self.visit(&view, &table.name, move |program| {
                         program.pipeline().table_default(index)
                     });
                     let default = default.await?;
@@ -96,20 +98,24 @@ impl Reader<'_> {
                         ..p4::TableEntry::default()
                     };
                     let state = (default.counter, default.meter);
-                    emitter.entity(message(table, key, state)).await?;
+                    emitter.entity(message(table, key, state));
                 }
                 Place::Entries(priority) => {
                     let mut from = Some(0);
                     while let Some(at) = from {
-                        let page = self.page(table, at).await?;
+                        let view = self.view().await?;
+                        let page = self.page(&view, table, at).await?;
                         from = page.next;
                         let items = page.items.iter();
                         for entry in items.filter(|e| priority == 0 || e.key.priority == priority) {
-                            emitter.entity(of(entry)).await?;
+                            emitter.entity(of(entry));
                         }
+                        drop(view);
+                        emitter.send().await?;
                     }
                 }
             }
+            emitter.send().await?;
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! The `Read` RPC (specification, section "Read RPC"): entities in a stream of bounded
-//! messages, tables and arrays in bounded visits to the switch's thread.
+//! messages, tables and arrays in pages.
 //!
-//! Packets pass between two visits, so counters may be of different instants. Writes wait until a
-//! read has ended, so a read sees each write done or not begun.
+//! A page is read with the pipeline's lock held, and sent without it. So a page sees each write done or
+//! not begun, writes pass between two pages, and no client that reads slowly delays them. Packets pass
+//! while a page is read, so counters may be of different instants.
 
 mod cells;
 mod direct;
@@ -13,28 +14,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switch::Program;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{RwLockReadGuard, mpsc};
 use tokio::time::Instant;
 use tonic::Status;
-use v1model::entries::ControlResult;
+use v1model::entries::{ControlResult, Page};
 
 use crate::error::{UpdateError, write_status};
 use crate::executor;
 use crate::ids::all_or_one;
 use crate::proto::p4::v1 as p4;
 use crate::roles::Scope;
-use crate::shared::Shared;
-use crate::state::{Annotations, PipelineState};
+use crate::shared::{Places, Shared};
+use crate::state::{Annotations, InstalledPipeline, PipelineState};
 use crate::translate::{self, BoundPipeline};
 
 /// Most entities in one response; a table entry with its metadata stays under 4 KiB, so a
 /// response stays under the 4 MiB that clients take.
 const ENTITIES_PER_RESPONSE: usize = 512;
-/// How long a client may leave a response unread. A read excludes writes while it lasts, so it must
-/// not wait for ever for a client that stops reading.
+/// How long a client may leave a response unread.
 const STALL_LIMIT: Duration = Duration::from_secs(10);
-/// How long a whole read may take, for the same reason; generous, because a client in
-/// interpreted Python takes its time over a million register cells.
+/// How long a whole read may take: generous, because a client in interpreted Python takes its time
+/// over a million register cells.
 const READ_LIMIT: Duration = Duration::from_secs(300);
 
 type Responses = mpsc::Sender<Result<p4::ReadResponse, Status>>;
@@ -72,24 +72,36 @@ struct Emitter {
 }
 
 impl Emitter {
-    async fn entity(&mut self, entity: p4::entity::Entity) -> Result<(), Stop> {
-        if !self.scope.has_entity(&entity) {
-            return Ok(());
+    /// Takes an entity of a page, which [`Self::send`] sends when the page is complete.
+    fn entity(&mut self, entity: p4::entity::Entity) {
+        if self.scope.has_entity(&entity) {
+            self.waiting.push(p4::Entity {
+                entity: Some(entity),
+            });
         }
-        self.waiting.push(p4::Entity {
-            entity: Some(entity),
-        });
-        if self.waiting.len() >= ENTITIES_PER_RESPONSE {
-            self.flush().await?;
+    }
+
+    /// Sends the full responses that the entities so far make.
+    async fn send(&mut self) -> Result<(), Stop> {
+        while self.waiting.len() >= ENTITIES_PER_RESPONSE {
+            let rest = self.waiting.split_off(ENTITIES_PER_RESPONSE);
+            let entities = std::mem::replace(&mut self.waiting, rest);
+            self.send_response(entities).await?;
         }
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), Stop> {
-        if self.waiting.is_empty() {
+    /// Sends the rest.
+    async fn finish(&mut self) -> Result<(), Stop> {
+        self.send().await?;
+        let entities = std::mem::take(&mut self.waiting);
+        if entities.is_empty() {
             return Ok(());
         }
-        let entities = std::mem::take(&mut self.waiting);
+        self.send_response(entities).await
+    }
+
+    async fn send_response(&self, entities: Vec<p4::Entity>) -> Result<(), Stop> {
         let send = self.responses.send(Ok(p4::ReadResponse { entities }));
         let until = self.deadline.min(Instant::now() + STALL_LIMIT);
         match tokio::time::timeout_at(until, send).await {
@@ -106,31 +118,27 @@ impl Emitter {
 }
 
 /// Serves a `Read` after the check of the device: sends responses, and last the status if it is
-/// not OK. `permit` is given back before the status is sent, so others may read while this client
+/// not OK. `places` are given back before the status is sent, so others may read while this client
 /// leaves its status unread.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     request: p4::ReadRequest,
     responses: Responses,
-    permit: OwnedSemaphorePermit,
+    places: Places,
 ) {
-    let status = {
-        let state = shared.pipeline.read().await;
-        let mut emitter = Emitter {
-            responses: responses.clone(),
-            waiting: Vec::new(),
-            scope: shared.scope(&request.role),
-            deadline: Instant::now() + READ_LIMIT,
-        };
-        match read_all(&shared, &state, &request, &mut emitter).await {
-            Ok(()) | Err(Stop::Gone) => return,
-            Err(Stop::All(status)) => status,
-            Err(Stop::Request(error)) => error.into(),
-        }
+    let mut emitter = Emitter {
+        responses: responses.clone(),
+        waiting: Vec::new(),
+        scope: shared.scope(&request.role),
+        deadline: Instant::now() + READ_LIMIT,
     };
-    drop(permit);
-    // Without the lock, and for as long as the client takes. An end without a status would look
-    // like success.
+    let status = match read_shared(&shared, &request, &mut emitter).await {
+        Ok(()) | Err(Stop::Gone) => return,
+        Err(Stop::All(status)) => status,
+        Err(Stop::Request(error)) => error.into(),
+    };
+    drop(places);
+    // For as long as the client takes: an end without a status would look like success.
     let _ = responses.send(Err(status)).await;
 }
 
@@ -162,7 +170,13 @@ pub(crate) async fn collect(
             scope: Arc::default(),
             deadline: Instant::now() + READ_LIMIT,
         };
-        read_all(shared, state, &request, &mut emitter).await
+        let active = state.usable().map_err(Stop::All)?;
+        let reader = Reader {
+            shared,
+            pipeline: &active.pipeline,
+            held: Some(active),
+        };
+        reader.read_all(&request, &mut emitter).await
     };
     let collecting = async {
         let mut all = Vec::new();
@@ -180,58 +194,153 @@ pub(crate) async fn collect(
     }
 }
 
-async fn read_all(
+/// Reads the pipeline that is in place now.
+async fn read_shared(
     shared: &Shared,
-    state: &PipelineState,
     request: &p4::ReadRequest,
     emitter: &mut Emitter,
 ) -> Result<(), Stop> {
-    let active = state.usable().map_err(Stop::All)?;
+    let pipeline = {
+        let state = shared.pipeline.read().await;
+        Arc::clone(&state.usable().map_err(Stop::All)?.pipeline)
+    };
     let reader = Reader {
         shared,
-        annotations: &active.annotations,
-        pipeline: &active.pipeline,
+        pipeline: &pipeline,
+        held: None,
     };
-    let mut results = Vec::with_capacity(request.entities.len());
-    let mut rest = &request.entities[..];
-    while let Some(entity) = rest.first() {
-        let cells = cells::run_length(rest);
-        let (now, later) = rest.split_at(cells.max(1));
-        rest = later;
-        let read = if cells > 0 {
-            reader.single_cells(now, emitter).await
-        } else {
-            let read = reader.read(entity, emitter).await;
-            read.map(|()| vec![Ok(())])
-        };
-        match read {
-            Ok(read) => results.extend(read),
-            // An error of the array is an error of each entity.
-            Err(Stop::Request(error)) => results.extend(now.iter().map(|_| Err(error.clone()))),
-            Err(stop) => return Err(stop),
-        }
-    }
-    emitter.flush().await?;
-    write_status(&results).map_err(Stop::All)
+    reader.read_all(request, emitter).await
 }
 
 struct Reader<'a> {
     shared: &'a Shared,
-    annotations: &'a Annotations,
-    pipeline: &'a BoundPipeline,
+    /// The pipeline at the beginning of the read. It must stay in place until the end.
+    pipeline: &'a Arc<BoundPipeline>,
+    /// The installed pipeline, if the caller holds the lock.
+    held: Option<&'a InstalledPipeline>,
 }
 
-impl Reader<'_> {
-    /// Reads from the program in one visit to the thread that owns the switch. `object` is for
-    /// errors.
+/// The right to read a page: no write is under way as long as this lives.
+enum View<'a> {
+    Held(&'a InstalledPipeline),
+    Locked(RwLockReadGuard<'a, InstalledPipeline>),
+}
+
+impl View<'_> {
+    fn annotations(&self) -> &Annotations {
+        match self {
+            Self::Held(installed) => &installed.annotations,
+            Self::Locked(installed) => &installed.annotations,
+        }
+    }
+}
+
+impl<'a> Reader<'a> {
+    async fn read_all(&self, request: &p4::ReadRequest, emitter: &mut Emitter) -> Result<(), Stop> {
+        let mut results = Vec::with_capacity(request.entities.len());
+        let mut rest = &request.entities[..];
+        while let Some(entity) = rest.first() {
+            let cells = cells::run_length(rest);
+            let (now, later) = rest.split_at(cells.max(1));
+            rest = later;
+            let read = if cells > 0 {
+                self.single_cells(now, emitter).await
+            } else {
+                let read = self.read(entity, emitter).await;
+                read.map(|()| vec![Ok(())])
+            };
+            match read {
+                Ok(read) => results.extend(read),
+                // An error of the array is an error of each entity.
+                Err(Stop::Request(error)) => results.extend(now.iter().map(|_| Err(error.clone()))),
+                Err(stop) => return Err(stop),
+            }
+        }
+        emitter.finish().await?;
+        write_status(&results).map_err(Stop::All)
+    }
+
+    /// Waits for the writes that have begun, and keeps others out while a page is read.
+    async fn view(&self) -> Result<View<'a>, Stop> {
+        if let Some(installed) = self.held {
+            return Ok(View::Held(installed));
+        }
+        let state = self.shared.pipeline.read().await;
+        let installed = RwLockReadGuard::try_map(state, |state| {
+            let installed = state.usable().ok()?;
+            Arc::ptr_eq(&installed.pipeline, self.pipeline).then_some(installed)
+        });
+        installed.map(View::Locked).map_err(|_| {
+            Stop::All(Status::aborted(
+                "the forwarding pipeline config was replaced during the read; read again",
+            ))
+        })
+    }
+
+    /// Reads from the program in one visit to the thread that owns the switch: work of some
+    /// microseconds. `object` is for errors.
     async fn visit<R: Send + 'static>(
         &self,
+        view: &View<'_>,
         object: &str,
         read: impl FnOnce(&Program) -> ControlResult<R> + Send + 'static,
     ) -> Result<R, Stop> {
-        let result = executor::with(&*self.shared.executor, |switch| read(switch.program()?));
+        let mut read = Some(read);
+        self.visits(view, object, move |program| {
+            read.take().map(|read| read(program)).transpose()
+        })
+        .await
+    }
+
+    /// Calls `piece` on the thread that owns the switch, in as many visits as it takes, until it
+    /// returns a value. A piece is work of some microseconds.
+    async fn visits<R: Send + 'static>(
+        &self,
+        _view: &View<'_>,
+        object: &str,
+        mut piece: impl FnMut(&Program) -> ControlResult<Option<R>> + Send + 'static,
+    ) -> Result<R, Stop> {
+        let result = executor::reading_in_visits(&*self.shared.executor, move |visit| {
+            loop {
+                let read = visit.switch.program().and_then(&mut piece);
+                if let Some(result) = read.transpose() {
+                    return Some(result);
+                }
+                if visit.is_over() {
+                    return None;
+                }
+            }
+        });
         let result = result.await?;
         result.map_err(|error| UpdateError::from_control(error, object).into())
+    }
+
+    /// Reads a page of at most `most` objects from `from` on, `at_once` of them between two looks at
+    /// whether the visit is over.
+    async fn page_of<V: Send + 'static>(
+        &self,
+        view: &View<'_>,
+        object: &str,
+        from: u64,
+        [most, at_once]: [usize; 2],
+        read: impl Fn(&Program, u64, usize) -> Page<V> + Send + 'static,
+    ) -> Result<Page<V>, Stop> {
+        let mut items = Vec::with_capacity(most);
+        let mut next = Some(from);
+        self.visits(view, object, move |program| {
+            let Some(at) = next else {
+                return Ok(None);
+            };
+            let piece = read(program, at, at_once.min(most - items.len()));
+            items.extend(piece.items);
+            next = piece.next;
+            let complete = next.is_none() || items.len() >= most;
+            Ok(complete.then(|| Page {
+                items: std::mem::take(&mut items),
+                next,
+            }))
+        })
+        .await
     }
 
     async fn read(&self, entity: &p4::Entity, emitter: &mut Emitter) -> Result<(), Stop> {

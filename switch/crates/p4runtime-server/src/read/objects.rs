@@ -4,16 +4,16 @@ use switch::{CloneSession, Program, Replica};
 use v1model::entries::profile::{ProfileGroup, ProfileMember};
 use v1model::entries::{ControlResult, Page};
 
-use super::{Emitter, Reader, Stop};
+use super::{Emitter, Reader, Stop, View};
 use crate::error::UpdateError;
 use crate::ids::all_or_one;
 use crate::proto::p4::v1 as p4;
 use crate::translate::{self, Profile};
 
-/// Members of a profile read in one visit.
-const MEMBERS_PER_VISIT: usize = 1_024;
-/// Groups and sessions read in one visit: each may have hundreds of members or replicas.
-const GROUPS_PER_VISIT: usize = 32;
+/// Members of a profile in one page, and read between two looks at whether the visit is over.
+const MEMBERS: [usize; 2] = [1_024, 32];
+/// The same of groups and sessions: each may have hundreds of members or replicas.
+const GROUPS: [usize; 2] = [32, 4];
 
 impl Reader<'_> {
     /// Emits the object that `one` reads or, where that is `None`, all objects that `page` reads, a
@@ -22,22 +22,30 @@ impl Reader<'_> {
         &self,
         object: &str,
         one: Option<impl FnOnce(&Program) -> ControlResult<V> + Send + 'static>,
-        page: impl Fn(&Program, u64) -> Page<V> + Send + Copy + 'static,
-        message: impl Fn(V) -> p4::entity::Entity,
+        (sizes, page): (
+            [usize; 2],
+            impl Fn(&Program, u64, usize) -> Page<V> + Send + Copy + 'static,
+        ),
+        message: impl Fn(&View<'_>, V) -> p4::entity::Entity,
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
         if let Some(one) = one {
-            let value = self.visit(object, one).await?;
-            return emitter.entity(message(value)).await;
+            let view = self.view().await?;
+            let value = self.visit(&view, object, one).await?;
+            emitter.entity(message(&view, value));
+            drop(view);
+            return emitter.send().await;
         }
         let mut from = Some(0);
         while let Some(at) = from {
-            let read = self.visit(object, move |program| Ok(page(program, at)));
-            let read = read.await?;
+            let view = self.view().await?;
+            let read = self.page_of(&view, object, at, sizes, page).await?;
             from = read.next;
             for value in read.items {
-                emitter.entity(message(value)).await?;
+                emitter.entity(message(&view, value));
             }
+            drop(view);
+            emitter.send().await?;
         }
         Ok(())
     }
@@ -46,8 +54,8 @@ impl Reader<'_> {
         let one = (id != 0).then_some(move |program: &Program| {
             Ok((id, program.multicast_groups().get(id)?.clone()))
         });
-        let message = |(multicast_group_id, replicas): (u32, Vec<Replica>)| {
-            let annotation = self.annotations.of_group(multicast_group_id);
+        let message = |view: &View<'_>, (multicast_group_id, replicas): (u32, Vec<Replica>)| {
+            let annotation = view.annotations().of_group(multicast_group_id);
             pre_entity(
                 p4::packet_replication_engine_entry::Type::MulticastGroupEntry(
                     p4::MulticastGroupEntry {
@@ -64,7 +72,9 @@ impl Reader<'_> {
         self.objects(
             &format!("multicast group {id}"),
             one,
-            |program, from| program.multicast_groups().page(from, GROUPS_PER_VISIT),
+            (GROUPS, |program, from, most| {
+                program.multicast_groups().page(from, most)
+            }),
             message,
             emitter,
         )
@@ -75,8 +85,8 @@ impl Reader<'_> {
         let one = (id != 0).then_some(move |program: &Program| {
             Ok((id, program.clone_sessions().get(id)?.clone()))
         });
-        let message = |(id, session): (u32, CloneSession)| {
-            let deprecated = self.annotations.deprecated_ports(id);
+        let message = |view: &View<'_>, (id, session): (u32, CloneSession)| {
+            let deprecated = view.annotations().deprecated_ports(id);
             pre_entity(
                 p4::packet_replication_engine_entry::Type::CloneSessionEntry(
                     translate::clone_session_message(id, &session, deprecated),
@@ -86,7 +96,9 @@ impl Reader<'_> {
         self.objects(
             &format!("clone session {id}"),
             one,
-            |program, from| program.clone_sessions().page(from, GROUPS_PER_VISIT),
+            (GROUPS, |program, from, most| {
+                program.clone_sessions().page(from, most)
+            }),
             message,
             emitter,
         )
@@ -117,7 +129,7 @@ impl Reader<'_> {
         let table = self.pipeline.table_of(profile).ok();
         let one =
             (id != 0).then_some(move |program: &Program| program.pipeline().member(index, id));
-        let message = |member: ProfileMember| {
+        let message = |_: &View<'_>, member: ProfileMember| {
             p4::entity::Entity::ActionProfileMember(p4::ActionProfileMember {
                 action_profile_id: profile.id,
                 member_id: member.id,
@@ -127,7 +139,9 @@ impl Reader<'_> {
         self.objects(
             &profile.name,
             one,
-            move |program, from| program.pipeline().members(index, from, MEMBERS_PER_VISIT),
+            (MEMBERS, move |program, from, most| {
+                program.pipeline().members(index, from, most)
+            }),
             message,
             emitter,
         )
@@ -142,13 +156,15 @@ impl Reader<'_> {
     ) -> Result<(), Stop> {
         let index = profile.index;
         let one = (id != 0).then_some(move |program: &Program| program.pipeline().group(index, id));
-        let message = |group: ProfileGroup| {
+        let message = |_: &View<'_>, group: ProfileGroup| {
             p4::entity::Entity::ActionProfileGroup(profile.group_message(&group))
         };
         self.objects(
             &profile.name,
             one,
-            move |program, from| program.pipeline().groups(index, from, GROUPS_PER_VISIT),
+            (GROUPS, move |program, from, most| {
+                program.pipeline().groups(index, from, most)
+            }),
             message,
             emitter,
         )
@@ -159,7 +175,8 @@ impl Reader<'_> {
         let pipeline = self.pipeline;
         for set in all_or_one(&pipeline.value_sets, id, |id| pipeline.value_set(id))? {
             let index = set.index;
-            let members = self.visit(&set.name, move |program| {
+            let view = self.view().await?;
+            let members = self.visit(&view, &set.name, move |program| {
                 program.pipeline().value_set_members(index)
             });
             let members = members.await?;
@@ -170,9 +187,9 @@ impl Reader<'_> {
                 value_set_id: set.id,
                 members: members.collect(),
             };
-            emitter
-                .entity(p4::entity::Entity::ValueSetEntry(message))
-                .await?;
+            emitter.entity(p4::entity::Entity::ValueSetEntry(message));
+            drop(view);
+            emitter.send().await?;
         }
         Ok(())
     }
@@ -181,13 +198,16 @@ impl Reader<'_> {
         let pipeline = self.pipeline;
         for digest in all_or_one(&pipeline.digests, id, |id| pipeline.digest(id))? {
             let index = digest.index;
-            let config = self.visit(&digest.name, move |program| program.digest_config(index));
+            let view = self.view().await?;
+            let config = self.visit(&view, &digest.name, move |program| {
+                program.digest_config(index)
+            });
             match config.await? {
                 Some(config) => {
                     let message = digest.config_message(config);
-                    emitter
-                        .entity(p4::entity::Entity::DigestEntry(message))
-                        .await?;
+                    emitter.entity(p4::entity::Entity::DigestEntry(message));
+                    drop(view);
+                    emitter.send().await?;
                 }
                 None if id != 0 => {
                     return Err(UpdateError::not_found(format!(

@@ -4,15 +4,16 @@ use tonic::Code;
 use v1model::entries::{self, EntryKey};
 
 use super::direct::{counter_data, meter_config, meter_counts};
-use super::{Emitter, Reader, Stop};
+use super::{Emitter, Reader, Stop, View};
 use crate::error::UpdateError;
 use crate::proto::p4::v1 as p4;
 use crate::state::EntryAnnotation;
 use crate::translate::{BoundTable, controller_metadata};
 
-/// Entries of a table read in one visit. (A switch of 64-byte frames has some 2,000 a millisecond
-/// to forward; copying these takes a fraction of one.)
-const ENTRIES_PER_VISIT: usize = 1_024;
+/// Entries of a table in one page.
+const ENTRIES_PER_PAGE: usize = 1_024;
+/// Entries read between two looks at whether the visit is over.
+const ENTRIES_PER_LOOK: usize = 32;
 
 impl Reader<'_> {
     /// Specification, section "TableEntry", "Wildcard Reads".
@@ -93,61 +94,73 @@ impl Reader<'_> {
                 priority: filter.priority,
             });
         if let Some(key) = exact_key {
-            let entry = self.visit(&table.name, move |program| {
+            let view = self.view().await?;
+            let entry = self.visit(&view, &table.name, move |program| {
                 program.pipeline().table_entry(index, &key)
             });
-            return match entry.await {
+            match entry.await {
                 // As with any other filter, nothing matches a key that is not there.
-                Err(Stop::Request(error)) if error.code == Code::NotFound => Ok(()),
-                Err(stop) => Err(stop),
-                Ok(entry) => self.entry(table, filter, action, entry, emitter).await,
-            };
+                Err(Stop::Request(error)) if error.code == Code::NotFound => {}
+                Err(stop) => return Err(stop),
+                Ok(entry) => self.entry(&view, table, filter, action, entry, emitter),
+            }
+            drop(view);
+            return emitter.send().await;
         }
         let mut from = Some(0);
         while let Some(at) = from {
-            let page = self.page(table, at).await?;
+            let view = self.view().await?;
+            let page = self.page(&view, table, at).await?;
             from = page.next;
             for entry in page.items {
                 if fields
                     .as_ref()
                     .is_none_or(|fields| *fields == entry.key.fields)
                 {
-                    self.entry(table, filter, action, entry, emitter).await?;
+                    self.entry(&view, table, filter, action, entry, emitter);
                 }
             }
+            drop(view);
+            emitter.send().await?;
         }
         Ok(())
     }
 
-    /// Some of a table's entries: as many as one visit to the switch's thread may copy.
+    /// A page of a table's entries.
     pub(super) async fn page(
         &self,
+        view: &View<'_>,
         table: &BoundTable,
         from: u64,
     ) -> Result<entries::Page<entries::TableEntry>, Stop> {
         let index = table.index;
-        let page = self.visit(&table.name, move |program| {
-            let pipeline = program.pipeline();
-            Ok(pipeline.table_entries(index, from, ENTRIES_PER_VISIT))
-        });
-        page.await
+        let sizes = [ENTRIES_PER_PAGE, ENTRIES_PER_LOOK];
+        self.page_of(
+            view,
+            &table.name,
+            from,
+            sizes,
+            move |program, from, most| program.pipeline().table_entries(index, from, most),
+        )
+        .await
     }
 
     /// Emits an entry, if the filter, beside its match, lets it pass.
-    async fn entry(
+    fn entry(
         &self,
+        view: &View<'_>,
         table: &BoundTable,
         filter: &p4::TableEntry,
         action: Option<usize>,
         entry: entries::TableEntry,
         emitter: &mut Emitter,
-    ) -> Result<(), Stop> {
-        let annotation = self.annotations.of_entry(table.index, &entry.key);
+    ) {
+        let annotation = view.annotations().of_entry(table.index, &entry.key);
         let wanted = action.is_none_or(|action| action == entry.action.action)
             && (filter.priority == 0 || filter.priority == entry.key.priority)
             && annotation_wanted(filter, &annotation);
         if !wanted {
-            return Ok(());
+            return;
         }
         let idle = entry.idle.filter(|_| table.idle_timeout);
         #[allow(deprecated)]
@@ -172,9 +185,7 @@ impl Reader<'_> {
             is_const: table.const_entries,
             ..p4::TableEntry::default()
         };
-        emitter
-            .entity(p4::entity::Entity::TableEntry(message))
-            .await
+        emitter.entity(p4::entity::Entity::TableEntry(message));
     }
 
     async fn default_of(
@@ -185,12 +196,13 @@ impl Reader<'_> {
         emitter: &mut Emitter,
     ) -> Result<(), Stop> {
         let index = table.index;
-        let default = self.visit(&table.name, move |program| {
+        let view = self.view().await?;
+        let default = self.visit(&view, &table.name, move |program| {
             program.pipeline().table_default(index)
         });
         let default = default.await?;
         let call = default.action;
-        let annotation = self.annotations.of_default(table.index).cloned();
+        let annotation = view.annotations().of_default(table.index).cloned();
         let annotation = annotation.unwrap_or_default();
         let wanted = action
             .is_none_or(|action| call.as_ref().is_some_and(|call| call.action == action))
@@ -219,9 +231,9 @@ impl Reader<'_> {
             is_const: table.const_default || table.profile.is_some(),
             ..p4::TableEntry::default()
         };
-        emitter
-            .entity(p4::entity::Entity::TableEntry(message))
-            .await
+        emitter.entity(p4::entity::Entity::TableEntry(message));
+        drop(view);
+        emitter.send().await
     }
 }
 

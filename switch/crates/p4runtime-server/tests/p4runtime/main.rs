@@ -7,10 +7,12 @@
 )]
 
 mod arbitration;
+mod budgets;
 mod engines;
 mod mutations;
 mod resources;
 mod roles;
+mod strangers;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -18,8 +20,8 @@ use p4::entity::Entity;
 use p4::stream_message_request::Update as ToSwitch;
 use p4::stream_message_response::Update as FromSwitch;
 use p4::update::Type;
-use p4runtime_server::ServerLimits;
 use p4runtime_server::proto::p4::v1 as p4;
+use p4runtime_server::{ServerLimits, executor};
 use support::{
     Controller, DEVICE, Push, Server, code, config, details, election, exact, lpm, optional, range,
     ternary,
@@ -186,7 +188,7 @@ async fn write_that_waits(
     let mut jobs = server.jobs.clone();
     let before = *jobs.borrow_and_update();
     let (release, released) = std::sync::mpsc::channel::<()>();
-    let stand_still = Box::new(move |_: &mut Switch| {
+    let stand_still = executor::once(move |_: &mut Switch| {
         let _ = released.recv();
     });
     server.executor.execute(stand_still).expect("queued");
@@ -265,37 +267,6 @@ async fn the_primary_of_a_role_does_not_wait_for_the_writes_of_another() {
 
     release.send(()).expect("the switch waits");
     write.await.expect("no panic").expect("finished");
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn a_reader_that_does_not_read_does_not_keep_a_new_primary_waiting() {
-    let server = Server::start().await;
-    let mut first = server.controller("pacer").await;
-    let mut second = Controller::open(&server).await;
-    // More than what fits on the way to the reader: its read goes on, and what it reads is held.
-    let all = p4::ReadRequest {
-        device_id: DEVICE,
-        entities: vec![p4::Entity {
-            entity: Some(Entity::RegisterEntry(p4::RegisterEntry::default())),
-        }],
-        ..Default::default()
-    };
-    let mut reader = first.client.clone();
-    let mut unread = reader.read(all).await.expect("read").into_inner();
-    unread.message().await.expect("open").expect("registers");
-    let entry = Entity::TableEntry(forward(&first, MAC, &[2]));
-    let request = first.request(vec![(Type::Insert, entry)]);
-    let mut client = first.client.clone();
-    let write = tokio::spawn(async move { client.write(request).await });
-
-    second.info = first.info.clone();
-    second.arbitrate(2).await.expect("open");
-    let told = first.arbitration().await.expect("open");
-    assert_eq!(code(&told), Code::AlreadyExists);
-    drop(unread);
-    let refused = write.await.expect("no panic").expect_err("deposed");
-    assert_eq!(refused.code(), Code::PermissionDenied);
     server.stop().await;
 }
 
@@ -417,7 +388,7 @@ async fn a_program_is_compiled_while_the_switch_is_busy() {
     let before = *server.jobs.borrow();
     // The switch has no time for anybody.
     let (release, released) = std::sync::mpsc::channel::<()>();
-    let stand_still = Box::new(move |_: &mut Switch| {
+    let stand_still = executor::once(move |_: &mut Switch| {
         let _ = released.recv();
     });
     server.executor.execute(stand_still).expect("queued");
@@ -1232,7 +1203,7 @@ async fn the_size_of_a_batch_is_limited() {
     assert_eq!(status.code(), Code::InvalidArgument);
     assert_eq!(
         status.message(),
-        "updates: 3 given, at most 2 expected in one WriteRequest"
+        "updates: 3 given, at most 2 expected in one request"
     );
     server.stop().await;
 }

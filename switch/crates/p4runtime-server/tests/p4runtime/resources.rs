@@ -614,7 +614,11 @@ fn fills(controller: &Controller, value: u8) -> Vec<(Type, Entity)> {
 #[tokio::test]
 async fn an_atomic_batch_writes_whole_arrays_or_nothing() {
     const CELLS: usize = 100_000;
-    let (mut server, mut controller) = started(ServerLimits::default()).await;
+    let (mut server, mut controller) = started(ServerLimits {
+        atomic_work: 200_000,
+        ..ServerLimits::default()
+    })
+    .await;
     // One of each is used.
     server.arrive(1, &frame(1));
     server.leave().await;

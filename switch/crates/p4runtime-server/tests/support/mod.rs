@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use p4runtime_server::proto::google::rpc;
@@ -11,8 +12,8 @@ use p4runtime_server::proto::p4::v1 as p4;
 use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
 
 use p4runtime_server::{
-    ControllerSender, Executor, ServeError, ServerConfig, ServerLimits, bind, controller_queues,
-    executor,
+    ControllerSender, Executor, ServeError, ServerConfig, ServerLimits, Token, bind,
+    controller_queues, executor, listen,
 };
 use prost::Message;
 use switch::notification::Notification;
@@ -25,6 +26,9 @@ use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
 
 /// Device id of the switch under test.
 pub const DEVICE: u64 = 3;
+
+/// The token of the switch under test.
+pub const TOKEN: &str = "a-token-for-tests-0123456789abcdef";
 
 /// Port of the controller.
 pub const CPU_PORT: u16 = 510;
@@ -92,6 +96,8 @@ pub struct Server {
     pub executor: Arc<dyn Executor>,
     /// Jobs given to the switch so far.
     pub jobs: watch::Receiver<usize>,
+    /// Visits of jobs to the switch so far.
+    pub visits: Arc<AtomicUsize>,
     /// What has left the switch, by port.
     pub sent: mpsc::UnboundedReceiver<(u16, Vec<u8>)>,
     events: std::sync::mpsc::Sender<Event>,
@@ -106,10 +112,19 @@ impl Server {
     }
 
     pub async fn with_limits(limits: ServerLimits) -> Self {
+        Self::with(limits, None).await
+    }
+
+    /// A server to which every client is a stranger that does not show [`TOKEN`].
+    pub async fn among_strangers(limits: ServerLimits) -> Self {
+        Self::with(limits, Some(Vec::new())).await
+    }
+
+    async fn with(limits: ServerLimits, holders: Option<Vec<u32>>) -> Self {
         let (count, counted) = watch::channel(0);
         let (events, happening) = std::sync::mpsc::channel();
         let waker = events.clone();
-        let (executor, jobs) = executor::channel(64, move || {
+        let (executor, mut jobs) = executor::channel(64, move || {
             count.send_modify(|jobs| *jobs += 1);
             // At the end the switch may have gone before.
             let _ = waker.send(Event::Jobs);
@@ -118,6 +133,8 @@ impl Server {
         let (out, sent) = mpsc::unbounded_channel();
         let mut switch = new_switch();
         let compiler = switch.compiler();
+        let visits = Arc::new(AtomicUsize::new(0));
+        let visited = Arc::clone(&visits);
         let mut outside = Outside {
             controllers,
             sent: out,
@@ -127,8 +144,11 @@ impl Server {
             for event in happening {
                 switch.poll(now_ns, &mut outside);
                 match event {
+                    // Every visit is over at the job's first look, as on a busy switch.
                     Event::Jobs => {
-                        jobs.run(&mut switch, usize::MAX);
+                        while jobs.visit(&mut switch, &mut || true) {
+                            visited.fetch_add(1, Ordering::Relaxed);
+                        }
                     }
                     Event::Frame(port, frame) => switch.receive(port, &frame, now_ns, now_ns),
                     Event::Link(port, up) => switch.set_port_up(port, up),
@@ -139,14 +159,16 @@ impl Server {
         });
         let config = ServerConfig {
             device_id: DEVICE,
-            addr: ([127, 0, 0, 1], 0).into(),
             cpu_port: Some(CPU_PORT.into()),
             tls: None,
+            only_tls: false,
+            token: Some(Token::new(TOKEN).expect("a token")),
+            holders,
             limits,
         };
-        let server = bind(config, Arc::clone(&executor), compiler, receiver)
-            .await
-            .expect("binds");
+        let listener = listen(([127, 0, 0, 1], 0).into()).expect("a port is free");
+        let server = bind(config, listener, Arc::clone(&executor), compiler, receiver);
+        let server = server.expect("binds");
         let uri = format!("http://{}", server.local_addr());
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.run(async {
@@ -156,12 +178,18 @@ impl Server {
             uri,
             executor,
             jobs: counted,
+            visits,
             sent,
             events,
             stop,
             serving,
             switch,
         }
+    }
+
+    /// Visits of jobs to the switch so far.
+    pub fn visits(&self) -> usize {
+        self.visits.load(Ordering::Relaxed)
     }
 
     pub async fn channel(&self) -> Channel {

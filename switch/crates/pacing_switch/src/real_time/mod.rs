@@ -6,9 +6,10 @@
 //!
 //! # Pacing comes first
 //! While departures are pending, the loop reads the clock and sends what is due before each frame
-//! that it takes, after each job, and after each look at the state of an interface. The work between
-//! two polls is bounded: one frame through the program, and one batch of [`SEND_BATCH_PACED`] frames
-//! to the kernel. [`PollMonitor`] measures the time between polls. A second thread for departures
+//! that it takes, after each visit of a job, and after each look at the state of an interface. The work
+//! between two polls is bounded: one frame through the program, one batch of [`SEND_BATCH_PACED`]
+//! frames to the kernel, and [`JOB_VISIT_NS`] of a job, which ends at the next departure, too.
+//! [`PollMonitor`] measures the time between polls. A second thread for departures
 //! would poll no more often, and would have to share the queues.
 //!
 //! # Readings of the clock
@@ -34,6 +35,8 @@ use links::{Link, Links};
 use poll_monitor::PollMonitor;
 pub use poll_monitor::STALL_NS;
 
+use crate::service_manager::Heartbeat;
+
 /// Most frames taken from the rings in one turn.
 const RECEIVE_BATCH: usize = 64;
 /// Most frames collected before they are handed to the kernel while departures are to come. Each
@@ -45,8 +48,14 @@ const LINK_CHECK_DOWN_NS: u64 = 100_000_000;
 /// The same while all are up. An interface that goes down ends a wait; one that loses its carrier (a
 /// veth's peer is taken down) does not.
 const LINK_CHECK_NS: u64 = 1_000_000_000;
-/// Most jobs run in one turn.
-const JOB_BATCH: usize = 64;
+/// How long a job may work between two looks at what is due, in ns. A job looks at the clock after
+/// each piece of work of some microseconds.
+const JOB_VISIT_NS: u64 = 50_000;
+/// How long jobs may work in one turn, in ns.
+const JOB_TURN_NS: u64 = 200_000;
+/// The same while frames wait in the rings: less than the frames of the turn take, so that no number
+/// of jobs keeps the loop from emptying the rings.
+const JOB_TURN_WITH_FRAMES_NS: u64 = 25_000;
 
 /// The loop with everything it owns.
 pub struct RealTime {
@@ -56,13 +65,17 @@ pub struct RealTime {
     spin_ns: u64,
     jobs: JobQueue,
     monitor: PollMonitor,
+    heartbeat: Heartbeat,
     /// The last turn has left frames in the rings that had arrived before it.
     frames_left: bool,
+    /// The last turn took as many frames as it may.
+    frames_wait: bool,
 }
 
 impl RealTime {
     /// A driver without interfaces. `controllers` takes frames and notifications for the
-    /// controllers; what it has no room for is lost and counted.
+    /// controllers; what it has no room for is lost and counted. Each turn of the loop is a beat of
+    /// `heartbeat`.
     ///
     /// # Errors
     /// No descriptors left, or no signal handlers.
@@ -71,6 +84,7 @@ impl RealTime {
         spin_ns: u64,
         jobs: impl FnOnce(ports::Waker) -> JobQueue,
         controllers: ControllerSender,
+        heartbeat: Heartbeat,
     ) -> io::Result<Self> {
         let waiter = Waiter::new(WaiterOptions { spin_ns })?;
         waiter.end_on_signals()?;
@@ -85,7 +99,9 @@ impl RealTime {
             waiter,
             spin_ns,
             monitor: PollMonitor::new(),
+            heartbeat,
             frames_left: false,
+            frames_wait: false,
         })
     }
 
@@ -111,6 +127,7 @@ impl RealTime {
         self.check_links();
         let mut next_link_check_ns = clock::now_ns() + self.link_check_interval_ns();
         loop {
+            self.heartbeat.beat();
             let mut now_ns = self.poll();
             if has_jobs {
                 has_jobs = self.run_jobs(now_ns);
@@ -149,11 +166,12 @@ impl RealTime {
         now_ns
     }
 
-    /// As `poll`, after work whose time the loop does not bound.
-    fn poll_after_control(&mut self) {
+    /// As `poll`, after work for the control plane or for an interface.
+    fn poll_after_control(&mut self) -> u64 {
         let now_ns = clock::now_ns();
         self.monitor.poll_after_control(now_ns);
         self.send_due(now_ns);
+        now_ns
     }
 
     /// Sends what is due at `now_ns`. In the moderated states, takes the frames that came before.
@@ -170,19 +188,30 @@ impl RealTime {
         poll_if_due(&mut Batch::new(switch), links, monitor, now_ns);
     }
 
-    /// Runs a batch of jobs; true if more may wait. Jobs see losses as of now, and the time as of
-    /// `now_ns`.
-    fn run_jobs(&mut self, now_ns: u64) -> bool {
+    /// Lets jobs work for a while; true if more may wait. Jobs see losses as of now, and the time as
+    /// of `now_ns`.
+    fn run_jobs(&mut self, mut now_ns: u64) -> bool {
         self.report();
         self.switch.poll(now_ns, &mut self.links);
         self.links.flush();
-        for _ in 0..JOB_BATCH {
-            if self.jobs.run(&mut self.switch, 1) == 0 {
+        let turn_ns = if self.frames_wait || self.frames_left {
+            JOB_TURN_WITH_FRAMES_NS
+        } else {
+            JOB_TURN_NS
+        };
+        let turn_ends_ns = now_ns + turn_ns;
+        loop {
+            let due_ns = self.switch.poll_at_ns().unwrap_or(u64::MAX);
+            let ends_ns = due_ns.min(now_ns + JOB_VISIT_NS).min(turn_ends_ns);
+            let mut over = || clock::now_ns() >= ends_ns;
+            if !self.jobs.visit(&mut self.switch, &mut over) {
                 return false;
             }
-            self.poll_after_control();
+            now_ns = self.poll_after_control();
+            if now_ns >= turn_ends_ns {
+                return true;
+            }
         }
-        true
     }
 
     /// Reports to the switch, for its statistics, what the driver has counted.
@@ -204,8 +233,10 @@ impl RealTime {
             ..
         } = self;
         let mut batch = Batch::new(switch);
+        self.frames_wait = true;
         for taken in 0..RECEIVE_BATCH {
             let Some((arrival_ns, at)) = links.earliest(now_ns) else {
+                self.frames_wait = false;
                 break;
             };
             let departs = batch.poll_at_ns().is_some();

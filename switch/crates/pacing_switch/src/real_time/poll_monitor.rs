@@ -44,8 +44,7 @@ impl PollMonitor {
         }
     }
 
-    /// The loop polls at `now_ns`, after work for the control plane or for an interface. The loop does
-    /// not bound the time of such work.
+    /// The loop polls at `now_ns`, after work for the control plane or for an interface.
     pub fn poll_after_control(&mut self, now_ns: u64) {
         let interval_ns = self.interval_ns(now_ns);
         self.polling.control_max_ns = self.polling.control_max_ns.max(interval_ns);

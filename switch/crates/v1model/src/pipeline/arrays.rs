@@ -1,5 +1,7 @@
 //! The control plane's access to counters, meters and registers.
 
+use std::ops::Range;
+
 use crate::bits::{from_bits, to_bits};
 use crate::entries::error::{internal, invalid, not_found};
 use crate::entries::{
@@ -121,55 +123,70 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Sets all cells of an array of the value's kind. Returns them as they were.
-    pub fn array_fill(&mut self, array: usize, value: &CellValue) -> ControlResult<SavedArray> {
+    /// Sets some cells of an array of the value's kind. Returns them as they were.
+    pub fn array_fill(
+        &mut self,
+        array: usize,
+        cells: Range<usize>,
+        value: &CellValue,
+    ) -> ControlResult<SavedArray> {
+        let first = cells.start;
         let before = match value {
             CellValue::Counter(value) => {
                 let value = [value.packets, value.bytes];
-                let Some(before) = self
-                    .state
-                    .cells
-                    .fill(self.state.counter_array(array), &value)
-                else {
-                    return not_found(format!("no counter number {array}"));
-                };
-                SavedCells::Counters(before)
+                let array = self.state.counter_array(array);
+                let before = self.state.cells.fill(array, cells, &value);
+                before.map(SavedCells::Counters)
             }
             CellValue::Meter(write) => {
                 write.check()?;
-                let Some(array) = self.state.meters.get_mut(array) else {
-                    return not_found(format!("no meter number {array}"));
-                };
-                SavedCells::Meters(Box::new(array.fill(*write)))
+                let meters = self.state.meters.get_mut(array);
+                let meters = meters.filter(|meters| cells.end <= meters.len());
+                meters.map(|meters| {
+                    let before = cells.clone().map(|cell| meters.cell(cell)).collect();
+                    cells.for_each(|cell| meters.write(cell, *write));
+                    SavedCells::Meters(before)
+                })
             }
             CellValue::Register(value) => {
                 let Some(info) = self.program.register_infos.get(array) else {
                     return not_found(format!("no register number {array}"));
                 };
                 let value = from_bits(value, info.bits, || format!("register '{}'", info.name))?;
-                let Some(before) = self.state.cells.fill(array, &value) else {
-                    return not_found(format!("no register number {array}"));
-                };
-                SavedCells::Register(before)
+                let before = self.state.cells.fill(array, cells, &value);
+                before.map(SavedCells::Register)
             }
         };
-        Ok(SavedArray(before))
+        match before {
+            Some(cells) => Ok(SavedArray { first, cells }),
+            None => not_found(format!(
+                "no array number {array} of this kind with these cells"
+            )),
+        }
     }
 
-    /// Puts all cells of an array back as they were.
+    /// Puts cells of an array back as they were.
     pub fn array_restore(&mut self, array: usize, saved: SavedArray) -> ControlResult<()> {
         let state = &mut self.state;
-        let fits = match saved.0 {
+        let first = saved.first;
+        let fits = match saved.cells {
             SavedCells::Counters(before) => {
                 let array = state.counter_array(array);
-                state.cells.restore(array, &before)
+                state.cells.restore(array, first, &before)
             }
             SavedCells::Meters(before) => {
+                let end = first.saturating_add(before.len());
                 let meters = state.meters.get_mut(array);
-                let meters = meters.filter(|meters| meters.len() == before.len());
-                meters.map(|meters| meters.restore(*before)).is_some()
+                match meters.filter(|meters| end <= meters.len()) {
+                    Some(meters) => {
+                        let cells = before.into_iter().zip(first..);
+                        cells.for_each(|(saved, cell)| meters.put(cell, saved));
+                        true
+                    }
+                    None => false,
+                }
             }
-            SavedCells::Register(before) => state.cells.restore(array, &before),
+            SavedCells::Register(before) => state.cells.restore(array, first, &before),
         };
         if fits {
             return Ok(());

@@ -1,0 +1,372 @@
+//! Connections to the control services: how many, over what, and from whom.
+//!
+//! One port serves plain connections and TLS: the first byte tells them apart. Everything that a
+//! client can take before it has shown who it is has a limit: connections in all, of an address, of
+//! strangers, under way to be established, and the time for that.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+use crate::refusals::{Refusal, Refusals};
+use crate::shared::ServerLimits;
+use crate::standing::{self, Place, Standing, canonical};
+
+/// How long a client may take to say its first byte, and for the handshake of TLS.
+const ESTABLISH_LIMIT: Duration = Duration::from_secs(10);
+/// Pause after the kernel has refused to give a connection: no descriptors are left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The first byte of a TLS record with a handshake in it (RFC 8446, section 5.1).
+const TLS_HANDSHAKE: u8 = 22;
+
+/// What connections may be made of.
+#[derive(Clone, Default)]
+pub(crate) struct Transports {
+    /// `None`: no TLS.
+    pub(crate) tls: Option<TlsAcceptor>,
+    /// Nothing but TLS.
+    pub(crate) only_tls: bool,
+    /// Users whose processes on this machine are holders; `None`: those of all.
+    pub(crate) users: Option<Vec<u32>>,
+}
+
+/// The client of a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    /// Nobody else can read or change what it says: TLS, or no network in between.
+    pub(crate) is_private: bool,
+    /// What the connection alone shows. `None`: it needs a token.
+    pub(crate) standing: Option<Standing>,
+}
+
+/// A connection that is established.
+pub(crate) struct Connection {
+    transport: Transport,
+    peer: Peer,
+    _place: Entrance,
+}
+
+enum Transport {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Connections by the address of their client.
+#[derive(Debug, Default)]
+struct Addresses(Mutex<HashMap<IpAddr, usize>>);
+
+/// One of an address's connections.
+struct OfAddress {
+    addresses: Arc<Addresses>,
+    address: IpAddr,
+}
+
+impl Addresses {
+    fn is_full(&self, address: IpAddr, most: usize) -> bool {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.get(&address).is_some_and(|count| *count >= most)
+    }
+
+    /// Counts a connection; `None` if the address has `most` already.
+    fn enter(self: &Arc<Self>, address: IpAddr, most: usize) -> Option<OfAddress> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(address).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(OfAddress {
+            addresses: Arc::clone(self),
+            address,
+        })
+    }
+}
+
+impl Drop for OfAddress {
+    fn drop(&mut self) {
+        let counts = self.addresses.0.lock();
+        let mut counts = counts.unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// What a connection takes until it ends.
+struct Entrance {
+    _place: OwnedSemaphorePermit,
+    /// `None`: a holder's.
+    _of_address: Option<OfAddress>,
+}
+
+/// The places that connections take. Those of clients that have not shown to be holders are apart, so
+/// that nobody else takes a holder's.
+struct Gate {
+    transports: Transports,
+    refusals: Arc<Refusals>,
+    holders: Arc<Semaphore>,
+    others: Arc<Semaphore>,
+    addresses: Arc<Addresses>,
+    of_address_most: usize,
+}
+
+/// Accepts connections until nobody takes them from `established` any more. One is looked at after
+/// the other; whoever waits does so in the kernel.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    transports: Transports,
+    limits: &ServerLimits,
+    refusals: Arc<Refusals>,
+    established: mpsc::Sender<io::Result<Connection>>,
+) {
+    let places = |most: usize| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+    let gate = Arc::new(Gate {
+        transports,
+        refusals,
+        holders: places(limits.connections),
+        others: places(limits.stranger_connections),
+        addresses: Arc::default(),
+        of_address_most: limits.stranger_connections_per_address,
+    });
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = established.closed() => return,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // The connection is gone, or the process has no descriptors left.
+                tracing::debug!(%error, "no connection accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Some(arrival) = gate.look_at(stream, address) else {
+            continue;
+        };
+        let (gate, established) = (Arc::clone(&gate), established.clone());
+        tokio::spawn(async move {
+            let establish = gate.establish(arrival);
+            match tokio::time::timeout(ESTABLISH_LIMIT, establish).await {
+                Ok(Some(connection)) => drop(established.send(Ok(connection)).await),
+                Ok(None) => {}
+                Err(_) => gate.refusals.count(Refusal::ConnectionSlow),
+            }
+        });
+    }
+}
+
+/// A connection that is not established yet.
+struct Arrival {
+    stream: TcpStream,
+    address: SocketAddr,
+    is_here: bool,
+    standing: Option<Standing>,
+    entrance: Entrance,
+}
+
+impl Gate {
+    /// Finds out where a client is, and gives it a place.
+    fn look_at(&self, stream: TcpStream, address: SocketAddr) -> Option<Arrival> {
+        let server = stream.local_addr().ok()?;
+        let (client, own) = (canonical(address).ip(), canonical(server).ip());
+        let is_from_outside = !client.is_loopback() && client != own;
+        if is_from_outside && self.addresses.is_full(client, self.of_address_most) {
+            // At once, so that whoever connects again and again does not keep others waiting.
+            self.refusals.count(Refusal::ConnectionsOfAddressFull);
+            return None;
+        }
+        let place = self.place_of(address, server);
+        if place == Place::Gone {
+            return None;
+        }
+        let standing = self.standing_of(place);
+        Some(Arrival {
+            stream,
+            address,
+            is_here: place != Place::Elsewhere,
+            standing,
+            entrance: self.enter(address, standing)?,
+        })
+    }
+
+    fn place_of(&self, client: SocketAddr, server: SocketAddr) -> Place {
+        if self.transports.users.is_none() {
+            let client = canonical(client).ip();
+            let is_here = client.is_loopback() || client == canonical(server).ip();
+            return if is_here {
+                Place::Here(0)
+            } else {
+                Place::Elsewhere
+            };
+        }
+        standing::place_of(client, server)
+    }
+
+    /// The standing of a client without a certificate.
+    fn standing_of(&self, place: Place) -> Option<Standing> {
+        let Place::Here(user) = place else {
+            return None;
+        };
+        let users = self.transports.users.as_ref();
+        Some(match users.is_none_or(|users| users.contains(&user)) {
+            true => Standing::Holder,
+            false => Standing::Stranger,
+        })
+    }
+
+    fn enter(&self, address: SocketAddr, standing: Option<Standing>) -> Option<Entrance> {
+        let is_holder = standing == Some(Standing::Holder);
+        let (places, full) = if is_holder {
+            (&self.holders, Refusal::ConnectionsFull)
+        } else {
+            (&self.others, Refusal::ConnectionsOfStrangersFull)
+        };
+        let Ok(place) = Arc::clone(places).try_acquire_owned() else {
+            self.refusals.count(full);
+            return None;
+        };
+        let of_address = if is_holder {
+            None
+        } else {
+            let ip = canonical(address).ip();
+            let entered = self.addresses.enter(ip, self.of_address_most);
+            if entered.is_none() {
+                self.refusals.count(Refusal::ConnectionsOfAddressFull);
+            }
+            Some(entered?)
+        };
+        Some(Entrance {
+            _place: place,
+            _of_address: of_address,
+        })
+    }
+
+    async fn establish(&self, arrival: Arrival) -> Option<Connection> {
+        let Arrival {
+            stream,
+            address,
+            is_here,
+            mut standing,
+            mut entrance,
+        } = arrival;
+        // Without this, each small answer may wait for the client's acknowledgement.
+        stream.set_nodelay(true).ok()?;
+        let mut first = [0];
+        if stream.peek(&mut first).await.ok()? == 0 {
+            return None;
+        }
+        let with_tls = first[0] == TLS_HANDSHAKE && self.transports.tls.is_some();
+        if !with_tls && self.transports.only_tls {
+            self.refusals.count(Refusal::NoTls);
+            return None;
+        }
+        let transport = match &self.transports.tls {
+            Some(acceptor) if with_tls => match acceptor.accept(stream).await {
+                Ok(stream) => {
+                    let (_, session) = stream.get_ref();
+                    if session.peer_certificates().is_some() && standing != Some(Standing::Holder) {
+                        standing = Some(Standing::Holder);
+                        entrance = self.enter(address, standing)?;
+                    }
+                    Transport::Tls(Box::new(stream))
+                }
+                Err(error) => {
+                    tracing::info!(client = %address, %error, "no TLS connection");
+                    self.refusals.count(Refusal::Handshake);
+                    return None;
+                }
+            },
+            _ => Transport::Plain(stream),
+        };
+        Some(Connection {
+            transport,
+            peer: Peer {
+                is_private: with_tls || is_here,
+                standing,
+            },
+            _place: entrance,
+        })
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Transport::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.transport {
+            Transport::Plain(stream) => stream.is_write_vectored(),
+            Transport::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What the control servers refuse, counted by cause from the start of the process.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why a connection, a call or a message was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The limit of holders' connections was reached.
+    ConnectionsFull,
+    /// The limit of connections of other clients was reached.
+    ConnectionsOfStrangersFull,
+    /// The limit of such connections of one address was reached.
+    ConnectionsOfAddressFull,
+    /// A client did not say its first byte, or did not end the handshake of TLS, in time.
+    ConnectionSlow,
+    /// A plain connection where only TLS is served.
+    NoTls,
+    /// The handshake of TLS failed.
+    Handshake,
+    /// A call from another machine without a certificate or token, or with a wrong token.
+    NoCredentials,
+    /// A call that changes something did not come from the primary controller of its role.
+    NotPrimary,
+    /// A stranger asked to become primary where a holder has been.
+    Outbid,
+    /// The controller's role does not allow it.
+    Role,
+    /// The limit of calls at once was reached.
+    CallsFull,
+    /// The limit of bytes of all calls together was reached.
+    BytesFull,
+    /// A message longer than its call allows.
+    MessageTooLong,
+    /// A request that did not come in time.
+    RequestSlow,
+    /// The limit of reads at once was reached.
+    ReadsFull,
+    /// The limit of open streams was reached.
+    StreamsFull,
+}
+
+/// All causes with their stable names.
+const CAUSES: [(Refusal, &str); 16] = [
+    (Refusal::ConnectionsFull, "connections-full"),
+    (
+        Refusal::ConnectionsOfStrangersFull,
+        "connections-of-strangers-full",
+    ),
+    (
+        Refusal::ConnectionsOfAddressFull,
+        "connections-of-address-full",
+    ),
+    (Refusal::ConnectionSlow, "connection-slow"),
+    (Refusal::NoTls, "no-tls"),
+    (Refusal::Handshake, "handshake"),
+    (Refusal::NoCredentials, "no-credentials"),
+    (Refusal::NotPrimary, "not-primary"),
+    (Refusal::Outbid, "outbid"),
+    (Refusal::Role, "role"),
+    (Refusal::CallsFull, "calls-full"),
+    (Refusal::BytesFull, "bytes-full"),
+    (Refusal::MessageTooLong, "message-too-long"),
+    (Refusal::RequestSlow, "request-slow"),
+    (Refusal::ReadsFull, "reads-full"),
+    (Refusal::StreamsFull, "streams-full"),
+];
+
+/// Refusals of one cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RefusalCount {
+    /// Stable name of the cause.
+    pub cause: &'static str,
+    /// How many.
+    pub count: u64,
+}
+
+/// Counters of refusals.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    counts: [AtomicU64; CAUSES.len()],
+}
+
+impl Refusals {
+    pub(crate) fn count(&self, refusal: Refusal) {
+        let at = CAUSES.iter().position(|(cause, _)| *cause == refusal);
+        if let Some(count) = at.and_then(|at| self.counts.get(at)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Each cause with its count.
+    pub fn counts(&self) -> Vec<RefusalCount> {
+        CAUSES
+            .iter()
+            .zip(&self.counts)
+            .map(|((_, cause), count)| RefusalCount {
+                cause,
+                count: count.load(Ordering::Relaxed),
+            })
+            .collect()
+    }
+}

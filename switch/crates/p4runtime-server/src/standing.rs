@@ -1,0 +1,98 @@
+//! Who a client is: a process of this machine, or one that shows credentials.
+
+use std::net::SocketAddr;
+
+use crate::sock_diag::{self, Found};
+
+/// How far a client is trusted. Greater is more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// A process of this machine of another user. It may do what no holder does at the moment.
+    Stranger,
+    /// A process of this machine of the switch's own user or of root, or a client with a certificate or
+    /// token of the switch's.
+    Holder,
+}
+
+/// Where a client is, as its connection shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the switch's network namespace, a process of this user.
+    Here(u32),
+    /// It was in the switch's network namespace and has closed its socket, so nobody knows whose it was.
+    Gone,
+    /// Elsewhere.
+    Elsewhere,
+}
+
+/// Whether the kernel says whose a socket is.
+pub fn kernel_tells_users() -> bool {
+    // Nobody has this socket.
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    sock_diag::find(nowhere, nowhere).is_ok()
+}
+
+/// Finds out where the client of a connection is. Whoever is in this network namespace has a socket
+/// whose two ends are those of the connection, the other way round; nobody elsewhere has.
+pub(crate) fn place_of(client: SocketAddr, server: SocketAddr) -> Place {
+    let (client, server) = (canonical(client), canonical(server));
+    match sock_diag::find(client, server) {
+        Ok(Found::User(user)) => Place::Here(user),
+        Ok(Found::Nobody) => Place::Gone,
+        Ok(Found::No) | Err(_) if client.ip().is_loopback() || client.ip() == server.ip() => {
+            Place::Gone
+        }
+        Ok(Found::No) | Err(_) => Place::Elsewhere,
+    }
+}
+
+/// An address as an IPv4 one if it is one.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_client_of_this_machine_is_found_by_its_socket() {
+        if !kernel_tells_users() {
+            return; // then all users are alike, and the switch says so
+        }
+        for listen in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
+            let Ok(listener) = TcpListener::bind(listen) else {
+                continue; // a machine without IPv6
+            };
+            let port = listener.local_addr().expect("bound").port();
+            let client = TcpStream::connect(("127.0.0.1", port)).expect("connects");
+            let (served, address) = listener.accept().expect("accepts");
+            let server = served.local_addr().expect("connected");
+            let place = place_of(address, server);
+            assert!(matches!(place, Place::Here(_)), "{listen}: {place:?}");
+            // Whoever closes its socket cannot be told from root any more.
+            drop(client);
+            assert_eq!(place_of(address, server), Place::Gone, "{listen}");
+        }
+        // As gRPC's clients connect: to an address of IPv4, by a socket of IPv6.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("bound").port();
+        if let Ok(client) = TcpStream::connect(("::ffff:127.0.0.1", port)) {
+            let (served, address) = listener.accept().expect("accepts");
+            let place = place_of(address, served.local_addr().expect("connected"));
+            assert!(matches!(place, Place::Here(_)), "{place:?}");
+            drop(client);
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_socket_here_is_elsewhere() {
+        let client: SocketAddr = "192.0.2.7:50000".parse().expect("an address");
+        let server: SocketAddr = "192.0.2.1:9559".parse().expect("an address");
+        assert_eq!(place_of(client, server), Place::Elsewhere);
+        let mapped: SocketAddr = "[::ffff:127.0.0.1]:1".parse().expect("an address");
+        assert_eq!(place_of(mapped, server), Place::Gone);
+    }
+}

@@ -1,0 +1,302 @@
+//! What clients may take before they have shown who they are, and what strangers leave to holders.
+
+use http_body_util::{BodyExt, Full, StreamBody};
+use p4::entity::Entity;
+use p4runtime_server::ServerLimits;
+use p4runtime_server::proto::p4::v1 as p4;
+use p4runtime_server::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
+use p4runtime_server::proto::pacer::v1 as pacer;
+use pacer::traffic_manager_client::TrafficManagerClient;
+use prost::Message;
+use tonic::body::Body;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+use tower_service::Service;
+
+use crate::support::{Controller, DEVICE, Server, TOKEN, election};
+
+/// A request with the token of the switch.
+fn with_token<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    let token = format!("Bearer {TOKEN}").parse().expect("a header");
+    request.metadata_mut().insert("authorization", token);
+    request
+}
+
+/// How often the server has refused something for this cause.
+async fn refusals(server: &Server, cause: &str) -> u64 {
+    let mut client = TrafficManagerClient::new(server.channel().await);
+    let request = with_token(pacer::GetStatisticsRequest::default());
+    let statistics = client.get_statistics(request).await.expect("read");
+    let totals = statistics.into_inner().switch.expect("totals");
+    let refusal = totals
+        .refusals
+        .iter()
+        .find(|refusal| refusal.cause == cause);
+    refusal.expect("a cause").count
+}
+
+/// Calls a method with these bytes as its body; they are all of it if it `ends`.
+async fn call(channel: &Channel, method: &str, bytes: Vec<u8>, ends: bool) -> Code {
+    let mut held = None;
+    let body = if ends {
+        Body::new(Full::new(bytes.into()))
+    } else {
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        let frame = http_body::Frame::data(bytes::Bytes::from(bytes));
+        sender
+            .send(Ok::<_, Status>(frame))
+            .await
+            .expect("the receiver lives");
+        // The sender lives on with the call, so that the body does not end.
+        held = Some(sender);
+        Body::new(StreamBody::new(
+            tokio_stream::wrappers::ReceiverStream::new(receiver),
+        ))
+    };
+    let request = http::Request::post(format!("http://switch/p4.v1.P4Runtime/{method}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(body)
+        .expect("a request");
+    let mut channel = channel.clone();
+    std::future::poll_fn(|cx| channel.poll_ready(cx))
+        .await
+        .expect("connected");
+    let response = channel.call(request).await.expect("answered");
+    let status = response.headers().get("grpc-status").cloned();
+    let status = match status {
+        Some(status) => Some(status),
+        None => {
+            let collected = response.into_body().collect().await.expect("a body");
+            let trailers = collected.trailers().cloned().unwrap_or_default();
+            trailers.get("grpc-status").cloned()
+        }
+    };
+    let status = status.expect("a status");
+    drop(held);
+    Code::from_bytes(status.as_bytes())
+}
+
+/// A message in the envelope of gRPC.
+fn enveloped(message: &impl Message) -> Vec<u8> {
+    let message = message.encode_to_vec();
+    let length = u32::try_from(message.len()).expect("short");
+    [&[0], &length.to_be_bytes()[..], &message].concat()
+}
+
+/// Kilobytes of address space that this process uses.
+fn address_space_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find(|line| line.starts_with("VmSize:"));
+    let words = line.expect("in the file").split_ascii_whitespace().nth(1);
+    words.expect("a number").parse().expect("a number")
+}
+
+#[tokio::test]
+async fn a_length_that_is_only_announced_takes_nothing() {
+    let server = Server::among_strangers(ServerLimits::default()).await;
+    let channel = server.channel().await;
+    // Longer than what the call may be: refused at once.
+    let announced = [&[0, 3, 0, 0, 0][..], &[0; 64]].concat();
+    for method in [
+        "Write",
+        "Read",
+        "GetForwardingPipelineConfig",
+        "Capabilities",
+    ] {
+        let code = call(&channel, method, announced.clone(), false).await;
+        assert_eq!(code, Code::OutOfRange, "{method}");
+    }
+    assert_eq!(refusals(&server, "message-too-long").await, 4);
+    // As long as a pipeline config may be: nothing is set aside for it.
+    let before_kb = address_space_kb();
+    let mut waiting = Vec::new();
+    // The calls are there when no place for another one is left.
+    while refusals(&server, "calls-full").await == 0 {
+        let (channel, announced) = (channel.clone(), announced.clone());
+        waiting.push(tokio::spawn(async move {
+            call(&channel, "SetForwardingPipelineConfig", announced, false).await
+        }));
+    }
+    let more_kb = address_space_kb().saturating_sub(before_kb);
+    assert!(more_kb < 1_000_000, "{more_kb} KB more");
+    for call in waiting {
+        call.abort();
+    }
+    drop(channel);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_not_primary_has_no_message_decoded() {
+    let server = Server::start().await;
+    let channel = server.channel().await;
+    // It claims to be primary and is not; the rest of it is no message at all.
+    let claims = p4::WriteRequest {
+        device_id: DEVICE,
+        election_id: Some(election(1)),
+        ..Default::default()
+    };
+    let mut message = claims.encode_to_vec();
+    message.extend([0x22, 3, 0xff, 0xff, 0xff]);
+    let length = u32::try_from(message.len()).expect("short");
+    let body = [&[0], &length.to_be_bytes()[..], &message].concat();
+    let code = call(&channel, "Write", body.clone(), true).await;
+    assert_eq!(code, Code::PermissionDenied);
+    let mut primary = Controller::open(&server).await;
+    primary.arbitrate(1).await.expect("open");
+    let code = call(&channel, "Write", body, true).await;
+    assert_ne!(code, Code::PermissionDenied);
+    // Many small parts are counted before they become large.
+    let entities = vec![p4::Entity::default(); ServerLimits::default().entities_per_read + 1];
+    let request = p4::ReadRequest {
+        device_id: DEVICE,
+        entities,
+        ..Default::default()
+    };
+    let code = call(&channel, "Read", enveloped(&request), true).await;
+    assert_eq!(code, Code::InvalidArgument);
+    // A body that is not one message.
+    for body in [vec![], vec![0; 4], vec![0, 0, 0, 0, 9], vec![0; 10]] {
+        let code = call(&channel, "Write", body, true).await;
+        assert_eq!(code, Code::InvalidArgument);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_strangers_take_holders_do_not_miss() {
+    let server = Server::among_strangers(ServerLimits {
+        stranger_calls: 2,
+        stranger_bytes: 1_000,
+        ..ServerLimits::default()
+    })
+    .await;
+    let channel = server.channel().await;
+    let mut client = P4RuntimeClient::new(channel.clone());
+    // More bytes than all strangers together may have.
+    let request = p4::ReadRequest {
+        device_id: DEVICE,
+        entities: vec![p4::Entity::default(); 600],
+        ..Default::default()
+    };
+    let refused = client.read(request.clone()).await.expect_err("too much");
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(refusals(&server, "bytes-full").await, 1);
+    // A holder has bytes of its own: its read comes to what it asks for.
+    let read = client.read(with_token(request)).await.expect("taken in");
+    let status = read.into_inner().message().await.expect_err("no program");
+    assert_eq!(status.code(), Code::FailedPrecondition);
+
+    // Requests that do not end take all the places of strangers.
+    let mut waiting = Vec::new();
+    while refusals(&server, "calls-full").await == 0 {
+        let channel = channel.clone();
+        waiting.push(tokio::spawn(async move {
+            call(&channel, "Write", vec![0, 0, 0, 0, 9], false).await
+        }));
+    }
+    let holder = client.capabilities(with_token(p4::CapabilitiesRequest::default()));
+    holder.await.expect("answered");
+    for call in waiting {
+        call.abort();
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_wrong_token_is_refused_and_a_stranger_is_no_primary_beside_a_holder() {
+    let server = Server::among_strangers(ServerLimits::default()).await;
+    let mut client = P4RuntimeClient::new(server.channel().await);
+    let mut request = Request::new(p4::CapabilitiesRequest::default());
+    let wrong = "Bearer a-token-of-somebody-else-0123456789".parse();
+    request
+        .metadata_mut()
+        .insert("authorization", wrong.expect("a header"));
+    let refused = client.capabilities(request).await.expect_err("refused");
+    assert_eq!(refused.code(), Code::Unauthenticated);
+    assert_eq!(refusals(&server, "no-credentials").await, 1);
+
+    // A stranger alone may do everything, as before.
+    let mut stranger = Controller::open(&server).await;
+    stranger.arbitrate(u64::MAX).await.expect("open");
+    let (requests, receiver) = tokio::sync::mpsc::channel(4);
+    let stream = with_token(tokio_stream::wrappers::ReceiverStream::new(receiver));
+    let opened = client.stream_channel(stream).await.expect("opens");
+    let mut holder = opened.into_inner();
+    let update = p4::MasterArbitrationUpdate {
+        device_id: DEVICE,
+        election_id: Some(election(1)),
+        ..Default::default()
+    };
+    let arbitration = p4::StreamMessageRequest {
+        update: Some(p4::stream_message_request::Update::Arbitration(update)),
+    };
+    requests.send(arbitration).await.expect("open");
+    holder.message().await.expect("open").expect("an answer");
+    // It is primary with the lower id, and the stranger may not use that id.
+    let told = stranger.arbitration().await.expect("open");
+    assert_eq!(crate::support::code(&told), Code::AlreadyExists);
+    let write = p4::WriteRequest {
+        device_id: DEVICE,
+        election_id: Some(election(1)),
+        updates: vec![p4::Update {
+            entity: Some(p4::Entity {
+                entity: Some(Entity::TableEntry(p4::TableEntry::default())),
+            }),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let refused = client.write(write.clone()).await.expect_err("a stranger");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let status = client
+        .write(with_token(write))
+        .await
+        .expect_err("no program");
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    // Whatever it bids now, it is not primary again.
+    let refused = stranger.arbitrate(u64::MAX).await.expect_err("refused");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    assert_eq!(refusals(&server, "outbid").await, 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn connections_of_strangers_are_limited() {
+    let server = Server::among_strangers(ServerLimits {
+        stranger_connections: 4,
+        stranger_connections_per_address: 3,
+        ..ServerLimits::default()
+    })
+    .await;
+    let address = server.uri.trim_start_matches("http://").to_owned();
+    let first = server.channel().await;
+    let silent: Vec<_> = [
+        tokio::net::TcpStream::connect(&address)
+            .await
+            .expect("connects"),
+        tokio::net::TcpStream::connect(&address)
+            .await
+            .expect("connects"),
+    ]
+    .into();
+    let mut third = tokio::net::TcpStream::connect(&address)
+        .await
+        .expect("connects");
+    let mut byte = [0];
+    let read = tokio::io::AsyncReadExt::read(&mut third, &mut byte).await;
+    assert!(matches!(read, Ok(0) | Err(_)), "closed at once");
+    let mut client = TrafficManagerClient::new(first);
+    let statistics = client
+        .get_statistics(pacer::GetStatisticsRequest::default())
+        .await
+        .expect("its connection stays");
+    let totals = statistics.into_inner().switch.expect("totals");
+    let of_address = totals.refusals.iter();
+    let of_address = of_address.filter(|r| r.cause == "connections-of-address-full");
+    assert_eq!(of_address.map(|r| r.count).sum::<u64>(), 1);
+    drop(silent);
+    server.stop().await;
+}
