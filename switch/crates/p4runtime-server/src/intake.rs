@@ -74,6 +74,13 @@ pub(crate) struct Caller {
     pub(crate) taken: Option<Arc<Taken>>,
 }
 
+/// Who makes a call, as the intake has found out.
+pub(crate) fn caller<T>(request: &tonic::Request<T>) -> Result<Caller, Status> {
+    let caller = request.extensions().get::<Caller>().cloned();
+    debug_assert!(caller.is_some(), "every call goes through the intake");
+    caller.ok_or_else(|| Status::internal("the call did not go through the intake"))
+}
+
 /// What all calls of one standing may take together.
 #[derive(Debug, Clone)]
 struct Pool {

@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::connections::{self, Transports};
 use crate::controller_queue::ControllerReceiver;
 use crate::executor::Executor;
-use crate::intake::{Caller, Intake, Pools};
+use crate::intake::{Intake, Pools, caller};
 use crate::pipeline_config;
 use crate::proto::p4::v1 as p4;
 use crate::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
@@ -238,13 +238,6 @@ impl BoundServer {
         let _ = notifications.await;
         result.map_err(ServeError::Transport)
     }
-}
-
-/// Who makes a call, as the intake has found out.
-pub(crate) fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
-    let caller = request.extensions().get::<Caller>().cloned();
-    debug_assert!(caller.is_some(), "every call goes through the intake");
-    caller.ok_or_else(|| Status::internal("the call did not go through the intake"))
 }
 
 /// The P4Runtime service.

@@ -10,10 +10,10 @@ use traffic_manager::{
 };
 
 use crate::executor;
+use crate::intake::caller;
 use crate::proto::p4::v1 as p4;
 use crate::proto::pacer::v1 as pacer;
 use crate::refusals::Refusal;
-use crate::server::caller;
 use crate::shared::Shared;
 
 /// Most classes whose state one request may ask for.
