@@ -14,7 +14,7 @@ import pytest
 from controller_harness import ROOT, Controller, Network, Process, eventually, free_port
 
 DEPLOY = ROOT / "controller" / "deploy"
-UNIT = DEPLOY / "pacer-controller.service"
+UNIT = ROOT / "packaging" / "systemd" / "pacer-controller.service"
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 (nobody else's)
 
 
