@@ -3,6 +3,7 @@
 import dataclasses
 
 from pacer_mininet.experiments.experiment import (
+    WIRE_SEEDS,
     Cell,
     Experiment,
     beside,
@@ -36,6 +37,11 @@ DELAYS_MS = (2, 10, 25, 50, 100, 150)
 
 GAPS_BYTES = tuple(8 << doublings for doublings in range(12))
 """The published gaps of the sweep: 8 to 16,384 bytes."""
+
+STEADY_GAP_BYTES = 1024
+"""Gaps from here on lose nothing in the FIFO, so only the wire decides how a flow continues."""
+STEADINESS_DELAY_MS = 100
+"""From here on `dynamic` is compared with each gap in steadiness."""
 
 TUNING_GAPS_BYTES = (8, 256, 512, 1023)
 TUNING_SEEDS = (1, 2, 3, 4, 5)
@@ -91,12 +97,16 @@ def _reno(shaper: Shaper) -> tuple[Flow, ...]:
 
 def ipg_sweep() -> Experiment:
     """Six delays, one in a thousand packets lost on the wire."""
-    shapers = (UNPACED, PSPD, DYNAMIC, FQ, *map(ipg, GAPS_BYTES))
+    small = tuple(ipg(gap) for gap in GAPS_BYTES if gap < STEADY_GAP_BYTES)
+    large = tuple(ipg(gap) for gap in GAPS_BYTES if gap >= STEADY_GAP_BYTES)
     cells = tuple(
-        cell
+        dataclasses.replace(cell, seeds=WIRE_SEEDS)
+        if delay_ms >= STEADINESS_DELAY_MS and shaper in large
+        else cell
         for delay_ms in DELAYS_MS
+        for shaper in (UNPACED, PSPD, DYNAMIC, FQ, *small, *large)
         for cell in beside(
-            *(f"{delay_ms} ms one way", shapers, _reno),
+            *(f"{delay_ms} ms one way", (shaper,), _reno),
             seconds=FAR_SECONDS,
             rate_bps=SWEEP_BPS,
             rtt_ns=2 * delay_ms * MS,
