@@ -25,6 +25,7 @@
 #   make p4                recompile the P4 programs (needs p4c)
 #   make pictures          docs/dashboard.png and docs/top.svg, in real time (root, an idle machine)
 #   make test-slurm        the experiments on a Slurm of one node, from Debian's packages (root)
+#   make oracle            random P4Runtime writes against the specified answers: UPDATES=100000 SEED=1
 #   make faults            kills, cut links, full disks: MINUTES=30 SEED=1 (root)
 #   make cluster           three etcd members, three controllers and ten switches on loopback
 #   make lock              renew the requirements*.lock files from their .in files
@@ -293,6 +294,12 @@ test-controller: dev-venv switch
 	@echo "== controller"
 	@$(PYTHON) -m pytest -q tests/controller
 
+UPDATES ?= 100000
+.PHONY: oracle
+oracle: test-packages dev-venv switch
+	@mkdir -p results
+	@unshare --net $(PYTHON) tests/oracle/oracle.py results --updates $(UPDATES) --seed $(SEED)
+
 MINUTES ?= 30
 .PHONY: faults
 faults: test-packages dev-venv switch
@@ -301,7 +308,8 @@ faults: test-packages dev-venv switch
 .PHONY: test-python
 test-python: dev-venv switch
 	@echo "== reference model, virtual time, command line, conformance, dashboard, faults"
-	@$(PYTHON) -m pytest -q tests/model tests/virtual tests/cli tests/conformance tests/differential
+	@$(PYTHON) -m pytest -q tests/model tests/virtual tests/cli tests/conformance tests/differential \
+	    tests/oracle
 	@$(PYTHON) -m pytest -q tests/web
 	@$(PYTHON) -m pytest -q tests/outside
 	@echo "== the simulation of controllers, a hundred seeds"

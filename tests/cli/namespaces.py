@@ -14,8 +14,10 @@ import pytest
 TIMEOUT_S = 600
 
 
-def told_inside(script: Path, folder: Path) -> dict[str, Any]:
+def told_inside(script: Path, folder: Path, *arguments: str) -> dict[str, Any]:
     """Run the script, which gets a folder to write to; return the JSON object that it prints.
+
+    `arguments` follow the folder.
 
     Skips the test where namespaces are not allowed.
     """
@@ -25,7 +27,7 @@ def told_inside(script: Path, folder: Path) -> dict[str, Any]:
     if probe.returncode != 0:
         pytest.skip(f"not run: switch with interfaces: {probe.stderr.decode().strip()}")
     ended = subprocess.run(
-        [*enter, sys.executable, str(script), str(folder)],
+        [*enter, sys.executable, str(script), str(folder), *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
