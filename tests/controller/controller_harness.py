@@ -162,6 +162,12 @@ class Switch:
         self._process = Process(command)
         self._process.wait_for_line("pacing_switch: ready")
 
+    @property
+    def pid(self) -> int:
+        """Process id of the switch, which is running."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """Kill it."""
         if self._process is not None and self._process.running:

@@ -1,0 +1,135 @@
+"""What grows over a run: the second quarter of its samples beside the last one."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A figure's median in the second and in the last quarter.
+
+    Attributes:
+        name: of the figure.
+        before: in the second quarter; the first one is left out, because caches fill in it.
+        after: in the last quarter.
+        most: how many times `before` it may be; None: it is only shown.
+        margin: what it may be more than that, in the figure's unit.
+
+    """
+
+    name: str
+    before: float
+    after: float
+    most: float | None
+    margin: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as much it is afterwards."""
+        return self.after / self.before if self.before else 1.0
+
+    @property
+    def fails(self) -> bool:
+        """Whether it has grown by more than it may."""
+        return self.most is not None and self.after > self.before * self.most + self.margin
+
+    def row(self) -> dict[str, Any]:
+        """Return it for a document."""
+        return {"name": self.name, "before": self.before, "after": self.after, "most": self.most}
+
+
+FIGURES = (
+    # Name, place in a sample, most times, margin.
+    ("switch: memory", ("switch", "memory_bytes"), 1.02, MIB / 2),
+    ("switch: descriptors", ("switch", "descriptors"), 1.0, 0.0),
+    ("switch: threads", ("switch", "threads"), 1.0, 0.0),
+    ("controller: memory", ("controller", "memory_bytes"), 1.02, 2 * MIB),
+    ("controller: descriptors", ("controller", "descriptors"), 1.0, 2.0),
+    ("controller: threads", ("controller", "threads"), 1.0, 1.0),
+    ("state on disk", ("state_bytes",), 1.1, MIB),
+    # What the machine does besides decides these more than anything that grows.
+    ("change: median, ms", ("change_ms", "median"), None, 0.0),
+    ("change: p99, ms", ("change_ms", "p99"), None, 0.0),
+    ("packet: median, ms", ("packet_ms", "median"), None, 0.0),
+    ("packet: p99, ms", ("packet_ms", "p99"), None, 0.0),
+)
+
+
+def series(samples: Sequence[dict[str, Any]], place: Sequence[str]) -> list[tuple[float, float]]:
+    """Return a figure over time, without the samples that lack it."""
+    found = []
+    for sample in samples:
+        value: Any = sample
+        for word in place:
+            value = value.get(word) if value else None
+        if value is not None:
+            found.append((sample["at_s"], float(value)))
+    return found
+
+
+def growths(samples: Sequence[dict[str, Any]]) -> list[Growth]:
+    """Return every figure of a run of at least four samples."""
+    quarter = len(samples) // 4
+    if quarter == 0:
+        raise ValueError(f"{len(samples)} samples are too few to compare quarters")
+    found = []
+    for name, place, most, margin in FIGURES:
+        before, after = (
+            statistics.median(value for _, value in series(part, place))
+            for part in (samples[quarter : 2 * quarter], samples[-quarter:])
+        )
+        found.append(Growth(name, before, after, most, margin))
+    return found
+
+
+PANELS = (
+    ("Memory, MiB", ("memory_bytes",), MIB),
+    ("File descriptors", ("descriptors",), 1),
+)
+
+TIMES = (
+    ("change_ms", "Time that a change takes, ms"),
+    ("packet_ms", "Packet through the switch, ms"),
+)
+
+
+def write_plot(document: dict[str, Any], out: Path) -> None:
+    """Draw memory, descriptors, and the times that changes and packets take, over the hours."""
+    samples = document["samples"]
+    with mpl.rc_context({"svg.hashsalt": "pacer", "font.size": 9}):
+        figure = Figure(figsize=(9, 6), layout="constrained")
+        panels = figure.subplots(2, 2)
+        for axes, (title, place, unit) in zip(panels[0], PANELS, strict=True):
+            for process in ("switch", "controller"):
+                points = series(samples, (process, *place))
+                axes.plot(
+                    [x / 3600 for x, _ in points], [y / unit for _, y in points], label=process
+                )
+            axes.set_title(title)
+            axes.set_ylim(bottom=0)
+            axes.legend()
+        times = (
+            ("change_ms", "Time that a change takes, ms"),
+            ("packet_ms", "Packet through the switch, ms"),
+        )
+        for axes, (name, title) in zip(panels[1], times, strict=True):
+            for share in ("median", "p99"):
+                points = series(samples, (name, share))
+                axes.plot([x / 3600 for x, _ in points], [y for _, y in points], label=share)
+            axes.set_title(title)
+            axes.set_yscale("log")
+            axes.legend()
+        for axes in panels.flat:
+            axes.set_xlabel("hours")
+            axes.grid(alpha=0.3)
+        figure.savefig(out, metadata={"Date": None})
