@@ -26,6 +26,7 @@
 #   make pictures          docs/dashboard.png and docs/top.svg, in real time (root, an idle machine)
 #   make test-slurm        the experiments on a Slurm of one node, from Debian's packages (root)
 #   make oracle            random P4Runtime writes against the specified answers: UPDATES=100000 SEED=1
+#   make soak              switches and a controller under traffic and changes: HOURS=2 (root)
 #   make faults            kills, cut links, full disks: MINUTES=30 SEED=1 (root)
 #   make cluster           three etcd members, three controllers and ten switches on loopback
 #   make lock              renew the requirements*.lock files from their .in files
@@ -300,6 +301,11 @@ oracle: test-packages dev-venv switch
 	@mkdir -p results
 	@unshare --net $(PYTHON) tests/oracle/oracle.py results --updates $(UPDATES) --seed $(SEED)
 
+HOURS ?= 2
+.PHONY: soak
+soak: test-packages dev-venv switch
+	@unshare --net $(PYTHON) tests/soak/soak.py --hours $(HOURS) --seed $(SEED) --out results/soak
+
 MINUTES ?= 30
 .PHONY: faults
 faults: test-packages dev-venv switch
@@ -309,7 +315,7 @@ faults: test-packages dev-venv switch
 test-python: dev-venv switch
 	@echo "== reference model, virtual time, command line, conformance, dashboard, faults"
 	@$(PYTHON) -m pytest -q tests/model tests/virtual tests/cli tests/conformance tests/differential \
-	    tests/oracle
+	    tests/oracle tests/soak
 	@$(PYTHON) -m pytest -q tests/web
 	@$(PYTHON) -m pytest -q tests/outside
 	@echo "== the simulation of controllers, a hundred seeds"

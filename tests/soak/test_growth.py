@@ -1,0 +1,43 @@
+"""What a soak calls growth."""
+
+from typing import Any
+
+import pytest
+from growth import MIB, growths
+
+
+def samples(memory_bytes: list[int], descriptors: int = 10) -> list[dict[str, Any]]:
+    process = {"descriptors": descriptors, "threads": 3}
+    return [
+        {
+            "at_s": 10.0 * number,
+            "switch": {"memory_bytes": memory, **process},
+            "controller": {"memory_bytes": 100 * MIB, **process},
+            "change_ms": {"median": 1.0, "p99": 2.0},
+            "packet_ms": {"median": 1.0, "p99": 2.0},
+            "state_bytes": MIB,
+        }
+        for number, memory in enumerate(memory_bytes)
+    ]
+
+
+def failing(made: list[dict[str, Any]]) -> list[str]:
+    return [one.name for one in growths(made) if one.fails]
+
+
+def test_caches_that_fill_at_first_are_no_growth() -> None:
+    assert failing(samples([MIB] * 100 + [40 * MIB] * 300)) == []
+
+
+def test_a_leak_is_found() -> None:
+    assert failing(samples([40 * MIB + 10_000 * n for n in range(400)])) == ["switch: memory"]
+
+
+def test_one_more_descriptor_is_found() -> None:
+    made = samples([MIB] * 300) + samples([MIB] * 100, descriptors=11)
+    assert failing(made) == ["switch: descriptors"]
+
+
+def test_a_run_is_too_short_for_quarters() -> None:
+    with pytest.raises(ValueError, match="3 samples are too few"):
+        growths(samples([MIB] * 3))
