@@ -16,11 +16,15 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pacer_controller.problems import MEDIA_TYPE, Problem
+from pacer_controller.refusals import Refusals
 
 MAX_BODY_BYTES = 1024 * 1024
 
 MAX_STATE_BYTES = 32 * 1024 * 1024
 """For the whole desired state: all entries that a switch holds, with room."""
+
+MAX_HELD_BYTES = 128 * 1024 * 1024
+"""For all bodies at a time, until their requests are answered."""
 
 _LONG_BYTES = 64 * 1024
 """Bodies longer than this take milliseconds to read, and are read in a thread."""
@@ -32,10 +36,18 @@ _AS_RYU = ("/qos/", "/v1.0/")
 
 
 class BodyLimits:
-    """ASGI middleware that refuses bodies which are too big or not JSON."""
+    """ASGI middleware that refuses bodies which are too big or not JSON.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Args:
+        app: what is behind it.
+        refusals: where it is counted that bodies are too big.
+
+    """
+
+    def __init__(self, app: ASGIApp, refusals: Refusals) -> None:
         self._app = app
+        self._refusals = refusals
+        self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the body of one request and pass it on."""
@@ -44,12 +56,21 @@ class BodyLimits:
         if not has_body and not (ryu and scope["method"] == "DELETE"):
             await self._app(scope, receive, send)
             return
+        held = _Held(self)
         try:
-            body = await _read(scope, receive, any_type=ryu)
+            await self._pass_on(scope, receive, send, held, any_type=ryu)
+        finally:
+            self._held_bytes -= held.size_bytes
+
+    async def _pass_on(
+        self, scope: Scope, receive: Receive, send: Send, held: "_Held", *, any_type: bool
+    ) -> None:
+        try:
+            body = await _read(scope, receive, held, any_type=any_type)
             if len(body) > _LONG_BYTES:
                 # Others' requests go on while it is read.
                 await asyncio.to_thread(check_json, body)
-            elif body or not ryu:
+            elif body or not any_type:
                 check_json(body)
         except Problem as problem:
             matches = [route.matches(scope)[0] for route in scope["app"].routes]
@@ -74,8 +95,64 @@ class BodyLimits:
 
         await self._app(scope, replay, send)
 
+    def hold(self, size_bytes: int) -> None:
+        """Take memory for a part of a body.
 
-async def _read(scope: Scope, receive: Receive, *, any_type: bool) -> bytes:
+        Raises:
+            Problem: 503, there is none left.
+
+        """
+        if self._held_bytes + size_bytes > MAX_HELD_BYTES:
+            self.refuse("bytes-full")
+            raise Problem(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "bytes-full",
+                "There are too many large requests",
+                f"they have {MAX_HELD_BYTES} bytes together; send this one again later",
+            )
+        self._held_bytes += size_bytes
+
+    def refuse(self, cause: str) -> None:
+        """Count a refusal."""
+        self._refusals.count(cause)
+
+
+class _Held:
+    """The memory that the body of one request takes.
+
+    Args:
+        limits: where it is taken from.
+
+    """
+
+    def __init__(self, limits: BodyLimits) -> None:
+        self._limits = limits
+        self.size_bytes = 0
+
+    def add(self, size_bytes: int, most_bytes: int) -> None:
+        """Take more.
+
+        Raises:
+            Problem: more than a body may have, or than there is.
+
+        """
+        if self.size_bytes + size_bytes > most_bytes:
+            raise self.too_big(most_bytes)
+        self._limits.hold(size_bytes)
+        self.size_bytes += size_bytes
+
+    def too_big(self, most_bytes: int) -> Problem:
+        """Return the 413, which is counted."""
+        self._limits.refuse("message-too-long")
+        return Problem(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            "body-too-large",
+            "The body is too large",
+            f"a body has at most {most_bytes} bytes here",
+        )
+
+
+async def _read(scope: Scope, receive: Receive, held: _Held, *, any_type: bool) -> bytes:
     headers = {name.lower(): value for name, value in scope["headers"]}
     media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     json_type = media_type == b"application/json" or media_type.endswith(b"+json")
@@ -90,17 +167,14 @@ async def _read(scope: Scope, receive: Receive, *, any_type: bool) -> bytes:
     most = MAX_STATE_BYTES if scope.get("path", "").endswith("/state") else MAX_BODY_BYTES
     length = headers.get(b"content-length", b"0")
     if length.isdigit() and len(length) < 20 and int(length) > most:
-        raise _too_big(most)
+        raise held.too_big(most)
     chunks: list[bytes] = []
-    size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise _bad("the connection was closed within the body")
         chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > most:
-            raise _too_big(most)
+        held.add(len(chunk), most)
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)
@@ -141,13 +215,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _bad(detail: str) -> Problem:
     return Problem(
         HTTPStatus.BAD_REQUEST, "malformed-json", "The body is not well-formed JSON", detail
-    )
-
-
-def _too_big(most: int) -> Problem:
-    return Problem(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        "body-too-large",
-        "The body is too large",
-        f"a body has at most {most} bytes here",
     )

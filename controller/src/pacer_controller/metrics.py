@@ -13,6 +13,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from pacer_controller import __version__
+from pacer_controller.connections import Connections
 from pacer_controller.problems import Problem
 from pacer_controller.service import Service
 from pacer_controller.service.managed import Samples
@@ -72,11 +73,13 @@ class Exporter:
 
     Args:
         service: the service whose metrics these are.
+        connections: of its clients.
 
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, connections: Connections) -> None:
         self._service = service
+        self._connections = connections
         self._samples: dict[str, Samples] = {}
 
     async def text(self) -> bytes:
@@ -112,9 +115,17 @@ class Exporter:
         )
         counts = self._service.events.counts.items()
         yield _filled(events, (([kind], count) for kind, count in counts))
-        yield CounterMetricFamily(
-            "pacer_requests_denied", "Requests without the right token.", value=self._service.denied
+        refusals = CounterMetricFamily(
+            "pacer_refusals", "What clients were refused, by cause.", labels=["cause"]
         )
+        counts = self._service.refusals.counts.items()
+        yield _filled(refusals, (([cause], count) for cause, count in counts))
+        connections = GaugeMetricFamily(
+            "pacer_connections", "Connections of clients.", labels=["standing"]
+        )
+        connections.add_metric(["user"], self._connections.users)
+        connections.add_metric(["stranger"], self._connections.strangers)
+        yield connections
 
     def _store_metrics(self) -> Iterator[Metric]:
         said = self._service.store.describe()

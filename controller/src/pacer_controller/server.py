@@ -8,18 +8,25 @@ import ipaddress
 import json
 import logging
 import os
+import resource
 import signal
 import socket
+import ssl
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 import uvicorn
 
 from pacer_controller import __version__, config, migrate, service_manager
 from pacer_controller.api import build
+from pacer_controller.connections import Connections
+from pacer_controller.http_protocol import IDLE_S, LimitedProtocol
 from pacer_controller.option_files import check_authority, check_pair, secret
 from pacer_controller.service import Service
 from pacer_controller.store_options import add_store_options, open_given
@@ -35,8 +42,17 @@ ports=1-4 (for switches that cannot list theirs; 1+3 for single ones), wire=1:2 
 bottleneck=500mbit (gtrcnet)"""
 
 
-MAX_CONNECTIONS = 512
-"""Connections at a time; further ones are answered 503. Files are for the switches, too."""
+ACCEPTED_TOGETHER = 16
+"""Connections that are accepted before requests are looked at again."""
+
+WAITING_MOST = 1024
+"""Connections that wait to be accepted."""
+
+SILENT_MS = 60_000
+"""A connection whose client takes nothing that is sent for so long is closed."""
+
+FILES_MOST = 4096
+"""Files that are asked for: connections of clients and to switches."""
 
 
 class _Server(uvicorn.Server):
@@ -44,13 +60,29 @@ class _Server(uvicorn.Server):
 
     Args:
         settings: uvicorn's.
+        connections: those of clients.
         closing: set when the server is asked to end, so that streams do.
 
     """
 
-    def __init__(self, settings: uvicorn.Config, closing: asyncio.Event) -> None:
+    def __init__(
+        self, settings: uvicorn.Config, connections: Connections, closing: asyncio.Event
+    ) -> None:
         super().__init__(settings)
+        self._connections = connections
         self._closing = closing
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        for one in sockets or ():
+            # asyncio has one number for how many wait and how many it accepts together.
+            one.listen(WAITING_MOST)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close slow connections; called ten times a second."""
+        self._connections.sweep(time.monotonic())
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End; streams first, which would otherwise hold it up."""
@@ -215,12 +247,31 @@ def _listen(host: str, port: int, *, has_token: bool, encrypted: bool) -> socket
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted connections inherit these.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENT_MS)
         listener.bind(address)
         listener.listen(128)
     except OSError as error:
         listener.close()
         raise config.ConfigError(f"listen: {host}:{port}: {error.strerror}") from None
     return listener
+
+
+def _tls_context(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    if certificate is None:
+        return None
+    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    made.load_cert_chain(certificate, key)
+    return made
+
+
+def _allow_files() -> None:
+    """Have as many files open as there are connections, if that is allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MOST if hard == resource.RLIM_INFINITY else min(FILES_MOST, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None:
@@ -243,17 +294,26 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
             arguments.reconcile_interval,
             switch_tls,
         )
+        connections = Connections(service.refusals)
+        application = build(
+            service, token, [name], history=not arguments.no_history, connections=connections
+        )
+        protocol = partial(
+            LimitedProtocol, connections, _tls_context(arguments.tls_cert, arguments.tls_key)
+        )
         server = _Server(
             uvicorn.Config(
-                build(service, token, [name], history=not arguments.no_history),
-                ssl_certfile=arguments.tls_cert,
-                ssl_keyfile=arguments.tls_key,
+                application,
+                http=cast(type[asyncio.Protocol], protocol),
+                ws="none",
                 log_config=None,
                 access_log=arguments.log_level == "debug",
                 server_header=False,
-                limit_concurrency=MAX_CONNECTIONS,
+                backlog=ACCEPTED_TOGETHER,
+                timeout_keep_alive=IDLE_S,
                 timeout_graceful_shutdown=3,
             ),
+            connections,
             service.closing,
         )
         # What is there now stays to the end. Left to the garbage collector, it would be looked
@@ -277,6 +337,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return migrate.main(given[1:])
     options = parser().parse_args(given)
     _set_up_logging(options.log_level, options.log_json)
+    _allow_files()
     try:
         asyncio.run(_serve(_configure(options), options))
     except (config.ConfigError, StoreError) as error:

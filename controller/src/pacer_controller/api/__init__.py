@@ -23,6 +23,7 @@ from pacer_controller.api.state import add_state
 from pacer_controller.api.streams import add_streams
 from pacer_controller.api.switches import add_switches
 from pacer_controller.api.views import ProblemDetails
+from pacer_controller.connections import Connections
 from pacer_controller.http_limits import BodyLimits
 from pacer_controller.service import Service
 from pacer_controller.service.follow import Follower
@@ -32,7 +33,12 @@ __all__ = ["build"]
 
 
 def build(
-    service: Service, token: str | None = None, names: Iterable[str] = (), *, history: bool = False
+    service: Service,
+    token: str | None = None,
+    names: Iterable[str] = (),
+    *,
+    history: bool = False,
+    connections: Connections | None = None,
 ) -> FastAPI:
     """Make the application around a service; the service runs while the application does.
 
@@ -41,8 +47,10 @@ def build(
         token: bearer token that requests must have; None: none.
         names: what clients may call this host, beside loopback's names; with a token, anything.
         history: whether to keep the rates of the last minute, by reading the switches.
+        connections: of clients; None: a server that does not bound them.
 
     """
+    connections = connections or Connections(service.refusals)
     kept = History(service)
     follower = Follower(service)
 
@@ -70,12 +78,12 @@ def build(
         swagger_ui_parameters={"tryItOutEnabled": True},
     )
     app.add_middleware(Current, service=service)
-    app.add_middleware(BodyLimits)
+    app.add_middleware(BodyLimits, refusals=service.refusals)
     # Added last, so outermost: nothing of a request is read before it is allowed.
     app.add_middleware(Access, service=service, token=token, names=names)
 
     add_error_handlers(app)
-    add_operations(app, service)
+    add_operations(app, service, connections)
     add_switches(app, service, kept)
     add_resources(app, service)
     add_state(app, service)

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pacer_controller.api.errors import respond
+from pacer_controller.connections import ADMIT
 from pacer_controller.problems import Problem
+from pacer_controller.refusals import CAUSES
 from pacer_controller.service import Service
 
 _OPEN = ("/", "/dashboard", "/healthz", "/readyz", "/docs", "/openapi.json")
@@ -44,17 +46,34 @@ class Access:
         """Pass the request on, or answer 401, or 403."""
         problem = self._problem(scope) if scope["type"] == "http" else None
         if problem is None:
-            await self._app(scope, receive, send)
-            return
-        self._report(scope, problem)
+            problem = self._without_place(scope)
+            if problem is None:
+                await self._app(scope, receive, send)
+                return
+        else:
+            self._report(scope, problem)
         await respond(scope.get("path", ""), problem)(scope, receive, send)
+
+    def _without_place(self, scope: Scope) -> Problem | None:
+        """Have the connection counted as a user's; return why there is no place for it."""
+        if scope["type"] != "http" or (self._token is not None and _is_open(scope)):
+            return None
+        place = scope.get("extensions", {}).get(ADMIT)
+        cause = place["admit"](None) if place is not None else None
+        if cause is None:
+            return None
+        return Problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            cause,
+            "There are too many connections",
+            f"{CAUSES[cause]}, and none is idle; end some",
+        )
 
     def _problem(self, scope: Scope) -> Problem | None:
         """Return why a request is denied."""
         if self._token is None:
             return self._foreign(scope)
-        path = scope.get("path", "")
-        if path in _OPEN or path.startswith(_OPEN_BELOW) or self._allowed(scope):
+        if _is_open(scope) or self._allowed(scope):
             return None
         return Problem(
             HTTPStatus.UNAUTHORIZED,
@@ -100,8 +119,15 @@ class Access:
     def _report(self, scope: Scope, problem: Problem) -> None:
         client = scope["client"][0] if scope.get("client") else None
         data = {"client": client, "method": scope["method"], "path": scope["path"][:200]}
-        had = "had no token" if problem.status == HTTPStatus.UNAUTHORIZED else "was another host's"
-        self._service.count_denied(f"a request of {client} {had}", data)
+        cause, had = "other-host", "was another host's"
+        if problem.status == HTTPStatus.UNAUTHORIZED:
+            cause, had = "no-token", "had no token"
+        self._service.count_denied(cause, f"a request of {client} {had}", data)
+
+
+def _is_open(scope: Scope) -> bool:
+    path = scope.get("path", "")
+    return path in _OPEN or path.startswith(_OPEN_BELOW)
 
 
 def _forbidden(detail: str) -> Problem:

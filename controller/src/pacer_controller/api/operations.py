@@ -8,11 +8,12 @@ from fastapi import FastAPI, Query, Response
 from pacer_controller import __version__
 from pacer_controller.api import views
 from pacer_controller.api.common import responses
+from pacer_controller.connections import Connections
 from pacer_controller.metrics import CONTENT_TYPE, Exporter
 from pacer_controller.service import Service
 
 
-def add_operations(app: FastAPI, service: Service) -> None:
+def add_operations(app: FastAPI, service: Service, connections: Connections) -> None:
     """Add the paths of operation."""
 
     @app.get("/healthz", tags=["service"], summary="Whether the service runs")
@@ -34,7 +35,23 @@ def add_operations(app: FastAPI, service: Service) -> None:
     async def store() -> views.StoreView:
         return views.StoreView(**service.store.describe())
 
-    exporter = Exporter(service)
+    @app.get(
+        "/v1/controller",
+        tags=["service"],
+        summary="How this controller does: its connections, and what it refused",
+        responses=responses(401),
+    )
+    async def controller() -> views.ControllerView:
+        return views.ControllerView(
+            version=__version__,
+            connections=views.ConnectionsView(
+                users=connections.users, strangers=connections.strangers
+            ),
+            refusals=dict(service.refusals.counts),
+            events_dropped=service.events.dropped,
+        )
+
+    exporter = Exporter(service, connections)
 
     @app.get(
         "/metrics",

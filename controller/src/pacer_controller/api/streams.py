@@ -15,6 +15,7 @@ from pacer_controller.api.common import MAX_PAGE, PageQuery, page, responses
 from pacer_controller.events import EventLog, Kind
 from pacer_controller.fields import NAME_PATTERN
 from pacer_controller.problems import FieldError, Problem, invalid, not_found
+from pacer_controller.refusals import Refusals
 from pacer_controller.service import Service
 from pacer_controller.service.managed import Samples
 
@@ -89,14 +90,18 @@ class _Stream(StreamingResponse):
     Args:
         chunks: what it sends.
         streams: those that are open; it is in there until it ends.
+        refusals: where it is counted that there are too many.
 
     """
 
-    def __init__(self, chunks: AsyncIterator[str], streams: set["_Stream"]) -> None:
+    def __init__(
+        self, chunks: AsyncIterator[str], streams: set["_Stream"], refusals: Refusals
+    ) -> None:
         # A proxy that buffers would turn a live page into a slide show.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(chunks, media_type="text/event-stream", headers=headers)
         if len(streams) >= MAX_STREAMS:
+            refusals.count("streams-full")
             raise Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "too-many-streams",
@@ -171,7 +176,7 @@ def add_streams(app: FastAPI, service: Service, log: EventLog) -> None:
                 )
             after = int(last_event_id)
         start = log.last_id if after is None else after
-        return _Stream(_events(service, log, start, kind, switch), streams)
+        return _Stream(_events(service, log, start, kind, switch), streams, service.refusals)
 
     @app.get(
         "/v1/events/{id}",
@@ -211,4 +216,5 @@ def add_streams(app: FastAPI, service: Service, log: EventLog) -> None:
     ) -> StreamingResponse:
         for name in switch:
             service.switch(name)
-        return _Stream(_statistics(service, switch, interval_ms / 1000, count), streams)
+        readings = _statistics(service, switch, interval_ms / 1000, count)
+        return _Stream(readings, streams, service.refusals)

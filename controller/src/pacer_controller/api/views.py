@@ -291,6 +291,24 @@ class StoreView(View):
     )
 
 
+class ConnectionsView(BaseModel):
+    """Connections of clients."""
+
+    users: int = Field(description="Those that have shown the right to something.")
+    strangers: int = Field(description="The others.")
+
+
+class ControllerView(View):
+    """How this controller does."""
+
+    version: str
+    connections: ConnectionsView
+    refusals: dict[str, int] = Field(
+        description="What clients were refused since the controller started, by cause."
+    )
+    events_dropped: int = Field(description="Events that the store did not take.")
+
+
 class Health(BaseModel):
     """That the service runs, and how many of its switches hold the desired state."""
 

@@ -21,6 +21,7 @@ from pacer_controller.records import (
     Record,
     stamped,
 )
+from pacer_controller.refusals import Refusals
 from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec
 from pacer_controller.service import views
 from pacer_controller.service.change import Change
@@ -135,8 +136,7 @@ class Service:
         self._interval_s = reconcile_interval_s
         self._switch_tls = switch_tls or SwitchTls()
         self._running = False
-        self.denied = 0
-        """Requests without the right token."""
+        self.refusals = Refusals()
         self._denied_s = self._probed_s = float("-inf")
         self._writable = False
         self.closing = asyncio.Event()
@@ -304,9 +304,9 @@ class Service:
                 self._writable = True
         return self._writable
 
-    def count_denied(self, message: str, data: Mapping[str, Any]) -> None:
+    def count_denied(self, cause: str, message: str, data: Mapping[str, Any]) -> None:
         """Count a denied request, and record it unless one was recorded a moment ago."""
-        self.denied += 1
+        self.refusals.count(cause)
         now_s = time.monotonic()
         if now_s - self._denied_s >= DENIED_PAUSE_S:
             self._denied_s = now_s

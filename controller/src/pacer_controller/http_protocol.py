@@ -1,0 +1,188 @@
+"""HTTP/1.1 as uvicorn speaks it, with limits on the time and the places that connections take.
+
+uvicorn closes connections that are idle between requests. It has no limit for how long the first
+request, or the header or body of a further one, may take, and counts connections only after the
+handshake of TLS. So TLS is begun here, when a connection has its place.
+"""
+
+import asyncio
+import json
+import ssl
+import time
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from pacer_controller.connections import ADMIT, Connections
+from pacer_controller.problems import MEDIA_TYPE, Problem
+from pacer_controller.refusals import CAUSES
+
+HEADER_S = 10.0
+"""Longest time for the handshake of TLS, and for the header of a request."""
+
+BODY_S = 60.0
+"""Longest time for a request's body, after its header."""
+
+IDLE_S = 15
+"""Longest time without a request after an answer. Clients give such connections up sooner."""
+
+HEADER_MOST_BYTES = 64 * 1024
+
+_STATUS = {"header-too-long": 431, "connection-slow": 408, "request-slow": 408}
+_TITLES = {
+    431: "The header of the request is too long",
+    408: "The request took too long to come",
+    503: "There are too many connections",
+}
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection (`connections.Connection`).
+
+    Args:
+        connections: where it has its place.
+        tls: how to speak TLS; None: it does not.
+        given: what uvicorn passes on.
+
+    """
+
+    def __init__(self, connections: Connections, tls: ssl.SSLContext | None, **given: Any) -> None:
+        super().__init__(**given)
+        self.address = ""
+        """The client's IP address."""
+        self._connections = connections
+        self._tls = tls
+        self._accepted: asyncio.Transport | None = None
+        """As it was accepted, below TLS."""
+        self._handshake: asyncio.Task[None] | None = None
+        self._early: list[bytes] = []
+        """What came between the handshake and its being noticed."""
+        self._lost = False
+        self._first = True
+        self._until_s: float | None = None
+        """When what is due must be there; None: nothing is."""
+        self._now_s = 0.0
+        self._in_header = True
+        self._header_bytes = 0
+
+    # ---- a connection with a place ----
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def overdue(self, now_s: float) -> str | None:
+        """Return the cause why the connection is too slow; None: it is not."""
+        if self._until_s is None or now_s < self._until_s:
+            return None
+        if self.flow is not None and self.flow.read_paused:
+            # What the client has sent waits here.
+            return None
+        return "connection-slow" if self._first else "request-slow"
+
+    def end(self, cause: str) -> None:
+        """Close the connection, having said why unless an answer is on its way."""
+        if self.transport is not None and not self.busy:
+            status = _STATUS.get(cause, 503)
+            self.transport.write(_answer(status, cause))
+        transport = self.transport or self._accepted
+        if transport is not None:
+            transport.abort()
+
+    # ---- asyncio.Protocol ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a place, and begin TLS or HTTP."""
+        self._accepted = cast(asyncio.Transport, transport)
+        self.address = str((transport.get_extra_info("peername") or ("",))[0])
+        self._until_s = time.monotonic() + HEADER_S
+        self._connections.enter(self)
+        if self._tls is None:
+            super().connection_made(self._accepted)
+            return
+        self._accepted.pause_reading()
+        self._handshake = self.loop.create_task(self._secure(self._accepted, self._tls))
+
+    async def _secure(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        try:
+            # This object's `overdue` ends a handshake that takes too long.
+            secured = await self.loop.start_tls(transport, self, tls, server_side=True)
+        except (OSError, TimeoutError):
+            self._connections.refusals.count("handshake")
+            self._connections.leave(self)
+            return
+        if secured is None or self._lost or transport.is_closing():
+            self._connections.leave(self)
+            return
+        super().connection_made(secured)
+        self._until_s = time.monotonic() + HEADER_S
+        early, self._early = self._early, []
+        for data in early:
+            self.data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the place back."""
+        self._lost = True
+        self._connections.leave(self)
+        if self.transport is not None:
+            super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        if self.transport is None:
+            self._early.append(data)
+            return
+        if self._lost or self.transport.is_closing():
+            return
+        self._now_s = time.monotonic()
+        if self._until_s is None:
+            self._until_s = self._now_s + HEADER_S
+        if self._in_header:
+            self._header_bytes += len(data)
+        super().data_received(data)
+        if self._in_header and self._header_bytes > HEADER_MOST_BYTES:
+            self._connections.leave(self)
+            self._connections.refusals.count("header-too-long")
+            self.end("header-too-long")
+
+    # ---- what httptools calls ----
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        if self._until_s is None:
+            # Its first bytes came together with the end of the one before.
+            self._until_s = self._now_s + HEADER_S
+        self.scope["extensions"] = {ADMIT: {"admit": self._admit}}
+
+    def on_headers_complete(self) -> None:
+        """Have a request's header."""
+        self._in_header = self._first = False
+        self._until_s = self._now_s + BODY_S
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Have a whole request."""
+        self._in_header, self._header_bytes = True, 0
+        self._until_s = None
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Have answered a request."""
+        self._connections.answered(self)
+        super().on_response_complete()
+
+    def _admit(self, user: str | None) -> str | None:
+        return self._connections.admit(self, user)
+
+
+def _answer(status: int, cause: str) -> bytes:
+    """Return a whole answer: problem details."""
+    problem = Problem(status, cause, _TITLES[status], f"{CAUSES[cause]}; connect again")
+    body = json.dumps(problem.as_dict("")).encode() + b"\n"
+    head = (
+        f"HTTP/1.1 {status} \r\nContent-Type: {MEDIA_TYPE}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
