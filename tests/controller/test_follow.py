@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controller_harness import free_port
 from pacer_controller.following import CLASSES_MOST, FollowSpec
 from pacer_controller.p4rt import bandwidth
 from pacer_controller.service.follow import Followed, Follower
@@ -60,11 +61,85 @@ def test_a_limited_number_of_classes_follow(client: Client) -> None:
     assert client.put("/v1/switches/s1/classes/c0", changed).status_code == 200
 
 
+OF_S1 = "/v1/switches/s1/state"
+STATE = "/v1/state"
+
+
+@pytest.mark.parametrize("switch", ["lan", "s1"])
+def test_a_state_names_a_switch_that_measures(client: Client, switch: str) -> None:
+    """As a request for one class does, whether the state is of one switch or of all."""
+    body = {"classes": {"video": {"rate": "400Mbit", "follow": FOLLOW | {"switch": switch}}}}
+    found = problem(client.put(OF_S1, body), 422)
+    assert [error["field"] for error in found["errors"]] == ["classes.video.follow.switch"]
+    found = problem(client.put(STATE, {"switches": {"s1": body}}), 422)
+    assert [error["field"] for error in found["errors"]] == [
+        "switches.s1.classes.video.follow.switch"
+    ]
+    assert client.call("GET", OF_S1).json()["classes"] == {}
+
+
+def measuring(**settings: Any) -> dict[str, Any]:
+    """Return the settings of a switch that runs gtrcnet."""
+    address = f"127.0.0.1:{free_port()}"
+    return {"address": address, "program": "gtrcnet", "wire": ["1:2"], **settings}
+
+
+def test_a_state_may_bring_the_switch_that_it_follows(client: Client) -> None:
+    following = {"video": {"rate": "400Mbit", "follow": FOLLOW | {"switch": "far"}}}
+    body = {
+        "switches": {
+            "s1": {"classes": following},
+            "far": {"switch": measuring(bottleneck="500Mbit")},
+        }
+    }
+    assert client.put(STATE, body).status_code == 200
+    whole = client.call("GET", STATE).json()
+    assert client.put(STATE, whole).json()["summary"]["update"] == 0
+    # Without it, nothing could be followed any longer.
+    body["switches"].pop("far")
+    found = problem(client.put(STATE, body), 422)
+    assert found["errors"][0]["field"] == "switches.s1.classes.video.follow.switch"
+
+
+def test_a_state_has_a_limited_number_of_classes_that_follow(client: Client) -> None:
+    one = {"rate": "400Mbit", "follow": FOLLOW}
+    body = {"classes": {f"c{number:02}": one for number in range(CLASSES_MOST)}}
+    assert client.put(OF_S1, body).status_code == 200
+    assert client.put(OF_S1, body).status_code == 200
+    body["classes"]["video"] = one
+    found = problem(client.put(OF_S1, body), 422)
+    assert [error["field"] for error in found["errors"]] == ["classes.video.follow"]
+
+
+def test_a_switch_that_is_followed_keeps_its_bottleneck(client: Client) -> None:
+    path = "/v1/switches/far"
+    settings = measuring(bottleneck="500Mbit")
+    assert client.put(path, settings).status_code == 201
+    follow = FOLLOW | {"switch": "far"}
+    assert client.put(CLASS, {"rate": "400Mbit", "follow": follow}).status_code == 201
+    without = {name: value for name, value in settings.items() if name != "bottleneck"}
+    for refused in (client.call("DELETE", path), client.put(path, without)):
+        found = problem(refused, 409)
+        assert found["type"] == "urn:pacer:problem:switch-in-use"
+        assert "class 'video' on switch 's1'" in found["detail"]
+    assert client.put(path, settings | {"bottleneck": "400Mbit"}).status_code == 200
+    assert client.put(CLASS, {"rate": "400Mbit"}).status_code == 200
+    assert client.put(path, without).status_code == 200
+    # It still measures bandwidth, but has no queue to follow.
+    found = problem(client.put(CLASS, {"rate": "400Mbit", "follow": follow}), 422)
+    assert found["errors"][0]["field"] == "follow.switch"
+    assert client.call("DELETE", path).status_code == 204
+
+
 class Bottleneck:
     """Answers with given readings, one after the other; None: unreadable."""
 
     def __init__(self, *readings: VirtualQueue | None) -> None:
         self._readings = list(readings)
+
+    def bottleneck_bps(self, _of: int | str) -> int | None:
+        """Return the rate of the virtual bottleneck."""
+        return 500_000_000
 
     async def queue(self, _port: int) -> VirtualQueue | None:
         """Return the next reading."""

@@ -10,7 +10,14 @@ from pacer_controller.records import KINDS, PLURALS, ResourceChange
 from pacer_controller.schemas import stored
 from pacer_controller.service.audit import change_view
 from pacer_controller.service.change import Staged
-from pacer_controller.service.checks import Checker, Condition, Spec, pacing
+from pacer_controller.service.checks import (
+    Checker,
+    Condition,
+    Spec,
+    follow_problems,
+    following,
+    pacing,
+)
 from pacer_controller.service.commit import locked
 from pacer_controller.service.core import Service, make_record
 from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin
@@ -66,6 +73,29 @@ def _plan(
     if (spec.classes or spec.flows or spec.meters) and not errors:
         pacing(found)
     return puts, drops
+
+
+def _check_following(
+    service: Service,
+    wanted: Mapping[str, Wanted],
+    leaving: list[ManagedSwitch],
+    errors: FieldErrors,
+) -> None:
+    """Check what classes follow against the switches that there will be."""
+    others = [
+        found
+        for name, found in service.switches.items()
+        if name not in wanted and found not in leaving
+    ]
+    switches = {found.name: found for found in others}
+    switches |= {name: found for name, (found, _, _) in wanted.items()}
+    count = sum(len(following(found)) for found in others)
+    for _, spec, path in wanted.values():
+        for name, one in spec.classes.items():
+            if one.follow is not None:
+                found = follow_problems(one.follow, count, switches)
+                errors.add_below(f"{path}classes.{name}.", found)
+                count += 1
 
 
 def _stage(
@@ -185,6 +215,7 @@ async def _put(
 ) -> dict[str, Any]:
     errors = FieldErrors()
     plans = {found: _plan(found, spec, path, errors) for found, spec, path in wanted.values()}
+    _check_following(service, wanted, leaving, errors)
     if errors:
         raise invalid("state", errors)
     new = {found.name: found for found in plans if service.switches.get(found.name) is not found}

@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import TypeVar
 
 from pacer_controller import entries, rates
+from pacer_controller.following import CLASSES_MOST, FollowSpec
 from pacer_controller.problems import FieldError, FieldErrors, Problem, did_you_mean
 from pacer_controller.records import Desired, Record
 from pacer_controller.rows import owner_of
@@ -253,6 +254,45 @@ def in_use(kind: str, name: str, switch: str, desired: Desired) -> Problem | Non
         f"{resource_name(kind, name, switch)} is used by {named}{more}; "
         f"delete these flows or give them another {kind} first",
     )
+
+
+def following(found: ManagedSwitch) -> dict[str, FollowSpec]:
+    """Return what the classes of a switch follow, by the name of the class."""
+    return {
+        name: record.spec.follow
+        for name, record in found.desired.classes.items()
+        if record.spec.follow is not None
+    }
+
+
+def has_bottleneck(found: ManagedSwitch, port: int) -> bool:
+    """Return whether a switch has a virtual bottleneck at a port."""
+    measuring = found.driver.measuring
+    return measuring is not None and measuring.bottleneck_bps(port) is not None
+
+
+def follow_problems(
+    spec: FollowSpec, others: int, switches: Mapping[str, ManagedSwitch]
+) -> list[FieldError]:
+    """Return why a class cannot follow the bottleneck that it names.
+
+    Args:
+        spec: what it is to follow.
+        others: how many other classes follow.
+        switches: the switches that there will be, by name.
+
+    """
+    if others >= CLASSES_MOST:
+        message = f"{others} classes follow already"
+        return [FieldError("follow", message, f"at most {CLASSES_MOST} that follow")]
+    measuring = [name for name, found in switches.items() if has_bottleneck(found, spec.port)]
+    if spec.switch in measuring:
+        return []
+    if spec.switch in switches:
+        message = f"switch {spec.switch!r} does not measure: it runs no gtrcnet with a bottleneck"
+    else:
+        message = f"there is no switch {spec.switch!r}{did_you_mean(spec.switch, measuring)}"
+    return [FieldError("follow.switch", message, one_of(measuring))]
 
 
 def pacing(found: ManagedSwitch) -> ManagedSwitch:

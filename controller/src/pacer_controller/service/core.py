@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pacer_controller import __version__, following
+from pacer_controller import __version__
 from pacer_controller.config import AnySwitchConfig, ConfigError, OpenVSwitchConfig, switch_from
 from pacer_controller.events import EventLog
 from pacer_controller.p4rt import P4Switch
-from pacer_controller.problems import FieldError, Problem, did_you_mean, invalid, not_found
+from pacer_controller.problems import FieldError, Problem, invalid, not_found
 from pacer_controller.records import (
     ClassRecord,
     FlowRecord,
@@ -30,8 +30,9 @@ from pacer_controller.service.checks import (
     Checker,
     Condition,
     Spec,
+    follow_problems,
+    following,
     in_use,
-    one_of,
     pacing,
     resource_name,
     revision_of,
@@ -434,23 +435,12 @@ class Service:
         if spec.follow is None:
             return []
         others = [
-            other
+            (found.name, other)
             for found in self.switches.values()
-            for other, record in found.desired.classes.items()
-            if record.spec.follow is not None and (found.name, other) != (switch, of)
+            for other in following(found)
+            if (found.name, other) != (switch, of)
         ]
-        if len(others) >= following.CLASSES_MOST:
-            message = f"{len(others)} classes follow already"
-            return [FieldError("follow", message, f"at most {following.CLASSES_MOST} that follow")]
-        name = spec.follow.switch
-        measuring = {n: s for n, s in self.switches.items() if s.driver.measuring is not None}
-        if name in measuring:
-            return []
-        if name in self.switches:
-            message = f"switch {name!r} does not measure: it runs no gtrcnet with a bottleneck"
-        else:
-            message = f"there is no switch {name!r}{did_you_mean(name, measuring)}"
-        return [FieldError("follow.switch", message, one_of(measuring))]
+        return follow_problems(spec.follow, len(others), self.switches)
 
     async def delete(
         self,

@@ -10,7 +10,7 @@ from pacer_controller.records import ResourceChange
 from pacer_controller.schemas import stored
 from pacer_controller.service.audit import audit, change_view
 from pacer_controller.service.change import Staged
-from pacer_controller.service.checks import Condition
+from pacer_controller.service.checks import Condition, following, has_bottleneck, resource_name
 from pacer_controller.service.commit import locked
 from pacer_controller.service.core import Service
 from pacer_controller.service.managed import ManagedSwitch, Origin
@@ -97,6 +97,7 @@ async def _put_switch(
         field = FieldError("switch", str(error), "settings that fit together")
         raise invalid(f"switch {name!r}", [field]) from None
     if found is not old:
+        _check_followed(service, name, found)
         others = [one for one in service.switches.values() if one is not old]
         check_devices([*others, found])
         view = switch_change(service, found)
@@ -117,9 +118,30 @@ async def delete_switch(service: Service, name: str, condition: Condition, origi
                 condition.check(f"switch {name!r}", found.revision)
                 if found.configured:
                     raise _configured(name)
+                _check_followed(service, name, None)
                 views = [switch_change(service, found, leaves=True)]
                 views += map(change_view, forgotten(found))
                 await replace_switches(service, [], {}, [found], origin, views)
+
+
+def _check_followed(service: Service, name: str, will_be: ManagedSwitch | None) -> None:
+    """Raise the 409 when classes follow a bottleneck that the switch will not have any longer."""
+    users = [
+        resource_name("class", one, found.name)
+        for found in service.switches.values()
+        for one, spec in following(found).items()
+        if spec.switch == name and not (will_be and has_bottleneck(will_be, spec.port))
+    ]
+    if users:
+        named = ", ".join(users[:5])
+        more = f" and {len(users) - 5} more" if len(users) > 5 else ""
+        raise Problem(
+            HTTPStatus.CONFLICT,
+            "switch-in-use",
+            "Classes follow the switch's bottleneck",
+            f"switch {name!r} is followed by {named}{more}; let these classes follow another one "
+            "or none first",
+        )
 
 
 def _configured(name: str) -> Problem:
