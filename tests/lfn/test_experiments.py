@@ -31,6 +31,7 @@ from pacer_mininet.experiments import (
     results,
     shaping,
     tables,
+    tokyo,
 )
 from pacer_mininet.experiments.experiment import Cell, Experiment, many_flows, one_flow
 from pacer_mininet.experiments.scenario import (
@@ -463,6 +464,12 @@ def row_with(column: str, scenario: Scenario = SHORT, **values: float) -> dict[s
     }
 
 
+def checked_share(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the claim on the smaller flow of Fig. 9, checked."""
+    (found,) = (one for one in claims.check("fig9", rows) if "share" in one["claim"])
+    return found
+
+
 def test_every_claim_is_about_figures_that_its_experiment_has() -> None:
     """Each takes figures of some cell: a claim whose columns were renamed would hold of nothing."""
     for claim in claims.CLAIMS:
@@ -472,6 +479,7 @@ def test_every_claim_is_about_figures_that_its_experiment_has() -> None:
                 **row_with(cell.column, cell.scenario, **dict.fromkeys(one.metrics, 1.0)),
                 "row": cell.row,
                 "extra": cell.extra,
+                "published": cell.published,
             }
             for cell in one.cells
         ]
@@ -484,17 +492,16 @@ def test_every_claim_is_about_figures_that_its_experiment_has() -> None:
 
 def test_a_claim_speaks_of_its_worst_figure() -> None:
     rows = [row_with("paced", share=99.0), row_with("paced", share=96.0), row_with("fq", share=50)]
-    (checked,) = claims.check("fig9", rows)
+    checked = checked_share(rows)
     assert (checked["worst"], checked["holds"]) == (96.0, False)
     assert claims.sentence(checked).endswith("NO (worst: 96.0)")
-    (checked,) = claims.check("fig9", rows[:1])
-    assert checked["holds"] is True
+    assert checked_share(rows[:1])["holds"] is True
 
 
 def test_only_claims_that_are_known_not_to_hold_may_not_hold() -> None:
-    rows = [row_with("paced", share=96.0), row_with("paced", share=99.0)]
+    rows = [row_with("paced", share=96.0, lost=0), row_with("paced", share=99.0, lost=0)]
     checked = claims.check("fig9", rows)
-    assert claims.broken(checked) == [claims.sentence(checked[0])]
+    assert claims.broken(checked) == [claims.sentence(checked_share(rows))]
     assert claims.broken(claims.check("fig9", rows[1:])) == []
     assert claims.broken(claims.check("fig9", [])) == []
     for text in claims.KNOWN_BROKEN:
@@ -505,18 +512,34 @@ def test_only_claims_that_are_known_not_to_hold_may_not_hold() -> None:
 
 def test_a_claim_is_open_while_runs_are_missing() -> None:
     rows = [row_with("paced", share=99.0), {**row_with("paced"), "skipped": "not made yet"}]
-    (checked,) = claims.check("fig9", rows)
+    checked = checked_share(rows)
     assert (checked["worst"], checked["holds"]) == (None, None)
     # A kernel without fq, say, says nothing of what is paced.
-    (checked,) = claims.check("fig9", [rows[0], {**row_with("fq"), "skipped": "no fq"}])
+    checked = checked_share([rows[0], {**row_with("fq"), "skipped": "no fq"}])
     assert (checked["worst"], checked["holds"]) == (99.0, True)
+
+
+def test_a_claim_without_its_figure_does_not_hold_once_all_runs_are_made() -> None:
+    """A transfer that never ends has no time, which is worse than any time."""
+    rows = [
+        row_with("unpaced", completion=9.0),
+        row_with("shared", lost=0),
+        {**row_with("unpaced", completion=9.0), "row": "another"},
+        {**row_with("shared", completion=4.0, apart=1.0, lost=0), "row": "another"},
+    ]
+    rows[1]["values"] |= {"completion": None, "apart": None}
+    for skipped, holds in ((None, False), ("not made yet", None)):
+        rows[0]["skipped"] = skipped
+        checked = claims.check("cooperative", rows)
+        found = [one["holds"] for one in checked if one["claim"].startswith("shared: ")]
+        assert found == [holds, holds, True]
 
 
 def test_a_machine_s_own_kernel_may_have_a_limit_of_its_own() -> None:
     """One frame in virtual time; two where a process has to be woken."""
     row = row_with("paced", near_queue_max=2.9)
     for mode, holds in (("lab", False), ("realtime", True)):
-        (checked,) = claims.check("burstiness", [{**row, "mode": mode}])
+        *_, checked = claims.check("burstiness", [{**row, "mode": mode}])
         assert checked["holds"] is holds
     assert checked["claim"].endswith("at most 2.965")
 
@@ -625,6 +648,30 @@ def test_dynamic_is_compared_with_fixed_gaps_over_the_seeds_that_both_have() -> 
     rows[2]["values"]["deviation"]["each"] = [0.3, 0.3, 0.3]
     checked = [one for one in claims.check("ipg", rows) if "gap's" in one["claim"]]
     assert [(one["worst"], one["holds"]) for one in checked] == [(88.9, False), (0.0, False)]
+
+
+def test_a_plot_by_gap_is_over_the_seeds_that_all_have(tmp_path: Path) -> None:
+    """And a sentence says that the table's medians, which are over all seeds, do not compare."""
+    lossy = dataclasses.replace(SHORT, loss_ppm=1000)
+    of_gap = one_flow(tokyo.ipg(8))
+    cells = (
+        Cell("a path", "dynamic", lossy, seeds=(1, 2, 3, 4, 5)),
+        Cell("a path", "IPG 8", dataclasses.replace(lossy, flows=of_gap), seeds=(1, 2, 3)),
+    )
+    store = Store(tmp_path / "runs", VERSIONS)
+    for run in (run for cell in cells for run in cell.runs()):
+        store.save(run, result_of(run.seed * 10**6 if run.seed < 4 else 10**9, 0))
+    swept = experiment_of(*cells, plots=("gaps-goodput",))
+    found = [result for _, result in tables.results_of(swept, store)]
+    assert [result["goodput_median_bps"] for result in found] == [3e6, 2e6]
+    by_seed = [dict(zip(one["seeds"], one["goodputs_bps"], strict=True)) for one in found]
+    assert metrics.medians_at_shared_seeds(by_seed) == [2e6, 2e6]
+    # While runs are missing, no seed may be shared.
+    assert metrics.medians_at_shared_seeds([{1: 3.0}, {2: 4.0}]) == [3.0, 4.0]
+    warning = "Cells with different numbers of seeds do not compare"
+    assert warning in " ".join(tables.collect(swept, store)["sentences"])
+    same = dataclasses.replace(swept, cells=(cells[1], dataclasses.replace(cells[0], seeds=(1,))))
+    assert warning not in " ".join(tables.collect(same, store)["sentences"])
 
 
 def test_what_did_not_come_to_its_end_is_the_worst() -> None:

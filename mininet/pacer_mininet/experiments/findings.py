@@ -1,12 +1,11 @@
 """What a table's figures say, in plain sentences."""
 
 import itertools
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from pacer_mininet.experiments.experiment import Experiment
-from pacer_mininet.experiments.metrics import KIB, METRICS, shown
+from pacer_mininet.experiments.metrics import KIB, METRICS, medians_at_shared_seeds, shown
 from pacer_mininet.experiments.scenario import from_json
 from pacer_mininet.traffic import ideal_goodput_bps
 
@@ -27,6 +26,7 @@ def sentences(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[st
         said += _lossless(reproducing)
     said += _pacing(experiment, reproducing)
     said += dynamic_beside_static(made)
+    said += _of_other_seeds(made)
     if "queue_max" in experiment.metrics and "near_dynamic_max" in experiment.metrics:
         said += predicted(made)
     if "together" in experiment.metrics:
@@ -214,21 +214,16 @@ FIXED_GAP = "IPG "
 
 
 def at_shared_seeds(rows: Sequence[dict[str, Any]], column: str, metric: str) -> dict[str, float]:
-    """Return medians of a metric by column, each over the seeds of fixed gaps and of `column`.
-
-    Where chance decides, the same seed loses the same packets on the wire. Medians over other seeds
-    differ by more than what spaces the packets does.
-    """
+    """Return medians of a metric by column, each over the seeds of fixed gaps and of `column`."""
     known = {row["column"]: row for row in rows if row["values"].get(metric)}
     compared = [row for name, row in known.items() if name == column or name.startswith(FIXED_GAP)]
     if column not in known:
         return {}
-    shared = set.intersection(*(set(row["seeds"]) for row in compared))
-    found = {}
-    for row in compared:
-        pairs = zip(row["seeds"], row["values"][metric]["each"], strict=True)
-        found[row["column"]] = statistics.median(value for seed, value in pairs if seed in shared)
-    return found
+    figures = [
+        dict(zip(row["seeds"], row["values"][metric]["each"], strict=True)) for row in compared
+    ]
+    medians = medians_at_shared_seeds(figures)
+    return {row["column"]: value for row, value in zip(compared, medians, strict=True)}
 
 
 def dynamic_beside_static(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -249,6 +244,21 @@ def dynamic_beside_static(rows: Sequence[dict[str, Any]]) -> list[str]:
                 f"(published: {PUBLISHED_AGAINST_BEST_GAP.get(title, 'more')})."
             )
     return said
+
+
+def _of_other_seeds(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a warning where chance decides and cells beside fixed gaps have other seeds."""
+    titles = {row["row"] for row in rows if row["column"].startswith(FIXED_GAP)}
+    for title in titles:
+        counts = {len(row["seeds"]) for row in rows if row["row"] == title}
+        if len(counts - {1}) > 1:
+            return [
+                "The table has medians over all seeds of a cell. Cells with different numbers of "
+                "seeds do not compare there, because chance makes more of a difference than "
+                "spacing does. The sentences and claims on fixed gaps, and the plots by gap, are "
+                "over the seeds that both have."
+            ]
+    return []
 
 
 _BEST = {

@@ -1,7 +1,7 @@
 """The figures of a run: their titles, and how they are computed from its result."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -288,3 +288,17 @@ def shown(name: str, value: dict[str, float] | None, *, spread: bool = True) -> 
     if spread and value["max"] > value["min"]:
         text += f" ({value['min']:,.{digits}f} to {value['max']:,.{digits}f})"
     return text
+
+
+def medians_at_shared_seeds(of_cells: Sequence[Mapping[int, float]]) -> list[float]:
+    """Return the median of each cell's figures, given by seed, over the seeds that all cells have.
+
+    Where chance decides, the same seed loses the same packets on the wire. Medians over other seeds
+    differ by more than what spaces the packets does. Cells that share no seed, because runs are
+    missing, have the medians over their own.
+    """
+    shared = set.intersection(*map(set, of_cells)) if of_cells else set()
+    return [
+        statistics.median([value for seed, value in cell.items() if seed in shared or not shared])
+        for cell in of_cells
+    ]

@@ -25,6 +25,7 @@ from pacer_mininet.experiments.experiment import (
     column_titles,
     row_titles,
 )
+from pacer_mininet.experiments.metrics import medians_at_shared_seeds
 from pacer_mininet.experiments.samples import SAMPLE_NS
 from pacer_mininet.traffic import NS_PER_S, WINDOW_NS, ideal_goodput_bps, regroup
 
@@ -412,14 +413,20 @@ def _gap_of(cell: Cell) -> int | None:
 def _by_gap(runs: Runs, key: str, scale: float, label: str) -> Figure:
     """Draw a figure of each run over the fixed gaps, a panel for each row.
 
-    What has no fixed gap is a horizontal line.
+    What has no fixed gap is a horizontal line. `key` has the figures of all seeds.
     """
     rows = row_titles([cell for cell, _ in runs])
     figure = _figure(1.0 + 2.1 * -(-len(rows) // 3))
     panels = figure.subplots(-(-len(rows) // 3), min(3, len(rows)), squeeze=False, sharex=True)
     for axes, row in zip(panels.flat, rows, strict=False):
-        here = [(_gap_of(cell), cell, result[key] / scale) for cell, result in runs]
-        here = [one for one in here if one[1].row == row]
+        of_row = [(cell, result) for cell, result in runs if cell.row == row]
+        medians = medians_at_shared_seeds(
+            [dict(zip(result["seeds"], result[key], strict=True)) for _, result in of_row]
+        )
+        here = [
+            (_gap_of(cell), cell, value / scale)
+            for (cell, _), value in zip(of_row, medians, strict=True)
+        ]
         gaps = [(gap, value) for gap, _, value in here if gap is not None]
         axes.plot(*_axes_of(gaps), "o-", markersize=3, color=COLOURS[5], label="fixed gap")
         others = [(cell.column, value) for gap, cell, value in here if gap is None]
@@ -518,12 +525,12 @@ _PLOTS: dict[str, tuple[str, Callable[[Runs], Figure]]] = {
     ),
     "sweep": ("Goodput by delay", functools.partial(_by_row, beside_published=False)),
     "gaps-goodput": (
-        "Goodput by gap, median",
-        functools.partial(_by_gap, key="goodput_median_bps", scale=1e6, label="Mbit/s"),
+        "Goodput by gap, median of the seeds that all have",
+        functools.partial(_by_gap, key="goodputs_bps", scale=1e6, label="Mbit/s"),
     ),
     "gaps-deviation": (
-        "Deviation / mean of 100 ms windows over the whole run, by gap",
-        functools.partial(_by_gap, key="deviation_median", scale=1, label="deviation / mean"),
+        "Deviation / mean of 100 ms windows over the whole run, by gap, median of the same seeds",
+        functools.partial(_by_gap, key="deviations", scale=1, label="deviation / mean"),
     ),
     "gaps-spread": ("Goodput by gap: all seeds", _spread_by_gap),
     "flows": ("Goodput of the first flows", _flows),

@@ -83,18 +83,21 @@ def collect(experiment: Experiment, store: Store) -> dict[str, Any]:
 def results_of(experiment: Experiment, store: Store) -> list[tuple[Cell, Result]]:
     """Return the cells that have results, each with the first one.
 
-    Beside it are the goodput of all seeds and the medians of goodput and deviation.
+    Beside it are the seeds that were made, with goodput and deviation of each, and the median
+    goodput.
     """
     found = []
     for cell in experiment.cells:
-        results = [one for one in map(store.load, cell.runs()) if one and "skipped" not in one]
+        made = [(run.seed, store.load(run)) for run in cell.runs()]
+        of_seeds = {seed: one for seed, one in made if one is not None and "skipped" not in one}
+        results = list(of_seeds.values())
         if results:
             goodputs_bps = [one["goodput_bps"] for one in results]
-            deviations = [one["wan"].get("deviation_whole", 0.0) for one in results]
             over_seeds = {
+                "seeds": list(of_seeds),
                 "goodputs_bps": goodputs_bps,
                 "goodput_median_bps": statistics.median(goodputs_bps),
-                "deviation_median": statistics.median(deviations),
+                "deviations": [one["wan"].get("deviation_whole", 0.0) for one in results],
             }
             found.append((cell, {**results[0], **over_seeds}))
     return found
