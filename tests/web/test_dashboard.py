@@ -207,6 +207,31 @@ def test_a_flow_with_a_rate_of_its_own_keeps_its_match(
     assert (flow["match"], flow["priority"]) == (MATCH, 7)
 
 
+def test_a_class_keeps_what_its_rate_follows_and_its_other_settings(
+    controller: Controller, open_page: Open
+) -> None:
+    wan = {"address": f"127.0.0.1:{free_port()}", "program": "gtrcnet", "wire": ["1:2"]}
+    made = controller.put("/v1/switches/wan", {**wan, "bottleneck": "500Mbit"})
+    assert made.status_code == 201, made.text
+    follow = {"switch": "wan", "port": 1, "fifo_bytes": 65_536}
+    settings = {
+        "mode": "timer",
+        "tick_hz": 100,
+        "limit_bytes": 65_536,
+        "ecn_threshold_bytes": 9_000,
+        "follow": {**follow, "least_rate": "1Mbit", "most_rate": "9Mbit"},
+    }
+    assert controller.put(VIDEO, {**settings, "rate": "2Mbit"}).status_code == 201
+    page = open_page(controller.url)
+    field = card(page).get_by_role("textbox")
+    expect(field).to_have_value("2Mbit")
+    field.fill("3Mbit")
+    field.press("Enter")
+    eventually(lambda: controller.get(VIDEO)["rate"] == "3Mbit", "the class's rate is changed")
+    video = controller.get(VIDEO)
+    assert {name: video[name] for name in settings} == settings
+
+
 def test_survives_a_restart_of_the_controller(
     switch: Switch, start_controller: Start, open_page: Open, tmp_path: Path
 ) -> None:
