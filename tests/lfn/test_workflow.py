@@ -16,9 +16,9 @@ from typing import IO
 import pytest
 
 from pacer_mininet import paths
-from pacer_mininet.experiments import jobs, workflow
+from pacer_mininet.experiments import again, jobs, main, program, workflow
 from pacer_mininet.experiments.plan import Plan
-from pacer_mininet.experiments.results import BusyError, results_directory
+from pacer_mininet.experiments.results import BusyError, read_object, results_directory
 
 pytestmark = pytest.mark.skipif(
     not paths.SNAKEMAKE.exists(), reason="not run: Snakemake is not installed: make experiments"
@@ -49,6 +49,7 @@ else:
 LONG, SHORT, SHARED = (f"{letter}0918273645f1e2d3c4b5a697887960f" for letter in "abc")
 LONGEST_S = 120
 AT_ONCE = ("--cores", "1")
+SECOND = Path("again", "experiments")
 
 
 @pytest.fixture
@@ -186,3 +187,32 @@ def test_after_a_kill_it_ends_and_continues(plan: Plan) -> None:
 def test_without_any_run_the_place_of_the_log_is_told(plan: Plan, lock: IO[str]) -> None:
     with pytest.raises(workflow.WorkflowError, match=r"\.snakemake"):
         workflow.make(plan, ("--cores", "1", "--no-such-option"), lock)
+
+
+def test_again_makes_a_second_pass_and_compares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With an experiment of the switch alone, which needs no lab."""
+    if not paths.SWITCH_BINARY.exists():
+        pytest.skip("not run: pacing_switch is not built")
+    assert main.main(["--again", "fig3", "--results", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "A second pass gave the same bytes for 1 of 1 tables and 0 of 0 runs." in said
+    first, second = (tmp_path / below / "fig3.json" for below in ("experiments", SECOND))
+    assert first.read_bytes() == second.read_bytes()
+    compared = read_object(tmp_path / "experiments" / again.FILE)
+    assert compared is not None
+    assert len(set(compared["digests"])) == 1
+    assert compared["digests"][0] in said
+
+
+@pytest.mark.parametrize("option", [["--cores", "2"], ["--profile", "mininet/workflow/slurm"]])
+def test_in_real_time_one_run_has_the_machine_alone(
+    option: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(program, "need_parts", lambda: None)
+    assert main.main(["--realtime", *option, "fig9", "--results", str(tmp_path)]) == 1
+    assert "one run at a time has this machine alone" in capsys.readouterr().err
