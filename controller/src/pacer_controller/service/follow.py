@@ -63,7 +63,7 @@ class Follower:
             await asyncio.sleep(INTERVAL_S)
 
     def _followed(self) -> list[Followed]:
-        # A state that is replaced as a whole may have more.
+        # Requests at the same time, on several switches, may each have been the last one allowed.
         found = [
             Followed(managed.name, name, record.spec.follow)
             for managed in self._service.switches.values()
