@@ -13,12 +13,13 @@ from pacer_controller.api import build
 from pacer_controller.config import parse_switch
 from pacer_controller.service import Service
 from pacer_controller.stores import SqliteStore
+from pacer_controller.users import Users
 
 
 class Client:
     """Calls the application in this process; its switches have nobody at their address."""
 
-    def __init__(self, state: str = ":memory:") -> None:
+    def __init__(self, state: str = ":memory:", users: Users | None = None) -> None:
         address = f"127.0.0.1:{free_port()}"
         other = f"127.0.0.1:{free_port()}"
         self.store = SqliteStore(state)
@@ -30,7 +31,7 @@ class Client:
             COMPILED,
             self.store,
         )
-        self.app = build(self.service)
+        self.app = build(self.service, users)
 
     def call(
         self, method: str, path: str, body: Any = None, content: bytes | None = None, **headers: str

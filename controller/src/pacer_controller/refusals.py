@@ -16,6 +16,8 @@ CAUSES: Mapping[str, str] = {
     "bytes-full": "request bodies took all of the memory that there is for them",
     "streams-full": "all streams are taken",
     "no-token": "a request had no token, or a wrong one",
+    "role": "a request that the user's role does not allow",
+    "revoked": "a connection of a user whose token was revoked",
     "other-host": "a request came from a web page of another host",
 }
 """Every cause, and what it means."""

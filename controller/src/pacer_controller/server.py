@@ -23,7 +23,7 @@ from typing import cast
 
 import uvicorn
 
-from pacer_controller import __version__, config, migrate, service_manager
+from pacer_controller import __version__, config, migrate, service_manager, token_command
 from pacer_controller.api import build
 from pacer_controller.connections import Connections
 from pacer_controller.http_protocol import IDLE_S, LimitedProtocol
@@ -32,6 +32,7 @@ from pacer_controller.service import Service
 from pacer_controller.store_options import add_store_options, open_given
 from pacer_controller.stores import StoreError
 from pacer_controller.switch_tls import SwitchTls
+from pacer_controller.users import Users
 
 _LOG = logging.getLogger("pacer_controller")
 
@@ -130,8 +131,11 @@ def parser() -> argparse.ArgumentParser:
 
     made.add_argument("--listen", metavar="HOST:PORT", help=f"default {config.DEFAULT_LISTEN}")
     file_option(
-        "--token-file", "file with the bearer token of requests; required to listen beyond loopback"
+        "--tokens",
+        "file of users, their roles and tokens (pacer-controller token); this or --token-file is "
+        "required to listen beyond loopback",
     )
+    file_option("--token-file", "file with one bearer token, whose user may do everything")
     file_option("--tls-cert", "certificate chain, PEM")
     file_option("--tls-key", "its private key, PEM")
     made.add_argument("--switch", action="append", default=[], help=_SWITCH_HELP)
@@ -235,7 +239,7 @@ def _listen(host: str, port: int, *, has_token: bool, encrypted: bool) -> socket
     if not loopback and not has_token:
         raise config.ConfigError(
             f"listen: {host} is not loopback, and there is no token: listen on 127.0.0.1, or name "
-            "a file with a token as --token-file"
+            "a file of users as --tokens, or one with a token as --token-file"
         )
     if not loopback and not encrypted:
         raise config.ConfigError(
@@ -275,14 +279,14 @@ def _allow_files() -> None:
 
 
 async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None:
-    token = secret("--token-file", arguments.token_file)
+    users = Users(secret("--token-file", arguments.token_file), arguments.tokens)
     check_pair("--tls", arguments.tls_cert, arguments.tls_key)
     check_pair("--switch", arguments.switch_cert, arguments.switch_key)
     check_authority("--switch-ca", arguments.switch_ca)
     switch_tls = SwitchTls(arguments.switch_ca, arguments.switch_cert, arguments.switch_key)
     name, number = config.parse_listen(settings.listen)
     encrypted = arguments.tls_cert is not None
-    listener = _listen(name, number, has_token=token is not None, encrypted=encrypted)
+    listener = _listen(name, number, has_token=users.required, encrypted=encrypted)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(listener)
         store = await open_given(settings.store, arguments)
@@ -296,7 +300,7 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
         )
         connections = Connections(service.refusals)
         application = build(
-            service, token, [name], history=not arguments.no_history, connections=connections
+            service, users, [name], history=not arguments.no_history, connections=connections
         )
         protocol = partial(
             LimitedProtocol, connections, _tls_context(arguments.tls_cert, arguments.tls_key)
@@ -335,6 +339,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["migrate"]:
         return migrate.main(given[1:])
+    if given[:1] == ["token"]:
+        return token_command.main(given[1:])
     options = parser().parse_args(given)
     _set_up_logging(options.log_level, options.log_json)
     _allow_files()

@@ -4,8 +4,10 @@ OpenAPI is at `/openapi.json`, its page at `/docs`; the page needs no network.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import FastAPI
@@ -18,23 +20,31 @@ from pacer_controller.api.current import Current
 from pacer_controller.api.errors import add_error_handlers
 from pacer_controller.api.operations import add_operations
 from pacer_controller.api.resources import add_resources
+from pacer_controller.api.roles import is_open, needed
 from pacer_controller.api.ryu import add_ryu
 from pacer_controller.api.state import add_state
 from pacer_controller.api.streams import add_streams
 from pacer_controller.api.switches import add_switches
 from pacer_controller.api.views import ProblemDetails
+from pacer_controller.config import ConfigError
 from pacer_controller.connections import Connections
 from pacer_controller.http_limits import BodyLimits
 from pacer_controller.service import Service
 from pacer_controller.service.follow import Follower
 from pacer_controller.service.history import History
+from pacer_controller.users import Users
 
 __all__ = ["build"]
+
+_LOG = logging.getLogger(__name__)
+
+USERS_S = 1.0
+"""Time between two looks at the file of users."""
 
 
 def build(
     service: Service,
-    token: str | None = None,
+    users: Users | None = None,
     names: Iterable[str] = (),
     *,
     history: bool = False,
@@ -44,13 +54,14 @@ def build(
 
     Args:
         service: what the paths are about.
-        token: bearer token that requests must have; None: none.
-        names: what clients may call this host, beside loopback's names; with a token, anything.
+        users: whose tokens requests must have; None: they need none.
+        names: what clients may call this host, beside loopback's names; with tokens, anything.
         history: whether to keep the rates of the last minute, by reading the switches.
         connections: of clients; None: a server that does not bound them.
 
     """
     connections = connections or Connections(service.refusals)
+    users = users or Users()
     kept = History(service)
     follower = Follower(service)
 
@@ -58,6 +69,9 @@ def build(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await service.start()
         tasks = [asyncio.create_task(follower.run(), name="follow")]
+        if users.required:
+            following = _follow_users(users, service, connections)
+            tasks.append(asyncio.create_task(following, name="users"))
         if history:
             tasks.append(asyncio.create_task(kept.run(), name="history"))
         try:
@@ -80,7 +94,7 @@ def build(
     app.add_middleware(Current, service=service)
     app.add_middleware(BodyLimits, refusals=service.refusals)
     # Added last, so outermost: nothing of a request is read before it is allowed.
-    app.add_middleware(Access, service=service, token=token, names=names)
+    app.add_middleware(Access, service=service, users=users, names=names)
 
     add_error_handlers(app)
     add_operations(app, service, connections)
@@ -94,8 +108,47 @@ def build(
     return app
 
 
+async def _follow_users(users: Users, service: Service, connections: Connections) -> None:
+    """Read the file of users again when it changes, until cancelled."""
+    while True:
+        await asyncio.sleep(USERS_S)
+        try:
+            changes = await asyncio.to_thread(users.refresh)
+        except ConfigError as error:
+            message = f"the users stay as they were: {error}"
+            _LOG.error("%s", message)
+            service.events.record("controller", None, message)
+            continue
+        if not changes:
+            continue
+        gone = {*changes.revoked, *changes.changed}
+        connections.end_users(gone.__contains__, "revoked")
+        said = {word: names for word, names in asdict(changes).items() if names}
+        listed = "; ".join(f"{word}: {', '.join(names)}" for word, names in said.items())
+        service.events.record("controller", None, f"users were {listed}", said)
+
+
+def _describe_roles(document: dict[str, Any]) -> None:
+    """Say which role each request needs."""
+    schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
+    schemes["token"] = {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A user's token, where the controller has users.",
+    }
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if is_open(path):
+                continue
+            role = needed(method.upper(), path)
+            operation["security"] = [{"token": []}]
+            operation["x-pacer-role"] = role
+            about = operation.get("description", "")
+            operation["description"] = f"{about}\n\nNeeds the role `{role}`.".strip()
+
+
 def _describe_problems(app: FastAPI) -> None:
-    """Put the problem schema, which no route returns by name, into the OpenAPI document."""
+    """Put what no route returns by name into the OpenAPI document: the problem schema, roles."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -108,6 +161,7 @@ def _describe_problems(app: FastAPI) -> None:
             schemas["ProblemDetails"] = schema
             for unused in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(unused, None)
+            _describe_roles(document)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -1,11 +1,10 @@
-"""Access control: requests need the bearer token (RFC 6750) or, without one, a local client.
+"""Access control: requests need a user's bearer token (RFC 6750) or, without any, a local client.
 
-A token lets do everything; without it little may be looked at. A server that has none listens on
-loopback, where the pages of any web site that somebody here looks at can send requests, too:
-those are told by the names that browsers give, Host and Origin, and refused.
+What a user may do is in `roles`. A server that has no tokens listens on loopback, where the pages
+of any web site that somebody here looks at can send requests, too: those are told by the names that
+browsers give, Host and Origin, and refused.
 """
 
-import hmac
 import ipaddress
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -14,86 +13,103 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pacer_controller.api.errors import respond
+from pacer_controller.api.roles import allows, enough, is_open, needed
 from pacer_controller.connections import ADMIT
 from pacer_controller.problems import Problem
 from pacer_controller.refusals import CAUSES
 from pacer_controller.service import Service
-
-_OPEN = ("/", "/dashboard", "/healthz", "/readyz", "/docs", "/openapi.json")
-_OPEN_BELOW = ("/dashboard/", "/static-offline-docs/")
+from pacer_controller.users import User, Users
 
 
 class Access:
-    """ASGI middleware that asks for a token, or where none is, refuses web pages of others.
+    """ASGI middleware that asks for a token, or where there are none, refuses web pages of others.
+
+    The user stands in the scope as `user`; None: users have no tokens.
 
     Args:
         app: what is behind it.
         service: gets the events of denied requests.
-        token: the token; None: none is asked for.
-        names: of this host, beside loopback's; only looked at without a token.
+        users: whose tokens are right.
+        names: of this host, beside loopback's; only looked at without tokens.
 
     """
 
     def __init__(
-        self, app: ASGIApp, service: Service, token: str | None, names: Iterable[str] = ()
+        self, app: ASGIApp, service: Service, users: Users, names: Iterable[str] = ()
     ) -> None:
         self._app = app
         self._service = service
-        self._token = token.encode() if token is not None else None
+        self._users = users
         self._names = {"localhost", *(name.lower() for name in names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 401, or 403."""
-        problem = self._problem(scope) if scope["type"] == "http" else None
+        """Pass the request on, or answer 401, 403 or 503."""
+        problem = None
+        if scope["type"] == "http":
+            scope["user"] = None
+            if not self._users.required:
+                problem = self._foreign(scope) or _without_place(scope, None)
+            elif not is_open(scope["path"]):
+                problem = self._denied(scope)
         if problem is None:
-            problem = self._without_place(scope)
-            if problem is None:
-                await self._app(scope, receive, send)
-                return
+            await self._app(scope, receive, send)
         else:
-            self._report(scope, problem)
-        await respond(scope.get("path", ""), problem)(scope, receive, send)
+            await respond(scope.get("path", ""), problem)(scope, receive, send)
 
-    def _without_place(self, scope: Scope) -> Problem | None:
-        """Have the connection counted as a user's; return why there is no place for it."""
-        if scope["type"] != "http" or (self._token is not None and _is_open(scope)):
-            return None
-        place = scope.get("extensions", {}).get(ADMIT)
-        cause = place["admit"](None) if place is not None else None
-        if cause is None:
-            return None
+    def _denied(self, scope: Scope) -> Problem | None:
+        """Find the user of a request; return why it may not make it."""
+        user = self._user(scope)
+        if user is None:
+            self._report(scope, "no-token", "had no token", None)
+            return Problem(
+                HTTPStatus.UNAUTHORIZED,
+                "unauthorized",
+                "The request needs a user's token",
+                "send one as Authorization: Bearer TOKEN; `pacer-controller token add` makes one",
+            )
+        scope["user"] = user
+        wanted = needed(scope["method"], scope["path"])
+        if allows(user.role, wanted):
+            return _without_place(scope, user.name)
+        self._report(scope, "role", f"needs the role {wanted}", user.name)
         return Problem(
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            cause,
-            "There are too many connections",
-            f"{CAUSES[cause]}, and none is idle; end some",
+            HTTPStatus.FORBIDDEN,
+            "role",
+            "The user's role does not allow the request",
+            f"user {user.name!r} has the role {user.role}; {scope['method']} of this path needs "
+            f"{' or '.join(enough(wanted))}",
         )
 
-    def _problem(self, scope: Scope) -> Problem | None:
-        """Return why a request is denied."""
-        if self._token is None:
-            return self._foreign(scope)
-        if _is_open(scope) or self._allowed(scope):
-            return None
-        return Problem(
-            HTTPStatus.UNAUTHORIZED,
-            "unauthorized",
-            "The request needs the controller's token",
-            "send it as Authorization: Bearer TOKEN",
-        )
+    def _user(self, scope: Scope) -> User | None:
+        """Return the user whose token a request has."""
+        given = next((v for name, v in scope["headers"] if name.lower() == b"authorization"), b"")
+        scheme, _, token = given.partition(b" ")
+        return self._users.find(token.strip()) if scheme.lower() == b"bearer" else None
 
     def _foreign(self, scope: Scope) -> Problem | None:
         """Return what shows that a page of another host sent the request."""
+        detail = self._foreign_detail(scope)
+        if detail is None:
+            return None
+        self._report(scope, "other-host", "was another host's", None)
+        return Problem(
+            HTTPStatus.FORBIDDEN,
+            "other-host",
+            "The request is a web page's of another host",
+            f"{detail}; without a token only requests to localhost are taken",
+        )
+
+    def _foreign_detail(self, scope: Scope) -> str | None:
         headers = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
         hosts = [value.lower() for name, value in headers if name == b"host"]
         # A name of another host that leads here: its pages would count as ours (DNS rebinding).
         for host in hosts:
             if not self._ours(host, scope):
-                return _forbidden(f"Host {host[:100]!r} is no name of this host")
+                return f"Host {host[:100]!r} is no name of this host"
         for name, value in headers:
             origin = value.lower().partition("://")[2]
             if name == b"origin" and origin not in hosts:
-                return _forbidden(f"it comes from a page of {value[:100]!r}")
+                return f"it comes from a page of {value[:100]!r}"
         return None
 
     def _ours(self, authority: str, scope: Scope) -> bool:
@@ -109,31 +125,22 @@ class Access:
         except ValueError:
             return False
 
-    def _allowed(self, scope: Scope) -> bool:
-        given = next((v for name, v in scope["headers"] if name.lower() == b"authorization"), b"")
-        scheme, _, token = given.partition(b" ")
-        # Constant time: how long the comparison takes must not say how much of it was right.
-        right = hmac.compare_digest(token.strip(), self._token or b"")
-        return right and scheme.lower() == b"bearer"
-
-    def _report(self, scope: Scope, problem: Problem) -> None:
+    def _report(self, scope: Scope, cause: str, had: str, user: str | None) -> None:
         client = scope["client"][0] if scope.get("client") else None
-        data = {"client": client, "method": scope["method"], "path": scope["path"][:200]}
-        cause, had = "other-host", "was another host's"
-        if problem.status == HTTPStatus.UNAUTHORIZED:
-            cause, had = "no-token", "had no token"
-        self._service.count_denied(cause, f"a request of {client} {had}", data)
+        path = scope["path"][:200]
+        data = {"user": user, "client": client, "method": scope["method"], "path": path}
+        self._service.count_denied(cause, f"a request of {user or client} {had}", data)
 
 
-def _is_open(scope: Scope) -> bool:
-    path = scope.get("path", "")
-    return path in _OPEN or path.startswith(_OPEN_BELOW)
-
-
-def _forbidden(detail: str) -> Problem:
+def _without_place(scope: Scope, user: str | None) -> Problem | None:
+    """Have the connection counted as a user's; return why there is no place for it."""
+    place = scope.get("extensions", {}).get(ADMIT)
+    cause = place["admit"](user) if place is not None else None
+    if cause is None:
+        return None
     return Problem(
-        HTTPStatus.FORBIDDEN,
-        "other-host",
-        "The request is a web page's of another host",
-        f"{detail}; without a token only requests to localhost are taken",
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        cause,
+        "There are too many connections",
+        f"{CAUSES[cause]}, and none is idle; end some",
     )

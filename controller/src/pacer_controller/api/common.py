@@ -35,7 +35,12 @@ class JsonLine(JSONResponse):
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the problem responses of a path, for the OpenAPI document."""
+    """Return the problem responses of a path, for the OpenAPI document.
+
+    Who may answer 401 may answer 403, too.
+    """
+    if HTTPStatus.UNAUTHORIZED in statuses:
+        statuses = (*statuses, HTTPStatus.FORBIDDEN)
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
     return {s: {"description": HTTPStatus(s).phrase, "content": content} for s in statuses}
 
@@ -83,7 +88,9 @@ def read_origin(request: Request) -> Origin:
     if actor is not None and _ACTOR.fullmatch(actor) is None:
         raise _wrong_header("X-Pacer-Actor", actor, "1 to 64 of A-Z a-z 0-9 . _ @ -")
     client = request.client.host if request.client is not None else None
-    return Origin(actor, client, request.method, request.url.path)
+    user = request.scope.get("user")
+    name = user.name if user is not None else None
+    return Origin(actor, client, request.method, request.url.path, name)
 
 
 async def read_asked(request: Request) -> Asked:
@@ -104,7 +111,7 @@ def _header(name: str, description: str, **schema: str) -> dict[str, Any]:
 
 
 _ACTOR_HEADER = _header(
-    "X-Pacer-Actor", "Who asks, for audit events.", pattern=f"^{_ACTOR.pattern}$"
+    "X-Pacer-Actor", "For whom the user asks, for audit events.", pattern=f"^{_ACTOR.pattern}$"
 )
 WHO: dict[str, Any] = {"parameters": [_ACTOR_HEADER]}
 """The parameters that `read_origin` reads, for the OpenAPI document (`openapi_extra`)."""

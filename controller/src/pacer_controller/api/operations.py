@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import FastAPI, Query, Response
+from fastapi import FastAPI, Query, Request, Response
 
 from pacer_controller import __version__
 from pacer_controller.api import views
@@ -41,9 +41,12 @@ def add_operations(app: FastAPI, service: Service, connections: Connections) -> 
         summary="How this controller does: its connections, and what it refused",
         responses=responses(401),
     )
-    async def controller() -> views.ControllerView:
+    async def controller(request: Request) -> views.ControllerView:
+        user = request.scope.get("user")
         return views.ControllerView(
             version=__version__,
+            user=user.name if user is not None else None,
+            role=user.role if user is not None else "all",
             connections=views.ConnectionsView(
                 users=connections.users, strangers=connections.strangers
             ),

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pacer_controller.following import FollowSpec
+from pacer_controller.users import Role
 
 
 class View(BaseModel):
@@ -302,6 +303,8 @@ class ControllerView(View):
     """How this controller does."""
 
     version: str
+    user: str | None = Field(description="Who asks; null: users have no tokens.")
+    role: Role = Field(description="What the user may do.")
     connections: ConnectionsView
     refusals: dict[str, int] = Field(
         description="What clients were refused since the controller started, by cause."

@@ -534,7 +534,10 @@ def event(view: View) -> Text:
     clock = str(view.get("time", "")).replace("T", " ").removesuffix("Z")[:23]
     text = Text.assemble((clock, "dim"), "  ", (f"{kind:<12}", style.get(kind, "")), "  ")
     text.append(str(view.get("message", "")))
-    actor = (view.get("data") or {}).get("actor")
-    if actor:
-        text.append(f"  by {actor}", "dim")
+    data = view.get("data") or {}
+    user, actor = data.get("user"), data.get("actor")
+    if user or actor:
+        text.append(f"  by {user or actor}", "dim")
+    if user and actor:
+        text.append(f" for {actor}", "dim")
     return text

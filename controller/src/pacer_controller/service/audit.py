@@ -35,6 +35,7 @@ def audit(origin: Origin, views: Sequence[dict[str, Any]]) -> Event:
         message += f" (and {len(views) - 1} more changes)"
     switches = {view["switch"] for view in views}
     data = {
+        "user": origin.user,
         "actor": origin.actor,
         "client": origin.client,
         "method": origin.method,

@@ -16,12 +16,22 @@ from pacer_controller.stores import Status
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a change, for audit events."""
+    """The origin of a change, for audit events.
+
+    Attributes:
+        user: whose token the request had; None: users have no tokens.
+        actor: who asked, as the client says.
+        client: its address.
+        method: of the request.
+        path: of the request.
+
+    """
 
     actor: str | None = None
     client: str | None = None
     method: str = ""
     path: str = ""
+    user: str | None = None
 
 
 class Allocation:
