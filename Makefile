@@ -26,6 +26,7 @@
 #   make pictures          docs/dashboard.png and docs/top.svg, in real time (root, an idle machine)
 #   make test-slurm        the experiments on a Slurm of one node, from Debian's packages (root)
 #   make oracle            random P4Runtime writes against the specified answers: UPDATES=100000 SEED=1
+#   make fuzz              bytes that break the controller: TARGET=openflow|ovsdb|rest MINUTES=30
 #   make soak              switches and a controller under traffic and changes: HOURS=2 (root)
 #   make faults            kills, cut links, full disks: MINUTES=30 SEED=1 (root)
 #   make cluster           three etcd members, three controllers and ten switches on loopback
@@ -301,6 +302,15 @@ oracle: test-packages dev-venv switch
 	@mkdir -p results
 	@unshare --net $(PYTHON) tests/oracle/oracle.py results --updates $(UPDATES) --seed $(SEED)
 
+TARGETS := openflow ovsdb rest
+.PHONY: fuzz
+fuzz: dev-venv
+	@$(if $(filter $(TARGET),$(TARGETS)),,$(error TARGET is one of: $(TARGETS)))
+	@$(PYTHON) -m pip install --quiet --require-hashes -r requirements-fuzz.lock
+	@mkdir -p results/fuzz
+	@cd results/fuzz && $(abspath $(PYTHON)) $(CURDIR)/tests/fuzz/fuzz.py $(TARGET) \
+	    -timeout=10 -max_total_time=$$(($(MINUTES) * 60))
+
 HOURS ?= 2
 .PHONY: soak
 soak: test-packages dev-venv switch
@@ -315,7 +325,7 @@ faults: test-packages dev-venv switch
 test-python: dev-venv switch
 	@echo "== reference model, virtual time, command line, conformance, dashboard, faults"
 	@$(PYTHON) -m pytest -q tests/model tests/virtual tests/cli tests/conformance tests/differential \
-	    tests/oracle tests/soak
+	    tests/oracle tests/soak tests/fuzz
 	@$(PYTHON) -m pytest -q tests/web
 	@$(PYTHON) -m pytest -q tests/outside
 	@echo "== the simulation of controllers, a hundred seeds"
@@ -371,7 +381,7 @@ pictures: test-packages dev-venv switch
 .PHONY: lock
 lock:
 	@$(PYTHON) -m pip install --quiet pip-tools
-	@for which in requirements requirements-dev requirements-experiments; do \
+	@for which in requirements requirements-dev requirements-experiments requirements-fuzz; do \
 	    $(PYTHON) -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	    $$(test $$which != requirements-dev || echo --constraint=requirements.lock) \

@@ -11,6 +11,7 @@ from os_ken.ofproto import ofproto_parser, ofproto_protocol
 from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 
+from pacer_controller.openvswitch import lengths
 from pacer_controller.openvswitch.flows import FLOWS
 from pacer_controller.rows import METERS, Change, Key, MatchValue, Op, Row, row
 from pacer_controller.southbound import Count, Refusal
@@ -27,12 +28,22 @@ ECHO_S = 2.0
 BATCH = 500
 """Changes between two barriers."""
 
+REPLIES_MOST = 4096
+"""Messages of one answer, of 64 KB at most each; a bridge that sends more is given up."""
+
 _PROTOCOL = ofproto_protocol.ProtocolDesc(version=ofp.OFP_VERSION)
 _DEMOTED = (ofp.OFPET_BAD_REQUEST, ofp.OFPBRC_IS_SLAVE)
 _FULL = {
     (ofp.OFPET_FLOW_MOD_FAILED, ofp.OFPFMFC_TABLE_FULL),
     (ofp.OFPET_METER_MOD_FAILED, ofp.OFPMMFC_OUT_OF_METERS),
 }
+
+
+_READ = {
+    *(ofp.OFPT_ERROR, ofp.OFPT_ECHO_REQUEST, ofp.OFPT_ECHO_REPLY, ofp.OFPT_FEATURES_REPLY),
+    *(ofp.OFPT_MULTIPART_REPLY, ofp.OFPT_BARRIER_REPLY, ofp.OFPT_ROLE_REPLY),
+}
+"""Types of the messages that are read; all others are passed over."""
 
 
 class OpenFlowError(Exception):
@@ -61,6 +72,8 @@ class OpenFlow:
         self._xids = itertools.count(1)
         self._waiting: dict[int, asyncio.Queue[Any]] = {}
         self._errors: dict[int, Any] = {}
+        self._in_doubt: set[int] = set()
+        """Numbers of the changes since the last barrier: errors of others are not kept."""
         self.closed = asyncio.Event()
         self.datapath_id = 0
         self._task = asyncio.create_task(self._receive(), name="openflow")
@@ -81,12 +94,28 @@ class OpenFlow:
         else:
             host, _, port = rest.rpartition(":")
             reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        async with cls.over(reader, writer) as connection:
+            yield connection
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def over(
+        cls, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> "AsyncIterator[OpenFlow]":
+        """Make the connection of a pair of streams, and close it in the end.
+
+        Raises:
+            OpenFlowError: the other end is not a bridge that speaks OpenFlow 1.3.
+
+        """
         connection = cls(reader, writer)
         try:
             versions = [parser.OFPHelloElemVersionBitmap(versions=[ofp.OFP_VERSION])]
             connection._send(parser.OFPHello(_PROTOCOL, versions))
-            features = await connection._ask(parser.OFPFeaturesRequest(_PROTOCOL))
-            connection.datapath_id = features[0].datapath_id
+            features = await connection._one(
+                parser.OFPFeaturesRequest(_PROTOCOL), parser.OFPSwitchFeatures
+            )
+            connection.datapath_id = features.datapath_id
             yield connection
         finally:
             connection._task.cancel()
@@ -110,10 +139,8 @@ class OpenFlow:
                 body = await self._reader.readexactly(length - len(head))
                 if version != ofp.OFP_VERSION and kind != ofp.OFPT_HELLO:
                     raise OpenFlowError("the bridge does not speak OpenFlow 1.3")
-                if version == ofp.OFP_VERSION:
-                    self._handle(
-                        ofproto_parser.msg(_PROTOCOL, version, kind, length, xid, head + body)
-                    )
+                if kind in _READ:
+                    self._handle(_parsed(version, kind, length, xid, head + body))
         except (OSError, asyncio.IncompleteReadError, OpenFlowError):
             pass
         finally:
@@ -126,7 +153,7 @@ class OpenFlow:
             self._send(parser.OFPEchoReply(_PROTOCOL, data=message.data), message.xid)
         elif message.xid in self._waiting:
             self._waiting[message.xid].put_nowait(message)
-        elif isinstance(message, parser.OFPErrorMsg):
+        elif isinstance(message, parser.OFPErrorMsg) and message.xid in self._in_doubt:
             self._errors[message.xid] = message
 
     async def _ask(self, request: Any, timeout_s: float = TIMEOUT_S) -> list[Any]:
@@ -151,10 +178,38 @@ class OpenFlow:
                     found.append(reply)
                     if not getattr(reply, "flags", 0) & ofp.OFPMPF_REPLY_MORE:
                         return found
+                    if len(found) == REPLIES_MOST:
+                        raise OpenFlowError(f"an answer has more than {REPLIES_MOST} messages")
         except TimeoutError:
             raise OpenFlowError(f"no answer within {timeout_s:g} s") from None
         finally:
             del self._waiting[xid]
+
+    async def _one(self, request: Any, *kinds: type) -> Any:
+        """Send a request and return its reply, which must be of one of these kinds.
+
+        Raises:
+            OpenFlowError: the connection went, no answer came, or it is something else.
+
+        """
+        replies = await self._ask(request)
+        if len(replies) != 1 or not isinstance(replies[0], kinds):
+            raise _unexpected(request, replies)
+        return replies[0]
+
+    async def _all(self, request: Any, kind: type) -> list[Any]:
+        """Send a multipart request and return what the bodies of its replies list.
+
+        A bridge that does not know the request answers with an error, and lists nothing.
+
+        Raises:
+            OpenFlowError: the connection went, no answer came, or it is something else.
+
+        """
+        replies = await self._ask(request)
+        if any(not isinstance(reply, (kind, parser.OFPErrorMsg)) for reply in replies):
+            raise _unexpected(request, replies)
+        return [one for reply in replies for one in getattr(reply, "body", None) or ()]
 
     async def become_master(self, generation: int) -> None:
         """Take the role of the master (OpenFlow 1.3.5, 6.3.6); former masters may not write then.
@@ -165,13 +220,14 @@ class OpenFlow:
 
         """
         request = parser.OFPRoleRequest(_PROTOCOL, ofp.OFPCR_ROLE_MASTER, generation)
-        (reply,) = await self._ask(request)
-        if not isinstance(reply, parser.OFPErrorMsg):
+        reply = await self._one(request, parser.OFPRoleReply, parser.OFPErrorMsg)
+        if isinstance(reply, parser.OFPRoleReply):
             return
         if (reply.type, reply.code) != (ofp.OFPET_ROLE_REQUEST_FAILED, ofp.OFPRRFC_STALE):
             raise OpenFlowError(f"role: OpenFlow error type {reply.type}, code {reply.code}")
-        (reply,) = await self._ask(parser.OFPRoleRequest(_PROTOCOL, ofp.OFPCR_ROLE_NOCHANGE, 0))
-        raise StaleRoleError(int(getattr(reply, "generation_id", 0)))
+        unchanged = parser.OFPRoleRequest(_PROTOCOL, ofp.OFPCR_ROLE_NOCHANGE, 0)
+        reply = await self._one(unchanged, parser.OFPRoleReply)
+        raise StaleRoleError(reply.generation_id)
 
     async def echo(self) -> None:
         """Ask for a sign of life.
@@ -194,6 +250,8 @@ class OpenFlow:
             batch = pending[start : start + BATCH]
             self._errors.clear()
             xids = {self._send(_message(change)): change for change in batch}
+            # Nothing has been received yet: there was no wait since the first of them was sent.
+            self._in_doubt = set(xids)
             await self._ask(parser.OFPBarrierRequest(_PROTOCOL))
             for xid, change in xids.items():
                 error = self._errors.get(xid)
@@ -212,23 +270,26 @@ class OpenFlow:
         )
         rows: list[Row] = []
         counts: dict[Key, Count] = {}
-        for reply in await self._ask(request):
-            for stats in getattr(reply, "body", None) or ():
+        for stats in await self._all(request, parser.OFPFlowStatsReply):
+            try:
                 entry = _row_of(stats)
-                rows.append(entry)
-                counts[entry.key] = Count(stats.packet_count, stats.byte_count)
+            except (TypeError, ValueError) as error:
+                text = f"a flow with this controller's cookie cannot be read: {error}"
+                raise OpenFlowError(text) from error
+            rows.append(entry)
+            counts[entry.key] = Count(stats.packet_count, stats.byte_count)
         return rows, counts
 
     async def read_meters(self) -> list[Row]:
         """Return all meters; a bridge without meters has none."""
         rows = []
-        for reply in await self._ask(parser.OFPMeterConfigStatsRequest(_PROTOCOL, 0, ofp.OFPM_ALL)):
-            for meter in getattr(reply, "body", None) or ():
-                params: dict[str, int | str] = {}
-                for band in meter.bands:
-                    params = {"rate": band.rate, "burst_size": band.burst_size}
-                owner = "meter of unknown origin"
-                rows.append(row(METERS, {"meter": meter.meter_id}, "drop", params, owner=owner))
+        request = parser.OFPMeterConfigStatsRequest(_PROTOCOL, 0, ofp.OFPM_ALL)
+        for meter in await self._all(request, parser.OFPMeterConfigStatsReply):
+            params: dict[str, int | str] = {}
+            for band in meter.bands:
+                params = {"rate": band.rate, "burst_size": band.burst_size}
+            owner = "meter of unknown origin"
+            rows.append(row(METERS, {"meter": meter.meter_id}, "drop", params, owner=owner))
         return rows
 
     async def queue_counters(self) -> dict[tuple[int, int], tuple[int, int, int]]:
@@ -236,21 +297,39 @@ class OpenFlow:
         request = parser.OFPQueueStatsRequest(_PROTOCOL, 0, ofp.OFPP_ANY, ofp.OFPQ_ALL)
         return {
             (one.port_no, one.queue_id): (one.tx_packets, one.tx_bytes, one.tx_errors)
-            for reply in await self._ask(request)
-            for one in getattr(reply, "body", None) or ()
+            for one in await self._all(request, parser.OFPQueueStatsReply)
         }
 
     async def port_counters(self) -> dict[int, dict[str, Any]]:
         """Return counters by port."""
         names = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes")
+        request = parser.OFPPortStatsRequest(_PROTOCOL, 0, ofp.OFPP_ANY)
         return {
             one.port_no: {
                 **{name: getattr(one, name) for name in names},
                 "drops": {"rx-dropped": one.rx_dropped, "tx-dropped": one.tx_dropped},
             }
-            for reply in await self._ask(parser.OFPPortStatsRequest(_PROTOCOL, 0, ofp.OFPP_ANY))
-            for one in getattr(reply, "body", None) or ()
+            for one in await self._all(request, parser.OFPPortStatsReply)
         }
+
+
+def _parsed(version: int, kind: int, length: int, xid: int, data: bytes) -> Any:
+    """Return a message, with everything in it read.
+
+    Raises:
+        OpenFlowError: os-ken cannot read it.
+
+    """
+    try:
+        lengths.check(data)
+        return ofproto_parser.msg(_PROTOCOL, version, kind, length, xid, data)
+    except Exception as error:
+        raise OpenFlowError(f"a message of type {kind} cannot be read: {error!r}") from error
+
+
+def _unexpected(request: Any, replies: Sequence[Any]) -> OpenFlowError:
+    names = ", ".join(type(reply).__name__ for reply in replies)
+    return OpenFlowError(f"the bridge answers {type(request).__name__} with {names}")
 
 
 def _message(change: Change) -> Any:

@@ -9,7 +9,7 @@ bears the fencing number of this controller, so that one who has lost either wri
 
 import contextlib
 import errno
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,20 @@ class Snapshot:
     """Whether the switch has applied everything; true if it does not report that."""
 
 
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    """Read answers of the database, whose form is checked by using it.
+
+    Raises:
+        OvsdbError: an answer has another form than RFC 7047 and the schema of Open vSwitch say.
+
+    """
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise OvsdbError(f"an answer of the database has an unknown form: {error!r}") from error
+
+
 class Database:
     """A connection to the database.
 
@@ -114,7 +128,12 @@ class Database:
             if error:
                 raise OvsdbError(f"{self._remote}: {_errno(error)}")
             self._connection = ovs.jsonrpc.Connection(stream)
-            columns = self._call("get_schema", [_DATABASE])["tables"]["QoS"]["columns"]
+            schema = self._call("get_schema", [_DATABASE])
+            try:
+                columns = schema["tables"]["QoS"]["columns"]
+            except (KeyError, TypeError):
+                self.close()
+                raise OvsdbError(f"{self._remote} has no database of Open vSwitch") from None
             # The column came with the type (ovs-patches); a switch without it has neither.
             self._paces = "status" in columns
 
@@ -164,6 +183,7 @@ class Database:
             poller.timer_wait_until(deadline_ms)
             poller.block()
 
+    @_reading()
     def _transact(self, operations: Sequence[Mapping[str, Any]]) -> list[Any]:
         results = self._call("transact", [_DATABASE, *operations])
         for result in results:
@@ -180,6 +200,7 @@ class Database:
         """
         self._call("echo", [])
 
+    @_reading()
     def lock(self, *, steal: bool) -> bool:
         """Take the bridge's lock (RFC 7047, 4.1.8); returns whether it is ours.
 
@@ -197,6 +218,7 @@ class Database:
         self._owned = bool(self._call(method, [self._lock])["locked"])
         return self._owned
 
+    @_reading()
     def fence(self, number: int) -> int:
         """Have the bridge bear a fencing number; returns a higher one that it bears, or 0.
 
@@ -254,6 +276,7 @@ class Database:
             # There was none to leave.
             self._call("unlock", [self._lock])
 
+    @_reading()
     def qos_type(self) -> str:
         """Return the best type of QoS rows that the bridge's ports can have.
 
@@ -270,6 +293,7 @@ class Database:
         userspace = answer["rows"][0]["datapath_type"] in ("netdev", "dummy")
         return "pacer" if self._paces and userspace else "linux-htb"
 
+    @_reading()
     def read(self) -> Snapshot:
         """Return what the database says of the bridge.
 
