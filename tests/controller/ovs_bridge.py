@@ -14,7 +14,7 @@ from controller_harness import Controller, eventually
 Start = Callable[..., Controller]
 BRIDGE = "/v1/switches/br0"
 LIMIT_S = 120
-"""What hangs is given up then; far beyond what a busy machine takes."""
+"""A process that hangs is given up then; far beyond what a busy machine takes."""
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 

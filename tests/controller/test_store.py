@@ -469,7 +469,7 @@ def test_what_is_swept_as_left_behind_is_not_committed(
 
 
 def test_a_gap_in_the_watch_is_made_up_for(shared: str, members: Members) -> None:
-    """What is compacted before it was told is read anew."""
+    """Changes that are compacted before they were reported are read anew."""
 
     async def run() -> None:
         async with opened(shared) as one, opened(shared) as two:

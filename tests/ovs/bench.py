@@ -7,7 +7,7 @@
   a dummy datapath, whatever else the machine does. Not run without valgrind.
 - `unused`: frames per second of 64 bytes between two veth pairs, with more offered than it can
   forward, and processor time of ovs-vswitchd per frame; patched (no pacer configured) and stock in
-  turn, in real time. What counts is the median of the pairs' ratios and its confidence interval.
+  turn, in real time. The result is the median of the pairs' ratios and its confidence interval.
 - `paced`: with 1, 100 and 10,000 queues on the port, in real time: one of 100 Mbit/s whose gaps
   are measured by a receiver of its own; the others of 8 kbit/s, which get two frames of 1514 bytes
   every two seconds each, so that three in four of them hold one. Besides, the pacer alone

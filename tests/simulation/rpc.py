@@ -5,7 +5,7 @@ place: channels that connect through `network`, with gRPC's states, back-off, de
 and status codes. So clients that use grpc.aio run as they are. Servers are functions of the
 simulation (`Server`).
 
-What the core does is modelled on grpc 1.8x: src/core/client_channel, and
+The core's behaviour is modelled on grpc 1.8x: src/core/client_channel, and
 src/python/grpcio/grpc/_cython/_cygrpc/aio/call.pyx.pxi.
 """
 

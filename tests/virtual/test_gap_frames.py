@@ -1,7 +1,7 @@
 """PAUSE frames in the gaps beside accounted ones, through the whole switch, in virtual time.
 
 The frames are real: they are on the wire of one switch, and the next one's port consumes them.
-What they may change is the packets' times, by less than the shortest frame takes.
+They may change the packets' times, by less than the shortest frame takes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The types of the resources' fields: how each is written, checked and shown.
 
-What a client gets for a wrong value is made here: `refuse` carries its own "what would be right".
+The answers to wrong values are made here: `refuse` carries its own "what would be right".
 """
 
 import ipaddress

@@ -1,6 +1,6 @@
 """Pacing: spacing, limits, rate changes, priorities, order between classes.
 
-Times are the kernel's at the far end. What is asserted strictly cannot be broken by a slow
+Times are the kernel's at the far end. Strict assertions are those that cannot be broken by a slow
 machine: a packet may be late, never early, so arrivals are compared with the time before the
 first packet was sent, and lower bounds are exact. Where a class has to stay busy, or an order
 has to come out, only a stall of more than a second in the middle of a burst could break it; where

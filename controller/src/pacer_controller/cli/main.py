@@ -516,7 +516,7 @@ cli.add_command(_common(burst.burst))
 def apply(session: Session, file: str, dry_run: bool, switch: str | None, yes: bool) -> None:
     """Replace the desired state with FILE (YAML or JSON; - is standard input).
 
-    All or nothing. What is not in the file is deleted; `pacer export` writes such a file.
+    All or nothing. Anything that is not in the file is deleted. `pacer export` writes such a file.
     """
     state = statefile.load(file)
     if switch is None and statefile.is_of_one_switch(state):

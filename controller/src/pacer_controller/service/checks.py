@@ -190,7 +190,7 @@ class Checker:
         """Return what was accepted and a port's new line rate could not carry any longer.
 
         A class that names no port, and a flow's rate, are measured by the fastest port, which
-        this one may have been. What did not fit before is no reason to refuse.
+        this one may have been. A resource that did not fit before is no reason to refuse.
         """
         found = FieldErrors()
         before = Checker.of(self._found).unfit(desired)

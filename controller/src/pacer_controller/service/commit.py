@@ -156,7 +156,7 @@ class Committer:
     ) -> Written:
         """Store what is staged and bring it to its switches, all or nothing.
 
-        The caller holds the locks of the switches. What is staged is undone if it fails.
+        The caller holds the locks of the switches. If it fails, the staged changes are undone.
 
         Args:
             staged: changes by switch.

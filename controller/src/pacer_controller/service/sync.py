@@ -1,4 +1,4 @@
-"""What other controllers write, brought into memory and to the switches that this one drives.
+"""Brings what other controllers write into memory and to the switches that this one drives.
 
 The writes of a switch are taken in order, those that wait together at once, under the switch's
 lock: so a change of a request here is planned on what has been taken, or refused by the store. A

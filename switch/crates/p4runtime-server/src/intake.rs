@@ -98,7 +98,7 @@ impl Pool {
     }
 }
 
-/// The pools of holders and of strangers. What strangers take, holders never miss.
+/// The pools of holders and of strangers. Strangers never take a holder's place.
 #[derive(Debug, Clone)]
 pub(crate) struct Pools {
     holders: Pool,

@@ -32,8 +32,8 @@ pub fn kernel_tells_users() -> bool {
     sock_diag::find(nowhere, nowhere).is_ok()
 }
 
-/// Finds out where the client of a connection is. Whoever is in this network namespace has a socket
-/// whose two ends are those of the connection, the other way round; nobody elsewhere has.
+/// Finds out where the client of a connection is. A client in this network namespace has
+/// a socket whose two ends are those of the connection, the other way round. Others have none.
 pub(crate) fn place_of(client: SocketAddr, server: SocketAddr) -> Place {
     let (client, server) = (canonical(client), canonical(server));
     match sock_diag::find(client, server) {
@@ -72,7 +72,7 @@ mod tests {
             let server = served.local_addr().expect("connected");
             let place = place_of(address, server);
             assert!(matches!(place, Place::Here(_)), "{listen}: {place:?}");
-            // Whoever closes its socket cannot be told from root any more.
+            // A client that has closed its socket cannot be told from root.
             drop(client);
             assert_eq!(place_of(address, server), Place::Gone, "{listen}");
         }

@@ -93,7 +93,7 @@ async fn only_a_primary_controller_changes_a_port() {
     let ports = ports.expect("listed").into_inner().ports;
     assert_eq!(ports[0].line_rate_bps, None);
     client.set_port(rate(change())).await.expect("changed");
-    // Whoever is deposed changes nothing any more.
+    // A deposed controller changes nothing any more.
     let mut next = Controller::open(&server).await;
     next.arbitrate(2).await.expect("open");
     let refused = client.set_port(rate(change())).await.expect_err("deposed");

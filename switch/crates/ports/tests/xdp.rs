@@ -208,7 +208,7 @@ fn an_interface_that_was_down_works_again() {
             b.send(&frame(100, i)).expect("fits");
             b.flush();
         }
-        // What the kernel has not taken is one batch; the rest is lost and counted.
+        // The kernel has not taken one batch; the rest is lost and counted.
         let down = b.statistics();
         assert_eq!(down.tx_frames, 0, "{down:?}");
         assert_eq!(down.tx_failed, u64::from(batches) - 1, "{down:?}");

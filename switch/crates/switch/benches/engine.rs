@@ -309,7 +309,7 @@ fn through(switch: &mut Switch, classes: u64, ports: u16, length: usize, coming:
         switch.poll(now_ns, &mut sent);
         received += BATCH;
     });
-    // What is for port 1 would go back where it came from.
+    // Packets for port 1 would go back where they came from.
     assert!(
         sent.frames * 2 + 2 * BATCH >= received,
         "{} left",

@@ -152,7 +152,7 @@ fn flooded_queues_leave_room_for_the_others() {
     let held = |class| tm.queue(1, class).map(|queue| queue.packets);
     assert_eq!((held(7), held(8), held(9)), (Some(45), Some(1), Some(1)));
     assert_eq!(tm.statistics().held_packets, 45 + 23 + 1 + 1 + 10 + 1);
-    // What leaves makes room again.
+    // A packet that leaves makes room again.
     let start = tm.dequeue(far_ns, far_ns).expect("due");
     assert_eq!(start.class, Some(7));
     transmit(&mut tm, start).expect("room");
@@ -453,7 +453,7 @@ fn gaps_are_measured_from_the_end_of_a_frame_to_the_start_of_the_next() {
         transmit(&mut tm, start).expect("room");
         departure_ns += FRAME_NS;
     }
-    // What egress drops takes no time of the line, and ends no gap.
+    // A packet that egress drops takes no time of the line, and ends no gap.
     tm.enqueue(1, unpaced(0, departure_ns)).expect("room");
     let start = tm.dequeue(departure_ns, departure_ns).expect("due");
     tm.cancel(start.token, DropCause::EgressDrop);
@@ -520,7 +520,7 @@ fn idle_queues_are_forgotten_when_memory_is_needed_and_their_clock_has_passed() 
     assert_eq!(queue.head_departure_ns, Some(2_000_000_000));
 }
 
-/// What drained and removed ports had is there for others: however often, the limit holds.
+/// Drained and removed ports leave their memory to others: the limit holds, however often.
 #[test]
 fn queues_of_drained_and_removed_ports_are_free_again() {
     let mut tm = manager(SMALL);
@@ -690,7 +690,7 @@ fn what_starts_before_its_time_starts_at_its_time() {
     let start = tm.dequeue(6_000, 0).expect("due by then");
     assert_eq!((start.scheduled_ns, start.start_ns), (1_000, 1_000));
     transmit(&mut tm, start).expect("room");
-    // What comes now finds the line taken.
+    // A packet that comes now finds the line taken.
     tm.enqueue(1, unpaced(1, 500)).expect("room");
     let start = tm.dequeue(20_000, 500).expect("due by then");
     assert_eq!(start.start_ns, 13_304);

@@ -369,7 +369,7 @@ fn an_entry_without_packets_is_idle_once_per_timeout() {
     assert_eq!(p.take_idle_entries(1).len(), 1);
     assert_eq!(p.take_idle_entries(1).len(), 1);
     assert!(p.take_idle_entries(1).is_empty());
-    // What is removed is told no more; what is put back is.
+    // A removed entry is reported no more; one that is put back is.
     let saved = p.table_delete(t, &key(6)).unwrap();
     p.idle_timeout_set(t, &key(5), 0).unwrap();
     assert_eq!(p.next_idle_ns(), None);

@@ -307,7 +307,7 @@ fn meters_colour_and_drop() {
     p.direct_meter_set(flows, Some(&key), MeterWrite::default())
         .unwrap();
     assert!(!send(&mut p, &f, 1, 1_000_000).drop);
-    // What was counted stays.
+    // The counts stay.
     assert_eq!(
         (meter(&p).config, meter(&p).counts),
         (None, [green(104), green(0), green(3)])

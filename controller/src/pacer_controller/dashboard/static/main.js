@@ -232,7 +232,7 @@ const byName = (a, b) => nameOf(a).localeCompare(nameOf(b), "en", { numeric: tru
 
 /** Packets lost on a switch: in the program, at its ports, and before a port was known. */
 function lossOf(statistics) {
-  // What the program dropped is counted once: by the program where that says why, else by the port.
+  // A drop of the program is counted once: by the program where that says why, else by the port.
   const byProgram = Boolean(statistics.drops);
   const counted = (drops) => Object.entries(drops ?? {}).reduce((sum, [cause, n]) =>
     sum + (NO_LOSS.has(cause) || (byProgram && cause === BY_PROGRAM) ? 0 : n), 0);

@@ -37,7 +37,7 @@ async function problemOf(response) {
 
 /** Makes a request; returns [body, etag]. */
 export async function request(method, path, body = undefined, more = {}) {
-  // What the controller knows is enough for the page, also while the store does not answer.
+  // The page shows what the controller knows, also while the store does not answer.
   const sent = body === undefined
     ? { "Cache-Control": "max-stale", ...more }
     : { ...more, "Content-Type": "application/json" };

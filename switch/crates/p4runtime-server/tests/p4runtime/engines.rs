@@ -412,7 +412,7 @@ async fn value_sets_steer_the_parser() {
         })
     };
     let two = set(types, &[vec![exact(1, &[0x90, 0])], vec![exact(1, &[5])]]);
-    // What the set does not have leaves by port 1, what it has by port 2.
+    // Values that are not in the set leave by port 1, the others by port 2.
     server.arrive(1, &frame(1, 0x9000));
     assert_eq!(server.leave().await.0, 1);
     controller.modify(two.clone()).await.expect("modified");

@@ -256,7 +256,7 @@ async fn a_wrong_token_is_refused_and_a_stranger_is_no_primary_beside_a_holder()
         .await
         .expect_err("no program");
     assert_eq!(status.code(), Code::FailedPrecondition);
-    // Whatever it bids now, it is not primary again.
+    // No bid makes it primary again.
     let refused = stranger.arbitrate(u64::MAX).await.expect_err("refused");
     assert_eq!(refused.code(), Code::PermissionDenied);
     assert_eq!(refusals(&server, "outbid").await, 1);

@@ -341,7 +341,7 @@ impl<P> Port<P> {
             .map_or(NEVER_NS, |frame| frame.delivery_ns)
     }
 
-    /// Takes what waits in the FIFO. What waits in class queues the caller takes.
+    /// Takes the packets of the FIFO. The caller takes those of the class queues.
     pub(crate) fn take_waiting(&mut self, slab: &mut Slab<P>, mut out: impl FnMut(P)) {
         while let Some(payload) = slab.pop(&mut self.fifo) {
             out(payload);

@@ -198,7 +198,7 @@ impl Compiler<'_> {
         if bits != u64::BITS {
             return Ok(None);
         }
-        // What it needs of the other side is one word at least, and a word has no more bits.
+        // It needs at least one word of the other side, and a word has no more bits.
         let value = self.value(side, Need::Low(bits))?;
         Ok(Some(Val::exact(value.slot, 1, Range::unsigned(bits))))
     }

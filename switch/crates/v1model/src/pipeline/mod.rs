@@ -156,7 +156,7 @@ impl Pipeline {
         ctx.unchanged.begin(self.program.always_changed);
         if ctx.preserved.active {
             ctx.preserved.active = false;
-            // What is put back may be a header that the frame does not have.
+            // A header that is put back may be one that the frame does not have.
             ctx.unchanged.note(RESHAPED);
             if let Some(list) = self.program.field_list(ctx.preserved.list) {
                 restore(&list.fields, &ctx.preserved.words, &mut ctx.phv);
