@@ -4,8 +4,9 @@
     sudo build/venv/bin/python tests/rate_change/rate_change.py --realtime
 
 h1 --- s1 --- h2: s1 is a pacing_switch with pacer.p4 and a 1 Gbit/s line to h2; the controller
-service stands beside it. Each second a line says what arrives at h2. In real time the sender is iperf3; in the lab it is iperf 2, because iperf3 3.12 polls its clock in a loop, and
-in the lab a loop that never sleeps takes the time that the network should have.
+service stands beside it. Each second a line says what arrives at h2. In real time the sender is
+iperf3; in the lab it is iperf 2, because iperf3 3.12 polls its clock in a loop, and in the lab a
+loop that never sleeps takes the time that the network should have.
 
 Inside (the lab, or namespaces of its own) the same file runs with `--inside` and says JSON lines:
 `second`, `put` and at the end `result`, or `error`.
