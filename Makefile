@@ -66,7 +66,7 @@ IN_REALTIME := $(filter-out 0,$(REALTIME))$(filter bmv2,$(EDGE))
 # The user's settings of the demo as options, from the environment or make's command line. CC counts
 # on the command line only: in the environment it names a compiler.
 set_by_user = $(filter environment command,$(firstword $(origin $(1))))
-demo_option = $(if $(call set_by_user,$(1)),--$(2) $($(1)))
+demo_option = $(if $(call set_by_user,$(1)),$(if $($(1)),--$(2) $($(1))))
 DEMO_OPTIONS = $(call demo_option,FIFO,fifo) $(if $(filter command,$(firstword $(origin CC))),--cc $(CC)) \
     $(call demo_option,SECONDS,seconds) $(call demo_option,RATE,rate) $(call demo_option,RTT,rtt) \
     $(call demo_option,EDGE,edge) $(if $(IN_REALTIME),--realtime)
@@ -159,11 +159,15 @@ may-run:
 
 # The lab's kernel is built beside the Python packages and the switch. The accuracy of the gaps needs
 # no lab, so it is the first result.
-.PHONY: demo first-result
-demo: may-run packages
+.PHONY: demo demo-settings first-result
+demo: demo-settings may-run packages
 	@$(MAKE) --jobs=2 $(if $(IN_REALTIME),,lab) first-result
 	@$(if $(filter ovs,$(EDGE)),$(MAKE) ovs)
 	@$(PYTHON) mininet/demo.py $(DEMO_OPTIONS)
+# A machine without Python has nothing to check with: there the demo itself refuses wrong settings.
+demo-settings:
+	@if command -v /usr/bin/python3 >/dev/null; then PYTHONPATH=mininet \
+	    /usr/bin/python3 -m pacer_mininet.experiments.demo_options $(DEMO_OPTIONS); fi
 first-result: venv switch bytecode
 	@echo "== first result: gaps between packets in virtual time, without a network"
 	@$(PYTHON) tests/accuracy/accuracy.py --out results/accuracy.json

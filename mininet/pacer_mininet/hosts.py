@@ -16,6 +16,7 @@ from mininet.node import Host, Node
 
 from pacer_mininet.interfaces import datagram_socket_of, mac_bytes, turn_offloads_off
 from pacer_mininet.namespaces import in_namespace_of
+from pacer_mininet.settings import SOCKET_BUFFER_BYTES
 
 SIOCSARP = 0x8955
 """ioctl of arp(7)."""
@@ -24,9 +25,6 @@ ATF_COMPLETE_FOR_GOOD = 0x02 | 0x04
 
 _ARP = struct.Struct("=HH4s8x H6s8x i HH4s8x 16s")
 """struct arpreq: protocol address, hardware address, flags, netmask, device."""
-
-SOCKET_BUFFER_BYTES = 12_500_000
-"""As in the talk: the bytes that a 500 Mbit/s path of 200 ms holds."""
 
 ECHO_REQUEST, ECHO_REPLY = 8, 0
 _ECHO = struct.Struct("!BBHHH")

@@ -24,7 +24,8 @@ from mininet.node import Controller
 from pacer_mininet import paths, processors
 from pacer_mininet.controller import PacerController
 from pacer_mininet.processes import NodeError
-from pacer_mininet.switches import COUNTS, GAPS, NetworkSwitch
+from pacer_mininet.settings import COUNTS, GAPS
+from pacer_mininet.switches import NetworkSwitch
 from pacer_mininet.units import parse_rate, parse_size
 
 COMMAND_TIMEOUT_S = 30

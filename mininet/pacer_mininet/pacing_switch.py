@@ -19,7 +19,7 @@ from pacer_mininet import paths
 from pacer_mininet.interfaces import send_at_departure_times
 from pacer_mininet.lab import in_lab
 from pacer_mininet.p4runtime_switch import P4RuntimeSwitch
-from pacer_mininet.switches import COUNTS, GAPS
+from pacer_mininet.settings import COUNTS, GAPS
 from pacer_mininet.units import parse_duration, parse_rate, parse_size
 
 DEPARTURES = ("switch", "kernel")

@@ -14,10 +14,6 @@ from pacer_mininet.controller import PacerController
 from pacer_mininet.interfaces import quiet_ipv6, turn_offloads_off, wait_for_carrier
 from pacer_mininet.processes import STATE, LoggedProcess, NodeError
 
-COUNTS = ("layer2", "wire")
-GAPS = ("accounted", "pause-frames")
-"""What a line rate counts: frames with FCS, or also preamble and inter-frame gap."""
-
 
 class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
     """A switch made of user-space processes, with one port per link, in Mininet's own namespace.

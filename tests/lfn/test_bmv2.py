@@ -12,7 +12,7 @@ import pytest
 
 from pacer_mininet import counters, paths
 from pacer_mininet.bmv2_switch import BMv2PacerSwitch
-from pacer_mininet.experiments import demo, demo_runs
+from pacer_mininet.experiments import demo, demo_options, demo_runs
 from pacer_mininet.experiments.experiment import one_flow
 from pacer_mininet.experiments.network import ScenarioTopo
 from pacer_mininet.experiments.scenario import BMV2_PACED, OVS_PACED, PACED, Scenario, from_json
@@ -39,7 +39,7 @@ def test_without_bmv2_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
     with pytest.raises(paths.MissingError, match=r"simple_switch_grpc is not on PATH: install"):
         BMv2PacerSwitch("s1")
     with pytest.raises(paths.MissingError, match="simple_switch_grpc is not on PATH"):
-        demo._command(demo.options_of(["--edge", "bmv2"]))
+        demo._command(demo_options.options_of(["--edge", "bmv2"]))
 
 
 def test_other_programs_than_pacer_are_refused(on_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_other_programs_than_pacer_are_refused(on_path: Path) -> None:
 
 
 def test_the_demo_scales_rates_and_window_but_not_the_rtt() -> None:
-    options = demo.options_of(["--edge", "bmv2"])
+    options = demo_options.options_of(["--edge", "bmv2"])
     assert options.realtime
     experiment = demo_runs.experiments_of(options)[0]
     assert [cell.column for cell in experiment.cells][-1] == BMV2_PACED.name
@@ -60,10 +60,12 @@ def test_the_demo_scales_rates_and_window_but_not_the_rtt() -> None:
         assert path.socket_buffer_bytes == 125_000
         assert path.rtt_ns == 200_000_000
         assert not cell.published
-    (faster,) = demo_runs.experiments_of(demo.options_of(["--edge", "bmv2", "--rate", "20mbit"]))
+    (faster,) = demo_runs.experiments_of(
+        demo_options.options_of(["--edge", "bmv2", "--rate", "20mbit"])
+    )
     assert "scaled: 1/25" in faster.title
     with pytest.raises(ValueError, match="needs --edge bmv2"):
-        demo_runs.experiments_of(demo.options_of(["--runs", "bmv2-paced"]))
+        demo_runs.experiments_of(demo_options.options_of(["--runs", "bmv2-paced"]))
 
 
 def test_a_scenarios_network_has_bmv2_at_the_edge_only_and_sets_none_of_its_ports() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pacer_mininet import congestion
-from pacer_mininet.experiments import demo, demo_runs
+from pacer_mininet.experiments import demo_options, demo_runs
 from pacer_mininet.experiments.experiment import Experiment
 from pacer_mininet.experiments.results import BusyError, results_directory
 
@@ -26,7 +26,7 @@ def test_one_that_was_chosen_is_used_or_refused_with_the_list(lab: bool) -> None
 
 
 def test_without_a_choice_a_machine_without_bic_uses_cubic() -> None:
-    unchosen = demo.options_of([]).cc
+    unchosen = demo_options.options_of([]).cc
     assert congestion.choose(unchosen, LAB, lab=True) == "bic"
     assert congestion.choose(unchosen, LAB, lab=False) == "bic"
     assert congestion.choose(unchosen, MACHINE, lab=False) == "cubic"
@@ -40,7 +40,7 @@ def test_the_lab_never_uses_another_one() -> None:
 
 
 def _demo(*words: str) -> tuple[Experiment, str]:
-    options = demo.options_of(words)
+    options = demo_options.options_of(words)
     return demo_runs.experiments_of(options)[0], options.cc
 
 

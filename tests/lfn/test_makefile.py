@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,33 @@ def test_the_demo_builds_the_kernel_only_for_runs_in_the_lab(setting: str, *, bu
     said = make(REPO, "--dry-run", "demo", setting).stdout
     assert "tests/accuracy/accuracy.py" in said
     assert ("lab/build" in said) == built
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("RATE=5xx", "demo: '5xx' is not a rate; write it like 500mbit"),
+        ("RATE=2gbit", "demo: rate 2gbit is above the sender's 1gbit"),
+        ("SECONDS=a", "demo: seconds 'a' is not a whole number"),
+        ("FIFO=much", "demo: 'much' is not a size; write it like 64KB"),
+        ("EDGE=foo", "invalid choice: 'foo'"),
+    ],
+)
+def test_a_wrong_setting_of_the_demo_is_refused_first(setting: str, said: str) -> None:
+    first, *_ = make(REPO, "--dry-run", "demo", setting).stdout.partition("tools/bootstrap")
+    assert "demo_options" in first
+    made = make(REPO, "demo-settings", setting)
+    assert made.returncode != 0
+    assert said in made.stderr
+
+
+def test_right_settings_of_the_demo_need_nothing_installed() -> None:
+    """Without site packages, so without Mininet."""
+    words = ("--rate", "100mbit", "--fifo", "64KB", "--seconds", "3", "--edge", "bmv2")
+    command = [sys.executable, "-S", "-m", "pacer_mininet.experiments.demo_options", *words]
+    checked = subprocess.run(command, cwd=REPO / "mininet", capture_output=True, text=True)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+    assert make(REPO, "demo-settings", "FIFO=").returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pacer_mininet import congestion, counters, tcp_state, traffic, units
-from pacer_mininet.experiments import demo, demo_runs, page, plots, tables
+from pacer_mininet.experiments import demo, demo_options, demo_runs, page, plots, tables
 from pacer_mininet.experiments.experiment import Cell
 from pacer_mininet.experiments.shaping import class_of, kernel_rate_bps
 from pacer_mininet.experiments.store import Store
@@ -54,11 +54,11 @@ def test_size_is_binary_and_time_exact() -> None:
 )
 def test_the_demo_names_the_option_at_fault(option: str, value: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        demo_runs.experiments_of(demo.options_of([option, value]))
+        demo_runs.experiments_of(demo_options.options_of([option, value]))
 
 
 def test_the_demo_begins_with_senders_that_do_not_know_of_each_other() -> None:
-    shared, single = demo_runs.experiments_of(demo.options_of([]))
+    shared, single = demo_runs.experiments_of(demo_options.options_of([]))
     titles = ["unpaced", "TBF in each", "fq in each", "one class at the edge"]
     assert [cell.column for cell in shared.cells] == 2 * titles
     assert {len(cell.scenario.flows) for cell in shared.cells} == {2, 10}
@@ -77,7 +77,7 @@ def test_the_demo_begins_with_senders_that_do_not_know_of_each_other() -> None:
 
 def test_the_demos_settings_are_those_of_all_its_runs() -> None:
     words = ["--fifo", "1MB", "--seconds", "3", "--cc", "cubic", "--rate", "100mbit"]
-    made = demo_runs.experiments_of(demo.options_of(words))
+    made = demo_runs.experiments_of(demo_options.options_of(words))
     for scenario in (cell.scenario for one in made for cell in one.cells):
         assert (scenario.fifo_bytes, scenario.seconds) == (1 << 20, 3)
         assert scenario.rate_bps == 100_000_000
@@ -85,9 +85,9 @@ def test_the_demos_settings_are_those_of_all_its_runs() -> None:
 
 
 def test_a_demo_in_real_time_has_the_single_flow_alone() -> None:
-    (single,) = demo_runs.experiments_of(demo.options_of(["--realtime"]))
+    (single,) = demo_runs.experiments_of(demo_options.options_of(["--realtime"]))
     assert {len(cell.scenario.flows) for cell in single.cells} == {1}
-    (shared,) = demo_runs.experiments_of(demo.options_of(["--realtime", "--runs", "ten"]))
+    (shared,) = demo_runs.experiments_of(demo_options.options_of(["--realtime", "--runs", "ten"]))
     assert {len(cell.scenario.flows) for cell in shared.cells} == {10}
 
 
@@ -193,7 +193,7 @@ def test_the_demos_report_holds_table_and_picture_and_nothing_from_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(congestion, "of_this_kernel", lambda _choice: ["cubic"])
-    options = demo.options_of(
+    options = demo_options.options_of(
         ["--seconds", "1", "--realtime", "--runs", "two,ten,unpaced,tick-tbf,tbf,paced"]
     )
     experiments = [

@@ -1,86 +1,28 @@
-"""The demo's command: options, tables, pictures, a report. See `../../demo.py`.
+"""The demo's command: tables, pictures, a report. See `../../demo.py`.
 
-`demo_runs` has the runs.
+`demo_options` has its options, `demo_runs` the runs.
 """
 
 import argparse
 import dataclasses
 import functools
-import os
 import shutil
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pacer_mininet import congestion, paths
+from pacer_mininet import paths
 from pacer_mininet.experiments import jobs, page, plots, program, tables, versions
-from pacer_mininet.experiments.demo_runs import (
-    BMV2_FIFO_BYTES,
-    BMV2_RATE_BPS,
-    EDGE_RUNS,
-    FIFO_BYTES,
-    SECONDS,
-    SHARED,
-    SHARED_FIFO_BYTES,
-    SINGLE_RUNS,
-    TEN_SECONDS,
-    TWO_SECONDS,
-    experiments_of,
-    for_kernel,
-)
+from pacer_mininet.experiments.demo_options import options_of
+from pacer_mininet.experiments.demo_runs import experiments_of, for_kernel
 from pacer_mininet.experiments.experiment import Experiment
 from pacer_mininet.experiments.progress import RunsDisplay
 from pacer_mininet.experiments.results import results_directory, write_json
 from pacer_mininet.experiments.store import FOLDER, Store
-from pacer_mininet.published import RATE_BPS as PAPERS_RATE_BPS
 from pacer_mininet.runs import LabUnavailableError, check_lab, need_root
-from pacer_mininet.units import format_rate, format_size
-
-RESULTS = paths.REPO / "results" / "demo"
 
 PICTURES = {"shared": "senders.png", "single": "bandwidth.png"}
-
-
-def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options of a command line; their defaults come from the environment."""
-    environment = os.environ
-    parser = argparse.ArgumentParser(prog="demo", description=__doc__)
-    fifo = (
-        f"default: {format_size(FIFO_BYTES)}, for several senders {format_size(SHARED_FIFO_BYTES)}"
-    )
-    parser.add_argument("--fifo", default=environment.get("FIFO") or None, help=fifo)
-    parser.add_argument(
-        "--cc",
-        default=congestion.UNCHOSEN,
-        help="congestion control (default: bic; cubic where this machine's kernel lacks bic)",
-    )
-    seconds = (
-        f"of each run; default: {SECONDS}, for two senders {TWO_SECONDS}, for ten {TEN_SECONDS}"
-    )
-    parser.add_argument("--seconds", default=environment.get("SECONDS") or None, help=seconds)
-    parser.add_argument("--rate", default=environment.get("RATE"))
-    parser.add_argument("--rtt", default=environment.get("RTT") or "200ms")
-    program.add_flag(parser, "realtime", "on this machine's kernel instead of in the lab")
-    parser.add_argument(
-        "--edge",
-        choices=tuple(EDGE_RUNS),
-        default=environment.get("EDGE") or "pacing_switch",
-        help="ovs: two more runs, with Open vSwitch as the edge switch (needs `make ovs`); bmv2: "
-        "one more run, with stock BMv2 (needs simple_switch_grpc), in real time on a slower path",
-    )
-    some = f"some of {', '.join((*SHARED, *SINGLE_RUNS))}, separated by commas"
-    parser.add_argument("--runs", help=some)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    options = parser.parse_args(arguments)
-    on_bmv2 = options.edge == "bmv2"
-    if on_bmv2 and not options.fifo:
-        options.fifo = format_size(BMV2_FIFO_BYTES)
-    options.rate = options.rate or format_rate(BMV2_RATE_BPS if on_bmv2 else PAPERS_RATE_BPS)
-    # The lab's clock stands still while programs compute, and BMv2 computes all the time: it
-    # recirculates the packets that it holds.
-    options.realtime = options.realtime or on_bmv2
-    return options
 
 
 def _named(experiment: Experiment, job: jobs.Job) -> str:

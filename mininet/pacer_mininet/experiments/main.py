@@ -15,6 +15,7 @@ from pacer_mininet.experiments import (
     again,
     catalogue,
     claims,
+    flags,
     jobs,
     program,
     provenance,
@@ -36,9 +37,9 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="experiments", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="which (default: all)")
     parser.add_argument("--list", action="store_true", help="list names, and exit")
-    program.add_flag(parser, "quick", "scaled down, few runs")
-    program.add_flag(parser, "realtime", "on this machine's kernel instead of in the lab")
-    program.add_flag(parser, "again", "make all runs a second time and compare to the byte")
+    flags.add_flag(parser, "quick", "scaled down, few runs")
+    flags.add_flag(parser, "realtime", "on this machine's kernel instead of in the lab")
+    flags.add_flag(parser, "again", "make all runs a second time and compare to the byte")
     parser.add_argument("--cores", type=int, help="runs at once (default: as many as processors)")
     parser.add_argument(
         "--profile",

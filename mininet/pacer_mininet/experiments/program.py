@@ -1,7 +1,5 @@
-"""What the commands of the demo and of the experiments share: flags, checks, errors."""
+"""What the commands of the demo and of the experiments share: checks, errors."""
 
-import argparse
-import os
 import sys
 from collections.abc import Callable
 
@@ -17,12 +15,6 @@ FAILURES = (
     congestion.CongestionControlError,
     paths.MissingError,
 )
-
-
-def add_flag(parser: argparse.ArgumentParser, name: str, text: str) -> None:
-    """Add the option `--name`; its default comes from the environment variable NAME."""
-    default = os.environ.get(name.upper(), "0") not in ("", "0")
-    parser.add_argument(f"--{name}", action="store_true", default=default, help=text)
 
 
 def need_parts() -> None:

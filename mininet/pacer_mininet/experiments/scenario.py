@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pacer_mininet import congestion
-from pacer_mininet.hosts import SOCKET_BUFFER_BYTES
-from pacer_mininet.switches import GAPS
+from pacer_mininet.settings import GAPS, SOCKET_BUFFER_BYTES
 from pacer_mininet.units import MIN_RATE_BPS
 
 MAX_FLOWS = 128
@@ -157,7 +156,7 @@ class Scenario:
         bins: whether bandwidth is measured in 500 us. Reading the bins takes longer than the run.
         ecn: whether hosts use ECN.
         gaps: how gaps between paced packets are made on the edges' lines, one of
-            pacing_switch.GAPS.
+            settings.GAPS.
         first_ssthresh_packets: window at which a connection's first slow start ends at the
             latest; 0: no such limit, today's default.
         seed: of everything random; it also shifts the start of each flow by a few us.

@@ -29,7 +29,7 @@ from pacer_mininet.experiments.takano import (
     PUBLISHED_SENDERS,
     SECONDS,
 )
-from pacer_mininet.hosts import SOCKET_BUFFER_BYTES
+from pacer_mininet.settings import SOCKET_BUFFER_BYTES
 
 SOURCE = "Data Reservoir, University of Tokyo"
 DELAYS_MS = (2, 10, 25, 50, 100, 150)
