@@ -120,6 +120,12 @@ class Process:
         self._process.kill()
         self._process.wait()
 
+    def wait(self) -> int:
+        """Wait for it to end by itself and return the exit status."""
+        status = self._process.wait(DEADLINE_S)
+        self._reader.join(DEADLINE_S)
+        return status
+
     def stop(self) -> int:
         """Ask to end (SIGTERM) and return the exit status."""
         self._process.terminate()

@@ -343,7 +343,7 @@ def test_the_history_outlives_an_error_and_is_of_one_device(
         # None is read without the other.
         together = asyncio.Barrier(len(switches))
 
-        async def statistics(found: ManagedSwitch, samples: Samples) -> dict[str, Any]:
+        async def statistics(found: ManagedSwitch, samples: Samples, _: float) -> dict[str, Any]:
             readings.put_nowait((found.name, id(samples)))
             await together.wait()
             if found.name == "broken":
@@ -375,7 +375,7 @@ def test_a_switch_that_does_not_answer_holds_up_no_other_history(
     async def run() -> None:
         readings: asyncio.Queue[None] = asyncio.Queue()
 
-        async def statistics(found: ManagedSwitch, _samples: Samples) -> dict[str, Any]:
+        async def statistics(found: ManagedSwitch, *_: object) -> dict[str, Any]:
             if found.name == "wan":
                 await asyncio.Event().wait()
             readings.put_nowait(None)

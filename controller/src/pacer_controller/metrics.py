@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from pacer_controller import __version__
 from pacer_controller.connections import Connections
 from pacer_controller.problems import Problem
+from pacer_controller.records import KINDS
 from pacer_controller.service import Service
 from pacer_controller.service.managed import Samples
 
@@ -162,8 +163,8 @@ class Exporter:
                 state.add_metric([name, one], float(found.state == one))
             failed.add_metric([name], len(found.failed))
             readable.add_metric([name], float(name not in unreadable))
-            for kind, resources in found.desired.resources.items():
-                wanted.add_metric([name, kind], len(resources))
+            for kind in KINDS:
+                wanted.add_metric([name, kind], len(found.stored(kind)))
         yield from (state, failed, readable, wanted)
         for counter, text in _SWITCH_COUNTERS.items():
             family = CounterMetricFamily(f"pacer_switch_{counter}", text, labels=["switch"])

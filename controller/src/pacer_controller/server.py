@@ -30,7 +30,7 @@ from pacer_controller.http_protocol import IDLE_S, LimitedProtocol
 from pacer_controller.option_files import check_authority, check_pair, secret
 from pacer_controller.service import Service
 from pacer_controller.store_options import add_store_options, open_given
-from pacer_controller.stores import StoreError
+from pacer_controller.stores import SqliteStore, Store, StoreError
 from pacer_controller.switch_tls import SwitchTls
 from pacer_controller.users import Users
 
@@ -62,15 +62,21 @@ class _Server(uvicorn.Server):
     Args:
         settings: uvicorn's.
         connections: those of clients.
+        store: ends the server when it can take nothing any longer.
         closing: set when the server is asked to end, so that streams do.
 
     """
 
     def __init__(
-        self, settings: uvicorn.Config, connections: Connections, closing: asyncio.Event
+        self,
+        settings: uvicorn.Config,
+        connections: Connections,
+        store: Store,
+        closing: asyncio.Event,
     ) -> None:
         super().__init__(settings)
         self._connections = connections
+        self._store = store
         self._closing = closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -81,8 +87,11 @@ class _Server(uvicorn.Server):
             one.listen(WAITING_MOST)
 
     async def on_tick(self, counter: int) -> bool:
-        """Close slow connections; called ten times a second."""
+        """Close slow connections, and end with a store that is broken; called every 0.1 s."""
         self._connections.sweep(time.monotonic())
+        if _why_broken(self._store) is not None and not self.should_exit:
+            self.should_exit = True
+            self._closing.set()
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -102,6 +111,15 @@ class _Server(uvicorn.Server):
         finally:
             for number in numbers:
                 loop.remove_signal_handler(number)
+
+
+class _BrokenError(Exception):
+    """The store can take nothing any longer."""
+
+
+def _why_broken(store: Store) -> str | None:
+    """Return the error after which a store takes nothing until the process starts anew."""
+    return store.broken if isinstance(store, SqliteStore) else None
 
 
 class _JsonFormatter(logging.Formatter):
@@ -318,6 +336,7 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
                 timeout_graceful_shutdown=3,
             ),
             connections,
+            store,
             service.closing,
         )
         # What is there now stays to the end. Left to the garbage collector, it would be looked
@@ -330,10 +349,13 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
         print(f"pacer-controller: ready {scheme}://{shown}:{port}", file=sys.stderr, flush=True)
         async with service_manager.told():
             await server.serve(sockets=[listener])
+        why = _why_broken(store)
+        if why is not None:
+            raise _BrokenError(f"{store.name}: {why}: the controller ends; start it anew")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the controller until SIGINT or SIGTERM; returns the exit status."""
+    """Run the controller until SIGINT, SIGTERM or an error of its disk; returns the exit status."""
     # gRPC's own log lines would mix with ours, which say what matters.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -349,6 +371,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (config.ConfigError, StoreError) as error:
         print(f"pacer-controller: {error}", file=sys.stderr)
         return 2
+    except _BrokenError as error:
+        print(f"pacer-controller: {error}", file=sys.stderr)
+        return os.EX_IOERR
     except KeyboardInterrupt:
         return 0
     return 0

@@ -90,7 +90,7 @@ class RyuSwitches:
 
     def _details(self, found: ManagedSwitch) -> dict[str, Any]:
         details = {}
-        for name, record in sorted(found.desired.classes.items()):
+        for name, record in sorted(found.stored("class").items()):
             queue = translate.queue_number(name)
             if queue is not None:
                 config = self._configs.get((found.name, queue), translate.queue_config(record))
@@ -176,11 +176,10 @@ class RyuSwitches:
         for one in said["classes"]:
             queue = translate.queue_number(one["name"] or "")
             if queue is not None:
-                record = found.desired.classes[one["name"]]
                 accepted = one["accepted"] or {"packets": 0, "bytes": 0}
                 queues.append(
                     {
-                        "port_no": record.spec.port or "ANY",
+                        "port_no": one["port"] or "ANY",
                         "queue_id": queue,
                         "tx_bytes": accepted["bytes"],
                         "tx_packets": accepted["packets"],
@@ -193,7 +192,7 @@ class RyuSwitches:
 
     def _rules(self, found: ManagedSwitch, vlan: int) -> dict[tuple[int, int], FlowRecord]:
         rules = {}
-        for name, record in found.desired.flows.items():
+        for name, record in found.stored("flow").items():
             rule = translate.rule_of(name)
             if rule is not None and vlan in (_ALL_VLANS, rule[0]):
                 rules[rule] = record
@@ -229,7 +228,7 @@ class RyuSwitches:
     ) -> int:
         def meter_of(meter: int, dscp: int | None) -> str | dict[str, Any]:
             name = translate.meter_name(meter)
-            record = found.desired.meters.get(name)
+            record = found.stored("meter").get(name)
             if record is None:
                 raise RyuError(f"Invalid rule parameter. : no meter {meter}")
             precedence = self._remarks.get((found.name, meter), 0)
@@ -239,7 +238,7 @@ class RyuSwitches:
 
         spec, queue = translate.rule_flow(body, vlan, meter_of)
         state = switch_state(found)
-        for name, record in found.desired.flows.items():
+        for name, record in found.stored("flow").items():
             same = (record.spec.match, record.spec.priority) == (spec.match, spec.priority)
             if same and translate.rule_of(name) is not None:
                 del state["flows"][name]
@@ -281,10 +280,10 @@ class RyuSwitches:
     async def get_meter(self, found: ManagedSwitch, _vlan: int, _body: Any, _origin: Origin) -> Any:
         """Meters of a switch."""
         meters = []
-        for name, record in sorted(found.desired.meters.items()):
+        for name, record in sorted(found.stored("meter").items()):
             if name.startswith("meter-") and name[6:].isdigit():
                 meter = int(name[6:])
-                users = sum(f.spec.meter_name == name for f in found.desired.flows.values())
+                users = sum(f.spec.meter_name == name for f in found.stored("flow").values())
                 bands = _bands(record.spec, self._remarks.get((found.name, meter), 0))
                 meters.append(
                     {"meter_id": meter, "flow_count": users, "flags": ["KBPS"], "bands": bands}
@@ -308,7 +307,7 @@ class RyuSwitches:
         body = translate.members(body, "body")
         meter = translate.number(body.get("meter_id"), "meter_id", 1, 2**32 - 1)
         name = translate.meter_name(meter)
-        if name in found.desired.meters:
+        if name in found.stored("meter"):
             await self._service.delete(found.name, "meter", name, origin=origin)
         self._remarks.pop((found.name, meter), None)
         return {"result": "success", "details": f"Meter deleted. : Meter ID={meter}"}

@@ -39,6 +39,7 @@ from pacer_controller.service.checks import (
 )
 from pacer_controller.service.commit import Committer
 from pacer_controller.service.managed import Allocation, ManagedSwitch, Origin, Samples
+from pacer_controller.service.sample import SHARED_S
 from pacer_controller.service.statistics import statistics
 from pacer_controller.service.sync import Sync
 from pacer_controller.southbound import Driver, DriverContext
@@ -494,11 +495,14 @@ class Service:
 
         Args:
             name: the switch.
-            samples: what rates are taken over; None: since the last call of anybody without.
+            samples: what rates are taken over, of who reads again and again; None: since the last
+                call of anybody without.
 
         """
         found = self.switch(name)
-        return await statistics(found, found.samples if samples is None else samples)
+        if samples is None:
+            return await statistics(found, found.samples)
+        return await statistics(found, samples, SHARED_S)
 
     def states(self) -> Mapping[str, str]:
         """Return how each switch is doing, by name."""

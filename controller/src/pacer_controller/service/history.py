@@ -9,6 +9,7 @@ from typing import Any
 from pacer_controller.problems import Problem
 from pacer_controller.service.core import Service
 from pacer_controller.service.managed import ManagedSwitch, Samples
+from pacer_controller.service.sample import SHARED_S
 from pacer_controller.service.statistics import statistics
 from pacer_controller.southbound import State
 
@@ -57,7 +58,7 @@ class History:
             return
         try:
             async with asyncio.timeout(READ_MOST_S):
-                measured = await statistics(found, samples)
+                measured = await statistics(found, samples, SHARED_S)
         except Problem:  # Requests for statistics report it.
             return
         except TimeoutError:

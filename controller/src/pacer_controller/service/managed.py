@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from pacer_controller.entries import UNCLASSIFIED
 from pacer_controller.problems import Problem
 from pacer_controller.records import Desired, Record, ResourceChange
 from pacer_controller.rows import BASES, Key, Row, Rows
+from pacer_controller.service.sample import Sampler
 from pacer_controller.southbound import Capabilities, Driver, PortInfo, State, SwitchCounters
 from pacer_controller.stores import Status
 
@@ -118,6 +120,7 @@ class ManagedSwitch:
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     _rows: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
     _driver: Driver | None = None
+    _sampler: Sampler | None = None
 
     def __post_init__(self) -> None:
         # A driver begins with all of it.
@@ -139,8 +142,23 @@ class ManagedSwitch:
     def attach(self, driver: Driver) -> None:
         """Set the driver, and make the entries of everything desired."""
         self._driver = driver
+        self._sampler = Sampler(driver, self._class_indices)
         for kind, name, record in self.desired.all():
             self._add(kind, name, record)
+
+    def _class_indices(self) -> list[int]:
+        """Return the indices of classes, those of flows and that of no class included."""
+        flows = self.stored("flow").values()
+        of_flows = [one.private_index for one in flows if one.spec.private_class() is not None]
+        of_classes = [one.index for one in self.stored("class").values()]
+        return [UNCLASSIFIED, *of_classes, *(one for one in of_flows if one is not None)]
+
+    @property
+    def sampler(self) -> Sampler:
+        """What reads the switch's counters."""
+        if self._sampler is None:
+            raise RuntimeError(f"switch {self.name} has no driver yet")
+        return self._sampler
 
     def _add(self, kind: str, name: str, record: Record) -> None:
         rows = self.driver.rows(record, self.desired)

@@ -1,6 +1,5 @@
 """Counters of a switch by the resources they belong to, and rates from their growth."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
@@ -61,23 +60,23 @@ def unreadable(name: str, error: SwitchUnreadableError) -> Problem:
     )
 
 
-async def statistics(found: ManagedSwitch, samples: Samples) -> dict[str, Any]:
+async def statistics(found: ManagedSwitch, samples: Samples, age_s: float = 0.0) -> dict[str, Any]:
     """Return counters and rates; nulls where the switch cannot say.
 
     Args:
         found: the switch.
         samples: what the last call with the same samples counted; rates are over the time since.
+        age_s: how old the counters may be.
 
     """
     driver = found.driver
-    owners = _class_owners(found)
-    await driver.refresh_ports()
     try:
-        reading = await driver.read(list(owners))
+        sample = await found.sampler.read(age_s)
     except SwitchUnreadableError as error:
         raise unreadable(found.name, error) from None
-    now_ns = reading.now_ns if reading.now_ns is not None else time.monotonic_ns()
-    growth = _growth(samples, now_ns, _counts(reading, driver.ports))
+    owners = _class_owners(found)
+    reading = sample.reading
+    growth = _growth(samples, sample.at_ns, _counts(reading, driver.ports))
     line_bps = max((port.line_rate_bps or 0 for port in driver.ports), default=0)
     paces = driver.capabilities.paces
     described = driver.describe()
@@ -107,9 +106,9 @@ async def statistics(found: ManagedSwitch, samples: Samples) -> dict[str, Any]:
 def _class_owners(found: ManagedSwitch) -> dict[int, dict[str, Any]]:
     """Return the owner of each class index, and its target."""
     owners = {entries.UNCLASSIFIED: _owner(None, None, ClassSpec(mode="unpaced"))}
-    for name, record in sorted(found.desired.classes.items()):
+    for name, record in sorted(found.stored("class").items()):
         owners[record.index] = _owner(name, None, record.spec)
-    for name, flow in sorted(found.desired.flows.items()):
+    for name, flow in sorted(found.stored("flow").items()):
         private = flow.spec.private_class()
         if private is not None and flow.private_index is not None:
             owners[flow.private_index] = _owner(None, name, private)
@@ -154,7 +153,7 @@ def _flow_statistics(
             "class": record.spec.class_name,
             "matched": asdict(matched[name]) if name in matched else None,
         }
-        for name, record in sorted(found.desired.flows.items())
+        for name, record in sorted(found.stored("flow").items())
     ]
 
 

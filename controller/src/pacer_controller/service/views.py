@@ -112,11 +112,12 @@ def _meter_view(found: ManagedSwitch, record: MeterRecord) -> dict[str, Any]:
 def _flow_view(found: ManagedSwitch, record: FlowRecord) -> dict[str, Any]:
     spec = record.spec
     private = spec.private_class()
-    meter = entries.meter_of(spec, found.stored("meter") | found.desired.meters)
+    # What is staged only when a PUT is answered that refers to it.
+    meter = entries.meter_of(spec, found.desired.meters | found.stored("meter"))
     index = entries.UNCLASSIFIED if record.private_index is None else record.private_index
     if spec.class_name is not None:
-        of = found.desired.classes.get(spec.class_name)
-        index = (of or found.stored("class")[spec.class_name]).index
+        of = found.stored("class").get(spec.class_name)
+        index = (of or found.desired.classes[spec.class_name]).index
     pace = pace_view(private) if private else dict.fromkeys(pace_view(ClassSpec(mode="unpaced")))
     return {
         "name": record.name,

@@ -5,8 +5,9 @@ memory by the caller, so that reading never touches the file. One process owns a
 calls of the database after the opening are made in one thread, so that a slow disk holds up nobody
 but those who wait for it.
 
-After an error of the disk the file takes nothing any longer: what the kernel has dropped of a
-failed fsync cannot be known (https://www.sqlite.org/atomiccommit.html, section 9).
+After an error of the disk, or when it is full, the file takes nothing any longer: what the kernel
+has dropped of a failed fsync cannot be known (https://www.sqlite.org/atomiccommit.html, section 9).
+The process must end then (`SqliteStore.broken`), and read the file anew.
 """
 
 import asyncio
@@ -45,6 +46,7 @@ from pacer_controller.stores.base import (
     Status,
     StoreError,
     SwitchSettings,
+    UncertainError,
     Written,
     epoch_above,
 )
@@ -56,6 +58,17 @@ MEMORY = ":memory:"
 
 BID_BITS = 32
 """Bits of a fencing number that count bids; those above are the file's own."""
+
+_FATAL = {
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    # The kernel mounts a file system read-only after an error of its disk.
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+}
+"""Errors after which nothing of the file is trusted: of the disk, not of what was asked."""
 
 _Result = TypeVar("_Result")
 
@@ -76,7 +89,8 @@ class SqliteStore:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._broken: str | None = None
+        self.broken: str | None = None
+        """The error after which the file takes nothing; None: it does."""
         self._closed = False
         if path != MEMORY:
             _prepare(Path(path))
@@ -203,8 +217,9 @@ class SqliteStore:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """Do all or nothing; in the thread of the store."""
-        if self._broken is not None:
-            raise StoreError(f"{self.name}: {self._broken} earlier: start the controller anew")
+        if self.broken is not None:
+            raise StoreError(f"{self.name}: {self.broken} earlier: start the controller anew")
+        committing = False
         try:
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -213,12 +228,16 @@ class SqliteStore:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
+            committing = True
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
-                self._broken = str(error)
+            if error.sqlite_errorcode & 0xFF in _FATAL:
+                self.broken = str(error)
                 _LOG.critical("%s: %s: nothing more is stored", self.name, error)
-            if self._db.in_transaction and self._broken is None:
+                if committing:
+                    # Some or all of it may be on the disk.
+                    raise UncertainError(f"{self.name}: {error}") from error
+            elif self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise StoreError(f"{self.name}: {error}") from error
 
