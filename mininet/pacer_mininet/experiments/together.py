@@ -4,7 +4,7 @@ import dataclasses
 
 from pacer_mininet.experiments.experiment import Cell, Experiment, many_flows
 from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Flow, Scenario, Shaper
-from pacer_mininet.experiments.takano import KIB, MS, PSPD
+from pacer_mininet.experiments.takano import DYNAMIC, KIB, MS, PSPD
 
 FLOWS = (2, 4, 8, 16, 32, 64)
 RATE_BPS = 100_000_000
@@ -36,6 +36,7 @@ def synchronised() -> Experiment:
         columns = {
             "unpaced": _flows(UNPACED, flows),
             "PSPD": _flows(PSPD, flows),
+            "dynamic": _flows(DYNAMIC, flows),
             "PSPD, begun apart": _flows(PSPD, flows, spread=True),
             "fq": _flows(FQ, flows),
             "one class": _flows(ONE_CLASS, flows),
