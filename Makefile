@@ -25,6 +25,7 @@
 #   make p4                recompile the P4 programs (needs p4c)
 #   make pictures          docs/dashboard.png and docs/top.svg, in real time (root, an idle machine)
 #   make test-slurm        the experiments on a Slurm of one node, from Debian's packages (root)
+#   make loom              all orders of the threads' steps, where threads share memory
 #   make oracle            random P4Runtime writes against the specified answers: UPDATES=100000 SEED=1
 #   make fuzz              bytes that break the controller: TARGET=openflow|ovsdb|rest MINUTES=30
 #   make soak              switches and a controller under traffic and changes: HOURS=2 (root)
@@ -289,11 +290,17 @@ test-p4: venv
 	@echo "== compiled P4 programs are fresh"
 	@$(PYTHON) p4src/compile.py --check
 
+.PHONY: loom
+loom:
+	@cd switch && RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+	    cargo test --quiet --locked --release -p bell
+
 .PHONY: test-rust
 test-rust: $(DESCRIPTORS)
 	@echo "== switch"
 	@cd switch && cargo test --locked --workspace --no-run
 	@cd switch && cargo test --quiet --locked --workspace
+	@$(MAKE) --no-print-directory loom
 
 .PHONY: test-controller
 test-controller: dev-venv switch

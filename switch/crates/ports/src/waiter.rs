@@ -22,14 +22,15 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
+use bell::Bell;
 use rustix::event::{PollFd, PollFlags, epoll};
 
 use crate::clock;
 use crate::port::Port;
 use crate::sys::{self, Events, TimeoutSlack};
-use crate::wake_state::{ASLEEP, AWAKE, CALLED, WakeState};
+use crate::wake_state::WakeState;
 
 /// The kernel adds no more than this.
 const MAX_SLACK_NS: u64 = 100_000_000;
@@ -129,7 +130,7 @@ impl Waiter {
     /// When the process has no descriptors left.
     pub fn new(options: WaiterOptions) -> io::Result<Waiter> {
         let wake_state = Arc::new(WakeState {
-            state: AtomicU8::new(AWAKE),
+            bell: Bell::new(),
             signal: AtomicI32::new(0),
             event: sys::event_fd()?,
         });
@@ -254,11 +255,11 @@ impl Waiter {
         if self.skipped < MAX_SKIPPED && has_frame(now_ns) {
             self.skipped += 1;
             woken.readable = true;
-            woken.called = self.wake_state.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
+            woken.called = self.wake_state.bell.wake_up();
         } else if near && self.skipped < MAX_SKIPPED {
             self.skipped += 1;
             self.spin(now_ns, deadline_ns.unwrap_or(0), has_frame, &mut woken);
-            woken.called = self.wake_state.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
+            woken.called = self.wake_state.bell.wake_up();
         } else {
             self.skipped = 0;
             let sleep_ns = left_ns.map(|left_ns| left_ns.saturating_sub(self.options.spin_ns));
@@ -299,15 +300,7 @@ impl Waiter {
         slack: TimeoutSlack,
         woken: &mut Woken,
     ) -> io::Result<bool> {
-        let asleep = self.wake_state.state.compare_exchange(
-            AWAKE,
-            ASLEEP,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if asleep.is_err() {
-            // Called while awake. The swap also takes in a call that comes just now.
-            self.wake_state.state.swap(AWAKE, Ordering::AcqRel);
+        if !self.wake_state.bell.fall_asleep() {
             woken.called = true;
             return Ok(false);
         }
@@ -325,7 +318,7 @@ impl Waiter {
         } else {
             self.poll_slots(alarmed, timeout_ns, &mut slots)
         };
-        woken.called = self.wake_state.state.swap(AWAKE, Ordering::AcqRel) == CALLED;
+        woken.called = self.wake_state.bell.wake_up();
         let Some(ready) = ended? else {
             return Ok(false);
         };
@@ -417,7 +410,7 @@ impl Waiter {
                 woken.readable = true;
                 return;
             }
-            if self.wake_state.state.load(Ordering::Relaxed) == CALLED {
+            if self.wake_state.bell.is_rung() {
                 return; // `wait_for` takes the call
             }
             std::hint::spin_loop();

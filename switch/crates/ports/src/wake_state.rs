@@ -1,18 +1,16 @@
 //! The state that wakers and signal handlers share with the waiter.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use bell::Bell;
 
 use crate::sys;
-
-pub(crate) const AWAKE: u8 = 0;
-pub(crate) const ASLEEP: u8 = 1;
-pub(crate) const CALLED: u8 = 2;
 
 /// What wakers and signal handlers share with the waiter.
 #[derive(Debug)]
 pub(crate) struct WakeState {
-    pub(crate) state: AtomicU8,
+    pub(crate) bell: Bell,
     /// The signal that asks the process to end; 0: none.
     pub(crate) signal: AtomicI32,
     pub(crate) event: OwnedFd,
@@ -21,7 +19,7 @@ pub(crate) struct WakeState {
 impl WakeState {
     /// Async-signal-safe: two atomics and at most one write(2).
     pub(crate) fn wake(&self) {
-        if self.state.swap(CALLED, Ordering::AcqRel) == ASLEEP {
+        if self.bell.ring() {
             sys::event_signal(self.event.as_fd());
         }
     }
