@@ -4,7 +4,9 @@ import contextlib
 import resource
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,6 +30,7 @@ from pacer_controller.refusals import Refusals
 Start = Callable[..., Controller]
 
 IDLE = 1000
+GUESSERS = 4
 ALLOWED = {"Authorization": f"Bearer {TOKEN}"}
 PROMPT_S = 30.0
 """A request that is served at all is served in milliseconds; the machine may be busy, though."""
@@ -239,6 +242,42 @@ def test_a_thousand_idle_connections_are_in_nobodys_way(
         metrics = samples_of(before.get("/metrics").text)
         assert metrics["pacer_refusals_total"][labels(cause)] >= IDLE - ADDRESS_MOST
         assert metrics["pacer_connections"][labels("user")] >= 1
+
+
+def test_who_has_no_right_is_in_nobodys_way_at_full_speed(
+    start_controller: Start, tmp_path: Path
+) -> None:
+    controller = start_controller(*nobody(), *token_options(tmp_path))
+    over = threading.Event()
+
+    def guess(number: int) -> int:
+        denied = 0
+        headers = {"Authorization": f"Bearer wrong{number}"}
+        with httpx.Client(base_url=controller.url, timeout=PROMPT_S, trust_env=False) as http:
+            while not over.is_set():
+                # Another one may have taken its place.
+                with contextlib.suppress(httpx.TransportError):
+                    answer = http.get("/v1/state", headers=headers)
+                    assert answer.status_code == 401
+                    assert answer.headers["connection"] == "close"
+                    denied += 1
+        return denied
+
+    with (
+        ThreadPoolExecutor(GUESSERS) as pool,
+        httpx.Client(
+            base_url=controller.url, headers=ALLOWED, timeout=PROMPT_S, trust_env=False
+        ) as http,
+    ):
+        guessing = [pool.submit(guess, number) for number in range(GUESSERS)]
+        try:
+            answers = [http.put(CLASS, json={"rate": 10**6 + n}).status_code for n in range(50)]
+        finally:
+            over.set()
+        denied = sum(one.result() for one in guessing)
+        assert answers == [201] + [200] * 49
+        counts = http.get("/v1/controller").json()["refusals"]
+        assert counts["no-token"] >= denied > 0
 
 
 SLOW = [

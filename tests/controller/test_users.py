@@ -14,6 +14,7 @@ from test_operations import CLASS, TOKEN, messages, nobody, private
 from controller_harness import DEADLINE_S, ROOT, Controller, eventually
 from pacer_controller import server, users
 from pacer_controller.api.roles import RULES, allows, enough, needed
+from pacer_controller.cli import render
 from pacer_controller.config import ConfigError
 from pacer_controller.users import ROLES, Role, Users
 from rest_client import Client, problem
@@ -212,6 +213,20 @@ def test_events_say_who_did_it(guarded: Client, tokens: dict[str, str]) -> None:
         ("change", "token", "cron"),
         ("denied", "reader", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("data", "end"),
+    [
+        ({"user": "alice", "actor": "cron"}, "made  by alice for cron"),
+        ({"user": "alice", "actor": None}, "made  by alice"),
+        ({"user": None, "actor": "cron"}, "made  by cron"),
+        ({}, "made"),
+    ],
+)
+def test_the_command_shows_who_did_it(data: dict[str, Any], end: str) -> None:
+    event = {"time": "2026-01-31T12:00:00Z", "kind": "change", "message": "made", "data": data}
+    assert render.event(event).plain.endswith(f"  {end}")
 
 
 def test_without_users_nobody_is_named(client: Client) -> None:

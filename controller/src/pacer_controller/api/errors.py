@@ -36,7 +36,10 @@ _MOST_ERRORS = 20
 
 def respond(path: str, problem: Problem) -> JsonLine:
     """Return the response for a problem with a request of a path."""
-    headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
+    headers = None
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        # Who tries again at full speed has to connect again, which costs us less than an answer.
+        headers = {"WWW-Authenticate": "Bearer", "Connection": "close"}
     return JsonLine(
         problem.as_dict(path),
         status_code=problem.status,
