@@ -15,7 +15,8 @@ from controller_harness import DEADLINE_S, Controller, free_port
 Start = Callable[..., Controller]
 
 GIGABYTE = 10**9
-BLOCK = b"[" * 65536
+BLOCK_BYTES = 65536
+BLOCK = b"[" * BLOCK_BYTES
 MIB = 1024 * 1024
 
 CLASS = "/v1/switches/s1/classes/video"
@@ -39,6 +40,8 @@ def pour(controller: Controller, path: str, *, chunked: bool) -> tuple[bytes, in
     block = b"%x\r\n%s\r\n" % (len(BLOCK), BLOCK) if chunked else BLOCK
     sent = 0
     with socket.create_connection((parts.hostname, parts.port), DEADLINE_S) as connection:
+        # Or this end's buffer would grow as large as the other's.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BLOCK_BYTES)
         connection.sendall(head.encode())
         connection.setblocking(False)
         left = b""
