@@ -20,6 +20,7 @@
 #   make ovs-deb           Debian packages of it; CHECK=1: try them in a chroot, too
 #   make bench             packets per second and gap errors, in real time, as ratios
 #   make bench-install     a million classes through P4Runtime: time and memory (CLASSES=...)
+#   make bench-cluster     rate changes through three controllers on etcd: rate, latency, cost of each
 #   make bench-edges       stock BMv2 beside pacing_switch on a long fat network, with a plot
 #   make bench-engine      cost per packet against classes, entries and frame size, with a plot
 #   make p4                recompile the P4 programs (needs p4c)
@@ -228,6 +229,14 @@ bench-engine: venv $(DESCRIPTORS)
 .PHONY: bench-edges
 bench-edges: packages dev-venv switch
 	@$(PYTHON) tests/bench/edges.py --out results/edges.json --plot docs/bmv2.svg
+
+# Three members of etcd, three controllers, ten switches and the clients, on this machine.
+.PHONY: bench-cluster
+bench-cluster: packages dev-venv switch
+	@tools/bootstrap cluster
+	@$(PYTHON) tests/bench/cluster.py --flows 10000 --out results/cluster.json
+	@echo "== 500 changes a second"
+	@$(PYTHON) tests/bench/cluster.py --rate 500 --out results/cluster-500.json
 
 CLASSES ?= 1000000
 .PHONY: bench-install
