@@ -3,16 +3,21 @@
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import grpc
 from aetcd import rpc
 from aetcd.rpc import rpc_pb2_grpc
+from certificates import Authority
 
 from controller_harness import DEADLINE_S, Process, free_port
 
 MISSING = shutil.which("etcd") is None
 """Whether this machine has no etcd: Debian's package etcd-server."""
+
+
+ROOT_PASSWORD = "of-root"  # noqa: S105 (of a test's own etcd)
 
 
 class Members:
@@ -22,12 +27,25 @@ class Members:
         directory: for their data.
         count: how many.
         options: further ones of each.
+        authority: signs the certificates of members and clients; None: no TLS.
+        named: what the members' certificates are valid for.
 
     """
 
-    def __init__(self, directory: Path, count: int = 1, *options: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        count: int = 1,
+        *options: str,
+        authority: Authority | None = None,
+        named: str = "IP:127.0.0.1",
+    ) -> None:
         self._directory = directory
         self._options = options
+        self._authority = authority
+        self._tls: tuple[Path, Path] | None = None
+        if authority is not None:
+            self._tls = authority.issue("member", f"DNS:member,{named}")
         ports = [(free_port(), free_port()) for _ in range(count)]
         self.endpoints = [f"127.0.0.1:{client}" for client, _ in ports]
         self._peers = [f"http://127.0.0.1:{peer}" for _, peer in ports]
@@ -47,6 +65,10 @@ class Members:
     def _start(self, index: int) -> None:
         named = ",".join(f"m{n}={peer}" for n, peer in enumerate(self._peers))
         client = f"http://{self.endpoints[index]}"
+        options = list(self._options)
+        if self._tls is not None:
+            client = f"https://{self.endpoints[index]}"
+            options += ["--key-file", str(self._tls[0]), "--cert-file", str(self._tls[1])]
         self.processes[index] = Process(
             [
                 *("etcd", "--name", f"m{index}", "--data-dir", str(self._directory / f"m{index}")),
@@ -55,7 +77,7 @@ class Members:
                 *("--initial-advertise-peer-urls", self._peers[index]),
                 *("--initial-cluster", named, "--logger", "zap", "--log-level", "error"),
                 *("--heartbeat-interval", "50", "--election-timeout", "500"),
-                *self._options,
+                *options,
             ]
         )
 
@@ -63,7 +85,7 @@ class Members:
         end_s = time.monotonic() + DEADLINE_S
         while time.monotonic() < end_s:
             for endpoint in self.endpoints:
-                with grpc.insecure_channel(endpoint) as channel:
+                with self.channel(endpoint) as channel:
                     put = rpc.PutRequest(key=b"/ready", value=b"1")
                     try:
                         rpc_pb2_grpc.KVStub(channel).Put(put, timeout=1.0, wait_for_ready=True)
@@ -71,6 +93,38 @@ class Members:
                         continue
                     return
         raise AssertionError("etcd takes no writes")
+
+    def channel(self, endpoint: str) -> grpc.Channel:
+        """Return a connection to a member."""
+        if self._tls is None or self._authority is None:
+            return grpc.insecure_channel(endpoint)
+        files = (self._authority.certificate, *self._tls)
+        credentials = grpc.ssl_channel_credentials(*(file.read_bytes() for file in files))
+        named = [("grpc.ssl_target_name_override", "member")]
+        return grpc.secure_channel(endpoint, credentials, named)
+
+    def require_users(self, prefix: str, users: Mapping[str, str]) -> None:
+        """Have calls need a user; `users` (passwords by name) may use the keys with a prefix."""
+        with self.channel(self.endpoints[0]) as channel:
+            auth = rpc_pb2_grpc.AuthStub(channel)
+            end = (prefix[:-1] + chr(ord(prefix[-1]) + 1)).encode()
+            whole = rpc.Permission(
+                permType=rpc.Permission.READWRITE, key=prefix.encode(), range_end=end
+            )
+            auth.RoleAdd(rpc.AuthRoleAddRequest(name="all"))
+            auth.RoleGrantPermission(rpc.AuthRoleGrantPermissionRequest(name="all", perm=whole))
+            for user, password in {**users, "root": ROOT_PASSWORD}.items():
+                auth.UserAdd(rpc.AuthUserAddRequest(name=user, password=password))
+                role = "root" if user == "root" else "all"
+                auth.UserGrantRole(rpc.AuthUserGrantRoleRequest(user=user, role=role))
+            auth.AuthEnable(rpc.AuthEnableRequest())
+
+    def add_role(self, name: str) -> None:
+        """Change what users may, which makes tokens of before invalid."""
+        with self.channel(self.endpoints[0]) as channel:
+            auth = rpc_pb2_grpc.AuthStub(channel)
+            said = auth.Authenticate(rpc.AuthenticateRequest(name="root", password=ROOT_PASSWORD))
+            auth.RoleAdd(rpc.AuthRoleAddRequest(name=name), metadata=[("token", said.token)])
 
     def compact(self) -> None:
         """Forget what has been."""
