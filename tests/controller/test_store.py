@@ -374,6 +374,155 @@ def test_of_two_that_plan_on_the_same_revision_one_wins(shared: str) -> None:
     asyncio.run(run())
 
 
+MBIT = 10**6
+
+
+def rate(record: ClassRecord, mbit: int) -> ResourceChange:
+    """Return the change of a class to another rate, as a request plans it."""
+    after = ClassRecord(record.name, record.index, ClassSpec(rate=mbit * MBIT))
+    return ResourceChange("s1", "class", record.name, record, after)
+
+
+async def two_classes(one: Store, told: Told) -> tuple[ClassRecord, ClassRecord]:
+    """Store two classes, and wait until the other controller knows them."""
+    first, second = (
+        ClassRecord(name, n, ClassSpec(rate=10**6)) for n, name in ((1, "a"), (2, "b"))
+    )
+    await one.write([put(first), put(second)])
+    await told.until(lambda: told.entries)
+    return first, second
+
+
+def test_changes_of_different_classes_are_not_in_each_others_way(shared: str) -> None:
+    async def run() -> None:
+        async with followed(shared) as (one, _), followed(shared) as (two, told):
+            a, b = await two_classes(one, told)
+            base = {"s1": two.base("s1")}
+            first = await one.write([rate(a, 2)], [event("a")], None, base, whole=False)
+            second = await two.write([rate(b, 3)], [event("b")], None, base, whole=False)
+            assert first.revision < second.revision
+            # Who wrote second has to take what the other wrote before.
+            assert (first.behind, second.behind) == (frozenset(), {"s1"})
+        async with opened(shared) as store:
+            found = {c.spec.rate for c in store.desired("s1").classes.values()}
+            assert found == {2 * MBIT, 3 * MBIT}
+
+    asyncio.run(run())
+
+
+def test_of_two_changes_of_a_class_one_wins(shared: str) -> None:
+    async def run() -> None:
+        async with followed(shared) as (one, _), followed(shared) as (two, told):
+            a, _ = await two_classes(one, told)
+            base = {"s1": two.base("s1")}
+            writes = (
+                store.write([rate(a, mbit)], [event("a")], None, base, whole=False)
+                for store, mbit in ((one, 2), (two, 3))
+            )
+            answers = await asyncio.gather(*writes, return_exceptions=True)
+            assert sorted(type(one).__name__ for one in answers) == ["StaleError", "Written"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_only_what_another_has_changed_is_left_out(shared: str, known: bool) -> None:
+    """Whether the writer's store has been told of it already or not."""
+
+    async def run() -> None:
+        async with followed(shared) as (one, _), followed(shared) as (two, told):
+            a, b = await two_classes(one, told)
+            base = {"s1": two.base("s1")}
+            written = await one.write([rate(a, 2)], [event("first")], None, base, whole=False)
+            if known:
+                await told.until(lambda: two.base("s1") == written.revision)
+            changes = [rate(a, 3), rate(b, 4)]
+            said = [event("second"), event("third")]
+            made = await two.write(changes, said, None, base, whole=False)
+            assert made.stale == {("class", "a")}
+            await told.until(lambda: len(told.told) == 2)
+            assert [one["message"] for one in told.told] == ["first", "third"]
+        async with opened(shared) as store:
+            rates = {name: c.spec.rate for name, c in store.desired("s1").classes.items()}
+            assert rates == {"a": 2 * MBIT, "b": 4 * MBIT}
+            assert [one["message"] for one in store.events()] == ["first", "third"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("a comes", "b comes"),
+        ("class goes", "flow comes"),
+        ("class goes", "rate"),
+        ("port", "rate"),
+        ("rate", "port"),
+    ],
+)
+def test_what_depends_on_each_other_is_planned_again(shared: str, first: str, second: str) -> None:
+    async def run() -> None:
+        async with followed(shared) as (one, _), followed(shared) as (two, told):
+            a, _ = await two_classes(one, told)
+            changes = {
+                "a comes": put(ClassRecord("new", 3, ClassSpec(rate=MBIT))),
+                "b comes": put(ClassRecord("other", 3, ClassSpec(rate=MBIT))),
+                "class goes": ResourceChange("s1", "class", "a", a, None),
+                "flow comes": put(FLOW),
+                "port": put(PORT),
+                "rate": rate(a, 2),
+            }
+            base = {"s1": two.base("s1")}
+            await one.write([changes[first]], [event("1")], None, base, whole=False)
+            with pytest.raises(StaleError):
+                await two.write([changes[second]], [event("2")], None, base, whole=False)
+
+    asyncio.run(run())
+
+
+def test_writes_at_the_same_time_share_a_transaction(
+    shared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each succeeds or fails on its own, and events have different numbers."""
+    from pacer_controller.stores.etcd_client import EtcdClient
+
+    names = [f"s{n}" for n in range(20)]
+
+    async def run() -> None:
+        async with followed(shared) as (one, _), followed(shared) as (two, told):
+            await one.write([put(VIDEO, "s3")])
+            await told.until(lambda: told.entries)
+            base = two.base("s3")
+            await one.write([put(METER, "s3")])
+            real, asked = EtcdClient.transact, list[Any]()
+
+            async def transact(self: EtcdClient, *given: Any, **options: Any) -> Any:
+                if any(b"heads" in one.SerializeToString() for one in given[1]):
+                    asked.append(given)
+                return await real(self, *given, **options)
+
+            monkeypatch.setattr(EtcdClient, "transact", transact)
+            writes = (
+                two.write([put(VIDEO, of)], [event(of)], None, {of: base if of == "s3" else 0})
+                for of in names
+            )
+            answers = await asyncio.gather(*writes, return_exceptions=True)
+            assert len(asked) < len(names) / 2
+            made = [
+                name for name, one in zip(names, answers, strict=True) if isinstance(one, Written)
+            ]
+            assert made == [name for name in names if name != "s3"]
+            assert isinstance(answers[3], StaleError)
+            await told.until(lambda: len(told.told) == len(made))
+            assert sorted(one["message"] for one in told.told) == sorted(made)
+            numbers = [one["id"] for one in told.told]
+            assert numbers == sorted(set(numbers))
+        async with opened(shared) as store:
+            assert [one["id"] for one in store.events()] == numbers
+
+    asyncio.run(run())
+
+
 def test_two_controllers_lose_no_change_to_each_other(shared: str) -> None:
     """Each adds to what it sees, as a request does; all that is acknowledged is there."""
 

@@ -14,7 +14,7 @@ Sources: etcd 3.5, server/etcdserver/apply.go, server/mvcc/watchable_store.go, s
 import asyncio
 import functools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,14 @@ class Commit:
     revision: int
     at_s: float
     events: list[Any]
+
+
+@dataclass(frozen=True)
+class _Path:
+    """What a transaction does: whether its comparisons hold, and the operations of that branch."""
+
+    succeeded: bool
+    operations: Sequence[tuple[Any, "_Path | None"]]
 
 
 @dataclass
@@ -282,7 +290,7 @@ class Cluster:
         if member is not self.leader:
             await asyncio.sleep(self._chance.expovariate(1 / self._network.mean_s))
 
-    def _write(self, puts: Sequence[Any], events: list[Any], revision: int) -> None:
+    def _write(self, events: Sequence[Any]) -> None:
         for event in events:
             kv = event.kv
             former = self.kvs.get(kv.key)
@@ -377,14 +385,8 @@ class Cluster:
         return answer
 
     async def _txn(self, member: _Member, request: Any) -> Any:
-        for operations in (request.success, request.failure):
-            if len(operations) > OPERATIONS_MOST or len(request.compare) > OPERATIONS_MOST:
-                text = "etcdserver: too many operations in txn request"
-                raise AbortError(grpc.StatusCode.INVALID_ARGUMENT, text)
-            keys = [one.request_put.key for one in operations if one.HasField("request_put")]
-            if len(set(keys)) < len(keys):
-                text = "etcdserver: duplicate key given in txn request"
-                raise AbortError(grpc.StatusCode.INVALID_ARGUMENT, text)
+        _check_operations(request, OPERATIONS_MOST)
+        _put_keys(request)
         if not any(_writes(one) for one in (*request.success, *request.failure)):
             # Read by a majority's leave, as a range is.
             await self._forwarded(member)
@@ -394,21 +396,45 @@ class Cluster:
         return await self._made(member, lambda: self._transact(request))
 
     def _transact(self, request: Any) -> Any:
-        succeeded = all(map(self._holds, request.compare))
-        operations = request.success if succeeded else request.failure
         revision = self.revision + 1
-        leases = [one.request_put.lease for one in operations if one.HasField("request_put")]
-        if any(lease and lease not in self._leases for lease in leases):
+        # All that is compared is as it was before any of the operations, also of nested ones.
+        path = self._path(request)
+        puts = [one.request_put for one in _carried_out(path) if one.HasField("request_put")]
+        if any(put.lease and put.lease not in self._leases for put in puts):
             text = "etcdserver: requested lease not found"
             return AbortError(grpc.StatusCode.NOT_FOUND, text)
         events: list[Any] = []
+        answer = self._carry_out(path, revision, events)
+        self._commit(events)
+        answer.header.CopyFrom(self._header())
+        return answer
+
+    def _path(self, request: Any) -> _Path:
+        """Return which operations a transaction does."""
+        succeeded = all(map(self._holds, request.compare))
+        operations = request.success if succeeded else request.failure
+        return _Path(
+            succeeded,
+            [
+                (one, self._path(one.request_txn) if one.HasField("request_txn") else None)
+                for one in operations
+            ],
+        )
+
+    def _carry_out(self, path: _Path, revision: int, events: list[Any]) -> Any:
+        """Do the operations of a transaction; adds what changes, and returns its answer."""
         responses = []
-        for one in operations:
+        for one, nested in path.operations:
             made: list[Any] = []
+            if nested is not None:
+                said = self._carry_out(nested, revision, events)
+                responses.append(rpc.ResponseOp(response_txn=said))
+                continue
             if one.HasField("request_put"):
                 put = one.request_put
+                former = self.kvs.get(put.key) if put.prev_kv else None
                 made = [self._put_event(put.key, put.value, put.lease, revision)]
-                answer = rpc.ResponseOp(response_put=rpc.PutResponse())
+                answer = rpc.ResponseOp(response_put=rpc.PutResponse(prev_kv=former))
             elif one.HasField("request_delete_range"):
                 drop = one.request_delete_range
                 keys = self._selected(drop.key, drop.range_end)
@@ -416,13 +442,11 @@ class Cluster:
                 deleted = rpc.DeleteRangeResponse(deleted=len(keys))
                 answer = rpc.ResponseOp(response_delete_range=deleted)
             else:
-                found = self._read(one.request_range)
-                answer = rpc.ResponseOp(response_range=found)
-            self._write(operations, made, revision)
+                answer = rpc.ResponseOp(response_range=self._read(one.request_range))
+            self._write(made)
             events += made
             responses.append(answer)
-        self._commit(events)
-        return rpc.TxnResponse(header=self._header(), succeeded=succeeded, responses=responses)
+        return rpc.TxnResponse(succeeded=path.succeeded, responses=responses)
 
     def _holds(self, compare: Any) -> bool:
         keys = self._selected(compare.key, compare.range_end)
@@ -454,7 +478,7 @@ class Cluster:
             text = "etcdserver: requested lease not found"
             return AbortError(grpc.StatusCode.NOT_FOUND, text)
         events = [self._delete_event(key, self.revision + 1) for key in sorted(lease.keys)]
-        self._write((), events, self.revision + 1)
+        self._write(events)
         del self._leases[number]
         self._commit(events)
         return rpc.LeaseRevokeResponse(header=self._header())
@@ -565,7 +589,57 @@ def _within(key: bytes, start: bytes, end: bytes) -> bool:
 
 
 def _writes(operation: Any) -> bool:
+    if operation.HasField("request_txn"):
+        nested = operation.request_txn
+        return any(_writes(one) for one in (*nested.success, *nested.failure))
     return bool(operation.HasField("request_put") or operation.HasField("request_delete_range"))
+
+
+def _check_operations(request: Any, most: int) -> None:
+    """Count operations as etcd does (checkTxnRequest in server/etcdserver/api/v3rpc/key.go).
+
+    Raises:
+        AbortError: there are too many.
+
+    """
+    longest = max(map(len, (request.compare, request.success, request.failure)))
+    if longest > most:
+        text = "etcdserver: too many operations in txn request"
+        raise AbortError(grpc.StatusCode.INVALID_ARGUMENT, text)
+    for one in (*request.success, *request.failure):
+        if one.HasField("request_txn"):
+            _check_operations(one.request_txn, most - longest)
+
+
+def _put_keys(request: Any) -> set[bytes]:
+    """Return the keys that a transaction may put (checkIntervals, same file).
+
+    Raises:
+        AbortError: it may put one twice.
+
+    """
+    found: set[bytes] = set()
+    for operations in (request.success, request.failure):
+        keys: list[bytes] = []
+        for one in operations:
+            if one.HasField("request_put"):
+                keys.append(one.request_put.key)
+            elif one.HasField("request_txn"):
+                keys += _put_keys(one.request_txn)
+        if len(set(keys)) < len(keys):
+            text = "etcdserver: duplicate key given in txn request"
+            raise AbortError(grpc.StatusCode.INVALID_ARGUMENT, text)
+        found.update(keys)
+    return found
+
+
+def _carried_out(path: _Path) -> Iterator[Any]:
+    """Yield the operations that a transaction does, also those of nested ones."""
+    for one, nested in path.operations:
+        if nested is None:
+            yield one
+        else:
+            yield from _carried_out(nested)
 
 
 def _whole_revisions(events: Sequence[Any], most: int) -> list[Any]:

@@ -8,6 +8,7 @@ from unittest import mock
 
 from pacer_controller.stores.etcd import EtcdStore
 from pacer_controller.stores.etcd_client import EtcdClient
+from pacer_controller.stores.etcd_layout import Made
 from pacer_controller.stores.leases import Leases
 
 
@@ -22,8 +23,9 @@ def drop_compare() -> Iterator[None]:
 def acknowledge_early() -> Iterator[None]:
     """Take a write for made that etcd has not answered."""
 
-    async def resolve(self: Any, plan: Any, _: Any) -> int:
-        return int(self._set(next(iter(plan.sets))).head + 1)
+    async def resolve(self: Any, plan: Any, _: Any) -> Made:
+        head = self._set(next(iter(plan.sets))).head
+        return Made(head + 1, [head] * len(plan.sets))
 
     with mock.patch.object(EtcdStore, "_resolve", resolve):
         yield

@@ -28,7 +28,7 @@ from pacer_controller.api import build
 from pacer_controller.config import parse_switch
 from pacer_controller.service import Service
 from pacer_controller.service.follow import Follower
-from pacer_controller.stores import Store, StoreError, open_store
+from pacer_controller.stores import Store, StoreError, group_commit, open_store
 from pacer_controller.stores import etcd as etcd_store
 from rpc import Core
 
@@ -228,8 +228,8 @@ def sizes(seed: str) -> Iterator[None]:
     chance = random.Random(f"{seed}/sizes")
     with (
         mock.patch.object(etcd_store, "OPERATIONS", chance.choice((120, 120, 12))),
+        mock.patch.object(group_commit, "OPERATIONS", chance.choice((120, 120, 24))),
         mock.patch.object(etcd_store, "PAGE", chance.choice((2000, 2000, 7))),
-        mock.patch.object(etcd_store, "WRITERS", chance.choice((16, 16, 2))),
     ):
         yield
 

@@ -87,6 +87,22 @@ class ResourceChange:
     before: Record | None
     after: Record | None
 
+    @property
+    def keeps_shape(self) -> bool:
+        """Whether all stays that changes of other resources depend on.
+
+        That is whether there is such a resource, its class index, and what it refers to. The rates
+        that must fit a port do not count: who changes a port looks at all of them.
+        """
+        before, after = self.before, self.after
+        if before is None or after is None or index_of(before) != index_of(after):
+            return False
+        if isinstance(before, FlowRecord) and isinstance(after, FlowRecord):
+            return _referred(before.spec) == _referred(after.spec)
+        if isinstance(before, ClassRecord) and isinstance(after, ClassRecord):
+            return before.spec.follow == after.spec.follow
+        return self.kind == "meter"
+
     def unstored(self) -> "ResourceChange":
         """Return the change with a record that has no revision yet."""
         return self if self.after is None else replace(self, after=replace(self.after, revision=0))
@@ -94,6 +110,10 @@ class ResourceChange:
     def reversed(self) -> "ResourceChange":
         """Return the change that takes this one back."""
         return ResourceChange(self.switch, self.kind, self.name, self.after, self.before)
+
+
+def _referred(spec: FlowSpec) -> tuple[object, ...]:
+    return spec.match, spec.priority, spec.class_name, spec.meter_name
 
 
 def stamped(record: Record, revision: int) -> Record:

@@ -154,6 +154,7 @@ async def put_switch_state(
                     condition.check(f"state of switch {name!r}", found.last_change)
                     wanted = {name: (found, spec, "")}
                     result = await _put(service, wanted, [], origin, dry_run)
+                    attempt.idle = dry_run or not result["changes"]
                     break
     return result, found.last_change
 
@@ -173,6 +174,7 @@ async def put_whole_state(
                 condition.check("state", service.store.revision)
                 wanted, leaving = _wanted(service, spec)
                 result = await _put(service, wanted, leaving, origin, dry_run)
+                attempt.idle = dry_run or not result["changes"]
     return result
 
 

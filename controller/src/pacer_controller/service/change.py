@@ -1,7 +1,7 @@
 """One request's change: planned in the request's turn, staged in memory."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pacer_controller.records import Record, ResourceChange, index_of, stamped
@@ -23,6 +23,9 @@ class Staged:
         changes: in order.
         fresh: classes that are new.
         freed: indices of classes that go.
+        stale: kind and name of what was taken back because another controller has changed it.
+        others: entries as they were of what other controllers changed meanwhile, which goes to the
+            switch together with these changes.
 
     """
 
@@ -31,7 +34,9 @@ class Staged:
         self.changes: list[ResourceChange] = []
         self.fresh: list[int] = []
         self.freed: set[int] = set()
-        self._before: dict[Key, Row | None] = {}
+        self.before: dict[Key, Row | None] = {}
+        self.stale: Collection[Resource] = frozenset()
+        self.others: Mapping[Key, Row | None] = {}
 
     def add(self, changes: Sequence[ResourceChange], fresh: Sequence[int]) -> None:
         """Make further changes in memory.
@@ -41,7 +46,7 @@ class Staged:
 
         """
         for key, row in self.found.stage(changes).items():
-            self._before.setdefault(key, row)
+            self.before.setdefault(key, row)
         self.changes += changes
         self.fresh += fresh
         indices = ((index_of(one.before), index_of(one.after)) for one in changes)
@@ -52,6 +57,13 @@ class Staged:
         """Whether the only free indices are those that these changes free."""
         known = len(self.found.desired.used) + len(self.freed)
         return bool(self.freed) and known >= self.found.driver.capabilities.classes
+
+    def drop(self, stale: Collection[Resource]) -> None:
+        """Take back what another controller has changed meanwhile."""
+        self.stale = stale
+        dropped = [one for one in self.changes if (one.kind, one.name) in stale]
+        self.changes = [one for one in self.changes if (one.kind, one.name) not in stale]
+        self.found.unstage(dropped)
 
     def undo(self) -> None:
         """Take all of it back, once."""
@@ -75,8 +87,9 @@ class Staged:
     def difference(self) -> tuple[Rows, Rows]:
         """Return the entries concerned, as they were and as they are to be."""
         wanted = self.found.wanted
-        after = {key: row for key in self._before if (row := wanted.get(key)) is not None}
-        return {key: row for key, row in self._before.items() if row is not None}, after
+        before = {**self.others, **self.before}
+        after = {key: row for key in before if (row := wanted.get(key)) is not None}
+        return {key: row for key, row in before.items() if row is not None}, after
 
 
 class Change:
@@ -131,6 +144,11 @@ class Change:
         return await self.made
 
     # ---- for the committer ----
+
+    @property
+    def resource(self) -> Resource:
+        """What is changed."""
+        return self._resource
 
     @property
     def alone(self) -> bool:

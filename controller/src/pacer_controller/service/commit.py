@@ -1,39 +1,42 @@
 """Makes changes: planned, stored, brought to the switch, all or nothing.
 
 A change goes through four steps under the switch's lock. The request plans it against desired
-state; desired state and entries are changed in memory (`Staged`); the state file gets the change
-together with its audit event; the switch gets the difference. A switch that is away gets it when
-it reconnects. If the switch refuses, the change is taken back, so desired state never holds what
-its switch refused. A change that was planned on what another controller has written to since is
-undone (`StaleError`), and the request plans it again. A switch that another controller drives gets
-the change from that one.
+state; desired state and entries are changed in memory (`Staged`); the store gets the change with
+its audit event; the switch gets the difference. A switch that is away gets it when it reconnects.
+If the switch refuses, the change is taken back, so desired state never holds what its switch
+refused. A change that depends on what another controller has written since is undone
+(`StaleError`), and the request plans it again. Other changes of other controllers that came before
+it are taken first (`Sync.take_before`). A switch that another controller drives gets the change
+from that one.
 
 Requests that wait for the lock form a batch: they plan one after another, each against what the
 others have staged, and are made together in one transaction and one write to the switch. If that
-write is refused, each change is made alone, so that each request learns its own fate. A request
-that touches what an earlier one of the batch touches begins the next batch, and an index that the
-batch frees stays unused in it. Limits and equal matches are checked against all that is staged: a
-409 may name a flow of the batch that is refused afterwards.
+write is refused, each change is made alone, so that each request learns its own fate. The store
+leaves out a change of what another controller has changed; that request alone plans again. A
+request that touches what an earlier one of the batch touches begins the next batch, and an index
+that the batch frees stays unused in it. Limits and equal matches are checked against all that is
+staged: a 409 may name a flow of the batch that is refused afterwards.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from pacer_controller.events import Event, EventLog
 from pacer_controller.problems import Problem
 from pacer_controller.records import ResourceChange
-from pacer_controller.rows import Rows
+from pacer_controller.rows import Key, Row, Rows
 from pacer_controller.service.audit import audit, change_view
 from pacer_controller.service.change import Change, Resource, Staged
 from pacer_controller.service.checks import Spec
 from pacer_controller.service.managed import ManagedSwitch, Origin
 from pacer_controller.southbound import SwitchRefusedError
-from pacer_controller.stores import Store, StoreError, SwitchSettings, Written
+from pacer_controller.stores import StaleError, Store, StoreError, SwitchSettings, Written
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,12 +54,20 @@ class Committer:
     Args:
         store: desired state; the caller closes it.
         events: where audit events go.
+        before: takes what other controllers wrote to a switch before a revision (as
+            `Sync.take_before`).
 
     """
 
-    def __init__(self, store: Store, events: EventLog) -> None:
+    def __init__(
+        self,
+        store: Store,
+        events: EventLog,
+        before: Callable[[ManagedSwitch, int], Awaitable[Mapping[Key, Row | None] | None]],
+    ) -> None:
         self._store = store
         self._events = events
+        self._before = before
         self._lines: dict[ManagedSwitch, deque[Change]] = {}
         self._serving: set[asyncio.Task[None]] = set()
 
@@ -125,11 +136,14 @@ class Committer:
     async def _make_batch(self, batch: Staged, changes: Sequence[Change]) -> None:
         """Make what is staged, together or, when that is refused, one by one."""
         drafts = [audit(c.origin, [change_view(one) for one in c.changes]) for c in changes]
-        making = asyncio.create_task(self.make([batch], drafts))
+        making = asyncio.create_task(self.make([batch], drafts, whole=False))
         if len(changes) == 1:
             # The task has begun by the time a request is cancelled, so it undoes what is staged.
             changes[0].made.add_done_callback(lambda made: made.cancelled() and making.cancel())
         await asyncio.wait([making])
+        for change in changes:
+            if change.resource in batch.stale:
+                change.fail(StaleError(f"{change.resource} was changed by another controller"))
         alone = len(changes) == 1 or making.cancelled()
         if alone or not isinstance(making.exception(), RefusedProblem):
             for change in changes:
@@ -153,6 +167,8 @@ class Committer:
         settings: SwitchSettings | None = None,
         forgotten: Sequence[ResourceChange] = (),
         bases: Mapping[str, int] | None = None,
+        *,
+        whole: bool = True,
     ) -> Written:
         """Store what is staged and bring it to its switches, all or nothing.
 
@@ -164,6 +180,7 @@ class Committer:
             settings: of the switches that are new or changed; None: the switch leaves.
             forgotten: resources of the switches that leave, which those keep.
             bases: what else the changes were planned on, by switch.
+            whole: whether they depend on everything of their switches (`Store.write`).
 
         Raises:
             Problem: nothing was changed.
@@ -183,20 +200,20 @@ class Committer:
             planned_on |= bases or {}
             # It goes on when this task is cancelled.
             writing = asyncio.ensure_future(
-                self._store.write(changes, drafts, settings, planned_on)
+                self._store.write(changes, drafts, settings, planned_on, whole=whole)
             )
-            undo.push_async_callback(
-                _to_the_end, self._take_back, writing, staged, changes, drafts, former
-            )
+            take_back = partial(self._take_back, writing, staged, changes, drafts, former)
+            undo.push_async_callback(_to_the_end, take_back, whole)
             written = await asyncio.shield(writing)
             for one in staged:
-                name = one.found.name
-                one.stored(written.revision, written.bases.get(name, one.found.last_change))
+                await self._note(one, written)
             for one in staged:
                 before, after = one.difference()
                 try:
                     await one.found.driver.apply(before, after, fresh=one.fresh)
                 except SwitchRefusedError as error:
+                    if one.others:
+                        one.found.driver.mend()
                     raise refused(one.found, error) from None
                 undo.push_async_callback(_to_the_end, _apply_back, one.found, before, after)
             undo.pop_all()
@@ -206,6 +223,21 @@ class Committer:
             self._events.publish(written.numbers, drafts)
         return written
 
+    async def _note(self, one: Staged, written: Written) -> None:
+        """Note what has been stored, and what others have stored before it."""
+        name = one.found.name
+        if written.stale:
+            one.drop(written.stale)
+        base = written.bases.get(name, one.found.last_change)
+        if name in written.behind:
+            others = await self._before(one.found, written.revision)
+            if others is None:
+                # All of it is taken once it is told.
+                base = one.found.last_change
+            else:
+                one.others = others
+        one.stored(written.revision, base)
+
     async def _take_back(
         self,
         writing: "asyncio.Future[Written]",
@@ -213,14 +245,21 @@ class Committer:
         changes: Sequence[ResourceChange],
         drafts: Sequence[Event],
         switches: SwitchSettings,
+        whole: bool,
     ) -> None:
         """Undo what is stored."""
         await asyncio.wait([writing])
         if writing.exception() is not None:
             return
         written = writing.result()
+        if written.stale:
+            both = zip(changes, drafts, strict=True)
+            made = [(one, said) for one, said in both if (one.kind, one.name) not in written.stale]
+            changes, drafts = [one for one, _ in made], [said for _, said in made]
         try:
-            back = await self._store.take_back(changes, written, drafts, switches, written.bases)
+            back = await self._store.take_back(
+                changes, written, drafts, switches, written.bases, whole=whole
+            )
         except StoreError as error:
             if not self._store.shared:
                 raise
@@ -232,8 +271,9 @@ class Committer:
             return
         self._events.drop(written.numbers)
         for one in staged:
-            one.found.moved_to(back.bases.get(one.found.name, one.found.last_change))
-            one.found.brought_to = one.found.last_change
+            if one.found.name not in back.behind:
+                one.found.moved_to(back.bases.get(one.found.name, one.found.last_change))
+                one.found.brought_to = one.found.last_change
 
 
 async def _to_the_end(work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:

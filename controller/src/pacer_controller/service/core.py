@@ -72,7 +72,7 @@ DENIED_PAUSE_S = 1.0
 class Attempt:
     """One attempt at a change, which may be overtaken by another controller's.
 
-    One that is refused is made again if memory may have been behind.
+    One that is refused, or finds nothing to change, is made again if memory may have been behind.
 
     Args:
         last: whether there is no other attempt.
@@ -87,6 +87,8 @@ class Attempt:
         self._base = 0
         self.overtaken = False
         self.refused = False
+        self.idle = False
+        """Whether nothing was to be changed, as far as memory knows."""
 
     def on(self, found: ManagedSwitch) -> None:
         """Note what the change is planned on."""
@@ -97,7 +99,8 @@ class Attempt:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         self.overtaken = isinstance(error, StaleError) and not self._last
-        self.refused = isinstance(error, Problem) and not self._last and not self._current
+        unsure = self.idle if error is None else isinstance(error, Problem)
+        self.refused = unsure and not self._last and not self._current
         return self.overtaken or self.refused
 
     async def caught_up(self) -> None:
@@ -133,7 +136,8 @@ class Service:
     ) -> None:
         self.store = store
         self.events = EventLog(store)
-        self.committer = Committer(store, self.events)
+        self._sync = Sync(self)
+        self.committer = Committer(store, self.events, self._sync.take_before)
         self._compiled = compiled
         self._interval_s = reconcile_interval_s
         self._switch_tls = switch_tls or SwitchTls()
@@ -145,7 +149,6 @@ class Service:
         """Set when streams should end: the service is about to stop."""
         self.lifecycle = asyncio.Lock()
         """Held while switches come, change or go; taken before the locks of switches."""
-        self._sync = Sync(self)
         self._bases = {name: store.base(name) for name in (*store.known(), SWITCHES)}
         self._configured = tuple(switches)
         self.switches: dict[str, ManagedSwitch] = {}
@@ -387,7 +390,7 @@ class Service:
                         raise invalid(resource, errors)
                     record: Record
                     if old is not None and old.spec == spec:
-                        record = old
+                        record, attempt.idle = old, True
                     else:
                         record = make_record(kind, name, spec, old, change.allocation)
                         change.replace(old, record)

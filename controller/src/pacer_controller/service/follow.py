@@ -55,6 +55,8 @@ class Follower:
             if not followed:
                 self._laws.clear()
                 await self._service.events.wait(last)
+                # Of many changes in a row not each is a reason to look at all classes.
+                await asyncio.sleep(INTERVAL_S)
                 continue
             try:
                 await self.step(followed)

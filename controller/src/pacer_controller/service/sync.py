@@ -1,8 +1,9 @@
 """Brings what other controllers write into memory and to the switches that this one drives.
 
 The writes of a switch are taken in order, those that wait together at once, under the switch's
-lock: so a change of a request here is planned on what has been taken, or refused by the store. A
-controller's own writes come back, too, and are passed over: they are in memory already.
+lock: so a change of a request here is planned on what has been taken, and the store refuses it if
+it depends on what has not. A controller's own writes come back, too, and are passed over: they are
+in memory already.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from pacer_controller.config import ConfigError, switch_from
 from pacer_controller.events import EventLog
 from pacer_controller.problems import Problem
 from pacer_controller.records import ResourceChange, index_of
+from pacer_controller.rows import Key, Row
 from pacer_controller.service.change import Staged
 from pacer_controller.service.commit import locked
 from pacer_controller.service.managed import ManagedSwitch
@@ -23,6 +25,10 @@ from pacer_controller.southbound import SwitchRefusedError
 from pacer_controller.stores import SWITCHES, Entry, Event, Store, SwitchSettings
 
 _LOG = logging.getLogger(__name__)
+
+
+BEFORE_S = 2.0
+"""Longest wait for what others wrote before a write of this controller."""
 
 
 class Synced(Protocol):
@@ -66,11 +72,18 @@ class Sync:
         self._newest: dict[str, int] = {}
         """Revision of the newest write that was told, by switch."""
         self._taken = asyncio.Event()
+        self._told = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def entry(self, entry: Entry) -> None:
         """Take a write."""
+        self._newest[entry.switch] = entry.base
+        self._told.set()
+        self._told = asyncio.Event()
         line = self._lines.get(entry.switch)
+        if line is None and entry.base <= self._service.base_of(entry.switch):
+            # An own one.
+            return
         if line is None:
             line = self._lines[entry.switch] = deque()
             work = self._serve(entry.switch, line)
@@ -78,7 +91,6 @@ class Sync:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         line.append(entry)
-        self._newest[entry.switch] = entry.base
 
     async def caught_up(self) -> None:
         """Wait until what has been told is in memory."""
@@ -123,11 +135,45 @@ class Sync:
             del self._lines[switch]
             self._wake()
 
+    async def take_before(
+        self, found: ManagedSwitch, revision: int
+    ) -> Mapping[Key, Row | None] | None:
+        """Take what others wrote to a switch before an own write; the caller holds its lock.
+
+        Returns the entries concerned as they were, which the caller brings to the switch; None if
+        it has not been told: then it is taken later, and the own write again with it.
+        """
+        try:
+            async with asyncio.timeout(BEFORE_S):
+                while self._newest.get(found.name, 0) < revision:
+                    await self._told.wait()
+        except TimeoutError:
+            return None
+        changes, base = _joined(self._lines.get(found.name, deque()), found.last_change, revision)
+        staged = self._note(found, changes, base)
+        return staged.before if staged is not None else {}
+
     async def _take(self, found: ManagedSwitch, line: deque[Entry]) -> None:
         """Make what others wrote to a switch; the caller holds its lock."""
         changes, base = _joined(line, found.last_change)
         if base == found.last_change:
             return
+        staged = self._note(found, changes, base)
+        self._wake()
+        if staged is None:
+            return
+        before, after = staged.difference()
+        try:
+            await found.driver.apply(before, after, fresh=staged.fresh)
+        except SwitchRefusedError as error:
+            _LOG.error("switch %s refuses what another controller wrote: %s", found.name, error)
+            found.driver.mend()
+        found.brought_to = found.last_change
+
+    def _note(
+        self, found: ManagedSwitch, changes: Sequence[ResourceChange], base: int
+    ) -> Staged | None:
+        """Make in memory what others wrote to a switch; None: its entries cannot be made."""
         of = found.desired.resources
         staged = Staged(found)
         wanted = [
@@ -149,16 +195,9 @@ class Sync:
             for one in changes:
                 found.desired.set(one.kind, one.name, one.after)
             found.moved_to(base)
-            return
-        before, after = staged.difference()
+            return None
         found.settle([*wanted, *same], base)
-        self._wake()
-        try:
-            await found.driver.apply(before, after, fresh=fresh)
-        except SwitchRefusedError as error:
-            _LOG.error("switch %s refuses what another controller wrote: %s", found.name, error)
-            found.driver.mend()
-        found.brought_to = found.last_change
+        return staged
 
     def _take_unmanaged(self, switch: str, line: deque[Entry]) -> None:
         """Make what others wrote to a switch that this controller has not."""
@@ -199,14 +238,23 @@ class Sync:
                     service.launch(made)
 
 
-def _joined(line: deque[Entry], base: int) -> tuple[list[ResourceChange], int]:
-    """Take the writes that wait and are newer than a revision; return the changes and the last."""
+def _joined(
+    line: deque[Entry], base: int, own: int | None = None
+) -> tuple[list[ResourceChange], int]:
+    """Take the writes that wait and are newer than a revision; return the changes and the last.
+
+    Args:
+        line: what waits.
+        base: that revision.
+        own: revision of an own write: it, and what came after it, is not taken.
+
+    """
     changes: dict[tuple[str, str], ResourceChange] = {}
     newest = base
-    while line:
+    while line and (own is None or line[0].base <= own):
         entry = line.popleft()
         # Several can be of one revision.
-        if entry.base > base:
+        if entry.base > base and entry.base != own:
             changes |= {(one.kind, one.name): one for one in entry.changes}
             newest = max(newest, entry.base)
     return list(changes.values()), newest

@@ -53,12 +53,17 @@ class Written:
         revision: of everything that it put.
         bases: the new base of each switch, and of the list of switches, that it changed.
         numbers: of its events, to be published by who wrote; empty when the store's feed does.
+        behind: switches that others have written to before it, since it was planned: the feed
+            tells of that first.
+        stale: kind and name of what was not made, because another controller has changed it.
 
     """
 
     revision: int
     bases: Mapping[str, int] = field(default_factory=dict)
     numbers: Sequence[int] = ()
+    behind: Collection[str] = frozenset()
+    stale: Collection[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -162,17 +167,23 @@ class Store(Protocol):
         events: Sequence[Event] = (),
         switches: SwitchSettings | None = None,
         bases: Mapping[str, int] | None = None,
+        *,
+        whole: bool = True,
     ) -> Written:
         """Store changes and what is to be said about them, all or nothing.
 
         Args:
-            changes: resources; only `after` is looked at. A record of revision 0 gets the write's.
+            changes: resources. A record of revision 0 gets the write's.
             events: what is to be said.
             switches: of those that requests made, change or remove.
             bases: the revision that the change was planned on, by switch.
+            whole: whether the changes are made together, and depend on everything of `bases`. If
+                not, they are of one switch, each with the event of the same place, and each is made
+                on its own: it depends on the resource that it changes, on which others there are,
+                and on what those refer to. What is not made is in `Written.stale`.
 
         Raises:
-            StaleError: another controller has written to one of `bases` since.
+            StaleError: another controller has written what all changes depend on since.
             UncertainError: it may be stored, and is seen on the feed if it is.
             StoreError: it is not stored.
 
@@ -185,11 +196,13 @@ class Store(Protocol):
         events: Sequence[Event],
         switches: SwitchSettings | None = None,
         bases: Mapping[str, int] | None = None,
+        *,
+        whole: bool = True,
     ) -> Written:
         """Undo a `write` of these changes and events; `switches` is what was before.
 
         Raises:
-            StaleError: another controller has written to one of `bases` since; it stays.
+            StaleError: another controller has written what it depends on since; it stays.
             StoreError: it could not be undone.
 
         """

@@ -1,11 +1,18 @@
 """A store that any number of controllers share, in etcd (`etcd_layout`: its keys).
 
-A write is one transaction: it compares `root` and the heads of the sets that it was planned on, and
-puts what changes and the heads. A write that is too large for one is written as new generations of
-its sets, which nobody reads until a transaction of the same kind puts their names into `root`.
+A write is one transaction: it compares `root` and what it was planned on, and puts what changes and
+the heads of its sets. Most writes depend on little: a resource that gets other settings depends on
+itself and on the set's shape (which resources there are, and what they refer to), one that comes or
+goes on the shape, too. So writes of several controllers to a set succeed side by side as long as
+they change different resources. Only a write that depends on all of its sets compares heads.
 
-What etcd did not answer may have been done. Then the heads tell, which name their last writes; and
-if the write is not there, a void write moves the head, so that it cannot be made any longer.
+Writes that wait at the same time are one transaction of etcd (`group_commit`).
+
+A write that is too large for one transaction is written as new generations of its sets. Nobody
+reads them until a transaction of the same kind puts their names into `root`.
+
+What etcd did not answer may have been done. Then a void write moves head and shape, so that it
+cannot be made any longer, and the watch tells whether it was made before.
 """
 
 import asyncio
@@ -17,6 +24,8 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 from aetcd import rpc
@@ -42,6 +51,7 @@ from pacer_controller.stores.etcd_client import Access, CompactedError, EtcdClie
 from pacer_controller.stores.etcd_layout import (
     SETTINGS,
     ContentSet,
+    Made,
     Plan,
     Values,
     decode,
@@ -49,21 +59,22 @@ from pacer_controller.stores.etcd_layout import (
     encode,
     with_revision,
 )
+from pacer_controller.stores.group_commit import (
+    BYTES,
+    OPERATIONS,
+    Answer,
+    GroupCommit,
+    Transaction,
+)
 from pacer_controller.stores.leases import LEASE_S, Leases
 
 _LOG = logging.getLogger(__name__)
 
-OPERATIONS = 120
-"""Most operations of a transaction: etcd takes 128 (--max-txn-ops)."""
-
-BYTES = 1 << 20
-"""Most bytes of a transaction: etcd takes 1.5 MiB (--max-request-bytes)."""
-
 PAGE = 2_000
 """Keys of one range request."""
 
-WRITERS = 16
-"""Names of writes that a head keeps."""
+FILLS = 4
+"""Transactions of a new generation that are under way at a time."""
 
 RESOLVE_S = 10.0
 """How long to ask what became of a write."""
@@ -72,6 +83,9 @@ SWEEP_AFTER_S = 10.0
 """Time after the start until what others have left is deleted: all that run are known by then."""
 
 WATCH_RETRY_S = 0.1
+
+UNKNOWN = 1 << 63
+"""Higher than any revision."""
 
 EVENT_BITS = 10
 """Bits of an event's number that count the events of one write."""
@@ -94,6 +108,7 @@ class EtcdStore:
 
     def __init__(self, access: Access, prefix: str, lease_s: int = LEASE_S) -> None:
         self._client = EtcdClient(access)
+        self._commits = GroupCommit(self._client)
         self._prefix = prefix
         self._endpoints = ",".join(access.endpoints)
         self.leases = Leases(self._client, prefix, secrets.token_hex(4), lease_s)
@@ -210,6 +225,8 @@ class EtcdStore:
             what, _, rest = key.partition("/")
             if what == "heads":
                 self._take_head(rest, kv)
+            elif what == "shapes":
+                self._set(rest).shape = kv.mod_revision
             elif what == "data":
                 self._take_value(rest, kv)
             elif what == "events":
@@ -234,11 +251,11 @@ class EtcdStore:
 
     def _take_head(self, name: str, kv: Any) -> None:
         one = self._set(name)
-        one.head, one.writers = kv.mod_revision, json.loads(kv.value)
-        for writer in one.writers:
-            waiting = self._awaited.get(writer)
-            if waiting is not None and not waiting.done() and writer == one.writers[0]:
-                waiting.set_result(kv.mod_revision)
+        # An own write may be known before the watch tells of it.
+        one.head = max(one.head, kv.mod_revision)
+        waiting = self._awaited.get(kv.value.decode())
+        if waiting is not None and not waiting.done():
+            waiting.set_result(kv.mod_revision)
 
     def _take_value(self, rest: str, kv: Any) -> tuple[str, str, str] | None:
         """Take what a set has; returns set, kind and name, or None if nobody reads it yet."""
@@ -250,7 +267,7 @@ class EtcdStore:
         return of, kind, name
 
     def _take_events(self, key: str, kv: Any) -> list[dict[str, Any]]:
-        first = kv.mod_revision << EVENT_BITS
+        first = (kv.mod_revision << EVENT_BITS) + int(key.partition("+")[2] or 0)
         events = [{"id": first + n, **one} for n, one in enumerate(json.loads(kv.value))]
         self._events.extend(events)
         self._event_keys.append((key, len(events)))
@@ -355,6 +372,8 @@ class EtcdStore:
             elif what == "heads" and not gone:
                 self._take_head(rest, event.kv)
                 changed.setdefault(rest, {})
+            elif what == "shapes" and not gone:
+                self._set(rest).shape = max(self._set(rest).shape, event.kv.mod_revision)
             elif what == "data":
                 self._take_change(rest, event.kv, gone, changed)
             elif what == "events" and not gone:
@@ -427,6 +446,8 @@ class EtcdStore:
         events: Sequence[Event] = (),
         switches: SwitchSettings | None = None,
         bases: Mapping[str, int] | None = None,
+        *,
+        whole: bool = True,
     ) -> Written:
         """Store changes (`base.Store.write`); the feed has the events."""
         name = self._named()
@@ -444,16 +465,29 @@ class EtcdStore:
         for of in gone:
             sets.setdefault(of, {})
         planned_on = {of: self.base(of) for of in sets} | dict(bases or {})
-        for of, base in planned_on.items():
-            if self.base(of) != base:
-                raise StaleError(f"{self.name}: revision {base} is not the newest")
-        plan = Plan(name, sets, gone, events, planned_on)
+        shaped = {of for of in sets if whole} | {c.switch for c in changes if not c.keeps_shape}
+        # What a port can do depends on the rates of everything that leaves by it.
+        whole = whole or any(change.kind == "port" for change in changes)
+        plan = Plan(name, sets, gone, events, planned_on, shaped, whole)
+        self._check(plan)
         waiting = asyncio.get_running_loop().create_future()
         self._awaited[name] = waiting
         try:
             return await self._make(plan, waiting)
         finally:
             del self._awaited[name]
+
+    def _check(self, plan: Plan) -> None:
+        """Check by what is known that others have not written what all of a write depends on.
+
+        Raises:
+            StaleError: they have.
+
+        """
+        for of, base in plan.bases.items():
+            one = self._set(of)
+            if (one.base if plan.whole else max(one.shape, one.generation[0])) > base:
+                raise StaleError(f"{self.name}: revision {base} is not the newest")
 
     async def take_back(
         self,
@@ -462,14 +496,19 @@ class EtcdStore:
         events: Sequence[Event],
         switches: SwitchSettings | None = None,
         bases: Mapping[str, int] | None = None,
+        *,
+        whole: bool = True,
     ) -> Written:
         """Undo a `write` (`base.Store.take_back`); events say so, since others have seen it."""
         back = [change.reversed() for change in reversed(changes)]
         said = [
-            {**one, "kind": "failed", "message": f"taken back: {one['message']}"} for one in events
+            {**one, "kind": "failed", "message": f"taken back: {one['message']}"}
+            for one in reversed(events)
         ]
         try:
-            return await self.write(back, said, switches, bases)
+            made = await self.write(back, said, switches, bases, whole=whole)
+            if made.stale:
+                raise StaleError(f"{self.name}: another controller has changed it")
         except StoreError:
             # It stays, or may: the caller, who has undone it in memory, is told what there is. The
             # watch does not tell of an own generation.
@@ -478,17 +517,20 @@ class EtcdStore:
                 gone = dict.fromkeys((c.kind, c.name) for c in changes if c.switch == of)
                 self._tell({of: {**gone, **values}})
             raise
+        return made
 
-    def _event_operation(self, name: str, events: Sequence[Event]) -> list[Any]:
+    def _event_operation(self, name: str, events: Sequence[Event], before: int) -> list[Any]:
+        """Return the operation that puts events, where so many of the same revision are before."""
         if not events:
             return []
         # Wall-clock time: only the order of removal depends on it.
-        key = f"{self._prefix}events/{time.time_ns():020d}-{name}"
+        key = f"{self._prefix}events/{time.time_ns():020d}-{name}+{before}"
         return [etcd.put(key, json.dumps([dict(one) for one in events]))]
 
     async def _write_events(self, name: str, events: Sequence[Event]) -> None:
+        make = partial(self._event_operation, name, events)
         try:
-            await self._client.transact([], self._event_operation(name, events))
+            await self._commits.make(Transaction([], make, events=len(events)))
         except EtcdError as error:
             raise StoreError(f"{self.name}: {error}") from None
         if self._events_kept > EVENTS_KEPT + EVENTS_SLACK:
@@ -509,83 +551,107 @@ class EtcdStore:
             StoreError: as `write` does.
 
         """
-        operations = [
-            operation
-            for of, values in plan.sets.items()
-            for operation in self._operations(plan, of, values)
-        ]
-        events = self._event_operation(plan.name, plan.events)
-        size = sum(one.ByteSize() for one in (*operations, *events))
-        if len(operations) + len(plan.sets) + 1 > OPERATIONS or size > BYTES:
-            return await self._make_generations(plan, waiting)
-        made = [*operations, *self._heads(plan), *events]
-        revision = await self._commit(plan, lambda: made, waiting)
-        for of in plan.sets:
+        count = sum(map(len, plan.sets.values())) + 2 * len(plan.sets) + 1
+        # What has too many operations is not made only to be measured.
+        fits = count <= OPERATIONS
+        if not fits or sum(one.ByteSize() for one in self._together(plan, 0)) > BYTES:
+            return await self._make_generations(replace(plan, whole=True), waiting)
+        work = self._together if plan.whole else self._each
+        made = await self._commit(plan, partial(work, plan), waiting)
+        behind = set()
+        for of, head in zip(plan.sets, made.heads, strict=True):
             one = self._set(of)
-            if revision > one.head:
-                one.head, one.writers = revision, self._writers(plan.name, of)
+            if head <= max(self._seen, one.known):
+                # What others wrote before is known, and so is all up to here.
+                one.known = max(one.known, made.revision)
+                one.head = max(one.head, made.revision)
+                if of in plan.shaped:
+                    one.shape = max(one.shape, made.revision)
+            if head > plan.bases[of]:
+                behind.add(of)
         if self._events_kept > EVENTS_KEPT + EVENTS_SLACK:
             self._in_background(self._trim())
-        return Written(revision, dict.fromkeys(plan.sets, revision))
+        bases = dict.fromkeys(plan.sets, made.revision)
+        return Written(made.revision, bases, (), frozenset(behind), made.stale)
 
-    def _operations(
-        self,
-        plan: Plan,
-        of: str,
-        values: Mapping[tuple[str, str], tuple[Any, int] | None],
-    ) -> list[Any]:
-        prefix = f"{self._prefix}data/{of}/{self._set(of).generation[1]}/"
-        if of in plan.gone:
-            return [etcd.delete(prefix, etcd.after(prefix))]
-        return [
-            etcd.delete(f"{prefix}{kind}/{name}")
-            if value is None
-            else etcd.put(f"{prefix}{kind}/{name}", encode(*value))
-            for (kind, name), value in values.items()
-        ]
+    def _together(self, plan: Plan, before: int) -> list[Any]:
+        """Return the operations of a write that is made as a whole: first those of the heads.
 
-    def _writers(self, name: str, of: str) -> list[str]:
-        return [name, *self._set(of).writers][:WRITERS]
+        Args:
+            plan: the write.
+            before: number of events of the same revision before its own.
 
-    def _heads(self, plan: Plan) -> list[Any]:
-        return [
-            etcd.put(f"{self._prefix}heads/{of}", json.dumps(self._writers(plan.name, of)))
-            for of in plan.sets
-        ]
+        """
+        made = [*self._heads(plan.name, plan.sets), *self._shapes(plan.name, plan.shaped)]
+        for of, values in plan.sets.items():
+            if of in plan.gone:
+                prefix = self._data(of)
+                made.append(etcd.delete(prefix, etcd.after(prefix)))
+                continue
+            made += [self._operation(of, key, value) for key, value in values.items()]
+        return [*made, *self._event_operation(plan.name, plan.events, before)]
+
+    def _each(self, plan: Plan, before: int) -> list[Any]:
+        """Return the operations of a write whose changes are made each on its own (`_together`)."""
+        ((of, values),) = plan.sets.items()
+        one, base = self._set(of), plan.bases[of]
+        made = [*self._heads(plan.name, plan.sets), *self._shapes(plan.name, plan.shaped)]
+        for number, (key, value) in enumerate(values.items()):
+            # What is known here is what the change was planned on, or it is not to be made.
+            known = max(self._seen, one.known)
+            if key in one.values and one.values[key][1] > base:
+                known = 0
+            compared = [etcd.not_since(f"{self._data(of)}{'/'.join(key)}", known)]
+            said = plan.events[number : number + 1]
+            done = self._event_operation(plan.name, said, before + number)
+            made.append(etcd.nested(compared, [self._operation(of, key, value), *done], []))
+        return made
+
+    def _data(self, of: str) -> str:
+        return f"{self._prefix}data/{of}/{self._set(of).generation[1]}/"
+
+    def _operation(self, of: str, key: tuple[str, str], value: tuple[Any, int] | None) -> Any:
+        where = self._data(of) + "/".join(key)
+        return etcd.delete(where) if value is None else etcd.put(where, encode(*value))
+
+    def _heads(self, name: str, sets: Iterable[str]) -> list[Any]:
+        """Return the operations that move heads; their answers have what was there before."""
+        return [etcd.put(f"{self._prefix}heads/{of}", name, former=True) for of in sets]
+
+    def _shapes(self, name: str, sets: Iterable[str]) -> list[Any]:
+        return [etcd.put(f"{self._prefix}shapes/{of}", name) for of in sets]
 
     def _comparisons(self, plan: Plan) -> list[Any]:
-        """Return what must not have changed: `root`, and the heads of what it was planned on."""
+        """Return what must not have changed: `root`, and what the write depends on."""
         compared = [etcd.unchanged(f"{self._prefix}root", self._root)]
-        if len(plan.bases) < OPERATIONS:
+        heads = f"{self._prefix}heads/"
+        if plan.whole and len(plan.bases) < OPERATIONS:
             return compared + [
-                etcd.unchanged(f"{self._prefix}heads/{of}", self._set(of).head) for of in plan.bases
+                etcd.unchanged(f"{heads}{of}", self._set(of).head) for of in plan.bases
             ]
-        # No head at all is newer than the newest known one.
-        prefix = f"{self._prefix}heads/"
-        newest = max(one.head for one in self._sets.values())
-        compared.append(
-            rpc.Compare(
-                result=rpc.Compare.LESS,
-                target=rpc.Compare.MOD,
-                key=prefix.encode(),
-                range_end=etcd.after(prefix).encode(),
-                mod_revision=newest + 1,
-            )
-        )
-        return compared
+        if plan.whole:
+            # No head at all is newer than the newest known one.
+            newest = max(one.head for one in self._sets.values())
+            return [*compared, etcd.not_since(heads, newest, etcd.after(heads))]
+        # What is known here is what the write was planned on (`_check`).
+        return compared + [
+            etcd.not_since(f"{self._prefix}shapes/{of}", max(self._seen, self._set(of).known))
+            for of in plan.sets
+        ]
 
     async def _commit(
         self,
         plan: Plan,
-        operations: Callable[[], Sequence[Any]],
+        operations: Callable[[int], Sequence[Any]],
         waiting: "asyncio.Future[int]",
         also: Sequence[Any] = (),
-    ) -> int:
-        """Make a transaction; returns its revision.
+    ) -> Made:
+        """Make a transaction; returns what was made.
 
         Args:
             plan: what it was planned on.
-            operations: returns what it does, by `root` as it is known when it is asked for.
+            operations: returns what it does, by what is known when it is asked for, and by the
+                number of events of the same revision before its own.
             waiting: done when the watch tells of it.
             also: further comparisons.
 
@@ -595,23 +661,26 @@ class EtcdStore:
             StoreError: it was not made.
 
         """
+        changes = {f"heads/{of}" for of in plan.sets}
+        asked = [etcd.get(f"{self._prefix}root")]
         while True:
             # Others may have written while a generation was filled, or `root` was waited for: what
             # is compared is what is known now.
-            if any(self.base(of) != base for of, base in plan.bases.items()):
-                raise StaleError(f"{self.name}: another controller has written")
+            self._check(plan)
             root = self._root
-            asked = [etcd.get(f"{self._prefix}root")]
+            compared = [*self._comparisons(plan), *also]
+            events = len(plan.events)
             try:
-                compared = [*self._comparisons(plan), *also]
-                answer = await self._client.transact(compared, operations(), asked)
+                answer = await self._commits.make(
+                    Transaction(compared, operations, asked, changes, events)
+                )
             except EtcdError as error:
                 if error.certain:
                     raise StoreError(f"{self.name}: {error}") from None
                 _LOG.warning("%s: asking what became of a write: %s", self.name, error)
                 return await self._resolve(plan, waiting)
             if answer.succeeded:
-                return int(answer.header.revision)
+                return self._made(plan, answer)
             newest = max(
                 (kv.mod_revision for kv in answer.responses[0].response_range.kvs), default=0
             )
@@ -620,51 +689,85 @@ class EtcdStore:
             # Other sets may have new generations, and this change fits as it is.
             await self._reach(newest)
 
-    async def _resolve(self, plan: Plan, waiting: "asyncio.Future[int]") -> int:
-        """Find out whether a write was made; if not, it will not be. Returns its revision.
+    def _made(self, plan: Plan, answer: Answer) -> Made:
+        """Return what was made, by etcd's answer.
 
         Raises:
-            StoreError: it was not made.
+            StaleError: nothing.
+
+        """
+        former = answer.responses[: len(plan.sets)]
+        # A new generation has its only head elsewhere, and compares it.
+        heads = [one.response_put.prev_kv.mod_revision for one in former]
+        stale: frozenset[tuple[str, str]] = frozenset()
+        if not plan.whole:
+            ((_, values),) = plan.sets.items()
+            answers = answer.responses[-len(values) :]
+            pairs = zip(values, answers, strict=True)
+            stale = frozenset(key for key, one in pairs if not one.response_txn.succeeded)
+            if len(stale) == len(values):
+                raise StaleError(f"{self.name}: another controller has changed it")
+        return Made(answer.revision, heads, stale)
+
+    async def _resolve(self, plan: Plan, waiting: "asyncio.Future[int]") -> Made:
+        """Find out whether a write was made; if not, it will not be. Returns what was.
+
+        Raises:
+            StaleError: it was not made, and must be planned anew.
             UncertainError: nobody says.
 
         """
-        of = next(iter(plan.sets))
-        key, expected = f"{self._prefix}heads/{of}", self._set(of).head
-        last, loads = self._set(of).writers[:1], self._loads
+        of, void, loads = next(iter(plan.sets)), self._named(), self._loads
+        moved = [*self._heads(void, [of]), *self._shapes(void, [of])]
         end_s = time.monotonic() + RESOLVE_S
         while time.monotonic() < end_s:
-            if waiting.done():
-                return waiting.result()
             try:
-                kvs = (await self._client.range(key)).kvs
-                revision = kvs[0].mod_revision if kvs else 0
-                writers = json.loads(kvs[0].value) if kvs else []
-                if plan.name in writers[:1]:
-                    return int(revision)
-                if plan.name in writers:
-                    # Others have written since: the watch tells its revision.
-                    async with asyncio.timeout(RESOLVE_S):
-                        return await asyncio.shield(waiting)
-                if revision != expected:
-                    # A head names the newest writes only. Where it does not reach back to the last
-                    # one that is known, the watch tells, unless there was a gap in it.
-                    reaches = last[0] in writers if last else len(writers) < WRITERS
-                    if not reaches:
-                        await self._reach(revision)
-                        if waiting.done():
-                            return waiting.result()
-                        if self._loads != loads:
-                            break
-                    raise StaleError(f"{self.name}: another controller has written")
-                void = json.dumps([self._named(), *writers][:WRITERS])
-                await self._client.transact([etcd.unchanged(key, expected)], [etcd.put(key, void)])
+                if waiting.done():
+                    return await self._made_at(plan, waiting.result())
+                kvs = (await self._client.range(f"{self._prefix}heads/{of}")).kvs
+                if kvs and kvs[0].value.decode() == plan.name:
+                    with contextlib.suppress(StoreError):
+                        await self._reach(kvs[0].mod_revision)
+                    return await self._made_at(plan, kvs[0].mod_revision)
+                # Whatever the write compares: it cannot be made after this.
+                answer = await self._client.transact([], moved)
+                await self._reach(answer.header.revision)
             except EtcdError:
                 await asyncio.sleep(WATCH_RETRY_S)
+                continue
             except StaleError:
                 raise
-            except (TimeoutError, StoreError):
+            except StoreError:
                 break
+            if not waiting.done() and self._loads != loads:
+                break
+            if not waiting.done():
+                raise StaleError(f"{self.name}: a write was not made")
         raise UncertainError(f"{self.name}: does not answer: the change may have been made")
+
+    async def _made_at(self, plan: Plan, revision: int) -> Made:
+        """Return what of a write was made at its revision.
+
+        Raises:
+            EtcdError: etcd does not answer.
+            StaleError: nothing was.
+
+        """
+        # Whether others wrote just before is not known; it does no harm to think so.
+        heads = [UNKNOWN] * len(plan.sets)
+        if plan.whole:
+            return Made(revision, heads)
+        ((of, values),) = plan.sets.items()
+        asked = [etcd.get(self._data(of) + "/".join(key), revision) for key in values]
+        answers = (await self._client.transact([], asked, again_s=etcd.AGAIN_S)).responses
+        stale = set()
+        for (key, value), one in zip(values.items(), answers, strict=True):
+            found = [kv.mod_revision for kv in one.response_range.kvs]
+            if found != ([] if value is None else [revision]):
+                stale.add(key)
+        if len(stale) == len(values):
+            raise StaleError(f"{self.name}: another controller has changed it")
+        return Made(revision, heads, frozenset(stale))
 
     # ---- large writes ----
 
@@ -690,39 +793,38 @@ class EtcdStore:
             self._in_background(self._sweep(marker, list(prefixes.values())))
             raise StoreError(f"{self.name}: {error}") from None
         rest = json.dumps({"member": "", "prefixes": former})
-        events = self._event_operation(plan.name, plan.events)
         first = next(iter(plan.sets))
 
-        def operations() -> list[Any]:
+        def operations(before: int) -> list[Any]:
             root = {of: one.generation for of, one in self._sets.items() if one.generation[0]}
             root |= dict.fromkeys(plan.sets, (number, plan.name))
-            writers = json.dumps(self._writers(plan.name, first))
             return [
+                # Before the head: who follows knows the generations by the time it knows the head.
                 etcd.put(f"{self._prefix}root", json.dumps(root)),
                 etcd.put(marker, rest),
-                *events,
+                *self._event_operation(plan.name, plan.events, before),
                 # One head tells, should there be no answer, whether it was made.
-                etcd.put(f"{self._prefix}heads/{first}", writers),
+                *self._heads(plan.name, [first]),
             ]
 
         try:
             # Who sweeps what it takes for left behind changes the marker first.
             whole = [etcd.unchanged(marker, number)]
-            revision = await self._commit(plan, operations, waiting, whole)
+            revision = (await self._commit(plan, operations, waiting, whole)).revision
         except UncertainError:
             raise
         except StoreError:
             self._in_background(self._sweep(marker, list(prefixes.values())))
             raise
+        # The heads were compared: nobody else has written to these sets.
         self._root = max(self._root, revision)
         for of, values in filled.items():
             one = self._set(of)
             # The watch may have told of it already, and of later writes.
-            if one.base < number:
+            if one.generation[0] < number:
                 one.generation, one.values = (number, plan.name), values
-        one = self._set(first)
-        if revision > one.head:
-            one.head, one.writers = revision, self._writers(plan.name, first)
+            one.known = max(one.known, revision)
+        self._set(first).head = max(self._set(first).head, revision)
         self._in_background(self._sweep(marker, former))
         return Written(number, dict.fromkeys(plan.sets, number) | {first: revision})
 
@@ -731,7 +833,7 @@ class EtcdStore:
     ) -> dict[str, Values]:
         """Write the new generations, which nobody reads yet; returns what is in them."""
         filled: dict[str, Values] = {}
-        batch: list[Any] = []
+        batches: list[list[Any]] = [[]]
         size = 0
         for of, values in plan.sets.items():
             kept = {} if of in plan.gone else dict(self._set(of).values)
@@ -742,13 +844,18 @@ class EtcdStore:
             filled[of] = {key: with_revision(*one, number) for key, one in kept.items()}
             for (kind, name), one in filled[of].items():
                 operation = etcd.put(f"{prefixes[of]}{kind}/{name}", encode(*one))
-                if len(batch) == OPERATIONS or size + operation.ByteSize() > BYTES:
-                    await self._client.transact([], batch)
-                    batch, size = [], 0
-                batch.append(operation)
+                if len(batches[-1]) == OPERATIONS or size + operation.ByteSize() > BYTES:
+                    batches.append([])
+                    size = 0
+                batches[-1].append(operation)
                 size += operation.ByteSize()
-        if batch:
-            await self._client.transact([], batch)
+        for start in range(0, len(batches), FILLS):
+            some = (self._client.transact([], one) for one in batches[start : start + FILLS] if one)
+            # All of them, before the caller may sweep what has been written.
+            answers = await asyncio.gather(*some, return_exceptions=True)
+            for answer in answers:
+                if isinstance(answer, BaseException):
+                    raise answer
         return filled
 
     async def _reach(self, revision: int) -> None:

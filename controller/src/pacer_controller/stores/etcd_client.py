@@ -58,6 +58,18 @@ _ELSEWHERE = {
 """Another member may answer."""
 
 
+_TOKEN_ENDED = ("invalid auth token", "revision of auth store is old")
+"""What etcd says of a token that has ended, or is older than a change of users or roles."""
+
+_HINTS = {
+    "Hostname Verification Check failed": "the certificate of each member must name, as "
+    "subjectAltName, the host that the store's URL has",
+    "CERTIFICATE_VERIFY_FAILED": "--store-ca must be the authority that signed the certificates of "
+    "etcd's members",
+}
+"""What would be right, by what gRPC says."""
+
+
 class EtcdError(Exception):
     """etcd did not do what it was asked; the text says why.
 
@@ -205,9 +217,10 @@ class EtcdClient:
 
     def _forget_token(self, error: grpc.aio.AioRpcError) -> bool:
         """Whether the token is not valid any longer, and a new one may help."""
+        said = error.details() or ""
         expired = self._token is not None and (
             error.code() is grpc.StatusCode.UNAUTHENTICATED
-            or "invalid auth token" in (error.details() or "")
+            or any(words in said for words in _TOKEN_ENDED)
         )
         if expired:
             self._token = None
@@ -345,7 +358,9 @@ async def _beat(stream: Any) -> None:
 
 def _failed(error: grpc.aio.AioRpcError) -> EtcdError:
     certain = error.code() not in _ELSEWHERE and error.code() is not grpc.StatusCode.UNKNOWN
-    return EtcdError(f"etcd: {error.details() or error.code().name}", certain=certain)
+    said = error.details() or error.code().name
+    hints = [hint for words, hint in _HINTS.items() if words in said]
+    return EtcdError("; ".join([f"etcd: {said}", *hints]), certain=certain)
 
 
 def after(prefix: str) -> str:
@@ -353,10 +368,16 @@ def after(prefix: str) -> str:
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
-def put(key: str, value: str, lease: int = 0) -> Any:
-    """Return the operation that puts a key."""
-    request = rpc.PutRequest(key=key.encode(), value=value.encode(), lease=lease)
+def put(key: str, value: str, lease: int = 0, *, former: bool = False) -> Any:
+    """Return the operation that puts a key; its answer can have what was there before."""
+    request = rpc.PutRequest(key=key.encode(), value=value.encode(), lease=lease, prev_kv=former)
     return rpc.RequestOp(request_put=request)
+
+
+def nested(compare: Sequence[Any], success: Sequence[Any], failure: Sequence[Any]) -> Any:
+    """Return the operation that is a transaction of its own."""
+    request = rpc.TxnRequest(compare=compare, success=success, failure=failure)
+    return rpc.RequestOp(request_txn=request)
 
 
 def delete(key: str, end: str = "") -> Any:
@@ -365,9 +386,9 @@ def delete(key: str, end: str = "") -> Any:
     return rpc.RequestOp(request_delete_range=request)
 
 
-def get(key: str) -> Any:
-    """Return the operation that reads a key."""
-    return rpc.RequestOp(request_range=rpc.RangeRequest(key=key.encode()))
+def get(key: str, revision: int = 0) -> Any:
+    """Return the operation that reads a key, as it was at a revision; 0: the newest."""
+    return rpc.RequestOp(request_range=rpc.RangeRequest(key=key.encode(), revision=revision))
 
 
 def unchanged(key: str, revision: int) -> Any:
@@ -377,6 +398,17 @@ def unchanged(key: str, revision: int) -> Any:
         target=rpc.Compare.MOD,
         key=key.encode(),
         mod_revision=revision,
+    )
+
+
+def not_since(key: str, revision: int, end: str = "") -> Any:
+    """Return the comparison that holds where no key, of those up to `end`, was put since."""
+    return rpc.Compare(
+        result=rpc.Compare.LESS,
+        target=rpc.Compare.MOD,
+        key=key.encode(),
+        range_end=end.encode(),
+        mod_revision=revision + 1,
     )
 
 

@@ -1,9 +1,10 @@
 """What the store in etcd keeps under which key, and how: the layout of `etcd`.
 
     root                            JSON: the generation of each set, as [number, name]
-    heads/SET                       JSON: the names of the newest writes to a set
+    heads/SET                       the name of the newest write to a set
+    shapes/SET                      the name of the newest write to a set that others depend on
     data/SET/GENERATION/KIND/NAME   JSON: a resource, or the settings of a switch
-    events/TIME-WRITE               JSON: the events of a write
+    events/TIME-WRITE+N             JSON: the events of a write, after N others of its revision
     sweep/WRITE                     JSON: keys to be deleted once their writer is done or gone
     epoch, members/, leases/, status/   see `leases`
 
@@ -15,7 +16,7 @@ changed. A set's is its head's, or its generation's number, whichever is higher.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,14 +37,16 @@ class ContentSet:
 
     Attributes:
         head: revision of the head; 0: none.
-        writers: names of the newest writes, newest first.
+        shape: revision of the shape; 0: none.
+        known: a revision up to which it is known, by own writes; what all is known of may be newer.
         generation: number and name; the first has no key in `root`.
         values: the content.
 
     """
 
     head: int = 0
-    writers: list[str] = field(default_factory=list)
+    shape: int = 0
+    known: int = 0
     generation: tuple[int, str] = (0, "0")
     values: Values = field(default_factory=dict)
 
@@ -64,6 +67,26 @@ class Plan:
     """Sets of which nothing stays."""
     events: Sequence[Event]
     bases: Mapping[str, int]
+    shaped: Collection[str] = ()
+    """Sets of which something changes that other resources depend on."""
+    whole: bool = True
+    """Whether it is made as a whole and depends on all of its sets (`base.Store.write`)."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of a write.
+
+    Attributes:
+        revision: of the write.
+        heads: revisions of the heads of its sets before.
+        stale: kind and name of what was not made, because others have changed it.
+
+    """
+
+    revision: int
+    heads: Sequence[int]
+    stale: frozenset[tuple[str, str]] = frozenset()
 
 
 def encode(value: Any, revision: int) -> str:

@@ -389,17 +389,29 @@ class Leases:
                 if announced != self._cannot and self._lease:
                     announced = frozenset(self._cannot)
                     await self._announce()
-                for switch in list(self._mine):
-                    status = replace(self._report(switch), controller=self.name)
-                    if self.held(switch) and self._told.get(switch) != status:
-                        await self._put_status(switch, status)
+                await self._tell_statuses()
             except (EtcdError, OSError) as error:
                 _LOG.warning("%s", error)
             except Exception:
                 _LOG.exception("how switches are could not be told")
             await asyncio.sleep(TELL_S)
 
-    async def _put_status(self, switch: str, status: Status) -> None:
+    async def _tell_statuses(self) -> None:
+        """Put the statuses that have changed, each if the switch's key is still ours."""
+        changed: list[tuple[str, Status]] = []
+        for switch in list(self._mine):
+            status = replace(self._report(switch), controller=self.name)
+            if self.held(switch) and self._told.get(switch) != status:
+                changed.append((switch, status))
+        for start in range(0, len(changed), STATUSES):
+            some = changed[start : start + STATUSES]
+            puts = [self._status_operation(switch, status) for switch, status in some]
+            answer = await self._client.transact([], puts)
+            for (switch, status), one in zip(some, answer.responses, strict=True):
+                if one.response_txn.succeeded:
+                    self._told[switch] = status
+
+    def _status_operation(self, switch: str, status: Status) -> Any:
         value = {
             "controller": status.controller,
             "state": status.state,
@@ -408,9 +420,7 @@ class Leases:
         }
         key = f"{self._prefix}status/{switch}"
         mine = [etcd.unchanged(self._key(switch), self._mine.get(switch, 0))]
-        put = etcd.put(key, json.dumps(value), self._lease)
-        if (await self._client.transact(mine, [put])).succeeded:
-            self._told[switch] = status
+        return etcd.nested(mine, [etcd.put(key, json.dumps(value), self._lease)], [])
 
     def status(self, switch: str) -> Status | None:
         """Return what the controller says that drives a switch (`base.Store.status`)."""
@@ -421,6 +431,9 @@ class Leases:
             return Status(holder, "pending")
         return told
 
+
+STATUSES = 32
+"""Most statuses of one transaction."""
 
 FAILED_TOLD = 100
 """Most resources that others are told of that a switch does not hold."""

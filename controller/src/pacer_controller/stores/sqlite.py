@@ -247,8 +247,10 @@ class SqliteStore:
         events: Sequence[Event] = (),
         switches: SwitchSettings | None = None,
         bases: Mapping[str, int] | None = None,
+        *,
+        whole: bool = True,
     ) -> Written:
-        """Store changes (`base.Store.write`)."""
+        """Store changes (`base.Store.write`); nobody else writes, so `whole` is the same to it."""
         return await self._in_thread(lambda: self._write(changes, events, switches or {}, bases))
 
     async def take_back(
@@ -258,6 +260,8 @@ class SqliteStore:
         events: Sequence[Event],
         switches: SwitchSettings | None = None,
         bases: Mapping[str, int] | None = None,
+        *,
+        whole: bool = True,
     ) -> Written:
         """Undo a `write` (`base.Store.take_back`); its events are removed."""
         back = [change.reversed() for change in reversed(changes)]
