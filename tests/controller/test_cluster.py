@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from etcd_members import MISSING, Members
 from test_live import entries_of
 
 from controller_harness import Controller, Network, Switch, eventually
+from pacer_controller import rates
 
 pytestmark = pytest.mark.skipif(MISSING, reason="not run: no etcd (Debian's etcd-server)")
 
@@ -183,6 +185,53 @@ def test_any_controller_takes_changes_and_one_writes(
         for one in three
     ]
     assert lists[0] == lists[1] == lists[2] == sorted(lists[0])
+
+
+def test_controllers_change_one_switch_side_by_side(
+    start_controller: Start, switch: Switch, url: str
+) -> None:
+    """No change is refused or lost because of another controller's to the same switch."""
+    three = [start_controller("--store", url) for _ in range(3)]
+    put_switch(three[0], "s1", switch.address)
+    everywhere(three)
+    names = [f"c{n}" for n in range(12)]
+    for name in names:
+        put_class(three[0], name)
+    applied(three, set(names))
+
+    def change(number: int) -> None:
+        # Some classes are changed by two controllers.
+        mine = names[4 * number :] + names[: 4 * number]
+        for step in range(30):
+            put_class(three[number], mine[step % 5], 10**6 * (2 + step))
+
+    with ThreadPoolExecutor(len(three)) as pool:
+        list(pool.map(change, range(len(three))))
+    applied(three, set(names))
+    seen = [
+        {
+            c["name"]: (c["rate_bps"], c["revision"])
+            for c in one.get("/v1/switches/s1/classes")["classes"]
+        }
+        for one in three
+    ]
+    assert seen[0] == seen[1] == seen[2]
+    costs = sorted(rates.time_per_byte_q24(rate_bps) for rate_bps, _ in seen[0].values())
+    assert sorted(row["time_per_byte_q24"] for row in entries_of(switch, "classes")) == costs
+
+
+def test_a_change_to_what_a_controller_believes_is_there_is_made_if_it_is_not(
+    start_controller: Start, url: str
+) -> None:
+    """A controller that has not been told of another's change yet must not answer "unchanged"."""
+    two = [start_controller("--store", url) for _ in range(2)]
+    put_switch(two[0], "s1", "127.0.0.1:1")
+    eventually(lambda: two[1].get("/v1/switches")["total"] == 1, "both know the switch")
+    put_class(two[0], "c", 10**6)
+    for _ in range(30):
+        put_class(two[1], "c", 2 * 10**6)
+        put_class(two[0], "c", 10**6)
+        assert two[1].get("/v1/switches/s1/classes/c")["rate_bps"] == 10**6
 
 
 def test_switches_are_shared_evenly_and_move(

@@ -103,9 +103,9 @@ def test_a_switch_is_deleted_once(client: Client) -> None:
 def test_two_new_switches_of_one_device(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     write = client.store.write
 
-    async def slow(*given: Any) -> Any:
+    async def slow(*given: Any, **options: Any) -> Any:
         await turns()
-        return await write(*given)
+        return await write(*given, **options)
 
     monkeypatch.setattr(client.store, "write", slow)
     client.service.switches.clear()
@@ -334,11 +334,11 @@ def test_a_cancel_does_not_interrupt_the_roll_back(
     async def run() -> bool:
         taking_back, go_on = asyncio.Event(), asyncio.Event()
 
-        async def slow(*given: Any) -> Any:
+        async def slow(*given: Any, **options: Any) -> Any:
             steps.append("begun")
             taking_back.set()
             await go_on.wait()
-            back = await take_back(*given)
+            back = await take_back(*given, **options)
             steps.append("done")
             return back
 

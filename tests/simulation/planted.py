@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
+from pacer_controller.stores import etcd_client
 from pacer_controller.stores.etcd import EtcdStore
 from pacer_controller.stores.etcd_client import EtcdClient
 from pacer_controller.stores.etcd_layout import Made
@@ -15,7 +16,15 @@ from pacer_controller.stores.leases import Leases
 @contextlib.contextmanager
 def drop_compare() -> Iterator[None]:
     """Write whatever others have written meanwhile."""
-    with mock.patch.object(EtcdStore, "_comparisons", return_value=[]):
+    not_since = etcd_client.not_since
+
+    def always(key: str, _: int, end: str = "") -> Any:
+        return not_since(key, 1 << 60, end)
+
+    with (
+        mock.patch.object(EtcdStore, "_comparisons", return_value=[]),
+        mock.patch.object(etcd_client, "not_since", always),
+    ):
         yield
 
 
