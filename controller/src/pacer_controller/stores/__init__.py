@@ -2,8 +2,9 @@
 
 - `base`: what the service asks of a store.
 - `sqlite`: a file, for one controller (`migrations`: its schema).
-- `etcd`: a cluster, for any number (`etcd_layout`: its keys; `etcd_client`: calls to it; `leases`:
-  who drives which switch; `assignment`: who should).
+- `etcd`: a cluster, for any number (`etcd_layout`: its keys; `etcd_client`: calls to it;
+  `group_commit`: many transactions as one; `leases`: who drives which switch; `assignment`: who
+  should).
 """
 
 import re
