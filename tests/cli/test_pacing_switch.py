@@ -136,6 +136,19 @@ def test_bad_program(bad: Bad, tmp_path: Path) -> None:
     refused(tmp_path, "--virtual", "-i", "1@p", "bad.json", named=("bad.json", *bad.named))
 
 
+def test_source_instead_of_the_compiled_program(tmp_path: Path) -> None:
+    folder = tmp_path / "p4"
+    folder.mkdir()
+    (folder / "own.p4").write_text("#include <v1model.p4>")
+    arguments = ("--virtual", "-i", "1@p", "p4/own.p4")
+    how = "p4c-bm2-ss --emit-externs -o p4/own.json p4/own.p4"
+    refused(tmp_path, *arguments, named=("p4/own.p4 is P4 source", how))
+    (folder / "compiled").mkdir()
+    for compiled in ("p4/compiled/own.json", "p4/own.json"):
+        (tmp_path / compiled).write_text("{}")
+        refused(tmp_path, *arguments, named=(f"its compiled program, {compiled}",))
+
+
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_bytes(bytes(range(256)) * 16)
     refused(tmp_path, "--virtual", "-i", "1@p", "bad.json", named=("bad.json", "not BMv2 JSON"))
@@ -169,6 +182,8 @@ OPTIONS: list[tuple[list[str], tuple[str, ...]]] = [
     (["-i", "1@a,delay=100"], ("port 1", "delay", "'100'")),
     (["-i", "1@a,delay=11s"], ("port 1", "delay", "10 s")),
     (["-i", "1"], ("'1'", "PORT@INTERFACE")),
+    (["-i", "eth7,rate=1gbit"], ("'eth7'", "write 1@eth7 for eth7 as port 1")),
+    (["-i", "1@x,rate=500mbps"], ("write 500mbit for bits", "tc means bytes")),
     (["-i", "1@"], ("port 1", "no interface")),
     (["-i", "one@a"], ("port 'one'", "0 to 511")),
     (["-i", "512@a"], ("port '512'", "0 to 511")),

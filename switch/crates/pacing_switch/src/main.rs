@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{CommandFactory, FromArgMatches};
 use credentials::Credentials;
-use files::read_limited;
+use files::{read_limited, refuse_source};
 use options::{Ignored, Options};
 use p4runtime_server::{ServerConfig, Token, controller_queues};
 use ports::{Port, PortDriver, PortOptions};
@@ -112,6 +112,7 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
         switch.add_port(option.port, &option.interface, option.config)?;
     }
     if let Some(path) = options.program_at_start() {
+        refuse_source(path)?;
         let program = read_limited(path, PROGRAM_BYTES_MAX)?;
         switch
             .load(&program)

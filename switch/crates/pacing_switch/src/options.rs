@@ -348,12 +348,13 @@ impl FromStr for PortOption {
         let place = parts.next().unwrap_or_default();
         let (number, interface) = place
             .split_once('@')
-            .ok_or_else(|| format!("'{place}' is not PORT@INTERFACE"))?;
-        let port: u16 = number
-            .parse()
-            .ok()
-            .filter(|port| *port <= PORT_MAX)
-            .ok_or_else(|| format!("port '{number}' is not a number from 0 to {PORT_MAX}"))?;
+            .ok_or_else(|| format!("'{place}' is not PORT@INTERFACE{}", meant(place)))?;
+        let port = port_number(number).ok_or_else(|| {
+            let turned = port_number(interface).map_or_else(String::new, |port| {
+                format!("; did you mean {port}@{number}?")
+            });
+            format!("port '{number}' is not a number from 0 to {PORT_MAX}{turned}")
+        })?;
         if interface.is_empty() {
             return Err(format!("port {port} names no interface"));
         }
@@ -426,6 +427,21 @@ impl FromStr for PortOption {
             kernel_departures,
             ring_frames,
         })
+    }
+}
+
+fn port_number(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|port| *port <= PORT_MAX)
+}
+
+/// How a place without `@` is written: `1@eth0` for `eth0`, `2@eth0` for `2:eth0` or `2=eth0`.
+fn meant(place: &str) -> String {
+    let separated = place
+        .split_once([':', '='])
+        .and_then(|(number, interface)| Some((port_number(number)?, interface)));
+    match separated.unwrap_or((1, place)) {
+        (_, interface) if interface.is_empty() || port_number(interface).is_some() => String::new(),
+        (port, interface) => format!("; write {port}@{interface} for {interface} as port {port}"),
     }
 }
 
@@ -569,6 +585,11 @@ mod tests {
             ("1@x,rate=0", "outside 8 kbit/s"),
             ("1@x,speed=1gbit", "unknown 'speed'"),
             ("1@x,fifo=0", "0 bytes"),
+            ("eth7", "write 1@eth7 for eth7 as port 1"),
+            ("eth7,rate=1gbit", "write 1@eth7 for eth7 as port 1"),
+            ("2:eth7", "write 2@eth7 for eth7 as port 2"),
+            ("eth7@2", "did you mean 2@eth7?"),
+            ("1@x,rate=500mbps", "write 500mbit for bits"),
             ("1@x,delay=11s", "more than 10 s"),
             ("1@x,counts=frames", "not wire or layer2"),
             ("1@x,departures=late", "'late' is not switch or kernel"),

@@ -6,6 +6,9 @@
 /// # Errors
 /// Not a number, an unknown unit, not a whole number of bit/s, out of 64 bits.
 pub fn rate_bps(text: &str) -> Result<u64, String> {
+    if let Some(error) = bytes_a_second(text) {
+        return Err(error);
+    }
     scaled(
         text,
         &[
@@ -16,8 +19,30 @@ pub fn rate_bps(text: &str) -> Result<u64, String> {
             ("gbit", 1_000_000_000),
             ("tbit", 1_000_000_000_000),
         ],
-        "a rate such as 500mbit or 500000000 (bit/s)",
+        "a rate such as 500mbit or 500000000 (units bit, kbit, mbit, gbit, tbit: bit/s)",
     )
+}
+
+/// What is wrong with a rate in `bps`, `kbps`, `mbps` or `gbps`; `None` if it has another unit. tc(8)
+/// means bytes a second by them, others bits, so that neither can be taken.
+fn bytes_a_second(text: &str) -> Option<String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let number = lower.strip_suffix("bps")?;
+    let end = number.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, prefix) = number.split_at(end.unwrap_or(number.len()));
+    let factor = match prefix {
+        "" => 1,
+        "k" => 1_000,
+        "m" => 1_000_000,
+        "g" => 1_000_000_000,
+        _ => return None,
+    };
+    let bytes = scaled(number, &[("", factor)], "").ok()?;
+    let bits = bytes.checked_mul(8)?;
+    Some(format!(
+        "'{text}' may mean bits or bytes a second: write {number}{prefix}bit for bits; tc means bytes, \
+         which are {bits}bit"
+    ))
 }
 
 /// A size in bytes: an integer, or with `b`, `kb`, `mb`, `gb` (powers of 1024, as the papers
@@ -101,6 +126,27 @@ mod tests {
         assert_eq!(bytes("1.5kb"), Ok(1_536));
         assert_eq!(duration_ns("100ms"), Ok(100_000_000));
         assert_eq!(duration_ns("0"), Ok(0));
+    }
+
+    #[test]
+    fn a_rate_that_tc_takes_for_bytes_is_refused_with_both_meanings() {
+        for (text, bits, tcs) in [
+            ("500mbps", "500mbit", "4000000000bit"),
+            ("1.5Gbps", "1.5gbit", "12000000000bit"),
+            ("8000bps", "8000bit", "64000bit"),
+        ] {
+            let refused = rate_bps(text).expect_err(text);
+            assert!(
+                refused.contains(&format!("write {bits} for bits")),
+                "{refused}"
+            );
+            assert!(refused.ends_with(&format!("which are {tcs}")), "{refused}");
+            let known = |rate| rate_bps(rate).expect("a rate");
+            assert_eq!(known(tcs), 8 * known(bits));
+        }
+        let refused = rate_bps("500m").expect_err("no unit");
+        assert!(refused.contains("kbit, mbit, gbit"), "{refused}");
+        assert!(rate_bps("fastbps").is_err());
     }
 
     #[test]
