@@ -4,6 +4,7 @@ The controller returns those of a pacing_switch. An Open vSwitch node returns it
 form.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from pacer_mininet.rest import RestClient
@@ -103,3 +104,24 @@ def lateness_between(before: dict[str, Any], after: dict[str, Any]) -> int | Non
         if grown and grown[-1] > 0:
             greatest_ns = max(greatest_ns, min(lateness["max_ns"], (1 << grown[-1]) - 1))
     return greatest_ns
+
+
+def check_no_stalls(stalls: Mapping[str, dict[str, int] | None]) -> None:
+    """Check that no switch has stalled in the lab, where work takes no time.
+
+    Args:
+        stalls: those of a run by switch, as `stalls_between` returns them.
+
+    Raises:
+        ExperimentError: a switch has stalled: the run made so many system calls at one instant that
+            the lab took them for a loop (lab/README.md, "spin-guard"). Its figures are not exact.
+
+    """
+    stalled = {name: found["count"] for name, found in stalls.items() if found and found["count"]}
+    if stalled:
+        found = ", ".join(f"{name} {count:,} times" for name, count in stalled.items())
+        raise ExperimentError(
+            f"stalls in the lab, where work takes no time: {found}. The run makes more system "
+            "calls at one instant than the lab allows (tt_spin_after), so its figures are not "
+            "exact; read less often, or of fewer flows"
+        )

@@ -230,3 +230,10 @@ def test_stalls_are_counted_between_two_readings() -> None:
     found = counters.stalls_between(reading(2, 500_000), reading(5, 900_000))
     assert found == {"count": 3, "total_ns": 400_000}
     assert counters.stalls_between({"traffic_manager": {}}, reading(5, 9)) is None
+
+
+def test_a_run_that_stalls_in_the_lab_is_no_result() -> None:
+    none = {"count": 0, "total_ns": 0}
+    counters.check_no_stalls({"edge1": none, "ovs": None})
+    with pytest.raises(counters.ExperimentError, match=r"edge1 1,234 times.*tt_spin_after"):
+        counters.check_no_stalls({"edge1": {"count": 1234, "total_ns": 5}, "wan": none})
