@@ -77,7 +77,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._until_s is None or now_s < self._until_s:
             return None
         if self.flow is not None and self.flow.read_paused:
-            # What the client has sent waits here.
+            # The client's bytes wait here.
             return None
         return "connection-slow" if self._first else "request-slow"
 

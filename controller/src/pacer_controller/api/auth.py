@@ -1,6 +1,6 @@
 """Access control: requests need a user's bearer token (RFC 6750) or, without any, a local client.
 
-What a user may do is in `roles`. A server that has no tokens listens on loopback, where the pages
+`roles` says what a user may do. A server that has no tokens listens on loopback, where the pages
 of any web site that somebody here looks at can send requests, too: those are told by the names that
 browsers give, Host and Origin, and refused.
 """

@@ -38,7 +38,7 @@ def respond(path: str, problem: Problem) -> JsonLine:
     """Return the response for a problem with a request of a path."""
     headers = None
     if problem.status == HTTPStatus.UNAUTHORIZED:
-        # Who tries again at full speed has to connect again, which costs us less than an answer.
+        # A client that tries again must connect again, which costs this side less than an answer.
         headers = {"WWW-Authenticate": "Bearer", "Connection": "close"}
     return JsonLine(
         problem.as_dict(path),

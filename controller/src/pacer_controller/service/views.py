@@ -112,7 +112,7 @@ def _meter_view(found: ManagedSwitch, record: MeterRecord) -> dict[str, Any]:
 def _flow_view(found: ManagedSwitch, record: FlowRecord) -> dict[str, Any]:
     spec = record.spec
     private = spec.private_class()
-    # What is staged only when a PUT is answered that refers to it.
+    # Staged resources only when a PUT is answered that refers to them.
     meter = entries.meter_of(spec, found.desired.meters | found.stored("meter"))
     index = entries.UNCLASSIFIED if record.private_index is None else record.private_index
     if spec.class_name is not None:

@@ -180,7 +180,7 @@ class Store(Protocol):
             whole: whether the changes are made together, and depend on everything of `bases`. If
                 not, they are of one switch, each with the event of the same place, and each is made
                 on its own: it depends on the resource that it changes, on which others there are,
-                and on what those refer to. What is not made is in `Written.stale`.
+                and on what those refer to. Changes that are not made are in `Written.stale`.
 
         Raises:
             StaleError: another controller has written what all changes depend on since.

@@ -11,8 +11,8 @@ Writes that wait at the same time are one transaction of etcd (`group_commit`).
 A write that is too large for one transaction is written as new generations of its sets. Nobody
 reads them until a transaction of the same kind puts their names into `root`.
 
-What etcd did not answer may have been done. Then a void write moves head and shape, so that it
-cannot be made any longer, and the watch tells whether it was made before.
+A write that etcd did not answer may have been done. Then a void write moves head and shape, so that
+it cannot be made any longer, and the watch tells whether it was made before.
 """
 
 import asyncio
@@ -466,7 +466,7 @@ class EtcdStore:
             sets.setdefault(of, {})
         planned_on = {of: self.base(of) for of in sets} | dict(bases or {})
         shaped = {of for of in sets if whole} | {c.switch for c in changes if not c.keeps_shape}
-        # What a port can do depends on the rates of everything that leaves by it.
+        # A port's room depends on the rates of everything that leaves by it.
         whole = whole or any(change.kind == "port" for change in changes)
         plan = Plan(name, sets, gone, events, planned_on, shaped, whole)
         self._check(plan)
@@ -552,7 +552,7 @@ class EtcdStore:
 
         """
         count = sum(map(len, plan.sets.values())) + 2 * len(plan.sets) + 1
-        # What has too many operations is not made only to be measured.
+        # A commit of too many operations is not built only to be measured.
         fits = count <= OPERATIONS
         if not fits or sum(one.ByteSize() for one in self._together(plan, 0)) > BYTES:
             return await self._make_generations(replace(plan, whole=True), waiting)
@@ -562,7 +562,7 @@ class EtcdStore:
         for of, head in zip(plan.sets, made.heads, strict=True):
             one = self._set(of)
             if head <= max(self._seen, one.known):
-                # What others wrote before is known, and so is all up to here.
+                # The writes of others before it are known, and so is all up to here.
                 one.known = max(one.known, made.revision)
                 one.head = max(one.head, made.revision)
                 if of in plan.shaped:
@@ -729,7 +729,7 @@ class EtcdStore:
                     with contextlib.suppress(StoreError):
                         await self._reach(kvs[0].mod_revision)
                     return await self._made_at(plan, kvs[0].mod_revision)
-                # Whatever the write compares: it cannot be made after this.
+                # The write cannot be made after this, whatever it compares.
                 answer = await self._client.transact([], moved)
                 await self._reach(answer.header.revision)
             except EtcdError:
