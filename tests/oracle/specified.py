@@ -13,8 +13,8 @@ specification leaves a choice, docs/p4runtime.md ("Choices") has this switch's.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from finsy.proto import p4i, p4r
 from grpc import StatusCode
@@ -31,6 +31,7 @@ OUT_OF_RANGE = StatusCode.OUT_OF_RANGE
 
 Codes = set[StatusCode]
 Key = tuple[Any, ...]
+_Info = TypeVar("_Info")
 
 METADATA_BYTES = 1024
 GROUP_MAX = 65_535
@@ -85,16 +86,24 @@ class Oracle:
         if update.type not in (INSERT, MODIFY, DELETE) or kind is None:
             return {INVALID}
         codes: Codes = set()
-        for check in getattr(self, f"_check_{kind}")(update.type, getattr(update.entity, kind)):
+        checks = getattr(self, f"_check_{kind}")(update.type, getattr(update.entity, kind))
+        while True:
             try:
+                check = next(checks, None)
+                if check is None:
+                    return codes
                 check()
             except RefusedError as error:
                 codes.add(error.code)
-        return codes
 
     def _must(self, holds: bool, code: StatusCode = INVALID) -> None:
         if not holds:
             raise RefusedError(code)
+
+    def _named(self, objects: Mapping[int, _Info], number_of: int) -> _Info:
+        """Return what P4Info says of an object. Nothing else is checked of one that it has not."""
+        self._must(number_of in objects, INVALID if number_of == 0 else UNKNOWN_OBJECT)
+        return objects[number_of]
 
     def _exists(self, change: int, key: Any) -> None:
         """An object that is inserted must be new; one that is changed must be there."""
@@ -107,10 +116,7 @@ class Oracle:
     # ---- tables -----------------------------------------------------------------------------
 
     def _check_table_entry(self, change: int, entry: p4r.TableEntry) -> Iterator[Any]:
-        table = self._tables.get(entry.table_id)
-        if table is None:
-            yield lambda: self._must(False, INVALID if entry.table_id == 0 else UNKNOWN_OBJECT)
-            return
+        table = self._named(self._tables, entry.table_id)
         yield lambda: self._must(not entry.is_const)
         if entry.is_default_action:
             yield from self._check_default(change, table, entry)
@@ -293,10 +299,7 @@ class Oracle:
         self, change: int, given: p4r.ActionProfileMember
     ) -> Iterator[Any]:
         number_of = given.action_profile_id
-        profile = self._profiles.get(number_of)
-        if profile is None:
-            yield lambda: self._must(False, INVALID if number_of == 0 else UNKNOWN_OBJECT)
-            return
+        profile = self._named(self._profiles, number_of)
         key = ("member", number_of, given.member_id)
         yield lambda: self._must(given.member_id != 0)
         yield lambda: self._exists(change, lambda: key)
@@ -327,10 +330,7 @@ class Oracle:
         self, change: int, given: p4r.ActionProfileGroup
     ) -> Iterator[Any]:
         number_of = given.action_profile_id
-        profile = self._profiles.get(number_of)
-        if profile is None:
-            yield lambda: self._must(False, INVALID if number_of == 0 else UNKNOWN_OBJECT)
-            return
+        profile = self._named(self._profiles, number_of)
         key = ("group", number_of, given.group_id)
         yield lambda: self._must(profile.with_selector)
         yield lambda: self._must(given.group_id != 0)
@@ -407,10 +407,7 @@ class Oracle:
 
     def _check_value_set_entry(self, change: int, given: p4r.ValueSetEntry) -> Iterator[Any]:
         number_of = given.value_set_id
-        found = self._value_sets.get(number_of)
-        if found is None:
-            yield lambda: self._must(False, INVALID if number_of == 0 else UNKNOWN_OBJECT)
-            return
+        found = self._named(self._value_sets, number_of)
         yield lambda: self._must(change == MODIFY)
         yield lambda: self._must(len(given.members) <= found.size, FULL)
         for member in given.members:
@@ -427,10 +424,7 @@ class Oracle:
 
     def _check_register_entry(self, change: int, given: p4r.RegisterEntry) -> Iterator[Any]:
         number_of = given.register_id
-        register = self._registers.get(number_of)
-        if register is None:
-            yield lambda: self._must(False, INVALID if number_of == 0 else UNKNOWN_OBJECT)
-            return
+        register = self._named(self._registers, number_of)
         yield lambda: self._must(change == MODIFY)
         yield lambda: self._must(given.index.index >= 0)
         yield lambda: self._must(given.index.index < register.size, OUT_OF_RANGE)
