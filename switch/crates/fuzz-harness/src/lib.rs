@@ -12,7 +12,7 @@ mod write_request;
 use std::path::PathBuf;
 
 pub use call::call;
-pub use packets::packets;
+pub use packets::{capture, packets};
 pub use program::program;
 pub use write_request::write_request;
 

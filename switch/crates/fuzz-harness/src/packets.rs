@@ -1,5 +1,6 @@
 //! Frames through a whole switch.
 
+use captures::CaptureReader;
 use switch::notification::Notification;
 use switch::{CloneSession, Program, Replica, Sink, Switch, SwitchConfig};
 use traffic_manager::{Gaps, Limits, PortConfig, RateCounts};
@@ -60,42 +61,7 @@ pub fn packets(bytes: &[u8]) {
     let [program, entries, frames @ ..] = bytes else {
         return;
     };
-    let Some(path) = PROGRAMS.get(usize::from(*program) % PROGRAMS.len()) else {
-        return;
-    };
-    let mut switch = Switch::new(
-        SwitchConfig {
-            cpu_port: Some(CPU_PORT),
-            max_packets: 256,
-            ..SwitchConfig::default()
-        },
-        Limits {
-            max_held_packets: 64,
-            max_delay_line_packets: 64,
-            ..Limits::default()
-        },
-    );
-    for port in 0..PORTS {
-        let config = PortConfig {
-            line_rate_bps: (port % 2 == 0).then_some(10_000_000),
-            counts: RateCounts::Wire,
-            fifo_bytes: 10_000,
-            delay_ns: u64::from(port) * 1_000,
-            // Port 0 has a line rate.
-            gaps: match port {
-                0 => Gaps::PauseFrames {
-                    longest_bytes: 1_514,
-                },
-                _ => Gaps::Accounted,
-            },
-        };
-        switch.add_port(port, "port", config).expect("a new port");
-    }
-    switch.load(&crate::read(path)).expect("the project's own");
-    let program = switch.program_mut().expect("it is loaded");
-    fill(program, usize::from(*entries));
-
-    let mut sent = Sent::default();
+    let mut run = Run::new(*program, *entries);
     let mut now_ns = 0;
     let mut rest = frames;
     while let [port, gap, low, high, later @ ..] = rest {
@@ -103,17 +69,117 @@ pub fn packets(bytes: &[u8]) {
         let frame;
         (frame, rest) = later.split_at(length);
         now_ns += u64::from(*gap) << 10;
-        switch.poll(now_ns, &mut sent);
-        switch.receive(u16::from(*port) % PORTS, frame, now_ns, now_ns);
-        switch.poll(now_ns, &mut sent);
+        run.receive(u16::from(*port), frame, now_ns);
     }
-    for _ in 0..EVENTS_MAX {
-        let Some(next_ns) = switch.poll_at_ns() else {
-            break;
-        };
-        assert!(next_ns >= now_ns, "{next_ns} ns is before {now_ns} ns");
-        now_ns = next_ns;
-        switch.poll(now_ns, &mut sent);
+    run.finish();
+}
+
+/// The first two bytes choose the program and its entries; then comes a capture file, whose frames
+/// come to port 0 at their times.
+pub fn capture(bytes: &[u8]) {
+    let [program, entries, file @ ..] = bytes else {
+        return;
+    };
+    let Ok(mut capture) = CaptureReader::new(file, "capture".to_owned()) else {
+        return;
+    };
+    let mut run = Run::new(*program, *entries);
+    while let Ok(Some((at_ns, frame))) = capture.next_frame() {
+        assert!(
+            frame.len() <= file.len(),
+            "a frame of {} bytes",
+            frame.len()
+        );
+        if !run.events_until(at_ns) {
+            return;
+        }
+        run.receive(0, &frame, at_ns);
+    }
+    run.finish();
+}
+
+/// A switch that frames come to.
+struct Run {
+    switch: Switch,
+    sent: Sent,
+    now_ns: u64,
+    events: usize,
+}
+
+impl Run {
+    /// A switch with the program and the entries that the bytes choose.
+    fn new(program: u8, entries: u8) -> Self {
+        let mut switch = Switch::new(
+            SwitchConfig {
+                cpu_port: Some(CPU_PORT),
+                max_packets: 256,
+                ..SwitchConfig::default()
+            },
+            Limits {
+                max_held_packets: 64,
+                max_delay_line_packets: 64,
+                ..Limits::default()
+            },
+        );
+        for port in 0..PORTS {
+            let config = PortConfig {
+                line_rate_bps: (port % 2 == 0).then_some(10_000_000),
+                counts: RateCounts::Wire,
+                fifo_bytes: 10_000,
+                delay_ns: u64::from(port) * 1_000,
+                // Port 0 has a line rate.
+                gaps: match port {
+                    0 => Gaps::PauseFrames {
+                        longest_bytes: 1_514,
+                    },
+                    _ => Gaps::Accounted,
+                },
+            };
+            switch.add_port(port, "port", config).expect("a new port");
+        }
+        let path = PROGRAMS[usize::from(program) % PROGRAMS.len()];
+        switch.load(&crate::read(path)).expect("the project's own");
+        let program = switch.program_mut().expect("it is loaded");
+        fill(program, usize::from(entries));
+        Self {
+            switch,
+            sent: Sent::default(),
+            now_ns: 0,
+            events: 0,
+        }
+    }
+
+    /// Lets a frame come to a port, after what is due by then.
+    fn receive(&mut self, port: u16, frame: &[u8], at_ns: u64) {
+        self.now_ns = at_ns;
+        self.switch.poll(at_ns, &mut self.sent);
+        self.switch.receive(port % PORTS, frame, at_ns, at_ns);
+        self.switch.poll(at_ns, &mut self.sent);
+    }
+
+    /// Goes from event to event until a time. False: there are too many.
+    fn events_until(&mut self, until_ns: u64) -> bool {
+        while let Some(next_ns) = self
+            .switch
+            .poll_at_ns()
+            .filter(|next_ns| *next_ns < until_ns)
+        {
+            if self.events == EVENTS_MAX {
+                return false;
+            }
+            self.events += 1;
+            let now_ns = self.now_ns;
+            assert!(next_ns >= now_ns, "{next_ns} ns is before {now_ns} ns");
+            self.now_ns = next_ns;
+            self.switch.poll(next_ns, &mut self.sent);
+        }
+        true
+    }
+
+    /// Goes from event to event until there is none, or there have been too many.
+    fn finish(&mut self) {
+        self.events = 0;
+        self.events_until(u64::MAX);
     }
 }
 

@@ -31,6 +31,11 @@ fn frames() {
 }
 
 #[test]
+fn captures() {
+    replay("capture", fuzz_harness::capture);
+}
+
+#[test]
 fn write_requests() {
     replay("write_request", fuzz_harness::write_request);
 }

@@ -3,7 +3,6 @@
 //! This crate is the outermost layer: it reads the command line, opens interfaces or capture
 //! files, owns the clock (through `ports`), and joins the switch with its control servers.
 
-mod captures;
 mod credentials;
 mod files;
 mod options;

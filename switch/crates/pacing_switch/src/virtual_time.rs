@@ -2,12 +2,14 @@
 //! to the next event. Two runs give the same bytes.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 
+use captures::{CaptureReader, Direction, WholeCapture};
 use switch::notification::Notification;
 use switch::{Sink, Switch};
 
-use crate::captures::{self, CaptureReader, Direction, WholeCapture};
 use crate::options::PortOption;
 use crate::runtime_file::RuntimeFile;
 
@@ -43,7 +45,7 @@ impl Sink for CaptureSink {
 /// A port's input with its next frame.
 struct Input {
     port: u16,
-    reader: CaptureReader,
+    reader: CaptureReader<BufReader<File>>,
     next: Option<(u64, Vec<u8>)>,
 }
 
@@ -115,7 +117,7 @@ pub fn run(
         {
             switch.receive(input.port, &frame, at_ns, at_ns);
             switch.poll(at_ns, &mut sink);
-            input.next = input.reader.next()?;
+            input.next = input.reader.next_frame()?;
             recirculated_before = switch.totals().recirculated;
         }
         if let Some(failure) = sink.failure.take() {
@@ -146,7 +148,7 @@ fn open_inputs(ports: &[PortOption]) -> anyhow::Result<Vec<Input>> {
         // A port may only send: then it has no input file.
         if path.exists() {
             let mut reader = CaptureReader::open(&path)?;
-            let next = reader.next()?;
+            let next = reader.next_frame()?;
             inputs.push(Input {
                 port: option.port,
                 reader,

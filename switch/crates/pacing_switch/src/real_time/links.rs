@@ -5,13 +5,12 @@ use std::ops::Range;
 use std::path::Path;
 
 use anyhow::Context;
+use captures::{CaptureWriter, Direction, path};
 use p4runtime_server::ControllerSender;
 use ports::{LinkState, Port, Token, Waiter, clock};
 use switch::notification::Notification;
 use switch::{Batch, Sink, Switch};
 use traffic_manager::DropCause;
-
-use crate::captures::{CaptureWriter, Direction, path};
 
 /// With more ports than these, the kernel says which rings hold frames. With fewer, all rings are
 /// looked at for each frame.

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -163,30 +163,40 @@ impl WholeCapture {
     }
 }
 
-/// Reads one capture file, frame by frame.
-pub struct CaptureReader {
-    reader: PcapReader<BufReader<File>>,
-    path: PathBuf,
+/// Reads one capture, frame by frame.
+pub struct CaptureReader<R: Read> {
+    reader: PcapReader<R>,
+    name: String,
     last_ns: u64,
 }
 
-impl CaptureReader {
+impl CaptureReader<BufReader<File>> {
     /// Opens a file; microsecond captures are read, too.
     ///
     /// # Errors
     /// Names the file; it is missing or no Ethernet capture.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-        let reader = PcapReader::new(BufReader::new(file))
-            .with_context(|| format!("{} is not a pcap file", path.display()))?;
+        let name = path.display().to_string();
+        let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+        Self::new(BufReader::new(file), name)
+    }
+}
+
+impl<R: Read> CaptureReader<R> {
+    /// Reads a capture's header. `name` stands in the errors.
+    ///
+    /// # Errors
+    /// The bytes are no Ethernet capture.
+    pub fn new(reader: R, name: String) -> anyhow::Result<Self> {
+        let reader =
+            PcapReader::new(reader).with_context(|| format!("{name} is not a pcap file"))?;
         anyhow::ensure!(
             reader.header().datalink == DataLink::ETHERNET,
-            "{} is not a capture of Ethernet frames",
-            path.display()
+            "{name} is not a capture of Ethernet frames"
         );
         Ok(Self {
             reader,
-            path: path.to_owned(),
+            name,
             last_ns: 0,
         })
     }
@@ -195,17 +205,17 @@ impl CaptureReader {
     ///
     /// # Errors
     /// The file ends inside a packet, or its times run backwards.
-    pub fn next(&mut self) -> anyhow::Result<Option<(u64, Vec<u8>)>> {
+    pub fn next_frame(&mut self) -> anyhow::Result<Option<(u64, Vec<u8>)>> {
         let Some(packet) = self.reader.next_packet() else {
             return Ok(None);
         };
-        let packet = packet.with_context(|| self.path.display().to_string())?;
+        let packet = packet.with_context(|| self.name.clone())?;
         let at_ns = u64::try_from(packet.timestamp.as_nanos())
-            .with_context(|| format!("{}: time out of range", self.path.display()))?;
+            .with_context(|| format!("{}: time out of range", self.name))?;
         anyhow::ensure!(
             at_ns >= self.last_ns,
             "{}: times run backwards at {at_ns} ns",
-            self.path.display()
+            self.name
         );
         self.last_ns = at_ns;
         Ok(Some((at_ns, packet.data.into_owned())))
