@@ -21,6 +21,8 @@
 #   make bench             packets per second and gap errors, in real time, as ratios
 #   make bench-install     a million classes through P4Runtime: time and memory (CLASSES=...)
 #   make bench-cluster     rate changes through three controllers on etcd: rate, latency, cost of each
+#   make bench-flood       a class at 500 Mbit/s and rate changes beside clients without rights
+#   make bench-switches    SWITCHES=1000 that three controllers share: memory, cold starts
 #   make bench-edges       stock BMv2 beside pacing_switch on a long fat network, with a plot
 #   make bench-engine      cost per packet against classes, entries and frame size, with a plot
 #   make p4                recompile the P4 programs (needs p4c)
@@ -225,6 +227,11 @@ bench-engine: venv $(DESCRIPTORS)
 	@$(PYTHON) tests/bench/engine_plot.py results/engine.json docs/scale.svg
 	@echo "figures in results/engine.json, plot in docs/scale.svg"
 
+# Each port is flooded for a minute in all.
+.PHONY: bench-flood
+bench-flood: packages dev-venv switch $(WIRETOOLS)
+	@$(PYTHON) tests/bench/flood.py --out results/flood.json
+
 # Stock BMv2 and pacing_switch as the edge of a long fat network, in real time.
 .PHONY: bench-edges
 bench-edges: packages dev-venv switch
@@ -237,6 +244,13 @@ bench-cluster: packages dev-venv switch
 	@$(PYTHON) tests/bench/cluster.py --flows 10000 --out results/cluster.json
 	@echo "== 500 changes a second"
 	@$(PYTHON) tests/bench/cluster.py --rate 500 --out results/cluster-500.json
+
+# They are real switches without ports.
+SWITCHES ?= 1000
+.PHONY: bench-switches
+bench-switches: packages dev-venv switch
+	@tools/bootstrap cluster
+	@$(PYTHON) tests/bench/switches.py --switches $(SWITCHES) --out results/switches.json
 
 CLASSES ?= 1000000
 .PHONY: bench-install

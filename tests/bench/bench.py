@@ -33,6 +33,7 @@ from statistics import median
 from typing import Any
 
 import measures
+from own_namespace import run_inside
 from tables import markdown
 from targets import (
     PACER,
@@ -63,7 +64,6 @@ IDLE_SECONDS = 20.0
 IDLE_PORTS = tuple((port, f"idle{port}") for port in range(1, 5))
 LATENCY_SECONDS_PER_SECOND = 2
 """Single frames are few: measured for longer than the rest."""
-INSIDE = "PACER_BENCH_INSIDE"
 
 Rows = list[dict[str, Any]]
 Targets = dict[tuple[str, str], Callable[[], AbstractContextManager[Started]]]
@@ -310,14 +310,8 @@ def main() -> int:
     parts = options.only.split(",")
     if unknown := [part for part in parts if part not in PARTS]:
         raise SystemExit(f"--only: no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    if os.geteuid() != 0:
-        raise SystemExit("the benchmark makes a network namespace and pins cores: run it as root")
-    if INSIDE not in os.environ:
-        # A network namespace of its own, which goes when the last process in it ends; /sys shows
-        # the interfaces of the namespace that it was mounted in.
-        command = ["unshare", "--net", "--mount", "sh", "-c"]
-        command += ['mount -t sysfs sysfs /sys && exec "$@"', "sh", sys.executable, *sys.argv]
-        return subprocess.run(command, env={**os.environ, INSIDE: "1"}).returncode
+    if (status := run_inside()) is not None:
+        return status
     # The measured target has its core to itself.
     os.sched_setaffinity(0, {SENDER_CPU})
     try:

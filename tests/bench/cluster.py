@@ -49,6 +49,7 @@ RATE_BPS_LEAST = 1_000_000
 POLL_S = 0.003
 PROBE_PAUSE_S = 0.1
 SETTLE_S = 30.0
+READY_S = 60.0
 COUNTED = {
     "grpc_server_handled_total": "calls",
     "etcd_server_proposals_committed_total": "proposals",
@@ -57,7 +58,7 @@ COUNTED = {
 """Counters of etcd's members, and what the result calls them."""
 
 
-def _launcher() -> Any:
+def launcher() -> Any:
     """Return the module that `make cluster` runs."""
     loader = importlib.machinery.SourceFileLoader("cluster_tool", str(ROOT / "tools" / "cluster"))
     spec = importlib.util.spec_from_loader(loader.name, loader)
@@ -345,22 +346,30 @@ def quantiles(found_ms: Sequence[float]) -> dict[str, float]:
 
 
 @contextmanager
-def started(options: argparse.Namespace) -> Iterator[tuple[Any, dict[str, str]]]:
-    """Run a cluster; yields it, and the addresses of its switches by name."""
-    tool = _launcher()
+def started(
+    options: argparse.Namespace, within_s: float = READY_S
+) -> Iterator[tuple[Any, dict[str, str]]]:
+    """Run a cluster; yields it, and the addresses of its switches by name.
+
+    Raises:
+        SystemExit: not all of it is there within some seconds.
+
+    """
+    tool = launcher()
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         cluster = tool.Cluster(Path(directory))
         try:
-            store = cluster.start_members(options.members)
-            addresses = cluster.start_switches(options.switches)
-            cluster.start_controllers(options.controllers, store)
-            switches = {f"s{number}": where for number, where in enumerate(addresses, 1)}
+            cluster.store = cluster.start_members(options.members)
+            switches = cluster.start_switches(options.switches)
+            cluster.start_controllers(options.controllers, cluster.store)
             for name, where in switches.items():
                 body = {"kind": "p4runtime", "address": where}
                 tool.request(f"{cluster.urls[0]}/v1/switches/{name}", "PUT", body)
             for url in cluster.urls:
-                cluster.wait(url, "/healthz", lambda said: said["connected"] == len(switches))
-            cluster.members = store.removeprefix("etcd://").partition("/")[0].split(",")
+                cluster.wait(
+                    url, "/healthz", lambda said: said["connected"] == len(switches), within_s
+                )
+            cluster.members = cluster.store.removeprefix("etcd://").partition("/")[0].split(",")
             yield cluster, switches
         finally:
             cluster.stop()

@@ -28,6 +28,9 @@ FRAME_BYTES_MTU = 1518
 
 _LATENCY_INTERVAL_S = 0.001
 _ETH_P_ALL = 3
+_LOCAL_EXPERIMENT = b"\x88\xb5"
+"""EtherType of IEEE 802 for local experiments."""
+
 _SO_RCVBUFFORCE = 33
 _SO_TIMESTAMPNS = 35
 _SOL_PACKET = 263
@@ -46,6 +49,14 @@ _PORTS = struct.pack("!HH", 5000, 5002)
 def received_packets() -> int:
     """The far end's own counter."""
     return int(Path(f"/sys/class/net/{WIRE.receiver}/statistics/rx_packets").read_text())
+
+
+def announce() -> None:
+    """Lets a switch that learns know where the receiver is."""
+    macs = bytes.fromhex((SOURCE + DESTINATION).replace(":", ""))
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
+        sender.bind((WIRE.receiver, 0))
+        sender.send((macs + _LOCAL_EXPERIMENT).ljust(60, b"\0"))
 
 
 def blast(frame_bytes: int, rate: str, seconds: float) -> list[str]:

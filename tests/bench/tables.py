@@ -92,6 +92,19 @@ EDGES: Sequence[Column] = (
     ("p99", us("gap_error_p99_us")),
 )
 
+FLOOD: Sequence[Column] = (
+    ("flooded", text("flooded")),
+    ("error p99 without, us", us("without_p99_us")),
+    ("with", us("with_p99_us")),
+    ("ratio", ratio("ratio")),
+    ("rate with, Mbit/s", lambda row: f"{row['mean_rate_bps'] / 1e6:.2f}"),
+    ("changes", text("changes")),
+    ("refused", text("refused")),
+    ("p99, ms", lambda row: f"{row['change_p99_ms']:.1f}"),
+    ("max, ms", lambda row: f"{row['change_max_ms']:.1f}"),
+    ("refused calls and connections", text("strangers_refused")),
+)
+
 COLUMNS: dict[str, Sequence[Column]] = {
     "forwarding": FORWARDING,
     "gaps": GAPS,
@@ -99,6 +112,7 @@ COLUMNS: dict[str, Sequence[Column]] = {
     "latency": LATENCY,
     "idle": IDLE,
     "edges": EDGES,
+    "flood": FLOOD,
 }
 
 

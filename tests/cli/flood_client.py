@@ -1,6 +1,6 @@
-"""A client without rights that asks a switch for all it can, until it is killed; not a test itself.
+"""A client without rights that asks a server for all it can, until it is killed; not a test itself.
 
-    flood_client.py HOST:PORT
+    flood_client.py HOST:PORT [p4runtime|rest]
 
 Prints a line once each kind of request has been answered, refused or cut off.
 """
@@ -8,11 +8,12 @@ Prints a line once each kind of request has been answered, refused or cut off.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import itertools
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
@@ -23,8 +24,8 @@ CONNECTIONS = 64
 KINDS = 5
 
 
-def calls(address: str) -> Iterator[Callable[[], object]]:
-    """Calls of each kind, again and again."""
+def p4runtime_calls(address: str) -> Iterator[Callable[[], object]]:
+    """Calls of each kind to a switch, again and again."""
     channel = grpc.insecure_channel(address, options=[("grpc.max_send_message_length", -1)])
     stub = p4r_grpc.P4RuntimeStub(channel)
     election_id = p4r.Uint128(high=1 << 63, low=0)
@@ -43,6 +44,33 @@ def calls(address: str) -> Iterator[Callable[[], object]]:
             lambda: stub.SetForwardingPipelineConfig(push, timeout=LIMIT_S),
         ]
     )
+
+
+def rest_calls(address: str) -> Iterator[Callable[[], object]]:
+    """Requests of each kind to a controller, again and again."""
+    whose = {"Authorization": "Bearer nobody"}
+    body = b"{" * (1 << 20)
+
+    def ask(
+        method: str, path: str, content: bytes | None = None, headers: Mapping[str, str] = whose
+    ) -> None:
+        connection = http.client.HTTPConnection(address, timeout=LIMIT_S)
+        with contextlib.closing(connection):
+            connection.request(method, path, content, headers)
+            connection.getresponse().read()
+
+    yield from itertools.cycle(
+        [
+            lambda: ask("GET", "/v1/state"),
+            lambda: ask("PUT", "/v1/state", body),
+            lambda: ask("GET", "/v1/events/stream", headers={}),
+            lambda: ask("GET", "/healthz", headers={"X-Padding": "a" * 60_000}),
+            lambda: ask("PUT", "/v1/state", b"", {"Content-Length": str(ANNOUNCED_BYTES)}),
+        ]
+    )
+
+
+CALLS = {"p4runtime": p4runtime_calls, "rest": rest_calls}
 
 
 def silent_connections(address: str) -> list[socket.socket]:
@@ -65,10 +93,11 @@ def churn(address: str) -> None:
 
 def main() -> None:
     """Ask until killed."""
-    address = sys.argv[1]
+    address, *kind = sys.argv[1:]
+    calls = CALLS[kind[0] if kind else "p4runtime"]
     held: list[socket.socket] = []
     for number, call in enumerate(calls(address)):
-        with contextlib.suppress(grpc.RpcError):
+        with contextlib.suppress(grpc.RpcError, OSError, http.client.HTTPException):
             call()
         if number == KINDS:
             # Not before, because they would take the places that the calls need.
