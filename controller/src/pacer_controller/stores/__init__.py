@@ -1,10 +1,10 @@
 """Desired state and events: in a file for one controller, or in etcd for any number.
 
-- `base`: what the service asks of a store.
+- `base`: the interface of a store.
 - `sqlite`: a file, for one controller (`migrations`: its schema).
 - `etcd`: a cluster, for any number (`etcd_layout`: its keys; `etcd_client`: calls to it;
-  `group_commit`: many transactions as one; `leases`: who drives which switch; `assignment`: who
-  should).
+  `group_commit`: many transactions as one; `leases`: the controllers' leases and the keys of their
+  switches; `assignment`: the choice of a controller for each switch).
 """
 
 import re
@@ -59,14 +59,15 @@ async def open_store(
 
     Args:
         url: `sqlite:PATH`, or `etcd://[USER@]HOST:PORT[,HOST:PORT...][/PREFIX]`.
-        authority: who signed the certificates of etcd's members, PEM.
-        certificate: to show to them, PEM.
-        key: its private key, PEM.
-        password: of etcd's user.
-        lease_s: time to live of the controller's lease in etcd.
+        authority: the certificate of the authority that signed the certificates of etcd's members,
+            PEM.
+        certificate: the controller's certificate for etcd, PEM.
+        key: the certificate's private key, PEM.
+        password: the password of etcd's user.
+        lease_s: the time to live of the controller's lease in etcd, in seconds.
 
     Raises:
-        StoreError: no such store, or it cannot be used.
+        StoreError: the URL is not valid, or the store cannot be used.
 
     """
     if url.startswith("sqlite:"):
@@ -77,7 +78,7 @@ async def open_store(
         raise StoreError(
             f"store {url!r}: want sqlite:PATH or etcd://HOST:PORT[,HOST:PORT...][/PREFIX]"
         )
-    # Only where it is needed: its messages take a moment to import.
+    # Imported only if needed: the import of etcd's messages takes a noticeable time.
     from pacer_controller.stores.etcd import EtcdStore
     from pacer_controller.stores.etcd_client import Access
     from pacer_controller.stores.leases import LEASE_S

@@ -1,9 +1,9 @@
-"""Which controller should drive which switch: the same answer wherever it is computed.
+"""The assignment of switches to controllers; every controller computes the same one.
 
 Rendezvous hashing with a bound on the load (Mirrokni et al., "Consistent Hashing with Bounded
 Loads", 2018): each switch goes to the controller that ranks highest for it among those that are not
-full. Nobody has to be asked, the loads differ by one switch at most, and few switches move when a
-controller comes or goes.
+full. Controllers need no agreement, their loads differ by one switch at most, and few switches move
+when a controller comes or goes.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Member:
-    """A controller that is there.
+    """A running controller.
 
     Attributes:
-        configured: switches of its own configuration, which others need not know.
-        cannot: switches that do not answer it.
+        configured: the switches of its own configuration, which others need not know.
+        cannot: the switches that do not answer it.
 
     """
 
@@ -35,13 +35,13 @@ def assign(
     """Return the controller of each switch; a switch that no controller knows has none.
 
     Args:
-        members: the controllers that are there, by name.
+        members: the running controllers, by name.
         switches: all switches.
-        stored: those of them that are in the store, which every controller knows.
+        stored: the switches that are in the store, which every controller knows.
 
     """
     ordered = sorted(switches, key=lambda switch: _rank("", switch))
-    # Each gets this many, and as many as are left one more.
+    # Each controller gets `share` switches; `left` of them get one more.
     share, left = divmod(len(ordered), len(members)) if members else (0, 0)
     loads = dict.fromkeys(members, 0)
     assigned: dict[str, str] = {}
@@ -51,7 +51,8 @@ def assign(
             for name, member in members.items()
             if switch in stored or switch in member.configured
         ]
-        # Better one that it does not answer than none: it may answer again.
+        # If the switch answers no controller, any controller is better than none: the switch may
+        # answer again.
         able = [name for name in able if switch not in members[name].cannot] or able
         able = [name for name in able if loads[name] < share + (left > 0)] or able
         if able:

@@ -1,9 +1,10 @@
-"""What the service asks of a store of desired state, whatever holds it.
+"""The interface of a store of desired state, for any kind of store.
 
 A store keeps the resources of all switches, the settings of switches that requests made, and the
 events. A write is one transaction. It names the revision of each switch that it was planned on
-(`bases`), and is refused when one has moved: another controller has written. Revisions are numbers
-of writes and grow; what a write puts carries its revision, and clients see that as ETag.
+(`bases`). The store refuses it if one of them has changed, because another controller has written.
+A revision is the number of a write, and revisions grow. Each resource carries the revision of the
+write that put it; clients see it as the ETag.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,19 +19,20 @@ EVENTS_SLACK = 1_000
 """Number of old events that are removed at a time."""
 
 EPOCH_S = 256
-"""Unit of a store's epoch, in seconds since 1970: a store that is made later has a higher one."""
+"""The unit of a store's epoch: an epoch counts units of 256 s since 1970. So a store that is made
+later has a higher epoch."""
 
 EPOCH_MOST = 2**62
-"""Higher ones are not bid: who remembers such a number must forget it."""
+"""The highest epoch that a store bids. A switch that remembers a higher one must be restarted."""
 
 Event = Mapping[str, Any]
 """Members `time`, `kind`, `switch`, `message`, `data`; `id` once it is stored."""
 
 SwitchSettings = Mapping[str, tuple[Mapping[str, Any], int] | None]
-"""Settings and revision by name; None: no such switch. Revision 0: that of the write."""
+"""Settings and revision by name. None: there is no such switch. Revision 0: the write's own."""
 
 SWITCHES = ""
-"""Stands in `bases` for the list of switches."""
+"""The name of the list of switches in `bases`."""
 
 
 class StoreError(Exception):
@@ -38,7 +40,7 @@ class StoreError(Exception):
 
 
 class StaleError(StoreError):
-    """Another controller has written what the change was planned on; plan it again."""
+    """Another controller has changed the state that the change was planned on; plan it again."""
 
 
 class UncertainError(StoreError):
@@ -50,12 +52,14 @@ class Written:
     """The outcome of a write.
 
     Attributes:
-        revision: of everything that it put.
-        bases: the new base of each switch, and of the list of switches, that it changed.
-        numbers: of its events, to be published by who wrote; empty when the store's feed does.
-        behind: switches that others have written to before it, since it was planned: the feed
-            tells of that first.
-        stale: kind and name of what was not made, because another controller has changed it.
+        revision: the revision of everything that it put.
+        bases: the new base of each switch that it changed, and of the list of switches.
+        numbers: the numbers of its events, for the writer to publish; empty if the store's feed
+            publishes them.
+        behind: the switches that others have written to between the plan and the write; the feed
+            tells of those writes first.
+        stale: kind and name of each change that was not made, because another controller has
+            changed the resource.
 
     """
 
@@ -68,13 +72,13 @@ class Written:
 
 @dataclass(frozen=True)
 class Entry:
-    """A write to one switch, or to the list of switches, as all controllers learn of it.
+    """A write to one switch, or to the list of switches, in the form that the feed carries.
 
     Attributes:
-        switch: whose resources changed; SWITCHES: the list of switches did.
+        switch: the switch whose resources changed; SWITCHES: the list of switches changed.
         base: the revision of the newest write to it.
-        changes: resources; only `after` counts.
-        switches: settings of switches that requests made; None: removed.
+        changes: the changed resources; only `after` counts.
+        switches: the settings of switches that requests made; None: the switch was removed.
 
     """
 
@@ -86,13 +90,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Status:
-    """What the controller that drives a switch says of it.
+    """The status of a switch, as the controller that drives it reports it.
 
     Attributes:
-        controller: which one; empty: none does.
-        state: as in `southbound.State`.
-        failed: what the switch does not hold, and why, by owner of its entries.
-        base: the revision up to which the switch has been brought.
+        controller: the name of that controller; empty: no controller drives the switch.
+        state: one of `southbound.State`.
+        failed: the reason for each resource that the switch does not hold, by owner of its entries.
+        base: the revision up to which the switch holds the desired state.
 
     """
 
@@ -106,7 +110,7 @@ def epoch_above(above: int) -> int:
     """Return the epoch whose fencing numbers are all higher than one that a switch remembers.
 
     Raises:
-        FenceError: there is none.
+        FenceError: no epoch up to EPOCH_MOST is high enough.
 
     """
     epoch = (above >> 64) + 1
@@ -116,24 +120,24 @@ def epoch_above(above: int) -> int:
 
 
 class Feed(Protocol):
-    """Who is told of writes; called in order, on the event loop, and never awaited."""
+    """A receiver of writes. The store calls it in order, on the event loop."""
 
     def entry(self, entry: Entry) -> None:
-        """Take a write; the writer's own ones come, too."""
+        """Receive a write, of this controller or of another one."""
 
     def events(self, events: Sequence[Event]) -> None:
-        """Take events with their numbers, oldest first."""
+        """Receive events with their numbers, oldest first."""
 
 
 class Store(Protocol):
-    """Desired state, events, and who drives which switch."""
+    """The desired state, the events, and the assignment of switches to controllers."""
 
     changes_most: int
     """Most changes of one write that goes at full speed."""
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """The store's name in messages."""
 
     @property
     def shared(self) -> bool:
@@ -150,10 +154,10 @@ class Store(Protocol):
         """Return the names of switches that the store has resources of."""
 
     def desired(self, switch: str) -> Desired:
-        """Return the desired state of a switch, which the caller goes on changing."""
+        """Return the desired state of a switch; the caller keeps it up to date."""
 
     def forget(self, switch: str) -> None:
-        """Drop the desired state of a switch from memory, once it has been deleted."""
+        """Drop the desired state of a deleted switch from memory."""
 
     def switches(self) -> dict[str, tuple[Mapping[str, Any], int]]:
         """Return settings and revision of the switches that requests made, by name."""
@@ -170,22 +174,22 @@ class Store(Protocol):
         *,
         whole: bool = True,
     ) -> Written:
-        """Store changes and what is to be said about them, all or nothing.
+        """Store changes and their events, all or nothing.
 
         Args:
-            changes: resources. A record of revision 0 gets the write's.
-            events: what is to be said.
-            switches: of those that requests made, change or remove.
+            changes: the changes of resources. A record of revision 0 gets the write's revision.
+            events: the events that the write stores with them.
+            switches: the switches, of those that requests made, to put or remove.
             bases: the revision that the change was planned on, by switch.
-            whole: whether the changes are made together, and depend on everything of `bases`. If
-                not, they are of one switch, each with the event of the same place, and each is made
-                on its own: it depends on the resource that it changes, on which others there are,
-                and on what those refer to. Changes that are not made are in `Written.stale`.
+            whole: True: the changes are made together, and depend on everything in `bases`.
+                False: all changes are of one switch, change n has event n, and each is made on
+                its own. It then depends on the resource that it changes, on the set of other
+                resources, and on their references. `Written.stale` has the changes not made.
 
         Raises:
-            StaleError: another controller has written what all changes depend on since.
-            UncertainError: it may be stored, and is seen on the feed if it is.
-            StoreError: it is not stored.
+            StaleError: another controller has since written what all changes depend on.
+            UncertainError: the write may be stored; if it is, the feed tells of it.
+            StoreError: the write is not stored.
 
         """
 
@@ -199,16 +203,16 @@ class Store(Protocol):
         *,
         whole: bool = True,
     ) -> Written:
-        """Undo a `write` of these changes and events; `switches` is what was before.
+        """Undo a `write` of these changes and events; `switches` has the former settings.
 
         Raises:
-            StaleError: another controller has written what it depends on since; it stays.
-            StoreError: it could not be undone.
+            StaleError: another controller has since written what it depends on; the write stays.
+            StoreError: the write could not be undone.
 
         """
 
     async def catch_up(self) -> None:
-        """Wait until everything is told that any controller had acknowledged before the call.
+        """Wait until the feed has told of all writes acknowledged, by any controller, before.
 
         Raises:
             StoreError: the store does not answer.
@@ -219,7 +223,7 @@ class Store(Protocol):
         """Check that the store takes writes.
 
         Raises:
-            StoreError: it does not.
+            StoreError: it does not take writes.
 
         """
 
@@ -230,18 +234,19 @@ class Store(Protocol):
         managed: Callable[[], Sequence[str]],
         report: Callable[[str], Status],
     ) -> None:
-        """Begin to tell of writes, and to ask for the leases of switches.
+        """Start to tell the feed of writes, and to ask for the leases of switches.
 
         Args:
-            feed: who is told.
-            configured: switches that this controller knows by its own configuration.
+            feed: the receiver of writes.
+            configured: the switches of this controller's own configuration.
             managed: returns all switches that this controller can drive.
-            report: returns how a switch is that this controller drives; names no controller.
+            report: returns the status of a switch that this controller drives; its `controller`
+                is not used.
 
         """
 
     async def stop(self) -> None:
-        """End what `start` began, and give leases up."""
+        """Stop the tasks of `start`, and give up the leases."""
 
     async def close(self) -> None:
         """Close the store."""
@@ -250,7 +255,7 @@ class Store(Protocol):
         """Return the right to write to a switch."""
 
     def status(self, switch: str) -> Status | None:
-        """Return what the controller that drives a switch says; None: this one, or nobody."""
+        """Return the status that a switch's controller reports; None: this controller drives it."""
 
     def describe(self) -> dict[str, Any]:
-        """Return what there is to say of the store and of who drives what, for clients."""
+        """Return a description of the store and the assignment of switches, for clients."""

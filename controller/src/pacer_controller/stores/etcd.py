@@ -1,18 +1,19 @@
-"""A store that any number of controllers share, in etcd (`etcd_layout`: its keys).
+"""A store in etcd, shared by any number of controllers (`etcd_layout`: its keys).
 
-A write is one transaction: it compares `root` and what it was planned on, and puts what changes and
-the heads of its sets. Most writes depend on little: a resource that gets other settings depends on
-itself and on the set's shape (which resources there are, and what they refer to), one that comes or
-goes on the shape, too. So writes of several controllers to a set succeed side by side as long as
-they change different resources. Only a write that depends on all of its sets compares heads.
+A write is one transaction. It compares `root` and the revisions that it was planned on, and puts
+the changes and the heads of its sets. Most writes depend on little. A change of a resource's
+settings depends on the resource and on the set's shape: the resources that exist, and their
+references. A resource that is added or removed depends on the shape, too. So concurrent writes of
+several controllers to a set succeed if they change different resources. Only a write that depends
+on all of its sets compares heads.
 
-Writes that wait at the same time are one transaction of etcd (`group_commit`).
+Concurrent writes are combined into one transaction of etcd (`group_commit`).
 
-A write that is too large for one transaction is written as new generations of its sets. Nobody
-reads them until a transaction of the same kind puts their names into `root`.
+A write that is too large for one transaction is written as new generations of its sets. No
+controller reads them before a transaction as above puts their names into `root`.
 
-A write that etcd did not answer may have been done. Then a void write moves head and shape, so that
-it cannot be made any longer, and the watch tells whether it was made before.
+etcd may have made a write that it did not answer. A void write then moves head and shape, so that
+the write cannot be made any longer, and the watch tells whether it was made before.
 """
 
 import asyncio
@@ -71,35 +72,38 @@ from pacer_controller.stores.leases import LEASE_S, Leases
 _LOG = logging.getLogger(__name__)
 
 PAGE = 2_000
-"""Keys of one range request."""
+"""Most keys of one range request."""
 
 FILLS = 4
-"""Transactions of a new generation that are under way at a time."""
+"""Most transactions that fill a new generation at the same time."""
 
 RESOLVE_S = 10.0
-"""How long to ask what became of a write."""
+"""Longest time to find out whether a write was made, in seconds."""
 
 SWEEP_AFTER_S = 10.0
-"""Time after the start until what others have left is deleted: all that run are known by then."""
+"""Time from the start until generations left by other controllers are deleted, in seconds.
+
+All controllers that run are known by then.
+"""
 
 WATCH_RETRY_S = 0.1
 
 UNKNOWN = 1 << 63
-"""Higher than any revision."""
+"""Stands for an unknown revision: higher than any revision."""
 
 EVENT_BITS = 10
-"""Bits of an event's number that count the events of one write."""
+"""Lower bits of an event's number, which count the events of one write."""
 
 _LEASED = frozenset({"members", "leases", "status"})
 
 
 class EtcdStore:
-    """Desired state of all switches, and what happened (`base.Store`); made by `open`.
+    """The desired state of all switches, and the events (`base.Store`); made by `open`.
 
     Args:
-        access: how to reach the cluster.
-        prefix: of all keys; begins and ends with a slash.
-        lease_s: time to live of the controller's lease.
+        access: the addresses and credentials of the cluster.
+        prefix: the prefix of all keys; begins and ends with a slash.
+        lease_s: the time to live of the controller's lease, in seconds.
 
     """
 
@@ -120,13 +124,13 @@ class EtcdStore:
         self._event_keys: deque[tuple[str, int]] = deque()
         self._events_kept = 0
         self._seen = 0
-        """Newest revision of which everything is known here."""
+        """The newest revision up to which everything is known."""
         self._loads = 0
-        """How often all was read anew, so that what happened in between is not known."""
+        """The number of times that everything was read; changes between two reads are unknown."""
         self._progress = asyncio.Event()
         self._asking: asyncio.Task[None] | None = None
         self._asked: asyncio.Task[None] | None = None
-        """The question for the newest write that is under way, and the one after it."""
+        """The query for the newest write that is under way, and the next query."""
         self._awaited: dict[str, asyncio.Future[int]] = {}
         self._feed: Feed | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -134,7 +138,7 @@ class EtcdStore:
 
     @property
     def name(self) -> str:
-        """What it is called in messages (`base.Store.name`)."""
+        """The store's name in messages (`base.Store.name`)."""
         return f"etcd at {self._endpoints}{self._prefix.rstrip('/')}"
 
     @classmethod
@@ -142,7 +146,7 @@ class EtcdStore:
         """Connect, and read everything.
 
         Raises:
-            StoreError: etcd does not answer, or what it has is no state of ours.
+            StoreError: etcd does not answer, or its keys do not hold a controller's state.
 
         """
         store = cls(access, prefix, lease_s)
@@ -162,7 +166,7 @@ class EtcdStore:
         """Close the connections (`base.Store.close`)."""
         await self._client.close()
 
-    # ---- what is there ----
+    # ---- the state in memory ----
 
     @property
     def revision(self) -> int:
@@ -177,7 +181,7 @@ class EtcdStore:
         return self._set(switch).base
 
     def known(self) -> Collection[str]:
-        """Return the switches that there are resources of (`base.Store.known`)."""
+        """Return the names of the switches that have resources (`base.Store.known`)."""
         return [name for name in self._sets if name != SWITCHES]
 
     def desired(self, switch: str) -> Desired:
@@ -199,7 +203,7 @@ class EtcdStore:
     # ---- reading ----
 
     async def _load(self) -> None:
-        """Read everything, as it is at one revision.
+        """Read everything at one revision.
 
         Raises:
             EtcdError: etcd does not answer.
@@ -251,14 +255,19 @@ class EtcdStore:
 
     def _take_head(self, name: str, kv: Any) -> None:
         one = self._set(name)
-        # An own write may be known before the watch tells of it.
+        # The head of an own write may be newer: it is known before the watch tells of it.
         one.head = max(one.head, kv.mod_revision)
         waiting = self._awaited.get(kv.value.decode())
         if waiting is not None and not waiting.done():
             waiting.set_result(kv.mod_revision)
 
     def _take_value(self, rest: str, kv: Any) -> tuple[str, str, str] | None:
-        """Take what a set has; returns set, kind and name, or None if nobody reads it yet."""
+        """Record a value of a set; return set, kind and name.
+
+        Returns:
+            None if the value belongs to a generation that is not in `root` yet.
+
+        """
         of, generation, kind, name = rest.split("/")
         one = self._set(of)
         if generation != one.generation[1]:
@@ -289,14 +298,14 @@ class EtcdStore:
         managed: Callable[[], Sequence[str]],
         report: Callable[[str], Status],
     ) -> None:
-        """Begin to tell of writes, and to ask for leases (`base.Store.start`)."""
+        """Start to tell the feed of writes, and to ask for leases (`base.Store.start`)."""
         self._feed = feed
         self._watching = asyncio.create_task(self._watch(), name="etcd")
         await self.leases.start(configured, managed, lambda: list(self.switches()), report)
         self._in_background(self._sweep_all())
 
     async def stop(self) -> None:
-        """End what `start` began (`base.Store.stop`)."""
+        """Stop the tasks of `start` (`base.Store.stop`)."""
         await self.leases.stop()
         asked = (self._watching, self._asking, self._asked)
         tasks = [*self._background, *(one for one in asked if one is not None)]
@@ -311,7 +320,7 @@ class EtcdStore:
         task.add_done_callback(self._background.discard)
 
     async def _watch(self) -> None:
-        """Follow what is written, for ever and without a gap."""
+        """Follow the writes of all controllers without a gap, for ever."""
         while True:
             try:
                 watching = self._client.watch(self._prefix, self._seen + 1)
@@ -323,13 +332,13 @@ class EtcdStore:
             except (EtcdError, OSError) as error:
                 _LOG.warning("%s: %s", self.name, error)
             except Exception:
-                # What was read may not be what is there: read it anew.
+                # The state in memory may differ from etcd's: read it again.
                 _LOG.exception("%s: not understood", self.name)
                 await self._catch_up()
             await asyncio.sleep(WATCH_RETRY_S)
 
     async def _catch_up(self) -> None:
-        """Read everything after a gap, and tell what has changed meanwhile."""
+        """Read everything after a gap, and tell the feed of the changes."""
         before = {name: dict(one.values) for name, one in self._sets.items()}
         last = self._events[-1]["id"] if self._events else 0
         try:
@@ -349,7 +358,7 @@ class EtcdStore:
         self._progress = asyncio.Event()
 
     async def _take(self, answer: Any) -> None:
-        """Take an answer of the watch, revision by revision."""
+        """Process an answer of the watch, revision by revision."""
         for revision, events in itertools.groupby(answer.events, lambda e: e.kv.mod_revision):
             if revision > self._seen:
                 await self._take_revision(revision, list(events))
@@ -366,8 +375,8 @@ class EtcdStore:
             if what == "root" and not gone:
                 for name in await self._take_root(event.kv):
                     changed[name] = {}
-                # Not before: a write that is planned meanwhile would compare the new `root`, and
-                # go to the generations of the old one.
+                # Only after the generations are read. Otherwise a write planned meanwhile would
+                # compare the new `root`, but put into the generations of the old one.
                 self._root = event.kv.mod_revision
             elif what == "heads" and not gone:
                 self._take_head(rest, event.kv)
@@ -398,14 +407,14 @@ class EtcdStore:
             changed.setdefault(of, {})[kind, name] = one.values[kind, name]
 
     async def _take_root(self, kv: Any) -> list[str]:
-        """Read the sets that have new generations; returns their names, all of them told."""
+        """Read the sets that have new generations, tell the feed, and return their names."""
         flipped = []
         for name, (number, of) in json.loads(kv.value).items():
             one = self._set(name)
             if one.generation[1] == of:
                 continue
             prefix = f"{self._prefix}data/{name}/{of}/"
-            # Before anything is changed: if it fails, the watch comes here again.
+            # This comes before any change in memory: if it fails, the watch repeats it.
             kvs, _ = await self._range_all(prefix, kv.mod_revision)
             before, one.values = one.values, {}
             one.generation = (number, of)
@@ -416,7 +425,7 @@ class EtcdStore:
         return flipped
 
     def _tell(self, changed: Mapping[str, Mapping[tuple[str, str], Any]]) -> None:
-        """Tell the feed what has changed, by set."""
+        """Tell the feed of changes, by set."""
         if self._feed is None:
             return
         for name, values in changed.items():
@@ -466,7 +475,7 @@ class EtcdStore:
             sets.setdefault(of, {})
         planned_on = {of: self.base(of) for of in sets} | dict(bases or {})
         shaped = {of for of in sets if whole} | {c.switch for c in changes if not c.keeps_shape}
-        # A port's room depends on the rates of everything that leaves by it.
+        # The bandwidth left on a port depends on the rates of all classes that leave by it.
         whole = whole or any(change.kind == "port" for change in changes)
         plan = Plan(name, sets, gone, events, planned_on, shaped, whole)
         self._check(plan)
@@ -478,10 +487,10 @@ class EtcdStore:
             del self._awaited[name]
 
     def _check(self, plan: Plan) -> None:
-        """Check by what is known that others have not written what all of a write depends on.
+        """Check that, as far as is known, the state that a whole write depends on is unchanged.
 
         Raises:
-            StaleError: they have.
+            StaleError: another controller has changed it.
 
         """
         for of, base in plan.bases.items():
@@ -499,7 +508,7 @@ class EtcdStore:
         *,
         whole: bool = True,
     ) -> Written:
-        """Undo a `write` (`base.Store.take_back`); events say so, since others have seen it."""
+        """Undo a `write` (`base.Store.take_back`), and add events, since others have seen it."""
         back = [change.reversed() for change in reversed(changes)]
         said = [
             {**one, "kind": "failed", "message": f"taken back: {one['message']}"}
@@ -510,8 +519,8 @@ class EtcdStore:
             if made.stale:
                 raise StaleError(f"{self.name}: another controller has changed it")
         except StoreError:
-            # It stays, or may: the caller, who has undone it in memory, is told what there is. The
-            # watch does not tell of an own generation.
+            # The write stays, or may stay. The caller has undone it in memory, so the feed tells
+            # the current values again; the watch does not tell of an own generation.
             for of in dict.fromkeys(change.switch for change in changes):
                 values = self._set(of).values
                 gone = dict.fromkeys((c.kind, c.name) for c in changes if c.switch == of)
@@ -520,10 +529,10 @@ class EtcdStore:
         return made
 
     def _event_operation(self, name: str, events: Sequence[Event], before: int) -> list[Any]:
-        """Return the operation that puts events, where so many of the same revision are before."""
+        """Return the operation that puts events after `before` others of the same revision."""
         if not events:
             return []
-        # Wall-clock time: only the order of removal depends on it.
+        # The wall-clock time decides only the order of removal.
         key = f"{self._prefix}events/{time.time_ns():020d}-{name}+{before}"
         return [etcd.put(key, json.dumps([dict(one) for one in events]))]
 
@@ -548,11 +557,11 @@ class EtcdStore:
         """Make a write.
 
         Raises:
-            StoreError: as `write` does.
+            StoreError: see `write`.
 
         """
         count = sum(map(len, plan.sets.values())) + 2 * len(plan.sets) + 1
-        # A commit of too many operations is not built only to be measured.
+        # The count comes first, so that a commit of too many operations is not built.
         fits = count <= OPERATIONS
         if not fits or sum(one.ByteSize() for one in self._together(plan, 0)) > BYTES:
             return await self._make_generations(replace(plan, whole=True), waiting)
@@ -562,7 +571,7 @@ class EtcdStore:
         for of, head in zip(plan.sets, made.heads, strict=True):
             one = self._set(of)
             if head <= max(self._seen, one.known):
-                # The writes of others before it are known, and so is all up to here.
+                # All earlier writes of others are known, so the set is known up to this write.
                 one.known = max(one.known, made.revision)
                 one.head = max(one.head, made.revision)
                 if of in plan.shaped:
@@ -575,11 +584,11 @@ class EtcdStore:
         return Written(made.revision, bases, (), frozenset(behind), made.stale)
 
     def _together(self, plan: Plan, before: int) -> list[Any]:
-        """Return the operations of a write that is made as a whole: first those of the heads.
+        """Return the operations of a write that is made as a whole; those of the heads come first.
 
         Args:
             plan: the write.
-            before: number of events of the same revision before its own.
+            before: the number of events of the same revision that precede its own.
 
         """
         made = [*self._heads(plan.name, plan.sets), *self._shapes(plan.name, plan.shaped)]
@@ -592,12 +601,13 @@ class EtcdStore:
         return [*made, *self._event_operation(plan.name, plan.events, before)]
 
     def _each(self, plan: Plan, before: int) -> list[Any]:
-        """Return the operations of a write whose changes are made each on its own (`_together`)."""
+        """Return the operations of a write that makes each change on its own (`_together`)."""
         ((of, values),) = plan.sets.items()
         one, base = self._set(of), plan.bases[of]
         made = [*self._heads(plan.name, plan.sets), *self._shapes(plan.name, plan.shaped)]
         for number, (key, value) in enumerate(values.items()):
-            # What is known here is what the change was planned on, or it is not to be made.
+            # Compare with the newest known revision. If the resource has changed since the plan,
+            # compare with revision 0, so that the change is not made.
             known = max(self._seen, one.known)
             if key in one.values and one.values[key][1] > base:
                 known = 0
@@ -615,14 +625,14 @@ class EtcdStore:
         return etcd.delete(where) if value is None else etcd.put(where, encode(*value))
 
     def _heads(self, name: str, sets: Iterable[str]) -> list[Any]:
-        """Return the operations that move heads; their answers have what was there before."""
+        """Return the operations that move heads; their answers have the previous values."""
         return [etcd.put(f"{self._prefix}heads/{of}", name, former=True) for of in sets]
 
     def _shapes(self, name: str, sets: Iterable[str]) -> list[Any]:
         return [etcd.put(f"{self._prefix}shapes/{of}", name) for of in sets]
 
     def _comparisons(self, plan: Plan) -> list[Any]:
-        """Return what must not have changed: `root`, and what the write depends on."""
+        """Return the comparisons of a write: of `root`, and of everything that it depends on."""
         compared = [etcd.unchanged(f"{self._prefix}root", self._root)]
         heads = f"{self._prefix}heads/"
         if plan.whole and len(plan.bases) < OPERATIONS:
@@ -630,10 +640,10 @@ class EtcdStore:
                 etcd.unchanged(f"{heads}{of}", self._set(of).head) for of in plan.bases
             ]
         if plan.whole:
-            # No head at all is newer than the newest known one.
+            # There are too many heads to compare: no head may be newer than the newest known one.
             newest = max(one.head for one in self._sets.values())
             return [*compared, etcd.not_since(heads, newest, etcd.after(heads))]
-        # What is known here is what the write was planned on (`_check`).
+        # `_check` has found that the known shapes are those that the write was planned on.
         return compared + [
             etcd.not_since(f"{self._prefix}shapes/{of}", max(self._seen, self._set(of).known))
             for of in plan.sets
@@ -646,26 +656,26 @@ class EtcdStore:
         waiting: "asyncio.Future[int]",
         also: Sequence[Any] = (),
     ) -> Made:
-        """Make a transaction; returns what was made.
+        """Make the transaction of a write, and return its outcome.
 
         Args:
-            plan: what it was planned on.
-            operations: returns what it does, by what is known when it is asked for, and by the
-                number of events of the same revision before its own.
-            waiting: done when the watch tells of it.
+            plan: the write.
+            operations: returns the operations, from the state known at that time. Its argument is
+                the number of events of the same revision that precede the write's own.
+            waiting: done when the watch tells of the write.
             also: further comparisons.
 
         Raises:
-            StaleError: what it was planned on has changed.
-            UncertainError: nobody says whether it was made.
-            StoreError: it was not made.
+            StaleError: the state that the write was planned on has changed.
+            UncertainError: the write may have been made.
+            StoreError: the write was not made.
 
         """
         changes = {f"heads/{of}" for of in plan.sets}
         asked = [etcd.get(f"{self._prefix}root")]
         while True:
-            # Others may have written while a generation was filled, or `root` was waited for: what
-            # is compared is what is known now.
+            # Others may have written while this write filled a generation or waited for `root`.
+            # So check again, and compare with the state that is known now.
             self._check(plan)
             root = self._root
             compared = [*self._comparisons(plan), *also]
@@ -686,18 +696,18 @@ class EtcdStore:
             )
             if newest <= root:
                 raise StaleError(f"{self.name}: another controller has written")
-            # Other sets may have new generations, and this change fits as it is.
+            # Other sets may have new generations; then this write can be made unchanged.
             await self._reach(newest)
 
     def _made(self, plan: Plan, answer: Answer) -> Made:
-        """Return what was made, by etcd's answer.
+        """Return the outcome of a write from etcd's answer.
 
         Raises:
-            StaleError: nothing.
+            StaleError: none of its changes was made.
 
         """
         former = answer.responses[: len(plan.sets)]
-        # A new generation has its only head elsewhere, and compares it.
+        # A write of generations has one head only, at another place; it compares the heads.
         heads = [one.response_put.prev_kv.mod_revision for one in former]
         stale: frozenset[tuple[str, str]] = frozenset()
         if not plan.whole:
@@ -710,11 +720,11 @@ class EtcdStore:
         return Made(answer.revision, heads, stale)
 
     async def _resolve(self, plan: Plan, waiting: "asyncio.Future[int]") -> Made:
-        """Find out whether a write was made; if not, it will not be. Returns what was.
+        """Find out whether a write was made, prevent it otherwise, and return its outcome.
 
         Raises:
-            StaleError: it was not made, and must be planned anew.
-            UncertainError: nobody says.
+            StaleError: the write was not made and will not be; plan it again.
+            UncertainError: the outcome cannot be found out.
 
         """
         of, void, loads = next(iter(plan.sets)), self._named(), self._loads
@@ -729,7 +739,7 @@ class EtcdStore:
                     with contextlib.suppress(StoreError):
                         await self._reach(kvs[0].mod_revision)
                     return await self._made_at(plan, kvs[0].mod_revision)
-                # The write cannot be made after this, whatever it compares.
+                # The write cannot be made after this: head and shape have moved.
                 answer = await self._client.transact([], moved)
                 await self._reach(answer.header.revision)
             except EtcdError:
@@ -746,14 +756,14 @@ class EtcdStore:
         raise UncertainError(f"{self.name}: does not answer: the change may have been made")
 
     async def _made_at(self, plan: Plan, revision: int) -> Made:
-        """Return what of a write was made at its revision.
+        """Return the outcome of a write that was made at a revision.
 
         Raises:
             EtcdError: etcd does not answer.
-            StaleError: nothing was.
+            StaleError: none of its changes was made.
 
         """
-        # Whether others wrote just before is not known; it does no harm to think so.
+        # Whether others wrote just before is unknown. It is safe to assume that they did.
         heads = [UNKNOWN] * len(plan.sets)
         if plan.whole:
             return Made(revision, heads)
@@ -772,13 +782,13 @@ class EtcdStore:
     # ---- large writes ----
 
     async def _make_generations(self, plan: Plan, waiting: "asyncio.Future[int]") -> Written:
-        """Make a write by new generations of its sets.
+        """Make a write as new generations of its sets.
 
         Raises:
-            StoreError: as `write` does.
+            StoreError: see `write`.
 
         """
-        # What is copied must be what is there: own writes are known by the watch only.
+        # The copies must be complete, and only the watch brings the values of own writes.
         await self._reach(max(self._set(of).head for of in plan.sets))
         marker = f"{self._prefix}sweep/{plan.name}"
         prefixes: dict[str, str] = {of: f"{self._prefix}data/{of}/{plan.name}/" for of in plan.sets}
@@ -786,7 +796,8 @@ class EtcdStore:
         try:
             mine = json.dumps({"member": self.leases.name, "prefixes": list(prefixes.values())})
             answer = await self._client.transact([], [etcd.put(marker, mine)])
-            # Higher than any revision that a client has seen of these sets, and nobody else's.
+            # The number is higher than any revision that a client has seen of these sets, and
+            # unique.
             number = int(answer.header.revision)
             filled = await self._fill(plan, prefixes, number)
         except EtcdError as error:
@@ -799,16 +810,16 @@ class EtcdStore:
             root = {of: one.generation for of, one in self._sets.items() if one.generation[0]}
             root |= dict.fromkeys(plan.sets, (number, plan.name))
             return [
-                # Before the head: who follows knows the generations by the time it knows the head.
+                # `root` precedes the head, so that a watch learns of the generations first.
                 etcd.put(f"{self._prefix}root", json.dumps(root)),
                 etcd.put(marker, rest),
                 *self._event_operation(plan.name, plan.events, before),
-                # One head tells, should there be no answer, whether it was made.
+                # If there is no answer, this one head tells whether the write was made.
                 *self._heads(plan.name, [first]),
             ]
 
         try:
-            # Who sweeps what it takes for left behind changes the marker first.
+            # A controller that sweeps abandoned generations changes the marker first.
             whole = [etcd.unchanged(marker, number)]
             revision = (await self._commit(plan, operations, waiting, whole)).revision
         except UncertainError:
@@ -816,11 +827,11 @@ class EtcdStore:
         except StoreError:
             self._in_background(self._sweep(marker, list(prefixes.values())))
             raise
-        # The heads were compared: nobody else has written to these sets.
+        # The heads were compared, so no other controller has written to these sets.
         self._root = max(self._root, revision)
         for of, values in filled.items():
             one = self._set(of)
-            # The watch may have told of it already, and of later writes.
+            # The watch may already have told of this write, and of later ones.
             if one.generation[0] < number:
                 one.generation, one.values = (number, plan.name), values
             one.known = max(one.known, revision)
@@ -831,7 +842,7 @@ class EtcdStore:
     async def _fill(
         self, plan: Plan, prefixes: Mapping[str, str], number: int
     ) -> dict[str, Values]:
-        """Write the new generations, which nobody reads yet; returns what is in them."""
+        """Write the new generations, which are not in `root` yet, and return their values."""
         filled: dict[str, Values] = {}
         batches: list[list[Any]] = [[]]
         size = 0
@@ -851,7 +862,7 @@ class EtcdStore:
                 size += operation.ByteSize()
         for start in range(0, len(batches), FILLS):
             some = (self._client.transact([], one) for one in batches[start : start + FILLS] if one)
-            # All of them, before the caller may sweep what has been written.
+            # All calls must end before the caller may sweep the generations.
             answers = await asyncio.gather(*some, return_exceptions=True)
             for answer in answers:
                 if isinstance(answer, BaseException):
@@ -859,10 +870,10 @@ class EtcdStore:
         return filled
 
     async def _reach(self, revision: int) -> None:
-        """Wait until all is known up to a revision.
+        """Wait until everything up to a revision is known.
 
         Raises:
-            StoreError: etcd does not tell.
+            StoreError: the watch has not told of the revision within RESOLVE_S.
 
         """
         try:
@@ -875,7 +886,7 @@ class EtcdStore:
             raise StoreError(f"{self.name}: {error or 'it does not tell of writes'}") from None
 
     async def _sweep(self, marker: str, prefixes: Sequence[str]) -> None:
-        """Delete generations that nobody reads."""
+        """Delete generations that are no longer in use, then their marker."""
         try:
             for prefix in prefixes:
                 await self._client.transact([], [etcd.delete(prefix, etcd.after(prefix))])
@@ -884,10 +895,10 @@ class EtcdStore:
             _LOG.warning("%s: old generations stay for now: %s", self.name, error)
 
     async def _sweep_all(self) -> None:
-        """Delete what controllers have left that are gone.
+        """Delete the generations that controllers which have ended left behind.
 
-        A controller that is thought to be gone may still commit what it has filled, unless the
-        marker was changed before.
+        A controller that seems to have ended may still commit the generations that it has filled.
+        Changing the marker first prevents it.
         """
         await asyncio.sleep(SWEEP_AFTER_S)
         with contextlib.suppress(EtcdError):
@@ -904,9 +915,9 @@ class EtcdStore:
     # ---- reads ----
 
     async def catch_up(self) -> None:
-        """Wait until all writes before the call are told (`base.Store.catch_up`).
+        """Wait until the feed has told of all writes before the call (`base.Store.catch_up`).
 
-        Calls that wait at the same time share one question, which is asked after they came.
+        Concurrent calls share one query, which is sent after all of them have begun.
         """
         if self._asked is None:
             self._asked = asyncio.create_task(
@@ -917,7 +928,7 @@ class EtcdStore:
     async def _catch_up_next(self, before: "asyncio.Task[None] | None") -> None:
         if before is not None:
             await asyncio.gather(before, return_exceptions=True)
-        # Who comes from here on asks anew: the answer may be older than what it must see.
+        # Calls from here on need another query, since the answer to this one may be too old.
         self._asking, self._asked = self._asked, None
         prefix = f"{self._prefix}heads/"
         newest = {"sort_order": rpc.RangeRequest.DESCEND, "sort_target": rpc.RangeRequest.MOD}
@@ -936,7 +947,7 @@ class EtcdStore:
     async def probe(self) -> None:
         """Check that the cluster takes writes (`base.Store.probe`)."""
         try:
-            # Nothing is put: the comparison alone needs a majority.
+            # A comparison without a put is enough, since it needs a majority, too.
             await self._client.transact([etcd.absent(f"{self._prefix}none")], [])
         except EtcdError as error:
             raise StoreError(f"{self.name}: {error}") from None
@@ -946,11 +957,11 @@ class EtcdStore:
         return self.leases.tenure(switch)
 
     def status(self, switch: str) -> Status | None:
-        """Return what the controller that drives a switch says (`base.Store.status`)."""
+        """Return the status that a switch's controller reports (`base.Store.status`)."""
         return self.leases.status(switch)
 
     def describe(self) -> dict[str, Any]:
-        """Return what there is to say (`base.Store.describe`)."""
+        """Return a description of the store (`base.Store.describe`)."""
         return {
             "kind": "etcd",
             "epoch": self.leases.epoch[0],

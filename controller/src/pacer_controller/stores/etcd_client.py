@@ -1,13 +1,13 @@
-"""Calls to etcd's members: one at a time, the next one when it does not answer.
+"""Calls to etcd: to one member at a time, and to the next one when it does not answer.
 
-Messages and stubs are `aetcd`'s (aetcd.rpc), generated from etcd's published interface and kept up
-by that project. Its client is not used: it knows one member, no TLS, and passes events on one by
-one, so that the writes of one transaction cannot be told from those of the next. etcd's JSON
-gateway would need no messages, but its streams are chunked text, and a call costs three times as
-much of the event loop; with gRPC one core takes the 500 changes/s that are asked for.
+Messages and stubs are `aetcd`'s (aetcd.rpc), generated from etcd's published interface and
+maintained by that project. Its client is not used: it knows one member, has no TLS, and yields
+events one by one, so that the writes of one transaction cannot be told from those of the next.
+etcd's JSON gateway would need no messages, but its streams are chunked text, and a call takes three
+times as much time of the event loop. With gRPC one core takes the required 500 changes/s.
 
-A call that is not answered may have been carried out: `EtcdError.certain` says so, and only calls
-that may be repeated are.
+etcd may have carried out a call that it did not answer; `EtcdError.certain` is False then. Only
+calls that may be repeated are repeated.
 """
 
 import asyncio
@@ -26,18 +26,18 @@ CALL_S = 2.0
 """Longest wait for one answer of one member; a cluster elects a leader in about one second."""
 
 AGAIN_S = 5.0
-"""How long a call that may be repeated is tried at one member after the other."""
+"""Time for which a repeatable call is tried at one member after the other."""
 
 RETRY_S = 0.05
 
 HEARTBEAT_S = 1.0
-"""How often a silent watch is asked for a sign of life."""
+"""Period of the progress requests on a watch."""
 
 SILENCE_S = 3.0
-"""A watch without a sign of life for so long is begun anew at another member."""
+"""Longest silence of a watch, after which it is started again at another member."""
 
 MESSAGE_BYTES = 64 << 20
-"""Longest answer: a range of many keys."""
+"""Longest answer, in bytes; the longest are ranges of many keys."""
 
 # etcd ends connections that probe more often than every 5 s (--grpc-keepalive-min-time).
 _OPTIONS = [
@@ -55,11 +55,11 @@ _ELSEWHERE = {
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.CANCELLED,
 }
-"""Another member may answer."""
+"""Status codes after which another member is tried."""
 
 
 _TOKEN_ENDED = ("invalid auth token", "revision of auth store is old")
-"""What etcd says of a token that has ended, or is older than a change of users or roles."""
+"""etcd's messages for a token that has expired, or is older than a change of users or roles."""
 
 _HINTS = {
     "Hostname Verification Check failed": "the certificate of each member must name, as "
@@ -67,14 +67,14 @@ _HINTS = {
     "CERTIFICATE_VERIFY_FAILED": "--store-ca must be the authority that signed the certificates of "
     "etcd's members",
 }
-"""What would be right, by what gRPC says."""
+"""Advice, by the part of gRPC's message that calls for it."""
 
 
 class EtcdError(Exception):
-    """etcd did not do what it was asked; the text says why.
+    """A call to etcd failed; the text says why.
 
     Attributes:
-        certain: whether it is known that nothing was changed.
+        certain: True: the call changed nothing. False: it may have been carried out.
 
     """
 
@@ -84,7 +84,7 @@ class EtcdError(Exception):
 
 
 class CompactedError(EtcdError):
-    """What happened since a revision cannot be told any longer."""
+    """etcd no longer has the changes since a revision."""
 
     def __init__(self) -> None:
         super().__init__("etcd has compacted the revision that a watch begins at", certain=True)
@@ -92,15 +92,16 @@ class CompactedError(EtcdError):
 
 @dataclass(frozen=True)
 class Access:
-    """How to reach etcd.
+    """Addresses and credentials of an etcd cluster.
 
     Attributes:
-        endpoints: HOST:PORT of members.
-        authority: who signed the members' certificates; with any of these files, TLS is spoken.
-        certificate: ours, for members that ask for one.
-        key: its private key.
-        user: for clusters with authentication.
-        password: of the user.
+        endpoints: HOST:PORT of each member.
+        authority: the certificate of the authority that signed the members' certificates, PEM. The
+            connection uses TLS if this or `certificate` is given.
+        certificate: the client's certificate, for members that ask for one, PEM.
+        key: the certificate's private key, PEM.
+        user: the user's name, for clusters with authentication.
+        password: the user's password.
 
     """
 
@@ -113,14 +114,14 @@ class Access:
 
     @property
     def tls(self) -> bool:
-        """Whether TLS is spoken."""
+        """Whether the connection uses TLS."""
         return self.authority is not None or self.certificate is not None
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Read the files.
+        """Return the TLS credentials from the files.
 
         Raises:
-            OSError: one cannot be read.
+            OSError: a file cannot be read.
 
         """
         files = (self.authority, self.key, self.certificate)
@@ -144,10 +145,10 @@ class _Member:
 
 
 class EtcdClient:
-    """A client of a cluster.
+    """A client of an etcd cluster.
 
     Args:
-        access: how to reach it.
+        access: the addresses and credentials of the cluster.
 
     """
 
@@ -170,12 +171,15 @@ class EtcdClient:
         return self._at, member
 
     def _leave(self, at: int) -> None:
-        """Go on with the next member, unless somebody has already."""
+        """Move to the next member, unless another call has already done so."""
         if at == self._at:
             self._at = (at + 1) % len(self._access.endpoints)
 
     async def _metadata(self, member: _Member) -> list[tuple[str, str]]:
-        """Return what goes with each call: a member without a leader refuses at once."""
+        """Return the metadata of each call: `hasleader`, and the token of the user.
+
+        With `hasleader`, a member that knows no leader refuses at once.
+        """
         known = [("hasleader", "true")]
         if self._access.user is None:
             return known
@@ -189,12 +193,12 @@ class EtcdClient:
 
         Args:
             service: `kv` or `lease`.
-            method: its name.
+            method: the name of the method.
             request: the message.
-            again_s: how long to try again at other members; 0: not at all.
+            again_s: time for which the call is repeated at other members, in seconds; 0: once only.
 
         Raises:
-            EtcdError: no answer, or a refusal.
+            EtcdError: etcd does not answer, or refuses the call.
 
         """
         end_s = asyncio.get_running_loop().time() + again_s
@@ -216,7 +220,7 @@ class EtcdClient:
             await asyncio.sleep(RETRY_S)
 
     def _forget_token(self, error: grpc.aio.AioRpcError) -> bool:
-        """Whether the token is not valid any longer, and a new one may help."""
+        """Drop the token if the error says that it is no longer valid; return whether it did."""
         said = error.details() or ""
         expired = self._token is not None and (
             error.code() is grpc.StatusCode.UNAUTHENTICATED
@@ -229,10 +233,10 @@ class EtcdClient:
     # ---- calls ----
 
     async def range(self, key: str, end: str = "", **options: Any) -> Any:
-        """Return the answer to a range request: linearizable, tried at each member.
+        """Return the answer to a linearizable range request, tried at each member.
 
         Raises:
-            EtcdError: nobody answers.
+            EtcdError: no member answers.
 
         """
         request = rpc.RangeRequest(key=key.encode(), range_end=end.encode(), **options)
@@ -246,10 +250,10 @@ class EtcdClient:
         *,
         again_s: float = 0.0,
     ) -> Any:
-        """Return the answer to a transaction, asked for once unless `again_s` says otherwise.
+        """Return the answer to a transaction, sent once unless `again_s` allows repetition.
 
         Raises:
-            EtcdError: no answer, or a refusal.
+            EtcdError: etcd does not answer, or refuses the transaction.
 
         """
         request = rpc.TxnRequest(compare=compare, success=success, failure=failure)
@@ -259,26 +263,26 @@ class EtcdClient:
         """Return the id of a new lease.
 
         Raises:
-            EtcdError: nobody answers.
+            EtcdError: no member answers.
 
         """
         request = rpc.LeaseGrantRequest(TTL=ttl_s)
         return int((await self.call("lease", "LeaseGrant", request, again_s=AGAIN_S)).ID)
 
     async def revoke(self, lease: int) -> None:
-        """End a lease, and with it its keys.
+        """End a lease, which deletes its keys.
 
         Raises:
-            EtcdError: nobody answers.
+            EtcdError: etcd does not answer.
 
         """
         await self.call("lease", "LeaseRevoke", rpc.LeaseRevokeRequest(ID=lease))
 
     async def keep_alive(self, lease: int, timeout_s: float) -> int:
-        """Renew a lease; returns its time to live in seconds from the request, 0 if it has ended.
+        """Renew a lease; return its time to live in seconds from the request, 0 if it has ended.
 
         Raises:
-            EtcdError: no answer.
+            EtcdError: the member does not answer within `timeout_s`.
 
         """
         at, member = self._member()
@@ -301,13 +305,14 @@ class EtcdClient:
             raise EtcdError(f"the renewal of a lease: {error}", certain=False) from None
 
     async def watch(self, prefix: str, start: int) -> AsyncGenerator[Any, None]:
-        """Yield answers about the keys with a prefix, from a revision on; each has whole revisions.
+        """Yield answers with the events of the keys with a prefix, from a revision on.
 
-        Also yields answers without events, at least every SILENCE_S.
+        An answer has all events of each of its revisions. Answers without events come, too; an
+        answer comes at least every SILENCE_S.
 
         Raises:
-            CompactedError: that revision is gone.
-            EtcdError: the member does not answer any longer; begin anew.
+            CompactedError: etcd no longer has that revision.
+            EtcdError: the member does not answer any longer; start another watch.
 
         """
         at, member = self._member()
@@ -349,7 +354,7 @@ class EtcdClient:
 
 
 async def _beat(stream: Any) -> None:
-    """Ask for a sign of life; that the stream has ended shows where it is read."""
+    """Request progress periodically; the reader of the stream notices its end."""
     with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
         while True:
             await asyncio.sleep(HEARTBEAT_S)
@@ -364,35 +369,35 @@ def _failed(error: grpc.aio.AioRpcError) -> EtcdError:
 
 
 def after(prefix: str) -> str:
-    """Return the first key after all that have a prefix."""
+    """Return the first key after all keys with a prefix."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def put(key: str, value: str, lease: int = 0, *, former: bool = False) -> Any:
-    """Return the operation that puts a key; its answer can have what was there before."""
+    """Return the operation that puts a key; with `former`, its answer has the previous value."""
     request = rpc.PutRequest(key=key.encode(), value=value.encode(), lease=lease, prev_kv=former)
     return rpc.RequestOp(request_put=request)
 
 
 def nested(compare: Sequence[Any], success: Sequence[Any], failure: Sequence[Any]) -> Any:
-    """Return the operation that is a transaction of its own."""
+    """Return the operation that makes a nested transaction."""
     request = rpc.TxnRequest(compare=compare, success=success, failure=failure)
     return rpc.RequestOp(request_txn=request)
 
 
 def delete(key: str, end: str = "") -> Any:
-    """Return the operation that deletes a key, or all from it to before `end`."""
+    """Return the operation that deletes a key, or the keys from it up to `end`, excluded."""
     request = rpc.DeleteRangeRequest(key=key.encode(), range_end=end.encode())
     return rpc.RequestOp(request_delete_range=request)
 
 
 def get(key: str, revision: int = 0) -> Any:
-    """Return the operation that reads a key, as it was at a revision; 0: the newest."""
+    """Return the operation that reads a key at a revision; 0: the newest."""
     return rpc.RequestOp(request_range=rpc.RangeRequest(key=key.encode(), revision=revision))
 
 
 def unchanged(key: str, revision: int) -> Any:
-    """Return the comparison of the revision of a key's newest value; 0: there is no such key."""
+    """Return the comparison that holds if a key's revision is `revision`; 0: no such key exists."""
     return rpc.Compare(
         result=rpc.Compare.EQUAL,
         target=rpc.Compare.MOD,
@@ -402,7 +407,7 @@ def unchanged(key: str, revision: int) -> Any:
 
 
 def not_since(key: str, revision: int, end: str = "") -> Any:
-    """Return the comparison that holds where no key, of those up to `end`, was put since."""
+    """Return the comparison that holds if no key up to `end` was put after `revision`."""
     return rpc.Compare(
         result=rpc.Compare.LESS,
         target=rpc.Compare.MOD,
@@ -413,14 +418,14 @@ def not_since(key: str, revision: int, end: str = "") -> Any:
 
 
 def leased(key: str, lease: int) -> Any:
-    """Return the comparison that holds where there is such a key and it has this lease."""
+    """Return the comparison that holds if the key exists and has this lease."""
     return rpc.Compare(
         result=rpc.Compare.EQUAL, target=rpc.Compare.LEASE, key=key.encode(), lease=lease
     )
 
 
 def absent(key: str) -> Any:
-    """Return the comparison that holds where there is no such key."""
+    """Return the comparison that holds if the key does not exist."""
     return rpc.Compare(
         result=rpc.Compare.EQUAL, target=rpc.Compare.CREATE, key=key.encode(), create_revision=0
     )

@@ -1,4 +1,4 @@
-"""What the store in etcd keeps under which key, and how: the layout of `etcd`.
+"""The layout of the store in etcd: its keys and the format of their values.
 
     root                            JSON: the generation of each set, as [number, name]
     heads/SET                       the name of the newest write to a set
@@ -8,11 +8,12 @@
     sweep/WRITE                     JSON: keys to be deleted once their writer is done or gone
     epoch, members/, leases/, status/   see `leases`
 
-A set is the resources of a switch, by the switch's name; that without a name is the list of
-switches that requests made.
+A set holds the resources of one switch and has the switch's name. The set with the empty name is
+the list of switches that requests made.
 
-A resource's revision is that of its key, or what its value says: a generation copies what has not
-changed. A set's is its head's, or its generation's number, whichever is higher.
+A resource's revision is the revision in its value, if there is one, else the revision of its key:
+a new generation copies unchanged resources, and their values then name their revisions. A set's
+revision is the revision of its head or its generation's number, whichever is higher.
 """
 
 import json
@@ -25,7 +26,7 @@ from pacer_controller.schemas import stored
 from pacer_controller.stores.base import Event
 
 SETTINGS = "switch"
-"""Kind of what is in the list of switches."""
+"""The kind of the items in the list of switches."""
 
 Values = dict[tuple[str, str], tuple[Any, int]]
 """Content of a set by kind and name: a record or settings, and its revision."""
@@ -33,13 +34,14 @@ Values = dict[tuple[str, str], tuple[Any, int]]
 
 @dataclass
 class ContentSet:
-    """What is known of a set, as etcd has it.
+    """A copy of a set in etcd, as far as the watch and own writes have told of it.
 
     Attributes:
-        head: revision of the head; 0: none.
-        shape: revision of the shape; 0: none.
-        known: a revision up to which it is known, by own writes; what all is known of may be newer.
-        generation: number and name; the first has no key in `root`.
+        head: the revision of the head; 0: there is none.
+        shape: the revision of the shape; 0: there is none.
+        known: the revision up to which the set is known from this controller's own writes;
+            the watch may know all sets up to a newer one.
+        generation: its number and name; the first generation has no key in `root`.
         values: the content.
 
     """
@@ -62,25 +64,26 @@ class Plan:
 
     name: str
     sets: Mapping[str, Mapping[tuple[str, str], tuple[Any, int] | None]]
-    """What changes, by set, kind and name; revision 0: that of the write."""
+    """The changes, by set, kind and name; revision 0 stands for the revision of the write."""
     gone: frozenset[str]
-    """Sets of which nothing stays."""
+    """The sets that are deleted as a whole."""
     events: Sequence[Event]
     bases: Mapping[str, int]
     shaped: Collection[str] = ()
-    """Sets of which something changes that other resources depend on."""
+    """The sets in which a change concerns something that other resources depend on."""
     whole: bool = True
-    """Whether it is made as a whole and depends on all of its sets (`base.Store.write`)."""
+    """Whether the write is made as a whole and depends on all of its sets (`base.Store.write`)."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """What became of a write.
+    """The outcome of a write.
 
     Attributes:
-        revision: of the write.
-        heads: revisions of the heads of its sets before.
-        stale: kind and name of what was not made, because others have changed it.
+        revision: the revision of the write.
+        heads: the revisions that the heads of its sets had before.
+        stale: kind and name of each change that was not made, because another controller has
+            changed the resource.
 
     """
 
@@ -101,7 +104,7 @@ def encode(value: Any, revision: int) -> str:
 
 
 def with_revision(value: Any, revision: int, number: int) -> tuple[Any, int]:
-    """Return a record or settings with their revision: their own, or that of the generation."""
+    """Return a record or settings with their own revision, or else the generation's."""
     revision = revision or number
     return (value if isinstance(value, Mapping) else stamped(value, revision)), revision
 
@@ -110,7 +113,7 @@ def decode(kind: str, name: str, kv: Any) -> tuple[Any, int]:
     """Return a record or settings, and the revision.
 
     Raises:
-        ValueError, KeyError: it is none.
+        ValueError, KeyError: the value is neither a record nor settings.
 
     """
     made = json.loads(kv.value)
@@ -122,7 +125,7 @@ def decode(kind: str, name: str, kv: Any) -> tuple[Any, int]:
 
 
 def differences(before: Values, after: Values) -> dict[tuple[str, str], Any]:
-    """Return what has changed; None: it is gone."""
+    """Return the changed values by kind and name; None stands for a removed one."""
     changed: dict[tuple[str, str], Any] = dict.fromkeys(before.keys() - after.keys())
     changed |= {key: value for key, value in after.items() if before.get(key) != value}
     return changed

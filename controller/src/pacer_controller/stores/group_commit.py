@@ -1,13 +1,13 @@
-"""Transactions that are asked for at the same time, made as one.
+"""Group commit: concurrent requests for transactions are combined into one transaction of etcd.
 
-A transaction of etcd costs a proposal, its part of a write to the log of each member, and two
-messages, whatever it does. So one is under way at a time, and what is asked for meanwhile waits and
-becomes the next: a transaction without comparisons, whose operations are the transactions that were
-asked for. Each has comparisons of its own, and succeeds or fails on its own.
+A transaction of etcd has a fixed cost: a proposal, a share of a write to the log of each member,
+and two messages. So only one transaction is under way at a time. Requests that arrive meanwhile
+wait, and become the next one: a transaction without comparisons, whose operations are the requested
+transactions. Each of these has its own comparisons, and succeeds or fails on its own.
 
-Where something waits, it begins no sooner than SPACING_S after the last one: what it costs is
-shared by more changes then, in etcd and in every controller that is told of it. Who asks alone
-waits for nothing.
+A combined transaction begins SPACING_S after the previous one at the earliest, so that more changes
+share its cost, in etcd and in every controller that is told of it. A request that finds no
+transaction under way does not wait.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from pacer_controller.stores import etcd_client as etcd
 from pacer_controller.stores.etcd_client import EtcdClient, EtcdError
 
 OPERATIONS = 120
-"""Most operations of a transaction, nested ones counted: etcd takes 128 (--max-txn-ops)."""
+"""Most operations of a transaction, including nested ones: etcd takes 128 (--max-txn-ops)."""
 
 BYTES = 1 << 20
 """Most bytes of a transaction: etcd takes 1.5 MiB (--max-request-bytes)."""
 
 SPACING_S = 0.02
-"""Shortest time between two transactions, where the second waits for the first."""
+"""Shortest time between the starts of two transactions, if the second waits for the first."""
 
 EVENTS = 1_000
 """Most events of one revision."""
@@ -34,14 +34,16 @@ EVENTS = 1_000
 
 @dataclass(frozen=True)
 class Transaction:
-    """What is asked for.
+    """A requested transaction.
 
     Attributes:
-        compare: what must hold.
-        success: returns what is done then, by how many events are before those of this one.
-        failure: what is done otherwise.
-        changes: the keys that it puts, or names for them: no other of the same revision may.
-        events: how many it has.
+        compare: the comparisons that must hold.
+        success: returns the operations if they hold. Its argument is the number of events of the
+            same revision that precede the events of this transaction.
+        failure: the operations if they do not hold.
+        changes: the keys that it puts, or names for them. No other transaction of the same revision
+            may put them.
+        events: the number of its events.
 
     """
 
@@ -54,12 +56,12 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of it.
+    """The outcome of a requested transaction.
 
     Attributes:
         succeeded: whether the comparisons held.
-        revision: of etcd by then.
-        responses: to the operations.
+        revision: the revision of etcd after it.
+        responses: the responses to its operations.
 
     """
 
@@ -69,14 +71,14 @@ class Answer:
 
 
 _Group = list[tuple[Transaction, "asyncio.Future[Answer]"]]
-"""Transactions, and where their answers are waited for."""
+"""Requested transactions, each with the future of its answer."""
 
 
 class GroupCommit:
-    """Makes transactions.
+    """The queue of requested transactions, and the task that makes them.
 
     Args:
-        client: of the cluster.
+        client: the client of the etcd cluster.
 
     """
 
@@ -86,10 +88,10 @@ class GroupCommit:
         self._making: asyncio.Task[None] | None = None
 
     async def make(self, asked: Transaction) -> Answer:
-        """Make a transaction; returns what became of it.
+        """Make a transaction, and return its outcome.
 
         Raises:
-            EtcdError: no answer, or a refusal.
+            EtcdError: etcd does not answer, or refuses the transaction.
 
         """
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -99,7 +101,7 @@ class GroupCommit:
         return await future
 
     async def _make_all(self) -> None:
-        """Make what waits, until nothing does."""
+        """Make the waiting transactions, until none waits."""
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
@@ -110,13 +112,13 @@ class GroupCommit:
                     await asyncio.sleep(begun_s + SPACING_S - loop.time())
         finally:
             self._making = None
-            # Only if this was cancelled does any wait.
+            # Some still wait only if this task was cancelled.
             for _, future in self._waiting:
                 future.cancel()
             self._waiting.clear()
 
     def _gather(self) -> tuple[_Group, list[Any]]:
-        """Take what waits and fits into one transaction; returns it, and its operations."""
+        """Take the waiting transactions that fit into one; return them, and its operations."""
         group: _Group = []
         nested: list[Any] = []
         changes: set[str] = set()
@@ -124,10 +126,10 @@ class GroupCommit:
         while self._waiting:
             asked, future = self._waiting[0]
             one = etcd.nested(asked.compare, asked.success(events), asked.failure)
-            # A nested one has two operations.
+            # A nested transaction counts as two operations.
             length = max(len(asked.compare), len(one.request_txn.success) + 2)
             fits = (
-                # etcd counts the longest list of each level.
+                # etcd counts the longest list at each level.
                 len(group) + 1 + max(longest, length) <= OPERATIONS
                 and size + one.ByteSize() <= BYTES
                 and events + asked.events <= EVENTS
@@ -137,7 +139,7 @@ class GroupCommit:
                 break
             self._waiting.popleft()
             if future.done():
-                # Nobody waits for it any longer, and nothing has been sent.
+                # The caller has given up, and nothing has been sent.
                 continue
             group.append((asked, future))
             nested.append(one)
@@ -147,7 +149,7 @@ class GroupCommit:
         return group, nested
 
     async def _make(self, group: _Group, nested: Sequence[Any]) -> None:
-        """Make a group, or each of it alone where etcd refuses the group."""
+        """Make a group as one transaction; if etcd refuses it, make each member alone."""
         if not group:
             return
         try:
@@ -163,7 +165,7 @@ class GroupCommit:
                 future.cancel()
             raise
         except Exception as error:
-            # Whatever was wrong with these, others wait.
+            # The error belongs to these callers only; the task goes on for the others.
             _fail(group, error)
         else:
             for (_, future), answer in zip(group, answers, strict=True):
@@ -172,7 +174,7 @@ class GroupCommit:
                     future.set_result(Answer(answer.succeeded, revision, answer.responses))
 
     async def _ask(self, nested: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-        """Ask etcd for transactions; returns its answer, and that to each of them."""
+        """Send transactions to etcd; return its answer, and the answer to each of them."""
         if len(nested) == 1:
             only = nested[0].request_txn
             said = await self._client.transact(only.compare, only.success, only.failure)

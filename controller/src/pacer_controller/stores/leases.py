@@ -1,10 +1,11 @@
-"""Who drives which switch: one lease of etcd for each controller, one key for each of its switches.
+"""The assignment of switches to controllers in etcd: a lease per controller, a key per switch.
 
-A controller may write to a switch while the switch's key is its own and its lease is valid by the
-clock here: from when the last renewal was asked for, for the lease's time less a margin. So one
-that cannot reach etcd stops before etcd gives its switches to others. A write that is on its way
-then is refused by the switch, since the successor's fencing number is higher: the revision at which
-the key was put, renewed by another put for each connection to the switch.
+A controller may write to a switch while it owns the switch's key and its lease is valid by its own
+clock. The lease is valid from the request of its last renewal, for its time to live less a margin.
+So a controller that cannot reach etcd stops before etcd gives its switches to others. The switch
+refuses a write that is still on its way then, because the successor's fencing number is higher. The
+fencing number is the revision at which the key was put; the controller puts the key again for each
+connection to the switch.
 """
 
 import asyncio
@@ -28,8 +29,10 @@ LEASE_S = 3
 """Time to live of a controller's lease."""
 
 MARGIN_S = 0.5
-"""How long before its lease can end a controller stops: for calls that are on their way, and for
-clocks that differ by up to a sixth."""
+"""Time before the possible end of its lease at which a controller stops writing, in seconds.
+
+It allows for calls that are under way, and for clocks whose rates differ by up to a sixth.
+"""
 
 RENEWALS = 4
 """Renewals in the time of a lease."""
@@ -37,18 +40,18 @@ RENEWALS = 4
 RETRY_S = 0.1
 TICK_S = 1.0
 TELL_S = 0.2
-"""Shortest time between two reports of how switches are."""
+"""Shortest time between two reports of the statuses of switches."""
 
 
 class Leases:
-    """The leases of this controller and what is known of the others'.
+    """The lease of this controller, and the leases of the others as far as etcd has told of them.
 
     Args:
-        client: of the cluster.
-        prefix: of all keys.
-        name: of this controller; unique.
-        lease_s: time to live of the lease.
-        clock: monotonic, in seconds.
+        client: the client of the etcd cluster.
+        prefix: the prefix of all keys.
+        name: the name of this controller; unique.
+        lease_s: the time to live of the lease, in seconds.
+        clock: a monotonic clock, in seconds.
 
     """
 
@@ -72,16 +75,16 @@ class Leases:
         self._stored: Callable[[], Sequence[str]] = tuple
         self.members: dict[str, Member] = {}
         self.holders: dict[str, str] = {}
-        """Who has the key of a switch, by switch, as etcd says."""
+        """The owner of each switch's key, by switch, according to etcd."""
         self._revisions: dict[str, int] = {}
-        """Revision of the key of a switch."""
+        """The revision of each switch's key, by switch."""
         self.epoch: tuple[int, int] = (0, 0)
         """The store's epoch, and the revision of its key."""
         self._statuses: dict[str, Status] = {}
         self._lease = 0
         self._valid_until_s = float("-inf")
         self._mine: dict[str, int] = {}
-        """Switches whose key is this controller's, and its revision."""
+        """The switches whose key this controller owns, with the revision of the key."""
         self._bidding: dict[str, asyncio.Lock] = {}
         self._tenures: dict[str, LeasedTenure] = {}
         self._stir = asyncio.Event()
@@ -97,13 +100,13 @@ class Leases:
         stored: Callable[[], Sequence[str]],
         report: Callable[[str], Status],
     ) -> None:
-        """Begin to hold a lease, and to ask for switches.
+        """Start to hold a lease and to ask for switches.
 
         Args:
-            configured: switches that this controller knows by its own configuration.
+            configured: the switches of this controller's own configuration.
             managed: returns all switches that it can drive.
             stored: returns the switches that every controller knows.
-            report: returns how a switch is that this controller drives.
+            report: returns the status of a switch that this controller drives.
 
         """
         self._managed, self._stored, self._report = managed, stored, report
@@ -115,7 +118,7 @@ class Leases:
         ]
 
     async def stop(self) -> None:
-        """Give everything up, so that others need not wait for the lease's end."""
+        """Give up the lease and all keys, so that others need not wait for the lease's end."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -139,13 +142,13 @@ class Leases:
             tenure.notify()
 
     def stir(self) -> None:
-        """Look again who should drive what: something has changed."""
+        """Compute the assignment of switches again, after a change."""
         self._stir.set()
 
     # ---- the lease ----
 
     async def _keep(self) -> None:
-        """Hold a lease, renewed, and a new one when it has ended."""
+        """Hold a lease: renew it, and request a new one when it has ended."""
         while True:
             try:
                 if not self._lease:
@@ -161,7 +164,7 @@ class Leases:
             except (EtcdError, OSError) as error:
                 _LOG.warning("%s", error)
             except Exception:
-                # Without a lease nothing would ever be driven again.
+                # The loop must go on: without a lease this controller drives no switch.
                 _LOG.exception("the lease could not be kept")
             await asyncio.sleep(RETRY_S)
 
@@ -185,7 +188,7 @@ class Leases:
         self._notify()
 
     async def _expire(self) -> None:
-        """Tell the drivers when the lease is not valid any longer by the clock."""
+        """Notify the drivers when the lease is no longer valid by the clock."""
         while True:
             left_s = self._valid_until_s - self._clock()
             if left_s <= 0:
@@ -196,7 +199,7 @@ class Leases:
     # ---- what etcd says ----
 
     def put(self, what: str, name: str, kv: Any) -> None:
-        """Take a key that was put."""
+        """Record a key that was put."""
         if what == "members":
             value = json.loads(kv.value)
             self.members[name] = Member(frozenset(value["configured"]), frozenset(value["cannot"]))
@@ -210,13 +213,13 @@ class Leases:
         self.stir()
 
     def deleted(self, what: str, name: str, revision: int) -> None:
-        """Take a key that is gone since a revision."""
+        """Record that a key was deleted at a revision."""
         if what == "members":
             self.members.pop(name, None)
         elif what == "leases":
             self.holders.pop(name, None)
             self._revisions.pop(name, None)
-            # It may be the former owner's: this controller's own was put later then.
+            # The deleted key may be the former owner's; this controller's own is then newer.
             if self._mine.get(name, revision) < revision:
                 del self._mine[name]
                 self._notify()
@@ -226,16 +229,16 @@ class Leases:
         self.stir()
 
     def clear(self) -> None:
-        """Forget what etcd has said: it is read anew."""
+        """Forget everything read from etcd, before it is read again."""
         self.members.clear()
         self.holders.clear()
         self._revisions.clear()
         self._statuses.clear()
 
-    # ---- who drives what ----
+    # ---- the assignment of switches ----
 
     async def _share(self) -> None:
-        """Take the switches that this controller should drive, and leave the others."""
+        """Take the switches that are assigned to this controller, and leave the others."""
         while True:
             self._stir.clear()
             try:
@@ -246,7 +249,7 @@ class Leases:
             except (EtcdError, OSError) as error:
                 _LOG.warning("%s", error)
             except Exception:
-                # Whatever happens once, switches must be driven.
+                # The loop must go on after any error, so that switches are driven.
                 _LOG.exception("switches could not be shared")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_S):
@@ -259,8 +262,8 @@ class Leases:
         for member in self.members.values():
             known |= member.configured
         assigned = assign(self.members, known, stored)
-        # A key can be ours without being in `_mine`: a bid was on its way when we left, or nobody
-        # has answered. Others wait for it.
+        # This controller can own a key that is not in `_mine`: a bid was under way when it left
+        # the switch, or a put had no answer. It deletes such a key, since others wait for it.
         ours = {*self._mine, *(one for one, holder in self.holders.items() if holder == self.name)}
         for switch in sorted(one for one in ours if assigned.get(one) != self.name):
             await self._leave(switch)
@@ -274,7 +277,7 @@ class Leases:
     async def _take(self, switch: str) -> None:
         """Ask for the key of a switch that nobody has."""
         if self.holders.get(switch, self.name) != self.name:
-            # Its owner leaves it, or its lease ends.
+            # Wait until the owner leaves the switch or the owner's lease ends.
             return
         key, lease = self._key(switch), self._lease
         answer = await self._client.transact(
@@ -286,19 +289,19 @@ class Leases:
             (kv,) = answer.responses[0].response_range.kvs
             if kv.lease != lease:
                 return
-            # Asked for before, without an answer.
+            # An earlier request, which had no answer, has put the key.
             revision = kv.mod_revision
         if lease == self._lease:
             self._mine[switch] = revision
             self._notify()
 
     async def _leave(self, switch: str) -> None:
-        """Give a switch to another controller; writes on their way are fenced off."""
+        """Give a switch to another controller; the switch refuses writes that are under way."""
         self._mine.pop(switch, None)
         self._told.pop(switch, None)
         self._notify()
         key = self._key(switch)
-        # Whatever its revision is: a bid may have put it meanwhile.
+        # The key's revision is not compared: a bid may have put the key meanwhile.
         await self._client.transact(
             [etcd.leased(key, self._lease)],
             [etcd.delete(key), etcd.delete(f"{self._prefix}status/{switch}")],
@@ -321,7 +324,7 @@ class Leases:
                 raise FenceError(str(error)) from None
 
     async def _renew_key(self, switch: str) -> int:
-        """Put the key of a switch again; returns its revision, which nobody had before."""
+        """Put the key of a switch again, and return its revision, which is new."""
         revision, lease, key = self._mine.get(switch), self._lease, self._key(switch)
         if revision is None or not self.held(switch):
             raise NotHeldError(switch)
@@ -337,7 +340,7 @@ class Leases:
             self._mine.pop(switch, None)
             self._notify()
             raise NotHeldError(switch)
-        # Put before, without an answer: nobody has had that revision either.
+        # An earlier put that had no answer counts, too: its revision has not been used.
         newest = answer.header.revision if answer.succeeded else kvs[0].mod_revision
         if switch not in self._mine:
             raise NotHeldError(switch)
@@ -345,12 +348,12 @@ class Leases:
         return int(newest)
 
     async def _raise_epoch(self, above: int) -> None:
-        """Make fencing numbers higher than one that a switch remembers."""
+        """Raise the epoch, so that fencing numbers are higher than one that a switch remembers."""
         key = f"{self._prefix}epoch"
         answer = await self._client.range(key)
         kv = answer.kvs[0]
         self.epoch = (int(kv.value), kv.mod_revision)
-        # Within the epoch the next revision may be higher already.
+        # The next revision of the current epoch may be high enough.
         if above < self.epoch[0] << 64 | answer.header.revision:
             return
         epoch = epoch_above(above)
@@ -369,7 +372,7 @@ class Leases:
 
         """
         key = f"{self._prefix}epoch"
-        # Wall-clock time: a store that is made later must bid higher than an earlier one.
+        # Wall-clock time, so that a newer store bids higher than an older one.
         epoch = str(int(time.time()) // EPOCH_S)
         put = [etcd.put(key, epoch)]
         await self._client.transact([etcd.absent(key)], put, again_s=etcd.AGAIN_S)
@@ -382,7 +385,7 @@ class Leases:
             (self._cannot.discard if reachable else self._cannot.add)(switch)
 
     async def _tell_all(self) -> None:
-        """Say how the switches are that this controller drives, whenever that changes."""
+        """Put the statuses of this controller's switches into etcd whenever they change."""
         announced = frozenset(self._cannot)
         while True:
             try:
@@ -397,7 +400,7 @@ class Leases:
             await asyncio.sleep(TELL_S)
 
     async def _tell_statuses(self) -> None:
-        """Put the statuses that have changed, each if the switch's key is still ours."""
+        """Put each status that has changed, provided that this controller still owns the key."""
         changed: list[tuple[str, Status]] = []
         for switch in list(self._mine):
             status = replace(self._report(switch), controller=self.name)
@@ -423,7 +426,7 @@ class Leases:
         return etcd.nested(mine, [etcd.put(key, json.dumps(value), self._lease)], [])
 
     def status(self, switch: str) -> Status | None:
-        """Return what the controller says that drives a switch (`base.Store.status`)."""
+        """Return the status that a switch's controller reports (`base.Store.status`)."""
         if switch in self._mine:
             return None
         told, holder = self._statuses.get(switch), self.holders.get(switch, "")
@@ -436,15 +439,15 @@ STATUSES = 32
 """Most statuses of one transaction."""
 
 FAILED_TOLD = 100
-"""Most resources that others are told of that a switch does not hold."""
+"""Most resources missing on a switch that its status names."""
 
 
 class LeasedTenure:
     """The right to write to one switch, while its key is this controller's (`southbound.Tenure`).
 
     Args:
-        leases: of the controller.
-        switch: which one.
+        leases: the leases of the controller.
+        switch: the name of the switch.
 
     """
 
@@ -457,7 +460,7 @@ class LeasedTenure:
 
     @property
     def held(self) -> bool:
-        """Whether this controller has it at this moment (`southbound.Tenure.held`)."""
+        """Whether this controller holds the right at this moment (`southbound.Tenure.held`)."""
         return self._leases.held(self._switch)
 
     async def bid(self, above: int = 0) -> int:
@@ -465,7 +468,7 @@ class LeasedTenure:
         return await self._leases.bid(self._switch, above)
 
     def gave(self, fence: int) -> bool:
-        """Whether it is this controller's (`southbound.Tenure.gave`); a lease has no use for it."""
+        """Return False: leases do not need this question (`southbound.Tenure.gave`)."""
         return False
 
     async def becomes(self, held: bool) -> None:
@@ -478,6 +481,6 @@ class LeasedTenure:
         self._leases.reaches(self._switch, reachable)
 
     def notify(self) -> None:
-        """Tell those who wait that something has changed."""
+        """Wake the tasks that wait in `becomes`."""
         self._changed.set()
         self._changed = asyncio.Event()

@@ -1,6 +1,6 @@
 """The state file's schema, version by version.
 
-A script is never changed once it is released: a new version is a new script.
+A released script never changes: a new version is a new script.
 """
 
 MIGRATIONS = (

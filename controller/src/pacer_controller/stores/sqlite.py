@@ -1,13 +1,13 @@
 """A store of one controller, in an SQLite file.
 
-A write is on disk (`synchronous=FULL`, WAL) before it is acknowledged. Records are also kept in
-memory by the caller, so that reading never touches the file. One process owns a file at a time. All
-calls of the database after the opening are made in one thread, so that a slow disk holds up nobody
-but those who wait for it.
+A write is on disk (`synchronous=FULL`, WAL) before it is acknowledged. The caller keeps the records
+in memory, too, so reads never touch the file. One process owns a file at a time. After the file is
+opened, one thread makes all calls to the database, so that a slow disk delays only the requests
+that write.
 
-After an error of the disk, or when it is full, the file takes nothing any longer: what the kernel
-has dropped of a failed fsync cannot be known (https://www.sqlite.org/atomiccommit.html, section 9).
-The process must end then (`SqliteStore.broken`), and read the file anew.
+After an error of the disk, or when the disk is full, the store refuses all writes: the data that
+the kernel dropped after a failed fsync is unknown (https://www.sqlite.org/atomiccommit.html,
+section 9). The process must then end (`SqliteStore.broken`), and read the file at its next start.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ _LOG = logging.getLogger(__name__)
 MEMORY = ":memory:"
 
 BID_BITS = 32
-"""Bits of a fencing number that count bids; those above are the file's own."""
+"""Lower bits of a fencing number, which count bids; the bits above identify the file."""
 
 _FATAL = {
     sqlite3.SQLITE_IOERR,
@@ -68,19 +68,20 @@ _FATAL = {
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_CANTOPEN,
 }
-"""Errors after which nothing of the file is trusted: of the disk, not of what was asked."""
+"""Errors of the disk, not of a request, after which the file cannot be trusted."""
 
 _Result = TypeVar("_Result")
 
 
 class SqliteStore:
-    """Desired state of all switches, and what happened (`base.Store`).
+    """The desired state of all switches, and the events (`base.Store`).
 
     Args:
-        path: the SQLite file, made if missing; ":memory:" keeps nothing after the process ends.
+        path: the SQLite file, created if missing; ":memory:" keeps nothing after the process ends.
 
     Raises:
-        StoreError: not a state file, made by a newer version, in use, or not accessible.
+        StoreError: the file is not a state file, was made by a newer version, is in use, or is not
+            accessible.
 
     """
 
@@ -90,7 +91,7 @@ class SqliteStore:
     def __init__(self, path: str) -> None:
         self._path = path
         self.broken: str | None = None
-        """The error after which the file takes nothing; None: it does."""
+        """The error after which the store refuses all writes; None: it takes writes."""
         self._closed = False
         if path != MEMORY:
             _prepare(Path(path))
@@ -98,7 +99,7 @@ class SqliteStore:
             self._db = sqlite3.connect(
                 path, isolation_level=None, timeout=1.0, check_same_thread=False
             )
-            # Exclusive: a second controller on the same file would overwrite the first one's.
+            # Exclusive, because a second controller would overwrite the first one's state.
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
@@ -111,7 +112,7 @@ class SqliteStore:
 
     @property
     def name(self) -> str:
-        """What it is called in messages (`base.Store.name`)."""
+        """The store's name in messages (`base.Store.name`)."""
         return f"state file {self._path}"
 
     def shut(self) -> None:
@@ -148,16 +149,16 @@ class SqliteStore:
         row = self._db.execute("SELECT revision, epoch, bids FROM progress").fetchone()
         self._revision, self._epoch, self._bids = map(int, row)
         if not self._epoch:
-            # Wall-clock time: a file that is made later must bid higher than an earlier one.
+            # Wall-clock time, so that a newer file bids higher than an older one.
             self._epoch = int(time.time()) // EPOCH_S
-            # Of files of the same epoch each has numbers of its own.
+            # Random bits keep the numbers of files of the same epoch apart.
             self._bids = secrets.randbits(30) << BID_BITS
         self._file = self._bids >> BID_BITS
         rows = self._db.execute("SELECT name, spec, revision FROM switches")
         self._settings: dict[str, tuple[Mapping[str, Any], int]] = {
             name: (json.loads(spec), revision) for name, spec, revision in rows
         }
-        # What was before is not known any longer for each switch: it has not changed since.
+        # The file has no base per switch. None is newer than the newest write, so take that.
         self._bases: dict[str, int] = dict.fromkeys((*self._states, SWITCHES), self._revision)
 
     def _resources(self) -> Iterator[ResourceChange]:
@@ -168,7 +169,7 @@ class SqliteStore:
                 record = record_of(kind, name, index, json.loads(spec), revision)
                 yield ResourceChange(switch, kind, name, None, record)
 
-    # ---- what is there ----
+    # ---- the state in memory ----
 
     @property
     def revision(self) -> int:
@@ -180,7 +181,7 @@ class SqliteStore:
         return self._bases.get(switch, 0)
 
     def known(self) -> Collection[str]:
-        """Return the switches that there are resources of (`base.Store.known`)."""
+        """Return the names of the switches that have resources (`base.Store.known`)."""
         return self._states.keys()
 
     def desired(self, switch: str) -> Desired:
@@ -216,7 +217,7 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Do all or nothing; in the thread of the store."""
+        """Make the body one transaction; it runs in the store's thread."""
         if self.broken is not None:
             raise StoreError(f"{self.name}: {self.broken} earlier: start the controller anew")
         committing = False
@@ -235,7 +236,7 @@ class SqliteStore:
                 self.broken = str(error)
                 _LOG.critical("%s: %s: nothing more is stored", self.name, error)
                 if committing:
-                    # Some or all of it may be on the disk.
+                    # Some or all of the transaction may be on the disk.
                     raise UncertainError(f"{self.name}: {error}") from error
             elif self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -250,7 +251,7 @@ class SqliteStore:
         *,
         whole: bool = True,
     ) -> Written:
-        """Store changes (`base.Store.write`); nobody else writes, so `whole` is the same to it."""
+        """Store changes (`base.Store.write`); `whole` has no effect without other writers."""
         return await self._in_thread(lambda: self._write(changes, events, switches or {}, bases))
 
     async def take_back(
@@ -349,11 +350,11 @@ class SqliteStore:
         return int(cursor.lastrowid or 0)
 
     async def load(self) -> None:
-        """Read the state from the file again: `desired` is anew then."""
+        """Read the state from the file again; `desired` returns new objects afterwards."""
         await self._in_thread(self._read_all)
 
     async def catch_up(self) -> None:
-        """Return at once: nobody else writes (`base.Store.catch_up`)."""
+        """Return at once: there is no other writer (`base.Store.catch_up`)."""
 
     async def probe(self) -> None:
         """Check that the file can be written (`base.Store.probe`)."""
@@ -364,7 +365,7 @@ class SqliteStore:
 
         await self._in_thread(touch)
 
-    # ---- who drives which switch: this controller, all of them ----
+    # ---- assignment: this controller drives all switches ----
 
     async def start(
         self,
@@ -373,7 +374,7 @@ class SqliteStore:
         managed: Callable[[], Sequence[str]],
         report: Callable[[str], Status],
     ) -> None:
-        """Do nothing: nobody else writes (`base.Store.start`)."""
+        """Do nothing: there is no other writer (`base.Store.start`)."""
 
     async def stop(self) -> None:
         """Do nothing (`base.Store.stop`)."""
@@ -387,7 +388,7 @@ class SqliteStore:
         return None
 
     def describe(self) -> dict[str, Any]:
-        """Return what there is to say (`base.Store.describe`)."""
+        """Return a description of the store (`base.Store.describe`)."""
         return {
             "kind": "sqlite",
             "epoch": self._epoch,
@@ -397,7 +398,7 @@ class SqliteStore:
         }
 
     def gave(self, fence: int) -> bool:
-        """Whether a fencing number is one of the file's."""
+        """Whether this file has given a fencing number."""
         return fence >> 64 == self._epoch and (fence & (2**64 - 1)) >> BID_BITS == self._file
 
     async def bid(self, above: int) -> int:
@@ -442,10 +443,10 @@ class _Owner:
 
 
 def _prepare(path: Path) -> None:
-    """Make the file readable by its owner only, or check that nobody else can change it.
+    """Create the file, readable by its owner only, or check that others cannot write it.
 
     Raises:
-        StoreError: its directory is missing, or others may write it.
+        StoreError: the directory of the file is missing, or other users may write the file.
 
     """
     if not path.parent.is_dir():
