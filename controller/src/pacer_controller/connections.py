@@ -1,10 +1,10 @@
-"""Places for clients' connections: users and strangers have their own, and each has a limit.
+"""Limits on clients' connections, separate for users and for strangers.
 
-A connection is a stranger's until one of its requests shows that it is a user's: by a token or,
-where the controller has none, by any request that is not of a web page of another host. Strangers
-are never refused: a new one takes the place of the one that has waited longest. So who connects
-and sends a request at once is served, however many others connect and send nothing. Strangers
-never take a place of users.
+A connection is a stranger's until one of its requests shows that it is a user's. A token shows it
+or, if the controller has no tokens, any request that does not come from a web page of another host.
+A stranger's new connection is never refused: it takes the place of the one that has waited longest.
+So a client that connects and sends a request at once is served, even if many others connect and
+send nothing. Strangers' connections never take the place of a user's.
 """
 
 import ipaddress
@@ -15,23 +15,24 @@ from typing import Protocol
 from pacer_controller.refusals import Refusals
 
 ADMIT = "pacer.admit"
-"""Extension of the ASGI scope; its member `admit` is `Connections.admit` of the request's one."""
+"""An extension of the ASGI scope. Its member `admit` calls `Connections.admit` for the request's
+connection."""
 
 USERS_MOST = 384
-"""Connections of users. Files are for the switches, too."""
+"""Most connections of all users together. The switches need file descriptors, too."""
 
 ONE_USER_MOST = 256
-"""Connections of one user."""
+"""Most connections of one user."""
 
 STRANGERS_MOST = 256
-"""Connections of strangers."""
+"""Most connections of strangers."""
 
 ADDRESS_MOST = 128
-"""Connections of strangers of one address; of IPv6, of one network of 64 bits."""
+"""Most connections of strangers from one IPv4 address, or one IPv6 network of 64 bits."""
 
 
 class Connection(Protocol):
-    """A connection, as far as its place is concerned."""
+    """The part of a connection that the limits need."""
 
     @property
     def address(self) -> str:
@@ -42,26 +43,26 @@ class Connection(Protocol):
         """Whether a request is being answered."""
 
     def overdue(self, now_s: float) -> str | None:
-        """Return the cause why the connection is too slow; None: it is not."""
+        """Return the cause for which the connection is too slow; None: it is not too slow."""
 
     def end(self, cause: str) -> None:
-        """Close the connection, having said why if that is possible."""
+        """Close the connection; send an answer with the cause first, if possible."""
 
 
 class Connections:
-    """The connections that there are. All calls are made on the event loop.
+    """All open connections. All calls are made on the event loop.
 
     Args:
-        refusals: where those that are closed or refused are counted.
+        refusals: the counters of closed and refused connections.
 
     """
 
     def __init__(self, refusals: Refusals) -> None:
         self.refusals = refusals
         self._strangers: dict[Connection, str] = {}
-        """Network of each, in the order in which they wait."""
+        """The network of each stranger's connection; the one that has waited longest is first."""
         self._users: dict[Connection, str | None] = {}
-        """User of each, the one that was answered last at the end."""
+        """The user of each user's connection; the one that was answered last is at the end."""
 
     @property
     def strangers(self) -> int:
@@ -74,7 +75,7 @@ class Connections:
         return len(self._users)
 
     def enter(self, connection: Connection) -> None:
-        """Give a new connection a place among strangers; another loses it if all are taken."""
+        """Add a new connection of a stranger; if the limit is reached, close another one."""
         network = _network(connection.address)
         same = [one for one, of in self._strangers.items() if of == network]
         if len(same) >= ADDRESS_MOST:
@@ -86,20 +87,20 @@ class Connections:
         self._strangers[connection] = network
 
     def admit(self, connection: Connection, user: str | None) -> str | None:
-        """Give a connection a place among users.
+        """Make a connection a user's.
 
         Args:
-            connection: one that has a place.
-            user: the user's name; None where users have none.
+            connection: a connection that `enter` has added.
+            user: the user's name; None: users have no names.
 
         Returns:
-            The cause why there is no place, which is counted; None: it has one.
+            The cause of the refusal, which is counted; None: the connection is the user's.
 
         """
         if connection in self._users and self._users[connection] == user:
             return None
         if connection not in self._strangers and connection not in self._users:
-            # It was closed while its request came.
+            # The connection was closed while its request arrived.
             return None
         others = [one for one in self._users if one is not connection]
         own = [one for one in others if self._users[one] == user]
@@ -119,14 +120,14 @@ class Connections:
         return None
 
     def answered(self, connection: Connection) -> None:
-        """Note that a request of a connection was answered: it goes to the end of the line."""
+        """Move a connection whose request was answered to the end of the order."""
         if connection in self._users:
             self._users[connection] = self._users.pop(connection)
         elif connection in self._strangers:
             self._strangers[connection] = self._strangers.pop(connection)
 
     def leave(self, connection: Connection) -> None:
-        """Free the place of a connection that is closed."""
+        """Remove a closed connection."""
         self._strangers.pop(connection, None)
         self._users.pop(connection, None)
 
@@ -143,7 +144,7 @@ class Connections:
                 self._end(one, cause)
 
     def end_users(self, gone: Callable[[str | None], bool], cause: str) -> None:
-        """Close the connections of users that are no longer such."""
+        """Close the connections of users for whom `gone` returns True."""
         for one in [one for one, user in self._users.items() if gone(user)]:
             self._end(one, cause)
 
@@ -154,7 +155,7 @@ class Connections:
 
 
 def _network(address: str) -> str:
-    """Return what counts as one address: an attacker has all of an IPv6 network."""
+    """Return the IPv4 address or the IPv6 /64 network, all of which one attacker can use."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

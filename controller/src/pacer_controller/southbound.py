@@ -1,4 +1,4 @@
-"""The interface between the service and a switch, whatever protocol the switch speaks."""
+"""The interface between the service and a switch; it is the same for all protocols."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,15 +12,15 @@ from pacer_controller.rows import Key, Row, Rows
 from pacer_controller.switch_tls import SwitchTls
 
 Notify = Callable[[str, str, dict[str, Any]], None]
-"""Told what happens to a switch: kind of event, message, data."""
+"""A callback for the events of a switch: kind of event, message, data."""
 
 
 class FenceError(RuntimeError):
-    """There is no fencing number to be had; the text says why."""
+    """No fencing number is available; the text says why."""
 
 
 class NotHeldError(FenceError):
-    """Another controller may write to the switch, and not this one."""
+    """Another controller has the right to write to the switch."""
 
     def __init__(self, switch: str) -> None:
         super().__init__(f"switch {switch}: another controller drives it")
@@ -31,17 +31,17 @@ class Tenure(Protocol):
 
     @property
     def held(self) -> bool:
-        """Whether this controller has it at this moment; to be asked right before each write."""
+        """Whether this controller holds the right at this moment; ask right before each write."""
 
     @property
     def exclusive(self) -> bool:
-        """Whether a lease gives it: then no other controller of the store has it."""
+        """Whether a lease gives the right, so that no other controller of the store has it."""
 
     async def bid(self, above: int = 0) -> int:
-        """Return a fencing number that nobody had before: 128 bits, epoch and revision.
+        """Return a new, unique fencing number of 128 bits: epoch and revision.
 
         Args:
-            above: one that the switch remembers; the store's epoch is raised beyond it.
+            above: a number that the switch remembers; the store raises its epoch beyond it.
 
         Raises:
             NotHeldError: this controller may not write.
@@ -53,14 +53,14 @@ class Tenure(Protocol):
         """Whether the store has given this number to this controller, now or before its start."""
 
     async def becomes(self, held: bool) -> None:
-        """Wait until this controller has the right, or has it no longer."""
+        """Wait until this controller holds the right, or no longer holds it."""
 
     def reaches(self, reachable: bool) -> None:
-        """Say whether the switch answers; one that does not goes to a controller it answers."""
+        """Report whether the switch answers; if not, it goes to a controller that it answers."""
 
 
 class Unfenced:
-    """The right to write without a store: always held, and counted from 1."""
+    """The right to write without a store: always held, with fencing numbers from 1."""
 
     held = True
     exclusive = False
@@ -74,11 +74,11 @@ class Unfenced:
         return self._last
 
     def gave(self, fence: int) -> bool:
-        """Whether it was given here (`Tenure.gave`)."""
+        """Whether this object has given the number (`Tenure.gave`)."""
         return 0 < fence <= self._last
 
     async def becomes(self, held: bool) -> None:
-        """Wait for ever if it is not to be held (`Tenure.becomes`)."""
+        """Return at once if `held`; otherwise wait for ever (`Tenure.becomes`)."""
         if not held:
             await asyncio.Event().wait()
 
@@ -89,7 +89,7 @@ class Unfenced:
 def generation_of(fence: int) -> int:
     """Return the OpenFlow generation id (64 bits) of a fencing number, in the same order.
 
-    41 bits of revision are enough for 139 years of 500 writes/s; the epoch has 23 until 2038.
+    41 bits of revision are enough for 139 years of 500 writes/s; the epoch fits 23 bits until 2038.
     """
     epoch, revision = fence >> 64, fence & (2**64 - 1)
     return ((epoch << 41) | (revision & (2**41 - 1))) & (2**64 - 1)
@@ -101,24 +101,24 @@ def fence_of(generation: int) -> int:
 
 
 class State(Enum):
-    """How the switch is doing, for clients."""
+    """The state of a switch, for clients."""
 
     PENDING = "pending"
     """Not connected, or connected and not yet reconciled; changes are stored for later."""
     CONNECTED = "connected"
-    """Holds the desired state."""
+    """Connected and reconciled: the switch holds the desired state."""
     BACKUP = "backup"
     """Another controller drives the switch."""
 
     @property
     def told(self) -> str:
-        """What the event says of a switch that has come to this state."""
+        """The word for this state in events."""
         return "disconnected" if self is State.PENDING else self.value
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A write that the switch refused: which entry, why."""
+    """A write that the switch refused: the entry, and the reason."""
 
     row: Row
     message: str
@@ -137,7 +137,7 @@ class SwitchUnreadableError(Exception):
     """The switch did not answer a request; the text is its error.
 
     Attributes:
-        gone: whether it went away meanwhile, rather than answer with an error.
+        gone: True: the switch disconnected meanwhile. False: it answered with an error.
 
     """
 
@@ -155,7 +155,7 @@ class SwitchCounters:
     reconciles: int = 0
     reconcile_writes: int = 0
     drift_entries: int = 0
-    """Entries that a periodic reconcile found changed by somebody else, and mended."""
+    """Entries that differed at a periodic reconcile, which repaired them."""
     refused_writes: int = 0
 
 
@@ -178,12 +178,13 @@ class PortInfo:
         port: port number.
         interface: network interface behind it; empty when unknown.
         up: whether it can carry frames; None when unknown.
-        line_rate_bps: None when the port takes any rate.
-        counts: "layer2" or "wire": which bytes take time on the line.
+        line_rate_bps: the line rate; None: the port takes any rate.
+        counts: the bytes that take time on the line: "layer2" or "wire".
         fifo_bytes: size of the FIFO of unpaced packets.
         delay_ns: propagation delay.
         gap_mode: "accounted" or "pause-frames"; None when unknown.
-        gap_frame_max_bytes: longest of the PAUSE frames, without FCS; None where there are none.
+        gap_frame_max_bytes: length of the longest PAUSE frame, without FCS; None: the port sends
+            no PAUSE frames.
 
     """
 
@@ -200,21 +201,22 @@ class PortInfo:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a switch can do.
+    """The capabilities of a switch.
 
     Attributes:
-        paces: whether it has classes and flows at all.
+        paces: whether it has classes and flows.
         measures: whether it measures bandwidth in bins.
-        classes: most classes, private ones included.
-        flow_entries: most entries that flows may need together.
-        modes: modes of classes.
+        classes: the largest number of classes, including private ones.
+        flow_entries: the largest number of entries of all flows together.
+        modes: the modes of classes that it has.
         ecn: whether a class can mark packets by the length of its queue.
         clamps_windows: whether it can lower TCP's receive windows.
         sets_dscp: whether a flow can set the DSCP of its packets.
-        line_settings: settings of ports that can be changed.
-        gap_modes: gap modes of ports.
-        meter_per_entry: a flow that needs several entries would be metered once for each.
-        numbered_meters: a flow's meter needs a number of its own.
+        line_settings: the settings of ports that can be changed.
+        gap_modes: the gap modes of ports.
+        meter_per_entry: whether each entry of a flow has a meter, so that a flow of several
+            entries cannot be metered as one.
+        numbered_meters: whether a flow's meter needs a number of its own.
         meters_mark: whether meters can mark packets instead of dropping them.
         max_priority: highest priority of a flow; None: any.
 
@@ -248,7 +250,7 @@ class Reading:
         flows: count by entry.
         drops: the program's drops by cause.
         ports: statistics by port number.
-        totals: of the whole switch.
+        totals: the statistics of the traffic manager as a whole.
         bottlenecks: gtrcnet's measured ports: `port`, `bottleneck_bps`, `vb_max_bytes`, `bytes`.
 
     """
@@ -264,17 +266,18 @@ class Reading:
 
 @dataclass(frozen=True)
 class DriverContext:
-    """What the service hands to a driver.
+    """The parts of the service that a driver uses.
 
     Attributes:
-        wanted: returns the desired entries at the moment of the call.
-        lock: held while desired state and switch must not move against each other.
-        tenure: whether this controller may write, and the fencing number that it bids.
-        reconcile_interval_s: how often the switch is read back for foreign changes; 0 never.
+        wanted: returns the desired entries at the time of the call.
+        lock: the lock of the switch; its holder may change desired state or write to the switch.
+        tenure: the right to write to the switch, and the source of fencing numbers.
+        reconcile_interval_s: the period at which the switch is read back for foreign changes, in
+            seconds; 0: never.
         notify: called with each event of the switch.
-        unfit: returns why some of what is desired cannot be on the switch, by owner of its
-            entries; asked at each reconcile, when the ports are known.
-        tls: certificates for connections to P4Runtime switches over TLS.
+        unfit: returns the reason for each resource that the switch cannot hold, by owner of its
+            entries; called at each reconcile, when the ports are known.
+        tls: the certificates for connections to P4Runtime switches over TLS.
 
     """
 
@@ -292,11 +295,11 @@ class VirtualQueue:
     """The queue of a virtual bottleneck, as read at one instant.
 
     Attributes:
-        at_ns: when the last packet came, by the measuring switch's clock.
-        queue_bytes: the queue then, this packet included.
-        window_start_ns: of the last whole window of 100 ms before.
-        window_bytes: that came in it.
-        window_max_bytes: its longest queue.
+        at_ns: the arrival time of the last packet, by the measuring switch's clock.
+        queue_bytes: the length of the queue at that time, including the packet.
+        window_start_ns: the start of the last whole window of 100 ms before that time.
+        window_bytes: the bytes that arrived in this window.
+        window_max_bytes: the longest queue in this window.
 
     """
 
@@ -315,7 +318,7 @@ class Measuring(Protocol):
 
     @property
     def measured_flows(self) -> Collection[str]:
-        """Names of the flows that are measured on their own."""
+        """The names of the measured flows."""
 
     def bottleneck_bps(self, of: int | str) -> int | None:
         """Return the rate of the virtual bottleneck of a port (by number) or a measured flow."""
@@ -358,11 +361,11 @@ class Driver(Protocol):
 
     @property
     def state(self) -> State:
-        """How the switch is doing."""
+        """The state of the switch."""
 
     @property
     def last_error(self) -> str | None:
-        """Why the switch is not connected."""
+        """The reason why the switch is not connected."""
 
     @property
     def reachable(self) -> bool:
@@ -370,11 +373,11 @@ class Driver(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the switch can do."""
+        """The capabilities of the switch."""
 
     @property
     def measuring(self) -> Measuring | None:
-        """How to ask for measurements; None when the switch's program does not measure."""
+        """The measurements of the switch; None: its program does not measure."""
 
     def describe(self) -> dict[str, Any]:
         """Return the members that only this kind of switch has in its view."""
@@ -386,29 +389,29 @@ class Driver(Protocol):
         """Keep the switch connected and reconciled until cancelled."""
 
     async def apply(self, before: Rows, after: Rows, *, fresh: Iterable[int] = ()) -> bool:
-        """Bring one request's change to the switch; the caller holds the lock.
+        """Write a change to the switch; the caller holds the lock.
 
         Args:
-            before: entries of the resources concerned, as they were.
-            after: the same, as they shall be.
-            fresh: classes that are new, whose counters and clocks start at zero.
+            before: the entries of the changed resources before the change.
+            after: the entries of the same resources after it.
+            fresh: the indices of new classes, whose counters and clocks start at zero.
 
         Returns:
-            Whether the switch has it now; if not, the next reconcile brings it.
+            Whether the switch has the change now; if not, the next reconcile writes it.
 
         Raises:
-            SwitchRefusedError: the switch refused it; what it had taken is undone.
+            SwitchRefusedError: the switch refused the change; the writes made so far are undone.
 
         """
 
     def mend(self) -> None:
-        """Read the switch back soon, and write what differs."""
+        """Reconcile the switch soon."""
 
     async def refresh_ports(self) -> None:
-        """Ask the switch for its ports, so that `ports` is as they are at this moment.
+        """Update `ports` from the switch.
 
-        Whether a port is up is only known from the switch: while it does not answer, `up` is None
-        and the rest is what was known last.
+        Only the switch knows whether a port is up. While it does not answer, `up` is None and the
+        other fields keep their last known values.
         """
 
     async def read(self, classes: Sequence[int]) -> Reading:

@@ -1,10 +1,11 @@
-"""Users of the REST interface: who has which token and role.
+"""Users of the REST interface, with their tokens and roles.
 
-The file of users is JSON and has hashes of tokens, not tokens:
+The file of users is JSON and has the hashes of tokens:
 
     {"users": {"alice": {"role": "rates", "token_sha256": "9f86d0...", "added": "2026-01-31"}}}
 
-Tokens are made here, of 256 random bits, so a plain hash of them cannot be turned back by trying.
+The controller makes the tokens, of 256 random bits. So a plain hash is enough: a token cannot be
+found from it by trial.
 """
 
 import fcntl
@@ -28,7 +29,7 @@ from pacer_controller.option_files import check_private
 
 Role = Literal["read", "rates", "all"]
 ROLES: tuple[Role, ...] = get_args(Role)
-"""Each may do what those before may."""
+"""The roles, in ascending order: each has the rights of the ones before it."""
 
 TOKEN_BYTES = 32
 USERS_MOST = 1000
@@ -41,7 +42,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._@-]{1,64}$")]
 
 @dataclass(frozen=True)
 class User:
-    """Somebody who has a token."""
+    """The owner of a token."""
 
     name: str
     role: Role
@@ -67,7 +68,7 @@ def read(path: Path) -> dict[str, Entry]:
     """Return the users of a file by name; none if there is no file.
 
     Raises:
-        ConfigError: others can read the file, or it is none of users.
+        ConfigError: other users can read the file, or it is not a file of users.
 
     """
     if not path.exists():
@@ -90,7 +91,7 @@ def read(path: Path) -> dict[str, Entry]:
 
 @contextmanager
 def changing(path: Path) -> Iterator[dict[str, Entry]]:
-    """Give the users of a file to be changed; then write them, for whoever owns the folder.
+    """Yield the users of a file for a change, then write the file for the owner of its folder.
 
     Raises:
         ConfigError: the file or its folder cannot be used.
@@ -115,7 +116,7 @@ def changing(path: Path) -> Iterator[dict[str, Entry]]:
 
 
 def _replace(path: Path, text: str, folder: int) -> None:
-    # Made with mode 0600.
+    # mkstemp makes the file with mode 0600.
     handle, made = tempfile.mkstemp(prefix=".tokens", dir=path.parent)
     try:
         with os.fdopen(handle, "w") as file:
@@ -123,7 +124,7 @@ def _replace(path: Path, text: str, folder: int) -> None:
             file.flush()
             of = os.fstat(folder)
             if os.geteuid() == 0:
-                # The controller may be another user: the folder is its own.
+                # The controller may run as another user, who owns the folder.
                 os.fchown(file.fileno(), of.st_uid, of.st_gid)
             os.fsync(file.fileno())
         os.replace(made, path)
@@ -134,7 +135,7 @@ def _replace(path: Path, text: str, folder: int) -> None:
 
 
 def add(path: Path, name: str, role: Role, today: date) -> str:
-    """Add a user to a file; returns the token, which is kept nowhere.
+    """Add a user to a file, and return the token, which is not stored.
 
     Raises:
         ConfigError: the name is not allowed or taken, or the file cannot be used.
@@ -170,7 +171,7 @@ def revoke(path: Path, name: str) -> None:
 
 @dataclass(frozen=True)
 class Changes:
-    """Names of users that another reading of the file has found."""
+    """The differences between two readings of the file, as names of users."""
 
     added: list[str]
     revoked: list[str]
@@ -181,10 +182,10 @@ class Changes:
 
 
 class Users:
-    """The users that the controller knows.
+    """The users of the controller.
 
     Args:
-        single: the token of `--token-file`, whose user may do everything; None: there is none.
+        single: the token of `--token-file`, whose user has the role `all`; None: there is none.
         path: the file of users; None: there is none.
 
     Raises:
@@ -204,17 +205,17 @@ class Users:
     def find(self, token: bytes) -> User | None:
         """Return the user of a token.
 
-        How long this takes depends on hashes only, which nobody can choose.
+        The time that this takes depends on hashes only, which a client cannot choose.
         """
         return self._by_hash.get(_hash(token))
 
     def refresh(self) -> Changes | None:
-        """Read the file again if it has changed; returns what is new, None if nothing is.
+        """Read the file again if it has changed; return the differences, or None without any.
 
-        Reads the disk: do not call it on the event loop.
+        This reads the disk: do not call it on the event loop.
 
         Raises:
-            ConfigError: the file cannot be used; the users stay.
+            ConfigError: the file cannot be used; the users stay as they are.
 
         """
         signature = self._signature()
@@ -235,7 +236,7 @@ class Users:
         return of_file | self._single
 
     def _signature(self) -> tuple[int, ...] | None:
-        """Return what changes when the file does; None: there is none."""
+        """Return values that change when the file does; None: there is no file."""
         try:
             found = os.stat(self._path) if self._path is not None else None
         except OSError:

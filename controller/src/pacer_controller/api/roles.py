@@ -1,7 +1,7 @@
-"""What each role may do: the one table of it. docs/security.md shows the same.
+"""The rights of each role. This is the only table of them; docs/security.md shows the same one.
 
-The first rule that fits a request says which role it needs. A role may do what those before it in
-`users.ROLES` may.
+The first rule that matches a request names the role that the request needs. A role has the rights
+of the roles before it in `users.ROLES`.
 """
 
 import re
@@ -11,13 +11,13 @@ from pacer_controller.users import ROLES, Role
 
 
 class Rule(NamedTuple):
-    """One line of the table.
+    """One row of the table.
 
     Attributes:
-        role: the least that a request needs.
-        methods: of requests; empty: any.
-        path: of requests, a regular expression for all of it.
-        text: the same, as docs/security.md has it.
+        role: the lowest role that a matching request needs.
+        methods: the methods of matching requests; empty: any.
+        path: a regular expression for the whole path of matching requests.
+        text: the description of these requests in docs/security.md.
 
     """
 
@@ -62,7 +62,7 @@ def is_open(path: str) -> bool:
 
 
 def needed(method: str, path: str) -> Role:
-    """Return the least role that a request needs."""
+    """Return the lowest role that a request needs."""
     return next(
         rule.role
         for rule, pattern in _RULES
@@ -71,10 +71,10 @@ def needed(method: str, path: str) -> Role:
 
 
 def allows(role: Role, wanted: Role) -> bool:
-    """Whether a role may do what another may."""
+    """Whether a role has all rights of another."""
     return ROLES.index(role) >= ROLES.index(wanted)
 
 
 def enough(wanted: Role) -> tuple[Role, ...]:
-    """Return the roles that may do what one may."""
+    """Return the roles that have all rights of a role."""
     return ROLES[ROLES.index(wanted) :]

@@ -64,7 +64,7 @@ def _message(view: dict[str, Any]) -> str:
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Return settings by name, those of settings by `outer.inner`."""
+    """Return settings by name; nested settings have the name `outer.inner`."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):

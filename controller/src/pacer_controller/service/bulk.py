@@ -1,4 +1,4 @@
-"""The whole desired state at once: read it, compare it, make it so."""
+"""Reads, compares and replaces the whole desired state at once."""
 
 import contextlib
 from collections.abc import Mapping
@@ -31,14 +31,14 @@ from pacer_controller.service.switches import (
 from pacer_controller.state_schema import StateSpec, SwitchStateSpec
 
 Wanted = tuple[ManagedSwitch, SwitchStateSpec, str]
-"""A switch, its desired state, and the path of that in the document."""
+"""A switch, its desired state, and the path of the desired state in the document."""
 
 LISTED = 1000
 """Most changes that an answer lists."""
 
 
 def switch_state(found: ManagedSwitch) -> dict[str, Any]:
-    """Return the desired state of one switch, as it can be put."""
+    """Return the desired state of one switch, in the form of a request body."""
     return {
         member: {name: stored(record.spec) for name, record in sorted(found.stored(kind).items())}
         for kind, member in PLURALS.items()
@@ -46,7 +46,7 @@ def switch_state(found: ManagedSwitch) -> dict[str, Any]:
 
 
 def whole_state(service: Service) -> dict[str, Any]:
-    """Return the desired state of all switches, as it can be put."""
+    """Return the desired state of all switches, in the form of a request body."""
     return {
         "switches": {
             name: {"switch": found.settings, **switch_state(found)}
@@ -81,7 +81,7 @@ def _check_following(
     leaving: list[ManagedSwitch],
     errors: FieldErrors,
 ) -> None:
-    """Check what classes follow against the switches that there will be."""
+    """Check the classes that follow a bottleneck against the new set of switches."""
     others = [
         found
         for name, found in service.switches.items()
@@ -103,10 +103,10 @@ def _stage(
     puts: Mapping[tuple[str, str], Spec],
     drops: list[tuple[str, str]],
 ) -> None:
-    """Stage the changes; deletions go first, users before what they use.
+    """Stage the changes: deletions first, and flows before the classes and meters they use.
 
     Raises:
-        Problem: nothing is staged.
+        Problem: the changes do not fit; nothing is staged.
 
     """
     found = staged.found
@@ -134,7 +134,7 @@ async def put_switch_state(
     origin: Origin,
     dry_run: bool,
 ) -> tuple[dict[str, Any], int]:
-    """Make the desired state of one switch exactly this, all or nothing.
+    """Replace the desired state of one switch, all or nothing.
 
     Returns the changes, and the number of the switch's newest change.
 
@@ -148,7 +148,7 @@ async def put_switch_state(
                 found = service.switch(name)
                 async with locked([found]):
                     if not service.holds(found):
-                        # It was replaced while this waited.
+                        # The switch was replaced while this waited.
                         continue
                     attempt.on(found)
                     condition.check(f"state of switch {name!r}", found.last_change)
@@ -162,7 +162,7 @@ async def put_switch_state(
 async def put_whole_state(
     service: Service, spec: StateSpec, condition: Condition, origin: Origin, dry_run: bool
 ) -> dict[str, Any]:
-    """Make the desired state of all switches exactly this, all or nothing.
+    """Replace the desired state of all switches, all or nothing.
 
     Raises:
         Problem: nothing was changed.
@@ -179,7 +179,7 @@ async def put_whole_state(
 
 
 def _wanted(service: Service, spec: StateSpec) -> tuple[dict[str, Wanted], list[ManagedSwitch]]:
-    """Return the switches that a document is about, and those that leave.
+    """Return the switches of a document, and the switches that it removes.
 
     Raises:
         Problem: the document does not fit.

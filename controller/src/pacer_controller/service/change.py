@@ -1,4 +1,4 @@
-"""One request's change: planned in the request's turn, staged in memory."""
+"""One request's change, which is planned in the request's turn and staged in memory."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -16,16 +16,17 @@ Resource = tuple[str, str]
 
 
 class Staged:
-    """Changes to one switch that are made in memory only so far.
+    """Changes to one switch that are not stored yet.
 
     Attributes:
         found: the switch.
-        changes: in order.
-        fresh: classes that are new.
-        freed: indices of classes that go.
-        stale: kind and name of what was taken back because another controller has changed it.
-        others: entries as they were of what other controllers changed meanwhile, which goes to the
-            switch together with these changes.
+        changes: the changes in order.
+        fresh: the indices of new classes.
+        freed: the indices of removed classes.
+        stale: kind and name of each resource whose change was dropped, because another controller
+            has changed it.
+        others: the former entries of resources that other controllers have changed meanwhile.
+            Their changes go to the switch together with these.
 
     """
 
@@ -59,23 +60,23 @@ class Staged:
         return bool(self.freed) and known >= self.found.driver.capabilities.classes
 
     def drop(self, stale: Collection[Resource]) -> None:
-        """Take back what another controller has changed meanwhile."""
+        """Undo the changes of resources that another controller has changed meanwhile."""
         self.stale = stale
         dropped = [one for one in self.changes if (one.kind, one.name) in stale]
         self.changes = [one for one in self.changes if (one.kind, one.name) not in stale]
         self.found.unstage(dropped)
 
     def undo(self) -> None:
-        """Take all of it back, once."""
+        """Undo all changes; a second call has no effect."""
         changes, self.changes = self.changes, []
         self.found.unstage(changes)
 
     def stored(self, revision: int, base: int) -> None:
-        """Note that all of it is in the store.
+        """Record that all changes are stored.
 
         Args:
-            revision: of the write.
-            base: of the switch by then.
+            revision: the revision of the write.
+            base: the revision of the switch after it.
 
         """
         self.changes = [
@@ -85,7 +86,7 @@ class Staged:
         self.found.settle(self.changes, base)
 
     def difference(self) -> tuple[Rows, Rows]:
-        """Return the entries concerned, as they were and as they are to be."""
+        """Return the entries of the changed resources before and after the changes."""
         wanted = self.found.wanted
         before = {**self.others, **self.before}
         after = {key: row for key in before if (row := wanted.get(key)) is not None}
@@ -97,10 +98,10 @@ class Change:
 
     Args:
         found: the switch.
-        kind: what kind of resource.
-        name: the resource.
-        spec: what it is to be; None: nothing, or what it is.
-        origin: who asked.
+        kind: the kind of the resource.
+        name: the name of the resource.
+        spec: the new settings of the resource; None: it is removed.
+        origin: the origin of the request.
 
     """
 
@@ -117,19 +118,19 @@ class Change:
         loop = asyncio.get_running_loop()
         self.turn: asyncio.Future[None] = loop.create_future()
         self.planned: asyncio.Future[bool] = loop.create_future()
-        """Whether there is something to make."""
+        """Whether the request has planned a change."""
         self.made: asyncio.Future[int] = loop.create_future()
         """The revision of the write."""
 
     def replace(self, before: Record | None, after: Record | None) -> None:
-        """Plan what the resource becomes; None: it does not exist."""
+        """Plan the new version of the resource; `after` None: it is removed."""
         kind, name = self._resource
         self.changes.append(ResourceChange(self._found.name, kind, name, before, after))
 
     async def commit(self) -> int:
-        """Make what was planned; returns the revision of the write, 0 if nothing was.
+        """Make the planned change; return the revision of the write, 0 if nothing was planned.
 
-        Then the switch has it, or will have it once it is back.
+        When this returns, the switch has the change, or will get it when it reconnects.
 
         Raises:
             Problem: nothing was changed.
@@ -147,12 +148,12 @@ class Change:
 
     @property
     def resource(self) -> Resource:
-        """What is changed."""
+        """The changed resource."""
         return self._resource
 
     @property
     def alone(self) -> bool:
-        """Whether this touches all others: the rates of classes and flows must fit their ports."""
+        """Whether this change touches all others: a port's line rate limits all their rates."""
         return self._resource[0] == "port"
 
     def touches(self) -> set[Resource]:
@@ -167,7 +168,7 @@ class Change:
         return found
 
     async def plan(self, batch: Staged) -> bool:
-        """Give the request its turn; returns whether it has planned anything."""
+        """Give the request its turn; return whether it has planned a change."""
         if self.turn.cancelled():
             return False
         self._batch = batch
@@ -176,13 +177,13 @@ class Change:
         return await self.planned
 
     def end(self) -> None:
-        """End the turn; without a commit nothing comes of it."""
+        """End the turn; a change without a commit is dropped."""
         if not self.planned.done():
             self.allocation.undo()
             self.planned.set_result(False)
 
     def answer(self, making: "asyncio.Future[Written]") -> None:
-        """Tell the request how it went, if it still waits."""
+        """Pass the outcome to the request, if it still waits."""
         if making.cancelled():
             self.made.cancel()
         elif (error := making.exception()) is not None:

@@ -23,7 +23,7 @@ Spec = ClassSpec | FlowSpec | MeterSpec | PortSpec
 
 
 def resource_name(kind: str, name: str, switch: str) -> str:
-    """Return how a resource is called in messages."""
+    """Return a resource's name in messages."""
     return f"{owner_of(kind, name)} on switch {switch!r}"
 
 
@@ -32,9 +32,9 @@ class Checker:
 
     Args:
         found: the switch.
-        classes: names of the classes that there will be.
-        meters: names of the meters that there will be.
-        ports: what will have been asked for of ports, by number in decimal.
+        classes: the names of the classes after the change.
+        meters: the names of the meters after the change.
+        ports: the requested settings of ports after the change, by number in decimal.
 
     """
 
@@ -58,7 +58,7 @@ class Checker:
 
     @classmethod
     def of(cls, found: ManagedSwitch, name: str = "", spec: Spec | None = None) -> "Checker":
-        """Return a checker against the desired state, with what is to become of a port."""
+        """Return a checker against the desired state, with the new settings of a port if given."""
         desired = found.desired
         ports = {port: record.spec for port, record in desired.ports.items()}
         if isinstance(spec, PortSpec):
@@ -66,7 +66,7 @@ class Checker:
         return cls(found, desired.classes, desired.meters, ports)
 
     def problems(self, name: str, spec: Spec) -> list[FieldError]:
-        """Return everything that is wrong with a resource."""
+        """Return all errors in a resource."""
         if isinstance(spec, ClassSpec):
             return spec.problems() + self._class_problems(spec)
         if isinstance(spec, FlowSpec):
@@ -175,9 +175,9 @@ class Checker:
         return errors
 
     def unfit(self, desired: Desired) -> dict[str, str]:
-        """Return what was accepted but cannot be: why, by owner of its entries.
+        """Return the reason for each accepted resource that does not fit, by owner of its entries.
 
-        What was asked for while the switch was away could not be checked against its ports.
+        A request that came while the switch was away could not be checked against its ports.
         """
         found: dict[str, str] = {}
         for owner, rate_bps, port in _rated(desired):
@@ -187,10 +187,10 @@ class Checker:
         return found
 
     def too_fast_for(self, port: int, desired: Desired) -> list[FieldError]:
-        """Return what was accepted and a port's new line rate could not carry any longer.
+        """Return an error for each accepted resource that exceeds a port's new line rate.
 
-        A class that names no port, and a flow's rate, are measured by the fastest port, which
-        this one may have been. A resource that did not fit before is no reason to refuse.
+        A class that names no port, and a flow's rate, are checked against the fastest port, which
+        this one may have been. A resource that did not fit before is not a reason to refuse.
         """
         found = FieldErrors()
         before = Checker.of(self._found).unfit(desired)
@@ -206,7 +206,7 @@ class Checker:
 
 
 def _rated(desired: Desired) -> list[tuple[str, int | None, int | None]]:
-    """Return owner of the entries, rate and port of everything that has a rate."""
+    """Return the owner of the entries, the rate and the port of each resource with a rate."""
     asked: list[tuple[str, int | None, int | None]] = [
         (owner_of("class", name), record.spec.rate, record.spec.port)
         for name, record in desired.classes.items()
@@ -223,7 +223,7 @@ _Name = TypeVar("_Name", int, str)
 
 
 def one_of(values: Iterable[_Name]) -> str:
-    """List the first few of what would be right."""
+    """Return a list of the first few valid values."""
     known = sorted(values)
     shown = ", ".join(map(str, known[:10]))
     return f"one of {shown}" + (", ..." if len(known) > 10 else "") if known else "none yet"
@@ -236,7 +236,7 @@ def _missing(field: str, kind: str, name: str, known: Iterable[str]) -> FieldErr
 
 
 def in_use(kind: str, name: str, switch: str, desired: Desired) -> Problem | None:
-    """Return the 409 for deleting what flows use."""
+    """Return the 409 for deleting a resource that flows use."""
     if kind == "class":
         users = sorted(n for n, f in desired.flows.items() if f.spec.class_name == name)
     elif kind == "meter":
@@ -257,7 +257,7 @@ def in_use(kind: str, name: str, switch: str, desired: Desired) -> Problem | Non
 
 
 def following(found: ManagedSwitch) -> dict[str, FollowSpec]:
-    """Return what the classes of a switch follow, by the name of the class."""
+    """Return the `follow` settings of a switch's classes, by name of the class."""
     return {
         name: record.spec.follow
         for name, record in found.desired.classes.items()
@@ -274,12 +274,12 @@ def has_bottleneck(found: ManagedSwitch, port: int) -> bool:
 def follow_problems(
     spec: FollowSpec, others: int, switches: Mapping[str, ManagedSwitch]
 ) -> list[FieldError]:
-    """Return why a class cannot follow the bottleneck that it names.
+    """Return the reasons why a class cannot follow the bottleneck that it names.
 
     Args:
-        spec: what it is to follow.
-        others: how many other classes follow.
-        switches: the switches that there will be, by name.
+        spec: the `follow` settings of the class.
+        others: the number of other classes that follow.
+        switches: the switches after the change, by name.
 
     """
     if others >= CLASSES_MOST:
@@ -312,8 +312,8 @@ class Condition:
     """If-Match and If-None-Match of a request (RFC 9110 section 13.1).
 
     Args:
-        if_match: revisions of which one must be the resource's; empty: any; None: no condition.
-        must_be_new: whether the resource must not be there.
+        if_match: revisions, one of which the resource must have; empty: any; None: no condition.
+        must_be_new: whether the resource must not exist.
 
     """
 
@@ -322,7 +322,7 @@ class Condition:
         self._must_be_new = must_be_new
 
     def check(self, resource: str, revision: int | None) -> None:
-        """Raise the 412 unless the condition holds; `revision` is None when it is not there."""
+        """Raise the 412 unless the condition holds; `revision` None: there is no resource."""
         if self._must_be_new and revision is not None:
             self._fail(f"{resource} already exists")
         if self._if_match is None:
@@ -345,5 +345,5 @@ NO_CONDITION = Condition()
 
 
 def revision_of(record: Record | None) -> int | None:
-    """Return the number of the change that made a resource what it is."""
+    """Return the number of the change that made the present version of a resource."""
     return None if record is None else record.revision

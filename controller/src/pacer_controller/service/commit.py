@@ -1,21 +1,20 @@
-"""Makes changes: planned, stored, brought to the switch, all or nothing.
+"""Makes changes: plans them, stores them and writes them to the switch, all or nothing.
 
 A change goes through four steps under the switch's lock. The request plans it against desired
-state; desired state and entries are changed in memory (`Staged`); the store gets the change with
-its audit event; the switch gets the difference. A switch that is away gets it when it reconnects.
-If the switch refuses, the change is taken back, so desired state never holds what its switch
-refused. A change that depends on what another controller has written since is undone
-(`StaleError`), and the request plans it again. Other changes of other controllers that came before
-it are taken first (`Sync.take_before`). A switch that another controller drives gets the change
-from that one.
+state. Desired state and entries change in memory (`Staged`). The store gets the change with its
+audit event. The switch gets the difference; a disconnected switch gets it when it reconnects. If
+the switch refuses the change, it is undone, so desired state never holds a change that its switch
+refused. A change that depends on a newer write of another controller is undone (`StaleError`), and
+the request plans it again. Other earlier writes of other controllers are applied first
+(`Sync.take_before`). If another controller drives the switch, that controller writes the change.
 
-Requests that wait for the lock form a batch: they plan one after another, each against what the
-others have staged, and are made together in one transaction and one write to the switch. If that
-write is refused, each change is made alone, so that each request learns its own fate. The store
-leaves out a change of what another controller has changed; that request alone plans again. A
-request that touches what an earlier one of the batch touches begins the next batch, and an index
-that the batch frees stays unused in it. Limits and equal matches are checked against all that is
-staged: a 409 may name a flow of the batch that is refused afterwards.
+Requests that wait for the lock form a batch. They plan one after another, each against the changes
+that the others have staged. One transaction and one write to the switch then make them together. If
+the switch refuses that write, each change is made alone, so that each request gets its own outcome.
+The store leaves out a change of a resource that another controller has changed; only that request
+plans again. A request that touches a resource of an earlier one in the batch begins the next batch,
+and an index that the batch frees stays unused in it. Limits and equal matches are checked against
+all staged changes, so a 409 may name a flow of the batch that is refused afterwards.
 """
 
 import asyncio
@@ -41,7 +40,7 @@ from pacer_controller.stores import StaleError, Store, StoreError, SwitchSetting
 _LOG = logging.getLogger(__name__)
 
 BATCH = 256
-"""Most requests that are made together."""
+"""Most requests of one batch."""
 
 
 class RefusedProblem(Problem):
@@ -52,10 +51,10 @@ class Committer:
     """Makes changes.
 
     Args:
-        store: desired state; the caller closes it.
-        events: where audit events go.
-        before: takes what other controllers wrote to a switch before a revision (as
-            `Sync.take_before`).
+        store: the store of desired state; the caller closes it.
+        events: the log that receives audit events.
+        before: applies the writes of other controllers to a switch before a revision
+            (`Sync.take_before`).
 
     """
 
@@ -77,14 +76,14 @@ class Committer:
     ) -> AsyncIterator[Change]:
         """Wait for this request's turn at a switch, and hold it until `commit` or the end.
 
-        Within the turn nobody else changes the switch's desired state, and others wait.
+        Within the turn, only this request changes the switch's desired state; others wait.
 
         Args:
             found: the switch.
-            kind: what kind of resource the request changes.
-            name: the resource.
-            spec: what it is to be; None: it is to go.
-            origin: who asked.
+            kind: the kind of the resource that the request changes.
+            name: the name of the resource.
+            spec: the new settings of the resource; None: it is removed.
+            origin: the origin of the request.
 
         """
         change = Change(found, kind, name, spec, origin)
@@ -102,7 +101,7 @@ class Committer:
             change.end()
 
     async def _serve(self, found: ManagedSwitch, line: deque[Change]) -> None:
-        """Give turns to the waiting requests, and make what they plan, until none waits."""
+        """Give turns to the waiting requests, and make their changes, until none waits."""
         batch, changes = Staged(found), list[Change]()
         try:
             while line:
@@ -114,13 +113,13 @@ class Committer:
         except Exception as error:
             for change in (*changes, *line):
                 change.fail(error)
-            # Nobody else has had the lock since.
+            # No other task has held the lock since, so the batch can be undone here.
             batch.undo()
         finally:
             del self._lines[found]
 
     async def _plan(self, line: deque[Change], batch: Staged, changes: list[Change]) -> None:
-        """Give turns to the requests that have waited longest and touch different resources."""
+        """Give turns to the requests that wait longest, as long as they touch other resources."""
         touched: set[Resource] = set()
         while line and len(changes) < min(BATCH, self._store.changes_most):
             touches = line[0].touches()
@@ -134,11 +133,11 @@ class Committer:
                 touched |= touches
 
     async def _make_batch(self, batch: Staged, changes: Sequence[Change]) -> None:
-        """Make what is staged, together or, when that is refused, one by one."""
+        """Make the staged changes together, or one by one if the switch refuses them."""
         drafts = [audit(c.origin, [change_view(one) for one in c.changes]) for c in changes]
         making = asyncio.create_task(self.make([batch], drafts, whole=False))
         if len(changes) == 1:
-            # The task has begun by the time a request is cancelled, so it undoes what is staged.
+            # The task has begun before a request can be cancelled, so it undoes its changes.
             changes[0].made.add_done_callback(lambda made: made.cancelled() and making.cancel())
         await asyncio.wait([making])
         for change in changes:
@@ -170,17 +169,18 @@ class Committer:
         *,
         whole: bool = True,
     ) -> Written:
-        """Store what is staged and bring it to its switches, all or nothing.
+        """Store staged changes and write them to their switches, all or nothing.
 
-        The caller holds the locks of the switches. If it fails, the staged changes are undone.
+        The caller holds the locks of the switches. After an error, the staged changes are undone.
 
         Args:
-            staged: changes by switch.
-            drafts: audit events.
-            settings: of the switches that are new or changed; None: the switch leaves.
-            forgotten: resources of the switches that leave, which those keep.
-            bases: what else the changes were planned on, by switch.
-            whole: whether they depend on everything of their switches (`Store.write`).
+            staged: the changes by switch.
+            drafts: the audit events.
+            settings: the settings of switches that are new or changed; None: the switch is
+                removed.
+            forgotten: the resources of removed switches; the switches keep their entries.
+            bases: further revisions that the changes were planned on, by switch.
+            whole: whether the changes depend on everything of their switches (`Store.write`).
 
         Raises:
             Problem: nothing was changed.
@@ -198,7 +198,7 @@ class Committer:
                 former = {name: stored_before.get(name) for name in settings}
             planned_on = {one.found.name: one.found.last_change for one in staged}
             planned_on |= bases or {}
-            # It goes on when this task is cancelled.
+            # The write continues if this task is cancelled.
             writing = asyncio.ensure_future(
                 self._store.write(changes, drafts, settings, planned_on, whole=whole)
             )
@@ -224,7 +224,7 @@ class Committer:
         return written
 
     async def _note(self, one: Staged, written: Written) -> None:
-        """Note what has been stored, and what others have stored before it."""
+        """Record the stored changes, and earlier writes of other controllers."""
         name = one.found.name
         if written.stale:
             one.drop(written.stale)
@@ -232,7 +232,7 @@ class Committer:
         if name in written.behind:
             others = await self._before(one.found, written.revision)
             if others is None:
-                # All of it is taken once it is told.
+                # The feed brings all of it later.
                 base = one.found.last_change
             else:
                 one.others = others
@@ -247,7 +247,7 @@ class Committer:
         switches: SwitchSettings,
         whole: bool,
     ) -> None:
-        """Undo what is stored."""
+        """Undo a write to the store."""
         await asyncio.wait([writing])
         if writing.exception() is not None:
             return
@@ -263,8 +263,8 @@ class Committer:
         except StoreError as error:
             if not self._store.shared:
                 raise
-            # Another controller has planned on it, or etcd does not answer: it stays, and the feed
-            # brings it here again.
+            # Another controller has planned on the write, or etcd does not answer. The write
+            # stays, and the feed brings it back into memory.
             _LOG.warning("a change that a switch refused is stored: %s", error)
             for one in staged:
                 one.found.moved_to(0)
@@ -277,7 +277,7 @@ class Committer:
 
 
 async def _to_the_end(work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
-    """Do work; a cancellation does not interrupt it."""
+    """Await `work` to its end, even if this task is cancelled."""
     working = asyncio.create_task(work(*arguments))
     while not working.done():
         with contextlib.suppress(asyncio.CancelledError):
@@ -286,13 +286,13 @@ async def _to_the_end(work: Callable[..., Coroutine[Any, Any, None]], *arguments
 
 
 async def _apply_back(found: ManagedSwitch, before: Rows, after: Rows) -> None:
-    """Give a switch back what it had before a change; the next reconcile mends what it refuses."""
+    """Undo a change on a switch; the next reconcile repairs entries that the switch refuses."""
     with contextlib.suppress(SwitchRefusedError):
         await found.driver.apply(after, before)
 
 
 def refused(found: ManagedSwitch, error: SwitchRefusedError) -> RefusedProblem:
-    """Return the 5xx for a switch that refuses."""
+    """Return the 5xx for a change that the switch refused."""
     detail = f"switch {found.name!r}: {error}; nothing was changed"
     if any(refusal.table_full for refusal in error.refusals):
         title = "A table of the switch is full"
@@ -303,7 +303,7 @@ def refused(found: ManagedSwitch, error: SwitchRefusedError) -> RefusedProblem:
 
 @contextlib.asynccontextmanager
 async def locked(switches: Sequence[ManagedSwitch]) -> AsyncIterator[None]:
-    """Hold the locks of several switches, taken by name, so that two holders cannot block."""
+    """Hold the locks of several switches, taken in order of name to avoid deadlocks."""
     async with contextlib.AsyncExitStack() as stack:
         for found in sorted(switches, key=lambda one: one.name):
             await stack.enter_async_context(found.lock)

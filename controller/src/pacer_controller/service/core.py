@@ -1,4 +1,4 @@
-"""All switches and what can be asked of them."""
+"""The service: all switches, and the requests on them."""
 
 import asyncio
 import contextlib
@@ -54,28 +54,28 @@ PROBE_S = 1.0
 """Shortest time between two writes that only test whether the store takes them."""
 
 PROBE_MOST_S = 2.0
-"""A store that takes longer does not take writes."""
+"""Longest time of a probe: a store that takes longer counts as not writable."""
 
 ATTEMPTS = 20
-"""How often a change is planned when other controllers write to the same switch."""
+"""Most attempts at a change when other controllers write to the same switch."""
 
 PAUSE_S = 0.1
 """Pause between two attempts at a change of several switches."""
 
 MOVE_S = 2.0
-"""Longest wait for the write that was in the way."""
+"""Longest wait for the conflicting write."""
 
 DENIED_PAUSE_S = 1.0
-"""Shortest time between two events of denied requests: guessing must not fill the disk."""
+"""Shortest time between two events of denied requests, so that guessing does not fill the disk."""
 
 
 class Attempt:
-    """One attempt at a change, which may be overtaken by another controller's.
+    """One attempt at a change, which a write of another controller may overtake.
 
-    One that is refused, or finds nothing to change, is made again if memory may have been behind.
+    An attempt that is refused, or has nothing to change, is repeated if memory may have been stale.
 
     Args:
-        last: whether there is no other attempt.
+        last: whether this is the last attempt.
         current: whether memory has all writes of other controllers.
 
     """
@@ -88,10 +88,10 @@ class Attempt:
         self.overtaken = False
         self.refused = False
         self.idle = False
-        """Whether nothing was to be changed, as far as memory knows."""
+        """Whether there was nothing to change, according to the state in memory."""
 
     def on(self, found: ManagedSwitch) -> None:
-        """Note what the change is planned on."""
+        """Record the switch, and its revision, that the change is planned on."""
         self._found, self._base = found, found.last_change
 
     def __enter__(self) -> None:
@@ -104,7 +104,7 @@ class Attempt:
         return self.overtaken or self.refused
 
     async def caught_up(self) -> None:
-        """Wait for what has overtaken it."""
+        """Wait for the write that has overtaken this attempt."""
         if self._found is not None:
             await self._found.moved(self._base, MOVE_S)
         else:
@@ -112,14 +112,15 @@ class Attempt:
 
 
 class Service:
-    """All switches and what can be asked of them.
+    """All switches, and the requests on them.
 
     Args:
         switches: the switches of the configuration.
-        compiled: directory of compiled programs.
-        store: desired state; the caller closes it.
-        reconcile_interval_s: how often each switch is read back for foreign changes; 0 never.
-        switch_tls: what is shown to switches that speak TLS, and wanted of them.
+        compiled: the directory of compiled programs.
+        store: the store of desired state; the caller closes it.
+        reconcile_interval_s: the period at which each switch is read back for foreign changes, in
+            seconds; 0: never.
+        switch_tls: the certificates for connections to switches over TLS.
 
     Raises:
         ConfigError: a switch's program files are missing.
@@ -146,9 +147,9 @@ class Service:
         self._denied_s = self._probed_s = float("-inf")
         self._writable = False
         self.closing = asyncio.Event()
-        """Set when streams should end: the service is about to stop."""
+        """Set when streams should end, before the service stops."""
         self.lifecycle = asyncio.Lock()
-        """Held while switches come, change or go; taken before the locks of switches."""
+        """Held while switches are added, changed or removed; taken before the locks of switches."""
         self._bases = {name: store.base(name) for name in (*store.known(), SWITCHES)}
         self._configured = tuple(switches)
         self.switches: dict[str, ManagedSwitch] = {}
@@ -161,7 +162,7 @@ class Service:
             made[config.name] = self.manage(config, configured=True, revision=0)
         for name, (settings, revision) in self.store.switches().items():
             if name in made:
-                # The configuration has taken this name: it wins.
+                # A switch of the configuration takes precedence.
                 continue
             try:
                 config = switch_from(name, settings)
@@ -193,12 +194,12 @@ class Service:
         return managed
 
     def base_of(self, switch: str) -> int:
-        """Return the revision of what is known of a switch, or of the list of switches."""
+        """Return the revision up to which a switch, or the list of switches, is known."""
         found = self.switches.get(switch)
         return self._bases.get(switch, 0) if found is None else found.last_change
 
     def note_base(self, switch: str, base: int) -> None:
-        """Note the revision of the list of switches, or of a switch that is not managed."""
+        """Record the revision of the list of switches, or of a switch that is not managed."""
         self._bases[switch] = base
 
     def _driver(self, config: AnySwitchConfig, managed: ManagedSwitch) -> Driver:
@@ -215,7 +216,7 @@ class Service:
             self._switch_tls,
         )
         if isinstance(config, OpenVSwitchConfig):
-            # Only where it is needed: os-ken takes half a second to import.
+            # Imported only if needed: os-ken takes half a second to import.
             from pacer_controller.openvswitch import OpenVSwitch
 
             return OpenVSwitch(config, context)
@@ -224,7 +225,7 @@ class Service:
     # ---- life ----
 
     async def start(self) -> None:
-        """Begin to connect to the switches; does not wait for them."""
+        """Start to connect to the switches; this does not wait for them."""
         self._running = True
         self.events.record("controller", None, "the controller starts", {"version": __version__})
         for managed in self.switches.values():
@@ -237,7 +238,7 @@ class Service:
         )
 
     def _report(self, switch: str) -> Status:
-        """Return how a switch is that this controller drives, for the others."""
+        """Return the status of a switch that this controller drives, for other controllers."""
         found = self.switches.get(switch)
         if found is None:
             return Status("", "pending")
@@ -245,7 +246,7 @@ class Service:
         return Status("", driver.state.value, dict(driver.failed), found.brought_to)
 
     def launch(self, managed: ManagedSwitch) -> None:
-        """Begin to connect to a switch, if the service runs."""
+        """Start to connect to a switch, if the service runs."""
         if self._running:
             run = managed.driver.run()
             managed.task = asyncio.create_task(run, name=f"switch {managed.name}")
@@ -262,11 +263,11 @@ class Service:
 
     @property
     def stopping(self) -> bool:
-        """Whether streams should end: the service is about to stop."""
+        """Whether streams should end, because the service is about to stop."""
         return self.closing.is_set()
 
     async def until(self, wait: Awaitable[None], timeout_s: float) -> bool:
-        """Wait for something, for a time, or for the service's end; returns whether it came."""
+        """Wait for `wait` until a timeout or the service's end; return whether it completed."""
         waiting = [asyncio.ensure_future(wait), asyncio.ensure_future(self.closing.wait())]
         try:
             done, _ = await asyncio.wait(
@@ -298,7 +299,7 @@ class Service:
         return self.store.revision
 
     async def writable(self) -> bool:
-        """Whether the store takes writes, as of PROBE_S ago at most."""
+        """Whether the store takes writes; the answer is at most PROBE_S old."""
         now_s = time.monotonic()
         if now_s - self._probed_s >= PROBE_S:
             self._probed_s = now_s
@@ -310,7 +311,7 @@ class Service:
         return self._writable
 
     def count_denied(self, cause: str, message: str, data: Mapping[str, Any]) -> None:
-        """Count a denied request, and record it unless one was recorded a moment ago."""
+        """Count a denied request; record an event, unless the last one is newer than 1 s."""
         self.refusals.count(cause)
         now_s = time.monotonic()
         if now_s - self._denied_s >= DENIED_PAUSE_S:
@@ -327,7 +328,7 @@ class Service:
         return found
 
     async def switch_view(self, name: str) -> dict[str, Any]:
-        """Return the view of a switch, with its links as they are now."""
+        """Return the view of a switch, with the present state of its ports."""
         found = await self.refresh_ports(name)
         return views.switch_view(found)
 
@@ -372,7 +373,7 @@ class Service:
         condition: Condition = NO_CONDITION,
         origin: Origin = _ANONYMOUS,
     ) -> tuple[dict[str, Any], bool]:
-        """Create or replace a resource; returns it and whether it is new.
+        """Create or replace a resource; return it, and whether it is new.
 
         Raises:
             Problem: nothing was changed.
@@ -394,13 +395,14 @@ class Service:
                     else:
                         record = make_record(kind, name, spec, old, change.allocation)
                         change.replace(old, record)
-                    # Now: what the resource refers to may be gone when the answer is made.
+                    # The view is made now, since a class or meter that the resource refers to may
+                    # be deleted after the commit.
                     view = views.record_view(found, kind, record)
                     record = stamped(record, await change.commit())
         return views.as_it_is(found, kind, record, view), old is None
 
     def _problems(self, found: ManagedSwitch, kind: str, name: str, spec: Spec) -> list[FieldError]:
-        """Return what is wrong with a resource as it is asked for."""
+        """Return the errors in a requested resource."""
         checker = Checker.of(found, name, spec)
         errors = checker.problems(name, spec)
         if isinstance(spec, ClassSpec):
@@ -410,7 +412,7 @@ class Service:
         return errors
 
     async def attempts(self) -> AsyncIterator["Attempt"]:
-        """Yield attempts at a change, until one is not overtaken by another controller."""
+        """Yield attempts at a change, until one needs no repetition (`Attempt`)."""
         current = not self.store.shared
         for number in range(ATTEMPTS):
             attempt = Attempt(last=number == ATTEMPTS - 1, current=current)
@@ -424,7 +426,7 @@ class Service:
                 return
 
     async def catch_up(self) -> None:
-        """Wait until memory has every write that any controller had acknowledged before the call.
+        """Wait until memory has every write that any controller acknowledged before the call.
 
         Raises:
             StoreError: the store does not answer.
@@ -435,7 +437,7 @@ class Service:
             await self._sync.caught_up()
 
     def _follow_problems(self, switch: str, of: str, spec: ClassSpec) -> list[FieldError]:
-        """Return why a class cannot follow the bottleneck that it names."""
+        """Return the reasons why a class cannot follow the bottleneck that it names."""
         if spec.follow is None:
             return []
         others = [
@@ -466,7 +468,7 @@ class Service:
                     attempt.on(found)
                     old: Record | None = found.desired.resources[kind].get(name)
                     if old is None:
-                        # No other name is suggested: it may have been deleted twice.
+                        # No similar name is suggested, since a client may have deleted it twice.
                         raise not_found(kind, name, (), f" on switch {switch!r}")
                     condition.check(resource_name(kind, name, switch), old.revision)
                     users = in_use(kind, name, switch, found.desired)
@@ -479,7 +481,7 @@ class Service:
     async def _turn(
         self, switch: str, kind: str, name: str, spec: Spec | None, origin: Origin
     ) -> AsyncIterator[tuple[ManagedSwitch, Change]]:
-        """Wait for the turn at the switch that has the name by then (`Committer.turn`)."""
+        """Wait for the turn at a switch (`Committer.turn`), again if it is replaced meanwhile."""
         while True:
             found = self._with(switch, kind)
             async with self.committer.turn(found, kind, name, spec, origin) as change:
@@ -488,18 +490,18 @@ class Service:
                     return
 
     def holds(self, found: ManagedSwitch) -> bool:
-        """Whether a switch is still the one of its name: ask it after waiting for its lock."""
+        """Whether a switch is still the one with its name; ask after waiting for its lock."""
         return self.switches.get(found.name) is found
 
     # ---- statistics ----
 
     async def statistics(self, name: str, samples: Samples | None = None) -> dict[str, Any]:
-        """Return counters and rates of a switch; nulls where the switch cannot say.
+        """Return counters and rates of a switch; a value that it does not report is null.
 
         Args:
-            name: the switch.
-            samples: what rates are taken over, of who reads again and again; None: since the last
-                call of anybody without.
+            name: the name of the switch.
+            samples: the previous counts of a client that reads periodically; rates are over the
+                time since. None: the counts of the last call without `samples`.
 
         """
         found = self.switch(name)
@@ -508,14 +510,14 @@ class Service:
         return await statistics(found, samples, SHARED_S)
 
     def states(self) -> Mapping[str, str]:
-        """Return how each switch is doing, by name."""
+        """Return the state of each switch, by name."""
         return {name: managed.state for name, managed in self.switches.items()}
 
 
 def make_record(
     kind: str, name: str, spec: Spec, old: Record | None, allocation: Allocation
 ) -> Record:
-    """Return the record of a resource that is created or replaced; indices are kept or taken."""
+    """Return the record of a created or replaced resource; it keeps an index or takes a new one."""
     if isinstance(spec, ClassSpec):
         index = old.index if isinstance(old, ClassRecord) else allocation.take()
         return ClassRecord(name, index, spec)

@@ -1,7 +1,7 @@
 """Lets the rates of classes follow the queue of a bottleneck downstream (setting `follow`).
 
-A class's rate is changed as by a request: it is checked, stored, and recorded as an event whose
-actor is `follow`. While the measuring switch cannot be read, the rate stays as it is.
+A change of a class's rate is handled like a request: it is checked, stored, and recorded as an
+event whose actor is `follow`. While the measuring switch cannot be read, the rate does not change.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ READ_MOST_S = 1.0
 
 
 class Followed(NamedTuple):
-    """A class that follows, by the names of its switch and its own."""
+    """A class that follows, by the names of its switch and of the class."""
 
     switch: str
     name: str
@@ -39,7 +39,7 @@ class Follower:
     """Reads the bottlenecks that classes follow, and changes the classes' rates.
 
     Args:
-        service: whose classes.
+        service: the service that has the classes.
 
     """
 
@@ -55,7 +55,7 @@ class Follower:
             if not followed:
                 self._laws.clear()
                 await self._service.events.wait(last)
-                # Of many changes in a row not each is a reason to look at all classes.
+                # The pause limits how often a series of changes makes this look at all classes.
                 await asyncio.sleep(INTERVAL_S)
                 continue
             try:
@@ -65,7 +65,7 @@ class Follower:
             await asyncio.sleep(INTERVAL_S)
 
     def _followed(self) -> list[Followed]:
-        # Requests at the same time, on several switches, may each have been the last one allowed.
+        # Concurrent requests on several switches may together have exceeded the limit.
         found = [
             Followed(managed.name, name, record.spec.follow)
             for managed in self._service.switches.values()
@@ -75,7 +75,7 @@ class Follower:
         return found[:CLASSES_MOST]
 
     async def step(self, followed: list[Followed]) -> None:
-        """Read each bottleneck once, and change the rates that it asks for."""
+        """Read each bottleneck once, and change the rates of the classes that follow it."""
         self._laws = {one: self._laws.get(one) or _law_of(one.spec) for one in followed}
         places = list(dict.fromkeys((one.spec.switch, one.spec.port) for one in followed))
         readings = await asyncio.gather(*(self._read(*place) for place in places))
@@ -107,7 +107,7 @@ class Follower:
             return
         spec = record.spec.model_copy(update={"rate": rate_bps})
         where = f"{one.spec.switch} port {one.spec.port}: queue {seen.queue_bytes} bytes"
-        # A request that has changed the class meanwhile wins.
+        # A request that has changed the class meanwhile takes precedence.
         condition = Condition([record.revision])
         try:
             async with asyncio.timeout(READ_MOST_S):

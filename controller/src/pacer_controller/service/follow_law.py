@@ -1,37 +1,37 @@
 """The rate of a class that follows the queue of a bottleneck downstream, reading by reading.
 
-The queue Q is that of gtrcnet's virtual bottleneck, which drains at the path's rate and loses
-nothing. Between two readings it grows by what arrives less what the path carries. So while it is
-not empty, its growth says by how much the class's rate is wrong, whatever takes the rest of the
-path:
+Q is the queue of gtrcnet's virtual bottleneck, which drains at the path's rate and loses nothing.
+Between two readings it grows by the difference of arrival rate and path's rate. So while it is not
+empty, its growth is the error of the class's rate, even if other traffic uses a part of the path:
 
-- Q above a quarter of the FIFO: the rate becomes lower by the growth, and by as much more as drains
-  Q in DRAIN_NS.
-- Q below an eighth of it again, and still draining: the rate becomes higher by what drains.
-- The longest Q of a whole window was below a quarter: the path may have become faster. The rate
-  becomes higher by what would fill another quarter in PROBE_NS, if the packets come at about the
-  class's rate. Where that fills a queue, the next attempt comes later; where it does not, sooner.
+- Q is above a quarter of the FIFO: the rate falls by the growth, and by the rate that drains Q in
+  DRAIN_NS.
+- Q has fallen below an eighth of the FIFO and still drains: the rate rises by the rate at which Q
+  drains.
+- The longest Q of a whole window was below a quarter, so the path may have become faster. The rate
+  rises by the rate that fills another quarter in PROBE_NS, if the packets arrive at about the
+  class's rate. If this fills the queue, the next attempt comes later, otherwise sooner.
 
-After a change, readings are left out for SETTLE_NS: the packets that were on their way had the
+Readings within SETTLE_NS after a change are ignored, because packets already under way had the
 former rate.
 """
 
 from pacer_controller.southbound import VirtualQueue
 
 WINDOW_NS = 100_000_000
-"""Of gtrcnet."""
+"""Length of gtrcnet's windows."""
 
 SETTLE_NS = 40_000_000
-"""The distance between class and bottleneck, and the time of one change."""
+"""Longest delay between class and bottleneck, plus the time that a change takes."""
 
 DRAIN_NS = 500_000_000
 PROBE_NS = 200_000_000
 PATIENCE_MOST_NS = 1_600_000_000
 PROBES_TO_HURRY = 2
-"""After as many attempts without a queue, the next one comes sooner."""
+"""Attempts without a queue after which the next one comes sooner."""
 
 STEP_BPS = 1_000
-"""Rates are multiples of it."""
+"""Unit of rates: each rate is a multiple of it."""
 
 _BITS_NS = 8_000_000_000
 
@@ -40,9 +40,9 @@ class Law:
     """Decides the rate of one class.
 
     Args:
-        fifo_bytes: the queue is to stay under it.
-        least_bps: lowest rate.
-        most_bps: highest rate.
+        fifo_bytes: the size of the FIFO that the queue should stay under.
+        least_bps: the lowest rate.
+        most_bps: the highest rate.
 
     """
 
@@ -54,17 +54,17 @@ class Law:
         self._changed_ns: int | None = None
         self._patience_ns = PROBE_NS
         self._probes = 0
-        """Attempts to go faster since the last queue."""
+        """The number of attempts at a higher rate since the last queue."""
         self._draining = False
 
     def next_rate(self, seen: VirtualQueue, rate_bps: int, classes: int = 1) -> int | None:
         """Return the class's next rate, or None if it stays `rate_bps`.
 
-        Of `classes` that follow the same queue, each takes an equal part of a change.
+        Each of the `classes` that follow the same queue takes an equal part of a change.
         """
         before, self._before = self._before, seen
         if before is None or seen.at_ns < before.at_ns:
-            # The first reading, or the switch has begun anew.
+            # This is the first reading, or the switch has restarted.
             self._changed_ns = seen.at_ns
             return None
         changed_ns = self._changed_ns if self._changed_ns is not None else seen.at_ns
@@ -98,7 +98,7 @@ class Law:
         if seen.queue_bytes > self._fifo_bytes // 8:
             return None
         if self._draining:
-            # While the queue drains, the path carries more than arrives: what it drains is free.
+            # While the queue drains, the path carries more than arrives; that rate is available.
             self._draining = False
             return rate_bps - min(growth_bps, 0)
         if since_ns < self._patience_ns or not self._may_probe(seen, rate_bps):

@@ -1,4 +1,4 @@
-"""The rates of the last minute, so that a page that is opened can draw them at once."""
+"""The rates of the last minute, so that a newly opened page can draw them at once."""
 
 import asyncio
 import logging
@@ -20,17 +20,17 @@ INTERVAL_S = 2.0
 READ_MOST_S = 5.0
 """Longest time that one reading of a switch may take."""
 CLASSES_MOST = 256
-"""A switch with more classes is not read: that takes longer, and a page shows fewer."""
+"""Most classes of a switch that is read: more take longer, and a page shows fewer."""
 
 Point = tuple[float, dict[tuple[str, str], tuple[int | None, int | None]]]
-"""When it was, and achieved rate and rate in bit/s by kind and name."""
+"""The time in seconds, and achieved rate and rate in bit/s by kind and name."""
 
 
 class History:
-    """Reads all connected switches now and then, and keeps the rates for a minute.
+    """Reads all connected switches every INTERVAL_S, and keeps the rates for a minute.
 
     Args:
-        service: whose switches.
+        service: the service that has the switches.
 
     """
 

@@ -1,4 +1,4 @@
-"""A switch with its desired state, its entries, and the lock under which both move."""
+"""A switch with its desired state, its entries, and the lock that protects both."""
 
 import asyncio
 import contextlib
@@ -21,11 +21,11 @@ class Origin:
     """The origin of a change, for audit events.
 
     Attributes:
-        user: whose token the request had; None: users have no tokens.
-        actor: who asked, as the client says.
-        client: its address.
-        method: of the request.
-        path: of the request.
+        user: the owner of the request's token; None: users have no tokens.
+        actor: the author of the change, as the client names it.
+        client: the client's address.
+        method: the method of the request.
+        path: the path of the request.
 
     """
 
@@ -37,7 +37,7 @@ class Origin:
 
 
 class Allocation:
-    """Class indices taken while a change is planned; given back if nothing comes of it."""
+    """Class indices taken while a change is planned, and released if it is not made."""
 
     def __init__(self, found: "ManagedSwitch") -> None:
         self._indices = found.desired.indices
@@ -62,14 +62,14 @@ class Allocation:
         return index
 
     def undo(self) -> None:
-        """Release what was taken."""
+        """Release the taken indices."""
         for index in self.fresh:
             self._indices.release(index)
         self.fresh.clear()
 
 
 def full(what: str, switch: str, capacity: int) -> Problem:
-    """Return the 409 for more than a switch holds."""
+    """Return the 409 for a switch that has reached a limit."""
     return Problem(
         HTTPStatus.CONFLICT,
         "limit-reached",
@@ -80,7 +80,7 @@ def full(what: str, switch: str, capacity: int) -> Problem:
 
 @dataclass
 class Samples:
-    """Counts at one time, to compute rates from; keys name what is counted."""
+    """Counts at one time, from which rates are computed; a key is kind and index of a count."""
 
     at_ns: int = -1
     counts: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -91,15 +91,16 @@ class ManagedSwitch:
     """A switch with its desired state and lock.
 
     Attributes:
-        name: how clients call it.
-        settings: what it was made from, as a client would write it.
+        name: the switch's name for clients.
+        settings: its settings, as a client would write them.
         configured: whether it is in the configuration, so that requests cannot change it.
-        revision: number of the change that made it.
-        last_change: revision of the newest write of anything of it.
+        revision: the number of the change that made it.
+        last_change: the revision of the newest write to the switch or its resources.
         wanted: the entries that the switch should hold, by key; changed under the lock only.
-        status: returns what the controller says that drives the switch; None: this one does.
-        brought_to: revision up to which the driver has been given what changed.
-        unstored: resources that are changed in memory only so far, as the store has them.
+        status: returns the status from the controller that drives the switch; None: this one does.
+        brought_to: the revision up to which the driver has received all changes.
+        unstored: the stored versions of resources that have changed in memory only, by kind and
+            name.
 
     """
 
@@ -123,7 +124,7 @@ class ManagedSwitch:
     _sampler: Sampler | None = None
 
     def __post_init__(self) -> None:
-        # A driver begins with all of it.
+        # A driver starts with the whole desired state.
         self.brought_to = self.last_change
 
     @property
@@ -147,7 +148,7 @@ class ManagedSwitch:
             self._add(kind, name, record)
 
     def _class_indices(self) -> list[int]:
-        """Return the indices of classes, those of flows and that of no class included."""
+        """Return the indices of all classes, including private ones and that of no class."""
         flows = self.stored("flow").values()
         of_flows = [one.private_index for one in flows if one.spec.private_class() is not None]
         of_classes = [one.index for one in self.stored("class").values()]
@@ -155,7 +156,7 @@ class ManagedSwitch:
 
     @property
     def sampler(self) -> Sampler:
-        """What reads the switch's counters."""
+        """The sampler of the switch's counters."""
         if self._sampler is None:
             raise RuntimeError(f"switch {self.name} has no driver yet")
         return self._sampler
@@ -184,8 +185,8 @@ class ManagedSwitch:
     def ordered(self) -> Rows:
         """Return the entries that the switch should hold, by kind and name of their resources.
 
-        The order counts where flows of the same priority overlap, since the entry that is older
-        wins: it must not depend on what the flows went through before.
+        The order matters if flows of the same priority overlap, since the older entry wins. So it
+        must not depend on the history of the flows.
         """
         return {
             row.key: row for kind, name, _ in self.desired.all() for row in self.rows_of(kind, name)
@@ -195,7 +196,7 @@ class ManagedSwitch:
         """Make changes to desired state and entries, all or nothing.
 
         Returns:
-            The entries concerned as they were; None where there was none.
+            The former entry by key, for each key concerned; None: there was none.
 
         Raises:
             Problem: two flows would have the same match, or the switch holds no more entries.
@@ -215,7 +216,7 @@ class ManagedSwitch:
         return before
 
     def _affected(self, changes: Sequence[ResourceChange]) -> list[tuple[str, str]]:
-        """Return kind and name of what changes, and of the flows whose meter does."""
+        """Return kind and name of the changed resources, and of flows whose meter changes."""
         affected = dict.fromkeys((change.kind, change.name) for change in changes)
         meters = {change.name for change in changes if change.kind == "meter" and change.before}
         if meters:
@@ -243,36 +244,36 @@ class ManagedSwitch:
                     before.setdefault(row.key, None)
 
     def unstage(self, changes: Sequence[ResourceChange]) -> None:
-        """Take changes back."""
+        """Undo staged changes."""
         reverse = [change.reversed() for change in reversed(changes)]
         self._replace(reverse, self._affected(reverse), {})
         for change in changes:
             self.unstored.pop((change.kind, change.name), None)
 
     def settle(self, changes: Sequence[ResourceChange], base: int) -> None:
-        """Note that changes are in the store; their records have its revision now."""
+        """Record that changes are stored; their records now have the write's revision."""
         for change in changes:
-            # Without another look at the entries: only the revision is new.
+            # Only the revision is new, so the entries stay.
             if change.after is not None:
                 self.desired.resources[change.kind][change.name] = change.after
             self.unstored.pop((change.kind, change.name), None)
         self.moved_to(base)
 
     def moved_to(self, base: int) -> None:
-        """Note the revision of the newest write, and wake who waits for it."""
+        """Record the revision of the newest write, and wake the tasks that wait for it."""
         self.last_change = base
         self._moved.set()
         self._moved = asyncio.Event()
 
     async def moved(self, base: int, timeout_s: float) -> None:
-        """Wait until there is another write than the one of this revision, for a time."""
+        """Wait until the newest write is no longer that of revision `base`, or for `timeout_s`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self.last_change == base:
                     await self._moved.wait()
 
     def stored(self, kind: str) -> dict[str, Any]:
-        """Return the resources of a kind as the store has them: nothing that may be taken back."""
+        """Return the resources of a kind as the store has them, without staged changes."""
         of_kind = self.desired.resources[kind]
         waiting = {name: one for (of, name), one in self.unstored.items() if of == kind}
         if not waiting:
@@ -281,13 +282,13 @@ class ManagedSwitch:
 
     @property
     def state(self) -> str:
-        """How the switch is, as whoever drives it says."""
+        """The state of the switch, from the controller that drives it."""
         status = self.status()
         return self.driver.state.value if status is None else status.state
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the switch can do."""
+        """The capabilities of the switch."""
         return self.driver.capabilities
 
     @property
@@ -297,21 +298,24 @@ class ManagedSwitch:
 
     @property
     def counters(self) -> SwitchCounters:
-        """What this controller has sent to the switch, and how often it was connected."""
+        """The counters of this controller's connections and writes to the switch."""
         return self.driver.counters
 
     def describe(self) -> dict[str, Any]:
-        """Return what the driver says of the switch, for clients."""
+        """Return the driver's description of the switch, for clients."""
         return self.driver.describe()
 
     @property
     def failed(self) -> Mapping[str, str]:
-        """What the switch does not hold, as whoever drives it says."""
+        """The reason for each resource that the switch does not hold, by owner of its entries.
+
+        It comes from the controller that drives the switch.
+        """
         status = self.status()
         return self.driver.failed if status is None else status.failed
 
     def resource_state(self, owner: str, revision: int) -> tuple[str, str | None]:
-        """Return "applied", "pending" or "failed" for a resource of a revision, and why."""
+        """Return "applied", "pending" or "failed" for a revision of a resource, and the reason."""
         status = self.status()
         if status is not None:
             return _elsewhere(status, owner, revision)
@@ -324,7 +328,7 @@ class ManagedSwitch:
         return "pending", f"switch is {condition}"
 
     def brought(self) -> str:
-        """Return "applied", "pending" or "failed" for all that is desired."""
+        """Return "applied", "pending" or "failed" for the whole desired state."""
         if self.failed:
             return "failed"
         status = self.status()
@@ -332,7 +336,7 @@ class ManagedSwitch:
         return "applied" if self.state == State.CONNECTED.value and not behind else "pending"
 
     def flow_names(self) -> dict[Key, str]:
-        """Return the flow that each flow entry belongs to."""
+        """Return the name of the flow of each flow entry, by key of the entry."""
         return {
             row.key: name
             for (kind, name), rows in self._rows.items()
@@ -342,7 +346,7 @@ class ManagedSwitch:
 
 
 def _elsewhere(status: Status, owner: str, revision: int) -> tuple[str, str | None]:
-    """Return the state of a resource on a switch that another controller drives, and why."""
+    """Return the state of a resource on a switch of another controller, and the reason."""
     if owner in status.failed:
         return "failed", status.failed[owner]
     if not status.controller:

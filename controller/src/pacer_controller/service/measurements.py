@@ -1,4 +1,4 @@
-"""Bandwidth and burstiness, as switches that run gtrcnet measure them."""
+"""Bandwidth and burstiness, measured by switches that run gtrcnet."""
 
 from collections.abc import Awaitable
 from http import HTTPStatus
@@ -16,7 +16,7 @@ _Read = TypeVar("_Read")
 async def bandwidth(
     service: Service, name: str, port: int, from_ns: int | None, to_ns: int | None
 ) -> dict[str, Any]:
-    """Return what gtrcnet measured at a port, columns by time; empty bins are left out."""
+    """Return the bandwidth that gtrcnet measured at a port, columns by time, without empty bins."""
     found = service.switch(name)
     result = await _read(found, _measuring(found).bandwidth(port, from_ns or 0, to_ns))
     return {"switch": name, "port": port, **result}
@@ -45,7 +45,7 @@ async def burstiness(
 
 
 async def _read(found: ManagedSwitch, reading: Awaitable[_Read | None]) -> _Read:
-    """Return what was read of registers, or raise the error as a problem."""
+    """Return the values read from registers, or raise the error as a problem."""
     try:
         result = await reading
     except SwitchUnreadableError as error:
@@ -64,7 +64,7 @@ async def _read(found: ManagedSwitch, reading: Awaitable[_Read | None]) -> _Read
 
 
 def _measuring(found: ManagedSwitch) -> Measuring:
-    """Return how to ask a switch for measurements, or raise the 409 when it does not measure."""
+    """Return the measurements of a switch, or raise the 409 if it does not measure."""
     measuring = found.driver.measuring
     if measuring is None:
         program = found.driver.describe().get("program")

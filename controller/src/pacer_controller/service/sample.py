@@ -1,6 +1,6 @@
-"""One reading of a switch's counters for everybody who asks at the same time.
+"""Concurrent requests for a switch's counters share one reading.
 
-However many streams, pages and scrapers there are, the switch is read at most once at a time.
+So at most one reading of a switch is under way, for any number of streams, pages and scrapers.
 """
 
 import asyncio
@@ -13,8 +13,11 @@ from typing import Any
 from pacer_controller.southbound import Driver, Reading, SwitchUnreadableError
 
 SHARED_S = 0.05
-"""How old a reading may be for who reads again and again: so little that no two of its readings are
-the same, or less than 150 ms apart, at the shortest interval of a stream."""
+"""Largest age of a shared reading for a client that reads periodically, in seconds.
+
+It is so small that, at the shortest interval of a stream, no two readings of a client are the same
+or less than 150 ms apart.
+"""
 
 READ_MOST_S = 30.0
 """Longest time that a reading may take."""
@@ -25,8 +28,8 @@ class Sample:
     """A reading of a switch.
 
     Attributes:
-        reading: what it said.
-        at_ns: when: by the switch's clock, or else by this machine's monotonic one.
+        reading: the counters.
+        at_ns: the time by the switch's clock, or else by this machine's monotonic clock.
 
     """
 
@@ -38,8 +41,8 @@ class _Under:
     """A reading that is under way.
 
     Attributes:
-        began_s: when it began; infinite: it will.
-        task: reads.
+        began_s: the monotonic time when it began; infinite before that.
+        task: the task that reads.
 
     """
 
@@ -52,7 +55,7 @@ class Sampler:
     """Reads the counters of one switch.
 
     Args:
-        driver: of the switch.
+        driver: the driver of the switch.
         classes: returns the indices of classes to read.
 
     """
@@ -77,7 +80,7 @@ class Sampler:
             under = self._under
             if under is None or under.task.done():
                 under = self._under = _Under(self._read)
-            # One who goes away leaves it to the others.
+            # `wait` does not cancel the task if this caller is cancelled: others may wait for it.
             await asyncio.wait([under.task])
             if under.began_s >= least_s:
                 return under.task.result()

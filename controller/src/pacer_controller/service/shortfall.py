@@ -1,8 +1,8 @@
-"""Says why a class sent less than its rate.
+"""The reason why a class sent less than its rate.
 
-The pacer sends what a class holds at exactly the class's rate. So a class that is below it had
-nothing to send for a part of the time, lost packets at its limit, shared a full line, or waited
-while the machine ran something else.
+The pacer sends the packets of a class at exactly the class's rate. So a class that is below its
+rate had nothing to send for a part of the time, lost packets at its limit, shared a full line, or
+waited while the machine ran something else.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from typing import Any, Literal
 Reason = Literal["stalled", "line", "limit", "no-demand"]
 
 SLACK_PERCENT = 2
-"""A class within so much of its rate is at it: intervals do not end between two packets."""
+"""Largest shortfall of a class that counts as at its rate, since intervals may split packets."""
 
 FULL_LINE_PERCENT = 98
-"""A line that is busy for so much of the time is full."""
+"""Smallest share of time for which a full line is busy."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Interval:
     """Measurements of a class, its port and its switch between two readings.
 
     Attributes:
-        duration_ns: how long it was.
-        stalled_ns: for how long the machine kept the switch from its work.
-        limit_dropped: packets that the class lost at its limit.
-        line_percent: how busy the class's line was; None where it has no rate.
+        duration_ns: the length of the interval.
+        stalled_ns: the time for which the machine stalled the switch.
+        limit_dropped: the packets that the class lost at its limit.
+        line_percent: the share of time for which the class's line was busy; None: it has no rate.
 
     """
 
@@ -36,10 +36,10 @@ class Interval:
 
 
 def below_rate(rate_bps: int, achieved_bps: int, seen: Interval) -> dict[str, Any] | None:
-    """Return why a class of `rate_bps` came to `achieved_bps` only; None if it is at its rate.
+    """Return the reason why a class achieved less than its rate; None if it is at its rate.
 
-    The answer has `reason`, one of Reason, `short_percent`, by how much the class is below its
-    rate, and `stalled_ms`. Stalls are the reason where they explain at least half of what is short.
+    The result has `reason`, one of Reason; `short_percent`, the shortfall in percent of the rate;
+    and `stalled_ms`. Stalls are the reason if they explain at least half of the shortfall.
     """
     short_bps = rate_bps - achieved_bps
     if 100 * short_bps <= SLACK_PERCENT * rate_bps:

@@ -1,4 +1,4 @@
-"""Counters of a switch by the resources they belong to, and rates from their growth."""
+"""The counters of a switch by resource, and rates from their growth."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -31,11 +31,11 @@ TARGET_MODES = ("static", "timer", "shared")
 
 @dataclass(frozen=True)
 class Growth:
-    """How counts grew since the last sample.
+    """The growth of counts since the last sample.
 
     Attributes:
-        counts: by what is counted; what fell, or is new, is not there.
-        interval_ns: over which time; None without an earlier sample.
+        counts: the growth by kind and index; counts that are new or have fallen are left out.
+        interval_ns: the time since the last sample; None without one.
 
     """
 
@@ -43,7 +43,7 @@ class Growth:
     interval_ns: int | None
 
     def rate_bps(self, kind: str, index: int) -> int | None:
-        """Return bit/s of counted bytes; None if it is not known."""
+        """Return the rate of a count of bytes, in bit/s; None if it is not known."""
         grown = self.counts.get((kind, index))
         if grown is None or self.interval_ns is None:
             return None
@@ -61,12 +61,12 @@ def unreadable(name: str, error: SwitchUnreadableError) -> Problem:
 
 
 async def statistics(found: ManagedSwitch, samples: Samples, age_s: float = 0.0) -> dict[str, Any]:
-    """Return counters and rates; nulls where the switch cannot say.
+    """Return counters and rates; a value that the switch does not report is null.
 
     Args:
         found: the switch.
-        samples: what the last call with the same samples counted; rates are over the time since.
-        age_s: how old the counters may be.
+        samples: the counts of the last call with the same object; rates are over the time since.
+        age_s: the largest age of the counters, in seconds.
 
     """
     driver = found.driver
@@ -160,9 +160,9 @@ def _flow_statistics(
 def below_rate_of(
     owner: Mapping[str, Any], index: int, growth: Growth, ports: Sequence[PortInfo]
 ) -> dict[str, Any] | None:
-    """Return why a class is below its rate; None if it is not, or if that is not known.
+    """Return the reason why a class is below its rate; None: it is not, or this is not known.
 
-    The packets of a class without a port may leave by any port, so its line is the least busy one.
+    The packets of a class without a port may leave by any port, so the least busy line counts.
     """
     rate_bps, achieved_bps = owner["rate_bps"], growth.rate_bps("class", index)
     if owner["mode"] not in TARGET_MODES or rate_bps is None or achieved_bps is None:
@@ -184,7 +184,7 @@ def below_rate_of(
 
 
 def _counts(reading: Reading, ports: Sequence[PortInfo]) -> dict[tuple[str, int], int]:
-    """Return what grows: `class`, `rx`, `tx` and `line` in bytes, `limit` in packets, `stalled`."""
+    """Return counts: `class`, `rx`, `tx`, `line` in bytes, `limit` in packets, `stalled` in ns."""
     counts: dict[tuple[str, int], int] = {}
     for index, state in (reading.classes or {}).items():
         accepted, dropped = state.get("accepted"), state.get("limit_dropped")
@@ -208,7 +208,7 @@ def _counts(reading: Reading, ports: Sequence[PortInfo]) -> dict[tuple[str, int]
 
 
 def _growth(samples: Samples, at_ns: int, counts: dict[tuple[str, int], int]) -> Growth:
-    """Return how counts grew since the last sample, which they become if it is old enough."""
+    """Return the growth of counts since the last sample; replace that if it is old enough."""
     if not counts:
         return Growth({}, None)
     before, interval_ns = samples.counts, at_ns - samples.at_ns

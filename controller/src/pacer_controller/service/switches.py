@@ -1,4 +1,4 @@
-"""Switches that come, change and go by request."""
+"""Requests that add, change and remove switches."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -20,7 +20,7 @@ from pacer_controller.stores import SWITCHES
 
 
 def switch_for(service: Service, name: str, spec: P4RuntimeSpec | OpenVSwitchSpec) -> ManagedSwitch:
-    """Return the switch there is, when it has these settings; else a new one, not connected.
+    """Return the existing switch if it has these settings; else a new one, not connected.
 
     Raises:
         ConfigError: the settings do not fit together.
@@ -64,7 +64,9 @@ async def put_switch(
     condition: Condition,
     origin: Origin,
 ) -> tuple[dict[str, Any], bool]:
-    """Create a switch or change where it is; its resources stay; returns it and whether it is new.
+    """Create a switch or change its address; return it, and whether it is new.
+
+    The resources of an existing switch stay.
 
     Raises:
         Problem: nothing was changed.
@@ -84,7 +86,7 @@ async def _put_switch(
     condition: Condition,
     origin: Origin,
 ) -> tuple[dict[str, Any], bool]:
-    """Do what `put_switch` does, once; the caller holds all locks."""
+    """Make one attempt of `put_switch`; the caller holds all locks."""
     old = service.switches.get(name)
     condition.check(f"switch {name!r}", old.revision if old is not None else None)
     try:
@@ -125,7 +127,7 @@ async def delete_switch(service: Service, name: str, condition: Condition, origi
 
 
 def _check_followed(service: Service, name: str, will_be: ManagedSwitch | None) -> None:
-    """Raise the 409 when classes follow a bottleneck that the switch will not have any longer."""
+    """Raise the 409 if classes follow a bottleneck that the switch will no longer have."""
     users = [
         resource_name("class", one, found.name)
         for found in service.switches.values()
@@ -157,7 +159,7 @@ def _configured(name: str) -> Problem:
 def switch_change(
     service: Service, found: ManagedSwitch, *, leaves: bool = False
 ) -> dict[str, Any]:
-    """Return a switch that comes, changes or leaves, as clients see the change."""
+    """Return the clients' view of a switch that is added, changed or removed."""
     old = service.switches.get(found.name)
     return {
         "op": "delete" if leaves else "create" if old is None else "update",
@@ -170,7 +172,7 @@ def switch_change(
 
 
 def forgotten(found: ManagedSwitch) -> list[ResourceChange]:
-    """Return what is forgotten with a switch."""
+    """Return the removal of each resource of a switch."""
     return [
         ResourceChange(found.name, kind, name, record, None)
         for kind, name, record in found.desired.all()
@@ -186,7 +188,7 @@ async def replace_switches(
     views: Sequence[dict[str, Any]],
     bases: Mapping[str, int] | None = None,
 ) -> None:
-    """Make changes to switches together with switches that come and go, all or nothing.
+    """Make staged changes together with the addition and removal of switches, all or nothing.
 
     Raises:
         Problem: nothing was changed.

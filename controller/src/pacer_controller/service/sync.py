@@ -1,9 +1,9 @@
-"""Brings what other controllers write into memory and to the switches that this one drives.
+"""Applies the writes of other controllers in memory and on the switches of this controller.
 
-The writes of a switch are taken in order, those that wait together at once, under the switch's
-lock: so a change of a request here is planned on what has been taken, and the store refuses it if
-it depends on what has not. A controller's own writes come back, too, and are passed over: they are
-in memory already.
+The writes to a switch are applied in order, under the switch's lock; all that wait are applied
+together. So a request's change is planned on the applied writes, and the store refuses it if it
+depends on others. The feed also returns this controller's own writes; they are skipped, because
+they are in memory already.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ _LOG = logging.getLogger(__name__)
 
 
 BEFORE_S = 2.0
-"""Longest wait for what others wrote before a write of this controller."""
+"""Longest wait for the feed to tell of others' writes before a write of this controller."""
 
 
 class Synced(Protocol):
-    """The service, as far as other controllers' writes concern it."""
+    """The part of the service that other controllers' writes concern."""
 
     store: Store
     events: EventLog
@@ -40,29 +40,29 @@ class Synced(Protocol):
     switches: dict[str, ManagedSwitch]
 
     def holds(self, found: ManagedSwitch) -> bool:
-        """Whether a switch is still the one of its name."""
+        """Whether a switch is still the one with its name."""
 
     def manage(self, config: Any, *, configured: bool, revision: int) -> ManagedSwitch:
         """Make a switch with its driver, not yet connected."""
 
     def launch(self, managed: ManagedSwitch) -> None:
-        """Begin to connect to a switch."""
+        """Start to connect to a switch."""
 
     async def halt(self, switches: Sequence[ManagedSwitch]) -> None:
         """Disconnect from some switches."""
 
     def base_of(self, switch: str) -> int:
-        """Return the revision of what is known of a switch, or of the list of switches."""
+        """Return the revision up to which a switch, or the list of switches, is known."""
 
     def note_base(self, switch: str, base: int) -> None:
-        """Note the revision of the list of switches, or of a switch that is not managed."""
+        """Record the revision of the list of switches, or of a switch that is not managed."""
 
 
 class Sync:
-    """Takes the store's feed (`stores.base.Feed`).
+    """Applies the store's feed (`stores.base.Feed`).
 
     Args:
-        service: what is kept in step.
+        service: the service that it keeps up to date.
 
     """
 
@@ -70,19 +70,19 @@ class Sync:
         self._service = service
         self._lines: dict[str, deque[Entry]] = {}
         self._newest: dict[str, int] = {}
-        """Revision of the newest write that was told, by switch."""
+        """The revision of the newest write that the feed has told of, by switch."""
         self._taken = asyncio.Event()
         self._told = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def entry(self, entry: Entry) -> None:
-        """Take a write."""
+        """Queue a write."""
         self._newest[entry.switch] = entry.base
         self._told.set()
         self._told = asyncio.Event()
         line = self._lines.get(entry.switch)
         if line is None and entry.base <= self._service.base_of(entry.switch):
-            # An own one.
+            # This controller's own write is already in memory.
             return
         if line is None:
             line = self._lines[entry.switch] = deque()
@@ -93,7 +93,7 @@ class Sync:
         line.append(entry)
 
     async def caught_up(self) -> None:
-        """Wait until what has been told is in memory."""
+        """Wait until all queued writes are in memory."""
         told = {switch: self._newest[switch] for switch in self._lines}
         while any(
             switch in self._lines and self._service.base_of(switch) < base
@@ -106,17 +106,17 @@ class Sync:
         self._taken = asyncio.Event()
 
     def events(self, events: Sequence[Event]) -> None:
-        """Take events."""
+        """Pass events to the event log."""
         self._service.events.follow(events)
 
     async def stop(self) -> None:
-        """Take nothing more."""
+        """Stop the tasks that apply writes."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, switch: str, line: deque[Entry]) -> None:
-        """Take the writes of a switch, until none waits."""
+        """Apply the queued writes to a switch, until none waits."""
         try:
             while line:
                 if switch == SWITCHES:
@@ -138,10 +138,10 @@ class Sync:
     async def take_before(
         self, found: ManagedSwitch, revision: int
     ) -> Mapping[Key, Row | None] | None:
-        """Take what others wrote to a switch before an own write; the caller holds its lock.
+        """Apply others' writes to a switch before an own write; the caller holds its lock.
 
-        Returns the entries concerned as they were, which the caller brings to the switch; None if
-        it has not been told: then it is taken later, and the own write again with it.
+        Returns the former entries, for which the caller updates the switch. Returns None if the
+        feed has not told of these writes in time; they are then applied later, with the own write.
         """
         try:
             async with asyncio.timeout(BEFORE_S):
@@ -154,7 +154,7 @@ class Sync:
         return staged.before if staged is not None else {}
 
     async def _take(self, found: ManagedSwitch, line: deque[Entry]) -> None:
-        """Make what others wrote to a switch; the caller holds its lock."""
+        """Apply others' writes in memory and on the switch; the caller holds its lock."""
         changes, base = _joined(line, found.last_change)
         if base == found.last_change:
             return
@@ -173,7 +173,7 @@ class Sync:
     def _note(
         self, found: ManagedSwitch, changes: Sequence[ResourceChange], base: int
     ) -> Staged | None:
-        """Make in memory what others wrote to a switch; None: its entries cannot be made."""
+        """Apply others' writes to a switch in memory; None: its entries cannot be made."""
         of = found.desired.resources
         staged = Staged(found)
         wanted = [
@@ -190,7 +190,8 @@ class Sync:
         try:
             staged.add(wanted, fresh)
         except Problem as error:
-            # It fitted where it was made: here the switch has another program, or fewer tables.
+            # The change fitted at its controller, but here the switch has another program or
+            # smaller tables.
             _LOG.error("switch %s: %s", found.name, error.detail)
             for one in changes:
                 found.desired.set(one.kind, one.name, one.after)
@@ -200,7 +201,7 @@ class Sync:
         return staged
 
     def _take_unmanaged(self, switch: str, line: deque[Entry]) -> None:
-        """Make what others wrote to a switch that this controller has not."""
+        """Apply others' writes to a switch that this controller does not manage."""
         changes, base = _joined(line, self._service.base_of(switch))
         desired = self._service.store.desired(switch)
         for change in changes:
@@ -208,7 +209,7 @@ class Sync:
         self._service.note_base(switch, base)
 
     async def _take_settings(self, line: deque[Entry]) -> None:
-        """Make switches that others made, changed or removed."""
+        """Add, change and remove switches as other controllers did."""
         service = self._service
         async with service.lifecycle:
             settings: dict[str, Any] = {}
@@ -241,19 +242,19 @@ class Sync:
 def _joined(
     line: deque[Entry], base: int, own: int | None = None
 ) -> tuple[list[ResourceChange], int]:
-    """Take the writes that wait and are newer than a revision; return the changes and the last.
+    """Take the queued writes newer than a revision; return their changes and newest revision.
 
     Args:
-        line: what waits.
-        base: that revision.
-        own: revision of an own write: it, and what came after it, is not taken.
+        line: the queued writes.
+        base: the revision.
+        own: the revision of an own write; it and later writes are not taken.
 
     """
     changes: dict[tuple[str, str], ResourceChange] = {}
     newest = base
     while line and (own is None or line[0].base <= own):
         entry = line.popleft()
-        # Several can be of one revision.
+        # Several writes can have the same revision.
         if entry.base > base and entry.base != own:
             changes |= {(one.kind, one.name): one for one in entry.changes}
             newest = max(newest, entry.base)
@@ -263,12 +264,12 @@ def _joined(
 def _moves(
     service: Synced, settings: SwitchSettings
 ) -> Mapping[str, tuple[tuple[Any, int] | None, ManagedSwitch | None]]:
-    """Return what a switch is to be and what it was, by name, of those that change."""
+    """Return the new configuration and the old switch, by name, of switches that change."""
     moves: dict[str, tuple[tuple[Any, int] | None, ManagedSwitch | None]] = {}
     for name, one in settings.items():
         old = service.switches.get(name)
         if old is not None and old.configured:
-            # The configuration has taken this name: it wins.
+            # A switch of the configuration takes precedence.
             continue
         if one is None:
             if old is not None:

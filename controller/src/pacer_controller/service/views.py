@@ -55,7 +55,7 @@ def as_it_is(
 
 
 def pace_view(spec: ClassSpec) -> dict[str, Any]:
-    """Return how a class is paced, defaults filled in."""
+    """Return the pacing settings of a class, with defaults filled in."""
     allowance_ns = spec.allowance_ns
     if allowance_ns is None and spec.mode != "unpaced":
         allowance_ns = rates.default_allowance_ns(spec.rate, spec.gap_bytes)
