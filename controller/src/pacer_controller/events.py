@@ -43,7 +43,7 @@ class EventLog:
     published or dropped, so that a reader who has seen a number has missed none below it.
 
     Args:
-        store: where they are kept; the caller closes it.
+        store: the store that keeps them; the caller closes it.
 
     """
 
@@ -52,13 +52,13 @@ class EventLog:
         self._events: deque[Event] = deque(store.events(), maxlen=EVENTS_KEPT)
         self._arrived = asyncio.Event()
         self._next: int | None = None
-        """Lowest number neither published nor dropped; None until there was an event."""
+        """The lowest number neither published nor dropped; None before the first event."""
         self._held: dict[int, Event | None] = {}
-        """Events from there on that are not published yet; None: dropped."""
+        """Events from that number on that are not published yet; None: dropped."""
         self._gap_until_s: float | None = None
         self.counts: dict[str, int] = dict.fromkeys(KINDS, 0)
         self.dropped = 0
-        """Events that the store did not take."""
+        """The number of events that were not stored."""
         self._waiting: deque[Event] = deque()
         self._storing: asyncio.Task[None] | None = None
 
@@ -70,7 +70,7 @@ class EventLog:
     def record(
         self, kind: str, switch: str | None, message: str, data: Mapping[str, Any] | None = None
     ) -> None:
-        """Have an event stored and then published; does not wait for it."""
+        """Queue an event to be stored and then published."""
         if len(self._waiting) >= WAITING_MOST:
             self.dropped += 1
             return
@@ -79,7 +79,7 @@ class EventLog:
             self._storing = asyncio.create_task(self._store_waiting(), name="events")
 
     async def _store_waiting(self) -> None:
-        """Store events that wait, in order, until none does."""
+        """Store the waiting events in order, until none waits."""
         try:
             while self._waiting:
                 most = min(len(self._waiting), TOGETHER_MOST)
@@ -97,7 +97,7 @@ class EventLog:
             self._storing = None
 
     async def flush(self) -> None:
-        """Wait until what was recorded is stored."""
+        """Wait until all recorded events are stored."""
         while self._storing is not None:
             await asyncio.wait([self._storing])
 
@@ -118,13 +118,13 @@ class EventLog:
             if number >= self._next:
                 self._held[number] = {"id": number, **event}
             else:
-                # It comes too late for streams, which have gone on; lists have it.
+                # The event is too late for streams, which are past its number; lists have it.
                 known = [*self._events, {"id": number, **event}]
                 self._events = deque(sorted(known, key=lambda one: one["id"]), EVENTS_KEPT)
         self._release()
 
     def drop(self, numbers: Sequence[int]) -> None:
-        """Stop waiting for events of these numbers: their changes were taken back."""
+        """Stop waiting for events with these numbers: their changes were undone."""
         self._held |= {n: None for n in numbers if self._next is not None and n >= self._next}
         self._release()
 
@@ -153,7 +153,7 @@ class EventLog:
         now_s = time.monotonic()
         if self._gap_until_s is None:
             self._gap_until_s = now_s + GAP_S
-            # A little later, since `_waits` compares with the clock.
+            # 10 ms later, since `_waits` compares with the clock.
             asyncio.get_running_loop().call_later(GAP_S + 0.01, self._release)
         return now_s < self._gap_until_s
 

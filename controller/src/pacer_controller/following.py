@@ -1,4 +1,4 @@
-"""The setting `follow` of a class: whose queue its rate follows, and how far the rate may go."""
+"""The setting `follow` of a class: the bottleneck that its rate follows, and the rate's limits."""
 
 from pydantic import Field
 
@@ -7,14 +7,14 @@ from pacer_controller.fields import Name, Rate, Strict
 from pacer_controller.problems import FieldError
 
 CLASSES_MOST = 32
-"""Most classes of a controller that follow: each place is read twenty times a second."""
+"""Most classes of a controller that follow: each bottleneck is read twenty times a second."""
 
 FIFO_BYTES_MIN = 15_180
-"""Ten frames of 1518 bytes: with a smaller FIFO there is nothing between one frame and a loss."""
+"""Ten frames of 1518 bytes: a smaller FIFO leaves no range between one frame and a loss."""
 
 
 class FollowSpec(Strict):
-    """What the rate of a class follows.
+    """The bottleneck that the rate of a class follows, and the limits of the rate.
 
     The controller raises and lowers the class's `rate` so that the queue of a virtual bottleneck
     downstream stays under the FIFO there.

@@ -1,9 +1,9 @@
-"""Limits on request bodies, in front of everything else.
+"""Limits on request bodies, checked before the application sees a request.
 
 A body is read once here, up to its limit. It must be JSON in UTF-8, not nested too deeply, and
-without a name twice in an object (RFC 8259 section 4: readers differ on those). NaN and Infinity,
-which are no JSON, pass, because the check of their field refuses them and can name the field. A
-body that passes is handed on unchanged.
+without duplicate names in an object (RFC 8259 section 4: readers differ on those). NaN and
+Infinity, which are not JSON, pass, because the check of their field refuses them and can name the
+field. A body that passes goes to the application unchanged.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from pacer_controller.refusals import Refusals
 MAX_BODY_BYTES = 1024 * 1024
 
 MAX_STATE_BYTES = 32 * 1024 * 1024
-"""For the whole desired state: all entries that a switch holds, with room."""
+"""Longest body of a whole desired state: enough for all entries that a switch holds."""
 
 MAX_HELD_BYTES = 128 * 1024 * 1024
-"""For all bodies at a time, until their requests are answered."""
+"""Most bytes of all bodies together whose requests are not answered yet."""
 
 _LONG_BYTES = 64 * 1024
 """Bodies longer than this take milliseconds to read, and are read in a thread."""
@@ -39,8 +39,8 @@ class BodyLimits:
     """ASGI middleware that refuses bodies which are too big or not JSON.
 
     Args:
-        app: what is behind it.
-        refusals: where it is counted that bodies are too big.
+        app: the application.
+        refusals: the counters of refused bodies.
 
     """
 
@@ -68,14 +68,14 @@ class BodyLimits:
         try:
             body = await _read(scope, receive, held, any_type=any_type)
             if len(body) > _LONG_BYTES:
-                # Others' requests go on while it is read.
+                # Other requests are handled while a thread reads it.
                 await asyncio.to_thread(check_json, body)
             elif body or not any_type:
                 check_json(body)
         except Problem as problem:
             matches = [route.matches(scope)[0] for route in scope["app"].routes]
             if Match.PARTIAL in matches and Match.FULL not in matches:
-                # No body would be right: the application refuses the method.
+                # The path does not have this method, so no body is right: the application answers.
                 await self._app(scope, receive, send)
                 return
             path = scope.get("path", "")
@@ -96,10 +96,10 @@ class BodyLimits:
         await self._app(scope, replay, send)
 
     def hold(self, size_bytes: int) -> None:
-        """Take memory for a part of a body.
+        """Reserve memory for a part of a body.
 
         Raises:
-            Problem: 503, there is none left.
+            Problem: 503, no memory is left for bodies.
 
         """
         if self._held_bytes + size_bytes > MAX_HELD_BYTES:
@@ -121,7 +121,7 @@ class _Held:
     """The memory that the body of one request takes.
 
     Args:
-        limits: where it is taken from.
+        limits: the limits that the memory is reserved from.
 
     """
 
@@ -130,10 +130,10 @@ class _Held:
         self.size_bytes = 0
 
     def add(self, size_bytes: int, most_bytes: int) -> None:
-        """Take more.
+        """Reserve more memory.
 
         Raises:
-            Problem: more than a body may have, or than there is.
+            Problem: the body is too long, or no memory is left for bodies.
 
         """
         if self.size_bytes + size_bytes > most_bytes:
@@ -142,7 +142,7 @@ class _Held:
         self.size_bytes += size_bytes
 
     def too_big(self, most_bytes: int) -> Problem:
-        """Return the 413, which is counted."""
+        """Count a refusal, and return the 413."""
         self._limits.refuse("message-too-long")
         return Problem(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -184,7 +184,7 @@ def check_json(body: bytes) -> None:
     """Refuse a body that is not JSON.
 
     Raises:
-        Problem: 400 with what is wrong.
+        Problem: 400 with the error.
 
     """
     try:
@@ -197,7 +197,7 @@ def check_json(body: bytes) -> None:
     except RecursionError:
         raise _bad("the body is nested too deeply") from None
     except ValueError as error:
-        # Integers of more digits than Python reads.
+        # An integer has more digits than Python reads.
         raise _bad(str(error).partition(";")[0]) from None
 
 

@@ -1,8 +1,8 @@
-"""HTTP/1.1 as uvicorn speaks it, with limits on the time and the places that connections take.
+"""uvicorn's protocol for HTTP/1.1, with limits on the number of connections and on their time.
 
-uvicorn closes connections that are idle between requests. It has no limit for how long the first
-request, or the header or body of a further one, may take, and counts connections only after the
-handshake of TLS. So TLS is begun here, when a connection has its place.
+uvicorn closes connections that are idle between requests. It has no time limit for the first
+request, or for the header or body of a further one, and it counts connections only after the TLS
+handshake. So this class begins TLS itself, after it has counted the connection.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from pacer_controller.problems import MEDIA_TYPE, Problem
 from pacer_controller.refusals import CAUSES
 
 HEADER_S = 10.0
-"""Longest time for the handshake of TLS, and for the header of a request."""
+"""Longest time for the TLS handshake, and for the header of a request."""
 
 BODY_S = 60.0
 """Longest time for a request's body, after its header."""
 
 IDLE_S = 15
-"""Longest time without a request after an answer. Clients give such connections up sooner."""
+"""Longest time without a request after an answer. Clients close idle connections sooner."""
 
 HEADER_MOST_BYTES = 64 * 1024
 
@@ -40,9 +40,9 @@ class LimitedProtocol(HttpToolsProtocol):
     """One connection (`connections.Connection`).
 
     Args:
-        connections: where it has its place.
-        tls: how to speak TLS; None: it does not.
-        given: what uvicorn passes on.
+        connections: the connections of the server, with their limits.
+        tls: the TLS context; None: the connection does not use TLS.
+        given: the arguments of uvicorn's protocol.
 
     """
 
@@ -53,19 +53,19 @@ class LimitedProtocol(HttpToolsProtocol):
         self._connections = connections
         self._tls = tls
         self._accepted: asyncio.Transport | None = None
-        """As it was accepted, below TLS."""
+        """The accepted transport, below TLS."""
         self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
-        """What came between the handshake and its being noticed."""
+        """Data that arrived between the end of the handshake and the creation of `transport`."""
         self._lost = False
         self._first = True
         self._until_s: float | None = None
-        """When what is due must be there; None: nothing is."""
+        """The monotonic deadline of the handshake, header or body that is due; None: none is."""
         self._now_s = 0.0
         self._in_header = True
         self._header_bytes = 0
 
-    # ---- a connection with a place ----
+    # ---- connections.Connection ----
 
     @property
     def busy(self) -> bool:
@@ -73,16 +73,16 @@ class LimitedProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def overdue(self, now_s: float) -> str | None:
-        """Return the cause why the connection is too slow; None: it is not."""
+        """Return the cause for which the connection is too slow; None: it is not too slow."""
         if self._until_s is None or now_s < self._until_s:
             return None
         if self.flow is not None and self.flow.read_paused:
-            # The client's bytes wait here.
+            # The client has sent its bytes; the application has not read them yet.
             return None
         return "connection-slow" if self._first else "request-slow"
 
     def end(self, cause: str) -> None:
-        """Close the connection, having said why unless an answer is on its way."""
+        """Close the connection; send an answer with the cause first, unless a request is busy."""
         if self.transport is not None and not self.busy:
             status = _STATUS.get(cause, 503)
             self.transport.write(_answer(status, cause))
@@ -93,7 +93,7 @@ class LimitedProtocol(HttpToolsProtocol):
     # ---- asyncio.Protocol ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a place, and begin TLS or HTTP."""
+        """Add the connection to the limits, and begin TLS or HTTP."""
         self._accepted = cast(asyncio.Transport, transport)
         self.address = str((transport.get_extra_info("peername") or ("",))[0])
         self._until_s = time.monotonic() + HEADER_S
@@ -106,7 +106,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     async def _secure(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
         try:
-            # This object's `overdue` ends a handshake that takes too long.
+            # `overdue` ends a handshake that takes too long.
             secured = await self.loop.start_tls(transport, self, tls, server_side=True)
         except (OSError, TimeoutError):
             self._connections.refusals.count("handshake")
@@ -122,14 +122,14 @@ class LimitedProtocol(HttpToolsProtocol):
             self.data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place back."""
+        """Remove the connection from the limits."""
         self._lost = True
         self._connections.leave(self)
         if self.transport is not None:
             super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
+        """Process a part of a request."""
         if self.transport is None:
             self._early.append(data)
             return
@@ -146,30 +146,30 @@ class LimitedProtocol(HttpToolsProtocol):
             self._connections.refusals.count("header-too-long")
             self.end("header-too-long")
 
-    # ---- what httptools calls ----
+    # ---- callbacks of httptools ----
 
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
         if self._until_s is None:
-            # Its first bytes came together with the end of the one before.
+            # The first bytes of this request arrived together with the end of the previous one.
             self._until_s = self._now_s + HEADER_S
         self.scope["extensions"] = {ADMIT: {"admit": self._admit}}
 
     def on_headers_complete(self) -> None:
-        """Have a request's header."""
+        """Process the end of a request's header."""
         self._in_header = self._first = False
         self._until_s = self._now_s + BODY_S
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Have a whole request."""
+        """Process the end of a request."""
         self._in_header, self._header_bytes = True, 0
         self._until_s = None
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Have answered a request."""
+        """Process the end of an answer."""
         self._connections.answered(self)
         super().on_response_complete()
 

@@ -1,12 +1,14 @@
-"""Layer-2 learning: what a packet from a station changes in `sources` and `forward`.
+"""Layer-2 learning: the changes of `sources` and `forward` that a station's packets cause.
 
-Pure: packets and times go in, changes come out, and nothing is learned until the switch has taken
-them (`learned`, `aged`). A station is a unicast MAC address at a port; when it turns up at another
-port it has moved. Pinned stations, from the configuration, never move and never age.
+The module does no I/O: packets and times go in, changes come out. A change counts only when the
+switch has made it (`learned`, `aged`). A station is a unicast MAC address at a port; if its packets
+come in by another port, it has moved. Pinned stations, from the configuration, never move and never
+age.
 
-A station ages in two steps. `AGEING_S` after it was last heard, its entry in `sources` goes, so its
-next packet comes to the controller, which puts the entry back. After another `AGEING_S` without a
-packet its entry in `forward` goes, too. While it is asked, its packets reach it as before.
+A station ages in two steps. `AGEING_S` after its last packet, its entry in `sources` is deleted, so
+its next packet comes to the controller, which inserts the entry again. After another `AGEING_S`
+without a packet its entry in `forward` is deleted, too. Between the two steps, packets to the
+station are forwarded as before.
 """
 
 from collections import Counter
@@ -20,8 +22,8 @@ from pacer_controller.rows import Change, MatchValue, Op, Row, row
 _MULTICAST_BIT = 1 << 40
 
 AGEING_S = 300.0
-"""How long a station may send nothing before it is asked, and again before it is forgotten: the
-ageing time that IEEE 802.1Q recommends (8.8.3)."""
+"""Time without a packet after which a station is asked, and then forgotten after the same time
+again, in seconds: the ageing time that IEEE 802.1Q recommends (8.8.3)."""
 
 
 @dataclass
@@ -35,7 +37,7 @@ class LearningCounters:
     moved: int = 0
     """Stations that changed port."""
     repeated: int = 0
-    """Packets of a station that was already known there: sent before the entry took effect."""
+    """Packets of a station already known at the port, sent before its entry took effect."""
     ignored: int = 0
     """Packets with no usable source: too short, or a group or zero address."""
     pinned: int = 0
@@ -45,7 +47,8 @@ class LearningCounters:
     aged: int = 0
     """Stations forgotten because they sent nothing."""
     port_full: int = 0
-    """Packets whose source could not be learned: its port has as many stations as are free."""
+    """Packets whose source could not be learned: its port has as many stations as there are free
+    entries."""
     table_full: int = 0
     """Packets whose source could not be learned because the switch's table is full."""
     failed: int = 0
@@ -57,9 +60,9 @@ class Learning:
     """Stations of one switch.
 
     Attributes:
-        capacity: most stations the switch's tables hold. A port may have no more than are free: one
-            port alone half of them, so that no port takes the places of all others.
-        ports: port by MAC address.
+        capacity: the largest number of stations that the switch's tables hold. A port may have at
+            most as many stations as entries are free, so one port alone can take half of them.
+        ports: the port by MAC address.
         pinned: stations that do not move.
 
     """
@@ -69,11 +72,11 @@ class Learning:
     pinned: Mapping[int, int] = field(default_factory=dict)
     counters: LearningCounters = field(default_factory=LearningCounters)
     _heard_s: dict[int, float] = field(default_factory=dict)
-    """When a station was last heard, the longest ago first. Pinned stations are left out."""
+    """The time of a station's last packet, oldest first. Pinned stations are left out."""
     _asked_s: dict[int, float] = field(default_factory=dict)
-    """When a station was asked whether it is still there, the longest ago first."""
+    """The time when a station was asked, oldest first."""
     _of_port: Counter[int] = field(default_factory=Counter)
-    """Stations of each port."""
+    """The number of stations of each port."""
 
     def packet(self, payload: bytes, port: int) -> list[Change]:
         """Return the changes for a packet that came in by `port` from an unknown source."""
@@ -101,12 +104,12 @@ class Learning:
         return station_changes(mac, port, old, asked=mac in self._asked_s)
 
     def learned(self, mac: int, port: int, now_s: float) -> None:
-        """Note that the switch has taken the changes of a packet.
+        """Record that the switch has made the changes for a packet.
 
         Args:
-            mac: the station.
-            port: where it is.
-            now_s: the time, of a clock that never goes back.
+            mac: the station's address.
+            port: the station's port.
+            now_s: the time of a monotonic clock, in seconds.
 
         """
         old = self.ports.get(mac)
@@ -120,7 +123,7 @@ class Learning:
         self._know(mac, port, now_s)
 
     def ageing(self, now_s: float, most: int) -> list[Change]:
-        """Return the changes that time brings: at most `most`, of the stations longest silent."""
+        """Return at most `most` changes of ageing, of the stations that were silent longest."""
         due: list[Change] = []
         for mac, since_s in self._asked_s.items():
             if len(due) >= most or now_s - since_s < AGEING_S:
@@ -133,7 +136,7 @@ class Learning:
         return due
 
     def aged(self, change: Change, now_s: float) -> None:
-        """Note that the switch has taken a change of `ageing`."""
+        """Record that the switch has made a change of `ageing`."""
         if change.row.table == FORWARD:
             self._forget(plain(dict(change.row.match)["dst_mac"]))
             self.counters.aged += 1

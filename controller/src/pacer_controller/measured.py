@@ -17,11 +17,11 @@ MAX_MEASURED_FLOWS = 28
 
 
 class Problems(ValueError):  # noqa: N818 (what is wrong, in the words of those who checked)
-    """A measured flow that cannot be; the text says why."""
+    """The settings of a measured flow are not valid; the text says why."""
 
 
 class MeasuredFlowSpec(Strict):
-    """Which packets are measured together, and against what rate."""
+    """The packets of a measured flow, and the rate of its virtual bottleneck."""
 
     match: MatchSpec = Field(description="As of a flow; the first of several that match counts.")
     bottleneck: Rate | None = Field(
@@ -34,7 +34,7 @@ class MeasuredFlowSpec(Strict):
         """Return the flow that a configuration describes.
 
         Raises:
-            Problems: it cannot be; the text names the fields at fault.
+            Problems: it is not valid; the text names the fields at fault.
 
         """
         try:

@@ -25,7 +25,7 @@ class FieldError:
 
 
 class FieldErrors(list[FieldError]):
-    """What is wrong with a request, as it is found."""
+    """The errors in a request, collected as they are found."""
 
     def add(self, field: str, message: str, expected: str) -> None:
         """Add one thing."""

@@ -1,7 +1,7 @@
-"""Desired state of each switch, in memory, as accepted.
+"""The desired state of each switch in memory.
 
-A record is a resource as accepted: its name, what was asked for, the number of the change that
-made it so, and what the controller has added (indices). `Desired` is all of one switch.
+A record is an accepted resource: its name, the requested settings, the number of the change that
+made it, and the indices that the controller has added. `Desired` has all records of one switch.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pacer_controller.schemas import ClassSpec, FlowSpec, MeterSpec, PortSpec
 
 PLURALS = {"port": "ports", "meter": "meters", "class": "classes", "flow": "flows"}
-"""Kinds of resources on a switch, each after those it may refer to, and what a list is called."""
+"""Kinds of resources on a switch, each after those it may refer to, with the names of lists."""
 
 KINDS = tuple(PLURALS)
 
@@ -89,10 +89,11 @@ class ResourceChange:
 
     @property
     def keeps_shape(self) -> bool:
-        """Whether all stays that changes of other resources depend on.
+        """Whether the change leaves the set's shape as it is.
 
-        That is whether there is such a resource, its class index, and what it refers to. The rates
-        that must fit a port do not count: who changes a port looks at all of them.
+        The shape is everything that changes of other resources depend on: the resource's
+        existence, its class index, and its references. The rates that must fit a port are not part
+        of it, because a change of a port depends on all resources.
         """
         before, after = self.before, self.after
         if before is None or after is None or index_of(before) != index_of(after):
@@ -108,7 +109,7 @@ class ResourceChange:
         return self if self.after is None else replace(self, after=replace(self.after, revision=0))
 
     def reversed(self) -> "ResourceChange":
-        """Return the change that takes this one back."""
+        """Return the change that undoes this one."""
         return ResourceChange(self.switch, self.kind, self.name, self.after, self.before)
 
 
@@ -117,7 +118,7 @@ def _referred(spec: FlowSpec) -> tuple[object, ...]:
 
 
 def stamped(record: Record, revision: int) -> Record:
-    """Return a record with the revision of the write that made it; one that has one keeps it."""
+    """Return a record with the revision of the write that made it, unless it has one already."""
     return record if record.revision else replace(record, revision=revision)
 
 
@@ -125,7 +126,7 @@ def record_of(kind: str, name: str, index: int | None, spec: object, revision: i
     """Return the record of a kind from its stored form.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a valid stored form.
 
     """
     if kind == "class":
@@ -142,7 +143,7 @@ def record_of(kind: str, name: str, index: int | None, spec: object, revision: i
 
 
 class Indices:
-    """Class indices of one switch, taken in turn: a released one waits a whole round.
+    """The class indices of one switch, taken in rotation.
 
     A deleted class may still hold packets on the switch and owe a gap, so its index is reused as
     late as possible.
@@ -153,16 +154,16 @@ class Indices:
         self._next = 1
 
     def take(self, index: int) -> None:
-        """Note that an index is used."""
+        """Mark an index as used."""
         self.used.add(index)
         self._next = max(self._next, index + 1)
 
     def release(self, index: int) -> None:
-        """Note that an index is free again."""
+        """Mark an index as free."""
         self.used.discard(index)
 
     def free(self, capacity: int, avoid: Set[int] = frozenset()) -> int | None:
-        """Return the index to take next, none of `avoid`; None when there is none."""
+        """Return the next free index that is not in `avoid`; None when there is none."""
         for index in chain(range(self._next, capacity + 1), range(1, capacity + 1)):
             if index not in self.used and index not in avoid:
                 # The next index to try, also after the round has started again.
@@ -219,7 +220,7 @@ class Desired:
                 self.indices.take(new_index)
 
     def all(self) -> Iterator[tuple[str, str, Record]]:
-        """Yield kind, name and record of everything: what is referred to first, then by name."""
+        """Yield kind, name and record of everything: kinds in the order of KINDS, then by name."""
         for kind in KINDS:
             for name, record in sorted(self.resources[kind].items()):
                 yield kind, name, record

@@ -1,4 +1,4 @@
-"""What the controller refused its clients, counted by cause."""
+"""Refusals of clients' connections and requests, counted by cause."""
 
 from collections.abc import Mapping
 
@@ -20,14 +20,14 @@ CAUSES: Mapping[str, str] = {
     "revoked": "a connection of a user whose token was revoked",
     "other-host": "a request came from a web page of another host",
 }
-"""Every cause, and what it means."""
+"""Every cause with its meaning."""
 
 
 class Refusals:
-    """Counts since the controller started.
+    """The counts since the controller started.
 
     Attributes:
-        counts: how often, by cause.
+        counts: the number of refusals by cause.
 
     """
 
@@ -35,5 +35,5 @@ class Refusals:
         self.counts: dict[str, int] = dict.fromkeys(CAUSES, 0)
 
     def count(self, cause: str) -> None:
-        """Count one; `cause` is one of CAUSES."""
+        """Count a refusal; `cause` is one of CAUSES."""
         self.counts[cause] += 1

@@ -107,8 +107,9 @@ def by_key(rows: Iterable[Row]) -> Rows:
 def changes(current: Rows, wanted: Rows) -> list[Change]:
     """Return the fewest writes from `current` to `wanted`, in an order that is safe throughout.
 
-    What others refer to (classes, meters, ports) comes before them and goes after them; a flow
-    whose match changes is inserted anew before the old entry goes, so no packet falls between.
+    Entries that others refer to (classes, meters, ports) are inserted before those and deleted
+    after them. A flow whose match changes is inserted before its old entry is deleted, so every
+    packet matches one of them.
     """
     ordered: list[tuple[int, Change]] = []
     for key, entry in wanted.items():
@@ -125,7 +126,7 @@ def changes(current: Rows, wanted: Rows) -> list[Change]:
 
 
 def carry_out(made: Iterable[Change], rows: Rows) -> None:
-    """Make changes in `rows`, as the switch did."""
+    """Apply to `rows` the changes that the switch has made."""
     for change in made:
         if change.op is Op.DELETE:
             rows.pop(change.row.key, None)

@@ -44,26 +44,26 @@ bottleneck=500mbit (gtrcnet)"""
 
 
 ACCEPTED_TOGETHER = 16
-"""Connections that are accepted before requests are looked at again."""
+"""Most connections that are accepted at a time, before requests are handled again."""
 
 WAITING_MOST = 1024
-"""Connections that wait to be accepted."""
+"""Most connections that wait to be accepted."""
 
 SILENT_MS = 60_000
-"""A connection whose client takes nothing that is sent for so long is closed."""
+"""Longest time for which sent data may stay unacknowledged, in milliseconds (TCP_USER_TIMEOUT)."""
 
 FILES_MOST = 4096
-"""Files that are asked for: connections of clients and to switches."""
+"""Wanted limit of open files, for the connections of clients and to switches."""
 
 
 class _Server(uvicorn.Server):
     """A server that ends cleanly on a signal; uvicorn's own handler raises the signal again.
 
     Args:
-        settings: uvicorn's.
-        connections: those of clients.
-        store: ends the server when it can take nothing any longer.
-        closing: set when the server is asked to end, so that streams do.
+        settings: uvicorn's settings.
+        connections: the connections of clients.
+        store: the store; the server ends when the store is broken.
+        closing: set when the server should end, so that streams end, too.
 
     """
 
@@ -80,14 +80,14 @@ class _Server(uvicorn.Server):
         self._closing = closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         await super().startup(sockets)
         for one in sockets or ():
-            # asyncio has one number for how many wait and how many it accepts together.
+            # asyncio uses one number as length of the queue and as the number accepted at a time.
             one.listen(WAITING_MOST)
 
     async def on_tick(self, counter: int) -> bool:
-        """Close slow connections, and end with a store that is broken; called every 0.1 s."""
+        """Close slow connections, and end if the store is broken; called every 0.1 s."""
         self._connections.sweep(time.monotonic())
         if _why_broken(self._store) is not None and not self.should_exit:
             self.should_exit = True
@@ -95,7 +95,7 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End; streams first, which would otherwise hold it up."""
+        """End the streams, which would delay the end, and then the server."""
         self._closing.set()
         super().handle_exit(sig, frame)
 
@@ -114,11 +114,11 @@ class _Server(uvicorn.Server):
 
 
 class _BrokenError(Exception):
-    """The store can take nothing any longer."""
+    """The store is broken and refuses all writes."""
 
 
 def _why_broken(store: Store) -> str | None:
-    """Return the error after which a store takes nothing until the process starts anew."""
+    """Return the error after which a store refuses writes until the process restarts."""
     return store.broken if isinstance(store, SqliteStore) else None
 
 
@@ -219,7 +219,7 @@ def _store_url(arguments: argparse.Namespace) -> str | None:
     """Return the store of the options.
 
     Raises:
-        ConfigError: there are two.
+        ConfigError: the options name two stores.
 
     """
     if arguments.state and arguments.store:
@@ -235,7 +235,7 @@ def _set_up_logging(level: str, as_json: bool) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # Libraries log every step; their errors are logged here, in one line each.
+    # Libraries log every step. The controller logs their errors itself, in one line each.
     if level != "debug":
         logging.getLogger("finsy").setLevel(logging.CRITICAL)
         logging.getLogger("finsy").propagate = False
@@ -246,7 +246,7 @@ def _listen(host: str, port: int, *, has_token: bool, encrypted: bool) -> socket
     """Open the listening socket.
 
     Raises:
-        ConfigError: not a local address, not free, or not safe to listen at.
+        ConfigError: the address is not local, not free, or not safe to listen at.
 
     """
     try:
@@ -264,8 +264,8 @@ def _listen(host: str, port: int, *, has_token: bool, encrypted: bool) -> socket
             f"listen: {host} is not loopback, and clients would send the token in clear: give "
             "--tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy that speaks TLS"
         )
-    # The protocol must be named: asyncio turns Nagle's algorithm off only for sockets that say
-    # TCP, and with it on each answer would wait 40 ms for the client's delayed ACK.
+    # The protocol must be given: asyncio turns Nagle's algorithm off only for sockets whose
+    # protocol is TCP. With the algorithm, each answer would wait 40 ms for a delayed ACK.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -289,7 +289,7 @@ def _tls_context(certificate: Path | None, key: Path | None) -> ssl.SSLContext |
 
 
 def _allow_files() -> None:
-    """Have as many files open as there are connections, if that is allowed."""
+    """Raise the limit of open files to FILES_MOST, as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_MOST if hard == resource.RLIM_INFINITY else min(FILES_MOST, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -339,8 +339,8 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
             store,
             service.closing,
         )
-        # What is there now stays to the end. Left to the garbage collector, it would be looked
-        # through every few seconds, and every request in flight would wait for that: 40 to 80 ms.
+        # The present objects live until the end. Without the freeze the garbage collector would
+        # scan them every few seconds, and all requests would wait 40 to 80 ms for it.
         gc.collect()
         gc.freeze()
         scheme = "https" if arguments.tls_cert else "http"
@@ -355,8 +355,8 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the controller until SIGINT, SIGTERM or an error of its disk; returns the exit status."""
-    # gRPC's own log lines would mix with ours, which say what matters.
+    """Run the controller until SIGINT, SIGTERM or an error of its disk; return the exit status."""
+    # gRPC's log lines are off: the controller logs the errors that matter.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["migrate"]:

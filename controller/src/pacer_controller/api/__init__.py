@@ -39,7 +39,7 @@ __all__ = ["build"]
 _LOG = logging.getLogger(__name__)
 
 USERS_S = 1.0
-"""Time between two looks at the file of users."""
+"""Time between two checks of the file of users."""
 
 
 def build(
@@ -53,11 +53,12 @@ def build(
     """Make the application around a service; the service runs while the application does.
 
     Args:
-        service: what the paths are about.
-        users: whose tokens requests must have; None: they need none.
-        names: what clients may call this host, beside loopback's names; with tokens, anything.
-        history: whether to keep the rates of the last minute, by reading the switches.
-        connections: of clients; None: a server that does not bound them.
+        service: the service that the paths act on.
+        users: the users whose tokens are accepted; None: requests need no token.
+        names: the names of this host that clients may use, beside loopback's; not checked if
+            requests need tokens.
+        history: whether to read the switches, to keep the rates of the last minute.
+        connections: the connections of clients; None: the server does not limit them.
 
     """
     connections = connections or Connections(service.refusals)
@@ -93,7 +94,7 @@ def build(
     )
     app.add_middleware(Current, service=service)
     app.add_middleware(BodyLimits, refusals=service.refusals)
-    # Added last, so outermost: nothing of a request is read before it is allowed.
+    # The last one added is the outermost: it checks a request before any part of it is read.
     app.add_middleware(Access, service=service, users=users, names=names)
 
     add_error_handlers(app)
@@ -129,7 +130,7 @@ async def _follow_users(users: Users, service: Service, connections: Connections
 
 
 def _describe_roles(document: dict[str, Any]) -> None:
-    """Say which role each request needs."""
+    """Add the required role to the description of each request."""
     schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
     schemes["token"] = {
         "type": "http",
@@ -148,7 +149,7 @@ def _describe_roles(document: dict[str, Any]) -> None:
 
 
 def _describe_problems(app: FastAPI) -> None:
-    """Put what no route returns by name into the OpenAPI document: the problem schema, roles."""
+    """Add to the OpenAPI document what no route declares: the problem schema, and roles."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Access control: requests need a user's bearer token (RFC 6750) or, without any, a local client.
 
-`roles` says what a user may do. A server that has no tokens listens on loopback, where the pages
-of any web site that somebody here looks at can send requests, too: those are told by the names that
-browsers give, Host and Origin, and refused.
+`roles` has the rights of users. A server without tokens listens on loopback. There, pages of any
+web site that is open in a local browser can send requests, too. The server recognises them by the
+headers Host and Origin, and refuses them.
 """
 
 import ipaddress
@@ -22,15 +22,15 @@ from pacer_controller.users import User, Users
 
 
 class Access:
-    """ASGI middleware that asks for a token, or where there are none, refuses web pages of others.
+    """ASGI middleware that requires a token or, without tokens, refuses pages of other hosts.
 
-    The user stands in the scope as `user`; None: users have no tokens.
+    The scope's `user` is the user; None: users have no tokens.
 
     Args:
-        app: what is behind it.
-        service: gets the events of denied requests.
-        users: whose tokens are right.
-        names: of this host, beside loopback's; only looked at without tokens.
+        app: the application.
+        service: the service, which records denied requests.
+        users: the users whose tokens are accepted.
+        names: the names of this host, beside loopback's; checked only without tokens.
 
     """
 
@@ -57,7 +57,7 @@ class Access:
             await respond(scope.get("path", ""), problem)(scope, receive, send)
 
     def _denied(self, scope: Scope) -> Problem | None:
-        """Find the user of a request; return why it may not make it."""
+        """Find the user of a request; return the problem if the request is denied."""
         user = self._user(scope)
         if user is None:
             self._report(scope, "no-token", "had no token", None)
@@ -81,13 +81,13 @@ class Access:
         )
 
     def _user(self, scope: Scope) -> User | None:
-        """Return the user whose token a request has."""
+        """Return the user of a request's token."""
         given = next((v for name, v in scope["headers"] if name.lower() == b"authorization"), b"")
         scheme, _, token = given.partition(b" ")
         return self._users.find(token.strip()) if scheme.lower() == b"bearer" else None
 
     def _foreign(self, scope: Scope) -> Problem | None:
-        """Return what shows that a page of another host sent the request."""
+        """Return the problem if a page of another host sent the request."""
         detail = self._foreign_detail(scope)
         if detail is None:
             return None
@@ -102,7 +102,8 @@ class Access:
     def _foreign_detail(self, scope: Scope) -> str | None:
         headers = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
         hosts = [value.lower() for name, value in headers if name == b"host"]
-        # A name of another host that leads here: its pages would count as ours (DNS rebinding).
+        # If the name of another host resolves to this one (DNS rebinding), browsers treat the
+        # other host's pages as pages of this server.
         for host in hosts:
             if not self._ours(host, scope):
                 return f"Host {host[:100]!r} is no name of this host"
@@ -133,7 +134,7 @@ class Access:
 
 
 def _without_place(scope: Scope, user: str | None) -> Problem | None:
-    """Have the connection counted as a user's; return why there is no place for it."""
+    """Count the connection as a user's; return the problem if the limit is reached."""
     place = scope.get("extensions", {}).get(ADMIT)
     cause = place["admit"](user) if place is not None else None
     if cause is None:

@@ -37,7 +37,7 @@ class JsonLine(JSONResponse):
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the problem responses of a path, for the OpenAPI document.
 
-    Who may answer 401 may answer 403, too.
+    A path that may answer 401 may answer 403, too.
     """
     if HTTPStatus.UNAUTHORIZED in statuses:
         statuses = (*statuses, HTTPStatus.FORBIDDEN)
@@ -63,7 +63,7 @@ def _condition(if_match: str | None, if_none_match: str | None) -> Condition:
         else:
             if _ETAGS.fullmatch(if_match) is None:
                 raise _wrong_header("If-Match", if_match, 'an ETag such as "17" in quotes, or *')
-            # A weak one never matches, nor does one that is not a number.
+            # A weak ETag never matches, nor does one that is not a number.
             revisions = [int(number) for number in _STRONG.findall(if_match)] or (-1,)
     if if_none_match is not None and if_none_match.strip() != "*":
         raise _wrong_header("If-None-Match", if_none_match, "*")
@@ -193,7 +193,7 @@ def page(
 
 
 def _order(key: str, value: object) -> tuple[int, str]:
-    """Return what a list is sorted by: ports by number, everything else by name."""
+    """Return the sort key of a member: the number for ports, the name for everything else."""
     text = str(value)
     number = key == "port" and text.isascii() and text.isdigit() and len(text) < 10
     return (int(text), "") if number else (0, text)

@@ -1,4 +1,4 @@
-"""Reads of desired state see every write that was acknowledged before, by whichever controller.
+"""Reads of desired state see every write that any controller has acknowledged before.
 
 Memory follows the store by a watch, some milliseconds behind. So a read first asks the store for
 its newest write, and waits for it. A client that sends `Cache-Control: max-stale` (RFC 9111 section
@@ -16,15 +16,15 @@ from pacer_controller.stores import StoreError
 
 _DESIRED = ("/v1/state", "/v1/switches")
 _MEASURED = ("/stats", "/stats/history", "/bandwidth", "/burstiness")
-"""What switches say now, below a switch's path."""
+"""Paths of measurements, relative to a switch's path: they do not depend on desired state."""
 
 
 class Current:
     """ASGI middleware that brings memory up to date before a read of desired state.
 
     Args:
-        app: what is behind it.
-        service: whose memory it is.
+        app: the application.
+        service: the service that has the desired state in memory.
 
     """
 

@@ -1,4 +1,4 @@
-"""Every error as problem details, naming the resource, the field, and what would be right."""
+"""All errors as problem details, with the resource, the field, and the expected value."""
 
 import logging
 import types
@@ -31,14 +31,14 @@ _LOG = logging.getLogger(__name__)
 
 _TAGS = (METER_BY_NAME, METER_IN_PLACE, P4RUNTIME, OPENVSWITCH)
 _MOST_ERRORS = 20
-"""The rest would not be read."""
+"""Most field errors in one answer."""
 
 
 def respond(path: str, problem: Problem) -> JsonLine:
     """Return the response for a problem with a request of a path."""
     headers = None
     if problem.status == HTTPStatus.UNAUTHORIZED:
-        # A client that tries again must connect again, which costs this side less than an answer.
+        # A client must connect again to try again; this costs the server less than an answer.
         headers = {"WWW-Authenticate": "Bearer", "Connection": "close"}
     return JsonLine(
         problem.as_dict(path),
@@ -181,7 +181,7 @@ def _inner(annotation: Any, part: object) -> Any:
 
 
 def _object_type(annotation: Any) -> Any:
-    """Return what an annotation allows that has members: a model or a dict."""
+    """Return the type in an annotation that has members: a model or a dict."""
     origin = typing.get_origin(annotation)
     if origin is dict or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return annotation

@@ -17,7 +17,7 @@ _RESPONSES = responses(400, 401, 404, 409, 413, 422, 502, 503, 507)
 
 
 async def _body(request: Request) -> Any:
-    """Return the JSON in the body, whatever its Content-Type: `curl -d` sends that of a form."""
+    """Return the JSON in the body of any Content-Type: `curl -d` sends that of a form."""
     content = await request.body()
     return json.loads(content) if content else {}
 

@@ -23,7 +23,7 @@ KEEP_ALIVE_S = 10.0
 RETRY_MS = 1000
 
 MAX_STREAMS = 128
-"""Streams at a time, of events and of statistics together."""
+"""Most open streams, of events and of statistics together."""
 
 _DEFAULT_EVENTS = 100
 
@@ -88,16 +88,16 @@ class _Stream(StreamingResponse):
     """A stream; the number of open streams is limited.
 
     Args:
-        chunks: what it sends.
-        streams: those that are open; it is in there until it ends.
-        refusals: where it is counted that there are too many.
+        chunks: the chunks that it sends.
+        streams: the open streams; this one is among them until it ends.
+        refusals: the counters of refusals.
 
     """
 
     def __init__(
         self, chunks: AsyncIterator[str], streams: set["_Stream"], refusals: Refusals
     ) -> None:
-        # A proxy that buffers would turn a live page into a slide show.
+        # A proxy must not buffer the stream: events would reach a page late, many at once.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(chunks, media_type="text/event-stream", headers=headers)
         if len(streams) >= MAX_STREAMS:
@@ -112,7 +112,7 @@ class _Stream(StreamingResponse):
         streams.add(self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream until it ends, or the client does."""
+        """Send the stream until it ends, or the client disconnects."""
         try:
             await super().__call__(scope, receive, send)
         finally:

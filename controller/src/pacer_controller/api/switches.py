@@ -1,4 +1,4 @@
-"""Switches: where they are and how they do; their counters."""
+"""Switches: their addresses, states and counters."""
 
 import asyncio
 from http import HTTPStatus
