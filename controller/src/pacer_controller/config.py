@@ -1,4 +1,4 @@
-"""Configuration: which switches there are and how the service runs.
+"""Configuration: the switches, and the settings of the service.
 
 From a TOML file (`--config`), from options, or both; options win. A file looks like this:
 
@@ -63,10 +63,10 @@ SLOTS = MEASURED_PORTS + MAX_MEASURED_FLOWS
 MAX_STATIONS = 16384
 
 TLS_PREFIX = "tls:"
-"""Prefix of the address of a switch that speaks TLS."""
+"""Prefix of the address of a switch that uses TLS."""
 
 PLAIN_PREFIX = "plain:"
-"""Prefix of the address of a switch elsewhere that does not, even if there are credentials."""
+"""Prefix of the address of a remote switch without TLS, even if there are credentials."""
 
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
 _ADDRESS = re.compile(rf"(?:{TLS_PREFIX}|{PLAIN_PREFIX})?{_HOST}:([0-9]{{1,5}})", re.ASCII)
@@ -75,11 +75,11 @@ _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}", re.ASCII)
 
 
 SQLITE = "sqlite:"
-"""Begins the URL of a store in a file."""
+"""Prefix of the URL of a store in a file."""
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; the text names the place and what would be right."""
+    """A configuration that cannot be used; the text names the place and the expected value."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ class SwitchConfig:
     """One switch.
 
     Attributes:
-        name: how clients call it.
-        address: HOST:PORT of its gRPC server; tls:HOST:PORT where that speaks TLS.
+        name: the switch's name for clients.
+        address: HOST:PORT of its gRPC server; tls:HOST:PORT if the server uses TLS.
         device_id: P4Runtime device id.
-        target: whose flavour of the program: directory below the compiled programs.
+        target: the target of the program: a directory below the compiled programs.
         program: "pacer", "gtrcnet" or the path of a compiled program (PROGRAM.json, with
             PROGRAM.p4info.txtpb beside it).
         cpu_port: port number of packets to the controller.
@@ -99,8 +99,8 @@ class SwitchConfig:
         bottleneck_bps: rate of gtrcnet's virtual bottleneck, at wired ports below
             MEASURED_PORTS; None: no measuring.
         stations: port by MAC address, for stations that never move.
-        measured: flows that gtrcnet measures on their own, by name; the first one is in slot
-            MEASURED_PORTS, and so on.
+        measured: the measured flows of gtrcnet, by name; the first one is in slot MEASURED_PORTS,
+            and so on.
 
     """
 
@@ -117,14 +117,14 @@ class SwitchConfig:
     measured: Mapping[str, MeasuredFlowSpec] = field(default_factory=dict)
 
     def slot_of(self, flow: str) -> int:
-        """Return the slot that gtrcnet measures a flow in; KeyError for one it does not."""
+        """Return the slot of a measured flow; KeyError if gtrcnet does not measure it."""
         for slot, name in enumerate(self.measured, start=MEASURED_PORTS):
             if name == flow:
                 return slot
         raise KeyError(flow)
 
     def settings(self) -> dict[str, Any]:
-        """Return what `switch_from` makes this of, defaults left out."""
+        """Return the settings for `switch_from`, without defaults."""
         given: dict[str, Any] = {"kind": "p4runtime", "address": self.address}
         defaults = SwitchConfig(self.name, self.address)
         for key in ("device_id", "target", "program", "cpu_port"):
@@ -163,10 +163,10 @@ class OpenVSwitchConfig:
     """One bridge of Open vSwitch.
 
     Attributes:
-        name: how clients call it.
-        ovsdb: its database, unix:PATH or tcp:HOST:PORT.
-        bridge: the bridge.
-        openflow: where it takes OpenFlow, unix:PATH or tcp:HOST:PORT.
+        name: the bridge's name for clients.
+        ovsdb: the address of its database, unix:PATH or tcp:HOST:PORT.
+        bridge: the name of the bridge in the database.
+        openflow: the address of its OpenFlow connection, unix:PATH or tcp:HOST:PORT.
         qos_type: type of QoS rows: "linux-htb"; "pacer", of the patched Open vSwitch; or "auto":
             "pacer" where the switch has it, else "linux-htb".
 
@@ -179,7 +179,7 @@ class OpenVSwitchConfig:
     qos_type: str = QOS_TYPES[0]
 
     def settings(self) -> dict[str, Any]:
-        """Return what `switch_from` makes this of."""
+        """Return the settings for `switch_from`."""
         return {"kind": "openvswitch", **{n: v for n, v in asdict(self).items() if n != "name"}}
 
 
@@ -214,7 +214,7 @@ def parse_switch(text: str) -> AnySwitchConfig:
     """Read a `--switch` option: NAME=HOST:PORT[,key=value...]; `wire` may be repeated.
 
     Raises:
-        ConfigError: something in it is wrong.
+        ConfigError: the option is wrong.
 
     """
     name, separator, rest = text.partition("=")
@@ -260,7 +260,7 @@ def _bridge_from(name: str, values: Mapping[str, Any]) -> OpenVSwitchConfig:
             raise ConfigError(f"{at}: {key} is needed")
     ovsdb, openflow = values["ovsdb"], values.get("openflow")
     if openflow is None and ovsdb.startswith("unix:"):
-        # Where Open vSwitch itself puts it.
+        # Open vSwitch's default path.
         openflow = f"{ovsdb.rpartition('/')[0]}/{values['bridge']}.mgmt"
     for key, value in (("ovsdb", ovsdb), ("openflow", openflow)):
         if not isinstance(value, str) or _REMOTE.fullmatch(value) is None:
@@ -270,10 +270,10 @@ def _bridge_from(name: str, values: Mapping[str, Any]) -> OpenVSwitchConfig:
 
 
 def switch_from(name: str, values: Mapping[str, Any]) -> AnySwitchConfig:
-    """Check one switch's settings, from wherever they come.
+    """Check one switch's settings, from a file, an option or a request.
 
     Raises:
-        ConfigError: something in them is wrong.
+        ConfigError: a setting is wrong.
 
     """
     at = f"switch {name}"
@@ -317,7 +317,7 @@ def load(path: Path) -> Config:
     """Read a configuration file.
 
     Raises:
-        ConfigError: unreadable, no TOML, or wrong in itself.
+        ConfigError: the file is unreadable, is not TOML, or has wrong settings.
 
     """
     try:
@@ -347,7 +347,7 @@ def check_switches(switches: Sequence[AnySwitchConfig]) -> tuple[AnySwitchConfig
     """Check switches against each other.
 
     Raises:
-        ConfigError: too many, or a name or device twice.
+        ConfigError: there are too many, or a name or device occurs twice.
 
     """
     if len(switches) > MAX_SWITCHES:

@@ -1,4 +1,4 @@
-"""Resources to the P4 program's table entries, and entries read back to rows; all pure."""
+"""Translates resources to the P4 program's table entries, and entries to rows; all pure."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -133,7 +133,7 @@ def class_action(spec: ClassSpec) -> tuple[str, dict[str, int]]:
         "window_margin_bytes": margin_bytes,
     }
     if spec.mode == "static":
-        # Classes that need no control of their backlog do not pay for it.
+        # Classes without control of their backlog use the cheaper action.
         if any(control.values()):
             return "paced_static_controlled", pace | control
         return "paced_static", pace
@@ -158,7 +158,7 @@ def range_masks(first: int, last: int, width: int = 16) -> list[tuple[int, int]]
     """Return the fewest values with masks that together match exactly `first` to `last`."""
     found = []
     while first <= last:
-        # The largest aligned block that begins here and does not reach beyond the last.
+        # The largest aligned block that begins here and ends at `last` at the latest.
         size = first & -first or 1 << width
         while first + size - 1 > last:
             size >>= 1
@@ -324,7 +324,7 @@ def to_finsy(entry: Row) -> fy.P4TableEntry:
 
 
 def identity_to_finsy(entry: Row) -> fy.P4TableEntry:
-    """Return what identifies a row, in finsy form: all that a DELETE may carry."""
+    """Return the identity of a row in finsy form; a DELETE may carry nothing else."""
     return fy.P4TableEntry(entry.table, match=fy.P4TableMatch(entry.match), priority=entry.priority)
 
 

@@ -1,6 +1,6 @@
-"""The types of the resources' fields: how each is written, checked and shown.
+"""The types of the resources' fields: their form, their checks and their schemas.
 
-The answers to wrong values are made here: `refuse` carries its own "what would be right".
+This module also makes the answers to wrong values: `refuse` carries the expected value.
 """
 
 import ipaddress
@@ -65,7 +65,7 @@ def examples(*given: dict[str, Any]) -> ConfigDict:
 
 
 def refuse(message: str, expected: str) -> PydanticCustomError:
-    """Make the error that carries its own "what would be right"."""
+    """Make an error that carries the expected value."""
     return PydanticCustomError(
         "pacer_value", "{message}", {"message": message, "expected": expected}
     )
@@ -151,7 +151,7 @@ def _read_ports(value: object) -> int | str:
 
 
 def port_range(value: int | str) -> tuple[int, int]:
-    """Return first and last of what `TransportPort` holds."""
+    """Return the first and last port of a `TransportPort`."""
     if isinstance(value, int):
         return value, value
     first, _, last = value.partition("-")

@@ -65,7 +65,7 @@ class _Static(Collector):
         self._metrics = list(metrics)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what was collected."""
+        """Yield the collected metrics."""
         yield from self._metrics
 
 
@@ -74,7 +74,7 @@ class Exporter:
 
     Args:
         service: the service whose metrics these are.
-        connections: of its clients.
+        connections: the connections of its clients.
 
     """
 
@@ -241,7 +241,7 @@ def _port_metrics(readings: Mapping[str, dict[str, Any]]) -> Iterator[Metric]:
 
 
 def _histogram(buckets: list[int]) -> tuple[list[tuple[str, float]], float]:
-    """Return cumulative buckets in seconds, and a lower bound of the sum: none is kept."""
+    """Return cumulative buckets in seconds, and a lower bound of the sum, which is not kept."""
     cumulative: list[tuple[str, float]] = []
     total, least_s = 0, 0.0
     for number, count in enumerate(buckets):

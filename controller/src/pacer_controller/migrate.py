@@ -1,4 +1,4 @@
-"""The command `pacer-controller migrate`: what one store has, put into another, empty one."""
+"""The command `pacer-controller migrate`, which copies a store into another, empty one."""
 
 import argparse
 import asyncio
@@ -27,10 +27,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def copy(source: Store, target: Store) -> tuple[int, int]:
-    """Copy everything; returns how many switches and resources.
+    """Copy everything; return the numbers of switches and resources.
 
     Raises:
-        StoreError: the target has something already, or a store cannot be used.
+        StoreError: the target is not empty, or a store cannot be used.
 
     """
     if target.switches() or any(any(target.desired(one).all()) for one in target.known()):
@@ -43,7 +43,7 @@ async def copy(source: Store, target: Store) -> tuple[int, int]:
     ]
     settings = {name: (one, 0) for name, (one, _) in source.switches().items()}
     if changes or settings:
-        # Revisions are the target's own: its next ones must be higher.
+        # The records get revisions of the target, so that its next ones are higher.
         fresh = [change.unstored() for change in changes]
         await target.write(fresh, (), settings)
     return len(names), len(changes)

@@ -22,5 +22,5 @@ MODES_OF_SETTING: Mapping[str, tuple[Mode, ...]] = {
     "ecn_threshold_bytes": _PACED,
     "follow": ("static", "timer"),
 }
-"""Modes in which a setting means something. In others it is refused: whoever gives it expects
-something."""
+"""The modes in which a setting has an effect. Other modes refuse it, since a client that gives it
+expects an effect."""

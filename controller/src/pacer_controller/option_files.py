@@ -14,7 +14,7 @@ def check_private(option: str, path: Path) -> None:
     """Check that only its owner, or root and a group, can read a secret.
 
     Raises:
-        ConfigError: others can, or it cannot be read.
+        ConfigError: others can read it, or it cannot be read at all.
 
     """
     try:
@@ -34,7 +34,8 @@ def secret(option: str, path: Path | None, least: int = MIN_SECRET) -> str | Non
     """Read a secret of one line.
 
     Raises:
-        ConfigError: unreadable, readable by others, too short, or not one line of visible ASCII.
+        ConfigError: it is unreadable, readable by others, too short, or not one line of visible
+            ASCII.
 
     """
     if path is None:
@@ -56,7 +57,7 @@ def check_pair(option: str, certificate: Path | None, key: Path | None) -> None:
     """Check that a certificate and a key are given together, and fit.
 
     Raises:
-        ConfigError: they are not, or do not.
+        ConfigError: one is missing, or they do not fit.
 
     """
     if certificate is None and key is None:

@@ -17,7 +17,7 @@ TYPE_PREFIX = "urn:pacer:problem:"
 
 @dataclass(frozen=True)
 class FieldError:
-    """One thing wrong with a request: where, what, and what would be right."""
+    """One error in a request: the field, the error, and the expected value."""
 
     field: str
     message: str
@@ -28,7 +28,7 @@ class FieldErrors(list[FieldError]):
     """The errors in a request, collected as they are found."""
 
     def add(self, field: str, message: str, expected: str) -> None:
-        """Add one thing."""
+        """Add an error."""
         self.append(FieldError(field, message, expected))
 
     def add_below(self, path: str, errors: Iterable[FieldError]) -> None:
@@ -43,8 +43,8 @@ class Problem(Exception):  # noqa: N818 (RFC 9457's word)
     Attributes:
         status: HTTP status code.
         kind: last part of the `type` URI; stable, for programs.
-        title: what kind of problem, the same for all of its kind.
-        detail: this one, for people.
+        title: the kind of problem, the same text for all of its kind.
+        detail: the explanation of this problem, for people.
         errors: the fields at fault.
 
     """
@@ -97,7 +97,7 @@ def not_found(kind: str, name: str, known: Iterable[str], where: str = "") -> Pr
 
 
 def shorten(text: str) -> str:
-    """Return a given text, its end left out where it is long."""
+    """Return a given text, cut at the end if it is long."""
     return text if len(text) <= 40 else text[:37] + "..."
 
 
@@ -108,7 +108,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def meant_of(name: str, known: Iterable[str]) -> str:
-    """Return the same or, when no name is close and there are few, all of them."""
+    """Return the same as `did_you_mean` or, if no name is close and there are few, all names."""
     names = list(known)
     listed = f"; there are: {', '.join(names)}" if 0 < len(names) <= 8 else ""
     return did_you_mean(name, names) or listed

@@ -68,7 +68,7 @@ _AMBIGUOUS = re.compile(r"([kmgt]?)(bps|b/s|b)", re.IGNORECASE | re.ASCII)
 
 
 class RateError(ValueError):
-    """A rate that cannot be used; the text says why, `expected` what would be right."""
+    """A rate that cannot be used; the text gives the reason, `expected` the expected form."""
 
     expected = EXPECTED
 
@@ -182,7 +182,7 @@ def draining_bytes_per_ns_q24(rate_bps: int) -> int:
 
 
 def payload_bytes_per_ns_q24(rate_bps: int) -> int:
-    """Return what full segments carry at a rate, in 2^-24 bytes of TCP payload per ns."""
+    """Return the payload rate of full segments at a rate, in 2^-24 bytes of TCP payload per ns."""
     return bytes_per_ns_q24(rate_bps) * SEGMENT_PAYLOAD_BYTES // MTU_FRAME_BYTES
 
 

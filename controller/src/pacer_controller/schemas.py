@@ -49,7 +49,7 @@ from pacer_controller.problems import FieldError, FieldErrors
 
 
 class ClassSpec(Strict):
-    """A class of packets: how they are spaced."""
+    """A class of packets, with the spacing of its packets."""
 
     model_config = examples(
         {"rate": "500Mbit"},
@@ -223,7 +223,7 @@ class PortSpec(Strict):
 
 
 class MatchSpec(Strict):
-    """Which packets belong to a flow; a field that is not given matches anything."""
+    """The packets that belong to a flow; a field that is not given matches anything."""
 
     ingress_port: PortNumber | None = Field(default=None, description="Port the packet came in by.")
     ether_type: EtherType | None = Field(
@@ -382,7 +382,7 @@ FlowMeter = Annotated[
 
 
 class FlowSpec(Strict):
-    """A flow: which packets, and what becomes of them."""
+    """A flow: a match of packets, and their treatment."""
 
     model_config = examples(
         {"match": {"protocol": "tcp", "dst_port": 5001}, "class": "video"},

@@ -1,4 +1,4 @@
-"""Tells systemd how the controller is doing (sd_notify(3)): ready, alive, ending."""
+"""Notifies systemd of the controller's state (sd_notify(3)): ready, alive, ending."""
 
 import asyncio
 import contextlib
@@ -7,11 +7,11 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 
 PARTS = 3
-"""The event loop says that it is alive this often in the time after which systemd gives it up."""
+"""Notifications that the event loop sends in systemd's watchdog time."""
 
 
 def notify(message: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Send a message to systemd, if it listens; that it cannot be sent changes nothing."""
+    """Send a message to systemd, if it listens; an error is ignored."""
     address = environment.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return
@@ -38,7 +38,7 @@ def watchdog_s(environment: Mapping[str, str] = os.environ) -> float | None:
 
 @contextlib.asynccontextmanager
 async def told() -> AsyncIterator[None]:
-    """Say that the controller is ready, that its event loop turns meanwhile, and that it ends."""
+    """Notify systemd at the start and at the end, and of the running event loop in between."""
     notify("READY=1")
     limit_s = watchdog_s()
     alive = None if limit_s is None else asyncio.create_task(_stay_alive(limit_s / PARTS))

@@ -1,4 +1,4 @@
-"""The options that say how to reach a store."""
+"""The options for access to a store."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""TLS towards switches: which of them speak it, and with what."""
+"""TLS towards switches: the switches that use it, and the certificates."""
 
 import ipaddress
 import os
@@ -14,7 +14,7 @@ from pacer_controller.config import PLAIN_PREFIX, TLS_PREFIX
 MAX_FILE_BYTES = 1 << 20
 
 SWITCH_NAME = "pacing-switch"
-"""Name in the certificates that `pacing_switch` makes for itself, whatever its address."""
+"""The name in the certificates that `pacing_switch` makes for itself, for any address."""
 
 _ROOTS_FOLDER = Path("/var/lib/pacing-switch")
 _OPEN_TO_OTHERS = 0o027
@@ -22,13 +22,14 @@ _OPEN_TO_OTHERS = 0o027
 
 @dataclass(frozen=True)
 class SwitchTls:
-    """Files in PEM; they are read at each attempt to connect, so that they can be renewed.
+    """PEM files, which are read at each attempt to connect, so that they can be renewed.
 
     Attributes:
-        authority: who signed the switches' certificates; None: one that gRPC knows.
-        certificate: ours, for switches that ask for one.
-        key: its private key.
-        name: which name a switch's certificate must have; empty: that of its address.
+        authority: the certificate of the authority that signed the switches' certificates; None:
+            an authority that gRPC knows.
+        certificate: the controller's certificate, for switches that ask for one.
+        key: the certificate's private key.
+        name: the name that a switch's certificate must have; empty: that of its address.
 
     """
 
@@ -43,10 +44,10 @@ class SwitchTls:
         return self != SwitchTls()
 
     def credentials(self) -> GRPCCredentialsTLS:
-        """Read the files.
+        """Return the credentials from the files.
 
         Raises:
-            OSError: one cannot be read, is too large, or is a key that others may read.
+            OSError: a file cannot be read, is too large, or is a key that other users may read.
 
         """
         return GRPCCredentialsTLS(

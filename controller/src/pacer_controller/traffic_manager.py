@@ -1,7 +1,7 @@
 """Client of the switch's own gRPC service, `pacer.v1.TrafficManager`: ports and statistics.
 
-Its messages are made at run time from `traffic_manager.proto`, so that no generated code is kept
-and a checkout always uses the interface the switch beside it is built from.
+Its messages are made at run time from `traffic_manager.proto`. So there is no generated code in the
+repository, and a checkout always uses the interface from which its switch is built.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from pacer_controller.fields import NO_LINE_RATE
 from pacer_controller.southbound import PortInfo
 
 CLASSES_PER_REQUEST = 4096
-"""Most classes that GetStatistics answers for at once."""
+"""Most classes of one GetStatistics request."""
 
 _TIMEOUT_S = 5.0
 _PROTO = "traffic_manager.proto"
@@ -34,8 +34,8 @@ class TrafficManagerUnavailableError(Exception):
     """The service did not answer, or not as asked.
 
     Attributes:
-        unimplemented: the switch has no such service.
-        refused: it answered that the request is wrong.
+        unimplemented: whether the switch lacks this service.
+        refused: whether it answered that the request is wrong.
 
     """
 
@@ -86,12 +86,12 @@ def _messages() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Primary:
-    """The P4Runtime primary controller that changes something.
+    """The P4Runtime primary controller that requests a change.
 
     Attributes:
-        device_id: the switch's.
-        election_id: with which the controller is primary, 0 to 2^128 - 1.
-        role: the controller's; empty: the default role.
+        device_id: the device id of the switch.
+        election_id: the election id of the primary controller, 0 to 2^128 - 1.
+        role: the role of the controller; empty: the default role.
 
     """
 
@@ -100,7 +100,7 @@ class Primary:
     role: str = ""
 
     def fields(self) -> dict[str, Any]:
-        """Return what a request says of it."""
+        """Return the fields of a request that identify it."""
         high, low = divmod(self.election_id, 1 << 64)
         election_id = {"high": high, "low": low}
         return {"device_id": self.device_id, "role": self.role, "election_id": election_id}
@@ -111,8 +111,8 @@ class TrafficManager:
 
     Args:
         address: HOST:PORT, the same as P4Runtime's.
-        tls: with what to speak TLS there; None: a plain connection.
-        options: further ones of the gRPC channel.
+        tls: the TLS credentials; None: a plain connection.
+        options: further options of the gRPC channel.
 
     """
 
@@ -156,8 +156,8 @@ class TrafficManager:
                 f"{method}: {error.code().name}: {error.details()}", error.code()
             ) from None
         except (grpc.aio.UsageError, asyncio.CancelledError):
-            # Closing the connection cancels the calls on it, which is no reason to end for the
-            # task that waits for one, unless that was cancelled itself.
+            # Closing the connection cancels the calls on it. This must not end the task that waits
+            # for one, unless the task itself was cancelled.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise

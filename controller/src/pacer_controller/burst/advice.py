@@ -17,23 +17,23 @@ from dataclasses import dataclass
 from pacer_controller import rates
 
 MIN_OF_NEEDED, MAX_OF_NEEDED = 1.25, 1.4
-"""Least and most of the advised FIFO, by what the capture itself needs."""
+"""Smallest and largest advised FIFO, as multiples of the FIFO that the capture needs."""
 
 EXPECTED_LOSSES = math.exp(-5)
 """Busy periods above the advised FIFO that are expected in as long again."""
 
 TAIL_SHARE = 0.05
 MIN_TAIL, MAX_TAIL = 20, 1000
-"""How many of the busy periods with the longest queues the tail is taken from."""
+"""Smallest and largest number of busy periods, those with the longest queues, in the tail."""
 
 ROUNDING = 1e-5
-"""Packets that are spaced at a rate are that close to it."""
+"""Largest relative error of the rate of packets that are spaced at a rate."""
 
 MEAN_DIGITS = 3
 """Significant digits of a mean rate in a message."""
 
 PACKETS_MAX = 1 << 27
-"""Packets that advice is taken from: 2 GiB of times and lengths."""
+"""Most packets that advice is computed from: 2 GiB of times and lengths."""
 
 NS_PER_S = 1_000_000_000
 MAX_RATE_BPS = 1_000_000_000_000
@@ -50,11 +50,11 @@ class Advice:
     """A rate and a FIFO that fit a traffic.
 
     Attributes:
-        rate_bps: of the bottleneck, in layer-2 bytes with FCS.
-        fifo_bytes: the advised FIFO, in bytes of frames with FCS that wait.
-        needed_bytes: the least FIFO with which the capture's own packets lose nothing.
-        chance: that traffic like this loses a packet in as long again; None if the capture is too
-            short to say.
+        rate_bps: the rate of the bottleneck, in layer-2 bytes with FCS.
+        fifo_bytes: the advised FIFO, in bytes of waiting frames with FCS.
+        needed_bytes: the smallest FIFO with which the capture's own packets lose nothing.
+        chance: the probability that such traffic loses a packet in as long again; None: the capture
+            is too short.
 
     """
 

@@ -31,7 +31,7 @@ class Packet:
     Attributes:
         at_ns: time since 1970 (or whatever the capture counts from).
         length: bytes on the wire, without FCS.
-        data: as many of them as were kept.
+        data: the captured bytes, which may be fewer.
 
     """
 
@@ -46,8 +46,8 @@ def read(path: Path) -> Iterator[Packet]:
     A packet that is cut off at the end of the file, because the capture was killed, is left out.
 
     Raises:
-        CaptureError: no capture, not of Ethernet, or broken.
-        OSError: cannot be read.
+        CaptureError: the file is not a capture, not of Ethernet, or broken.
+        OSError: the file cannot be read.
 
     """
     with path.open("rb") as file:

@@ -48,7 +48,8 @@ class Window:
 class Measured:
     """The measurements of one port or flow; windows without packets are left out.
 
-    `last_ns` is when the last packet came, on the clock of the windows; None without packets.
+    `last_ns` is the arrival time of the last packet, on the clock of the windows; None without
+    packets.
     """
 
     window_ns: int
@@ -115,10 +116,10 @@ class DynamicQueue:
     """The queue of dynamic burstiness, in bytes times T: no division, hence no rounding.
 
     Attributes:
-        window_ns: T.
-        queue: behind the last packet.
-        last_ns: when that came.
-        window: the window that it was in.
+        window_ns: the length T of a window.
+        queue: the queue after the last packet.
+        last_ns: the arrival time of the last packet.
+        window: the window of the last packet.
 
     """
 
@@ -128,12 +129,12 @@ class DynamicQueue:
     window: int = -1
 
     def take(self, at_ns: int, frame_bytes: int, bytes_per_window: int) -> int:
-        """Take a packet of a window that is over; return the queue behind it.
+        """Add a packet of a past window; return the queue after it.
 
         Args:
-            at_ns: when it came; times do not run backwards.
-            frame_bytes: its length.
-            bytes_per_window: bytes of all packets of its window.
+            at_ns: the arrival time; times do not run backwards.
+            frame_bytes: the length of the packet.
+            bytes_per_window: the bytes of all packets of its window.
 
         """
         window = at_ns // self.window_ns
@@ -147,8 +148,8 @@ class DynamicQueue:
 class Meter:
     """Measures one port or flow.
 
-    It keeps the packets of the last window: its own rate is known once it is over. Dynamic
-    burstiness of a window with more than `KEPT_PACKETS_MAX` is not known.
+    It keeps the packets of the last window, since a window's rate is known only at its end. Dynamic
+    burstiness of a window with more than `KEPT_PACKETS_MAX` packets is not known.
 
     Args:
         bytes_per_ns_q24: rate of the virtual bottleneck, in 2^-24 bytes per ns
@@ -161,7 +162,7 @@ class Meter:
         self._rate_q24 = bytes_per_ns_q24
         self._window_ns = window_ns
         self._windows: list[Window] = []
-        # Of each packet of the last window.
+        # Arrival time and length of each packet of the last window.
         self._kept_ns, self._kept_bytes = array("Q"), array("L")
         self._all_kept = True
         self._last_ns = 0
@@ -174,8 +175,8 @@ class Meter:
     def add(self, at_ns: int, frame_bytes: int) -> None:
         """Count a packet, `frame_bytes` with FCS.
 
-        Times of one port do not run backwards; of a capture of several interfaces they may: such a
-        packet counts as one of the same instant as the packet before it.
+        Times of one port do not run backwards, but those of a capture of several interfaces may. An
+        earlier packet counts as if it came at the same time as the packet before it.
         """
         at_ns = max(at_ns, self._last_ns)
         elapsed_ns = at_ns - self._last_ns

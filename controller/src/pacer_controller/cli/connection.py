@@ -15,7 +15,7 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
 SILENCE_S = 90.0
-"""A stream that says nothing for so long is broken: the longest interval is 60 s."""
+"""Longest silence of a working stream, whose longest interval is 60 s."""
 MAX_PAGES = 100_000
 """Most pages that are read, in case a server always names a next page."""
 
@@ -28,8 +28,8 @@ class ClientError(Exception):
     """An error for the user; `problem` is the same for programs.
 
     Attributes:
-        problem: problem details (RFC 9457), the controller's own or made here.
-        exit_status: what the command ends with.
+        problem: problem details (RFC 9457), from the controller or made here.
+        exit_status: the exit status of the command.
 
     """
 
@@ -83,7 +83,7 @@ class Connection:
     """Requests to one controller.
 
     Args:
-        url: where it is, such as `http://127.0.0.1:8080`.
+        url: the controller's address, such as `http://127.0.0.1:8080`.
         token: bearer token; None: none is sent.
         authority: file of certificates to trust instead of the system's.
 
@@ -119,12 +119,12 @@ class Connection:
         )
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._http.close()
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn a transport's error into ours."""
+        """Turn an error of the transport into a ClientError."""
         try:
             yield
         except httpx.ConnectError as error:

@@ -435,7 +435,7 @@ STATISTICS: dict[str, dict[str, _Cell]] = {
         "DROPS": _port_drops,
     },
 }
-"""What was measured of each part of a switch's statistics."""
+"""The columns of the tables of a switch's statistics."""
 
 
 def switch_tree(switch: View, parts: Mapping[str, Sequence[View]]) -> Tree:

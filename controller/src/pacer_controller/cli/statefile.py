@@ -11,7 +11,7 @@ import yaml
 from pacer_controller.cli.connection import UsageError
 
 MAX_BYTES = 32 * 1024 * 1024
-"""As much as the controller takes."""
+"""Longest state file, in bytes: the same limit as the controller's."""
 
 _PARTS = ("ports", "classes", "meters", "flows")
 

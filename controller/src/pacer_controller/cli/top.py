@@ -1,4 +1,4 @@
-"""`pacer top`: what every class does, live."""
+"""`pacer top`: a live view of every class."""
 
 import os
 import select
@@ -32,8 +32,8 @@ def samples(
     """Give statistics as they come.
 
     Args:
-        session: where the controller is.
-        switch: only this one's; None: of all switches.
+        session: the connection to the controller.
+        switch: the name of the only switch to show; None: all switches.
         interval_ms: time between two rounds of the switches.
         times: number of rounds; None: no end.
 

@@ -1,8 +1,8 @@
 """The words after a command and their values, as in `rate 500mbit limit 1MB port 2`.
 
-A grammar is a table of words; each says which field of the resource it sets. Values are read here
-as far as a terminal's habits go (`1MB`, `10ms`, `5001-5010`, yes and no); what a value may be on
-this switch is the controller's to say.
+A grammar is a table of words; each word names the field of the resource that it sets. This module
+reads the usual forms of values (`1MB`, `10ms`, `5001-5010`, yes and no); the controller checks
+whether the switch takes the value.
 
 Units: sizes are bytes, `KB MB GB` are powers of 1024, as in tc; times are `ns us ms s`.
 """
@@ -95,16 +95,16 @@ class Word:
     """One word of a grammar.
 
     Attributes:
-        name: how it is written.
-        field: what it sets, as a path in the resource (`match.dst_port`).
-        read: reads the value that follows; None: nothing follows.
-        value: what is set when nothing follows.
-        shown: what stands for the value in help.
-        help: one line.
-        choices: values for completion; a name in angle brackets stands for those of the
+        name: the word itself.
+        field: the field that it sets, as a path in the resource (`match.dst_port`).
+        read: reads the value that follows; None: no value follows.
+        value: the value of the field when no value follows.
+        shown: the placeholder of the value in help.
+        help: one line of help.
+        choices: values for completion; a name in angle brackets stands for names from the
             controller, such as "<class>".
-        none: what "none" and "default" stand for; without one, they take the field away.
-        also: other names of it.
+        none: the value for "none" and "default"; without one, they remove the field.
+        also: other names of the word.
 
     """
 
@@ -120,12 +120,12 @@ class Word:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names of it, its own first."""
+        """All names of the word; the main one is first."""
         return self.name, *self.also
 
 
 NONE = ("none", "default")
-"""Written instead of a value: the field is taken away, so that its default counts."""
+"""Words instead of a value that remove the field, so that its default applies."""
 
 
 class Grammar:
@@ -134,7 +134,7 @@ class Grammar:
     Args:
         what: the resource, for messages.
         words: the words.
-        noise: words that may stand anywhere and mean nothing.
+        noise: words without meaning, which may stand anywhere.
 
     """
 

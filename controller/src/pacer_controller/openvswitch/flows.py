@@ -1,9 +1,9 @@
-"""Resources to what a bridge holds: flows, meters, queues; all pure.
+"""Translates resources to a bridge's flows, meters and queues; all functions are pure.
 
-A flow is an OpenFlow entry that sets a queue and goes on as NORMAL; a class is a queue of that
-number on every port. OpenFlow wants to know the protocol where it matches on ports, and the
-EtherType where it matches on addresses, DSCP or protocol: a flow that leaves them open becomes one
-entry for each that is possible.
+A flow is an OpenFlow entry that sets a queue and ends with NORMAL; a class is a queue of that
+number on every port. In OpenFlow, a match on ports must name the protocol, and a match on
+addresses, DSCP or protocol must name the EtherType. A flow that leaves them open becomes one entry
+for each possibility.
 """
 
 import ipaddress
@@ -91,7 +91,7 @@ def meter_row(number: int, spec: MeterSpec, owner: str) -> Row:
 
 
 def queue_row(index: int, spec: ClassSpec, owner: str) -> Row:
-    """Return a queue, in terms of classes: how it is written depends on the type of QoS."""
+    """Return a queue with a class's settings; `queue_settings` has its form for a type of QoS."""
     params: dict[str, int | str] = {"mode": spec.mode, "limit": spec.limit_bytes}
     if spec.rate is not None:
         params["rate"] = spec.rate
@@ -111,11 +111,11 @@ def queue_row(index: int, spec: ClassSpec, owner: str) -> Row:
 
 
 def record_rows(record: Record, desired: Desired) -> list[Row]:
-    """Return what a bridge holds for a resource; a flow's own queue and meter are among its."""
+    """Return a bridge's rows for a resource; those of a flow include its own queue and meter."""
     if isinstance(record, ClassRecord):
         return [queue_row(record.index, record.spec, owner_of("class", record.name))]
     if isinstance(record, MeterRecord):
-        # Each flow that names it has one of its own.
+        # Each flow that names the meter has a meter of its own.
         return []
     if isinstance(record, FlowRecord):
         return _flow_rows(record, desired)
@@ -146,7 +146,7 @@ def _flow_rows(record: FlowRecord, desired: Desired) -> list[Row]:
 
 
 def _for_dscp(spec: FlowSpec) -> MatchSpec:
-    """Return the match; a DSCP can only be set where there is one, so only IP is matched then."""
+    """Return the match; a flow that sets the DSCP matches IP only, since others have no DSCP."""
     match = spec.match
     if spec.set_dscp is None or match.ether_type is not None or match.family() is not None:
         return match
@@ -157,7 +157,7 @@ def queue_settings(entry: Row, qos_type: str) -> dict[str, str]:
     """Return a queue's `other_config` for a type of QoS."""
     values: dict[str, Any] = dict(entry.params)
     if qos_type == "pacer":
-        # The queue is on every port, whichever the class leaves by.
+        # The queue is on every port, even if the class names one port.
         return {name: str(value) for name, value in values.items() if name != "port"}
     # linux-htb: an unpaced queue may take the whole line and has no guarantee.
     return {"max-rate": str(values["rate"])} if "rate" in values else {"min-rate": "8000"}

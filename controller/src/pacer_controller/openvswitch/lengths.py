@@ -1,7 +1,7 @@
 """Checks the lengths inside a message of OpenFlow 1.3 before os-ken reads it.
 
-os-ken walks from one part of a message to the next by the lengths in it. A length of 0 keeps it at
-the same place for ever, and with it everything that shares the thread.
+os-ken moves from one part of a message to the next by the lengths in it. A length of 0 would keep
+it at the same place for ever, and block everything in its thread.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _WITHOUT_LENGTHS = (ofp.OFPMP_QUEUE, ofp.OFPMP_PORT_STATS)
 
 
 class LengthError(ValueError):
-    """A part ends before it begins, or after the message; or its parts are not known."""
+    """A part is shorter than its header or exceeds the message, or its parts are unknown."""
 
 
 def check(message: bytes) -> None:

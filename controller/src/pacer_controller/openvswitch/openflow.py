@@ -17,19 +17,19 @@ from pacer_controller.rows import METERS, Change, Key, MatchValue, Op, Row, row
 from pacer_controller.southbound import Count, Refusal
 
 COOKIE = 0x70616365_72000000
-"""Marks the controller's flows; flows without it belong to others and are not touched."""
+"""The cookie of the controller's flows; flows without it belong to others and stay unchanged."""
 
 COOKIE_MASK = 0xFFFFFFFF_FF000000
 
 TIMEOUT_S = 10.0
 ECHO_S = 2.0
-"""Longest wait for a sign of life."""
+"""Longest wait for the reply to an echo request, in seconds."""
 
 BATCH = 500
 """Changes between two barriers."""
 
 REPLIES_MOST = 4096
-"""Messages of one answer, of 64 KB at most each; a bridge that sends more is given up."""
+"""Most messages of one answer, of at most 64 KB each; more end the connection."""
 
 _PROTOCOL = ofproto_protocol.ProtocolDesc(version=ofp.OFP_VERSION)
 _DEMOTED = (ofp.OFPET_BAD_REQUEST, ofp.OFPBRC_IS_SLAVE)
@@ -43,18 +43,18 @@ _READ = {
     *(ofp.OFPT_ERROR, ofp.OFPT_ECHO_REQUEST, ofp.OFPT_ECHO_REPLY, ofp.OFPT_FEATURES_REPLY),
     *(ofp.OFPT_MULTIPART_REPLY, ofp.OFPT_BARRIER_REPLY, ofp.OFPT_ROLE_REPLY),
 }
-"""Types of the messages that are read; all others are passed over."""
+"""Types of the messages that are read; all others are ignored."""
 
 
 class OpenFlowError(Exception):
-    """The connection is gone, or what came is not OpenFlow 1.3."""
+    """The connection is gone, or a message is not OpenFlow 1.3."""
 
 
 class StaleRoleError(OpenFlowError):
     """The bridge knows a newer generation of masters.
 
     Attributes:
-        generation: its id.
+        generation: the id of that generation.
 
     """
 
@@ -73,7 +73,8 @@ class OpenFlow:
         self._waiting: dict[int, asyncio.Queue[Any]] = {}
         self._errors: dict[int, Any] = {}
         self._in_doubt: set[int] = set()
-        """Numbers of the changes since the last barrier: errors of others are not kept."""
+        """The numbers of the changes since the last barrier; errors with other numbers are
+        ignored."""
         self.closed = asyncio.Event()
         self.datapath_id = 0
         self._task = asyncio.create_task(self._receive(), name="openflow")
@@ -157,10 +158,10 @@ class OpenFlow:
             self._errors[message.xid] = message
 
     async def _ask(self, request: Any, timeout_s: float = TIMEOUT_S) -> list[Any]:
-        """Send a request and return its replies; an error is among them.
+        """Send a request and return its replies, including an error.
 
         Raises:
-            OpenFlowError: the connection went, or no answer came.
+            OpenFlowError: the connection is gone, or there was no answer.
 
         """
         xid = self._send(request)
@@ -189,7 +190,7 @@ class OpenFlow:
         """Send a request and return its reply, which must be of one of these kinds.
 
         Raises:
-            OpenFlowError: the connection went, no answer came, or it is something else.
+            OpenFlowError: the connection is gone, or there was no answer or another one.
 
         """
         replies = await self._ask(request)
@@ -198,12 +199,12 @@ class OpenFlow:
         return replies[0]
 
     async def _all(self, request: Any, kind: type) -> list[Any]:
-        """Send a multipart request and return what the bodies of its replies list.
+        """Send a multipart request and return the lists in its replies' bodies as one.
 
-        A bridge that does not know the request answers with an error, and lists nothing.
+        A bridge that does not know the request answers with an error; the list is then empty.
 
         Raises:
-            OpenFlowError: the connection went, no answer came, or it is something else.
+            OpenFlowError: the connection is gone, or there was no answer or another one.
 
         """
         replies = await self._ask(request)
@@ -212,7 +213,7 @@ class OpenFlow:
         return [one for reply in replies for one in getattr(reply, "body", None) or ()]
 
     async def become_master(self, generation: int) -> None:
-        """Take the role of the master (OpenFlow 1.3.5, 6.3.6); former masters may not write then.
+        """Become the master (OpenFlow 1.3.5, 6.3.6); former masters may no longer write.
 
         Raises:
             StaleRoleError: the bridge knows a newer generation.
@@ -230,19 +231,19 @@ class OpenFlow:
         raise StaleRoleError(reply.generation_id)
 
     async def echo(self) -> None:
-        """Ask for a sign of life.
+        """Check that the bridge answers an echo request.
 
         Raises:
-            OpenFlowError: none came.
+            OpenFlowError: there was no reply.
 
         """
         await self._ask(parser.OFPEchoRequest(_PROTOCOL), ECHO_S)
 
     async def write(self, pending: Sequence[Change]) -> list[Refusal]:
-        """Write changes of flows and meters in order; returns those refused.
+        """Write changes of flows and meters in order; return the refusals.
 
         Raises:
-            OpenFlowError: the connection is gone; what was written is not known.
+            OpenFlowError: the connection is gone; it is unknown which changes were made.
 
         """
         refused: list[Refusal] = []
@@ -250,7 +251,7 @@ class OpenFlow:
             batch = pending[start : start + BATCH]
             self._errors.clear()
             xids = {self._send(_message(change)): change for change in batch}
-            # Nothing has been received yet: there was no wait since the first of them was sent.
+            # No reply has been received yet, since nothing was awaited after the first was sent.
             self._in_doubt = set(xids)
             await self._ask(parser.OFPBarrierRequest(_PROTOCOL))
             for xid, change in xids.items():
@@ -264,7 +265,7 @@ class OpenFlow:
         return refused
 
     async def read_flows(self) -> tuple[list[Row], dict[Key, Count]]:
-        """Return our flows and their counters."""
+        """Return the controller's flows and their counters."""
         request = parser.OFPFlowStatsRequest(
             _PROTOCOL, 0, 0, ofp.OFPP_ANY, ofp.OFPG_ANY, COOKIE, COOKIE_MASK, parser.OFPMatch()
         )

@@ -1,10 +1,10 @@
 """A bridge's ports, QoS and queues in the Open vSwitch database (RFC 7047).
 
-Calls block: `ovs` has no asyncio. They are made in a thread of the driver's.
+Calls block, since `ovs` does not use asyncio. They are made in a thread of the driver.
 
-The bridge's lock belongs to a connection: with the connection it is lost, and no other one is made
-until it is asked for again. Each transaction that writes asserts the lock, and that the bridge
-bears the fencing number of this controller, so that one who has lost either writes nothing.
+The bridge's lock belongs to a connection and is lost with it. The next connection is made only by
+the next request for the lock. Each transaction that writes asserts the lock, and that the bridge
+has the fencing number of this controller. So a controller that has lost either writes nothing.
 """
 
 import contextlib
@@ -23,7 +23,8 @@ _OWNER = "pacer-controller"
 _QUEUE = "pacer-queue"
 
 _FENCE = "pacer-fence"
-"""Key of the bridge's `external_ids` with the fencing number of who may write, in decimal."""
+"""Key in the bridge's `external_ids` of the fencing number of the controller that may write, in
+decimal."""
 
 _COUNT_UP = {
     "op": "mutate",
@@ -33,15 +34,15 @@ _COUNT_UP = {
 }
 
 SILENCE_MS = 10_000
-"""Longest time without a byte of an answer; the connection is given up then."""
+"""Longest time without a byte of an answer, after which the connection is closed."""
 
 
 class OvsdbError(Exception):
-    """The database is gone, or refused; the text is its error."""
+    """The database is gone, or refused a request; the text is its error."""
 
 
 class _RefusedError(OvsdbError):
-    """The database answered with an error; the connection is as good as before."""
+    """The database answered with an error; the connection still works."""
 
 
 @dataclass
@@ -68,9 +69,9 @@ class Snapshot:
     queues: dict[int, tuple[str, dict[str, str]]]
     """UUID and `other_config` by number."""
     strays: list[str]
-    """UUIDs of rows that are marked as ours, but with no queue or with that of another row."""
+    """UUIDs of the controller's rows that have no queue, or the queue of another row."""
     refused: dict[str, str]
-    """Why the switch refused QoS or queues, by port name; only the patched switch reports it."""
+    """The reasons for refused QoS or queues, by port name; only the patched switch reports them."""
     settled: bool
     """Whether the switch has applied everything; true if it does not report that."""
 
@@ -95,7 +96,7 @@ class Database:
     Args:
         remote: `unix:PATH` or `tcp:HOST:PORT`.
         bridge: the bridge's name.
-        owner: marks the rows that are ours.
+        owner: the mark of this controller's rows.
 
     """
 
@@ -105,11 +106,11 @@ class Database:
         self._owner = owner
         self._connection: Any = None
         self._paces = False
-        """Whether the switch knows the QoS type `pacer`; of the connection."""
+        """Whether the switch at this connection knows the QoS type `pacer`."""
         self._owned = False
-        """Whether the lock was ours on the last connection: it is made anew by `lock` only."""
+        """Whether the last connection had the lock; then only `lock` makes another connection."""
         self._number: str | None = None
-        """The fencing number that the bridge bears while it is ours."""
+        """The fencing number that the bridge has while this controller owns it."""
         # A lock's name is an identifier (RFC 7047, 3.1); a bridge's may be anything.
         self._lock = f"pacer_{bridge.encode().hex()}"
 
@@ -140,14 +141,14 @@ class Database:
     def _call(self, method: str, params: Sequence[Any]) -> Any:
         self._connect()
         request = ovs.jsonrpc.Message.create_request(method, list(params))
-        # What is not sent at once is sent while the answer is waited for.
+        # The rest of the request is sent while this waits for the answer.
         error = self._connection.send(request)
         while not error:
             error, reply = self._receive()
             if not error and reply.id == request.id:
                 break
             if not error and reply.type == ovs.jsonrpc.Message.T_REQUEST:
-                # The server's probe of whether we live (RFC 7047, 4.1.11).
+                # The server's echo request (RFC 7047, 4.1.11).
                 error = self._connection.send(
                     ovs.jsonrpc.Message.create_reply(reply.params, reply.id)
                 )
@@ -162,7 +163,7 @@ class Database:
         return reply.result
 
     def _receive(self) -> tuple[int, Any]:
-        """Return the next message; an error's number where there is none, or nothing comes."""
+        """Return the next message, or an error number if there is none yet or after a timeout."""
         connection = self._connection
         progress: tuple[int, int] | None = None
         deadline_ms = 0
@@ -202,17 +203,18 @@ class Database:
 
     @_reading()
     def lock(self, *, steal: bool) -> bool:
-        """Take the bridge's lock (RFC 7047, 4.1.8); returns whether it is ours.
+        """Take the bridge's lock (RFC 7047, 4.1.8); return whether this connection has it.
 
         Args:
-            steal: whether to take it from who has it: for the holder of a lease.
+            steal: whether to take the lock from its owner; only the holder of a lease may do so.
 
         Raises:
-            OvsdbError: no answer.
+            OvsdbError: the database does not answer.
 
         """
         self._owned, self._number = False, None
-        # Asked for once, the lock would be ours whenever it comes free: it is asked for anew.
+        # An earlier request may still be pending, and would get the lock as soon as it is free.
+        # So end it first.
         self.unlock()
         method = "steal" if steal else "lock"
         self._owned = bool(self._call(method, [self._lock])["locked"])
@@ -220,10 +222,11 @@ class Database:
 
     @_reading()
     def fence(self, number: int) -> int:
-        """Have the bridge bear a fencing number; returns a higher one that it bears, or 0.
+        """Write a fencing number to the bridge; return a higher one that it already has, or 0.
 
         Raises:
-            OvsdbError: no answer, no such bridge, or the lock is another controller's.
+            OvsdbError: the database does not answer, has no such bridge, or the lock belongs to
+                another controller.
 
         """
         where = [["name", "==", self._bridge]]
@@ -235,7 +238,7 @@ class Database:
         borne = _map(answer["rows"][0]["external_ids"]).get(_FENCE)
         if borne is not None and borne.isascii() and borne.isdigit() and int(borne) >= number:
             return int(borne)
-        # What was read must be there still.
+        # The transaction waits for the number that was read, so that it fails after a change.
         known = [["external_ids", "includes", ["map", [[_FENCE, borne]]]]] if borne else []
         mutations = [
             ["external_ids", "delete", ["set", [_FENCE]]],
@@ -249,10 +252,10 @@ class Database:
         return 0
 
     def _guards(self) -> list[dict[str, Any]]:
-        """Return the operations without which nothing is written.
+        """Return the operations that every writing transaction begins with: lock and number.
 
         Raises:
-            OvsdbError: the bridge is not ours.
+            OvsdbError: this controller does not own the bridge.
 
         """
         if self._number is None:
@@ -264,16 +267,16 @@ class Database:
         return [{"op": "assert", "lock": self._lock}, wait]
 
     def unlock(self) -> None:
-        """Leave the bridge's lock to others.
+        """Release the bridge's lock.
 
         Raises:
-            OvsdbError: no answer.
+            OvsdbError: the database does not answer.
 
         """
         if self._connection is None:
             return
         with contextlib.suppress(_RefusedError):
-            # There was none to leave.
+            # An error means that there was no lock to release.
             self._call("unlock", [self._lock])
 
     @_reading()
@@ -295,7 +298,7 @@ class Database:
 
     @_reading()
     def read(self) -> Snapshot:
-        """Return what the database says of the bridge.
+        """Return the bridge's part of the database.
 
         Raises:
             OvsdbError: no answer, or no such bridge.
@@ -375,19 +378,19 @@ class Database:
         ports: Mapping[int, Mapping[str, str]],
         kept: Iterable[int] = (),
     ) -> list[str]:
-        """Change queues and the ports' QoS to what is desired, with the fewest operations.
+        """Change queues and the ports' QoS to the desired state, with the fewest operations.
 
         Args:
-            qos_type: type of the QoS rows.
-            queues: `other_config` by number.
-            ports: `other_config` of the QoS by port number.
-            kept: numbers of queues that stay as they are, if they are there.
+            qos_type: the type of the QoS rows.
+            queues: the desired `other_config` of queues by number.
+            ports: the desired `other_config` of the QoS by port number.
+            kept: the numbers of queues that stay unchanged, if they exist.
 
         Returns:
-            What was written, in words.
+            Descriptions of the writes.
 
         Raises:
-            OvsdbError: no answer, or refused; nothing was written.
+            OvsdbError: the database does not answer, or refused; nothing was written.
 
         """
         now = self.read()
@@ -436,7 +439,7 @@ class Database:
             said.append(what)
         if operations:
             if self._paces:
-                # The switch answers with `cur_cfg` once it has taken, or refused, all of it.
+                # The switch sets `cur_cfg` to this count after it has applied or refused all of it.
                 operations.append(_COUNT_UP)
             self._transact([*self._guards(), *operations])
         return said
@@ -465,7 +468,7 @@ def _uuid(value: Sequence[str]) -> str:
 
 
 def _set(value: Any) -> list[str]:
-    """Return the UUIDs of a set; a set of one member is written as the member."""
+    """Return the UUIDs of a set; the database writes a set of one member as the member."""
     if value[0] == "set":
         return [one[1] for one in value[1]]
     return [value[1]]

@@ -1,6 +1,6 @@
-"""Why the patched Open vSwitch refused QoS or queues: reasons by resource; all pure.
+"""The patched Open vSwitch's reasons for refused QoS or queues, by resource; a pure function.
 
-It says so in the `status` column of a QoS row: by interface, reasons separated by "; ". One about a
+They are in the `status` column of a QoS row: by interface, separated by "; ". A reason about a
 queue begins with "queue N: "; the others are about the port (`ovs-vswitchd.conf.db(5)`).
 """
 
@@ -14,14 +14,14 @@ _QUEUE = re.compile(r"queue ([0-9]{1,10}): (.*)", re.DOTALL)
 
 
 def by_owner(refused: Mapping[str, str], ports: Iterable[PortInfo], wanted: Rows) -> dict[str, str]:
-    """Return why the switch refuses resources, by owner of their rows.
+    """Return the reasons for refused resources, by owner of their rows.
 
-    A class that leaves by one port is not concerned by what others refuse.
+    Refusals at other ports do not concern a class that leaves by one port.
 
     Args:
         refused: the status by interface.
         ports: the bridge's ports.
-        wanted: what is desired; what the switch says of anything else is not ours.
+        wanted: the desired rows; reasons about other rows are ignored.
 
     """
     numbers = {port.interface: port.port for port in ports}

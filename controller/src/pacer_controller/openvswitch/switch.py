@@ -1,4 +1,4 @@
-"""One bridge of Open vSwitch, kept as it should be over OpenFlow and OVSDB."""
+"""One bridge of Open vSwitch, configured over OpenFlow and OVSDB."""
 
 import asyncio
 import contextlib
@@ -37,16 +37,16 @@ from pacer_controller.southbound import (
 _LOG = logging.getLogger(__name__)
 
 QUEUES_MOST = 61_439
-"""linux-htb's classes have 16-bit numbers, of which it needs some itself."""
+"""Most queues: linux-htb's classes have 16-bit numbers, and it needs some itself."""
 
 FLOWS_MOST = 1_000_000
 
 BIDS_MOST = 4
-"""Most fencing numbers in a row; each is above what the bridge remembered then."""
+"""Most fencing numbers in a row; each is above the number that the bridge remembered."""
 
 LOCK_POLL_S = 0.25
 PROBE_S = 2.0
-"""Time between two signs of life for the database, which closes a connection silent for 5 s."""
+"""Period of probes of the database, which closes a connection after 5 s of silence."""
 
 SETTLE_POLL_S = 0.05
 """How often the database is read to see whether the switch has applied what was written."""
@@ -55,7 +55,7 @@ RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 1.0
 
 UNREACHED_S = 10.0
-"""A bridge that does not answer for so long may go to another controller."""
+"""Time without an answer after which a bridge may go to another controller, in seconds."""
 
 EVENT_ENTRIES = 20
 
@@ -66,8 +66,8 @@ class OpenVSwitch:
     """One bridge.
 
     Args:
-        config: which bridge.
-        context: what it has to do with the rest.
+        config: the configuration of the bridge.
+        context: the parts of the service that the driver uses.
 
     """
 
@@ -153,7 +153,7 @@ class OpenVSwitch:
                         _LOG.warning("switch %s: %s", self.config.name, text)
                     self.last_error = text
                 except Exception as error:
-                    # Whatever happens to one connection, the next one is tried.
+                    # The loop must try to connect again after any error.
                     self.last_error = str(error) or type(error).__name__
                     _LOG.exception("switch %s: unexpected", self.config.name)
                 finally:
@@ -172,7 +172,7 @@ class OpenVSwitch:
             self._thread.shutdown(wait=False)
 
     async def _own(self) -> int:
-        """Wait until the bridge is this controller's; returns the fencing number that it bears."""
+        """Wait until this controller owns the bridge; return the bridge's fencing number."""
         tenure = self._context.tenure
         while True:
             if not tenure.held:
@@ -196,7 +196,7 @@ class OpenVSwitch:
         return fence
 
     async def _lead(self, connection: OpenFlow, fence: int) -> None:
-        """Become the bridge's master, so that former ones may not write any longer."""
+        """Become the bridge's master, so that former masters may no longer write."""
         for _ in range(BIDS_MOST):
             try:
                 await connection.become_master(generation_of(fence))
@@ -208,7 +208,7 @@ class OpenVSwitch:
         raise OpenFlowError("the bridge takes no generation id of this controller")
 
     async def _until_over(self, connection: OpenFlow) -> None:
-        """Wait until the connection is closed, or this controller may not write any longer."""
+        """Wait until the connection is closed, or this controller may no longer write."""
         ends = [
             asyncio.create_task(end)
             for end in (connection.closed.wait(), self._context.tenure.becomes(False))
@@ -220,7 +220,7 @@ class OpenVSwitch:
                 end.cancel()
 
     async def _probe(self, connection: OpenFlow) -> None:
-        """Keep the database's connection; without it this bridge is not ours any longer."""
+        """Probe the database, to keep the connection that this controller's ownership needs."""
         with contextlib.suppress(OvsdbError, OpenFlowError):
             while True:
                 await asyncio.sleep(PROBE_S)
@@ -229,7 +229,7 @@ class OpenVSwitch:
         connection.closed.set()
 
     async def _settle(self) -> None:
-        """Read the switch's refusals once it has applied what was written to the database."""
+        """Read the switch's refusals after it has applied the writes to the database."""
         while True:
             await self._unsettled.wait()
             await asyncio.sleep(SETTLE_POLL_S)
@@ -286,7 +286,7 @@ class OpenVSwitch:
         self._find_failed()
 
     def _find_failed(self) -> None:
-        """Collect what the switch does not have, and report what is new."""
+        """Collect the resources that the switch does not have, and report new ones."""
         failed = dict(self._refused_entries)
         if self._refused:
             failed |= refusals.by_owner(self._refused, self.ports, self._context.wanted())
@@ -308,7 +308,7 @@ class OpenVSwitch:
             self._context.notify("mended", f"switch {name} holds it again", {"writes": writes})
 
     async def _sync(self, wanted: Rows) -> list[str]:
-        """Write the database's part of the desired state; returns what was written."""
+        """Write the database's part of the desired state; return descriptions of the writes."""
         kind = self._qos_type or "linux-htb"
         await self.refresh_ports()
         # A class that is too fast for every port keeps its former settings.
@@ -328,7 +328,7 @@ class OpenVSwitch:
     # ---- requests ----
 
     async def apply(self, before: Rows, after: Rows, *, fresh: Iterable[int] = ()) -> bool:
-        """Bring one request's change to the bridge (`southbound.Driver.apply`)."""
+        """Write a change to the bridge (`southbound.Driver.apply`)."""
         connection = self._openflow
         if self.state is not State.CONNECTED or connection is None or not self._context.tenure.held:
             return False
@@ -343,7 +343,7 @@ class OpenVSwitch:
             refused = await connection.write(pending)
             if refused:
                 self.counters.refused_writes += len(refused)
-                # Read back and mend, once the refused changes have been taken back.
+                # Reconcile after the refused changes have been undone.
                 self._resync.set()
                 raise SwitchRefusedError(refused)
         except (OSError, OpenFlowError) as error:
@@ -360,7 +360,7 @@ class OpenVSwitch:
         return True
 
     def mend(self) -> None:
-        """Read the bridge back soon (`southbound.Driver.mend`)."""
+        """Reconcile the bridge soon (`southbound.Driver.mend`)."""
         self._resync.set()
 
     # ---- reading ----
@@ -420,7 +420,7 @@ class OpenVSwitch:
 
 
 def _capabilities(qos_type: str) -> Capabilities:
-    """Return what a bridge can do; of "auto", until it has said more, what both types can."""
+    """Return the capabilities of a bridge; of "auto", as yet undecided, those of both types."""
     pacer = qos_type == "pacer"
     settings = {"line_rate", "counts", "fifo_bytes"} if pacer else {"line_rate"}
     return Capabilities(
@@ -451,7 +451,7 @@ def _openflow_rows(rows: Rows) -> Rows:
 
 
 def _gap_mode(port: BridgePort) -> str | None:
-    """Return what fills a port's gaps; None: its QoS is not of type `pacer`."""
+    """Return a port's gap mode; None: its QoS is not of type `pacer`."""
     return port.qos_config.get("gaps", "accounted") if port.qos_type == "pacer" else None
 
 
@@ -463,7 +463,7 @@ _PORT_KEYS = {
     "gap_frame_max_bytes": "gap-frame",
 }
 _PORT_DEFAULTS = (("line_rate_bps", 0), ("gap_mode", "accounted"))
-"""Settings that say what a port without them has; linux-htb does not know them."""
+"""Settings whose values are a port's defaults; linux-htb does not know them."""
 
 
 def _port_settings(row: Row) -> dict[str, str]:

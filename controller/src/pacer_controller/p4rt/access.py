@@ -50,7 +50,7 @@ DROP_CAUSES = {
 """Cells of the `drops` counter of `pacer.p4`."""
 
 _HOLD_DROPS = "PacerEgress.hold_drops"
-"""Counter of the program for stock BMv2: packets that found as many held ones as it can hold."""
+"""Counter of the program for stock BMv2: packets dropped because it can hold no more."""
 
 HOLD_LIMIT = "hold-limit"
 
@@ -78,10 +78,10 @@ async def read_table(
 
 
 async def write(switch: fy.Switch, pending: Sequence[Change]) -> list[Refusal]:
-    """Write changes of table entries in order; returns those refused.
+    """Write changes of table entries in order; return the refusals.
 
     Raises:
-        fy.P4ClientError: the connection is gone; what was written is not known.
+        fy.P4ClientError: the connection is gone; it is unknown which changes were made.
 
     """
     refused: list[Refusal] = []
@@ -104,9 +104,9 @@ def _update(change: Change) -> fy.P4TableEntry:
 
 
 async def reset_classes(switch: fy.Switch, classes: Iterable[int]) -> None:
-    """Start new classes with counters and clock at zero: an index may have served another before.
+    """Set counters and clock of new classes to zero, since a former class may have used the index.
 
-    A clock that is left ahead is gap that the former class owed; the new one owes nothing.
+    A clock ahead of the present time is gap that the former class owed; the new one owes nothing.
     """
     fresh = list(classes)
     counters = [
@@ -124,20 +124,20 @@ async def reset_classes(switch: fy.Switch, classes: Iterable[int]) -> None:
 
 
 async def _reset(switch: fy.Switch, what: str, updates: Sequence[Any]) -> None:
-    """Write resets of cells; a switch that cannot is no reason to refuse a class."""
+    """Write resets of cells. A class is accepted even if the switch cannot write them."""
     try:
         for start in range(0, len(updates), WRITE_BATCH):
             await switch.write(updates[start : start + WRITE_BATCH])
     except fy.P4ClientError as error:
         if errors.gone(error):
             raise
-        # That stock BMv2 writes no registers is known, and said in docs/bmv2.md.
+        # Stock BMv2 writes no registers (docs/bmv2.md), so this is not worth a warning.
         level = logging.DEBUG if errors.unimplemented(error) else logging.WARNING
         _LOG.log(level, "%s: %s not reset: %s", switch.name, what, errors.describe(error))
 
 
 def new_classes(pending: Iterable[Change]) -> list[int]:
-    """Return the classes that changes bring into being."""
+    """Return the indices of the classes that changes create."""
     return [
         int(value)
         for change in pending
@@ -154,15 +154,15 @@ def split_ports(pending: Sequence[Change]) -> tuple[list[Change], list[Change]]:
 
 
 class ConnectionClosedError(Exception):
-    """The connection was closed at this side while something was asked over it."""
+    """The connection was closed at this side during a request."""
 
 
 @contextlib.contextmanager
 def connected() -> Iterator[None]:
-    """Say in one way that the connection was closed while the block used it.
+    """Turn all errors of a connection closed within the block into one exception.
 
     Raises:
-        ConnectionClosedError: it was; what was written is not known.
+        ConnectionClosedError: it was closed; it is unknown which changes were made.
 
     """
     try:
@@ -171,7 +171,7 @@ def connected() -> Iterator[None]:
         # finsy asserts, and gRPC complains, when the connection is closed in between.
         raise ConnectionClosedError("connection closed") from error
     except asyncio.CancelledError as error:
-        # Closing the connection cancels the calls on it, which is no wish to cancel the caller.
+        # Closing the connection cancels the calls on it, which must not cancel the caller.
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise

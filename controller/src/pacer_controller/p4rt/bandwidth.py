@@ -1,4 +1,4 @@
-"""Bandwidth at a port, as gtrcnet measures it: bins of 500 us, windows of 100 ms, virtual queue."""
+"""gtrcnet's measurements at a port: bins of 500 us, windows of 100 ms, virtual queue."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -80,7 +80,7 @@ async def windows_of_slot(
     first = slot * WINDOWS
     places: Sequence[int] = range(WINDOWS)
     if to_ns is not None and to_ns - from_ns < (WINDOWS - 1) * WINDOW_NS:
-        # Only the part of the ring that these windows can be in: every cell costs.
+        # Read only the part of the ring that can hold these windows, since each cell takes time.
         wanted = range(from_ns // WINDOW_NS, to_ns // WINDOW_NS + 1)
         places = sorted({window % WINDOWS for window in wanted})
     cells = [first + place for place in places]
@@ -157,7 +157,7 @@ async def read_cells(
 
 
 def _bins(windows: list[int], from_ns: int, to_ns: int | None) -> list[int]:
-    """Return the numbers of the bins that may be there for the windows that are."""
+    """Return the numbers of the bins that may exist for the existing windows."""
     if not windows:
         return []
     # The ring of bins is shorter than the ring of windows: older bins are overwritten.

@@ -1,7 +1,7 @@
-"""Burstiness as gtrcnet measured it: a slot's windows, read from its registers.
+"""gtrcnet's measurements of burstiness: a slot's windows, read from its registers.
 
-The program takes dynamic burstiness in two stages (p4src/include/dynamic_burstiness.p4); the second
-one runs only while packets arrive. This module takes the rest from the packets that it keeps.
+The program computes dynamic burstiness in two stages (p4src/include/dynamic_burstiness.p4); the
+second stage runs only while packets arrive. This module computes the rest from the kept packets.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pacer_controller.config import SLOTS
 from pacer_controller.p4rt.bandwidth import WINDOW_NS, ReadRegisters, read_cells, windows_of_slot
 
 DYNAMIC_UNKNOWN = (1 << 64) - 1
-"""The longest queue of a window of which a packet was not kept."""
+"""Value for the longest queue of a window if not all of its packets were kept."""
 
 _COLUMNS = {
     "vb_max_bytes": "GtrcnetIngress.window_vb_max_bytes",
@@ -27,7 +27,7 @@ _STAGES = (
 
 @dataclass(frozen=True)
 class _Stages:
-    """How far the two stages of a slot are. Between two equal readings no packet came."""
+    """The progress of a slot's two stages. Between two equal readings no packet arrived."""
 
     kept: int
     overflow: int
@@ -122,7 +122,8 @@ class _Ring:
         if found is None or after is None:
             return None
         if after.kept - stages.taken > self.size:
-            # The cell may have a later packet. The window of the last packet taken may go on.
+            # The cell may hold a later packet, and the last processed packet's window may not be
+            # complete.
             return stages.window
         return found[0][place] // WINDOW_NS
 

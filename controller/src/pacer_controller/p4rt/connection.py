@@ -1,4 +1,4 @@
-"""Keeps one P4Runtime connection to one switch: connect, bid where it may, try again."""
+"""One P4Runtime connection to one switch: connects, bids if it has the right, and reconnects."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ RETRY_REFUSED_S = 5.0
 """Pause after a switch refused the pipeline or broke the protocol."""
 
 UNREACHED_S = 10.0
-"""A switch that does not answer for so long may go to another controller."""
+"""Time without an answer after which a switch may go to another controller, in seconds."""
 
 
 @functools.lru_cache(maxsize=16)
@@ -47,8 +47,8 @@ def _parsed(path: Path, _changed_ns: int) -> Any:
 def p4info(path: Path) -> Any:
     """Return a P4Info message, parsed once for all switches and attempts to connect.
 
-    A switch that is away is tried every second, and the text takes milliseconds to parse: with
-    hundreds of switches away nothing else would be done.
+    The controller tries to connect to a missing switch every second, and the text takes
+    milliseconds to parse. With hundreds of missing switches parsing would take all the time.
     """
     return _parsed(path, path.stat().st_mtime_ns)
 
@@ -57,20 +57,20 @@ class Connection:
     """A connection to a switch, and the loop that keeps it.
 
     Args:
-        config: which switch.
-        json_path: the compiled program.
-        p4info_path: its P4Info.
-        context: what it has to do with the rest.
+        config: the configuration of the switch.
+        json_path: the path of the compiled program.
+        p4info_path: the path of its P4Info.
+        context: the parts of the service that the driver uses.
         ready: called while the connection is up, as primary or backup; cancelled and called again
             when the role changes.
 
     Attributes:
-        state: how the switch is doing.
-        last_error: why it is not connected.
+        state: the state of the switch.
+        last_error: the reason why it is not connected.
         switch: the switch while the connection is up.
         traffic: its traffic manager while the connection is up.
-        held: what the switch held when it was last known; None on a new connection.
-        bid: election id of the last connection; 0: none was bid.
+        held: the entries last known to be on the switch; None on a new connection.
+        bid: the election id of the last connection; 0: none was bid.
 
     """
 
@@ -95,11 +95,11 @@ class Connection:
         self._ready = ready
         self._json_path, self._p4info_path = json_path, p4info_path
         self._changed = False
-        """Whether the last session ended since this controller may write now, or may no longer."""
+        """Whether the last session ended because the right to write has changed."""
         self._reached_s = time.monotonic()
 
     def set_state(self, state: State) -> None:
-        """Note how the switch is doing, and report a change."""
+        """Set the state of the switch, and report a change."""
         if state is not self.state:
             _LOG.info("switch %s: %s", self.name, state.value)
             data = {"from": self.state.value, "to": state.value, "reason": self.last_error}
@@ -139,15 +139,15 @@ class Connection:
             retry_s = min(retry_s * 2, RETRY_MOST_S)
 
     async def _try_session(self) -> bool:
-        """Stay connected while that is possible; returns whether the switch refused."""
+        """Stay connected as long as possible; return whether the switch refused."""
         task = asyncio.current_task()
         try:
             await self._session()
         except asyncio.CancelledError:
             if task is not None and task.cancelling():
                 raise
-            # finsy cancels its own connecting task when a later step fails. It has said why, unless
-            # the switch just went away.
+            # finsy cancels its own connecting task when a later step fails. It has logged the
+            # reason, unless the switch just disconnected.
         except fy.P4ClientError as error:
             if not errors.election_id_taken(error):
                 refused = not errors.gone(error)
@@ -161,20 +161,20 @@ class Connection:
             self.note(f"no answer within {CONNECT_S:g} s", loud=True)
             return True
         except Exception as error:
-            # Whatever happens to one connection, the next one is tried.
+            # The loop must try to connect again after any error.
             self._note_unexpected(error)
             return True
         return False
 
     def note(self, message: str, loud: bool) -> None:
-        """Note an error and log it; unless it is `loud`, only when it is new."""
+        """Record an error and log it; if not `loud`, log it only when it is new."""
         if loud or message != self.last_error:
             level = logging.ERROR if loud else logging.WARNING
             _LOG.log(level, "switch %s at %s: %s", self.name, self._config.address, message)
         self.last_error = message
 
     def _note_unexpected(self, error: BaseException) -> None:
-        """Note what the switch said, or with its trace what went wrong here."""
+        """Record the switch's error or, with its traceback, an error of the controller."""
         if isinstance(error, fy.P4ClientError):
             self.note(errors.describe(error), loud=True)
             return
@@ -183,7 +183,7 @@ class Connection:
             _LOG.error("switch %s: unexpected", self.name, exc_info=error)
 
     async def _session(self) -> None:
-        """Stay connected until the connection breaks, or may write from then on, or no longer."""
+        """Stay connected until the connection breaks or the right to write changes."""
         tenure = self._context.tenure
         held = tenure.held
         self._changed = False
@@ -217,7 +217,7 @@ class Connection:
             options,
             self._context.tenure,
             bids=held,
-            # Stock BMv2 takes an update without an election id for a bid of 0.
+            # Stock BMv2 treats an update without an election id as a bid of 0.
             looks_first=own and not self._context.tenure.exclusive,
             keepalive=own,
         )

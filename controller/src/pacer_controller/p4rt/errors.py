@@ -13,18 +13,18 @@ _GONE = {
     fy.GRPCStatusCode.UNAVAILABLE,
     fy.GRPCStatusCode.DEADLINE_EXCEEDED,
     fy.GRPCStatusCode.CANCELLED,
-    # Somebody else became primary while we wrote.
+    # Another controller became primary during the write.
     fy.GRPCStatusCode.PERMISSION_DENIED,
 }
 
 
 def gone(error: fy.P4ClientError) -> bool:
-    """Whether the connection, or being primary, is over; no fault of the request."""
+    """Whether the connection or the primary role is lost, so the request is not at fault."""
     return error.code in _GONE
 
 
 class _LastErrors(logging.Handler):
-    """Remembers why finsy gave a switch up: it logs the exception and raises a cancellation."""
+    """Keeps the exception for which finsy gave up a switch: finsy only logs it, and cancels."""
 
     def __init__(self) -> None:
         super().__init__(logging.CRITICAL)
@@ -43,12 +43,12 @@ logging.getLogger("finsy").addHandler(_last_errors)
 
 
 def take_last_error(switch: str) -> BaseException | None:
-    """Return and forget why finsy gave a switch up."""
+    """Return and forget the exception for which finsy gave up a switch."""
     return _last_errors.by_switch.pop(switch, None)
 
 
 def refusals(error: fy.P4ClientError, batch: Sequence[Change]) -> list[Refusal]:
-    """Say which writes of a batch were refused; without details, all were."""
+    """Return the refused writes of a batch; without details, all of them."""
     full = fy.GRPCStatusCode.RESOURCE_EXHAUSTED
     if not error.details:
         return [Refusal(c.row, error.message, error.code == full) for c in batch]
@@ -76,7 +76,7 @@ def election_id_taken(error: BaseException | None) -> bool:
 
 
 def describe(error: fy.P4ClientError) -> str:
-    """Return what the switch said, in one line."""
+    """Return the switch's error in one line."""
     if error.details:
         first = next(iter(error.details.values()))
         return f"{first.canonical_code.name}: {first.message}"

@@ -1,13 +1,13 @@
-"""One finsy session that bids no election id but this controller's own.
+"""A finsy session that bids only election ids of this controller.
 
 finsy's arbitrator bids the highest id that it has seen, in its handshake and whenever a switch has
-no primary: that is another controller's id, which then cannot come back. Here a session bids a
-number that the store gives to it alone (`southbound.Tenure.bid`), a new one each time, and a
-controller that may not write bids none: it only reads, without a stream. finsy has no hook for
-this, so its classes are derived from; its version is pinned.
+no primary. That can be the id of another controller, which then cannot reconnect. This session bids
+a new, unique number from the store each time (`southbound.Tenure.bid`). A controller without the
+right to write bids none: it only reads, without a stream. finsy has no hook for this, so the module
+subclasses its classes; finsy's version is pinned.
 
-A switch remembers the highest id for ever. If it has no primary and remembers a higher id than
-ours, the store's epoch is raised above it.
+A switch remembers the highest id for ever. If it has no primary and remembers an id higher than the
+session's, the store's epoch is raised above that id.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from finsy.proto import U128, p4r, p4r_grpc
 from pacer_controller.southbound import NotHeldError, Tenure
 
 BIDS_MOST = 4
-"""Most bids in a row; each is above what the switch remembered then."""
+"""Most bids in a row; each is above the id that the switch remembered at the time."""
 
 KEEPALIVE_MS = 1_000
 KEEPALIVE_TIMEOUT_MS = 1_000
@@ -32,8 +32,8 @@ KEEPALIVE = [
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 ]
-"""Options of a channel that notice within 2 s that the other end is gone. gRPC's own server, which
-stock BMv2 has, ends connections that probe more often than every 5 min."""
+"""Options with which a channel notices within 2 s that the other end is gone. gRPC's own server,
+which stock BMv2 uses, ends connections that probe more often than every 5 min."""
 
 _OPTIONS = [
     ("grpc.max_metadata_size", 64 * 1024),
@@ -45,16 +45,16 @@ _OPTIONS = [
 
 
 class TooHighError(RuntimeError):
-    """The switch goes on remembering a higher election id than the store can give."""
+    """The switch still remembers a higher election id than the store can give."""
 
 
 class Bidder(Arbitrator):
-    """Arbitration with ids of the store.
+    """Arbitration with ids from the store.
 
     Args:
-        tenure: gives the ids.
-        looks_first: whether to ask for the primary before bidding, and to stand behind it: for
-            controllers without a lease, which must not take a switch from one another.
+        tenure: the source of the ids.
+        looks_first: whether to ask for the primary before bidding, and to be its backup. It is for
+            controllers without a lease, which must not take a switch from each other.
 
     """
 
@@ -65,11 +65,11 @@ class Bidder(Arbitrator):
         self._bids = 0
 
     async def handshake(self, switch: Any, *, conflict: bool = False) -> None:
-        """Bid, and learn who is primary.
+        """Bid, and find out which controller is primary.
 
         Raises:
             NotHeldError: this controller may not write.
-            TooHighError: the switch remembers a higher id, whatever is bid.
+            TooHighError: the switch remembers a higher id than any bid.
             P4ClientError: the switch ended the stream.
 
         """
@@ -105,11 +105,11 @@ class Bidder(Arbitrator):
         await switch._p4client.send(p4r.StreamMessageRequest(arbitration=update))
 
     async def update(self, switch: Any, msg: Any) -> None:
-        """Take what the switch says later.
+        """Process a later arbitration update of the switch.
 
         Raises:
             NotHeldError: this controller may not write.
-            TooHighError: the switch remembers a higher id, whatever is bid.
+            TooHighError: the switch remembers a higher id than any bid.
 
         """
         self.primary_id = U128.decode(msg.election_id)
@@ -121,7 +121,7 @@ class Bidder(Arbitrator):
         if self.is_primary != was_primary:
             (switch._become_primary if self.is_primary else switch._become_backup)()
         if status is fy.GRPCStatusCode.NOT_FOUND:
-            # Nobody is primary: the answer to the bid is the next update.
+            # The switch has no primary; the answer to this bid is the next update.
             self._bids += 1
             if self._bids > BIDS_MOST:
                 raise TooHighError(f"the switch remembers election id {self.primary_id}")
@@ -168,11 +168,11 @@ class GuardedClient(P4Client):
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
 
     async def request(self, msg: Any) -> Any:
-        """Make a request, if it is none that writes or this controller may.
+        """Make a request; a write needs the right to write.
 
         Raises:
             NotHeldError: this controller may not write.
-            P4ClientError: the switch refused, or went away.
+            P4ClientError: the switch refused the request, or disconnected.
 
         """
         writes = isinstance(msg, (p4r.WriteRequest, p4r.SetForwardingPipelineConfigRequest))
@@ -189,16 +189,16 @@ class GuardedClient(P4Client):
 
 
 class Session(fy.Switch):  # type: ignore[misc]
-    """A session with a switch, as primary or behind another, or only to read.
+    """A session with a switch, as primary, as backup, or only for reading.
 
     Args:
-        name: of the switch.
+        name: the name of the switch.
         address: HOST:PORT.
-        options: finsy's.
-        tenure: gives ids, and says whether this controller may write.
-        bids: whether to bid at all; else it reads only.
-        looks_first: whether to stand behind a primary that is there (`Bidder`).
-        keepalive: whether the switch takes probes.
+        options: finsy's options.
+        tenure: the right to write, and the source of ids.
+        bids: whether to bid; if not, the session only reads.
+        looks_first: whether to be the backup of an existing primary (`Bidder`).
+        keepalive: whether the switch accepts keepalive probes.
 
     """
 
@@ -220,7 +220,7 @@ class Session(fy.Switch):  # type: ignore[misc]
         self._keepalive = keepalive
 
     async def _run(self) -> None:
-        """Do what finsy's does, with this client, and without a stream where none is needed."""
+        """Run like finsy's session, with this client, and without a stream if none is needed."""
         client = GuardedClient(self, self._tenure, keepalive=self._keepalive)
         base: Any = super()
         self._p4client = client

@@ -16,15 +16,15 @@ from pacer_controller.southbound import Refusal
 _LOG = logging.getLogger(__name__)
 
 PACKET_QUEUE = 4096
-"""Packets from unknown sources that wait for the controller; more are dropped by finsy, which
-says so. A lost one costs nothing: the station's next packet comes up again."""
+"""Most packets from unknown sources that wait for the controller. finsy drops further ones, and
+logs it. A lost packet is harmless: the station's next packet comes up again."""
 
 LEARN_BATCH = 64
 """Packets learned from with one WriteRequest."""
 
 AGEING_STEP_S = 1.0
 AGEING_BATCH = 256
-"""How often stations are aged, and how many at most: 16,384 stations age in about a minute."""
+"""Period of ageing in seconds, and most stations aged at a time: 16,384 take about a minute."""
 
 Write = Callable[[Sequence[Change]], Awaitable[list[Refusal]]]
 
@@ -34,12 +34,12 @@ class StationLearner:
     """Turns packets from unknown sources into entries.
 
     Attributes:
-        name: the switch, for messages.
-        state: what is known of its stations.
-        write: writes changes to the switch; returns those refused.
-        ready: whether what the switch knows is known; packets are passed over until then.
-        doubt: called when the tables hold something that is not known of.
-        now_s: the time, of a clock that never goes back.
+        name: the name of the switch, for messages.
+        state: the known stations of the switch.
+        write: writes changes to the switch; returns the refusals.
+        ready: returns whether the switch's tables have been read; packets are ignored until then.
+        doubt: called when the tables hold an unknown entry.
+        now_s: returns the time of a monotonic clock, in seconds.
 
     """
 
@@ -50,7 +50,7 @@ class StationLearner:
     doubt: Callable[[], None]
     now_s: Callable[[], float] = time.monotonic
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while stations are learned, and by whoever reads or writes their tables whole."""
+    """Held while stations are learned, and while their tables are read or written as a whole."""
 
     async def run(self, switch: fy.Switch) -> None:
         """Learn until cancelled."""
@@ -63,7 +63,7 @@ class StationLearner:
                 while len(packets) < LEARN_BATCH and not queue.empty():
                     packets.append(queue.get_nowait())
                 async with self.lock:
-                    # Before the first reconcile it is not known what the switch knows.
+                    # Before the first reconcile the switch's entries are unknown.
                     if self.ready():
                         await self._learn_from(packets)
         finally:
@@ -85,7 +85,7 @@ class StationLearner:
             if change.row.key not in refused:
                 self.state.aged(change, self.now_s())
         if refused:
-            # The tables do not hold what is known of.
+            # The tables lack a known entry.
             self.doubt()
 
     async def _learn_from(self, packets: Sequence[fy.P4PacketIn]) -> None:
@@ -116,11 +116,11 @@ class StationLearner:
                 counters.table_full += 1
             else:
                 counters.failed += 1
-                # Something the controller does not know of is in the tables: read them back.
+                # The tables hold an entry that the controller does not know: read them back.
                 self.doubt()
                 _LOG.warning("switch %s: %s: %s", self.name, refusal.row.owner, refusal.message)
         full = counters.table_full + counters.port_full
-        # A flood of addresses must not become a flood of lines.
+        # A flood of addresses must not cause a flood of log lines.
         if full > full_before and (full_before == 0 or full // 1000 > full_before // 1000):
             _LOG.warning(
                 "switch %s: no room for more stations (%d are known): %d packets not learned from",

@@ -1,9 +1,9 @@
 """One switch over P4Runtime: connection, pipeline, reconciling.
 
-`P4Switch.run` keeps a connection for as long as it lives: connect, become primary, push the
-pipeline if the switch has another one, read back what the switch holds and write the
-differences, then serve until the connection breaks, and start again. Whether a request reaches
-the switch at once (`apply`) or with the next reconcile, the same computation says what to write.
+`P4Switch.run` keeps a connection until it is cancelled. It connects, becomes primary, pushes the
+pipeline if the switch has another one, reads the switch back and writes the differences. Then it
+serves until the connection breaks, and starts again. A request's change goes to the switch at once
+(`apply`) or with the next reconcile; both compute the writes in the same way.
 """
 
 import asyncio
@@ -55,9 +55,9 @@ class P4Switch:
     """One P4Runtime switch.
 
     Args:
-        config: which switch.
-        compiled: directory of compiled programs.
-        context: what it has to do with the rest.
+        config: the configuration of the switch.
+        compiled: the directory of compiled programs.
+        context: the parts of the service that the driver uses.
 
     Raises:
         ConfigError: the program's files are missing.
@@ -92,7 +92,7 @@ class P4Switch:
         classes = 0
         if paces:
             cells = self.schema.counters["PacerIngress.class_accepted"].size
-            # Class 0 is what matches no flow.
+            # Class 0 is for packets that match no flow.
             classes = min(self._tables[CLASSES], cells) - 1
         actions = {action.name for action in self.schema.actions}
         own = self.config.target == "pacing_switch"
@@ -112,17 +112,17 @@ class P4Switch:
 
     @property
     def state(self) -> State:
-        """How the switch is doing."""
+        """The state of the switch."""
         return self._connection.state
 
     @property
     def last_error(self) -> str | None:
-        """Why the switch is not connected."""
+        """The reason why the switch is not connected."""
         return self._connection.last_error
 
     @property
     def reachable(self) -> bool:
-        """Whether the switch is connected, or nobody has tried to connect yet."""
+        """Whether the switch is connected, or no attempt to connect has been made yet."""
         return self._connection.switch is not None or self.last_error is None
 
     async def run(self) -> None:
@@ -143,7 +143,7 @@ class P4Switch:
             "target": config.target,
             "program": config.program,
             "cpu_port": config.cpu_port,
-            # 128 bits: no number of JSON's holds it.
+            # A string, since a JSON number cannot hold 128 bits.
             "election_id": str(self._connection.bid) if self._connection.bid else None,
             "role": {State.CONNECTED: "primary", State.BACKUP: "backup"}.get(self.state),
             "learning": asdict(self.learning.counters),
@@ -197,7 +197,7 @@ class P4Switch:
     # ---- ports and multicast groups ----
 
     async def _refresh_ports(self) -> bool:
-        """Ask the switch for its ports; returns whether their numbers changed."""
+        """Ask the switch for its ports; return whether their numbers changed."""
         if self.config.ports or self._connection.traffic is None:
             return False
         try:
@@ -220,7 +220,7 @@ class P4Switch:
             try:
                 changed = await self._refresh_ports()
             except RuntimeError as error:
-                # Whether the switch is gone shows on the P4Runtime stream.
+                # The P4Runtime stream shows whether the switch is gone.
                 self._connection.note(str(error), loud=False)
                 continue
             if changed:
@@ -230,10 +230,10 @@ class P4Switch:
                 await self._write_groups(switch)
 
     async def _write_groups(self, switch: fy.Switch) -> None:
-        """Make the flooding groups hold the ports.
+        """Set the members of the flooding groups to the ports.
 
-        Every replica has instance 1: by its instance the program tells a flooded packet, which
-        must not go back out of the port it came from.
+        Every replica has instance 1. The program recognises a flooded packet by its instance, and
+        does not send it back to the port it came from.
         """
         if not self._forwards:
             return
@@ -277,8 +277,8 @@ class P4Switch:
         written = 0
         drifted = False
         for attempt in range(RECONCILE_PASSES):
-            # Between the reading of its two tables no station may be learned: it would be seen in
-            # one of them only, and taken for a contradiction.
+            # No station may be learned between the reads of the two tables: it would be in only one
+            # of them, which looks like a contradiction.
             async with self._learner.lock:
                 current = await self._read_back(switch, wanted)
                 stations = [row for row in current.values() if row.table in _LEARNED]
@@ -307,7 +307,7 @@ class P4Switch:
         self.failed = refused | dict(unfit)
 
     def _report_failed(self, failed: Mapping[str, str], verb: str) -> None:
-        """Report what the switch does not hold, once."""
+        """Report each resource that the switch does not hold, once."""
         for owner, message in list(failed.items())[:10]:
             if owner not in self.failed:
                 _LOG.error("switch %s: %s: %s", self.config.name, owner, message)
@@ -317,7 +317,7 @@ class P4Switch:
                 )
 
     def _report_drift(self, mine: Rows, held: Rows) -> bool:
-        """Report what others changed since the last reconcile; returns whether they did."""
+        """Report others' changes since the last reconcile; return whether there are any."""
         foreign = [c for c in changes(mine, held) if c.row.owner not in self.failed]
         if not foreign:
             return False
@@ -341,7 +341,7 @@ class P4Switch:
         return wanted if self.capabilities.paces else wanted | self._wire_rows()
 
     async def _read_back(self, switch: fy.Switch, wanted: Rows) -> Rows:
-        """Return what the switch holds; of ports, only the managed settings."""
+        """Return the entries on the switch; of ports, only the managed settings."""
         names = [CLASSES, entries.FLOWS, entries.FORWARD, entries.SOURCES]
         names += [entries.WIRE, entries.MONITOR, entries.MEASURED_FLOWS]
         found: list[Row] = []
@@ -358,7 +358,7 @@ class P4Switch:
         return by_key(found)
 
     def _port_as_it_is(self, asked: Row) -> Row | None:
-        """Return a port's row with the actual values of the requested settings."""
+        """Return a port's row with the actual values of the requested settings; None: no port."""
         info = next((p for p in self.ports if ("port", p.port) in asked.match), None)
         if info is None:
             return None
@@ -383,17 +383,18 @@ class P4Switch:
             rate_of_flow = self.bottleneck_bps(name)
             if rate_of_flow is None:
                 raise ValueError(f"measured flow {name!r} has no bottleneck")
-            # The first of several that match counts: a higher number goes first.
+            # The first of several matching flows counts, so it gets the highest priority.
             priority = len(measured) - place
             slot = self.config.slot_of(name)
             rows += entries.measured_flow_rows(spec, slot, priority, rate_of_flow, owner)
         return by_key(rows)
 
     async def _write(self, switch: fy.Switch, pending: Sequence[Change]) -> list[Refusal]:
-        """Write changes; returns those refused.
+        """Write changes; return the refusals.
 
         Raises:
-            fy.P4ClientError, RuntimeError: the connection is gone; what was written is not known.
+            fy.P4ClientError, RuntimeError: the connection is gone; it is unknown which changes were
+                made.
 
         """
         of_tables, of_ports = access.split_ports(pending)
@@ -407,7 +408,7 @@ class P4Switch:
         if not self._context.tenure.held:
             raise NotHeldError(self.config.name)
         if change.op is Op.DELETE or self._connection.traffic is None:
-            # A setting that is no longer managed stays as it is.
+            # A setting that is no longer managed keeps its value.
             return None
         port = next(int(v) for n, v in change.row.match if n == "port" and isinstance(v, int))
         try:
@@ -428,12 +429,12 @@ class P4Switch:
     # ---- requests ----
 
     async def apply(self, before: Rows, after: Rows, *, fresh: Iterable[int] = ()) -> bool:
-        """Bring one request's change to the switch (`southbound.Driver.apply`)."""
+        """Write a change to the switch (`southbound.Driver.apply`)."""
         switch = self._connection.switch
         if self.state is not State.CONNECTED or switch is None:
             return False
         if any(entry.owner in self.failed for entry in (*before.values(), *after.values())):
-            # The switch does not hold what `before` says: read it back.
+            # The switch does not hold the entries of `before`: read it back.
             self._resync.set()
             return False
         pending = changes(before, after)
@@ -449,7 +450,7 @@ class P4Switch:
             self._resync.set()
             return False
         except BaseException:
-            # Cancelled at an unknown point: the next reconcile reads back what the switch holds.
+            # Cancelled at an unknown point: the next reconcile reads the switch back.
             self._connection.held = None
             self._resync.set()
             raise
@@ -465,11 +466,11 @@ class P4Switch:
     async def _write_or_undo(
         self, switch: fy.Switch, before: Rows, pending: Sequence[Change], fresh: Iterable[int]
     ) -> list[Refusal]:
-        """Write changes of `before`, or when some are refused none; returns those refused."""
+        """Write all changes of `before`, or none if some are refused; return the refusals."""
         await access.reset_classes(switch, fresh)
         refusals = await self._write(switch, pending)
         if refusals:
-            # Undo by the same computation, from the entries that were taken to the former ones.
+            # Compute the undo in the same way, from the accepted entries to the former ones.
             taken = dict(before)
             lost = {refusal.row.key for refusal in refusals}
             carry_out((change for change in pending if change.row.key not in lost), taken)
@@ -478,7 +479,7 @@ class P4Switch:
         return refusals
 
     def mend(self) -> None:
-        """Read the switch back soon (`southbound.Driver.mend`)."""
+        """Reconcile the switch soon (`southbound.Driver.mend`)."""
         self._resync.set()
 
     # ---- reading ----
@@ -495,7 +496,7 @@ class P4Switch:
 
     @property
     def measured_flows(self) -> Collection[str]:
-        """Names of the flows that gtrcnet measures on their own."""
+        """The names of the measured flows (`southbound.Measuring.measured_flows`)."""
         return self.config.measured
 
     def bottleneck_bps(self, of: int | str) -> int | None:
@@ -599,11 +600,11 @@ class P4Switch:
             raise SwitchUnreadableError(str(error)) from None
 
     async def refresh_ports(self) -> None:
-        """Ask the switch for its ports (`southbound.Driver.refresh_ports`)."""
+        """Update `ports` from the switch (`southbound.Driver.refresh_ports`)."""
         if self._online() is not None:
             try:
                 if await self._refresh_ports():
-                    # The flooding groups follow.
+                    # The reconcile updates the flooding groups.
                     self._resync.set()
             except RuntimeError as error:
                 self._connection.note(str(error), loud=False)
@@ -623,7 +624,7 @@ def _replica(replica: object) -> tuple[int, int]:
 
 
 def _without(pending: Iterable[Change], owners: Mapping[str, str]) -> list[Change]:
-    """Leave out changes of what belongs to some owners: what the switch has of it stays."""
+    """Leave out changes of entries of some owners; the switch keeps their entries."""
     return [change for change in pending if change.row.owner not in owners]
 
 

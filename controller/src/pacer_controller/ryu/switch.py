@@ -21,13 +21,13 @@ class RyuSwitches:
     """Ryu's view of the switches.
 
     Args:
-        service: where the resources are.
+        service: the service that has the resources.
 
     """
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        # As in Ryu, what has no place in a resource is kept while the controller runs.
+        # As in Ryu, settings that a resource cannot hold are kept while the controller runs.
         self._configs: dict[tuple[str, int], dict[str, str]] = {}
         self._remarks: dict[tuple[str, int], int] = {}
         self._last_rule: dict[tuple[str, int], int] = {}
@@ -44,7 +44,7 @@ class RyuSwitches:
         """Return the switches of an id: a datapath id in 16 digits, a name, or "all".
 
         Raises:
-            RyuError: there are none.
+            RyuError: there are no such switches.
 
         """
         known = [
@@ -147,7 +147,7 @@ class RyuSwitches:
             del state["classes"][name]
 
     def _keep_used_queues(self, state: Mapping[str, dict[str, Any]]) -> None:
-        """Give every rule's queue a class: in OpenFlow a queue need not be there to be set."""
+        """Give every rule's queue a class: an OpenFlow rule may set a queue that does not exist."""
         for flow in state["flows"].values():
             name = flow.get("class")
             if name is not None and translate.queue_number(name) is not None:

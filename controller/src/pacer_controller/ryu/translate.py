@@ -1,7 +1,7 @@
 """Ryu's matches, actions, queues and meters as resources of this controller, and back.
 
-A queue is the class `queue-N`, a rule the flow `qos-VLAN-N`, a meter the meter `meter-N`. Ryu
-takes numbers as text and as numbers; so is done here.
+A queue is the class `queue-N`, a rule the flow `qos-VLAN-N`, a meter the meter `meter-N`. Like Ryu,
+this module accepts numbers as text and as numbers.
 """
 
 import re
@@ -20,14 +20,14 @@ _PROTOCOL_NAMES = {6: "TCP", 17: "UDP", 1: "ICMP", 58: "ICMPv6"}
 
 PRIORITY_MIN, PRIORITY_MAX = 1, 65534
 AF_STEP = 2
-"""A drop precedence more is so much more in the DSCP of an assured forwarding class (RFC 2597)."""
+"""Difference in DSCP of one drop precedence of an assured forwarding class (RFC 2597)."""
 
 _QUEUE_NAME = re.compile(r"queue-([0-9]{1,9})")
 _RULE_NAME = re.compile(r"qos-([0-9]{1,4})-([0-9]{1,9})")
 
 
 class RyuError(ValueError):
-    """A request that Ryu answers with 400; the text says what is wrong."""
+    """A request that Ryu answers with 400; the text is the error."""
 
 
 def number(value: object, what: str, low: int, high: int) -> int:
@@ -118,7 +118,7 @@ def queue_class(queue: Mapping[str, Any], port: int | None) -> tuple[ClassSpec, 
 
 
 def queue_config(record: ClassRecord) -> dict[str, str]:
-    """Return a queue's configuration as far as its class says."""
+    """Return a queue's configuration as far as its class has it."""
     return {} if record.spec.rate is None else {"max-rate": str(record.spec.rate)}
 
 
@@ -153,7 +153,7 @@ _WORD_FIELDS: Mapping[str, tuple[str, Mapping[Any, Any], str]] = {
 
 
 def match_of(ryu: Mapping[str, Any], vlan: int) -> dict[str, Any]:
-    """Return a match as this controller has it.
+    """Return a match in this controller's form.
 
     Raises:
         RyuError: an unknown field, or a wrong value.
@@ -178,7 +178,7 @@ def match_of(ryu: Mapping[str, Any], vlan: int) -> dict[str, Any]:
         else:
             raise RyuError(f"Invalid rule parameter. : key={name}")
     if "ether_type" not in match:
-        # As Ryu: addresses say which, a DSCP alone is IPv4's.
+        # As in Ryu, addresses decide the IP version; a DSCP alone means IPv4.
         ipv6 = "ipv6_src" in ryu or "ipv6_dst" in ryu or ryu.get("nw_proto") == "ICMPv6"
         if {"src", "dst", "dscp"} & match.keys() or ryu.get("nw_proto") in ("ICMP", "ICMPv6"):
             match["ether_type"] = "ipv6" if ipv6 else "ipv4"
@@ -194,11 +194,11 @@ def rule_flow(
 
     Args:
         body: the request.
-        vlan: of the path; 0: none.
-        meter_of: returns the meter of a number, for packets of a DSCP.
+        vlan: the VLAN of the path; 0: none.
+        meter_of: returns the meter with a number, for packets of a DSCP.
 
     Raises:
-        RyuError: something in it is wrong.
+        RyuError: the request is wrong.
 
     """
     given = members(body.get("match", {}), "match")
@@ -268,7 +268,7 @@ def meter_spec(body: Mapping[str, Any]) -> tuple[MeterSpec, int]:
     """Return the meter of a request, and by how many drop precedences it marks down (0: drops).
 
     Raises:
-        RyuError: something in it is wrong, or nothing this controller has.
+        RyuError: the request is wrong, or this controller does not have it.
 
     """
     flags = body.get("flags", "KBPS")
@@ -301,7 +301,7 @@ def marked(spec: MeterSpec, precedence: int, dscp: int | None) -> MeterSpec:
     """Return the meter that marks packets of a DSCP down, instead of dropping what it does not.
 
     Raises:
-        RyuError: what is marked down must be known.
+        RyuError: the flow matches no DSCP, which must be known.
 
     """
     if dscp is None:
