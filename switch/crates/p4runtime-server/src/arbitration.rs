@@ -1,5 +1,5 @@
 //! Client arbitration (P4Runtime specification, section "Client Arbitration and Controller
-//! Replication"): chooses the primary of each role, and says which controllers to notify.
+//! Replication"): chooses the primary of each role, and the controllers to notify.
 //!
 //! This module holds the rules only: no stream, no task, no clock. The server passes it stream
 //! openings, `MasterArbitrationUpdate`s and stream ends, and sends the notifications it returns.
@@ -14,11 +14,11 @@ use crate::proto::p4::v1 as p4;
 use crate::roles::Scope;
 use crate::standing::Standing;
 
-/// Names one open stream.
+/// The identity of an open stream.
 pub type SessionId = u64;
 
-/// Most roles that may ever have been named: the highest election id of each is remembered
-/// until the process ends.
+/// Most roles that controllers may name until the process ends, since the highest election id of
+/// each role is remembered until then.
 const ROLES_MAX: usize = 64;
 /// Longest role name, in bytes.
 const ROLE_NAME_MAX_BYTES: usize = 256;
@@ -29,7 +29,7 @@ pub type Notification = (SessionId, p4::MasterArbitrationUpdate);
 /// The consequence of an accepted `MasterArbitrationUpdate`.
 #[derive(Debug, PartialEq)]
 pub enum Outcome {
-    /// Send these; nothing else.
+    /// Send these notifications.
     Notify(Vec<Notification>),
     /// A primary was chosen (or confirmed): send these to the others, wait until the writes
     /// that have begun are done, then call [`Arbitration::accept_primary`].
@@ -54,7 +54,7 @@ struct Role {
     /// Highest bid ever received. A holder's is higher than a stranger's, whatever their ids.
     highest: Option<Bid>,
     primary: Option<SessionId>,
-    /// Whether the primary may write yet (writes of the one before have ended).
+    /// Whether the primary may write, because the writes of the previous one have ended.
     accepted: bool,
     /// `role.config` of the last primary.
     config: Option<prost_types::Any>,
@@ -71,7 +71,7 @@ pub struct Arbitration {
     controllers_per_role_max: usize,
     sessions: HashMap<SessionId, Session>,
     roles: HashMap<String, Role>,
-    /// A holder has ever bid for a role. Strangers then become primary of none.
+    /// Whether a holder has ever bid for a role. After that, no stranger becomes primary.
     has_holder: bool,
 }
 
@@ -285,8 +285,8 @@ impl Arbitration {
         )))
     }
 
-    /// The permissions of a role: those of its config. The default role may do everything, and so may
-    /// a role without a config, but for what is in another role's config.
+    /// The permissions of a role, from its config. The default role may do everything. A role without a
+    /// config may use all objects that are not in another role's config.
     pub(crate) fn scope(&self, role_name: &str) -> Arc<Scope> {
         let Some(role) = self.roles.get(role_name) else {
             return Arc::default();
@@ -321,7 +321,7 @@ impl Arbitration {
     /// "If the election_id is set and is already used by another live controller for the same
     /// (device_id, role), the P4Runtime server shall terminate the stream".
     ///
-    /// Ids of strangers are never in a holder's way.
+    /// A stranger's id never prevents a holder from using the same one.
     fn check_bid(
         &self,
         session: SessionId,
@@ -352,8 +352,8 @@ impl Arbitration {
             debug_assert!(false, "the role of a live stream is gone");
             return Outcome::Notify(Vec::new());
         };
-        // An unset election id is lower than any and never primary; the first one that is set
-        // finds no past one and is.
+        // An unset election id is lower than any and never makes a primary. The first id that is set
+        // does, since there is no earlier one.
         if bid.is_some() && bid >= role.highest {
             role.highest = bid;
             role.primary = Some(session);
@@ -603,7 +603,7 @@ mod tests {
             .expect("accepted");
         assert_eq!(brief(arbitration.close(2)), [(1, Code::NotFound, Some(6))]);
         assert!(arbitration.accept_primary(2).is_none());
-        // The highest id ever seen stays: the old primary needs at least that.
+        // The highest id ever seen stays, so the old primary needs at least that one.
         assert_eq!(
             send(&mut arbitration, 1, &update(Some(5))),
             [(1, Code::NotFound, Some(6))]
@@ -672,7 +672,7 @@ mod tests {
             .update(2, Standing::Holder, &update(Some(5)))
             .expect_err("taken");
         assert_eq!(error.code(), Code::InvalidArgument);
-        // Two without an election id are fine, and so is the id of one that has gone.
+        // Two controllers may lack an election id, and one may use the id of one that has gone.
         send(&mut arbitration, 3, &update(None));
         send(&mut arbitration, 4, &update(None));
         arbitration.close(1);
@@ -775,7 +775,7 @@ mod tests {
         let highest = update(Some(u128::MAX));
         send_as_stranger(&mut arbitration, 1, &highest).expect("nobody else is there");
         assert!(may_write(&arbitration, u128::MAX));
-        // The same id or a lower one: a live stranger is not in the way.
+        // A live stranger does not prevent the same id or a lower one.
         for (session, id) in [(2, u128::MAX), (3, u128::MAX - 1)] {
             send(&mut arbitration, session, &update(Some(id)));
             assert!(may_write(&arbitration, id) || session == 3);
@@ -787,10 +787,10 @@ mod tests {
         assert_eq!(refused, Err(Code::PermissionDenied));
         let refused = send_as_stranger(&mut arbitration, 5, &in_role("own", 1));
         assert_eq!(refused, Err(Code::PermissionDenied));
-        // It may listen.
+        // The stranger may listen.
         assert_eq!(send_as_stranger(&mut arbitration, 6, &update(None)), Ok(()));
         assert!(!arbitration.is_primary(1) && !arbitration.is_primary(6));
-        // A holder still has what was the highest id of its kind.
+        // A holder may still use the highest id of holders.
         send(&mut arbitration, 7, &highest);
         assert!(may_write(&arbitration, u128::MAX));
     }

@@ -10,22 +10,22 @@ use crate::operation::{Operation, Undo};
 /// An operation with the name of its object, for errors.
 pub(crate) type Named = (Operation, String);
 
-/// The operation that failed, by its position, and why.
+/// The position of the operation that failed, and its error.
 pub(crate) type Failure = (usize, UpdateError);
 
-/// Operations and how far they have been carried out.
+/// Operations, and the progress in carrying them out.
 #[derive(Debug, Default)]
 struct Place {
     operations: Vec<Named>,
     /// Position of the next operation.
     next: usize,
-    /// Where its next piece begins.
+    /// The cell at which its next piece begins.
     from: usize,
 }
 
 impl Place {
-    /// Applies the next piece; `None`: all operations have been applied. Returns how to take it back,
-    /// and whether the operation is complete.
+    /// Applies the next piece. Returns its undo, and whether the operation is complete; `None`: all
+    /// operations have been applied.
     fn apply(&mut self, switch: &mut Switch) -> Option<ControlResult<(Undo, bool)>> {
         let (operation, _) = self.operations.get(self.next)?;
         let program = match switch.program_mut() {
@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-/// Runs every operation, whether or not the others succeed. Returns a result for each.
+/// Runs every operation, even if others fail. Returns a result for each.
 ///
 /// # Errors
 /// Those of the executor.
@@ -83,8 +83,8 @@ pub(crate) async fn each(
     Ok(results)
 }
 
-/// Runs all operations; the first that fails takes those before it back. Packets pass meanwhile, and
-/// no other change of the program does.
+/// Runs all operations; if one fails, those before it are undone. Packets pass meanwhile, but no other
+/// change of the program is made.
 ///
 /// # Errors
 /// Those of the executor.
@@ -100,7 +100,7 @@ pub(crate) async fn all_or_none(
     Ok(done.await?.failure)
 }
 
-/// As [`all_or_none`], between two packets. The caller bounds the work.
+/// As [`all_or_none`], between two packets. The caller limits the work.
 ///
 /// # Errors
 /// Those of the executor.
@@ -169,7 +169,7 @@ impl Undoable {
         true
     }
 
-    /// Takes the last piece back; false if there is none.
+    /// Undoes the last piece; false if there is none.
     fn take_back(&mut self, switch: &mut Switch) -> bool {
         let Some(undo) = self.undos.pop() else {
             return false;

@@ -1,8 +1,8 @@
-//! Connections to the control services: how many, over what, and from whom.
+//! Connections to the control services: their limits, their transport, and their clients.
 //!
-//! One port serves plain connections and TLS: the first byte tells them apart. Everything that a
-//! client can take before it has shown who it is has a limit: connections in all, of an address, of
-//! strangers, under way to be established, and the time for that.
+//! One port serves plain connections and TLS, which differ in their first byte. Everything that a
+//! client can use before it has identified itself has a limit: the number of connections in all, of an
+//! address and of strangers, and the time to establish one.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,34 +23,34 @@ use crate::refusals::{Refusal, Refusals};
 use crate::shared::ServerLimits;
 use crate::standing::{self, Place, Standing, canonical};
 
-/// How long a client may take to say its first byte, and for the handshake of TLS.
+/// Longest time for a client to send its first byte and to complete the TLS handshake.
 const ESTABLISH_LIMIT: Duration = Duration::from_secs(10);
-/// Pause after the kernel has refused to give a connection: no descriptors are left.
+/// Pause after `accept` has failed, usually because no descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The first byte of a TLS record with a handshake in it (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 22;
 
-/// What connections may be made of.
+/// The transports that connections may use, and the users who are holders.
 #[derive(Clone, Default)]
 pub(crate) struct Transports {
     /// `None`: no TLS.
     pub(crate) tls: Option<TlsAcceptor>,
-    /// Nothing but TLS.
+    /// Whether plain connections are refused.
     pub(crate) only_tls: bool,
-    /// Users whose processes on this machine are holders; `None`: those of all.
+    /// The users whose processes on this machine are holders; `None`: all users.
     pub(crate) users: Option<Vec<u32>>,
 }
 
 /// The client of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
-    /// Nobody else can read or change what it says: TLS, or no network in between.
+    /// Whether the traffic is safe from others: it uses TLS, or stays on this machine.
     pub(crate) is_private: bool,
-    /// What the connection alone shows. `None`: it needs a token.
+    /// The standing that the connection alone proves. `None`: calls need a token.
     pub(crate) standing: Option<Standing>,
 }
 
-/// A connection that is established.
+/// An established connection.
 pub(crate) struct Connection {
     transport: Transport,
     peer: Peer,
@@ -62,11 +62,11 @@ enum Transport {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Connections by the address of their client.
+/// The number of connections by address of their client.
 #[derive(Debug, Default)]
 struct Addresses(Mutex<HashMap<IpAddr, usize>>);
 
-/// One of an address's connections.
+/// The place of a connection in the count of its address, which it leaves when dropped.
 struct OfAddress {
     addresses: Arc<Addresses>,
     address: IpAddr,
@@ -106,15 +106,15 @@ impl Drop for OfAddress {
     }
 }
 
-/// What a connection takes until it ends.
+/// The shares of the limits that a connection holds until it ends.
 struct Entrance {
     _place: OwnedSemaphorePermit,
-    /// `None`: a holder's.
+    /// `None`: the connection is a holder's.
     _of_address: Option<OfAddress>,
 }
 
-/// The places that connections take. Those of clients that have not shown to be holders are apart, so
-/// that nobody else takes a holder's.
+/// The limits of connections. Connections of holders have a limit of their own, so that other clients
+/// cannot use it up.
 struct Gate {
     transports: Transports,
     refusals: Arc<Refusals>,
@@ -124,8 +124,8 @@ struct Gate {
     of_address_most: usize,
 }
 
-/// Accepts connections until nobody takes them from `established` any more. One is looked at after
-/// the other; whoever waits does so in the kernel.
+/// Accepts connections until the receiver of `established` is dropped. Connections are looked at one
+/// after another; the others wait in the kernel.
 pub(crate) async fn accept(
     listener: TcpListener,
     transports: Transports,
@@ -171,7 +171,7 @@ pub(crate) async fn accept(
     }
 }
 
-/// A connection that is not established yet.
+/// An accepted connection that is not established yet.
 struct Arrival {
     stream: TcpStream,
     address: SocketAddr,
@@ -181,13 +181,14 @@ struct Arrival {
 }
 
 impl Gate {
-    /// Finds out where a client is, and gives it a place.
+    /// Finds out where a client is, and counts its connection.
     fn look_at(&self, stream: TcpStream, address: SocketAddr) -> Option<Arrival> {
         let server = stream.local_addr().ok()?;
         let (client, own) = (canonical(address).ip(), canonical(server).ip());
         let is_from_outside = !client.is_loopback() && client != own;
         if is_from_outside && self.addresses.is_full(client, self.of_address_most) {
-            // At once, so that whoever connects again and again does not keep others waiting.
+            // The check comes first, so that a client that connects again and again does not delay
+            // others.
             self.refusals.count(Refusal::ConnectionsOfAddressFull);
             return None;
         }

@@ -11,7 +11,7 @@ use traffic_manager::DropCount;
 /// The outcome for a frame or notification that has left the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Offered to the primary controllers that may have it.
+    /// Offered to the primary controllers with the permission to get it.
     Offered {
         /// Controllers that took it.
         delivered: u64,
@@ -20,7 +20,7 @@ pub(crate) enum Fate {
     },
     /// It cannot be translated by P4Info.
     Malformed,
-    /// It is of a program before the running one.
+    /// It comes from a program before the running one.
     PipelineSwap,
 }
 

@@ -11,7 +11,7 @@ use crate::proto::p4::v1 as p4;
 /// (8 KiB, of which base64 takes a quarter and the other trailers a little).
 const STATUS_DETAILS_BUDGET_BYTES: usize = 5_500;
 
-/// Why one update, one read request or one stream message was refused.
+/// The error of one update, one read request or one stream message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpdateError {
     /// Canonical gRPC code.
@@ -32,7 +32,7 @@ impl UpdateError {
         }
     }
 
-    /// The request is invalid, whatever the state of the switch.
+    /// The request is invalid in any state of the switch.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(Code::InvalidArgument, message)
     }

@@ -5,8 +5,8 @@
 //! which a driver drains in its own loop.
 //!
 //! A job is resumable: in each visit to the switch it works until it is done or the visit is over
-//! ([`Visit::is_over`]). The driver decides when that is, so no job keeps a packet waiting for longer
-//! than the driver allows, however much it has to do.
+//! ([`Visit::is_over`]). The driver ends visits, so no job delays a packet for longer than the driver
+//! allows, even if it has much to do.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use switch::Switch;
 
 /// Most cells of an array that one job reads or writes. Packets pass between jobs.
 pub(crate) const CELLS_PER_VISIT: usize = 4_096;
-/// Cells of an array that a job reads or writes between two looks at whether its visit is over: some
-/// microseconds.
+/// Cells of an array that a job reads or writes between two checks of [`Visit::is_over`]: some
+/// microseconds of work.
 pub(crate) const CELLS_PER_LOOK: usize = 256;
 
 /// A job's stay on the thread that owns the switch.
@@ -43,12 +43,12 @@ impl<'a> Visit<'a> {
     }
 }
 
-/// What a job has come to at the end of a visit.
+/// The progress of a job at the end of a visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It needs no further visit.
+    /// The job is complete.
     Done,
-    /// It goes on in another visit.
+    /// The job needs another visit.
     More,
 }
 
@@ -66,7 +66,7 @@ pub fn once(work: impl FnOnce(&mut Switch) + Send + 'static) -> Job {
     })
 }
 
-/// Why an executor refused a job.
+/// The reason why an executor refused a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExecuteError {
     /// The thread that owns the switch has ended.
@@ -88,8 +88,8 @@ impl From<ExecuteError> for Status {
 
 /// Runs jobs on the thread that owns the switch.
 pub trait Executor: Send + Sync {
-    /// Queues a job. It runs later, in as many visits as it needs, or, if the switch ends, is dropped,
-    /// which its submitter notices.
+    /// Queues a job, which runs later in as many visits as it needs. If the switch ends first, the job
+    /// is dropped, which its submitter notices.
     ///
     /// # Errors
     /// [`ExecuteError::Closed`], [`ExecuteError::Busy`]; the job is dropped.
@@ -112,8 +112,8 @@ pub async fn with<R: Send + 'static>(
     .await
 }
 
-/// Runs `work` on the switch's thread, in as many visits as it needs until it returns a result, and
-/// waits for that. The work goes on when the requester has gone.
+/// Runs `work` on the switch's thread, in as many visits as it needs to return a result, and waits for
+/// the result. The work goes on even if the requester has gone.
 ///
 /// # Errors
 /// As [`with`].
@@ -126,7 +126,7 @@ pub async fn in_visits<R: Send + 'static>(
         .map_err(|_| ExecuteError::Closed)
 }
 
-/// As [`in_visits`], for work that changes nothing: it ends when the requester has gone.
+/// As [`in_visits`], for work that changes nothing: it ends if the requester has gone.
 ///
 /// # Errors
 /// As [`with`].
@@ -240,7 +240,7 @@ impl JobQueue {
         while self.visit(switch, &mut || false) {}
     }
 
-    /// Blocks until a job has come and runs it to its end; `false` when no executor is left.
+    /// Blocks until a job arrives and runs it to its end; returns `false` when no executor is left.
     pub fn run_next(&mut self, switch: &mut Switch) -> bool {
         let Ok(job) = self.receiver.recv() else {
             return false;

@@ -1,8 +1,8 @@
-//! What stands before every call: who may make it, how large its message may be, and how much all
-//! calls together may take. A message is decoded only after that.
+//! The checks before every call: the caller's credentials, the size of the message, and the limits of
+//! all calls together. A message is decoded only after these checks.
 //!
-//! Decoding makes a message many times larger than it was on the way. So the parts that say who sends
-//! it are read first, without the rest ([`Claims`]), and what may be repeated is counted.
+//! A decoded message takes many times more memory than its encoding. So the fields that identify the
+//! sender are read first, without the rest ([`Claims`]), and repeated fields are counted.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -26,29 +26,29 @@ use crate::refusals::Refusal;
 use crate::shared::Shared;
 use crate::standing::Standing;
 
-/// Bytes before a message: whether it is compressed, and its length.
+/// Bytes before a message: the compression flag, and the length.
 const PREFIX_BYTES: usize = 5;
-/// How long a client may take to send a message of a call.
+/// Longest time for a client to send the message of a call.
 const MESSAGE_LIMIT: Duration = Duration::from_secs(10);
-/// The same for a pipeline config.
+/// Longest time for a client to send a pipeline config.
 const PIPELINE_LIMIT: Duration = Duration::from_secs(60);
-/// Largest message of a call that asks for little: statistics name at most 4,096 classes.
+/// Largest message of the other calls: a request for statistics names at most 4,096 classes.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// The messages of a method.
+/// The limits of a method's requests.
 #[derive(Debug, Clone, Copy)]
 struct Method {
     /// Longest request, in bytes.
     most_bytes: usize,
-    /// How long it may take to come.
+    /// Longest time for the request to arrive.
     limit: Duration,
-    /// It changes something, so that it has claims.
+    /// Whether the request changes something, and so has claims.
     has_claims: bool,
-    /// A field that may be repeated: its number, its name, and how often at most.
+    /// A repeated field: its number, its name, and the largest number of its values.
     repeated: Option<(u64, &'static str, usize)>,
 }
 
-/// Who sends a request that changes something, as the request says. Other fields are left out.
+/// The fields of a request for a change that identify its sender. Other fields are left out.
 #[derive(Clone, PartialEq, Message)]
 struct Claims {
     #[prost(uint64, tag = "1")]
@@ -59,7 +59,7 @@ struct Claims {
     role: String,
 }
 
-/// What a call takes of the server while it lasts.
+/// The shares of the server's limits that a call holds until it ends.
 #[derive(Debug)]
 pub(crate) struct Taken {
     _call: OwnedSemaphorePermit,
@@ -70,18 +70,18 @@ pub(crate) struct Taken {
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) standing: Standing,
-    /// To be kept as long as the request is. Streams have limits of their own.
+    /// Kept as long as the request. `None`: a stream, which has limits of its own.
     pub(crate) taken: Option<Arc<Taken>>,
 }
 
-/// Who makes a call, as the intake has found out.
+/// The caller of a call, from the intake.
 pub(crate) fn caller<T>(request: &tonic::Request<T>) -> Result<Caller, Status> {
     let caller = request.extensions().get::<Caller>().cloned();
     debug_assert!(caller.is_some(), "every call goes through the intake");
     caller.ok_or_else(|| Status::internal("the call did not go through the intake"))
 }
 
-/// What all calls of one standing may take together.
+/// The limits of all calls of one standing together.
 #[derive(Debug, Clone)]
 struct Pool {
     calls: Arc<Semaphore>,
@@ -98,7 +98,7 @@ impl Pool {
     }
 }
 
-/// The pools of holders and of strangers. Strangers never take a holder's place.
+/// The pools of holders and of strangers. A stranger's call never counts against the holders' pool.
 #[derive(Debug, Clone)]
 pub(crate) struct Pools {
     holders: Pool,
@@ -114,8 +114,8 @@ impl Pools {
     }
 }
 
-/// A gRPC service with its intake. `unary` serves calls whose message has been checked and is there
-/// as a whole; `streams` serves streams, message by message.
+/// A gRPC service with its intake. `unary` serves calls whose whole message has arrived and has been
+/// checked; `streams` serves streams, message by message.
 #[derive(Clone)]
 pub(crate) struct Intake<U, S> {
     shared: Arc<Shared>,
@@ -189,7 +189,7 @@ where
     }
 }
 
-/// What the requests of a method may be.
+/// The limits of a method's requests.
 fn method(shared: &Shared, name: &str) -> Method {
     let limits = &shared.config.limits;
     let plain = Method {
@@ -220,7 +220,7 @@ fn method(shared: &Shared, name: &str) -> Method {
     }
 }
 
-/// Who makes a call: what its connection shows, or its token.
+/// The standing of a call's client, from its token or its connection.
 fn standing_of(shared: &Shared, request: &Request) -> Result<Standing, Status> {
     let Some(peer) = request.extensions().get::<Peer>() else {
         debug_assert!(false, "every connection has a client");
@@ -256,7 +256,7 @@ fn standing_of(shared: &Shared, request: &Request) -> Result<Standing, Status> {
     )
 }
 
-/// Takes a call in: its message, within all limits, and who sends it. Returns the call with its
+/// Receives the message of a call within all limits, and checks its sender. Returns the call with its
 /// message in one piece.
 async fn take_in(
     shared: &Shared,
@@ -303,7 +303,7 @@ async fn take_in(
     Ok((http::Request::from_parts(head, body), taken))
 }
 
-/// Reads a body as it comes. Nothing is set aside for a length that is only announced.
+/// Reads a body as it arrives. No memory is reserved for an announced length.
 async fn collect(
     shared: &Shared,
     pool: &Pool,
@@ -313,7 +313,7 @@ async fn collect(
     let mut message = BytesMut::new();
     let mut taken: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {
-        // Its client has gone, or broke the protocol.
+        // The client has disconnected, or has violated the protocol.
         let frame = frame.map_err(|status| Status::new(Code::Cancelled, status.to_string()))?;
         let Ok(data) = frame.into_data() else {
             continue;
@@ -342,7 +342,7 @@ async fn collect(
     Ok((message.freeze(), taken))
 }
 
-/// The length of a body with one message, as it announces it.
+/// The length of a body of one message, from its prefix.
 fn announced(body: &[u8]) -> Option<usize> {
     let length = body.get(1..PREFIX_BYTES)?.try_into().ok()?;
     usize::try_from(u32::from_be_bytes(length))
@@ -350,7 +350,7 @@ fn announced(body: &[u8]) -> Option<usize> {
         .checked_add(PREFIX_BYTES)
 }
 
-/// Checks what a message says of itself, before it is decoded.
+/// Checks the length, the repeated field and the claims of a message before it is decoded.
 fn check(shared: &Shared, standing: Standing, method: Method, body: &Bytes) -> Result<(), Status> {
     if announced(body) != Some(body.len()) {
         return Err(Status::invalid_argument(format!(
@@ -384,8 +384,8 @@ fn malformed(error: impl std::fmt::Display) -> Status {
     Status::invalid_argument(format!("not the message of this call: {error}"))
 }
 
-/// How often a field is in a message (the encoding of Protocol Buffers: a number and a type, then a
-/// value that tells its length).
+/// The number of occurrences of a field in a message. In the encoding of Protocol Buffers, a field is
+/// a number and a type, then a value that implies its length.
 fn count_field(message: &[u8], wanted: u64) -> Result<usize, Status> {
     let mut rest = message;
     let mut count = 0;
@@ -449,7 +449,7 @@ mod tests {
             (request.device_id, request.role, request.election_id)
         );
         for end in 0..bytes.len() {
-            // No part of a message panics.
+            // A truncated message must not cause a panic.
             let _ = count_field(&bytes[..end], 4);
         }
         assert!(count_field(&[0x22, 0xff, 0xff, 0xff, 0xff, 0x0f], 4).is_err());

@@ -6,8 +6,8 @@
 //! notifications for controllers come back through bounded queues ([`controller_queues`]).
 //!
 //! ```text
-//!   gRPC clients ── server ─┬─ arbitration      who may write; roles
-//!                           ├─ pipeline_config  which program, checked against its P4Info
+//!   gRPC clients ── server ─┬─ arbitration      the primary of each role
+//!                           ├─ pipeline_config  the program, checked against its P4Info
 //!                           ├─ write: plan      updates -> operations, by translate
 //!                           │         batch of operations applied, taken back
 //!                           ├─ read             program -> entities, by translate

@@ -37,7 +37,7 @@ pub(crate) async fn pass(shared: Arc<Shared>, mut queue: mpsc::Receiver<Numbered
         };
         shared.counters.count_notification(fate, items);
         let is_delivered = matches!(fate, Fate::Offered { delivered: 1.., .. });
-        // A list of an earlier program is gone with it.
+        // A list of an earlier program no longer exists.
         if let Some((digest, list_id)) = list
             && !is_delivered
             && fate != Fate::PipelineSwap
@@ -68,7 +68,7 @@ async fn pass_one(shared: &Shared, notification: Numbered<Notification>) -> Fate
     }
 }
 
-/// `None`: P4Info does not have it.
+/// The message of a notification. `None`: P4Info does not have its object.
 fn update(active: &InstalledPipeline, notification: Notification) -> Option<Update> {
     let timestamp = i64::try_from(notification.at_ns).unwrap_or(i64::MAX);
     match notification.body {

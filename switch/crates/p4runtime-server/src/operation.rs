@@ -1,4 +1,4 @@
-//! Operations on a program: an update is translated to one, which is applied and can be taken back.
+//! Operations on a program. An update is translated to an operation, which can be applied and undone.
 
 use switch::{CloneSession, Program, Replica};
 use v1model::entries::digest::DigestConfig;
@@ -23,8 +23,7 @@ pub(crate) enum Change<T> {
 }
 
 impl<T> Change<T> {
-    /// Applies the change by means of the functions given, and returns the change that takes it
-    /// back.
+    /// Applies the change by the given functions, and returns the change that undoes it.
     fn apply(
         &self,
         program: &mut Program,
@@ -67,7 +66,7 @@ pub(crate) struct Direct {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum DefaultAction {
     Keep,
-    /// Back to the program's own.
+    /// The program's own action.
     Reset,
     Set(ActionCall),
 }
@@ -139,7 +138,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// Applies the operation and returns how to take it back. A refused operation changes nothing.
+    /// Applies the operation and returns its undo. A refused operation changes nothing.
     pub(crate) fn apply(&self, program: &mut Program) -> ControlResult<Undo> {
         let pipeline = program.pipeline_mut();
         match self {
@@ -223,8 +222,9 @@ impl Operation {
         }
     }
 
-    /// As [`Self::apply`], a piece at a time: some microseconds of work. A piece begins at the cell
-    /// `from`, the first one at 0. Also returns where the next one begins; `None`: this was the last.
+    /// As [`Self::apply`] for one piece, which is some microseconds of work. The piece begins at the
+    /// cell `from`; the first one begins at 0. Also returns the beginning of the next piece; `None`:
+    /// this was the last one.
     pub(crate) fn apply_piece(
         &self,
         from: usize,
@@ -240,7 +240,7 @@ impl Operation {
         Ok((Undo::Array(*array, saved), (end < *size).then_some(end)))
     }
 
-    /// How much work the operation is, in units of some microseconds: a whole array counts for its
+    /// The work of the operation in units of some microseconds; that of a whole array depends on its
     /// size.
     pub(crate) fn work(&self) -> usize {
         match self {
@@ -254,7 +254,7 @@ impl Operation {
         }
     }
 
-    /// Bytes of memory that taking back a write of a whole array needs. 0 for other operations.
+    /// Bytes of memory that the undo of a write of a whole array needs. 0 for other operations.
     pub(crate) fn array_bytes(&self) -> usize {
         let Self::Fill { size, value, .. } = self else {
             return 0;
@@ -271,7 +271,7 @@ impl Operation {
 
 impl Direct {
     /// Sets the direct resources of an entry (`None`: of the default entry) after its action.
-    /// Where that is refused, `undo` takes the action back.
+    /// If that is refused, `undo` restores the action.
     fn set(
         &self,
         table: usize,
@@ -322,7 +322,7 @@ fn set_cell(
     }
 }
 
-/// How to put a cell of the array of the value's kind back as it is now.
+/// The undo that restores the present value of a cell, in the array of the value's kind.
 fn undo_of_cell(
     value: &CellValue,
     array: usize,
@@ -446,21 +446,21 @@ fn change_digest(
     Ok(Undo::Apply(Operation::Digest { digest, change }))
 }
 
-/// How to take an operation back.
+/// The undo of an operation.
 #[derive(Debug)]
 pub(crate) enum Undo {
     /// Apply another operation.
     Apply(Operation),
-    /// Put an entry of a table, or its default entry, back as it was.
+    /// Restore an entry of a table, or its default entry.
     Entry(usize, SavedEntry),
-    /// Put a cell of a meter back as it was.
+    /// Restore a cell of a meter.
     Meter(usize, usize, SavedMeter),
-    /// Put cells of an array back as they were.
+    /// Restore cells of an array.
     Array(usize, SavedArray),
 }
 
 impl Undo {
-    /// Takes the operation back.
+    /// Undoes the operation.
     pub(crate) fn run(self, program: &mut Program) -> ControlResult<()> {
         let pipeline = program.pipeline_mut();
         match self {

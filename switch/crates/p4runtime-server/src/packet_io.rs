@@ -2,7 +2,7 @@
 //!
 //! In the switch, a controller packet is a frame that begins with the program's
 //! controller header; in the protocol, the header's fields are metadata beside the
-//! payload. P4Info's `controller_packet_metadata` says how the header is laid out.
+//! payload. P4Info's `controller_packet_metadata` describes the layout of the header.
 
 use v1model::entries::Bits;
 

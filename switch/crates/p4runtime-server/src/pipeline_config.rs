@@ -1,4 +1,4 @@
-//! The forwarding pipeline: which program runs, with which P4Info (specification, sections
+//! The forwarding pipeline: the running program and its P4Info (specification, sections
 //! "SetForwardingPipelineConfig RPC" and "GetForwardingPipelineConfig RPC").
 
 use std::sync::Arc;
@@ -99,7 +99,7 @@ async fn reconcile(
     if let (Some(active), Some(config)) = (&mut state.committed, &config) {
         let running = &active.pipeline.config;
         if running.p4_device_config == config.p4_device_config && running.p4info == config.p4info {
-            // The same program: nothing changes but the cookie.
+            // The program is the same, so only the cookie changes.
             let mut pipeline = BoundPipeline::clone(&active.pipeline);
             pipeline.config.cookie = config.cookie;
             active.pipeline = Arc::new(pipeline);
@@ -245,8 +245,8 @@ async fn commit(shared: &Shared, state: &mut PipelineState) -> Result<(), Status
         .map(|saved| Arc::clone(&saved.pipeline));
     let before = executor::with(&*shared.executor, move |switch| {
         let before = switch.commit_staged()?;
-        // This runs between two packets, so the new program's first packet-in is read by its own
-        // P4Info.
+        // This runs between two packets, so the new program's first packet-in is translated by its
+        // own P4Info.
         let first = counters.offered();
         forwarding.send_replace(pipeline.map(|pipeline| ForwardingPipeline { pipeline, first }));
         Ok(before)

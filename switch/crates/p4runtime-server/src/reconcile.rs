@@ -1,4 +1,4 @@
-//! `RECONCILE_AND_COMMIT`: installs another program with all that was written for the running one
+//! `RECONCILE_AND_COMMIT`: installs another program with all state written for the running one
 //! (specification, section "SetForwardingPipelineConfig RPC").
 //!
 //! The state is read as entities, as a controller would read it, and written to the staged program.
@@ -59,7 +59,7 @@ fn key_of(entry: &p4::TableEntry) -> Vec<u8> {
     key.encode_to_vec()
 }
 
-/// Reads all that was written for the running program.
+/// Reads all state written for the running program.
 pub(crate) async fn state_of(
     shared: &Shared,
     state: &PipelineState,
@@ -131,8 +131,8 @@ pub(crate) async fn state_of(
     })
 }
 
-/// Whether an entity must be written to the new program. That begins with empty arrays and sets,
-/// and with its constant entries, of which only values beside the action are kept.
+/// Whether an entity must be written to the new program. The new program begins with empty arrays and
+/// sets, and with its constant entries, of which only values beside the action are kept.
 fn is_worth_keeping(entity: &Entity) -> bool {
     use p4::p4_data::Data;
     match entity {
@@ -244,7 +244,7 @@ fn is_statistics(update: &p4::Update) -> bool {
 fn writing(mut entity: Entity) -> p4::Update {
     let constant = match &mut entity {
         Entity::TableEntry(entry) if entry.is_const => {
-            // The program has the entry itself; its action must not be given.
+            // The program itself has the entry, so its action must not be given.
             entry.is_const = false;
             entry.action = None;
             true

@@ -1,8 +1,8 @@
-//! What the control servers refuse, counted by cause from the start of the process.
+//! Refusals of the control servers, counted by cause from the start of the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a connection, a call or a message was refused.
+/// The cause of the refusal of a connection, a call or a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The limit of holders' connections was reached.
@@ -11,27 +11,27 @@ pub(crate) enum Refusal {
     ConnectionsOfStrangersFull,
     /// The limit of such connections of one address was reached.
     ConnectionsOfAddressFull,
-    /// A client did not say its first byte, or did not end the handshake of TLS, in time.
+    /// A client did not send its first byte, or did not complete the TLS handshake, in time.
     ConnectionSlow,
-    /// A plain connection where only TLS is served.
+    /// A connection was plain, but only TLS is served.
     NoTls,
-    /// The handshake of TLS failed.
+    /// The TLS handshake failed.
     Handshake,
-    /// A call from another machine without a certificate or token, or with a wrong token.
+    /// A call from another machine had no certificate or token, or had a wrong token.
     NoCredentials,
     /// A call that changes something did not come from the primary controller of its role.
     NotPrimary,
-    /// A stranger asked to become primary where a holder has been.
+    /// A stranger asked to become primary after a holder had asked.
     Outbid,
-    /// The controller's role does not allow it.
+    /// The controller's role does not allow the request.
     Role,
     /// The limit of calls at once was reached.
     CallsFull,
     /// The limit of bytes of all calls together was reached.
     BytesFull,
-    /// A message longer than its call allows.
+    /// A message was longer than its call allows.
     MessageTooLong,
-    /// A request that did not come in time.
+    /// A request did not arrive in time.
     RequestSlow,
     /// The limit of reads at once was reached.
     ReadsFull,
@@ -70,7 +70,7 @@ const CAUSES: [(Refusal, &str); 16] = [
 pub struct RefusalCount {
     /// Stable name of the cause.
     pub cause: &'static str,
-    /// How many.
+    /// The number of refusals.
     pub count: u64,
 }
 

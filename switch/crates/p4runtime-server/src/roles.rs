@@ -15,12 +15,12 @@ const TYPE_NAME: &str = "pacer.v1.RoleConfig";
 /// The permissions of a role.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum Scope {
-    /// Everything.
+    /// Permission for everything.
     #[default]
     All,
-    /// What a config names.
+    /// Permission for the objects that a config names.
     Only(pacer::RoleConfig),
-    /// All but what the configs of other roles name, here in one.
+    /// Permission for all objects but those in the configs of other roles, joined here.
     AllBut(pacer::RoleConfig),
 }
 
@@ -45,7 +45,7 @@ impl Scope {
         Ok(Self::Only(limits))
     }
 
-    /// What is left by roles with a config.
+    /// Permission for the objects that no role with a config has.
     pub(crate) fn what_is_left_by<'a>(others: impl Iterator<Item = &'a Self>) -> Self {
         let mut named: Option<pacer::RoleConfig> = None;
         for other in others {
@@ -62,7 +62,7 @@ impl Scope {
         named.map_or(Self::All, Self::AllBut)
     }
 
-    /// Whether the role may do what a flag of a config allows.
+    /// Whether the role has the permission of a config's flag.
     fn allows(&self, flag: impl Fn(&pacer::RoleConfig) -> bool) -> bool {
         match self {
             Self::All => true,

@@ -36,21 +36,21 @@ pub const P4RUNTIME_API_VERSION: &str = "1.4.1";
 
 /// Most requests of one connection at once. Further ones wait in the client.
 const REQUESTS_PER_CONNECTION: u32 = 128;
-/// Bytes that one connection may send without being asked for more.
+/// Flow-control window of a connection, in bytes.
 const WINDOW_BYTES: u32 = 256 << 10;
 /// Longest headers of a request, in bytes.
 const HEADER_BYTES: u32 = 16 << 10;
-/// Connections that wait in the kernel to be looked at.
+/// Most connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1_024;
-/// Connections that wait to be served.
+/// Most established connections that wait to be served.
 const ESTABLISHED_QUEUE: usize = 8;
-/// How long the server waits for running requests when it shuts down.
+/// Longest wait for running requests at a shutdown.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
-/// A controller's connection that answers no ping for this long is closed, which ends its
-/// session.
+/// Longest time without an answer to a ping, after which a controller's connection is closed and its
+/// session ends.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// Why the server did not come up or ended.
+/// The error with which the server did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be bound.
@@ -158,7 +158,7 @@ impl BoundServer {
         self.local_addr
     }
 
-    /// Counters of what the server refuses.
+    /// Counters of the server's refusals.
     pub fn refusals(&self) -> Arc<Refusals> {
         Arc::clone(&self.shared.refusals)
     }
@@ -295,7 +295,7 @@ impl P4Runtime for Service {
                 request.role
             )));
         }
-        // On a task of its own, as a write: it ends even if the client goes away.
+        // A task of its own, as for a write, so that it completes even if the client disconnects.
         let task = tokio::spawn(async move {
             let mut state = shared.pipeline.write().await;
             let _changing = shared.begin(

@@ -43,8 +43,8 @@ impl Sessions {
         }
     }
 
-    /// Sends notifications. A stream that has no room for one ends, because a controller that missed
-    /// a change of primary must not go on.
+    /// Sends notifications. A stream without room for one ends, because a controller that has missed a
+    /// change of primary must not continue.
     pub(crate) fn notify(&self, notifications: Vec<Notification>) {
         for (session, update) in notifications {
             let Some(stream) = self.open.get(&session) else {

@@ -35,7 +35,7 @@ pub struct ServerLimits {
     pub connections: usize,
     /// Most connections of other clients.
     pub stranger_connections: usize,
-    /// Most of those of one address.
+    /// Most of these connections from one address.
     pub stranger_connections_per_address: usize,
     /// Most calls of holders under way at once; streams do not count.
     pub calls: usize,
@@ -107,15 +107,15 @@ pub struct ServerConfig {
     /// Refuse plain connections. Otherwise clients may use both, at the same port; those on other
     /// machines need TLS.
     pub only_tls: bool,
-    /// What a client may show instead of a certificate, over TLS or on this machine.
+    /// The token that a client may give instead of a certificate, over TLS or on this machine.
     pub token: Option<Token>,
-    /// Users whose processes on this machine are holders. `None`: those of all users.
+    /// The users whose processes on this machine are holders. `None`: all users.
     pub holders: Option<Vec<u32>>,
     /// Limits.
     pub limits: ServerLimits,
 }
 
-/// Places that something takes of what is limited, until they are dropped.
+/// Shares of limits, which are held until they are dropped.
 pub(crate) type Places = Vec<OwnedSemaphorePermit>;
 
 fn permits(most: usize) -> Arc<Semaphore> {
@@ -127,12 +127,13 @@ pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) compiler: Compiler,
-    /// Held while an arbitration update is handled, waiting for writes included.
+    /// Held while an arbitration update is handled, including the wait for writes.
     pub(crate) deciding: tokio::sync::Mutex<()>,
-    /// Reads share it, writes have it alone: a read sees each write done or not begun.
+    /// Reads share the lock and writes hold it alone, so a read sees each write as a whole or not at
+    /// all.
     pub(crate) pipeline: tokio::sync::RwLock<PipelineState>,
-    /// The role whose `Write` or `SetForwardingPipelineConfig` is carried out. Requests that wait for
-    /// the pipeline are checked again when their turn comes ([`Shared::begin`]).
+    /// The role whose `Write` or `SetForwardingPipelineConfig` is under way. Requests that wait for the
+    /// pipeline are checked again when they get it ([`Shared::begin`]).
     changing: watch::Sender<Option<String>>,
     /// A permit per read under way, and one per read of a stranger.
     reads: Arc<Semaphore>,
@@ -174,10 +175,10 @@ impl Shared {
         }
     }
 
-    /// Places for a read.
+    /// The shares of the limits for a read.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED`: there is none.
+    /// `RESOURCE_EXHAUSTED`: a limit is reached.
     pub(crate) fn enter_read(&self, standing: Standing) -> Result<Places, Status> {
         let strangers = (standing == Standing::Stranger).then_some(&self.stranger_reads);
         let wanted = [Some(&self.reads), strangers];
@@ -243,7 +244,7 @@ impl Shared {
         Ok(Changing(&self.changing))
     }
 
-    /// Waits until no change is under way that a primary of this role has begun.
+    /// Waits until no change by a primary of this role is under way.
     pub(crate) async fn unchanging(&self, role: &str) {
         let mut changing = self.changing.subscribe();
         // The sender belongs to `self`, so it cannot be gone.

@@ -1,4 +1,4 @@
-//! Whose a TCP socket of this network namespace is, asked from the kernel (sock_diag(7)).
+//! The owner of a TCP socket of this network namespace, from the kernel (sock_diag(7)).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
 
-/// Types of messages (netlink(7), sock_diag(7)).
+/// Types of netlink messages (netlink(7), sock_diag(7)).
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 /// The message is a request.
@@ -17,26 +17,26 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 /// A state of a connection (tcp(7)): both ends may send.
 const ESTABLISHED: u8 = 1;
-/// Bytes of the headers before the answer, and of what is read of it.
+/// Bytes of the header before the answer, and of the part of the answer that is read.
 const HEADER_BYTES: usize = 16;
 const ANSWER_BYTES: usize = 72;
 
-/// What the kernel says of a socket.
+/// The owner of a socket, according to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A process of this user has it.
+    /// A process of this user.
     User(u32),
-    /// Its process has closed it; the kernel then shows root as its user.
+    /// None: the process has closed the socket. The kernel then shows root as its user.
     Nobody,
-    /// There is none.
+    /// There is no such socket.
     No,
 }
 
-/// Looks for the connected socket with these ends. The time that this takes does not depend on how
-/// many sockets there are.
+/// Looks for the connected socket with these ends. The time that this takes does not depend on the
+/// number of sockets.
 ///
 /// # Errors
-/// The kernel does not answer such questions.
+/// The kernel does not answer such requests.
 pub(crate) fn find(local: SocketAddr, remote: SocketAddr) -> Result<Found, Errno> {
     let socket = socket_with(
         AddressFamily::NETLINK,
@@ -44,7 +44,7 @@ pub(crate) fn find(local: SocketAddr, remote: SocketAddr) -> Result<Found, Errno
         SocketFlags::CLOEXEC,
         Some(netlink::SOCK_DIAG),
     )?;
-    // Without an address it goes to the kernel, which answers before the call returns.
+    // A message without an address goes to the kernel, which answers before the call returns.
     send(&socket, &request(local, remote), SendFlags::empty())?;
     let mut answer = [0; HEADER_BYTES + ANSWER_BYTES];
     let (_, length) = recv(
@@ -75,7 +75,7 @@ fn request(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     message
 }
 
-/// The beginning of `struct inet_diag_sockid`: ports and addresses as on the wire.
+/// The beginning of `struct inet_diag_sockid`: ports and addresses in network byte order.
 fn id(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     let mut id = Vec::with_capacity(36);
     id.extend(local.port().to_be_bytes());
@@ -91,7 +91,7 @@ fn id(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     id
 }
 
-/// An address of IPv4 as a socket of IPv6 has it.
+/// The IPv4-mapped IPv6 form of an IPv4 address, which an IPv6 socket has.
 fn mapped(end: SocketAddr) -> SocketAddr {
     match end.ip() {
         IpAddr::V4(ip) => SocketAddr::new(ip.to_ipv6_mapped().into(), end.port()),
@@ -99,7 +99,7 @@ fn mapped(end: SocketAddr) -> SocketAddr {
     }
 }
 
-/// What an answer says: an error, or `struct inet_diag_msg`.
+/// The result in an answer: an error, or `struct inet_diag_msg`.
 fn parse(answer: &[u8], local: SocketAddr, remote: SocketAddr) -> Result<Found, Errno> {
     let u16_at = |at: usize| {
         let bytes = answer.get(at..at + 2)?.try_into().ok()?;
@@ -120,7 +120,7 @@ fn parse(answer: &[u8], local: SocketAddr, remote: SocketAddr) -> Result<Found, 
         SOCK_DIAG_BY_FAMILY => {
             let state = answer.get(HEADER_BYTES + 1).copied();
             let ends = answer.get(HEADER_BYTES + 4..HEADER_BYTES + 40);
-            // A socket of IPv6 may have ends of IPv4. The kernel may also find one that listens.
+            // An IPv6 socket may have IPv4 ends. The kernel may also find a listening socket.
             let as_asked = ends == Some(&id(local, remote));
             if !as_asked && ends != Some(&id(mapped(local), mapped(remote))) {
                 return Ok(Found::No);
@@ -157,7 +157,7 @@ mod tests {
         };
         let read = |answer: &[u8]| parse(answer, local, remote);
         assert_eq!(read(&answer(ESTABLISHED, 1000, 7)), Ok(Found::User(1000)));
-        // Closed by its process, or half closed.
+        // A socket that its process has closed, also half closed.
         assert_eq!(read(&answer(ESTABLISHED, 0, 0)), Ok(Found::Nobody));
         assert_eq!(read(&answer(6, 0, 0)), Ok(Found::Nobody));
         // A socket of IPv6 with these ends.

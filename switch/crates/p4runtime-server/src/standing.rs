@@ -1,39 +1,39 @@
-//! Who a client is: a process of this machine, or one that shows credentials.
+//! The standing of a client: a process of this machine, or a client with credentials.
 
 use std::net::SocketAddr;
 
 use crate::sock_diag::{self, Found};
 
-/// How far a client is trusted. Greater is more.
+/// The trust in a client; the greater value is the higher trust.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Standing {
-    /// A process of this machine of another user. It may do what no holder does at the moment.
+    /// A process on this machine of another user. It may control the switch while no holder does.
     Stranger,
-    /// A process of this machine of the switch's own user or of root, or a client with a certificate or
-    /// token of the switch's.
+    /// A process on this machine of the switch's own user or of root, or a client with a certificate
+    /// or the token of the switch.
     Holder,
 }
 
-/// Where a client is, as its connection shows.
+/// The place of a client, from its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In the switch's network namespace, a process of this user.
+    /// The switch's network namespace: a process of this user.
     Here(u32),
-    /// It was in the switch's network namespace and has closed its socket, so nobody knows whose it was.
+    /// The switch's network namespace. The client has closed its socket, so its user is unknown.
     Gone,
-    /// Elsewhere.
+    /// Another machine or network namespace.
     Elsewhere,
 }
 
-/// Whether the kernel says whose a socket is.
+/// Whether the kernel reports the owners of sockets.
 pub fn kernel_tells_users() -> bool {
-    // Nobody has this socket.
+    // No process has such a socket.
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
     sock_diag::find(nowhere, nowhere).is_ok()
 }
 
-/// Finds out where the client of a connection is. A client in this network namespace has
-/// a socket whose two ends are those of the connection, the other way round. Others have none.
+/// Finds out where the client of a connection is. A client in this network namespace has a socket with
+/// the two ends of the connection exchanged; other clients have none.
 pub(crate) fn place_of(client: SocketAddr, server: SocketAddr) -> Place {
     let (client, server) = (canonical(client), canonical(server));
     match sock_diag::find(client, server) {
@@ -46,7 +46,7 @@ pub(crate) fn place_of(client: SocketAddr, server: SocketAddr) -> Place {
     }
 }
 
-/// An address as an IPv4 one if it is one.
+/// The address, in IPv4 form if it is an IPv4-mapped IPv6 address.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn a_client_of_this_machine_is_found_by_its_socket() {
         if !kernel_tells_users() {
-            return; // then all users are alike, and the switch says so
+            return; // the kernel does not report owners here
         }
         for listen in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
             let Ok(listener) = TcpListener::bind(listen) else {
@@ -72,11 +72,11 @@ mod tests {
             let server = served.local_addr().expect("connected");
             let place = place_of(address, server);
             assert!(matches!(place, Place::Here(_)), "{listen}: {place:?}");
-            // A client that has closed its socket cannot be told from root.
+            // The kernel shows root as owner of a closed socket.
             drop(client);
             assert_eq!(place_of(address, server), Place::Gone, "{listen}");
         }
-        // As gRPC's clients connect: to an address of IPv4, by a socket of IPv6.
+        // gRPC's clients connect to an IPv4 address by an IPv6 socket.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("bound").port();
         if let Ok(client) = TcpStream::connect(("::ffff:127.0.0.1", port)) {

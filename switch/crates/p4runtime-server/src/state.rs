@@ -22,7 +22,7 @@ pub(crate) struct EntryAnnotation {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct GroupAnnotation {
     pub(crate) metadata: Vec<u8>,
-    /// Which replicas have their port in the deprecated field, to be read back from it.
+    /// For each replica, whether its port is in the deprecated field, so that it is read back there.
     pub(crate) deprecated_ports: Vec<bool>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Annotations {
     /// By the table's index, for tables whose default entry was set.
     defaults: HashMap<usize, EntryAnnotation>,
     groups: HashMap<u32, GroupAnnotation>,
-    /// Which replicas of a clone session have their port in the deprecated field.
+    /// By clone session and replica, whether the port is in the deprecated field.
     sessions: HashMap<u32, Vec<bool>>,
 }
 
@@ -80,7 +80,7 @@ impl Annotations {
         self.groups.get(&group).cloned().unwrap_or_default()
     }
 
-    /// Which replicas of a clone session have their port in the deprecated field.
+    /// For each replica of a clone session, whether its port is in the deprecated field.
     pub(crate) fn deprecated_ports(&self, session: u32) -> &[bool] {
         self.sessions.get(&session).map_or(&[], Vec::as_slice)
     }
@@ -117,7 +117,7 @@ impl PipelineState {
     /// config", which is the saved one.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION`: none yet.
+    /// `FAILED_PRECONDITION`: there is none yet.
     pub(crate) fn usable(&self) -> Result<&InstalledPipeline, Status> {
         let active = self.saved.as_ref().or(self.committed.as_ref());
         active.ok_or_else(no_config)

@@ -19,8 +19,8 @@ use crate::shared::Shared;
 use crate::standing::Standing;
 use crate::translate::BoundPipeline;
 
-/// How long a stream that ends with an error waits for its client to take the messages before the
-/// error.
+/// Longest wait of a stream that ends with an error, until its client has taken the messages before
+/// the error.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// Opens a stream: registers it and starts its task.
@@ -148,7 +148,8 @@ async fn arbitrate(
     session: SessionId,
     update: &p4::MasterArbitrationUpdate,
 ) -> Result<(), Status> {
-    // One at a time: no other primary is chosen until the writes of the previous one have ended.
+    // The lock is held until the writes of the previous primary have ended, so that no other one is
+    // chosen before.
     let _deciding = shared.deciding.lock().await;
     {
         let mut sessions = shared.sessions();
@@ -168,7 +169,7 @@ async fn arbitrate(
             Outcome::NewPrimary(notifications) => sessions.notify(notifications),
         }
     }
-    // Writes of the previous primary are refused from here on. One that has begun is waited for.
+    // From here on, writes of the previous primary are refused. Wait for one that has begun.
     let role = update.role.as_ref().map_or("", |role| &role.name);
     shared.unchanging(role).await;
     let mut sessions = shared.sessions();

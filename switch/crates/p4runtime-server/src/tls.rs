@@ -16,14 +16,14 @@ pub struct Tls {
     pub certificates_pem: Vec<u8>,
     /// The private key of the server's certificate.
     pub key_pem: Vec<u8>,
-    /// Who signs clients' certificates. `None`: no client is asked for a certificate.
+    /// The authorities that sign clients' certificates. `None`: clients are not asked for one.
     pub client_authorities_pem: Option<Vec<u8>>,
-    /// Accept only clients with a certificate. Otherwise a client may have one.
+    /// Whether clients must have a certificate. If not, they may have one.
     pub needs_client_certificate: bool,
 }
 
 impl std::fmt::Debug for Tls {
-    /// Without the key.
+    /// Writes everything but the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tls")
             .field("asks_clients", &self.client_authorities_pem.is_some())
@@ -33,10 +33,10 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// What makes a connection one of TLS 1.2 or 1.3 with HTTP/2 in it.
+    /// The acceptor of connections with TLS 1.2 or 1.3 and HTTP/2.
     ///
     /// # Errors
-    /// The fault of certificates or key.
+    /// The error in certificates or key.
     pub(crate) fn acceptor(&self) -> Result<TlsAcceptor, String> {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -75,7 +75,7 @@ impl Tls {
     }
 }
 
-/// The certificates in a PEM file, of which there must be one. `what` is for the error.
+/// The certificates in a PEM file, at least one. `what` is for the error.
 fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match all {

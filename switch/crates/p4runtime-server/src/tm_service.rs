@@ -69,7 +69,7 @@ impl pacer::traffic_manager_server::TrafficManager for TrafficManagerService {
                 request.role
             )));
         }
-        // On a task of its own, as a write: it ends even if the client goes away.
+        // A task of its own, as for a write, so that it completes even if the client disconnects.
         let task = tokio::spawn(async move {
             // Changes of one controller come one after another, as it sends them.
             let _state = shared.pipeline.write().await;

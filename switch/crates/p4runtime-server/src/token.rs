@@ -1,8 +1,8 @@
-//! The token with which a client shows that it is a holder.
+//! The token that proves a client to be a holder.
 
 use subtle::ConstantTimeEq;
 
-/// Fewest characters of a token: as many as no one guesses.
+/// Fewest characters of a token, so that it cannot be guessed.
 pub const TOKEN_CHARACTERS_MIN: usize = 32;
 
 /// A token of the switch.
@@ -24,14 +24,14 @@ impl Token {
         Ok(Self(text.as_bytes().to_vec()))
     }
 
-    /// Whether this is what a client has given. It takes the same time whatever is wrong.
+    /// Whether a client has given this token. The time does not depend on the position of an error.
     pub(crate) fn is(&self, given: &[u8]) -> bool {
         self.0.ct_eq(given).into()
     }
 }
 
 impl std::fmt::Debug for Token {
-    /// Without its characters.
+    /// Writes everything but the characters.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Token").finish_non_exhaustive()
     }

@@ -63,7 +63,7 @@ pub(crate) async fn write(
     write_status(&results)
 }
 
-/// Runs every operation, whether or not the others succeed.
+/// Runs every operation, even if others fail.
 pub(crate) async fn run_each(
     shared: &Shared,
     planned: impl Iterator<Item = UpdateResult<&Planned>>,
@@ -86,11 +86,10 @@ pub(crate) async fn run_each(
     Ok(merged.collect())
 }
 
-/// The operations of a batch that may be taken back. None if an update is refused before anything
-/// is done.
+/// The operations of a batch that can be undone. None if an update is refused before anything is done.
 ///
 /// # Errors
-/// `UNIMPLEMENTED`: taking it back would need too much memory.
+/// `UNIMPLEMENTED`: the undo would need too much memory.
 fn undoable(shared: &Shared, planned: &[UpdateResult<Planned>]) -> Result<Vec<Named>, Status> {
     let Ok(operations) = planned
         .iter()
@@ -134,8 +133,7 @@ fn check_work(shared: &Shared, operations: &[Named]) -> Result<(), Status> {
     )))
 }
 
-/// Runs all operations; the first that fails takes those before it back. `at_once`: between two
-/// packets.
+/// Runs all operations; if one fails, those before it are undone. `at_once`: between two packets.
 async fn run_all_or_none(
     shared: &Shared,
     planned: &[UpdateResult<Planned>],
@@ -175,7 +173,7 @@ async fn run_all_or_none(
     Ok(results.collect())
 }
 
-/// Runs the batch on a task of its own, so that it ends even if the client goes away ("the server
+/// Runs the batch on a task of its own, so that it completes even if the client disconnects ("the server
 /// will finish processing any Write requests that have already started").
 pub(crate) async fn run(
     shared: Arc<Shared>,

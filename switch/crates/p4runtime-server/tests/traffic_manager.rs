@@ -25,7 +25,7 @@ fn change() -> pacer::SetPortRequest {
     }
 }
 
-/// How often the server has refused something for this cause.
+/// The number of refusals of the server for this cause.
 async fn refusals(
     client: &mut TrafficManagerClient<tonic::transport::Channel>,
     cause: &str,

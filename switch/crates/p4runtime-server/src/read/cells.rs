@@ -9,7 +9,7 @@ use crate::executor;
 use crate::proto::p4::v1 as p4;
 use crate::translate::{self, Array};
 
-/// The cells of an array that are wanted; `None`: all.
+/// The requested cells of an array; `None`: all.
 type Wanted<'a> = Option<&'a [&'a p4::Index]>;
 
 /// A kind of array.

@@ -1,9 +1,9 @@
 //! The `Read` RPC (specification, section "Read RPC"): entities in a stream of bounded
 //! messages, tables and arrays in pages.
 //!
-//! A page is read with the pipeline's lock held, and sent without it. So a page sees each write done or
-//! not begun, writes pass between two pages, and no client that reads slowly delays them. Packets pass
-//! while a page is read, so counters may be of different instants.
+//! A page is read with the pipeline's lock held, and sent without it. So a page sees each write as a
+//! whole or not at all, and writes are made between two pages, even if the client reads slowly. Packets
+//! pass while a page is read, so counters may be of different instants.
 
 mod cells;
 mod direct;
@@ -31,15 +31,15 @@ use crate::translate::{self, BoundPipeline};
 /// Most entities in one response; a table entry with its metadata stays under 4 KiB, so a
 /// response stays under the 4 MiB that clients take.
 const ENTITIES_PER_RESPONSE: usize = 512;
-/// How long a client may leave a response unread.
+/// Longest time for which a client may leave a response unread.
 const STALL_LIMIT: Duration = Duration::from_secs(10);
-/// How long a whole read may take: generous, because a client in interpreted Python takes its time
-/// over a million register cells.
+/// Longest time of a whole read. It is long, because a client in interpreted Python needs long for a
+/// million register cells.
 const READ_LIMIT: Duration = Duration::from_secs(300);
 
 type Responses = mpsc::Sender<Result<p4::ReadResponse, Status>>;
 
-/// Why reading stopped.
+/// The reason why reading stopped.
 enum Stop {
     /// This request of the batch is refused; the others go on.
     Request(UpdateError),
@@ -72,7 +72,7 @@ struct Emitter {
 }
 
 impl Emitter {
-    /// Takes an entity of a page, which [`Self::send`] sends when the page is complete.
+    /// Adds an entity of a page, which [`Self::send`] sends when the page is complete.
     fn entity(&mut self, entity: p4::entity::Entity) {
         if self.scope.has_entity(&entity) {
             self.waiting.push(p4::Entity {
@@ -118,7 +118,7 @@ impl Emitter {
 }
 
 /// Serves a `Read` after the check of the device: sends responses, and last the status if it is
-/// not OK. `places` are given back before the status is sent, so others may read while this client
+/// not OK. `places` are released before the status is sent, so others may read while this client
 /// leaves its status unread.
 pub(crate) async fn run(
     shared: Arc<Shared>,
@@ -138,7 +138,7 @@ pub(crate) async fn run(
         Err(Stop::Request(error)) => error.into(),
     };
     drop(places);
-    // For as long as the client takes: an end without a status would look like success.
+    // Wait as long as the client needs, since an end without a status would look like success.
     let _ = responses.send(Err(status)).await;
 }
 
@@ -220,7 +220,7 @@ struct Reader<'a> {
     held: Option<&'a InstalledPipeline>,
 }
 
-/// The right to read a page: no write is under way as long as this lives.
+/// The right to read a page: no write is under way while this exists.
 enum View<'a> {
     Held(&'a InstalledPipeline),
     Locked(RwLockReadGuard<'a, InstalledPipeline>),
@@ -260,7 +260,7 @@ impl<'a> Reader<'a> {
         write_status(&results).map_err(Stop::All)
     }
 
-    /// Waits for the writes that have begun, and keeps others out while a page is read.
+    /// Waits for the writes that have begun, and holds off others while a page is read.
     async fn view(&self) -> Result<View<'a>, Stop> {
         if let Some(installed) = self.held {
             return Ok(View::Held(installed));
@@ -315,8 +315,8 @@ impl<'a> Reader<'a> {
         result.map_err(|error| UpdateError::from_control(error, object).into())
     }
 
-    /// Reads a page of at most `most` objects from `from` on, `at_once` of them between two looks at
-    /// whether the visit is over.
+    /// Reads a page of at most `most` objects from `from` on, `at_once` of them between two checks of
+    /// [`Visit::is_over`](crate::executor::Visit::is_over).
     async fn page_of<V: Send + 'static>(
         &self,
         view: &View<'_>,

@@ -10,9 +10,9 @@ use crate::ids::all_or_one;
 use crate::proto::p4::v1 as p4;
 use crate::translate::{self, Profile};
 
-/// Members of a profile in one page, and read between two looks at whether the visit is over.
+/// Members of a profile in one page, and read between two checks of whether the visit is over.
 const MEMBERS: [usize; 2] = [1_024, 32];
-/// The same of groups and sessions: each may have hundreds of members or replicas.
+/// The same for groups and sessions, each of which may have hundreds of members or replicas.
 const GROUPS: [usize; 2] = [32, 4];
 
 impl Reader<'_> {

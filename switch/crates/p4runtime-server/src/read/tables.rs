@@ -12,7 +12,7 @@ use crate::translate::{BoundTable, controller_metadata};
 
 /// Entries of a table in one page.
 const ENTRIES_PER_PAGE: usize = 1_024;
-/// Entries read between two looks at whether the visit is over.
+/// Entries read between two checks of whether the visit is over.
 const ENTRIES_PER_LOOK: usize = 32;
 
 impl Reader<'_> {
@@ -99,7 +99,7 @@ impl Reader<'_> {
                 program.pipeline().table_entry(index, &key)
             });
             match entry.await {
-                // As with any other filter, nothing matches a key that is not there.
+                // As with any other filter, a key that does not exist matches nothing.
                 Err(Stop::Request(error)) if error.code == Code::NotFound => {}
                 Err(stop) => return Err(stop),
                 Ok(entry) => self.entry(&view, table, filter, action, entry, emitter),

@@ -12,7 +12,7 @@ use crate::proto::p4::v1 as p4;
 const CLASS_OF_SERVICE_MAX: u32 = 255;
 
 /// Reads the replicas of a group or session (sections "MulticastGroupEntry" and
-/// "CloneSessionEntry"), and which of them have their port in the field that 1.4.0 deprecated.
+/// "CloneSessionEntry"). Also returns for each whether its port is in the field that 1.4.0 deprecated.
 pub(crate) fn replicas(
     object: &str,
     given: &[p4::Replica],
@@ -63,7 +63,7 @@ pub(super) fn port_number(value: &[u8], object: &str, field: &str) -> UpdateResu
     Ok(bytes.fold(0, |number, byte| (number << 8) | u32::from(*byte)))
 }
 
-/// Replicas as a controller sees them; `deprecated`: which have their port in the field that
+/// Replicas as a controller sees them; `deprecated`: for each, whether its port is in the field that
 /// 1.4.0 deprecated.
 pub(crate) fn replica_messages(replicas: &[Replica], deprecated: &[bool]) -> Vec<p4::Replica> {
     use p4::replica::PortKind;
@@ -86,7 +86,7 @@ pub(crate) fn replica_messages(replicas: &[Replica], deprecated: &[bool]) -> Vec
         .collect()
 }
 
-/// Reads a clone session, and which of its replicas have their port in the deprecated field.
+/// Reads a clone session. Also returns for each replica whether its port is in the deprecated field.
 pub(crate) fn clone_session(
     object: &str,
     entry: &p4::CloneSessionEntry,

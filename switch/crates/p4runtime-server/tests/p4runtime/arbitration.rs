@@ -12,7 +12,7 @@ use tonic::Code;
 
 use crate::support::{Controller, DEVICE, Server, code};
 
-/// What a controller is told: its status and the highest election id.
+/// A notification of a controller: its status and the highest election id.
 type Told = (&'static str, Code, Option<u128>);
 
 /// One step of a case; controllers are named by one letter and open their streams when first named.
@@ -29,15 +29,15 @@ enum Step {
     Writes(&'static str, &'static str, Option<u128>, Code),
 }
 
-/// What is wrong with an update.
+/// The fault of an update.
 enum Wrong {
-    /// Nothing but who sends it: its election id.
+    /// None, with this election id.
     Id(u128),
     /// For another device.
     Device,
     /// For this role, with this id.
     Role(&'static str, u128),
-    /// With a definition of the role that nobody agreed upon.
+    /// With a definition of the role in an unknown scheme.
     Config,
     /// With a numeric role.
     NumericRole,
@@ -381,7 +381,7 @@ impl Case<'_> {
         controller.send(ToSwitch::Arbitration(update)).await;
     }
 
-    /// These are told this, in any order among controllers.
+    /// Expects these notifications, in any order among controllers.
     async fn told(&mut self, expected: &[Told]) {
         let case = self.name;
         for (name, wanted, highest) in expected {
@@ -468,7 +468,7 @@ impl Case<'_> {
         }
     }
 
-    /// Nobody has been told more than the case says: an error's report is the next message.
+    /// Checks that no controller has another notification: the next message is an error's report.
     async fn quiet(&mut self) {
         for (name, controller) in &mut self.controllers {
             controller

@@ -1,5 +1,5 @@
-//! What a request may take of the switch, and for how long: jobs share the switch's thread with
-//! packets, and reads share the pipeline with writes.
+//! The limits of a request's work and time: jobs share the switch's thread with packets, and reads
+//! share the pipeline with writes.
 
 use p4::entity::Entity;
 use p4::update::Type;
@@ -40,7 +40,7 @@ async fn a_batch_that_rolls_back_takes_many_visits_and_leaves_nothing() {
     let server = Server::start().await;
     let mut controller = server.controller("pacer").await;
     let before = server.visits();
-    // As many as an error of each fits what a client takes.
+    // As many updates as there is room in a client's status for an error of each.
     let mut updates = stations(&controller, 100);
     updates.push(updates[0].clone());
     let mut request = controller.request(updates);

@@ -1,5 +1,5 @@
-//! What a program has beside tables and arrays: action profiles, clone sessions, value sets, digests,
-//! idle timeouts; each written, read back, and seen to work on packets.
+//! The objects of a program beside tables and arrays: action profiles, clone sessions, value sets,
+//! digests, idle timeouts. Each is written, read back, and applied to packets.
 
 use p4::entity::Entity;
 use p4::packet_replication_engine_entry::Type as Replication;
@@ -12,7 +12,7 @@ use tonic::Code;
 
 use crate::support::{Controller, Push, Server, config, details, exact, ternary};
 
-/// Where a frame of the tests goes; `n` is its last byte.
+/// The destination of a frame of the tests; `n` is its last byte.
 const DST: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
 /// A frame from the station `src` with an EtherType.
@@ -588,7 +588,7 @@ async fn digests_come_in_lists_and_once_until_acknowledged() {
         server.leave().await;
     }
     assert_eq!(stations(&digest_list(&mut controller).await), [2, 1]);
-    // Nobody acknowledged the third station: its time runs out.
+    // The third station was not acknowledged, so its time runs out.
     server.time(1_002_000);
     server.arrive(1, &frame(3, 0x9000));
     server.leave().await;
@@ -960,7 +960,7 @@ async fn a_batch_taken_back_leaves_meters_as_empty_as_they_were() {
     server.stop().await;
 }
 
-/// What the controller reads back of a pipeline's state, but the arrays.
+/// A pipeline's state as the controller reads it back, without the arrays.
 async fn state(controller: &mut Controller) -> Vec<Entity> {
     let mut all = Vec::new();
     for entity in [

@@ -72,7 +72,7 @@ async fn primary_and_backup_hear_of_each_change() {
         (Code::AlreadyExists, Some(election(6)))
     );
 
-    // It leaves; nobody is primary.
+    // The second one leaves, so there is no primary.
     drop(second);
     let told = first.arbitration().await.expect("open");
     assert_eq!(
@@ -386,7 +386,7 @@ async fn a_program_is_compiled_while_the_switch_is_busy() {
     let mut controller = Controller::open(&server).await;
     controller.arbitrate(1).await.expect("open");
     let before = *server.jobs.borrow();
-    // The switch has no time for anybody.
+    // The switch carries out no jobs meanwhile.
     let (release, released) = std::sync::mpsc::channel::<()>();
     let stand_still = executor::once(move |_: &mut Switch| {
         let _ = released.recv();

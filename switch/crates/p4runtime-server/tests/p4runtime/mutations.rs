@@ -17,7 +17,7 @@ fn action(controller: &Controller, name: &str, arguments: &[&[u8]]) -> p4::Actio
     }
 }
 
-/// One mutated write: what is wrong, the update, the code, and what the text names.
+/// One mutated write: its fault, the update, the code, and the names in the text.
 type Mutation = (&'static str, Type, Entity, Code, &'static str);
 
 fn table_mutations(controller: &Controller) -> Vec<Mutation> {

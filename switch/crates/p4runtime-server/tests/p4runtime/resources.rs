@@ -1,5 +1,5 @@
-//! Direct resources of default entries, what meters count per colour, single-rate meters, whole arrays in
-//! atomic batches, and values of more types; each written, read back, and seen to work on packets.
+//! Direct resources of default entries, meters' counts per colour, single-rate meters, whole arrays in
+//! atomic batches, and values of more types. Each is written, read back, and applied to packets.
 
 use p4::entity::Entity;
 use p4::stream_message_response::Update as FromSwitch;
@@ -203,7 +203,7 @@ async fn default_entries_count_what_they_get() {
         let now = direct_counter(&mut controller, all.clone()).await;
         assert_eq!(now, counted(wanted));
     }
-    // What is wrong with it.
+    // Writes with a fault.
     let refused = controller
         .modify(Entity::TableEntry(p4::TableEntry {
             counter_data: Some(counted(1)),
@@ -548,7 +548,7 @@ async fn single_rate_meters_colour_as_rfc_2697_says() {
     server.stop().await;
 }
 
-/// Sums of what the arrays hold, and how many meters are configured.
+/// The sums of the arrays' values, and the number of configured meters.
 async fn arrays(controller: &mut Controller) -> (u64, i64, usize) {
     let (mut marks, mut frames, mut meters) = (0, 0, 0);
     let read = [

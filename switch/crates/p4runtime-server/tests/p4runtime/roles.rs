@@ -1,4 +1,4 @@
-//! Roles with a definition of what they may do (`pacer.v1.RoleConfig`).
+//! Roles with a definition of their permissions (`pacer.v1.RoleConfig`).
 
 use p4::entity::Entity;
 use p4::stream_message_request::Update as ToSwitch;
@@ -22,7 +22,7 @@ fn frame(src: u8) -> Vec<u8> {
     frame
 }
 
-/// Becomes primary of a role with a definition; returns what it is told.
+/// Becomes primary of a role with a definition; returns the notification.
 async fn join(
     controller: &mut Controller,
     name: &str,

@@ -1,4 +1,4 @@
-//! What clients may take before they have shown who they are, and what strangers leave to holders.
+//! The limits of clients that have not identified themselves, and of strangers.
 
 use http_body_util::{BodyExt, Full, StreamBody};
 use p4::entity::Entity;
@@ -23,7 +23,7 @@ fn with_token<T>(message: T) -> Request<T> {
     request
 }
 
-/// How often the server has refused something for this cause.
+/// The number of refusals of the server for this cause.
 async fn refusals(server: &Server, cause: &str) -> u64 {
     let mut client = TrafficManagerClient::new(server.channel().await);
     let request = with_token(pacer::GetStatisticsRequest::default());
@@ -97,7 +97,7 @@ fn address_space_kb() -> u64 {
 async fn a_length_that_is_only_announced_takes_nothing() {
     let server = Server::among_strangers(ServerLimits::default()).await;
     let channel = server.channel().await;
-    // Longer than what the call may be: refused at once.
+    // A message that is too long for the call is refused at once.
     let announced = [&[0, 3, 0, 0, 0][..], &[0; 64]].concat();
     for method in [
         "Write",
@@ -109,7 +109,7 @@ async fn a_length_that_is_only_announced_takes_nothing() {
         assert_eq!(code, Code::OutOfRange, "{method}");
     }
     assert_eq!(refusals(&server, "message-too-long").await, 4);
-    // As long as a pipeline config may be: nothing is set aside for it.
+    // A message with the length of a pipeline config: no memory is reserved for it.
     let before_kb = address_space_kb();
     let mut waiting = Vec::new();
     // The calls are there when no place for another one is left.
@@ -184,12 +184,12 @@ async fn what_strangers_take_holders_do_not_miss() {
     let refused = client.read(request.clone()).await.expect_err("too much");
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert_eq!(refusals(&server, "bytes-full").await, 1);
-    // A holder has bytes of its own: its read comes to what it asks for.
+    // Holders have a limit of their own, so a holder's read is served.
     let read = client.read(with_token(request)).await.expect("taken in");
     let status = read.into_inner().message().await.expect_err("no program");
     assert_eq!(status.code(), Code::FailedPrecondition);
 
-    // Requests that do not end take all the places of strangers.
+    // Requests that do not end use up the strangers' limit.
     let mut waiting = Vec::new();
     while refusals(&server, "calls-full").await == 0 {
         let channel = channel.clone();

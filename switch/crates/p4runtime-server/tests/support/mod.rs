@@ -1,4 +1,4 @@
-//! What the tests share: a switch on its own thread, in virtual time, behind a server on the loopback
+//! The tests' harness: a switch on its own thread, in virtual time, behind a server on the loopback
 //! interface; clients of it; and the compiled programs with their P4Info.
 
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub const TOKEN: &str = "a-token-for-tests-0123456789abcdef";
 /// Port of the controller.
 pub const CPU_PORT: u16 = 510;
 
-/// Something that happens to the switch.
+/// An event of the switch.
 enum Event {
     /// Jobs of the server wait.
     Jobs,
@@ -41,7 +41,7 @@ enum Event {
     Frame(u16, Vec<u8>),
     /// A port's interface can carry frames, or cannot.
     Link(u16, bool),
-    /// Time comes to so many nanoseconds.
+    /// Time advances to this number of nanoseconds.
     Time(u64),
 }
 
@@ -214,7 +214,7 @@ impl Server {
         self.happen(Event::Link(port, up));
     }
 
-    /// Time comes to `ns`, at least what it was.
+    /// Advances time to `ns`, which is not before the present.
     pub fn time(&self, ns: u64) {
         self.happen(Event::Time(ns));
     }
