@@ -1,8 +1,9 @@
 //! A bell that wakes one sleeping thread, at the cost of a system call only if it sleeps.
 //!
-//! The bell says who must make that system call, which both sides choose themselves: an eventfd, for
-//! instance. No ring is lost: a thread that is rung for while it is awake, or while it falls asleep, does not
-//! sleep. `tests/orders.rs` tries all orders of the threads' steps with loom.
+//! The bell tells the ringing thread whether to make that system call. The two sides choose the call: a
+//! write to an eventfd, for instance. No ring is lost: a thread that is rung for while it is awake, or
+//! while it falls asleep, does not sleep. `tests/orders.rs` tries all orders of the threads' steps with
+//! loom.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU8, Ordering};
@@ -13,7 +14,7 @@ const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
 const RUNG: u8 = 2;
 
-/// The state that a sleeper and those who wake it share.
+/// The state that a sleeper shares with the threads that wake it.
 #[derive(Debug)]
 pub struct Bell(AtomicU8);
 
@@ -30,29 +31,30 @@ impl Bell {
         Self(AtomicU8::new(AWAKE))
     }
 
-    /// Rings, from any thread or signal handler. True: the sleeper may sleep, so the caller must wake it. What was
-    /// written before is visible to the sleeper once it has learnt of the ring.
+    /// Rings, from any thread or signal handler. True: the sleeper may sleep, so the caller must wake it.
+    /// Earlier writes of the caller are visible to the sleeper after it has learnt of the ring.
     #[must_use]
     pub fn ring(&self) -> bool {
         self.0.swap(RUNG, Ordering::AcqRel) == ASLEEP
     }
 
-    /// The sleeper asks to sleep. False: it has been rung for, which is taken by this call; it must not
-    /// sleep. True: it sleeps next, and calls [`wake_up`](Self::wake_up) afterwards, whatever ended the sleep.
+    /// The sleeper asks to sleep. False: it has been rung for, and must not sleep; this call takes the
+    /// ring. True: it sleeps next, and calls [`wake_up`](Self::wake_up) after the sleep, which may end
+    /// for any reason.
     #[must_use]
     pub fn fall_asleep(&self) -> bool {
         let asleep = self
             .0
             .compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
         if asleep.is_err() {
-            // The swap also takes a ring that comes just now.
+            // The swap also takes a ring that arrives at this moment.
             self.0.swap(AWAKE, Ordering::AcqRel);
         }
         asleep.is_ok()
     }
 
-    /// The sleeper is awake again. True: it has been rung for, which is taken by this call. Also for a
-    /// sleeper that has not slept.
+    /// The sleeper is awake again. True: it has been rung for; this call takes the ring. A sleeper that
+    /// has not slept may call this, too.
     pub fn wake_up(&self) -> bool {
         self.0.swap(AWAKE, Ordering::AcqRel) == RUNG
     }

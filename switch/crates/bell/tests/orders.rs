@@ -6,8 +6,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-/// A bell with what the switch has beside it: an event like an eventfd, and data that is written before
-/// the ring. loom fails a test that reads the data without having learnt of the ring, or that waits for ever.
+/// A bell as the switch uses it: with an event like an eventfd, and data that is written before the
+/// ring. loom fails a test that reads the data before it has learnt of the ring, or that waits for ever.
 struct Shared {
     bell: Bell,
     event: Mutex<bool>,
@@ -31,7 +31,7 @@ impl Shared {
 
     #[allow(unsafe_code)]
     fn write_and_ring(&self, which: usize) {
-        // SAFETY: nobody else writes this cell, and nobody reads it before the ring.
+        // SAFETY: no other thread writes this cell, and no thread reads it before the ring.
         self.data[which].with_mut(|data| unsafe { *data = 1 });
         if self.bell.ring() {
             *self.event.lock().unwrap() = true;
@@ -59,7 +59,7 @@ impl Shared {
         self.bell.wake_up()
     }
 
-    /// A sleep that something else ends at once: a frame, or the deadline.
+    /// A sleep that another event ends at once: a frame, or the deadline.
     fn doze(&self) -> bool {
         !self.bell.fall_asleep() || self.bell.wake_up()
     }

@@ -34,7 +34,7 @@ pub enum Direction {
     Out,
 }
 
-/// What has not been written to a file yet, shared by the writer and [`CaptureWriter::flush`].
+/// Data not yet written to a file, shared by the writer and [`CaptureWriter::flush`].
 #[derive(Clone)]
 struct Buffer(Rc<RefCell<BufWriter<File>>>);
 
@@ -93,7 +93,7 @@ impl CaptureWriter {
         Ok(())
     }
 
-    /// Writes what is still in memory, for readers of the growing file.
+    /// Writes the data in memory to the file, for readers of the growing file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -118,7 +118,7 @@ struct PartFile(PathBuf);
 
 impl Drop for PartFile {
     fn drop(&mut self) {
-        // It has been renamed if all went well. Otherwise nothing can be done about an error.
+        // A complete file has been renamed. An error of the removal cannot be handled here.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -146,7 +146,7 @@ impl WholeCapture {
             .with_context(|| format!("cannot write {}", self.part.0.display()))
     }
 
-    /// Writes what is still in memory and gives the file its name.
+    /// Writes the data in memory to the file and gives the file its name.
     ///
     /// # Errors
     /// Names the file.

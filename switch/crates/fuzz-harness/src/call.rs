@@ -80,7 +80,7 @@ impl Rig {
         // A stream that the server ends has a status, too; one that the client ends may have none.
         let code = status.map_or(Code::Ok, |status| Code::from_bytes(status.as_bytes()));
         let broken = match code {
-            // So gRPC answers a message that says that it is compressed when the call does not.
+            // gRPC's answer to a compressed message in a call that does not announce compression.
             Code::Internal => body_is_plain,
             Code::Unavailable | Code::Unknown => true,
             _ => false,

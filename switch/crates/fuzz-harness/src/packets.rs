@@ -30,7 +30,7 @@ const PROGRAMS: [&str; 15] = [
 const PORTS: u16 = 4;
 const CPU_PORT: u16 = 510;
 
-/// A packet that recirculates for ever must not make an input run for ever.
+/// Most events of an input, since a packet may recirculate for ever.
 const EVENTS_MAX: usize = 2_000;
 
 /// Counts the frames that leave, and checks their length.
@@ -149,7 +149,7 @@ impl Run {
         }
     }
 
-    /// Lets a frame come to a port, after what is due by then.
+    /// Handles the events that are due before a frame, then its arrival at a port.
     fn receive(&mut self, port: u16, frame: &[u8], at_ns: u64) {
         self.now_ns = at_ns;
         self.switch.poll(at_ns, &mut self.sent);

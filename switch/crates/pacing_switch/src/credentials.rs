@@ -1,8 +1,8 @@
-//! What clients on other machines need: certificates and a token, made when they are first needed.
+//! The certificates and the token for clients on other machines, made when they are first needed.
 //!
-//! They are in a state folder that all switches of a user share. The switch is its own authority: it
-//! signs the client's certificate once, and at each start one for itself with the names and addresses
-//! that the machine has then. A controller on this machine finds the folder by the same rules
+//! They are in a state folder that all switches of a user share. The switch is its own authority. It
+//! signs the client's certificate once, and a certificate for itself at each start, with the present
+//! names and addresses of the machine. A controller on this machine finds the folder by the same rules
 //! (`switch_credentials.py`).
 
 use std::env;
@@ -21,9 +21,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::private_file;
 
-/// Name in the switch's certificate under which clients know it, whatever its address.
+/// The name in the switch's certificate by which clients know it, for any address.
 const NAME: &str = "pacing-switch";
-/// Folder of this name in a user's folder of states; root's is [`FOLDER_OF_ROOT`].
+/// Name of the state folder within a user's folder of states; root's folder is [`FOLDER_OF_ROOT`].
 const FOLDER: &str = "pacing-switch";
 const FOLDER_OF_ROOT: &str = "/var/lib/pacing-switch";
 /// Bytes of randomness in a token.
@@ -37,24 +37,24 @@ const CLIENT: &str = "client.pem";
 const CLIENT_KEY: &str = "client-key.pem";
 const TOKEN: &str = "token";
 
-/// What the switch shows and asks for.
+/// The credentials of the switch, and those that it asks of clients.
 pub struct Credentials {
-    /// Its certificate, and the authority of its clients.
+    /// The switch's certificate, and the authority of its clients.
     pub tls: Tls,
     /// The token.
     pub token: Token,
 }
 
-/// The state folder: the one given, systemd's, root's, or one in the user's home.
+/// The state folder: the given one, systemd's, root's, or one in the user's home.
 ///
 /// # Errors
-/// None is given, and the user has no home.
+/// No folder is given, and the user has no home.
 pub fn folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(given) = given {
         return Ok(given.to_owned());
     }
     if let Some(of_systemd) = env::var_os("STATE_DIRECTORY") {
-        // Of several, the first one.
+        // The first of several.
         return env::split_paths(&of_systemd)
             .next()
             .context("STATE_DIRECTORY is empty");
@@ -69,7 +69,7 @@ pub fn folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
 }
 
 impl Credentials {
-    /// Reads what is in the folder. What is not there yet is made.
+    /// Reads the files of the folder. Missing files are made.
     ///
     /// # Errors
     /// The folder cannot be used, or a secret in it is open to others.
@@ -80,7 +80,7 @@ impl Credentials {
             .mode(0o700)
             .create(folder)
             .with_context(|| format!("cannot make the state folder {shown}"))?;
-        // Several switches may start at once.
+        // The lock is for several switches that start at the same time.
         let lock = File::open(folder).with_context(|| format!("cannot open {shown}"))?;
         flock(&lock, FlockOperation::LockExclusive)
             .with_context(|| format!("cannot lock {shown}"))?;
@@ -94,7 +94,7 @@ impl Credentials {
             let bytes = private_file::read(&folder.join(name), FILE_BYTES_MAX)?;
             String::from_utf8(bytes).with_context(|| format!("{shown}/{name} is not text"))
         };
-        // Not needed here, but no use to anybody if others can read it.
+        // The key is not needed here, but this reports a key that others can read.
         secret(CLIENT_KEY)?;
         let key = secret(AUTHORITY_KEY)?;
         let key = KeyPair::from_pem(&key).with_context(|| format!("{shown}/{AUTHORITY_KEY}"))?;
@@ -134,11 +134,11 @@ fn make(folder: &Path) -> anyhow::Result<()> {
     write_private(folder, AUTHORITY, authority.pem().as_bytes())?;
     write_private(folder, CLIENT, client.as_bytes())?;
     write_private(folder, CLIENT_KEY, client_key.as_bytes())?;
-    // Last: with it the others are there.
+    // This file is written last, so its presence shows that the others are there.
     write_private(folder, AUTHORITY_KEY, key_pem.as_bytes())
 }
 
-/// The authority's certificate but for its key. It is valid for ever.
+/// The authority's certificate without its key. It is valid for ever.
 fn authority_params() -> anyhow::Result<CertificateParams> {
     let mut params = CertificateParams::new(Vec::new())?;
     params
@@ -167,7 +167,7 @@ fn signed(
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-/// Under which names and addresses clients may reach the switch.
+/// The names and addresses by which clients may reach the switch.
 fn own_names() -> Vec<String> {
     let mut names = vec![NAME.to_owned(), "localhost".to_owned()];
     let host = rustix::system::uname();
@@ -180,8 +180,8 @@ fn own_names() -> Vec<String> {
     names
 }
 
-/// The machine's IPv4 addresses, from the kernel's tree of routes: the line after an address says
-/// what it is.
+/// The machine's IPv4 addresses, from the kernel's tree of routes, where the line after an address has
+/// its kind.
 fn local_addresses(fib_trie: &str) -> Vec<String> {
     let lines = fib_trie.lines();
     let pairs = lines.clone().zip(lines.skip(1));
@@ -205,7 +205,7 @@ fn new_token() -> anyhow::Result<String> {
 fn write_private(folder: &Path, name: &str, content: &[u8]) -> anyhow::Result<()> {
     let (path, new) = (folder.join(name), folder.join(format!("{name}.new")));
     let write = || -> std::io::Result<()> {
-        // Left behind by a process that was killed.
+        // The file may be left from a process that was killed.
         if new.exists() {
             fs::remove_file(&new)?;
         }

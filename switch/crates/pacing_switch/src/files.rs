@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Where a program's JSON may be, from the folder of its source: beside it, or as this project has it.
+/// Places of a program's JSON, from the folder of its source: beside it, or as in this project.
 const COMPILED_IN: [&str; 3] = ["", "compiled", "compiled/pacing_switch"];
 
 /// Refuses P4 source where the switch needs p4c's JSON.

@@ -39,11 +39,11 @@ use virtual_time::Ended;
 #[global_allocator]
 static ALLOCATOR: ports::HugePages = ports::HugePages;
 
-/// Control requests that may wait for the switch.
+/// Most control requests that wait for the switch.
 const JOB_QUEUE: usize = 1_024;
-/// Packets that may wait for the controller.
+/// Most packets that wait for the controller.
 const PACKET_IN_QUEUE: usize = 1_024;
-/// Digest lists and idle notifications that may wait for the control server.
+/// Most digest lists and idle notifications that wait for the control server.
 const NOTIFICATION_QUEUE: usize = 1_024;
 /// Largest program read, in bytes.
 const PROGRAM_BYTES_MAX: u64 = 64 << 20;
@@ -87,7 +87,7 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
     if !ignored.is_empty() {
         say(&format!("pacing_switch: ignored: {}\n", ignored.join(", ")));
     }
-    // Opened first, so that an error shows before the run and not after it.
+    // The file is opened first, so that an error shows before the run.
     let mut stats_file = options
         .stats_file
         .as_ref()
@@ -165,14 +165,14 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who may connect to the control servers, and how.
+/// Access to the control servers: TLS, token.
 struct Access {
     tls: Option<p4runtime_server::Tls>,
     only_tls: bool,
     token: Option<Token>,
 }
 
-/// Reads what the options name and, where other machines reach the server, what is in the state
+/// Reads the files of the options and, if other machines can reach the server, those of the state
 /// folder.
 fn access(options: &Options) -> anyhow::Result<Access> {
     let mut access = Access {
@@ -196,7 +196,7 @@ fn access(options: &Options) -> anyhow::Result<Access> {
             access.token = Some(credentials.token);
             access.tls.get_or_insert(credentials.tls);
         }
-        // What was asked for by name must be there.
+        // A folder given by an option must be usable.
         Err(error) if options.state_dir.is_some() => return Err(error),
         Err(error) => say(&format!(
             "pacing_switch: no client on another machine is let in: {error:#}\n"
@@ -205,7 +205,7 @@ fn access(options: &Options) -> anyhow::Result<Access> {
     Ok(access)
 }
 
-/// The users whose processes on this machine are trusted as the switch itself is.
+/// The users whose processes on this machine are trusted like the switch itself.
 fn holders(options: &Options) -> Option<Vec<u32>> {
     if !p4runtime_server::kernel_tells_users() {
         say("pacing_switch: the kernel does not say whose a connection is: all users are alike\n");

@@ -13,7 +13,7 @@ const OPEN_TO_OTHERS: u32 = 0o027;
 /// Reads a file of at most `most` bytes that holds a secret.
 ///
 /// # Errors
-/// Others may read or change it, it belongs to somebody else, it is longer, or it cannot be read.
+/// Others may read or change it, it belongs to another user, it is longer, or it cannot be read.
 pub fn read(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;

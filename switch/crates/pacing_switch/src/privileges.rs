@@ -1,4 +1,4 @@
-//! Gives up what the process no longer needs once its sockets are open.
+//! Drops the privileges that the process does not need after its sockets are open.
 
 use anyhow::{Context, bail};
 use nix::unistd::{Group, User, setgid, setgroups, setuid};
@@ -44,8 +44,8 @@ impl Identity {
     }
 }
 
-/// Becomes `identity`, if one is given, and keeps no capability. The process can get none back. Called
-/// before other threads begin, because capabilities belong to a thread.
+/// Becomes `identity`, if one is given, and drops all capabilities; the process cannot get them back.
+/// Call it before other threads start, because capabilities belong to a thread.
 ///
 /// # Errors
 /// The kernel refuses: the process is not root.

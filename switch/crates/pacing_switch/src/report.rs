@@ -1,4 +1,4 @@
-//! The statistics that end a run: for people on stderr, for programs as JSON.
+//! The statistics at the end of a run: for people on stderr, for programs as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,12 +10,12 @@ use traffic_manager::{DropCount, PortStatistics, TimeHistogram};
 
 use crate::real_time::STALL_NS;
 
-/// What was lost on the way to controllers, and what was refused on the way from them.
+/// The losses on the way to controllers, and the refusals on the way from them.
 #[derive(Debug, Default)]
 pub struct Losses {
-    /// What the program sent to a controller and was lost on the way.
+    /// Messages of the program to a controller that were lost on the way.
     pub controllers: ControllerLosses,
-    /// What the control servers refused.
+    /// Refusals of the control servers.
     pub refusals: Vec<RefusalCount>,
 }
 
@@ -106,7 +106,7 @@ fn lost_notifications(switch: &Switch, losses: &Losses) -> Vec<DropCount> {
     counts
 }
 
-/// The causes for which something was lost.
+/// The causes of losses.
 fn lost(counts: &[DropCount]) -> Vec<DropCount> {
     counts
         .iter()

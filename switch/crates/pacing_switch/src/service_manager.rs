@@ -1,4 +1,4 @@
-//! Tells systemd how the switch is doing (sd_notify(3)): ready, alive, ending.
+//! Notifies systemd of the switch's state (sd_notify(3)): ready, alive, ending.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,18 +21,18 @@ impl Heartbeat {
     }
 }
 
-/// Says that the switch is ready. Nobody may listen.
+/// Notifies that the switch is ready. Without systemd this has no effect.
 pub fn ready() {
     let _ = sd_notify::notify(&[NotifyState::Ready]);
 }
 
-/// Says that the switch ends.
+/// Notifies that the switch ends.
 pub fn stopping() {
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
 }
 
-/// Says that the switch is alive, as long as the loop turns, as often as systemd asks for. Without a
-/// watchdog it returns at once.
+/// Notifies periodically that the switch is alive, as long as the loop turns. Without a watchdog it
+/// returns at once.
 pub async fn watch(heartbeat: Heartbeat) {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;
@@ -47,12 +47,12 @@ pub async fn watch(heartbeat: Heartbeat) {
     }
 }
 
-/// How often to say so: thrice in the time after which systemd restarts the switch.
+/// The period of these notifications: a third of the time after which systemd restarts the switch.
 fn period(limit: Duration) -> Duration {
     (limit / 3).max(Duration::from_millis(1))
 }
 
-/// Whether the loop has turned since the last look.
+/// Tells whether the loop has turned since the last check.
 #[derive(Debug, Default)]
 struct Pulse {
     turns: u64,

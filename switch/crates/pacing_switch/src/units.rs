@@ -1,4 +1,4 @@
-//! Rates, sizes and times as people write them on a command line.
+//! Rates, sizes and times in the forms of a command line.
 
 /// A rate in bit/s: an integer, or a decimal number with a unit as tc(8) and Mininet write it:
 /// `bit`, `kbit`, `mbit`, `gbit`, `tbit` (powers of 1000), any case.
@@ -23,8 +23,8 @@ pub fn rate_bps(text: &str) -> Result<u64, String> {
     )
 }
 
-/// What is wrong with a rate in `bps`, `kbps`, `mbps` or `gbps`; `None` if it has another unit. tc(8)
-/// means bytes a second by them, others bits, so that neither can be taken.
+/// The error for a rate in `bps`, `kbps`, `mbps` or `gbps`; `None` if it has another unit. By these
+/// units tc(8) means bytes per second and others mean bits, so they are refused.
 fn bytes_a_second(text: &str) -> Option<String> {
     let lower = text.trim().to_ascii_lowercase();
     let number = lower.strip_suffix("bps")?;

@@ -1,4 +1,4 @@
-//! The driver in virtual time: capture files in, capture files out. It does not wait: the time jumps
+//! The driver in virtual time, which reads and writes capture files. It does not wait: the time jumps
 //! to the next event. Two runs give the same bytes.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use switch::{Sink, Switch};
 use crate::options::PortOption;
 use crate::runtime_file::RuntimeFile;
 
-/// How often packets may enter ingress again (resubmitted, recirculated) after the last packet or
-/// entry, if no end is given: as often as one packet does in ten seconds.
+/// Most re-entries of packets into ingress (resubmitted, recirculated) after the last packet or entry,
+/// if no end is given: as many as one packet makes in ten seconds.
 const RECIRCULATED_MAX: u64 = 10_000_000;
 
 /// Output captures by port; remembers the first failure, since a sink cannot return one.
@@ -49,12 +49,12 @@ struct Input {
     next: Option<(u64, Vec<u8>)>,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// All input is read and all output is sent.
     Done,
-    /// The time was over and packets were still to be sent.
+    /// The time was over before all packets were sent.
     Stopped,
 }
 
@@ -102,7 +102,7 @@ pub fn run(
             switch.poll(end_ns, &mut sink);
             break Ended::Stopped;
         }
-        // At one instant: what is due leaves, then entries change, then packets arrive.
+        // At one instant, due packets leave first, then entries change, then packets arrive.
         switch.poll(now_ns, &mut sink);
         if let Some(file) = runtime
             && due_entry_ns.is_some_and(|due_ns| due_ns <= now_ns)
@@ -166,7 +166,7 @@ fn open_inputs(ports: &[PortOption]) -> anyhow::Result<Vec<Input>> {
     Ok(inputs)
 }
 
-/// The next packet to arrive: when, and at which input.
+/// The next packet to arrive: its time, and its input.
 fn next_arrival(inputs: &[Input]) -> Option<(u64, usize)> {
     inputs
         .iter()

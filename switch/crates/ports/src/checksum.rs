@@ -16,7 +16,7 @@ const PROTOCOL_ICMPV6: u8 = 58;
 /// Tags and IPv6 extension headers walked before giving up.
 const MAX_HEADERS: usize = 8;
 
-/// Where the transport header of a frame is, and what its pseudo-header sums to.
+/// The place of a frame's transport header, and the sum of its pseudo-header.
 struct Transport {
     start: usize,
     end: usize,
@@ -26,16 +26,16 @@ struct Transport {
 }
 
 /// Computes the transport checksum of `frame` (Ethernet, any 802.1Q/802.1ad tags, IPv4 or IPv6,
-/// then TCP, UDP or ICMPv6) and stores it. Returns false, leaving the frame as it is, when the
-/// frame is something else, a fragment, or too short for what it says it is.
+/// then TCP, UDP or ICMPv6) and stores it. Returns false and leaves the frame unchanged if it is
+/// another kind of frame, a fragment, or shorter than its headers say.
 pub fn complete(frame: &mut [u8]) -> bool {
     locate(frame).is_some_and(|transport| store(frame, &transport))
 }
 
-/// The same where nothing marks the frames whose checksum the kernel has left out: only if the field
-/// holds what the kernel puts there then, the sum of the pseudo-header. Of the frames with a right
-/// checksum one in 65536 looks like that, too, and keeps it; of those with a wrong one as many
-/// become right.
+/// The same for drivers without a mark of frames whose checksum the kernel has left out. It changes a
+/// frame only if the field holds the value that the kernel then leaves: the sum of the pseudo-header.
+/// One in 65536 frames with a right checksum has this value, too, and keeps its checksum. The same
+/// share of frames with a wrong checksum become right.
 pub fn complete_if_partial(frame: &mut [u8]) -> bool {
     let Some(transport) = locate(frame) else {
         return false;

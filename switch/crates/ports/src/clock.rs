@@ -3,14 +3,14 @@
 //! Everything runs on `CLOCK_MONOTONIC`, in nanoseconds. The kernel stamps received frames with
 //! `CLOCK_REALTIME`, which an administrator or an NTP daemon may step by hours; a switch that ran
 //! on it would freeze for as long. Both clocks advance at the same (slewed) pace and differ by a
-//! constant, so stamps are carried over to `CLOCK_MONOTONIC` by that constant. It changes only when
-//! `CLOCK_REALTIME` is stepped (`clock_settime`, `adjtimex` with an offset, a leap second); the
-//! [`Waiter`](crate::Waiter) is told of that by the kernel (a timerfd with
-//! `TFD_TIMER_CANCEL_ON_SET`) and measures it again. Frames stamped while a step is under way are
-//! kept sane by [`Port::receive`](crate::Port::receive).
+//! constant, which converts stamps to `CLOCK_MONOTONIC`. The constant changes only when
+//! `CLOCK_REALTIME` is stepped (`clock_settime`, `adjtimex` with an offset, a leap second). The kernel
+//! tells the [`Waiter`](crate::Waiter) of a step (a timerfd with `TFD_TIMER_CANCEL_ON_SET`), and the
+//! waiter measures the constant again. [`Port::receive`](crate::Port::receive) corrects the times of
+//! frames that are stamped during a step.
 //!
-//! `clock_gettime` is a few tens of ns on ordinary machines, but a system call (14 us of real time)
-//! in User-Mode Linux: read once per wake-up and pass the reading on.
+//! `clock_gettime` takes a few tens of ns on ordinary machines, but is a system call (14 us of real
+//! time) in User-Mode Linux. So a caller reads the clock once per wake-up and passes the reading on.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -21,7 +21,7 @@ pub const NS_PER_S: u64 = 1_000_000_000;
 /// Rounds of readings that narrow the offset down; each costs three clock readings.
 const OFFSET_ROUNDS: u32 = 32;
 
-/// Good enough to stop: the kernel's own stamps are not better than this.
+/// Width at which the measurement ends: the kernel's own stamps are not more exact.
 const OFFSET_WINDOW_NS: i64 = 20;
 
 /// Now, on the clock of the switch (`CLOCK_MONOTONIC`), in ns.

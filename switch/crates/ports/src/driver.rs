@@ -1,4 +1,4 @@
-//! How a port talks to the kernel: by one of two drivers, chosen when it is opened.
+//! The driver of a port: one of two ways to exchange frames with the kernel, chosen at the opening.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use crate::xdp::XdpDriver;
 /// A driver. No call blocks.
 pub(crate) enum Driver {
     Packet(PacketDriver),
-    /// Boxed: it is much larger.
+    /// Boxed, because it is much larger.
     Xdp(Box<XdpDriver>),
 }
 
@@ -89,7 +89,7 @@ impl Driver {
     /// Whether the kernel has not taken all frames of an earlier flush, so another flush is needed.
     pub(crate) fn is_stuck(&self) -> bool {
         match self {
-            // What the kernel refuses is lost.
+            // A frame that the kernel refuses is lost.
             Driver::Packet(_) => false,
             Driver::Xdp(driver) => driver.is_stuck(),
         }
@@ -101,8 +101,8 @@ impl Driver {
     }
 
     /// Copies a frame, no longer than the port's longest, to those collected. If there is no room it
-    /// is lost, and the next [`flush`](Driver::flush) counts it. `departure_ns`: when the kernel sends
-    /// it, if it has departure times.
+    /// is lost, and the next [`flush`](Driver::flush) counts it. `departure_ns`: the time when the
+    /// kernel sends it, if the driver has departure times.
     pub(crate) fn push(&mut self, frame: &[u8], departure_ns: u64) {
         match self {
             Driver::Packet(driver) => driver.push(frame, departure_ns),
@@ -110,8 +110,8 @@ impl Driver {
         }
     }
 
-    /// As `push`, of the frame at `frame` of `buffer`, which may become another buffer with anything
-    /// in it.
+    /// As `push`, for the frame at `frame` of `buffer`. The buffer may become another one with any
+    /// content.
     pub(crate) fn push_buffer(
         &mut self,
         buffer: &mut Vec<u8>,

@@ -1,6 +1,6 @@
-//! What a driver reports about received and lost frames.
+//! A driver's report of received and lost frames.
 
-/// What is known of the checksum of a received frame.
+/// The state of a received frame's transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChecksumState {
     Complete,
@@ -18,14 +18,14 @@ pub(crate) struct Head {
     /// Bytes of it in the slot, from `start` of the slot.
     pub(crate) captured_bytes: usize,
     pub(crate) start: usize,
-    /// When the kernel received it, on the clock of the switch.
+    /// The time when the kernel received it, on the clock of the switch.
     pub(crate) stamp_ns: u64,
     pub(crate) checksum: ChecksumState,
     /// The VLAN tag that the kernel took out, as it was in the frame.
     pub(crate) vlan_tag: Option<[u8; 4]>,
 }
 
-/// Frames the kernel lost since it was asked last.
+/// Frames that the kernel has lost since the last query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lost {
     pub(crate) ring_full: u64,

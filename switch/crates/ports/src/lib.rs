@@ -1,6 +1,6 @@
-//! Ethernet ports of `pacing_switch` on Linux, and what the loop that drives them needs of the
-//! machine: waiting and the clock. It has all `unsafe` code of the switch but one
-//! instruction (crate `prefetch`), and only it talks to the kernel about frames, time and memory.
+//! Ethernet ports of `pacing_switch` on Linux, with the waiting and the clock that the loop over them
+//! needs. The crate has all `unsafe` code of the switch but one instruction (crate `prefetch`), and
+//! is the only one that uses the kernel for frames, time and memory.
 //!
 //! * [`Port`]: an interface, by AF_PACKET or AF_XDP ([`PortDriver`]): receive ring, send batches,
 //!   counters per cause.
@@ -14,7 +14,7 @@
 //! clock reading where that is one (User-Mode Linux); under load far fewer, for frames come and go
 //! in batches.
 //!
-//! # Choices, and what was measured for them
+//! # Choices, with measurements
 //! On a veth pair, Linux 6.18, 2 shared vCPUs; take the figures as ratios.
 //!
 //! * **Sending by send(2) and sendmmsg(2), not by PACKET_TX_RING.** Thousand frames per second, of

@@ -20,7 +20,7 @@ pub(crate) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// What the kernel shares through `fd`, from `offset` on.
+    /// The memory that the kernel shares through `fd`, from `offset` on.
     pub(crate) fn shared(fd: BorrowedFd<'_>, bytes: usize, offset: u64) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else is touched.
         let base = unsafe { mmap(null_mut(), bytes, READ_WRITE, MapFlags::SHARED, fd, offset) };
@@ -51,7 +51,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`; who holds a Mapping ends its borrows first.
+        // SAFETY: exactly the mapping made in `new`; the owner of a Mapping ends its borrows first.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

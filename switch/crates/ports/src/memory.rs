@@ -15,9 +15,9 @@ use rustix::mm::{madvise, mmap_anonymous, mremap, munmap};
 /// A huge page of most machines. Allocations of at least this size are made of whole ones.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// The system's allocator for what is small; large allocations are mappings of their own, which the
-/// kernel is asked to back with huge pages (`madvise(2)`, `MADV_HUGEPAGE`; where it has none, they
-/// are of ordinary ones).
+/// The system's allocator for small allocations; large ones are mappings of their own. The allocator
+/// asks the kernel to back these with huge pages (`madvise(2)`, `MADV_HUGEPAGE`); without huge pages
+/// they have ordinary ones.
 ///
 /// Packets of a million classes touch memory in no order. With pages of 4 KB, each touch also misses
 /// the processor's translation caches, and often has to read the page table from memory.
@@ -51,7 +51,7 @@ fn map(bytes: usize) -> *mut u8 {
     aligned
 }
 
-/// Gives part of a mapping back. Where it cannot be, it stays, unused.
+/// Unmaps a part of a mapping. If the kernel refuses, the part stays mapped, unused.
 fn unmap(begin: *mut u8, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the callers pass whole pages of a mapping made here that nothing uses.
@@ -128,7 +128,7 @@ unsafe impl GlobalAlloc for HugePages {
     }
 }
 
-/// A mapping that the kernel moves is aligned to at least this, whatever the size of the machine's pages.
+/// Alignment of a mapping that the kernel has moved, at least, for any page size of the machine.
 const MOVED_ALIGN: usize = 4096;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How a port is opened, and why it could not be.
+//! The options for opening a port, and the errors.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 /// Most frames that a receive ring may hold ([`PortOptions::rx_frames`]).
 pub const MAX_RX_FRAMES: usize = 1 << 19;
 
-/// How a port talks to the kernel.
+/// The way in which a port exchanges frames with the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortDriver {
     /// Packet sockets (packet(7)): any interface, with the kernel's receive stamps. Needs
@@ -32,7 +32,7 @@ impl std::str::FromStr for PortDriver {
     }
 }
 
-/// How an open port gets its frames. Displayed in words.
+/// The way in which an open port gets its frames; it is displayed in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortMode {
     /// By packet sockets.
@@ -67,7 +67,7 @@ impl fmt::Display for PortMode {
 /// How to open a port. The defaults suit a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortOptions {
-    /// How the port talks to the kernel.
+    /// The way in which the port exchanges frames with the kernel.
     pub driver: PortDriver,
     /// Frames the receive ring holds, at least; 2 to 524288. Default 4096: 99 ms of 1518-byte
     /// frames at 500 Mbit/s. What comes when it is full is lost and counted (`rx_ring_full`).
@@ -114,7 +114,7 @@ impl Default for PortOptions {
     }
 }
 
-/// Why a port could not be opened.
+/// The error of opening a port.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
     /// There is no interface of this name in the calling thread's network namespace.
@@ -245,7 +245,7 @@ pub enum PortError {
     Refused {
         /// The interface.
         name: String,
-        /// What was tried.
+        /// The step.
         step: &'static str,
         /// The kernel's reason.
         source: io::Error,

@@ -32,7 +32,7 @@ const MAX_TX_BATCH: usize = 1024; // UIO_MAXIOV: the most that sendmmsg takes
 /// it is further ahead, CLOCK_REALTIME was stepped and the step is not yet known.
 const MAX_AHEAD_NS: u64 = 100_000_000;
 
-/// Why a frame was not taken for sending. Counted in [`PortStatistics`].
+/// The reason why a frame was not accepted for sending. Counted in [`PortStatistics`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendRefused {
     /// Longer than the port's longest frame.
@@ -110,8 +110,8 @@ pub struct Frame<'a> {
     port: &'a mut Port,
     at: usize,
     length: usize,
-    /// When the kernel received it, ns on [`clock::now_ns`]'s clock. Never less than that of the
-    /// frame before on this port.
+    /// The time when the kernel received it, in ns on [`clock::now_ns`]'s clock. It is never before that
+    /// of the previous frame on this port.
     pub arrival_ns: u64,
 }
 
@@ -408,7 +408,7 @@ impl Port {
         self.mac
     }
 
-    /// How the port gets its frames.
+    /// The way in which the port gets its frames.
     #[must_use]
     pub fn mode(&self) -> PortMode {
         match &self.driver {
@@ -573,7 +573,7 @@ mod tests {
         let hour_ns = 3_600_000_000_000;
         let (last_ns, now_ns) = (5 * hour_ns, 5 * hour_ns + 1_000);
         assert_eq!(plausible(last_ns + 10, last_ns, now_ns), last_ns + 10);
-        // Received after `now` was read.
+        // A frame received after `now` was read.
         assert_eq!(plausible(now_ns + 7, last_ns, now_ns), now_ns + 7);
         // CLOCK_REALTIME was set an hour ahead, an hour back.
         assert_eq!(plausible(now_ns + hour_ns, last_ns, now_ns), now_ns);

@@ -1,15 +1,16 @@
-//! Which queueing discipline an interface has: whether the kernel can send frames at given times.
+//! The queueing discipline of an interface, which decides whether the kernel can send frames at given
+//! times.
 //!
-//! `fq` sends a frame at the time that came with it (`SO_TXTIME`), at once if that is over. Others
-//! send it at once, without a word; `etf` refuses what is late, and times of this clock. So the
-//! kernel is asked by rtnetlink(7) before it is relied on.
+//! `fq` sends a frame at its given time (`SO_TXTIME`), or at once if that has passed. Other disciplines
+//! send it at once, without an error; `etf` refuses late frames, and times of this clock. So a port asks
+//! the kernel by rtnetlink(7) for its discipline before it relies on it.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use crate::sys;
 
-/// The discipline that sends frames when they are to be sent.
+/// The discipline that sends frames at their given times.
 const TIMED: &str = "fq";
 
 const HEADER_BYTES: usize = 16; // nlmsghdr
@@ -53,7 +54,7 @@ pub(crate) fn root(interface_index: i32) -> io::Result<Option<String>> {
     }
 }
 
-/// Whether a discipline sends frames at the times that come with them.
+/// Whether a discipline sends frames at their given times.
 pub(crate) fn is_timed(name: &str) -> bool {
     name == TIMED
 }

@@ -17,7 +17,7 @@ use prefetch::prefetch;
 
 const TYPE_VLAN: u16 = 0x8100;
 
-/// `TPACKET2_HDRLEN` rounded up as the kernel does it: where it puts the frame at the earliest.
+/// `TPACKET2_HDRLEN` rounded up as the kernel does it: the earliest place of the frame.
 /// Also the room it needs for Ethernet headers before the 16-byte aligned network header.
 const HEADROOM_BYTES: usize = 96;
 
@@ -97,7 +97,7 @@ impl RxRing {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// What is at the head, if the kernel has handed it over. No system call.
+    /// The frame at the head, if the kernel has handed it over. No system call.
     pub(crate) fn head(&self) -> Option<Head> {
         let header = self.header_at(self.head)?;
         let status = header.tp_status;
@@ -135,7 +135,7 @@ impl RxRing {
         Some(unsafe { self.slot_at(at).cast::<libc::tpacket2_hdr>().read() })
     }
 
-    /// Where a slot with this header has its frame.
+    /// The place of the frame in a slot with this header.
     fn frame_in_slot(&self, header: &libc::tpacket2_hdr) -> Range<usize> {
         let start = usize::from(header.tp_mac).min(self.size.slot_bytes);
         let bytes = (header.tp_snaplen as usize).min(self.size.slot_bytes - start);
@@ -170,9 +170,9 @@ impl RxRing {
         self.head = self.following(self.head);
     }
 
-    /// Prefetches what will be read after the head: the start of the next frame, and the header of
-    /// the one after that. Another processor wrote them, so that reading them takes as long as some
-    /// hundred instructions.
+    /// Prefetches the data that is read after the head: the start of the next frame, and the header of
+    /// the one after that. Another processor has written them, so a read takes as long as some hundred
+    /// instructions.
     pub(crate) fn prefetch_next(&self) {
         let next = self.following(self.head);
         prefetch(self.status_at(self.following(next)));

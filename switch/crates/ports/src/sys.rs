@@ -200,7 +200,7 @@ pub(crate) fn interface_hardware(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<
     Ok((address.sa_family, bytes))
 }
 
-/// How many receive queues an interface uses (ethtool's channels).
+/// The number of receive queues that an interface uses (ethtool's channels).
 ///
 /// # Errors
 /// EOPNOTSUPP: its driver does not say.
@@ -253,7 +253,7 @@ pub(crate) fn event_fd() -> io::Result<OwnedFd> {
 
 /// Adds one to an eventfd. Async-signal-safe: one write(2) that does not touch errno.
 pub(crate) fn event_signal(fd: BorrowedFd<'_>) {
-    // A full counter (EAGAIN) is as good as written: the eventfd is readable either way.
+    // A full counter (EAGAIN) is no error, since the eventfd is readable then, too.
     let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
 }
 
@@ -365,7 +365,7 @@ fn unless_interrupted(ready: Result<usize, Errno>) -> io::Result<Option<usize>> 
     }
 }
 
-/// By how much the kernel may lengthen a timeout of the calling thread.
+/// The time by which the kernel may lengthen a timeout of the calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeoutSlack {
     /// A real-time thread: not at all.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::sys;
 
-/// Times a refused frame is offered again at once before it is given up.
+/// Number of immediate retries of a refused frame before it is dropped.
 pub(crate) const MAX_RETRIES: u32 = 2;
 
 /// Frames on their way to the kernel.
@@ -22,7 +22,7 @@ pub(crate) struct TxBatch {
     /// Kept to save allocations; filled anew for every call, meaningless between calls.
     vectors: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
-    /// When each frame is to leave, if the kernel sends them at given times; else empty.
+    /// The departure time of each frame, if the kernel sends them at given times; else empty.
     departures: Vec<Departure>,
 }
 
@@ -34,7 +34,7 @@ struct Departure {
     departure_ns: u64,
 }
 
-// What the kernel reads where CMSG_LEN and CMSG_SPACE of eight bytes say.
+// The kernel reads this layout, by CMSG_LEN and CMSG_SPACE of eight bytes.
 const _: () = assert!(mem::size_of::<Departure>() == mem::size_of::<libc::cmsghdr>() + 8);
 
 // SAFETY: the raw pointers in `vectors` and `messages` (control data included) are set and used
@@ -45,7 +45,7 @@ unsafe impl Send for TxBatch {}
 #[derive(Default)]
 struct Slot {
     buffer: Vec<u8>,
-    /// Where in the buffer the frame is.
+    /// The place of the frame in the buffer.
     frame: Range<usize>,
     departure_ns: u64,
 }
@@ -56,22 +56,21 @@ impl Slot {
     }
 }
 
-/// What became of a batch.
+/// The outcome of sending a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushed {
     /// Frames the kernel took.
     pub sent: usize,
     /// Frames the kernel refused (and that are lost).
     pub failed: usize,
-    /// Why it refused the last of those, as an error number (ENOBUFS, ENETDOWN, ...); 0: none
-    /// refused.
+    /// The error number of the last refusal (ENOBUFS, ENETDOWN, ...); 0: none was refused.
     pub last_errno: i32,
     /// Times a refused frame was offered again.
     pub retries: usize,
 }
 
 impl TxBatch {
-    /// `timed`: the kernel sends each frame when it is to leave (`SO_TXTIME` is set).
+    /// `timed`: the kernel sends each frame at its departure time (`SO_TXTIME` is set).
     pub(crate) fn new(fd: OwnedFd, capacity: usize, timed: bool) -> TxBatch {
         // SAFETY: all-zero is a valid mmsghdr: no name, no vectors, no control data.
         let message: libc::mmsghdr = unsafe { mem::zeroed() };
@@ -173,8 +172,8 @@ impl TxBatch {
         flushed
     }
 
-    /// One system call for the frames from `first` on. How many were taken, or the error number for
-    /// `first`.
+    /// Makes one system call for the frames from `first` on. Returns the number of accepted frames, or
+    /// the error number for `first`.
     fn send_from(&mut self, first: usize) -> Result<usize, i32> {
         if first + 1 == self.collected && self.departures.is_empty() {
             return match sys::send(self.fd.as_fd(), self.slots[first].bytes()) {

@@ -1,8 +1,8 @@
 //! Waiting for frames, for other threads, for a signal, and for an instant, in one system call.
 //!
 //! # Many ports
-//! The waiter asks the kernel with epoll(7), which says which ports have frames and looks at no others.
-//! With a hundred ports, poll(2) would look at each to find one.
+//! The waiter asks the kernel with epoll(7), which returns only the ports that have frames. With a
+//! hundred ports, poll(2) would look at each to find one.
 //!
 //! # Exact deadlines
 //! To save wake-ups, the kernel lengthens timeouts: by a thousandth (a 200th for niced processes,
@@ -32,7 +32,7 @@ use crate::port::Port;
 use crate::sys::{self, Events, TimeoutSlack};
 use crate::wake_state::WakeState;
 
-/// The kernel adds no more than this.
+/// The most that the kernel adds.
 const MAX_SLACK_NS: u64 = 100_000_000;
 /// Longest timeout: a day. Waits for later deadlines end early, which is allowed.
 const MAX_TIMEOUT_NS: u64 = 86_400 * clock::NS_PER_S;
@@ -48,14 +48,14 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Makes the present or the next wait end at once with [`Woken::called`]. What was written
-    /// before this call is visible to the waiting thread then. Several calls may be seen as one.
+    /// Makes the present or the next wait end at once with [`Woken::called`]. Writes before this call
+    /// are visible to the waiting thread then. Several calls may be seen as one.
     pub fn wake(&self) {
         self.wake_state.wake();
     }
 }
 
-/// How a waiter waits.
+/// The options of a waiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaiterOptions {
     /// The waiter polls the rings and the clock, instead of sleeping, when a deadline is closer than
@@ -65,7 +65,7 @@ pub struct WaiterOptions {
     pub spin_ns: u64,
 }
 
-/// Why a wait ended. Several may hold, or none: a wait may end for no reason.
+/// The reasons for the end of a wait. Several may hold, or none: a wait may end without a reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Woken {
     /// A port has frames ([`Waiter::is_readable`] says which). Not every wait asks for this, so look
@@ -101,7 +101,7 @@ pub struct Waiter {
     epoll: OwnedFd,
     /// Ports ever added.
     ports: usize,
-    /// What the last wait by `epoll` ended with.
+    /// The events that ended the last wait by `epoll`.
     events: Events,
     /// Ports that the last wait found readable.
     readable: Vec<usize>,
@@ -180,8 +180,8 @@ impl Waiter {
         let _ = epoll::delete(&self.epoll, port);
     }
 
-    /// Which ports had frames when the last wait ended, by their place in the order of
-    /// [`add`](Waiter::add) from 0; `None`: the kernel was not asked, any may have.
+    /// The ports that had frames when the last wait ended, by their place in the order of
+    /// [`add`](Waiter::add) from 0; `None`: the kernel was not asked, and any port may have some.
     #[must_use]
     pub fn readable(&self) -> Option<&[usize]> {
         self.listed.then_some(self.readable.as_slice())
@@ -306,7 +306,7 @@ impl Waiter {
         }
         let alarmed = sleep_ns == Some(1) && slack != TimeoutSlack::None;
         let timeout_ns = if alarmed {
-            // Setting it also takes back that it went off before.
+            // Setting the alarm also clears an earlier expiry.
             sys::set_alarm(&self.alarm, now_ns + 1)?;
             None
         } else {
@@ -339,8 +339,8 @@ impl Waiter {
         Ok(alarmed && slots[ALARM_SLOT] && !woken.called)
     }
 
-    /// Polls what ends [`Waiter::sleep_until`]: the alarm only if it is set. Says which slots are
-    /// readable.
+    /// Polls the descriptors that end [`Waiter::sleep_until`], the alarm only if it is set. Returns the
+    /// readable slots.
     fn poll_slots(
         &self,
         alarmed: bool,
@@ -364,7 +364,7 @@ impl Waiter {
         Ok(ready)
     }
 
-    /// Sorts what epoll gave: which of the slots are readable, and which ports.
+    /// Sorts the events of epoll into readable slots and readable ports.
     fn list_ports(&mut self, woken: &mut Woken) -> [bool; PORT_KEYS] {
         let mut slots = [false; PORT_KEYS];
         self.listed = true;
@@ -411,7 +411,7 @@ impl Waiter {
                 return;
             }
             if self.wake_state.bell.is_rung() {
-                return; // `wait_for` takes the call
+                return; // `wait_for` handles the call
             }
             std::hint::spin_loop();
             now_ns = clock::now_ns();
@@ -425,7 +425,7 @@ impl Waiter {
         clock::remeasure_realtime_offset();
     }
 
-    /// What the kernel adds to timeouts of this thread; found out at the thread's first wait.
+    /// The slack that the kernel adds to timeouts of this thread; found out at its first wait.
     fn slack(&mut self) -> TimeoutSlack {
         let here = std::thread::current().id();
         match self.thread {
@@ -463,7 +463,7 @@ fn timeout_for(left_ns: u64, slack: TimeoutSlack) -> u64 {
     timeout_ns.min(left_ns)
 }
 
-/// What the kernel adds to a timeout when the timer slack is 1 ns.
+/// The time that the kernel adds to a timeout if the timer slack is 1 ns.
 fn slack_of(timeout_ns: u64, parts: u64) -> u64 {
     // As in the kernel: seconds and nanoseconds divided apart.
     let whole = timeout_ns / clock::NS_PER_S * (clock::NS_PER_S / parts);
@@ -524,7 +524,7 @@ mod tests {
         for _ in 0..1000 {
             let waker = waiter.waker();
             let caller = std::thread::spawn(move || waker.wake());
-            // Without a deadline: a lost call would hang here. A late eventfd may end a wait twice.
+            // There is no deadline, so a lost call would hang here. A late eventfd may end a wait twice.
             while !waiter
                 .wait(clock::now_ns(), None, |_| false)
                 .unwrap()

@@ -7,7 +7,7 @@ use bell::Bell;
 
 use crate::sys;
 
-/// What wakers and signal handlers share with the waiter.
+/// The state that wakers and signal handlers share with the waiter.
 #[derive(Debug)]
 pub(crate) struct WakeState {
     pub(crate) bell: Bell,

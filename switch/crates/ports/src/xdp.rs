@@ -1,16 +1,16 @@
-//! Frames by AF_XDP (see the kernel's Documentation/networking/af_xdp.rst): rings both ways over
-//! one piece of memory, which the kernel copies frames into and out of, or, where the interface's
-//! driver can, has the hardware read and write.
+//! Frames by AF_XDP (see the kernel's Documentation/networking/af_xdp.rst): rings for both directions
+//! over one piece of memory. The kernel copies frames into and out of it. If the interface's driver
+//! supports it, the hardware reads and writes the memory directly.
 //!
 //! # Arrival times
 //! AF_XDP has no receive stamps. The port's XDP program reads the clock when it sees a frame, and
 //! puts the reading in front of it as metadata. Some drivers have no room for metadata: then the
 //! stamp is zero, and the time at which the port looks at the frame is its arrival time.
 //!
-//! # Frames that the kernel does not take
-//! Frames handed over to the kernel cannot be taken back. If it does not send them (the interface is
-//! down), they leave when it does, and it must be asked again. Until then the port refuses further
-//! frames, so at most one batch waits.
+//! # Frames that the kernel does not send
+//! Frames that the kernel has cannot be taken back. If it does not send them (the interface is down),
+//! the port must ask it again until it does. Until then the port refuses further frames, so at most one
+//! batch waits.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,11 +30,11 @@ use crate::tx::{Flushed, MAX_RETRIES};
 use crate::xdp_program::{self, Place, Program, STAMP_BYTES};
 use crate::xdp_ring::{Consumer, Producer, Ring};
 
-/// How often, and after which time, a busy queue is asked for again.
+/// Number of retries, and the pause between them, for a busy queue.
 const BIND_RETRIES: u32 = 20;
 const BIND_AGAIN: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// What the kernel keeps free in front of each received frame (XDP_PACKET_HEADROOM).
+/// Bytes that the kernel keeps free in front of each received frame (XDP_PACKET_HEADROOM).
 const HEADROOM_BYTES: usize = 256;
 /// Sizes that a frame's place may have.
 const SLOT_BYTES: [usize; 2] = [2048, 4096];
@@ -61,10 +61,10 @@ pub(crate) struct XdpDriver {
     refused: usize,
     /// The kernel's index in `tx` up to which frames have been counted.
     counted: u32,
-    /// Why the kernel did not take all frames at the last flush; 0: it did.
+    /// The error number for which the kernel did not take all frames at the last flush; 0: it did.
     blocked_errno: i32,
     zero_copy: bool,
-    /// What the kernel had lost at the last call of [`XdpDriver::lost`].
+    /// The kernel's count of losses at the last call of [`XdpDriver::lost`].
     last_reported: Lost,
     /// Closed first: then nothing more comes to the socket. None for a port that only sends.
     program: Option<Program>,
@@ -87,7 +87,7 @@ impl XdpDriver {
         }
         let socket = open_socket(opening)?;
         let fd = socket.as_fd();
-        // Before memory is asked for, which is refused without rights for another reason.
+        // This comes before the request for memory, which fails without rights with another error.
         let map = xdp_program::create_map()
             .map_err(|source| refused(opening, "make a map for its XDP program", source))?;
         let rx_slots = ring_size(options.rx_frames);
@@ -108,9 +108,9 @@ impl XdpDriver {
         }
         fill.publish();
         let batch = libc::c_int::try_from(options.tx_batch_frames).unwrap_or(libc::c_int::MAX);
-        // An older kernel sends 32 in one call: then it takes two for a full batch.
+        // An older kernel sends 32 in one call, so a full batch takes two calls.
         let _ = sys::set_option(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, batch);
-        // The kernel itself falls back to copying where the driver cannot do without.
+        // The kernel itself falls back to copying if the driver needs it.
         bind(fd, opening.index)
             .map_err(|source| refused(opening, "bind the AF_XDP socket", source))?;
         let how = opening.step("ask how frames get there", sockopt::xdp_options(fd))?;
@@ -208,8 +208,8 @@ impl XdpDriver {
         let Ok(kernel) = sockopt::xdp_statistics(&self.socket) else {
             return Lost::default();
         };
-        // A frame for which no place was free counts as dropped, too; what else is dropped was too
-        // long for its place.
+        // The kernel also counts frames without a free place as dropped. All other dropped frames were
+        // too long for their place.
         let no_place = kernel.rx_fill_ring_empty_descs.unwrap_or(0);
         let now = Lost {
             ring_full: kernel.rx_ring_full.unwrap_or(0) + no_place,
@@ -289,8 +289,8 @@ impl XdpDriver {
         self.blocked_errno = 0;
         let mut lost = 0;
         let mut stuck = 0;
-        // While it copies, the kernel takes frames within the call only, up to a limit; else it goes
-        // on by itself once woken.
+        // In copy mode, the kernel takes frames only within the call, up to a limit. Otherwise it goes
+        // on by itself after it is woken.
         while self.is_stuck() {
             let before = self.tx.pending();
             let error = sys::send(self.socket.as_fd(), &[]).err();
@@ -324,7 +324,7 @@ impl XdpDriver {
         }
     }
 
-    /// Where the place that holds `address` begins, and where `address` is in it.
+    /// The beginning of the place that holds `address`, and the offset of `address` in it.
     fn place(&self, address: u64) -> Option<(u64, usize)> {
         let start = address % self.slot_bytes as u64;
         Some((address - start, usize::try_from(start).ok()?))
@@ -449,15 +449,15 @@ fn register_memory(
     Ok(memory)
 }
 
-/// What the program put in front of the frame that begins at `start` of its place; `None`: nothing.
+/// The program's stamp in front of the frame that begins at `start` of its place; `None`: none.
 fn stamp_before(slot: &[u8], start: usize) -> Option<u64> {
     let at = start.checked_sub(STAMP_BYTES)?;
     let stamp = slot.get(at..start)?.try_into().ok()?;
     Some(u64::from_ne_bytes(stamp)).filter(|&ns| ns != 0)
 }
 
-/// Binds to the interface's queue. The kernel takes a queue back from a closed socket a moment
-/// after the close: a port that is opened again at once finds it busy, and has it soon.
+/// Binds to the interface's queue. The kernel releases a closed socket's queue a moment after the close,
+/// so a port that is opened again at once finds the queue busy and retries.
 fn bind(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
     let index = u32::try_from(interface_index).map_err(|_| io::ErrorKind::InvalidInput)?;
     let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, index, QUEUE);

@@ -1,14 +1,14 @@
-//! The XDP program of a port: every frame goes to the port's socket, its arrival time in front.
+//! The XDP program of a port, which passes every frame to the port's socket, with its arrival time.
 //!
-//! Fifteen instructions, loaded by bpf(2): no compiler and no object file. The program hangs on the
-//! interface by a BPF link (Linux 5.9), which the kernel takes off when its descriptor closes: also
-//! when the process is killed nothing stays behind.
+//! It is fifteen instructions, loaded by bpf(2), and needs no compiler and no object file. A BPF link
+//! (Linux 5.9) attaches it to the interface. The kernel detaches it when the descriptor closes, so
+//! nothing stays behind even if the process is killed.
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What the program puts in front of a frame: bpf_ktime_get_ns(), which is CLOCK_MONOTONIC.
+/// The stamp that the program puts in front of a frame: bpf_ktime_get_ns(), which is CLOCK_MONOTONIC.
 pub(crate) const STAMP_BYTES: usize = 8;
 
 // Commands and numbers of linux/bpf.h.
@@ -29,12 +29,12 @@ const MD_DATA: i16 = 0;
 const MD_DATA_META: i16 = 8;
 const MD_RX_QUEUE_INDEX: i16 = 16;
 
-/// Where the program runs.
+/// The place where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In the driver, before the kernel makes anything of the frame.
+    /// The interface's driver, before the kernel makes a buffer of the frame.
     Driver,
-    /// Behind it, on the kernel's own buffers: any interface can, and it is slower.
+    /// Behind the driver, on the kernel's own buffers. Any interface supports it; it is slower.
     Generic,
 }
 
@@ -48,7 +48,7 @@ impl Place {
     }
 }
 
-/// A program on an interface. Dropping it takes it off.
+/// A program on an interface. Dropping the value detaches the program.
 #[derive(Debug)]
 pub(crate) struct Program {
     _link: OwnedFd,
@@ -121,7 +121,7 @@ fn instructions(map: libc::c_int) -> [Instruction; 16] {
     [
         copy(6, 1),
         set(2, -(STAMP_BYTES as i32)),
-        call(HELPER_XDP_ADJUST_META), // where it cannot, the next comparison sees
+        call(HELPER_XDP_ADJUST_META), // the next comparison detects a failure
         call(HELPER_KTIME_GET_NS),
         load_u32(1, 6, MD_DATA_META),
         load_u32(2, 6, MD_DATA),

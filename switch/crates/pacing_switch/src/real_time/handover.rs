@@ -3,8 +3,8 @@
 //!
 //! In the moderated states, nothing leaves before a propagation delay is over. So frames may wait in
 //! the rings: a frame does not end a wait that is shorter than [`Switch::moderation_ns`]. Frames are
-//! then taken in the order of their arrival, each before anything starts that came after it, so
-//! queues and drops are as if the switch had looked at once.
+//! then taken in the order of their arrival, and each before any later event. So queues and drops are
+//! the same as without the wait.
 //!
 //! [`Switch::moderation_ns`]: switch::Switch::moderation_ns
 
@@ -18,13 +18,13 @@ use super::{RECEIVE_BATCH, RealTime};
 /// Most frames taken in one turn in the moderated states: as many as a ring holds.
 const RECEIVE_MODERATED_MAX: usize = 4096;
 
-/// A frame that arrives during a turn has a stamp after the turn's reading of the clock, by less than
-/// this. A stamp that is further ahead comes from a clock that was stepped.
+/// Largest difference of the stamp of a frame that arrives during a turn and the turn's reading of the
+/// clock. A stamp that is further ahead comes from a clock that was stepped.
 const STAMP_AHEAD_MAX_NS: u64 = 1_000_000;
 
 impl RealTime {
-    /// Takes the frames that have arrived by `now_ns`, without their departures. Returns until when
-    /// all have been taken: `now_ns`, or less if there are more than one turn may take.
+    /// Takes the frames that have arrived by `now_ns`, without their departures. Returns the time up to
+    /// which all have been taken: `now_ns`, or less if there are more than one turn may take.
     pub(super) fn receive_moderated(&mut self, now_ns: u64) -> u64 {
         self.frames_left = false;
         let mut until_ns = 0;

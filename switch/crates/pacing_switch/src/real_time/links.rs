@@ -1,5 +1,5 @@
-//! The interfaces of the ports: which rings hold frames, what is collected for sending, what the
-//! interfaces lose, and captures.
+//! The interfaces of the ports: the rings with frames, the frames collected for sending, the losses of
+//! the interfaces, and captures.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,11 +12,11 @@ use switch::notification::Notification;
 use switch::{Batch, Sink, Switch};
 use traffic_manager::DropCause;
 
-/// With more ports than these, the kernel says which rings hold frames. With fewer, all rings are
-/// looked at for each frame.
+/// Most ports for which all rings are looked at for each frame. With more, the kernel reports the rings
+/// that hold frames.
 const SCANNED_PORTS_MAX: usize = 8;
-/// Time after which a port is flushed again whose frames the kernel did not take, if nothing else is
-/// sent there before.
+/// Time after which a port with frames that the kernel did not take is flushed again, unless another
+/// frame is sent there before.
 const RETRY_NS: u64 = 10_000_000;
 
 /// A port number with its interface.
@@ -25,7 +25,7 @@ pub(super) struct Link {
     pub(super) port: Port,
     pub(super) token: Token,
     pub(super) state: LinkState,
-    /// Whether it has ever been up. Until then, somebody may still be setting it up.
+    /// Whether it has ever been up. Before that, it may not be configured yet.
     pub(super) was_up: bool,
     /// Counters as last reported to the switch.
     last_reported: ports::PortStatistics,
@@ -70,7 +70,7 @@ pub(super) struct Links {
     pub(super) has_held: bool,
     /// Positions in `links` of the ports whose frames the kernel did not take.
     stuck: Vec<usize>,
-    /// When to flush these again.
+    /// The time to flush these again.
     retry_ns: u64,
     /// Positions in `links` of the rings that may hold frames; `None`: any may.
     readable: Option<Vec<usize>>,
@@ -137,7 +137,7 @@ impl Links {
         self.links.get_mut(at)
     }
 
-    /// Hands to the kernel what the ports have collected.
+    /// Hands the collected frames of all ports to the kernel.
     pub(super) fn flush(&mut self) {
         for at in self.unsent.drain(..) {
             if let Some(link) = self.links.get_mut(at) {
@@ -151,7 +151,8 @@ impl Links {
         self.has_held = false;
     }
 
-    /// Offers the kernel again what it did not take, if it is time. Returns when to call this again.
+    /// Offers the kernel again the frames that it did not take, if it is time. Returns the time of the
+    /// next call.
     pub(super) fn flush_stuck(&mut self, now_ns: u64) -> u64 {
         let links = &mut self.links;
         if self.retry_ns <= now_ns {
@@ -171,7 +172,7 @@ impl Links {
         self.retry_ns
     }
 
-    /// Writes to the files what captures still have in memory.
+    /// Writes the captures' data in memory to their files.
     pub(super) fn flush_captures(&mut self) {
         if !self.captures {
             return;
@@ -183,7 +184,7 @@ impl Links {
         }
     }
 
-    /// Notes which links a wait found readable; `None`: the kernel was not asked.
+    /// Records the links that a wait found readable; `None`: the kernel was not asked.
     pub(super) fn note_readable(&mut self, readable: Option<&[usize]>) {
         match readable.filter(|_| self.links.len() > SCANNED_PORTS_MAX) {
             Some(readable) => {
@@ -209,7 +210,7 @@ impl Links {
         self.links.iter().any(|link| link.port.has_frame())
     }
 
-    /// The earliest frame in the rings: when it arrived, and the position of its link.
+    /// The earliest frame in the rings: its arrival time, and the position of its link.
     pub(super) fn earliest(&mut self, now_ns: u64) -> Option<(u64, usize)> {
         let links = &mut self.links;
         let Some(readable) = &mut self.readable else {
@@ -248,7 +249,7 @@ impl Links {
         }
     }
 
-    /// Reports to the switch what the interfaces have lost since the last report.
+    /// Reports to the switch the losses of the interfaces since the last report.
     pub(super) fn report_losses(&mut self, switch: &mut Switch) {
         let losses = |counted: &ports::PortStatistics| {
             [

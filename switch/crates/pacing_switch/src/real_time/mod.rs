@@ -1,14 +1,14 @@
 //! The driver in real time: one thread, one loop, one system call to wait and one per port to send a
 //! batch.
 //!
-//! Each turn of the loop sends what is due, runs jobs of the control plane, takes frames in the order
-//! of their arrival (a bounded batch), and waits for the next of these.
+//! Each turn of the loop sends due frames, runs jobs of the control plane, takes frames in the order
+//! of their arrival (a bounded batch), and waits for the next event of these kinds.
 //!
 //! # Pacing comes first
-//! While departures are pending, the loop reads the clock and sends what is due before each frame
-//! that it takes, after each visit of a job, and after each look at the state of an interface. The work
+//! While departures are pending, the loop reads the clock and sends due frames before each frame that
+//! it takes, after each visit of a job, and after each check of the state of an interface. The work
 //! between two polls is bounded: one frame through the program, one batch of [`SEND_BATCH_PACED`]
-//! frames to the kernel, and [`JOB_VISIT_NS`] of a job, which ends at the next departure, too.
+//! frames to the kernel, and [`JOB_VISIT_NS`] of a job, which also ends at the next departure.
 //! [`PollMonitor`] measures the time between polls. A second thread for departures
 //! would poll no more often, and would have to share the queues.
 //!
@@ -48,10 +48,10 @@ const LINK_CHECK_DOWN_NS: u64 = 100_000_000;
 /// The same while all are up. An interface that goes down ends a wait; one that loses its carrier (a
 /// veth's peer is taken down) does not.
 const LINK_CHECK_NS: u64 = 1_000_000_000;
-/// How long a job may work between two looks at what is due, in ns. A job looks at the clock after
-/// each piece of work of some microseconds.
+/// Longest work of a job between two checks for due frames, in ns. A job looks at the clock after each
+/// piece of work of some microseconds.
 const JOB_VISIT_NS: u64 = 50_000;
-/// How long jobs may work in one turn, in ns.
+/// Longest work of jobs in one turn, in ns.
 const JOB_TURN_NS: u64 = 200_000;
 /// The same while frames wait in the rings: less than the frames of the turn take, so that no number
 /// of jobs keeps the loop from emptying the rings.
@@ -174,7 +174,7 @@ impl RealTime {
         now_ns
     }
 
-    /// Sends what is due at `now_ns`. In the moderated states, takes the frames that came before.
+    /// Sends the frames due at `now_ns`. In the moderated states, takes the frames that came before.
     fn send_due(&mut self, mut now_ns: u64) {
         if self.switch.moderation_ns() > 0 {
             now_ns = self.receive_moderated(now_ns);
@@ -214,7 +214,7 @@ impl RealTime {
         }
     }
 
-    /// Reports to the switch, for its statistics, what the driver has counted.
+    /// Reports the driver's counts to the switch, for its statistics.
     fn report(&mut self) {
         self.links.report_losses(&mut self.switch);
         self.switch.report_polling(self.monitor.polling());
@@ -269,13 +269,13 @@ impl RealTime {
         }
     }
 
-    /// Looks at the state of each interface; its port follows.
+    /// Checks the state of each interface, and sets that of its port.
     fn check_links(&mut self) {
         for at in 0.. {
             let Some(link) = self.links.get_mut(at) else {
                 return;
             };
-            // Taken even if the state is what it was, or the next wait ends at once.
+            // Take the error even if the state is the same, or the next wait ends at once.
             let error = if self.waiter.has_error(link.token) {
                 link.port.take_error()
             } else {
@@ -296,7 +296,7 @@ impl RealTime {
     }
 }
 
-/// Sends what is due at `now_ns`.
+/// Sends the frames due at `now_ns`.
 fn poll_if_due(batch: &mut Batch<'_>, links: &mut Links, monitor: &mut PollMonitor, now_ns: u64) {
     if batch.poll_at_ns().is_some_and(|at_ns| at_ns <= now_ns) {
         batch.poll(now_ns, links);

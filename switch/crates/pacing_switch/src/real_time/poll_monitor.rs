@@ -1,4 +1,4 @@
-//! How closely the loop watches for departures: the time between two polls.
+//! Measures the times between two polls of the loop for departures.
 //!
 //! The loop polls before every frame that it takes (in the moderated states: every batch), and all
 //! the time while it waits awake. Its work between two polls is bounded: one frame or such a batch
@@ -61,7 +61,7 @@ impl PollMonitor {
         self.expected_ns = self.expected_ns.max(at_ns);
     }
 
-    /// What was measured so far.
+    /// The measurements so far.
     pub fn polling(&self) -> &Polling {
         &self.polling
     }
