@@ -14,7 +14,7 @@ const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
 const RUNG: u8 = 2;
 
-/// The state that a sleeper shares with the threads that wake it.
+/// The state that a sleeper shares with its wakers.
 #[derive(Debug)]
 pub struct Bell(AtomicU8);
 
@@ -31,8 +31,8 @@ impl Bell {
         Self(AtomicU8::new(AWAKE))
     }
 
-    /// Rings, from any thread or signal handler. True: the sleeper may sleep, so the caller must wake it.
-    /// Earlier writes of the caller are visible to the sleeper after it has learnt of the ring.
+    /// Rings, from any thread or signal handler. True: the sleeper may sleep, so the caller must wake
+    /// it. Earlier writes of the caller are visible to the sleeper after it has learnt of the ring.
     #[must_use]
     pub fn ring(&self) -> bool {
         self.0.swap(RUNG, Ordering::AcqRel) == ASLEEP

@@ -1,7 +1,7 @@
-//! What a packet costs as classes, table entries and frames grow: through the whole switch, all
-//! but the interfaces.
+//! The time of a packet through the whole switch without the interfaces, for growing numbers of
+//! classes, table entries and frames.
 //!
-//! Every figure is the least of many short batches: what else runs on the machine makes batches
+//! Every figure is the least of many short batches, since other work of the machine makes batches
 //! slower, never faster. `cargo bench -p switch --bench engine -- OUT.json [WORD[=N]]` writes
 //! the figures as JSON (WORD: only those groups whose name contains it; N: of them only that
 //! point); without OUT.json they are only printed.

@@ -9,13 +9,13 @@ use crate::switch::Switch;
 
 /// Frames that are received one after the other, as from a ring that holds many.
 ///
-/// Each frame is parsed as it comes, and goes through ingress when the next one has come, or at the
-/// end of the batch. So the switch knows which memory a frame needs while it processes the frame
-/// before, and asks for both together. Parsing does not depend on what other packets change, so the
-/// results are those of [`Switch::receive`].
+/// Each frame is parsed when it comes, and goes through ingress when the next one has come, or at the
+/// end of the batch. So the switch knows the memory that a frame needs while it processes the previous
+/// frame, and prefetches both together. Parsing does not depend on state that other packets change, so
+/// the results are those of [`Switch::receive`].
 ///
-/// The batch ends when it is dropped. Until then it has the switch to itself: nothing can look at
-/// the switch, or change its tables, while a frame waits.
+/// The batch ends when it is dropped. Until then it has exclusive access to the switch: no other code
+/// can read the switch, or change its tables, while a frame waits.
 pub struct Batch<'a> {
     switch: &'a mut Switch,
     /// The frame received last. It waits for ingress.

@@ -229,7 +229,7 @@ impl Program {
         self.pipeline.check_ports(&format!("{object} {id}"), ports)
     }
 
-    /// How a digest's messages are collected. `None`: they are not.
+    /// The settings for collecting a digest's messages. `None`: they are not collected.
     ///
     /// # Errors
     /// There is no such digest.

@@ -7,8 +7,8 @@ use crate::pool::PacketId;
 use crate::program::{Destination, Environment, Program};
 
 impl Program {
-    /// Sends clones of a packet, at the end of ingress or of egress, where its mirror session says.
-    /// An unknown session has no replicas.
+    /// Sends clones of a packet, at the end of ingress or of egress, to the replicas of its mirror
+    /// session. An unknown session has no replicas.
     pub(crate) fn clone_packet(
         &mut self,
         env: &mut Environment,
@@ -93,8 +93,8 @@ impl Program {
         }
     }
 
-    /// Takes a packet from the pool and lets `fill` make it a copy of packet `id`. `None`: the copy
-    /// is lost, which is counted at `port`.
+    /// Takes a packet from the pool and lets `fill` make it a copy of packet `id`. `None`: the copy is
+    /// lost, and the loss is counted at `port`.
     fn copy_packet(
         &mut self,
         env: &mut Environment,

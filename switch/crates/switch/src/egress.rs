@@ -1,4 +1,4 @@
-//! Egress: the program's egress control and deparser, and what becomes of the packet.
+//! Egress: the program's egress control and deparser, and the fate of the packet.
 
 use traffic_manager::{Dequeued, DropCause};
 use v1model::{EgressInput, EgressVerdict, InstanceType};
@@ -11,14 +11,14 @@ use crate::recirculation::Target;
 const QUEUE_DEPTH_MAX: u32 = (1 << 19) - 1;
 
 impl Program {
-    /// Starts what the FIFOs have started by `until_ns`, without releasing paced packets.
+    /// Starts the packets that the FIFOs have started by `until_ns`, without releasing paced packets.
     pub(crate) fn start_unpaced(&mut self, env: &mut Environment, until_ns: u64) {
         while let Some(start) = env.manager.dequeue_unpaced(until_ns, env.now_ns) {
             self.egress(env, start);
         }
     }
 
-    /// A packet's turn at its port has come.
+    /// Handles the start of a packet at its port.
     pub(crate) fn egress(&mut self, env: &mut Environment, start: Dequeued<PacketId>) {
         let id = start.payload;
         let Some(packet) = self.packets.get_mut(id) else {

@@ -1,7 +1,8 @@
-//! The hand-over policy: when the switch looks at frames and hands packets over to the interfaces.
+//! The hand-over policy: the times when the switch takes frames and hands packets over to the
+//! interfaces.
 //!
 //! A wake-up for each frame that comes and for each that leaves is expensive. The switch handles
-//! frames in batches where that changes nothing on the lines, as interfaces do that moderate their
+//! frames in batches if that changes nothing on the lines, like interfaces that moderate their
 //! interrupts. The real-time driver's part is in `real_time/handover.rs` of crate `pacing_switch`.
 //!
 //! | state | condition | arrivals may wait | packets start early by | frames are handed over early by |
@@ -16,14 +17,14 @@
 //! in their queues, so limits on queues admit that many more. Egress sees timestamps that are ahead of
 //! the clock.
 
-/// Longest time that a frame may wait before the switch looks at it. The work that collects meanwhile
+/// Longest time that a frame may wait before the switch takes it. The work that collects meanwhile
 /// delays departures by some ten microseconds.
 const MODERATION_MAX_NS: u64 = 250_000;
 
-/// The same where departures have been handed over before.
+/// The same if departures have been handed over before.
 const MODERATION_EARLY_MAX_NS: u64 = 1_000_000;
 
-/// How early packets start in the state *early start*.
+/// The time by which packets start early in the state *early start*.
 const START_LEAD_NS: u64 = 400_000;
 
 /// While the driver is awake, packets start when half of the lead is left. Then all that are due
@@ -33,12 +34,12 @@ const AWAKE_PARTS: u64 = 2;
 /// The driver wakes for them when an eighth of the lead is left.
 const WAKE_PARTS: u64 = 8;
 
-/// What the policy depends on.
+/// The conditions that the policy depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Conditions {
     /// Shortest propagation delay of the ports, without the CPU port; 0 where there is none.
     pub(crate) shortest_delay_ns: u64,
-    /// The program does the same whenever it runs.
+    /// The program does the same at any time when it runs.
     pub(crate) program_may_run_late: bool,
     /// The program does the same if packets start early.
     pub(crate) program_may_start_early: bool,
@@ -46,7 +47,7 @@ pub(crate) struct Conditions {
     pub(crate) fills_gaps: bool,
 }
 
-/// How early something may or must be done.
+/// The times by which actions may or must be early.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leads {
     /// Packets start before their time.
@@ -62,9 +63,9 @@ pub(crate) struct Leads {
 pub(crate) struct Handover {
     /// The sink sends frames when it is time.
     pub(crate) early: bool,
-    /// How long arrivals may wait.
+    /// The time for which arrivals may wait.
     pub(crate) moderation_ns: u64,
-    /// How early packets start.
+    /// The time by which packets start early.
     pub(crate) start_lead_ns: u64,
 }
 
@@ -88,7 +89,7 @@ impl Handover {
         self.start_lead_ns = if starts_early { START_LEAD_NS } else { 0 };
     }
 
-    /// How early frames are handed over, at most.
+    /// The longest time by which frames are handed over early.
     pub(crate) fn lead_ns(&self) -> u64 {
         if self.early {
             self.moderation_ns.max(self.start_lead_ns)
@@ -97,7 +98,7 @@ impl Handover {
         }
     }
 
-    /// As early as it may be done, for a driver that is awake.
+    /// The longest leads, for a driver that is awake.
     pub(crate) fn earliest(&self) -> Leads {
         Leads {
             start_ns: self.start_lead_ns / AWAKE_PARTS,
@@ -106,7 +107,7 @@ impl Handover {
         }
     }
 
-    /// As late as it may be done, for a driver that sleeps until then.
+    /// The shortest leads, for a driver that sleeps until then.
     pub(crate) fn latest(&self) -> Leads {
         Leads {
             start_ns: self.start_lead_ns / WAKE_PARTS,

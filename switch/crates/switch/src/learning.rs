@@ -34,7 +34,7 @@ struct Learner {
     config: DigestConfig,
     /// The list being collected.
     list: Vec<Message>,
-    /// When it is sent, unless it is full before.
+    /// The time when it is sent, unless it is full before.
     due_ns: u64,
     next_list_id: u64,
     /// Lists that are sent and not acknowledged, with the time of sending. Later lists have larger
@@ -94,8 +94,8 @@ impl Learner {
 pub(crate) struct Learning {
     /// By digest; `None`: not collected.
     learners: Vec<Option<Learner>>,
-    /// Digests that were removed since the last packet, with what they had collected, so that taking
-    /// the removal back leaves no trace.
+    /// Digests that were removed since the last packet, with their collected messages, so that the
+    /// removal can be undone without a trace.
     removed: Vec<(usize, Learner)>,
     ready: VecDeque<ReadyList>,
     /// Earliest time at which a list must be sent.
@@ -108,8 +108,8 @@ impl Learning {
         Some(learner.config)
     }
 
-    /// Starts collecting a digest's messages, changes how, or stops. Messages collected so far are
-    /// sent by the new rules, or not at all.
+    /// Starts collecting a digest's messages, changes the settings, or stops. Messages collected so far
+    /// are sent by the new settings, or not at all.
     pub(crate) fn configure(&mut self, digest: usize, config: Option<DigestConfig>, now_ns: u64) {
         if self.learners.len() <= digest {
             self.learners.resize_with(digest + 1, || None);
@@ -152,7 +152,7 @@ impl Learning {
         matches!(self.learners.get(digest), Some(Some(_)))
     }
 
-    /// A packet's message. Returns how many messages were lost for want of room.
+    /// Adds a packet's message. Returns the number of messages lost for lack of room.
     pub(crate) fn learn(&mut self, digest: usize, words: &[u64], now_ns: u64) -> u64 {
         self.removed.clear();
         let Some(Some(learner)) = self.learners.get_mut(digest) else {
@@ -177,8 +177,8 @@ impl Learning {
         lost
     }
 
-    /// Queues the list of a digest that is collected. Returns how many messages are lost because the
-    /// queue is full.
+    /// Queues the list of a collected digest. Returns the number of messages lost because the queue is
+    /// full.
     fn make_ready(&mut self, digest: usize, now_ns: u64) -> u64 {
         let Some(Some(learner)) = self.learners.get_mut(digest) else {
             debug_assert!(false, "digest {digest} is not collected");
@@ -207,7 +207,7 @@ impl Learning {
         };
     }
 
-    /// When a list must be sent. 0: one is ready.
+    /// The time when a list must be sent. 0: one is ready.
     pub(crate) fn due_ns(&self) -> Option<u64> {
         self.due_ns
     }

@@ -1,5 +1,5 @@
-//! The switch itself, without clock or I/O: a frame comes in with its arrival time, frames go
-//! out to a [`Sink`] with theirs.
+//! The switch itself, without clock or I/O: a frame comes in with its arrival time, and frames go
+//! out to a [`Sink`] with their delivery times.
 //!
 //! ```text
 //!            receive(port, frame, arrival_ns, now_ns)
@@ -7,7 +7,7 @@
 //!   v1model ingress: parser, checksums, ingress control
 //!                  |        unicast, replicas (replication.rs), or a counted drop
 //!   traffic manager: holds until departure time, drop-tail FIFO, line rate
-//!                  |        poll(now_ns): whatever is due starts
+//!                  |        poll(now_ns): due packets start
 //!   v1model egress: egress control, checksums, deparser
 //!                  |
 //!   traffic manager: propagation delay

@@ -5,8 +5,8 @@ use v1model::{LoadOptions, Pipeline};
 
 use crate::program::Program;
 
-/// Compiles programs for one [`Switch`](crate::Switch), on any thread: compiling takes long, and packets must not
-/// wait for it.
+/// Compiles programs for one [`Switch`](crate::Switch), on any thread, because compiling takes long and
+/// packets must not wait for it.
 #[derive(Debug, Clone)]
 pub struct Compiler {
     options: LoadOptions,
@@ -21,7 +21,7 @@ impl Compiler {
     ///
     /// # Errors
     /// [`InvalidArgument`](ControlError::InvalidArgument): no such program, or one that the switch
-    /// cannot run; the text says what and where.
+    /// cannot run; the text names the fault and its place.
     pub fn compile(&self, bmv2_json: &[u8]) -> ControlResult<Pipeline> {
         Pipeline::load(bmv2_json, &self.options)
             .map_err(|error| ControlError::InvalidArgument(error.to_string()))

@@ -15,7 +15,7 @@ const SOURCE_AT: usize = 6;
 /// Where the EtherType begins.
 const TYPE_AT: usize = 12;
 
-/// Whether a port consumes the frame, whatever its pause time. No port stops sending for it.
+/// Whether a port consumes the frame, with any pause time. No port stops sending for it.
 pub(crate) fn is_pause(frame: &[u8]) -> bool {
     frame.get(TYPE_AT..TYPE_AT + MAC_CONTROL_PAUSE.len()) == Some(&MAC_CONTROL_PAUSE)
         && frame.starts_with(&DESTINATION)

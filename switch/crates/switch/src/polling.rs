@@ -1,20 +1,19 @@
-//! How closely the driver watches for departures.
+//! Measurements of the driver's polling for departures.
 
 use traffic_manager::TimeHistogram;
 
 /// Times that the machine kept the driver from polling.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// How often.
+    /// The number of stalls.
     pub count: u64,
-    /// For how long in all, in ns.
+    /// Their total time, in ns.
     pub total_ns: u64,
-    /// For how long at most, in ns.
+    /// The longest one, in ns.
     pub max_ns: u64,
 }
 
-/// How closely the driver polled while packets waited for their departure; all zero in virtual
-/// time.
+/// The driver's polling while packets waited for their departure; all zero in virtual time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Polling {
     /// Time between two polls, stalls and control work excluded.

@@ -9,7 +9,7 @@ use v1model::{Context, InstanceType, Pipeline};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PacketId(u32);
 
-/// A packet with what the switch keeps between ingress and egress.
+/// A packet with the data that the switch keeps between ingress and egress.
 pub(crate) struct Packet {
     pub(crate) context: Context,
     pub(crate) replication_id: u16,

@@ -1,8 +1,8 @@
 //! A P4 program with everything that it owns: pipeline, replication engine, digests, the packets
 //! that are in it. A [`Switch`](crate::Switch) has one that runs and at most one that is staged.
 //!
-//! The steps of a packet's way are methods of [`Program`]. What outlives a program (ports, traffic
-//! manager, counters) comes with each call, as an [`Environment`].
+//! The steps of a packet's way are methods of [`Program`]. The parts that outlive a program (ports,
+//! traffic manager, counters) come with each call, as an [`Environment`].
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ const IDLE_ENTRIES_PER_SEARCH: usize = 512;
 /// Time between two searches for idle entries.
 const IDLE_INTERVAL_NS: u64 = 1_000_000;
 
-/// Where frames go that leave the switch.
+/// The receiver of frames that leave the switch.
 pub trait Sink {
     /// A frame for the interface of `port`. Its first bit leaves at `delivery_ns`, which is at most
     /// the `now_ns` of the call that led here, unless the sink sends frames when it is time
@@ -53,8 +53,8 @@ pub trait Sink {
     fn notify(&mut self, notification: Notification) -> bool;
 }
 
-/// What the switch as a whole has counted since it started. The traffic manager counts drops, per
-/// port and cause.
+/// The counters of the switch as a whole, since its start. The traffic manager counts drops, per port
+/// and cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames whose parser ended with an error, dropped by the program or not.
@@ -82,7 +82,7 @@ impl Counters {
     }
 }
 
-/// What a program works in and does not own.
+/// The parts of the switch that a program uses and does not own.
 pub(crate) struct Environment {
     pub(crate) config: SwitchConfig,
     pub(crate) manager: TrafficManager<PacketId>,
@@ -119,7 +119,7 @@ pub(crate) struct Parsed {
     pub(crate) input: IngressInput,
 }
 
-/// Where a packet or a copy of it goes, and as what.
+/// The destination of a packet or of a copy of it, and its kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Destination {
     pub(crate) port: u16,
@@ -129,13 +129,13 @@ pub(crate) struct Destination {
     pub(crate) copied_from: Option<u16>,
 }
 
-/// What egress has decided for a packet.
+/// The decision of egress for a packet.
 pub(crate) enum Outcome {
     /// It goes to its port.
     Transmit,
     /// It enters ingress again.
     Recirculate,
-    /// It has grown past what a packet may be on its way to ingress.
+    /// It is too long to enter ingress again.
     Oversize,
     /// It is dropped for this cause.
     Drop(DropCause),
@@ -150,7 +150,7 @@ pub struct Program {
     pub(crate) recirculating: Recirculating,
     /// The words of one digest message.
     digest_words: Vec<u64>,
-    /// When to search for idle entries, and when the last search was.
+    /// The times of the next and of the last search for idle entries.
     pub(crate) idle_due_ns: Option<u64>,
     idle_searched_ns: u64,
 }
@@ -233,7 +233,7 @@ impl Program {
         }
     }
 
-    /// Ingress of a packet that has been parsed, and what it decides.
+    /// Runs ingress on a parsed packet, and carries out its decision.
     pub(crate) fn ingress(&mut self, env: &mut Environment, id: PacketId, input: IngressInput) {
         let Some(packet) = self.packets.get_mut(id) else {
             return env.internal_error(input.port);
@@ -263,8 +263,8 @@ impl Program {
         self.leave_ingress(env, id, input, &verdict, length_bytes);
     }
 
-    /// Sends a packet where ingress has decided: resubmitted, multicast, dropped or unicast, in
-    /// this order of precedence (v1model.p4).
+    /// Carries out the decision of ingress for a packet: resubmit, multicast, drop or unicast, in this
+    /// order of precedence (v1model.p4).
     fn leave_ingress(
         &mut self,
         env: &mut Environment,
@@ -305,7 +305,7 @@ impl Program {
         now_ns: u64,
         length_bytes: u32,
     ) {
-        // The controller is not at the end of a paced path: its copies go at once.
+        // Packets to the controller leave at once, since its path is not paced.
         let hold = hold.filter(|_| env.config.cpu_port != Some(to.port));
         if let Some(packet) = self.packets.get_mut(id) {
             packet.replication_id = to.rid;
@@ -387,7 +387,7 @@ impl Program {
         }
     }
 
-    /// Sets when to search for idle entries next, after idle timeouts have changed.
+    /// Sets the time of the next search for idle entries, after idle timeouts have changed.
     pub(crate) fn schedule_idle_search(&mut self) {
         let earliest_ns = self.idle_searched_ns.saturating_add(IDLE_INTERVAL_NS);
         let due_ns = self.pipeline.next_idle_ns();

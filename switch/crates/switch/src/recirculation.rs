@@ -7,7 +7,7 @@ use v1model::InstanceType;
 
 use crate::pool::PacketId;
 
-/// Where a recirculating packet goes.
+/// The destination of a recirculating packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Ingress again, as a packet of this type.
@@ -30,7 +30,7 @@ pub(crate) struct Recirculating {
 }
 
 impl Recirculating {
-    /// When the next one is ready.
+    /// The time when the next one is ready.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.queue.front().map(|packet| packet.ready_ns)
     }

@@ -33,7 +33,8 @@ impl Program {
         }
         env.counters.recirculated += 1;
         self.recirculating.queue.push_back(Waiting {
-            // Not in the driver's past, or the packet would fall further and further behind.
+            // The time must not be in the driver's past, or the packet would fall behind more and
+            // more.
             ready_ns: now_ns.max(env.now_ns).saturating_add(RECIRCULATION_NS),
             port,
             id,

@@ -11,7 +11,7 @@ const GROUP_ID_MAX: u32 = 0xFFFF;
 /// Largest id of a mirror session: 15 bits.
 const SESSION_ID_MAX: u32 = 0x7FFF;
 
-/// How large replication may get.
+/// The limits of replication.
 #[derive(Debug, Clone, Copy)]
 pub struct GroupLimits {
     /// Most groups at once, and most mirror sessions.
@@ -38,7 +38,7 @@ pub struct Replica {
     pub rid: u16,
 }
 
-/// A mirror session (P4Runtime's clone session): where clones go.
+/// A mirror session (P4Runtime's clone session): the destinations of clones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CloneSession {
     /// One copy each.

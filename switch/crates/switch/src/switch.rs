@@ -14,16 +14,16 @@ use crate::pause_frame::{PauseFrame, is_pause};
 use crate::polling::Polling;
 use crate::program::{Counters, Environment, Parsed, Program, Sink};
 
-/// FIFO of the CPU port: what the controller has not taken yet, in bytes.
+/// Size of the CPU port's FIFO, for packets that the controller has not taken yet, in bytes.
 const CPU_FIFO_BYTES: u64 = 1 << 20;
 
-/// Later than everything: nothing happens by itself.
+/// Stands for no instant, later than all: nothing happens by itself.
 const NEVER_NS: u64 = u64::MAX;
 
 /// Port numbers of v1model: 9 bits.
 const PORT_NUMBERS: usize = 512;
 
-/// What came in at one port.
+/// The frames that came in at one port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
     /// Frames.
@@ -32,7 +32,7 @@ pub struct Received {
     pub bytes: u64,
 }
 
-/// What the traffic manager does not know of a port.
+/// The data of a port beside those in the traffic manager.
 #[derive(Debug, Clone, Default)]
 struct Interface {
     name: String,
@@ -50,7 +50,7 @@ pub struct Switch {
     down: BTreeSet<u16>,
     /// By port number.
     interfaces: Vec<Interface>,
-    /// How closely the driver polls, as last reported.
+    /// The last report of the driver's polling.
     polling: Polling,
     pause_frame: PauseFrame,
     handover: Handover,
@@ -90,18 +90,18 @@ impl Switch {
         }
     }
 
-    /// How long arrivals may wait before the switch looks at them, with nothing leaving later for
-    /// it (as interfaces moderate their interrupts). It is 0 unless every port has a propagation
-    /// delay and nothing that the program does depends on when it runs.
+    /// The time for which arrivals may wait before the switch takes them, without a later departure of
+    /// any packet (as interfaces moderate their interrupts). It is 0 unless every port has a propagation
+    /// delay and the program's results do not depend on the time when it runs.
     pub fn moderation_ns(&self) -> u64 {
         self.handover.moderation_ns
     }
 
-    /// Sets whether the sink sends frames when it is time. If so, it gets them early: by up to
-    /// [`Self::moderation_ns`], or by 400 us where that is 0. In the second case, packets that
-    /// arrive meanwhile for the same port leave behind them, limits on queues see that much less,
-    /// and egress sees times to come; so it does not apply where PAUSE frames fill gaps, nor where
-    /// the program recirculates or clones packets.
+    /// Sets whether the sink sends frames at their times. If so, it gets them early: by up to
+    /// [`Self::moderation_ns`], or by 400 us if that is 0. In the second case, packets that arrive
+    /// meanwhile for the same port leave behind them, limits on queues do not count them, and egress
+    /// sees future times. So it does not apply if PAUSE frames fill gaps, or if the program recirculates
+    /// or clones packets.
     pub fn hand_over_early(&mut self, early: bool) {
         self.handover.early = early;
         self.update_handover();
@@ -123,7 +123,7 @@ impl Switch {
         });
     }
 
-    /// The driver may be late: classes that this puts behind catch up with spaced packets
+    /// Allows for a late driver: classes that late polls have put behind catch up with spaced packets
     /// ([`TrafficManager::space_catch_up`]).
     pub fn space_catch_up(&mut self) {
         self.env.manager.space_catch_up();
@@ -189,7 +189,7 @@ impl Switch {
         ports.filter(move |(port, _)| cpu_port != Some(*port))
     }
 
-    /// Every port, the CPU port included, with what came in and what the traffic manager counted.
+    /// Every port, including the CPU port, with its arrivals and the traffic manager's counters.
     pub fn port_statistics(&self) -> impl Iterator<Item = (u16, Received, &PortStatistics)> {
         let manager = &self.env.manager;
         manager.ports().filter_map(|(port, _)| {
@@ -198,7 +198,7 @@ impl Switch {
         })
     }
 
-    /// What came in at a port.
+    /// The frames that came in at a port.
     pub fn received(&self, port: u16) -> Received {
         self.interfaces
             .get(usize::from(port))
@@ -215,7 +215,7 @@ impl Switch {
         &self.polling
     }
 
-    /// The driver reports how closely it has polled, for the statistics.
+    /// Takes the driver's report of its polling, for the statistics.
     pub fn report_polling(&mut self, polling: &Polling) {
         self.polling.clone_from(polling);
     }
@@ -271,7 +271,7 @@ impl Switch {
     }
 
     /// Puts a program in place of the running one; packets in flight are dropped and counted.
-    /// Returns what ran before.
+    /// Returns the old program.
     pub(crate) fn replace(&mut self, mut program: Program) -> Option<Program> {
         if let Some(old) = &self.running {
             for port in old.recirculating.ports() {
@@ -299,13 +299,13 @@ impl Switch {
         }
     }
 
-    /// When to call [`Self::poll`] again at the latest; `None`: nothing happens by itself.
+    /// The latest time of the next call of [`Self::poll`]; `None`: nothing happens by itself.
     pub fn poll_at_ns(&self) -> Option<u64> {
         Some(self.event_ns(self.handover.latest())).filter(|next_ns| *next_ns != NEVER_NS)
     }
 
-    /// The earliest instant at which there is something to do, with these leads. It is asked for
-    /// several times a packet, so it takes only a few comparisons.
+    /// The earliest instant with something to do, with these leads. It is called several times a packet,
+    /// so it takes only a few comparisons.
     fn event_ns(&self, leads: Leads) -> u64 {
         let start_ns = self
             .env
@@ -357,8 +357,8 @@ impl Switch {
         }
     }
 
-    /// Lets time come to `now_ns`: whatever is due by then starts, recirculates or leaves to `sink`.
-    /// To be called after frames have been received, and at [`Self::poll_at_ns`].
+    /// Advances time to `now_ns`: packets due by then start, recirculate or leave to `sink`. Call it
+    /// after frames have been received, and at [`Self::poll_at_ns`].
     pub fn poll(&mut self, now_ns: u64, sink: &mut impl Sink) {
         self.env.now_ns = self.env.now_ns.max(now_ns);
         if let Some(program) = &mut self.running {

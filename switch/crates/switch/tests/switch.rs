@@ -320,7 +320,7 @@ fn operation(op: u8, x: u8, y: u16, z: u32) -> Vec<u8> {
     frame
 }
 
-/// What leaves, by port in order.
+/// The frames that leave, by port in order.
 fn after(switch: &mut Switch, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let now_ns = switch.now_ns();
     switch.receive(3, frame, now_ns, now_ns);
@@ -402,7 +402,7 @@ fn digests_are_sent_in_lists_at_their_time() {
     switch.load(&small_program("digest")).expect("it loads");
     assert_eq!(pipeline(&switch).digests().len(), 1);
     let mut sent = Sent::default();
-    // Nobody wants them yet.
+    // The messages are not collected yet.
     switch.receive(1, &frame(), 5, 5);
     switch.poll(5, &mut sent);
     assert!(sent.notified.is_empty());

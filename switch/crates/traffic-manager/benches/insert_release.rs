@@ -127,7 +127,7 @@ fn bench(c: &mut Criterion) {
     }
 }
 
-/// What is timed.
+/// The timed operation.
 #[derive(Clone, Copy)]
 enum Half {
     Insert,

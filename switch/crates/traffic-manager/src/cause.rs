@@ -1,4 +1,4 @@
-//! Why packets are dropped: the causes that the switch counts for each port.
+//! The causes of drops, which the switch counts for each port.
 //!
 //! A P4 program counts its own drops by its own causes (`p4src/include/drops.p4` for `pacer.p4`). The
 //! switch counts each of those packets as [`DropCause::IngressDrop`] or [`DropCause::EgressDrop`].
@@ -12,7 +12,7 @@ use std::fmt;
 pub enum DropCause {
     /// The frame has no whole Ethernet header, so it is not parsed. A frame whose parser ends with
     /// an error is counted apart (`parser_errors` of the switch's counters), and the program
-    /// decides what becomes of it.
+    /// decides whether to drop it.
     ParserError,
     /// The program chose no port: `egress_spec` is still 0, and there is no port 0.
     NoRoute,
@@ -49,10 +49,10 @@ pub enum DropCause {
     RecirculationFull,
     /// The program's ingress dropped the packet (`mark_to_drop`).
     IngressDrop,
-    /// The program's egress dropped the copy of a flooded packet that would have gone back to where
-    /// the packet came from. No loss.
+    /// The program's egress dropped the copy of a flooded packet that would have gone back to the
+    /// packet's port. No loss.
     Pruned,
-    /// As many frames propagate towards the interface as the port may have on their way.
+    /// The port has as many frames on their way to the interface as it may have.
     DelayLineFull,
     /// A PAUSE frame (IEEE 802.3x) came in, and the port consumed it. No loss.
     PauseFrame,

@@ -1,4 +1,4 @@
-//! Limits, how a port behaves, and why a configuration is refused.
+//! Limits, the settings of a port, and the errors of a configuration.
 
 use crate::gaps::{GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps};
 
@@ -46,29 +46,29 @@ impl Default for Limits {
     }
 }
 
-/// Which bytes of a frame take time on the line.
+/// The bytes of a frame that take time on the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RateCounts {
-    /// Layer 2 with FCS: `len + 4`. How the papers count a bottleneck's rate.
+    /// Layer 2 with FCS: `len + 4`. The papers count a bottleneck's rate in these bytes.
     Layer2,
-    /// What Ethernet really sends: `len + 24` (FCS 4, preamble and SFD 8, inter-frame gap 12).
+    /// The whole frame on the wire: `len + 24` (FCS 4, preamble and SFD 8, inter-frame gap 12).
     Wire,
 }
 
-/// How a port behaves.
+/// The settings of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortConfig {
     /// Line rate in bit/s, [`LINE_RATE_MIN_BPS`] to [`LINE_RATE_MAX_BPS`]; `None`: frames take no
     /// time.
     pub line_rate_bps: Option<u64>,
-    /// What the line rate counts.
+    /// The bytes that the line rate counts.
     pub counts: RateCounts,
     /// Room of the unpaced drop-tail FIFO, in bytes of layer 2 + FCS. The frame on the line does
     /// not count, but a packet needs room even on an idle port.
     pub fifo_bytes: u64,
     /// Propagation delay, in nanoseconds; at most [`DELAY_MAX_NS`].
     pub delay_ns: u64,
-    /// What fills the gaps between paced packets.
+    /// The content of the gaps between paced packets.
     pub gaps: Gaps,
 }
 
@@ -77,7 +77,7 @@ pub(crate) const fn frame_bytes(length_bytes: u32) -> u64 {
     length_bytes as u64 + FCS_BYTES
 }
 
-/// Why a port was not added or changed.
+/// The error for a port that was not added or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortError {
     /// The port exists already.

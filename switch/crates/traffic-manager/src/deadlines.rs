@@ -1,7 +1,7 @@
-//! Which port is to be looked at next, and when.
+//! The port with the next event, and its instant.
 //!
-//! A few ports change often. So each change compares two instants, and only a change of the earliest
-//! one searches all, unless no other port has an instant.
+//! A few ports change often. So each change compares two instants. Only a change of the earliest one
+//! searches all, unless no other port has an instant.
 
 use crate::port::NEVER_NS;
 
@@ -9,7 +9,7 @@ use crate::port::NEVER_NS;
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     next_ns: Vec<u64>,
-    /// Position of the earliest, of those the first; any position if no port has an instant.
+    /// Position of the first port with the earliest instant; any position if no port has an instant.
     earliest: usize,
     /// Ports that have an instant.
     scheduled: usize,

@@ -1,4 +1,4 @@
-//! What fills the gaps between paced packets: nothing but time, or PAUSE frames.
+//! The content of the gaps between paced packets: idle time, or PAUSE frames.
 //!
 //! PSPacer (Takano et al.) fills gaps with PAUSE frames of IEEE 802.3x (Annex 31B) whose pause time
 //! is 0: the next port drops them, and the wire itself is the clock. Two rules are PSPacer's:
@@ -24,10 +24,10 @@ pub const GAP_FRAME_MIN_BYTES: u32 = 60;
 /// at most, jumbo frames included.
 pub const GAP_FRAME_MAX_BYTES: u32 = 9_216;
 
-/// Longest PAUSE frame unless said otherwise: Ethernet's longest, as PSPacer's at an MTU of 1500.
+/// Default length of the longest PAUSE frame: Ethernet's longest, as PSPacer's at an MTU of 1500.
 pub const GAP_FRAME_DEFAULT_BYTES: u32 = 1_514;
 
-/// What fills the gaps between the paced packets of a port.
+/// The content of the gaps between the paced packets of a port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Gaps {
     /// Nothing: they are accounted for.

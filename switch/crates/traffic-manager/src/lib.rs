@@ -1,10 +1,10 @@
 //! The traffic manager of `pacing_switch`: ports that behave like physical ones.
 //!
 //! A port has a line rate, a drop-tail FIFO in bytes for unpaced packets, one queue per paced
-//! class, and a propagation delay. The pipeline puts packets in ([`TrafficManager::enqueue`]),
-//! the driver takes them out as time passes. There is no clock, no I/O and no packet content in
-//! here: time is an argument, and a packet is its length and an opaque payload `P` (a pool
-//! index, say).
+//! class, and a propagation delay. The pipeline puts packets in ([`TrafficManager::enqueue`]);
+//! the driver takes them out as time passes. The crate has no clock, no I/O and no packet
+//! content: time is an argument, and a packet is its length and an opaque payload `P` (a pool
+//! index, for instance).
 //!
 //! # A packet's way
 //!
@@ -29,7 +29,7 @@
 //! * **Start, paced.** A poll at whole nanosecond `now` stands for the instants in
 //!   `(now - 1, now]`. If `p` is among them, the packet starts at `p`, fraction included
 //!   (virtual time is always like this). If `p` is earlier, the poll is late and the packet
-//!   starts at `now`: lost time is not made up behind the class's back. Of all heads with
+//!   starts at `now`; only the rules below make up lost time. Of all heads with
 //!   `E <= start`, the smallest (`departure_ns`, order of arrival) goes.
 //! * **Stall rule.** On every paced start, `R' = max(R, start - allowance) + cost`.
 //! * **Spaced catch-up**, for drivers that ask for it ([`TrafficManager::space_catch_up`]): after a
@@ -38,8 +38,8 @@
 //!   `S' = S + 7/8 cost` (of when it could have gone: polls that are always late cost no rate). If
 //!   none waits, `R' = max(R', S)`: it may wait up to a packet's time longer than it had to.
 //! * **Start, unpaced.** At `u`, even if the poll comes later: a link emulator must not add its
-//!   own lateness. But an unpaced packet does not overtake a paced one by the poll's being
-//!   late: if a paced head was eligible at `u`, it goes first, at `now`, and the FIFO after it.
+//!   own lateness. But an unpaced packet does not overtake a paced one because of a late poll:
+//!   if a paced head was eligible at `u`, it goes first, at `now`, and the FIFO after it.
 //! * **Line.** `port_free' = start + line_bytes * time per byte`, by the frame's length after
 //!   egress; without a line rate, or if egress drops the frame, `port_free' = start`.
 //!   So the starts of one port never go back in time.
@@ -52,7 +52,7 @@
 //! * **Order.** Over several ports, starts come by `ceil` of the scheduled instant, then by
 //!   port number; deliveries by delivery time, then by port number.
 //!
-//! # What the driver does
+//! # Calls of the driver
 //!
 //! At the same instant, starts come before arrivals. So, in virtual time, for an arrival at
 //! `t`: `dequeue(t, t)` until `None`, `enqueue`, `dequeue(t, t)` until `None`; between arrivals,
@@ -106,15 +106,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In real time, packets are read some time after they arrived. So that a FIFO's occupancy is
-//! what it was at the packet's arrival, call [`TrafficManager::dequeue_unpaced`] up to the
-//! packet's `arrival_ns` before `enqueue`; it starts what the FIFOs had started by then, but
+//! In real time, packets are read some time after they arrived. To give a FIFO the occupancy that
+//! it had at the packet's arrival, call [`TrafficManager::dequeue_unpaced`] up to the packet's
+//! `arrival_ns` before `enqueue`. It starts the packets that the FIFOs had started by then, but
 //! releases no paced packet (these start at the real `now`, by `dequeue`).
 //!
 //! # Limits
 //!
-//! Everything is bounded by [`Limits`]; what does not fit is refused, with the payload given
-//! back and the cause counted. Instants saturate at `u64::MAX` ns; a packet with that
+//! Everything is bounded by [`Limits`]. A packet that does not fit is refused: its payload is
+//! returned and the cause counted. Instants saturate at `u64::MAX` ns; a packet with that
 //! departure time never leaves by itself.
 
 mod cause;

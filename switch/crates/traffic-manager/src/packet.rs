@@ -14,16 +14,16 @@ pub struct Queued<P> {
     pub payload: P,
     /// Layer-2 length without FCS, in bytes.
     pub length_bytes: u32,
-    /// When it arrived at the switch, in nanoseconds.
+    /// Arrival time at the switch, in nanoseconds.
     pub arrival_ns: u64,
-    /// Request of the program's to hold it in a class queue; `None`: unpaced FIFO.
+    /// The program's request to hold it in a class queue; `None`: unpaced FIFO.
     pub hold: Option<Hold>,
 }
 
-/// A packet that was not taken.
+/// A refused packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused<P> {
-    /// Why; it has been counted.
+    /// The cause, which has been counted.
     pub cause: DropCause,
     /// The caller's handle, back.
     pub payload: P,
@@ -56,8 +56,8 @@ pub struct Dequeued<P> {
     pub port: u16,
     /// Start of transmission, rounded up to a nanosecond.
     pub start_ns: u64,
-    /// When it should have started: `start_ns` in virtual time; before it where a paced packet
-    /// was polled late. In nanoseconds, rounded up.
+    /// The scheduled start: `start_ns` in virtual time; earlier if a paced packet was polled late. In
+    /// nanoseconds, rounded up.
     pub scheduled_ns: u64,
     /// Class, if paced.
     pub class: Option<u32>,
@@ -72,9 +72,9 @@ pub struct Dequeued<P> {
     pub length_bytes: u32,
     /// Packets that waited for the port when it was queued, itself not counted.
     pub enqueued_behind_packets: u32,
-    /// Packets that wait for the port now that it has left.
+    /// Packets that wait for the port after it has left.
     pub left_behind_packets: u32,
-    /// To be given back.
+    /// The token for the call that completes the start.
     pub token: TransmitToken,
 }
 
@@ -83,16 +83,16 @@ pub struct Dequeued<P> {
 pub struct Delivery<P> {
     /// Port.
     pub port: u16,
-    /// When its first bit leaves, in nanoseconds.
+    /// The time when its first bit leaves, in nanoseconds.
     pub delivery_ns: u64,
-    /// Which frame.
+    /// The frame.
     pub frame: Frame<P>,
 }
 
-/// What reaches an interface.
+/// A frame that reaches an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame<P> {
-    /// What [`TrafficManager::transmit`](crate::TrafficManager::transmit) got.
+    /// The payload given to [`TrafficManager::transmit`](crate::TrafficManager::transmit).
     Packet(P),
     /// A PAUSE frame that fills a gap ([`Gaps::PauseFrames`](crate::Gaps::PauseFrames)).
     Gap {

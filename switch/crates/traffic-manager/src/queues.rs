@@ -2,8 +2,8 @@
 //!
 //! Nearly every class leaves by one port. So a class has one record, with its queue on the first port
 //! that it used. A class that leaves by several ports has further records for the others. A packet of
-//! an ordinary class touches half a cache line, which says what the queue and what the class holds.
-//! Such a class takes 32 bytes, whatever port its neighbours use.
+//! an ordinary class touches half a cache line, which has the contents of the queue and of the class.
+//! Such a class takes 32 bytes, for any ports of its neighbours.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::paged::{PAGE, Paged};
 use crate::slab::{List, Meta, Slab};
 use crate::time::Q24;
 
-/// No port; the traffic manager has none of this number.
+/// Stands for no port: the traffic manager has no port with this number.
 const NO_PORT: u16 = u16::MAX;
 
 /// The port's bits in [`Queue::bytes_and_port`].
@@ -60,8 +60,8 @@ impl Queue {
         Q24::from_parts(self.release_ns, self.release_fraction)
     }
 
-    /// R of an empty queue is without effect once it has passed: E = max(departure, R), and
-    /// departures are not before arrivals.
+    /// Whether the queue can be forgotten: it is empty, and its R has passed. Then R has no effect,
+    /// because E = max(departure, R), and departures are not before arrivals.
     fn is_idle(&self, now: Q24) -> bool {
         self.packets == 0 && self.release() <= now
     }
@@ -87,7 +87,7 @@ pub(crate) struct ClassQueues {
     first: Paged<Queue>,
     /// Queues of classes that used another port first, by port.
     further: BTreeMap<u16, Paged<Queue>>,
-    /// What the classes hold in further queues. A class without a page here has none.
+    /// The bytes of the classes in further queues. A class without a page here has none.
     further_bytes: Paged<u64>,
 }
 
@@ -123,7 +123,7 @@ impl ClassQueues {
             + self.further_bytes.get(class).copied().unwrap_or(0)
     }
 
-    /// How many queues have memory.
+    /// The number of queues with memory.
     pub(crate) fn len(&self) -> usize {
         let further = self.further.values().map(Paged::used_pages).sum::<usize>();
         (self.first.used_pages() + further) * PAGE
@@ -210,7 +210,7 @@ impl ClassQueues {
         })
     }
 
-    /// Where the bytes of a further queue are counted again; `None` for a first one.
+    /// The second count of the bytes of a further queue; `None` for a first one.
     fn further_mut(&mut self, port: u16, class: u32) -> Option<&mut u64> {
         match self.first.get(class) {
             Some(queue) if queue.port() == port => None,

@@ -1,4 +1,4 @@
-//! What the traffic manager counts.
+//! The counters of the traffic manager.
 
 use crate::cause::DropCounters;
 use crate::config::FCS_BYTES;
@@ -98,11 +98,11 @@ pub struct PortStatistics {
     pub delay_line_packets: u64,
     /// Most frames the delay line ever held.
     pub delay_line_packets_max: u64,
-    /// How late paced packets were released.
+    /// The lateness of released paced packets.
     pub paced_lateness: TimeHistogram,
-    /// How late the switch polled for unpaced packets. On a port without propagation delay, it is
+    /// The lateness of the polls for unpaced packets. On a port without propagation delay, it is
     /// measured at the start of the transmission, otherwise when the packet reaches the interface.
-    /// The recorded start of the transmission is the scheduled one in any case.
+    /// The recorded start of the transmission is the scheduled one in both cases.
     pub unpaced_lateness: TimeHistogram,
     /// Time between the end of each packet and the start of the next, whether PAUSE frames filled
     /// it or not; 0: back to back. In whole nanoseconds, rounded down.
@@ -120,7 +120,7 @@ impl PortStatistics {
         self.gap_bytes.saturating_sub(FCS_BYTES * self.gap_frames)
     }
 
-    /// How late packets started, paced and unpaced.
+    /// The lateness of packets, paced and unpaced.
     pub fn lateness(&self) -> TimeHistogram {
         self.paced_lateness.merged(&self.unpaced_lateness)
     }
@@ -137,8 +137,8 @@ pub struct Statistics {
     pub delay_line_packets: u64,
     /// Class queues with memory of their own (idle ones included).
     pub queues: u64,
-    /// Drops that belong to no port that exists (`no-such-port`, and whatever ports counted
-    /// before they were removed).
+    /// Drops that belong to no existing port (`no-such-port`, and the counts of ports that were
+    /// removed).
     pub drops: DropCounters,
 }
 
@@ -153,7 +153,7 @@ pub struct QueueState {
     pub head_departure_ns: Option<u64>,
     /// R, whole nanoseconds: nothing of this class starts on this port before it.
     pub release_ns: u64,
-    /// What R has beyond that, in 2^-24 ns.
+    /// The fraction of R, in 2^-24 ns.
     pub release_fraction: u32,
 }
 

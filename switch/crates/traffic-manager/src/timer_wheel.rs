@@ -1,4 +1,4 @@
-//! A timer wheel: keys in order of time, a million at little more cost than a hundred.
+//! A timer wheel: keys in order of time, where a million keys cost little more than a hundred.
 //!
 //! A heap is exact, but costs a cache miss per level once it outgrows the caches. A hierarchical
 //! wheel (Varghese and Lauck 1987) costs one append, but keeps order only to the width of a slot.
@@ -17,7 +17,7 @@ use std::collections::BinaryHeap;
 
 use prefetch::prefetch;
 
-/// What waits in a [`TimerWheel`]: a time with what breaks ties. No two are equal.
+/// A key in a [`TimerWheel`]: a time with a tie-breaker. No two keys are equal.
 pub(crate) trait Key: Copy + Ord {
     /// The whole nanoseconds of its time. A smaller key's is not greater.
     fn time_ns(self) -> u64;
@@ -35,7 +35,7 @@ const LEVELS: usize = 5;
 const SPILL_KEYS: usize = 1_024;
 /// With no more keys than these in the wheel, the heap takes them all.
 const GATHER_KEYS: usize = 256;
-/// An empty heap takes at least this many from the wheel, so that what the next releases need can be
+/// An empty heap takes at least this many from the wheel, so that the data of the next releases can be
 /// prefetched together.
 const REFILL_KEYS: usize = 16;
 /// Keys of a chunk: with its two counts, 16-byte keys fill four cache lines.
@@ -47,7 +47,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 struct Chunk<K> {
-    /// How many keys there are.
+    /// The number of keys.
     used: u32,
     /// The next chunk of the slot, or of the free list.
     next: u32,
@@ -263,7 +263,7 @@ impl<K: Key> TimerWheel<K> {
         self.soon.iter().map(|key| key.0)
     }
 
-    /// Whether keys have come out of the wheel since this was asked last.
+    /// Whether keys have come out of the wheel since the last call.
     pub(crate) fn take_refilled(&mut self) -> bool {
         std::mem::take(&mut self.refilled)
     }
@@ -305,7 +305,7 @@ impl<K: Key> TimerWheel<K> {
         smallest.map(|key| key.0)
     }
 
-    /// Replaces the smallest key, which is what a queue does that has a further packet.
+    /// Replaces the smallest key, as for a queue with a further packet.
     pub(crate) fn replace_smallest(&mut self, key: K) {
         match &mut self.later {
             Some(wheel) if slot_of(key.time_ns()) > wheel.now_slot => {
@@ -327,7 +327,7 @@ impl<K: Key> TimerWheel<K> {
         *self = Self::new();
     }
 
-    /// Hands what is after the smallest key's slot to a wheel.
+    /// Hands the keys after the smallest key's slot to a wheel.
     fn spill(&mut self) {
         let Some(smallest) = self.peek() else {
             return;
@@ -377,7 +377,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    /// A time in nanoseconds and what breaks ties.
+    /// A time in nanoseconds and a tie-breaker.
     impl Key for (u64, u64) {
         fn time_ns(self) -> u64 {
             self.0

@@ -611,7 +611,7 @@ fn gap_frames_begin_and_end_with_the_setting() {
     assert_eq!(tm.next_dequeue_ns(), Some(3 * 12_304));
     assert_eq!(gap_frames(&mut tm, 10_000), []);
     tm.set_port(1, FILLED).expect("the port");
-    // What is left of the gap from now on: 26,912 ns are 3,364 bytes of the wire.
+    // The rest of the gap from now on is 26,912 ns, or 3,364 bytes of the wire.
     assert_eq!(gap_frames(&mut tm, 10_000), [(10_000, 1_122 - 24)]);
     assert_eq!(gap_frames(&mut tm, 10_000 + 8_976), [(18_976, 1_121 - 24)]);
     tm.set_port(1, CONFIG).expect("the port");

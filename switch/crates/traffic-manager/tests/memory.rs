@@ -1,4 +1,5 @@
-//! What a million idle classes take: a test of its own, so that nothing else allocates meanwhile.
+//! The memory of a million idle classes, in a test binary of its own, so that nothing else allocates
+//! meanwhile.
 
 use traffic_manager::hold::Hold;
 use traffic_manager::{Frame, Gaps, Limits, PortConfig, Queued, RateCounts, TrafficManager};

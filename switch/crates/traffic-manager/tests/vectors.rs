@@ -158,7 +158,7 @@ impl Harness {
         assert_eq!(sent, Some((start.start_ns, start.payload)));
     }
 
-    /// What has reached the interface: gap frames, then a packet if one was just sent.
+    /// The frames that have reached the interface: gap frames, then a packet if one was just sent.
     fn deliver(&mut self) -> Option<(u64, u32)> {
         while let Some(delivery) = self.tm.deliver(u64::MAX, u64::MAX) {
             match delivery.frame {

@@ -1,4 +1,4 @@
-//! Out: which packet or gap frame starts, what becomes of it, and when it reaches its interface.
+//! The way out: the start of packets and gap frames, and their delivery to the interfaces.
 
 use super::TrafficManager;
 use crate::cause::DropCause;
@@ -49,7 +49,7 @@ impl<P> TrafficManager<P> {
         None
     }
 
-    /// The packet that was to start next at a port is not where it should be: counts it as lost, and
+    /// Handles a fault: the packet scheduled at a port is not in its queue. Counts it as lost, and marks
     /// the port as idle, or the driver would poll it for ever.
     fn internal_error(&mut self, at: usize) {
         debug_assert!(false, "a packet that starts is not in its queue");
@@ -199,13 +199,13 @@ impl<P> TrafficManager<P> {
         }
     }
 
-    /// When the next frame reaches an interface; in the past if the driver is late.
+    /// The time when the next frame reaches an interface; in the past if the driver is late.
     pub fn next_delivery_ns(&self) -> Option<u64> {
         self.deliveries.next_ns()
     }
 
-    /// Takes at most one frame that reaches its interface by `until_ns`: `now_ns`, or later if the
-    /// caller has frames sent when it is time. Call until `None`.
+    /// Takes at most one frame that reaches its interface by `until_ns`. That is `now_ns`, or later if
+    /// another part of the system sends frames at their times. Call until `None`.
     pub fn deliver(&mut self, until_ns: u64, now_ns: u64) -> Option<Delivery<P>> {
         while self.deliveries.next_ns()? <= until_ns {
             let at = self.deliveries.earliest();

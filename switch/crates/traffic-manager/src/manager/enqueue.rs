@@ -1,4 +1,4 @@
-//! In: which packets are taken, and into which queue.
+//! The way in: the admission of packets, and the choice of a queue.
 
 use super::TrafficManager;
 use crate::cause::DropCause;
@@ -15,7 +15,7 @@ impl<P> TrafficManager<P> {
     /// Takes a packet for `port`. Refused: no such port, port down, its queue (FIFO or class
     /// queue of the port) holds as many packets as are free ([`Limits::max_held_packets`](crate::Limits::max_held_packets),
     /// `hold-limit`), FIFO full (unpaced), class number or number of queues beyond the limits
-    /// (paced: `hold-limit`). Class limits are the program's business.
+    /// (paced: `hold-limit`). The program checks class limits.
     ///
     /// A departure time before the arrival counts as the arrival.
     pub fn enqueue(&mut self, port: u16, packet: Queued<P>) -> Result<(), Refused<P>> {
@@ -42,8 +42,8 @@ impl<P> TrafficManager<P> {
         if !port.up {
             return Err(DropCause::PortDown);
         }
-        // Choudhury and Hahne's dynamic threshold with alpha = 1: however many queues overflow,
-        // they leave room for the others.
+        // Choudhury and Hahne's dynamic threshold with alpha = 1: any number of overflowing queues
+        // leaves room for the others.
         let free = self.slab.free();
         let bytes = frame_bytes(packet.length_bytes);
         let Some(hold) = packet.hold else {

@@ -39,8 +39,8 @@ pub struct TrafficManager<P> {
 }
 
 impl<P> TrafficManager<P> {
-    /// Without ports. Class numbers are at most 2^32 - 1 and packets fewer than 2^32 whatever
-    /// the limits say.
+    /// A traffic manager without ports. Class numbers are at most 2^32 - 1 and packets fewer than
+    /// 2^32, even if the limits are higher.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -91,8 +91,8 @@ impl<P> TrafficManager<P> {
     }
 
     /// Changes a port while it runs. The line rate applies to the next frame, the FIFO's size
-    /// to the next arrival (nothing that waits is dropped), the delay to the next frame (none
-    /// overtakes those on their way), what fills the gaps from the next frame on.
+    /// to the next arrival (no waiting packet is dropped), the delay to the next frame (none
+    /// overtakes those on their way), the gap mode to the next frame.
     pub fn set_port(&mut self, port: u16, config: PortConfig) -> Result<(), PortError> {
         let at = self.position(port).ok_or(PortError::NoSuchPort(port))?;
         self.ports
@@ -116,7 +116,8 @@ impl<P> TrafficManager<P> {
         self.port(port).is_some_and(|port| port.up)
     }
 
-    /// Removes a port and returns what waited or was on its way there, counted as `port-down`.
+    /// Removes a port and returns the packets that waited or were on their way there, counted as
+    /// `port-down`.
     /// A pending [`TransmitToken`](crate::TransmitToken) of it becomes void: `transmit` gives its payload back.
     pub fn remove_port(&mut self, port: u16) -> Result<Vec<P>, PortError> {
         let at = self
@@ -195,8 +196,8 @@ impl<P> TrafficManager<P> {
         }
     }
 
-    /// Takes out everything that waits on all ports, counted as `cause`, and forgets the release
-    /// clocks. Frames in the delay lines stay: [`Self::deliver`] gives them out.
+    /// Takes out all waiting packets of all ports, counted as `cause`, and forgets the release clocks.
+    /// Frames in the delay lines stay for [`Self::deliver`].
     pub fn drain(&mut self, cause: DropCause) -> impl Iterator<Item = P> + use<P> {
         let mut payloads = Vec::with_capacity(self.slab.len());
         let Self {
@@ -215,7 +216,7 @@ impl<P> TrafficManager<P> {
         payloads.into_iter()
     }
 
-    /// Takes out everything that waits on one port that is being removed.
+    /// Takes out all waiting packets of a port that is being removed.
     fn take_waiting(&mut self, port: &mut Port<P>) -> Vec<P> {
         let mut payloads = Vec::new();
         let slab = &mut self.slab;
@@ -254,8 +255,8 @@ impl<P> TrafficManager<P> {
         })
     }
 
-    /// Counts a drop that happened elsewhere in the switch, so that there is one place to look
-    /// at: on the port, or globally if there is no such port.
+    /// Counts a drop of another part of the switch, so that all drops are in one place: on the port,
+    /// or globally if there is no such port.
     pub fn count_drop(&mut self, port: u16, cause: DropCause) {
         self.count_drops(port, cause, 1);
     }
@@ -283,7 +284,7 @@ impl<P> TrafficManager<P> {
     }
 }
 
-/// When a port starts something next, rounded up.
+/// The time of a port's next start, rounded up.
 fn scheduled_ns(next: Option<Scheduled>) -> u64 {
     next.map_or(NEVER_NS, |scheduled| scheduled.at.ceil_ns())
 }

@@ -17,10 +17,10 @@ use crate::time::Q24;
 use crate::timer_wheel::TimerWheel;
 use ready::Ready;
 
-/// Later than every instant at which the traffic manager acts: there is nothing to do.
+/// Stands for no instant: later than every instant at which the traffic manager acts.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
 
-/// What a port starts.
+/// The action that a port starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A packet of a class queue.
@@ -31,13 +31,13 @@ pub(crate) enum Kind {
     Gap { until: Q24 },
 }
 
-/// What a port does next.
+/// The next action of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Scheduled {
-    /// When: for a paced packet `max(E, port_free)`, for an unpaced one
+    /// The instant: for a paced packet `max(E, port_free)`, for an unpaced one
     /// `max(arrival, port_free)`, for a gap frame `port_free`.
     pub(crate) at: Q24,
-    /// Which kind.
+    /// The kind of action.
     pub(crate) kind: Kind,
 }
 
@@ -152,7 +152,7 @@ impl<P> Port<P> {
         Ok(())
     }
 
-    /// What the port does next, if nothing else arrives before.
+    /// The next action of the port, if nothing else arrives before.
     ///
     /// Once a transmission was chosen at `t`, `free_at >= t` (see [`Self::choose`]), so the heads in
     /// `ready` were eligible by `free_at` and the earliest of them can start then.
@@ -207,9 +207,9 @@ impl<P> Port<P> {
         (length_bytes, delivery_ns)
     }
 
-    /// A packet starts that was eligible from `eligible` on: how much earlier it would have
-    /// started without the last gap frame. That is at most what the frame took, and what this
-    /// packet and those between them waited in all. Such a wait is no stall.
+    /// The time by which a starting packet, eligible from `eligible` on, would have started earlier
+    /// without the last gap frame. It is at most the frame's time on the line, and the total wait of
+    /// this packet and those between them. Such a wait is not a stall.
     fn waited_for_gap(&mut self, start: Q24, eligible: Q24) -> Q24 {
         if self.gap_wait != Q24::default() {
             let waited = if start == self.free_at {
@@ -291,7 +291,7 @@ impl<P> Port<P> {
         delivery_ns
     }
 
-    /// What a frame takes of the line beside its length.
+    /// The bytes that a frame takes on the line beside its length.
     fn overhead_bytes(&self) -> u32 {
         match self.config.counts {
             RateCounts::Layer2 => 4,
@@ -334,7 +334,7 @@ impl<P> Port<P> {
         frame
     }
 
-    /// When the next frame reaches the interface; [`NEVER_NS`] if none is on its way.
+    /// The time when the next frame reaches the interface; [`NEVER_NS`] if none is on its way.
     pub(crate) fn next_delivery_ns(&self) -> u64 {
         self.delay_line
             .front()

@@ -1,4 +1,4 @@
-//! The class queues of a port: which paced packet starts.
+//! The class queues of a port, and the choice of the paced packet that starts.
 
 use prefetch::prefetch;
 
@@ -11,7 +11,7 @@ use crate::slab::{Meta, NONE, Slab};
 use crate::time::Q24;
 use crate::timer_wheel::Key;
 
-/// How many of the packets that leave soon are prefetched together.
+/// Number of packets that leave soon and are prefetched together.
 const PREFETCHED: usize = 24;
 
 /// A class that catches up gains one part in this many of a packet's time with each packet.
@@ -33,8 +33,8 @@ struct Head {
     class: u32,
     /// It is still the first of `waiting`.
     in_waiting: bool,
-    /// Set while its class catches up with spaced packets: when the distance to the packet before
-    /// let it start, later than its departure time and R.
+    /// Set while its class catches up with spaced packets: the time when its distance to the previous
+    /// packet lets it start, after its departure time and R.
     spaced: Option<Q24>,
 }
 
@@ -75,8 +75,8 @@ impl<P> Port<P> {
             let release = release.max(punctual.minus_ns(meta.allowance_ns)).plus(cost);
             let may_gain = cost / CATCH_UP_PARTS;
             let late = start.since(eligible).min(poll_lateness);
-            // Spacing counts from when the packet could have started, so that the lateness of
-            // one poll is not added to that of the next.
+            // Spacing counts from the time when the packet could have started, so that the lateness
+            // of one poll is not added to that of the next.
             let from = head.spaced.or((late.raw() > may_gain).then_some(start));
             if let Some(from) = from.filter(|_| spaces_catch_up) {
                 spaced = from.plus(cost - may_gain);
@@ -112,10 +112,10 @@ impl<P> Port<P> {
         })
     }
 
-    /// Prefetches what the next releases need. Prefetches of several places run at the same time,
+    /// Prefetches the data of the next releases. Prefetches of several places run at the same time,
     /// while each release alone would wait for its own memory.
     fn prefetch_next(&self, queues: &ClassQueues, slab: &Slab<P>) {
-        // One step at a time for all of them: a step reads what the step before has prefetched.
+        // One step at a time for all of them: a step reads the data that the previous one prefetched.
         let mut places = [None; PREFETCHED];
         for (place, key) in places.iter_mut().zip(self.waiting.soon()) {
             *place = queues.first_of(class_of(key));

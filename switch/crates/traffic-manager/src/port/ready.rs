@@ -9,7 +9,7 @@ pub(crate) struct Ready {
     pub(super) departure_ns: u64,
     pub(super) sequence: u64,
     pub(super) class: u32,
-    /// Until when it waited for its distance to the packet before, past departure and R, while its
+    /// The end of its wait for its distance to the previous packet, after departure and R, while its
     /// class catches up.
     pub(super) spaced: Option<Q24>,
 }
