@@ -70,7 +70,7 @@ pub struct PortOptions {
     /// The way in which the port exchanges frames with the kernel.
     pub driver: PortDriver,
     /// Frames the receive ring holds, at least; 2 to 524288. Default 4096: 99 ms of 1518-byte
-    /// frames at 500 Mbit/s. What comes when it is full is lost and counted (`rx_ring_full`).
+    /// frames at 500 Mbit/s. A frame that finds it full is lost and counted (`rx_ring_full`).
     pub rx_frames: usize,
     /// Longest frame received and sent, bytes without FCS; `None`: the interface's MTU at the time
     /// of opening + 14 (Ethernet) + 8 (two VLAN tags). (When sending, Linux grants MTU + 14, and 4

@@ -46,7 +46,7 @@ fn shown(interface: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What keeps a port from opening.
+/// The error that keeps a port from opening.
 fn refusal(interface: &str) -> PortError {
     match Port::open(interface, &options()) {
         Ok(port) => panic!("{interface} opens: {}", port.mode()),

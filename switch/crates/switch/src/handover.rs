@@ -98,7 +98,7 @@ impl Handover {
         }
     }
 
-    /// The longest leads, for a driver that is awake.
+    /// The leads at which a driver that is awake may act.
     pub(crate) fn earliest(&self) -> Leads {
         Leads {
             start_ns: self.start_lead_ns / AWAKE_PARTS,
@@ -107,7 +107,7 @@ impl Handover {
         }
     }
 
-    /// The shortest leads, for a driver that sleeps until then.
+    /// The leads at which a driver that sleeps until then must act.
     pub(crate) fn latest(&self) -> Leads {
         Leads {
             start_ns: self.start_lead_ns / WAKE_PARTS,

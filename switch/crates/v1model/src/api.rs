@@ -1,4 +1,4 @@
-//! What the packet engine and its caller exchange: options, the input with a packet, and the
+//! The interface of the packet engine and its caller: options, the input with a packet, and the
 //! verdict on it.
 
 use traffic_manager::hold::Hold;
@@ -38,7 +38,7 @@ impl Default for LoadOptions {
     }
 }
 
-/// What the program asks of the switch while it processes a packet.
+/// The functions of the switch that a program calls while it processes a packet.
 pub trait Externs {
     /// Bytes (layer 2 + FCS) that `class` holds in the traffic manager, on all ports, whose
     /// transmission has not started.
@@ -70,7 +70,7 @@ impl Externs for NoTrafficManager {
     }
 }
 
-/// Why a packet is here: `standard_metadata.instance_type`, with simple_switch's numbers.
+/// The origin of a packet: `standard_metadata.instance_type`, with simple_switch's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum InstanceType {
@@ -91,7 +91,7 @@ pub enum InstanceType {
     Resubmit = 6,
 }
 
-/// What the caller says about a packet that enters ingress.
+/// The caller's data of a packet that enters ingress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IngressInput {
     /// The port at which it arrived.
@@ -103,7 +103,7 @@ pub struct IngressInput {
     pub instance_type: InstanceType,
 }
 
-/// What the caller says about a packet that enters egress.
+/// The caller's data of a packet that enters egress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EgressInput {
     /// The port from which it will leave.
@@ -112,7 +112,7 @@ pub struct EgressInput {
     pub now_ns: u64,
     /// Replication id of the multicast copy; 0 for unicast.
     pub rid: u16,
-    /// When the packet was queued, in ns.
+    /// The time when the packet was queued, in ns.
     pub enqueued_ns: u64,
     /// The number of packets that waited for the port when it was queued.
     pub enq_qdepth: u32,

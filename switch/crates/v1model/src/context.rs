@@ -23,7 +23,7 @@ pub(crate) struct Preserved {
     pub words: Vec<u64>,
 }
 
-/// What the program asked for a packet.
+/// The requests of the program for a packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Requests {
     /// Its last `TrafficManager.hold`.
@@ -47,7 +47,7 @@ pub struct Context {
     /// The packet header vector: headers and metadata, then action arguments, temporaries and
     /// constants.
     pub(crate) phv: Vec<u64>,
-    /// How many words of the PHV are headers and metadata.
+    /// The number of words of the PHV that are headers and metadata.
     pub(crate) field_words: usize,
     /// Headroom, then the frame.
     buffer: Vec<u8>,
@@ -74,7 +74,7 @@ pub struct Context {
     pub(crate) key: Vec<u64>,
     /// Scratch for the bytes of a calculation.
     pub(crate) scratch: Vec<u8>,
-    /// Which headers are unchanged in the frame.
+    /// The headers that are unchanged in the frame.
     pub(crate) unchanged: Unchanged,
     /// The error that the parser ended with.
     pub(crate) parser_error: u64,

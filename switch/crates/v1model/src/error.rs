@@ -1,4 +1,4 @@
-//! Why a program was refused.
+//! The errors of refused programs.
 
 /// A program that cannot be loaded: where in the JSON, and what is wrong. The place names the object
 /// the way a reader of the JSON would look for it, for example

@@ -32,7 +32,7 @@ enum Group {
 /// A variable-length field and what follows it.
 #[derive(Debug, Clone)]
 struct VariablePart {
-    /// Where it begins.
+    /// Its beginning.
     bit: usize,
     /// Words after the header's base: its value, and its length now in bits.
     offset: u32,
@@ -43,7 +43,7 @@ struct VariablePart {
     tail: Box<[Group]>,
 }
 
-/// How a header type is laid out on the wire.
+/// The layout of a header type on the wire.
 #[derive(Debug, Clone)]
 pub(crate) struct HeaderIo {
     /// Length on the wire in bytes, without the variable field.

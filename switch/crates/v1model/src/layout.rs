@@ -1,4 +1,4 @@
-//! Where every header and field lives: one flat array of 64-bit words per packet (the PHV).
+//! The places of all headers and fields: one flat array of 64-bit words per packet (the PHV).
 //!
 //! A header instance is a run of words: its validity (0 or 1), then its fields in order, each
 //! on `ceil(width / 64)` words, little-endian limbs, unused high bits zero. A stack adds one
@@ -129,7 +129,7 @@ impl Field {
     }
 }
 
-/// What the program names: slots of fields, and headers as a whole.
+/// The names in the program: slots of fields, and headers as a whole.
 #[derive(Debug, Default)]
 struct Named {
     slots: HashSet<u32>,

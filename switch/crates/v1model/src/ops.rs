@@ -24,14 +24,14 @@ impl Code {
     }
 }
 
-/// What an operation writes, as far as it may be part of a header.
+/// The destination of an operation, as far as it may be part of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Written {
     /// Nothing, or headers that become valid or invalid.
     Nothing,
     /// Words from a slot on, and their number.
     Words(Slot, u32),
-    /// As many words as a cell of this register array has.
+    /// The words of a cell of this register array.
     Cell(Slot, u16),
     /// Fields of any element.
     Elements(u16),
@@ -351,7 +351,7 @@ macro_rules! on_two_words {
 }
 
 impl Op {
-    /// What the operation writes.
+    /// The destination of the operation.
     pub fn written(&self) -> Written {
         match *self {
             on_one_word!(d)
@@ -427,8 +427,8 @@ impl Op {
         }
     }
 
-    /// What the operation reads, if it makes one word of single words and does nothing else. One that
-    /// reads fewer than three names the same several times.
+    /// The operands of an operation that only makes one word of single words. If it has fewer than three
+    /// operands, one is repeated.
     pub fn operands(&self) -> Option<[Slot; 3]> {
         match *self {
             on_one_word!(a) => Some([a; 3]),

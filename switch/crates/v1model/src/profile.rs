@@ -21,7 +21,7 @@ pub(crate) struct Member {
     pub args: Box<[u64]>,
     /// The control plane's id.
     pub id: u32,
-    /// How many entries and groups name it.
+    /// The number of entries and groups that name it.
     pub uses: u32,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Group {
     /// Places of members, each as often as its weight, in order of their ids, without those whose
     /// port is down.
     pub spread: Vec<u32>,
-    /// How many entries name it.
+    /// The number of entries that name it.
     pub uses: u32,
 }
 

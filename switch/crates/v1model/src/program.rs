@@ -13,7 +13,7 @@ use crate::slot::{Changes, Slot};
 /// No next node or parser state: the end.
 pub(crate) const END: u32 = u32::MAX;
 
-/// What a value is an index of.
+/// The collection that a value is an index of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Indexed {
     /// Cells of this array and of those whose cells lie beside it ([`crate::rows`]).
@@ -24,7 +24,7 @@ pub(crate) enum Indexed {
     Queue,
 }
 
-/// How two words compare.
+/// The comparison of two words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Relation {
     Eq,
@@ -93,7 +93,7 @@ pub(crate) struct Test {
     pub slot: Slot,
     /// Bits that are compared.
     pub mask: u64,
-    /// What the masked word must equal.
+    /// The value that the masked word must equal.
     pub value: u64,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct ValueSetUse {
 /// A parser state.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
-    /// What it extracts and assigns.
+    /// The code of its extractions and assignments.
     pub code: Code,
     /// The cases of its select, in order.
     pub cases: Box<[Case]>,

@@ -12,7 +12,7 @@ const ROWS_MIN: usize = 4_096;
 /// Words of a cache line.
 const LINE: usize = 8;
 
-/// Where an array's cells are: cell `i` begins at word `first + i * stride`.
+/// The places of an array's cells: cell `i` begins at word `first + i * stride`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Column {
     first: usize,
@@ -45,7 +45,7 @@ impl Rows {
         }
     }
 
-    /// Where the words of a cell are.
+    /// The places of a cell's words.
     #[inline]
     fn range(&self, array: usize, cell: usize) -> Option<Range<usize>> {
         let column = self.columns.get(array)?;

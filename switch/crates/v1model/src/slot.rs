@@ -1,4 +1,4 @@
-//! What code works on: slots of the packet header vector (PHV), and sets of headers that code may
+//! The operands of code: slots of the packet header vector (PHV), and sets of headers that code may
 //! change.
 
 /// A slot of the PHV: the index of one 64-bit word.

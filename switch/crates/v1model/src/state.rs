@@ -22,7 +22,7 @@ pub(crate) struct MeterArray {
     /// By cell: 0 if it has no meter, otherwise 1 + the meter's place in `meters`.
     index: Vec<u32>,
     meters: Slab<Meter>,
-    /// What each cell coloured green.
+    /// The green count of each cell.
     green: Vec<Count>,
 }
 

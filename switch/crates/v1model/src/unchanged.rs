@@ -11,7 +11,7 @@ use crate::slot::{Changes, RESHAPED};
 /// The position of a header that the deparser does not write, or writes at several positions.
 pub(crate) const NO_POSITION: u32 = u32::MAX;
 
-/// Where the parser found the headers of a packet, and what has changed since.
+/// The places where the parser found the headers of a packet, and the changes since.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unchanged {
     changed: Changes,
@@ -19,7 +19,7 @@ pub(crate) struct Unchanged {
     next: u32,
     /// Bytes of the headers found.
     bytes: usize,
-    /// Where they begin, by position.
+    /// Their beginnings, by position.
     places: Vec<usize>,
 }
 
@@ -67,7 +67,7 @@ impl Unchanged {
         (self.changed & RESHAPED == 0 && self.bytes == parsed).then_some(self.changed)
     }
 
-    /// Where the header at `position` begins.
+    /// The beginning of the header at `position`.
     #[inline]
     pub fn place(&self, position: usize) -> usize {
         self.places.get(position).copied().unwrap_or(0)

@@ -14,7 +14,7 @@ const KINDS: [&str; 5] = ["exact", "lpm", "ternary", "range", "optional"];
 /// `address`, `other`, `port` and `other_port` of a query.
 type Query = [u32; 4];
 
-/// What a key is made of; each kind takes what it needs.
+/// The random values for a key; each match kind uses some of them.
 #[derive(Debug, Clone)]
 struct Draw {
     query: Query,
@@ -159,7 +159,7 @@ fn matches(field: &MatchField, value: u32) -> bool {
     }
 }
 
-/// What the list says: the greatest priority or longest prefix, of equals the first inserted.
+/// The expected entry of the list: the greatest priority or longest prefix, of equals the first one.
 fn listed(list: &[(EntryKey, u32)], kind: &str, query: Query) -> u32 {
     let [address, other, port, other_port] = query;
     let values = match kind {
@@ -180,7 +180,7 @@ fn listed(list: &[(EntryKey, u32)], kind: &str, query: Query) -> u32 {
     best.map_or(0, |(_, answer)| answer)
 }
 
-/// What a packet is answered; 0 where no entry matches.
+/// The answer to a packet; 0 if no entry matches.
 fn answered(p: &mut Pipeline, context: &mut Context, which: usize, query: Query) -> u32 {
     let [address, other, port, other_port] = query;
     let mut frame = vec![which as u8];

@@ -25,7 +25,7 @@ pub struct Arrivals {
     max_rate_bps: f64,
 }
 
-/// What was measured. Written as JSON.
+/// The measurements, written as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Frames that met the conditions.

@@ -1,4 +1,4 @@
-//! What the measuring tools share: selecting frames, gaps between frames, making frames.
+//! The common parts of the measuring tools: selecting frames, gaps between frames, making frames.
 //!
 //! The tools, all on AF_PACKET by way of the `ports` crate:
 //!

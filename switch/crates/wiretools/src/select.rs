@@ -1,4 +1,4 @@
-//! Which frames count: `--match udp-dst=5001` and so on.
+//! The selection of frames to count: `--match udp-dst=5001` and so on.
 
 use std::str::FromStr;
 

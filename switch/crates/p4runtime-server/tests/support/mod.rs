@@ -98,7 +98,7 @@ pub struct Server {
     pub jobs: watch::Receiver<usize>,
     /// Visits of jobs to the switch so far.
     pub visits: Arc<AtomicUsize>,
-    /// What has left the switch, by port.
+    /// The frames that have left the switch, by port.
     pub sent: mpsc::UnboundedReceiver<(u16, Vec<u8>)>,
     events: std::sync::mpsc::Sender<Event>,
     stop: oneshot::Sender<()>,

@@ -1,4 +1,4 @@
-//! What the tests on real interfaces share: a network namespace of their own with veth pairs.
+//! The setup of the tests on real interfaces: a network namespace of their own with veth pairs.
 //!
 //! Each test re-runs itself as a child inside `unshare --net` (with `--map-root-user` where it is
 //! not root), so no interface of the machine is touched. Where that is not allowed the tests say

@@ -61,12 +61,12 @@ fn both(
     }
 }
 
-/// What puts a value into `slot`.
+/// The operation that puts a value into `slot`.
 fn defined(code: &[Op], slot: Slot) -> Option<&Op> {
     code.iter().find(|op| result(op) == Some(slot))
 }
 
-/// Where a comparison puts its result.
+/// The slot of a comparison's result.
 fn result(op: &Op) -> Option<Slot> {
     Some(parts_of(op, 0)?.0)
 }

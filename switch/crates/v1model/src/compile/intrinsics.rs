@@ -1,4 +1,4 @@
-//! What the switch itself reads and writes of a packet, and the parser's error codes.
+//! The fields of a packet that the switch itself reads and writes, and the parser's error codes.
 
 use super::objects::Objects;
 use crate::error::{LoadResult, refuse};

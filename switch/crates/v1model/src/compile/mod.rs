@@ -188,7 +188,7 @@ impl Parts {
     }
 }
 
-/// What running code knows of the header stacks.
+/// The data of the header stacks for running code.
 fn stack_infos(layout: &Layout) -> Box<[StackInfo]> {
     let info = |s: &Stack| StackInfo {
         bases: s.bases.clone().into(),

@@ -13,13 +13,13 @@ use crate::table::{Prefetch, Table};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-/// What the values in slots are used to index.
+/// The collections that the values in slots index.
 type Uses = HashMap<Slot, BTreeSet<Indexed>>;
 
-/// Sets what each table's actions prefetch for their arguments.
+/// Sets the prefetches of each table's actions for their arguments.
 ///
 /// `fields`: the slots of headers and metadata. `params`: those of arguments. Values are followed
-/// through plain copies, whatever the order of statements: a wrong guess costs one prefetch.
+/// through plain copies, in any order of statements: a wrong guess costs one prefetch.
 pub(crate) fn plan_prefetches(
     tables: &mut [Table],
     ops: &[Op],
@@ -51,7 +51,7 @@ pub(crate) fn plan_prefetches(
     }
 }
 
-/// What operations and table keys use fields to index.
+/// The collections that operations and table keys index by fields.
 fn direct_uses(tables: &[Table], ops: &[Op], state: &State, fields: &Range<Slot>) -> Uses {
     let of_op = |op: &Op| match *op {
         Op::RegisterRead { array, index, .. } | Op::RegisterWrite { array, index, .. } => Some((

@@ -204,7 +204,7 @@ fn update_direct_default(table: &mut Table, ctx: &mut Context, now_ns: u64) {
     }
 }
 
-/// What becomes of a packet at an entry that names a member, a group or a one-shot set.
+/// The choice for a packet at an entry that names a member, a group or a one-shot set.
 enum Choice<'t> {
     /// The table's number of an action, and the action's arguments.
     Call(usize, &'t [u64]),

@@ -26,7 +26,7 @@ use crate::table::Table;
 use crate::value_set::ValueSets;
 use crate::wide::mask64;
 
-/// How a run of code ended.
+/// The end of a run of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// At its end.

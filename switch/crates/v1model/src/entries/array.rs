@@ -14,7 +14,7 @@ pub struct ArrayInfo {
     pub bits: u32,
 }
 
-/// What a meter counts.
+/// The unit of a meter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MeterUnit {
     /// Packets.
@@ -63,7 +63,7 @@ impl MeterConfig {
 /// The packets that a meter has coloured green, yellow and red.
 pub type ColourCounts = [CounterValue; 3];
 
-/// What to set a meter to.
+/// A new configuration of a meter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MeterWrite {
     /// The new configuration, with full buckets; `None`: not configured, every packet is green.
@@ -96,13 +96,13 @@ pub struct CounterValue {
     pub bytes: u64,
 }
 
-/// What to set a cell of an array to.
+/// A new value of a cell of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CellValue {
-    /// Of an indirect counter.
+    /// A cell of an indirect counter.
     Counter(CounterValue),
-    /// Of an indirect meter.
+    /// A cell of an indirect meter.
     Meter(MeterWrite),
-    /// Of a register; as wide as the register.
+    /// A cell of a register; the value is as wide as the register.
     Register(Bits),
 }

@@ -1,4 +1,4 @@
-//! What a switch sends to its controllers on its own: lists of digest messages, and idle entries.
+//! Unsolicited messages of a switch to its controllers: lists of digest messages, and idle entries.
 
 use super::action::Bits;
 use super::key::EntryKey;
@@ -54,7 +54,7 @@ pub struct IdleTimeout {
 pub struct IdleEntry {
     /// Index into [`crate::Pipeline::tables`].
     pub table: usize,
-    /// Which entry.
+    /// The key of the entry.
     pub key: EntryKey,
     /// Its idle timeout.
     pub timeout_ns: u64,

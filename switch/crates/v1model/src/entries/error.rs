@@ -1,6 +1,6 @@
 //! Errors of control requests.
 
-/// Why a control request was refused. Each kind maps to one gRPC status code.
+/// The error of a refused control request. Each kind maps to one gRPC status code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.message())]
 pub enum ControlError {

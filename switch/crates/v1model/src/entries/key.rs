@@ -3,7 +3,7 @@
 use super::action::Bits;
 use serde::{Deserialize, Serialize};
 
-/// How a key field is matched.
+/// The match kind of a key field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MatchKind {
     /// Equal.
@@ -35,7 +35,7 @@ impl MatchKind {
 pub struct KeyField {
     /// Name as p4c writes it (`hdr.ipv4.src_addr`).
     pub name: String,
-    /// How it is matched.
+    /// Its match kind.
     pub kind: MatchKind,
     /// Width in bits.
     pub bits: u32,
@@ -76,8 +76,8 @@ pub enum MatchField {
     Optional(#[serde(with = "serde_bytes")] Option<Bits>),
 }
 
-/// What identifies an entry: its match fields and, where the table has ternary, range or
-/// optional keys, its priority (greater wins; 0 where the table has no priorities).
+/// The identity of an entry: its match fields and, if the table has ternary, range or optional keys,
+/// its priority (the greater one wins; 0 if the table has no priorities).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EntryKey {
     /// One per key field.

@@ -5,7 +5,7 @@
 pub struct Page<T> {
     /// The objects, in their order.
     pub items: Vec<T>,
-    /// Where the next page begins; `None`: this is the last one.
+    /// The beginning of the next page; `None`: this is the last one.
     pub next: Option<u64>,
 }
 

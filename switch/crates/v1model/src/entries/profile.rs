@@ -29,13 +29,13 @@ impl ProfileInfo {
     }
 }
 
-/// What the sizes of a profile count (P4Info's `selector_size_semantics`).
+/// The meaning of a profile's sizes (P4Info's `selector_size_semantics`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SizeSemantics {
     /// Weights of members, of one group and of all groups together.
     #[default]
     SumOfWeights,
-    /// Members of one group and of all groups together, whatever their weights.
+    /// Members of one group and of all groups together, with any weights.
     SumOfMembers,
 }
 
@@ -44,7 +44,7 @@ pub enum SizeSemantics {
 pub struct ProfileRules {
     /// Largest size of a group; 0: only the switch's own limit.
     pub max_group_size: u32,
-    /// What sizes count.
+    /// The meaning of sizes.
     pub semantics: SizeSemantics,
 }
 
@@ -57,7 +57,7 @@ pub struct WatchPort {
     pub numeric: bool,
 }
 
-/// What an entry of a table with an action profile does.
+/// The action of an entry in a table with an action profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IndirectAction {
     /// Runs the member with this id.

@@ -32,12 +32,12 @@ pub struct TableInfo {
     pub idle_timeout: bool,
 }
 
-/// What an entry is to do when a packet matches it.
+/// The action of an entry for packets that match it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryAction {
     /// Runs this action. For tables without an action profile.
     Call(ActionCall),
-    /// Runs what it names in the table's action profile.
+    /// Runs a member, a group or a one-shot set of the table's action profile.
     Indirect(IndirectAction),
 }
 
@@ -61,13 +61,13 @@ pub struct TableEntry {
     /// Action with arguments; in a table with an action profile, that of the member (of a
     /// group: of its first member).
     pub action: ActionCall,
-    /// What the entry names, in a table with an action profile.
+    /// The member, group or one-shot set that the entry names, in a table with an action profile.
     pub indirect: Option<IndirectAction>,
-    /// Direct counter, where the table has one.
+    /// Direct counter, if the table has one.
     pub counter: Option<CounterValue>,
-    /// Direct meter, where the table has one.
+    /// Direct meter, if the table has one.
     pub meter: Option<MeterState>,
-    /// Idle timeout, where the table has them.
+    /// Idle timeout, if the table has them.
     pub idle: Option<IdleTimeout>,
 }
 

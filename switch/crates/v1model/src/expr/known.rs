@@ -10,7 +10,7 @@ use crate::slot::Slot;
 /// Most values that are known at once, because each operation looks through all of them.
 const MAX_KNOWN: usize = 64;
 
-/// What straight-line code has computed: operations with 0 for their destination, and the slots of
+/// The results of straight-line code so far: operations with 0 for their destination, and the slots of
 /// their results.
 #[derive(Debug, Default)]
 pub(super) struct Known(Vec<(Op, Slot)>);

@@ -89,7 +89,7 @@ impl BinOp {
     }
 }
 
-/// What a node computes.
+/// The value that a node computes.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// Two's complement limbs.
@@ -144,7 +144,7 @@ pub(super) enum UnionNode {
     Element(usize, Box<Node>),
 }
 
-/// Where an assignment goes.
+/// The destination of an assignment.
 #[derive(Debug)]
 pub(crate) enum Dest {
     Field(Field),

@@ -1,4 +1,4 @@
-//! What is wanted of a value, and where a computed value stands.
+//! The required part of a value, and the place of a computed value.
 
 use super::node::{MAX_BITS, Range};
 use crate::error::{LoadResult, refuse};
@@ -6,7 +6,7 @@ use crate::ops::Op;
 use crate::slot::Slot;
 use crate::wide::limbs;
 
-/// Where a computed value stands.
+/// The place of a computed value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Val {
     pub slot: Slot,
@@ -38,14 +38,14 @@ impl Val {
     }
 }
 
-/// What of a value is needed.
+/// The part of a value that is needed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Need {
     All,
     Low(u32),
 }
 
-/// What an operation must deliver.
+/// The result that an operation must deliver.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Want {
     pub need: Need,
@@ -56,7 +56,7 @@ pub(super) struct Want {
 }
 
 impl Want {
-    /// What must be computed of a value in `range`, of which `need` is needed.
+    /// The part of a value in `range` that must be computed if `need` of it is needed.
     pub fn new(range: Range, need: Need) -> LoadResult<Self> {
         let storage = range.storage();
         let want = match need {
@@ -95,7 +95,7 @@ impl Want {
         }
     }
 
-    /// What the operands must deliver.
+    /// The part of the operands that is needed.
     pub fn of_operand(self) -> Need {
         match self.need {
             Need::All => Need::All,

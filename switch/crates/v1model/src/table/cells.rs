@@ -30,7 +30,7 @@ pub(crate) const NO_HINT: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cell {
     tag: u32,
-    /// Where the owner stores the key.
+    /// The place where the owner stores the key.
     pub row: u32,
     /// The entry.
     pub id: u32,

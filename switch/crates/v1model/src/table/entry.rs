@@ -35,9 +35,9 @@ pub(crate) struct OneShot {
 pub(crate) struct Idle {
     /// 0: none.
     pub timeout_ns: u64,
-    /// When a packet hit the entry last, or when the entry was made.
+    /// The time when a packet hit the entry last, or when the entry was made.
     pub last_hit_ns: u64,
-    /// Where its timeout begins: its last hit as of the last check, or its last idle notification.
+    /// The beginning of its timeout: its last hit as of the last check, or its last idle notification.
     from_ns: u64,
 }
 
@@ -50,7 +50,7 @@ impl Idle {
         }
     }
 
-    /// When to check whether it is idle.
+    /// The time of the next check whether it is idle.
     pub(super) fn due_ns(&self) -> u64 {
         self.from_ns.saturating_add(self.timeout_ns)
     }
@@ -70,7 +70,7 @@ impl Idle {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Direct {
     pub counter: Count,
-    /// What the meter coloured green.
+    /// The meter's green count.
     green: Count,
     meter: Option<Box<Meter>>,
 }
@@ -114,8 +114,8 @@ pub(crate) struct DefaultTarget {
     pub direct: Direct,
 }
 
-/// An entry. What packets need comes first: an action with few arguments and a counter take one cache
-/// line.
+/// An entry. The data that packets need come first: an action with few arguments and a counter take one
+/// cache line.
 #[derive(Debug, Clone)]
 #[repr(C, align(128))]
 pub(crate) struct Entry {

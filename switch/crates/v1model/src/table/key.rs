@@ -37,7 +37,7 @@ pub(crate) struct KeyPart {
     pub slot: Slot,
     /// Width of the field.
     pub bits: u32,
-    /// How it is matched.
+    /// Its match kind.
     pub kind: MatchKind,
     /// The packed word that it is in, or begins with.
     pub word: usize,

@@ -45,7 +45,7 @@ pub(crate) struct TableAction {
     pub next: u32,
     /// Widths of the parameters.
     pub params: Box<[u32]>,
-    /// What to prefetch for its arguments.
+    /// The prefetches for its arguments.
     pub prefetches: Box<[Prefetch]>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Prefetch {
     pub indexed: Indexed,
 }
 
-/// How entries are found.
+/// The index by which entries are found.
 #[derive(Debug)]
 enum Lookup {
     /// No key: always a miss.
@@ -92,8 +92,7 @@ pub(crate) struct Table {
     pub spec: TableSpec,
     /// The words of the parts, as `find` needs them.
     gather: Box<[KeyWord]>,
-    /// What to prefetch for the hint of an entry: the first argument of its action that has
-    /// prefetches.
+    /// The prefetches for the hint of an entry: the first argument of its action that has prefetches.
     pub hinted: Box<[Indexed]>,
     /// The default entry.
     pub default: DefaultTarget,
@@ -103,11 +102,11 @@ pub(crate) struct Table {
     /// In order of insertion.
     by_order: BTreeMap<u64, u32>,
     next_order: u64,
-    /// When to check the entries with idle timeouts, and their orders.
+    /// The check times of the entries with idle timeouts, and their orders.
     idle_due: BTreeSet<(u64, u64)>,
 }
 
-/// What the program says of a table.
+/// The program's definition of a table.
 #[derive(Debug)]
 pub(crate) struct TableSpec {
     /// The fields of its key.
@@ -382,7 +381,7 @@ impl Table {
         }
     }
 
-    /// When to check for idle entries next.
+    /// The time of the next check for idle entries.
     pub fn next_idle_ns(&self) -> Option<u64> {
         self.idle_due.first().map(|&(due_ns, _)| due_ns)
     }

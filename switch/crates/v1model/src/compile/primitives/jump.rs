@@ -8,7 +8,7 @@ use crate::ops::Op;
 /// The jumps of a list of primitives.
 #[derive(Debug, Default)]
 pub(super) struct Jumps {
-    /// Where each primitive begins.
+    /// The beginning of each primitive.
     starts: Vec<u32>,
     /// Jumps forward, to be resolved: their addresses and the primitives that they go to.
     forward: Vec<(u32, usize)>,

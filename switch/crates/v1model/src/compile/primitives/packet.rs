@@ -1,4 +1,4 @@
-//! What happens to the packet: drop, clone, resubmit, digest, truncate, assert, log.
+//! The primitives for the packet: drop, clone, resubmit, digest, truncate, assert, log.
 
 use super::params::Params;
 use crate::error::{LoadResult, refuse};

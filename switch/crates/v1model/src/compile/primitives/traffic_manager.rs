@@ -7,7 +7,7 @@ use crate::expr::Compiler;
 use crate::model::Primitive;
 use crate::ops::Op;
 
-/// How p4c writes a method: this, then its name.
+/// Prefix of a method in p4c's output; the method's name follows.
 const PREFIX: &str = "_TrafficManager_";
 
 /// Refuses primitives that call the traffic manager, which `place` cannot.
