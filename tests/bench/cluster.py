@@ -290,11 +290,11 @@ def kind_of(process: str) -> str:
 
 
 class Spent:
-    """What has been used and counted since it was made.
+    """The processor time and the counts since this object was made.
 
     Args:
-        processes: of the cluster: pids by name.
-        members: where etcd's members listen.
+        processes: the pids of the cluster's processes by name.
+        members: the addresses of etcd's members.
 
     """
 

@@ -1,4 +1,4 @@
-"""What a flood of clients without rights does to a paced class and to who controls it.
+"""Measures the effect of a flood of unauthorised clients on a paced class and on its controller.
 
     flood.py [--out FILE.json] [--seconds S] [--rounds N]
 
@@ -126,7 +126,7 @@ def paced(folder: Path) -> Iterator[tuple[str, Controller, str]]:
 
 @contextmanager
 def as_instrument() -> Iterator[None]:
-    """What is started in the block, but for the flood, has a higher priority."""
+    """Give the processes started in the block a higher priority than the flood."""
     os.setpriority(os.PRIO_PROCESS, 0, INSTRUMENTS_NICE)
     try:
         yield

@@ -172,7 +172,7 @@ def capture(interface: str) -> socket.socket:
 
 
 def stamped(opened: socket.socket) -> Iterator[tuple[int, bytes]]:
-    """What a capture has, frame by frame: the time in ns, and the frame.
+    """Yield the frames of a capture with their times in ns.
 
     Ends the program when the kernel had no room for a frame.
     """

@@ -93,7 +93,7 @@ async def changes(address: str, primary: Primary) -> dict[str, Any]:
 
 
 def privileges(process: int) -> dict[str, str]:
-    """What the kernel says of a process's rights."""
+    """Return a process's users and capabilities, from the kernel."""
     status = Path(f"/proc/{process}/status").read_text()
     fields = dict(line.split(":", 1) for line in status.splitlines())
     return {name: fields[name].strip() for name in ("Uid", "CapEff", "CapPrm", "NoNewPrivs")}

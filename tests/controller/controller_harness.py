@@ -186,7 +186,7 @@ class Switch:
 
     @property
     def options(self) -> str:
-        """What the controller must be told beside the address."""
+        """The options of the switch for the controller, beside its address."""
         numbers = "+".join(str(number) for number in self._ports or {1: "", 2: ""})
         return f",target=bmv2,ports={numbers}" if TARGET == "bmv2" else ""
 

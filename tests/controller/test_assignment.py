@@ -1,4 +1,4 @@
-"""Which controller should drive which switch."""
+"""The assignment of switches to controllers."""
 
 import pytest
 

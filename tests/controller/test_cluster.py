@@ -363,7 +363,7 @@ def test_the_counter_example(start_controller: Start, switch: Switch, tmp_path: 
         applied([first, cut_off], names)
         to_switch.break_all()
         to_etcd.stall()
-        # Whoever drove the switch, the one that reaches etcd does in the end.
+        # In the end the controller that reaches etcd drives the switch.
         eventually(lambda: first.get("/v1/switches/s1")["role"] == "primary", "the first drives it")
         known = cut_off.http.get("/v1/switches/s1", headers={"Cache-Control": "max-stale"}).json()
         assert known["role"] != "primary"
@@ -377,7 +377,7 @@ def test_the_counter_example(start_controller: Start, switch: Switch, tmp_path: 
             cut_off.http.put("/v1/switches/s1/classes/x", json={"rate": 10**6}, timeout=3.0)
         applied([first], names)
         to_etcd.resume()
-        # What was asked of the other may have been made once it was back, or not.
+        # The other may have made the changes requested of it after it was back, or not.
         eventually(
             lambda: (
                 {c["name"] for c in cut_off.get("/v1/switches/s1/classes?limit=100")["classes"]}

@@ -236,7 +236,7 @@ def test_a_thousand_idle_connections_are_in_nobodys_way(
             assert answer.json()["rate_bps"] == 10**6 + number
         said = before.get("/v1/controller").json()
         assert said["connections"]["strangers"] <= ADDRESS_MOST
-        # What is no TLS is refused at once.
+        # A connection without TLS is refused at once.
         cause = "handshake" if encrypted and begin else "connections-of-address-full"
         assert said["refusals"][cause] >= IDLE - ADDRESS_MOST
         metrics = samples_of(before.get("/metrics").text)
@@ -285,7 +285,7 @@ SLOW = [
     (b"GET / HTTP/1.1\r\nHost: x\r\n", "connection-slow"),
     (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /hea", "request-slow"),
 ]
-"""What a client sends before it is silent, and why it is closed."""
+"""The bytes that a client sends before it is silent, and the cause for closing its connection."""
 
 
 def test_who_is_slow_is_told_and_counted(start_controller: Start) -> None:

@@ -20,7 +20,7 @@ Bps = Callable[[int], int]
 
 @dataclass
 class Run:
-    """What a class of this law does to a path.
+    """The effect of a class with this law on a path.
 
     Attributes:
         rates: time in ms and rate of each change.

@@ -71,7 +71,7 @@ def test_a_gigabyte_is_refused_long_before_it_is_there(
     for _ in range(3):
         answer, sent = pour(controller, path, chunked=chunked)
         assert answer.startswith(b"HTTP/1.1 413 ")
-        # What is beyond the limit is in the sockets' buffers.
+        # The bytes beyond the limit are in the sockets' buffers.
         assert sent <= most + 16 * MIB
     assert memory_bytes(controller) - before < 3 * most + 16 * MIB
     assert controller.get("/healthz")["status"] == "ok"

@@ -1,4 +1,4 @@
-"""Which packets teach the controller a station."""
+"""The packets from which the controller learns a station."""
 
 from pacer_controller.entries import FORWARD, SOURCES
 from pacer_controller.learning import AGEING_S, Learning, forward_row, source_row

@@ -88,7 +88,7 @@ def test_who_cannot_reach_etcd_stops_before_its_lease_can_end(members: Members) 
             tenure = store.tenure("s1")
             await until_held(tenure)
             await asyncio.to_thread(members.kill, 0)
-            # Whatever was renewed was asked for before now.
+            # All renewals were requested before this time.
             last_s = time.monotonic()
             ahead_s = 0.0
             store.leases._clock = lambda: last_s + ahead_s
@@ -120,7 +120,7 @@ def test_a_lease_that_has_ended_is_begun_anew(members: Members) -> None:
 def test_a_switch_that_does_not_answer_one_goes_to_the_other(members: Members) -> None:
     async def run() -> None:
         async with controller(members, "s1") as one, controller(members, "s1") as two:
-            # Who is to have it once they know of each other.
+            # The controller that the switch is assigned to when both know of each other.
             mine = Member(configured=frozenset({"s1"}))
             names = {store.leases.name: mine for store in (one, two)}
             chosen = assign(names, ["s1"], frozenset())["s1"]

@@ -361,7 +361,7 @@ def test_every_mode_is_applied_and_stays(switch: Switch, start_controller: Start
         assert said.json()["state"] == "applied"
         assert {name: said.json()[name] for name in spec} == spec
     before = controller.get("/v1/switches/s1")["counters"]
-    # What was written is what is read back: reconciling finds nothing to do.
+    # The entries read back are those written, so reconciling finds nothing to do.
     eventually(
         lambda: controller.get("/v1/switches/s1")["counters"]["reconciles"] > before["reconciles"],
         "reconciled once more",
@@ -533,7 +533,7 @@ def test_gtrcnet_measures(wires: Network, start_controller: Start, switch: Switc
 def test_burstiness_is_that_of_the_same_trace(
     wires: Network, start_controller: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What gtrcnet.p4 measured, and what the offline tool makes of what the switch captured."""
+    """gtrcnet.p4's measurements equal those of the offline tool from the switch's capture."""
     switch = Switch(wires, None, "--pcap", str(tmp_path))
     switch.start()
     config = tmp_path / "controller.toml"

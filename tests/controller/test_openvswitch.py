@@ -85,7 +85,7 @@ def test_meters_ranges_and_marks(bridge: Bridge, ovs: Controller) -> None:
     limited = put(ovs, "/ports/2", {"line_rate": "1Gbit"})
     assert limited["line_rate"] == "1Gbit"
     assert ovs.put(BRIDGE + "/classes/x", {"rate": "2Gbit", "port": 2}).status_code == 422
-    # What the program of a P4 switch can do and a bridge cannot.
+    # Features that the program of a P4 switch has and a bridge lacks.
     for field, spec in (
         ("mode", {"mode": "ipg", "rate": "1Gbit", "gap_bytes": 12}),
         ("mode", {"mode": "timer", "rate": "8Mbit"}),
@@ -132,7 +132,7 @@ def test_foreign_changes_are_mended_and_told(bridge: Bridge, ovs: Controller) ->
     bridge.ofctl("add-flow", "table=0,priority=7,ip,nw_dst=10.9.9.9,actions=drop")
     bridge.ofctl("del-flows", "ip,nw_dst=10.0.0.1")
     eventually(lambda: bridge.flows() == before, "the flow is back")
-    # What others have put there is theirs.
+    # Flows of others stay.
     assert "nw_dst=10.9.9.9" in bridge.ofctl("dump-flows")
     bridge.vsctl("clear", "port", "p1", "qos")
     eventually(lambda: bridge.queues("p1") == {"1": {"max-rate": "500000000"}}, "QoS is back")

@@ -190,7 +190,7 @@ def test_what_the_switch_refuses_has_failed(bridge: Bridge, ovs: Controller) -> 
     assert "queue 2: static, rate 50000000 bit/s" in shown(bridge, "p1")
     assert "500000000" not in shown(bridge, "p1")
     assert "rate 500000000 bit/s" in shown(bridge, "p2")
-    # What leaves by the other port only, and what is slow enough, have not failed.
+    # A class that leaves only by the other port, and one that is slow enough, have not failed.
     assert reported(ovs, "/classes/bound") == "applied"
     assert reported(ovs, "/classes/slow") == "applied"
     events = ovs.get("/v1/events?kind=failed")["events"]

@@ -1,4 +1,4 @@
-"""What happens at the same time on one connection to a switch, in an order of the test's making."""
+"""Concurrent events on one connection to a switch, in an order that the test chooses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence

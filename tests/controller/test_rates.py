@@ -78,7 +78,7 @@ def test_any_value_is_read_or_refused(value: Any) -> None:
     except rates.RateError:
         return
     assert rates.MIN_RATE_BPS <= bps <= rates.MAX_RATE_BPS
-    # What the published pattern does not allow is not accepted.
+    # A value that the published pattern does not allow is not accepted.
     assert isinstance(value, int) or re.search(rates.RATE_PATTERN, value)
 
 

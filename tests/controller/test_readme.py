@@ -1,4 +1,4 @@
-"""What the README tells people to type is typed, and does what it says."""
+"""Runs the commands of the README, and checks their documented effects."""
 
 import os
 import re

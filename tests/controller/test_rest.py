@@ -360,7 +360,7 @@ def test_ports_are_read_when_they_are_asked_for(
     assert said() == []
     monkeypatch.setattr(driver._connection, "state", State.CONNECTED)
     assert [said(), said(), said()] == [[True], [False], [True]]
-    # What it does not say, nobody knows; its ports are still there.
+    # Without the switch's answer the states are unknown; its ports are still listed.
     assert said() == [None]
     monkeypatch.setattr(driver._connection, "state", State.PENDING)
     assert said() == [None]
@@ -622,7 +622,7 @@ def test_ports_of_a_switch(client: Client) -> None:
     assert made.status_code == 201
     assert made.json()["desired"] == {"line_rate": "1Gbit", "delay_ns": 5}
     assert made.json()["state"] == "pending"
-    # What was asked for counts before the switch has it.
+    # A request counts before the switch has the change.
     problem(client.put(CLASS, {"rate": "2Gbit"}), 422)
     client.put(CLASS, {"rate": "900Mbit", "port": 2})
     said = problem(client.put(port, {"line_rate": "100Mbit"}), 422)

@@ -58,7 +58,7 @@ def test_readings_at_the_same_time_are_one() -> None:
         switch.answer.set()
         assert {one.at_ns for one in await asyncio.gather(*asked)} == {1}
         assert {one.at_ns for one in await asyncio.gather(*later)} == {2}
-        # Whoever takes an older one has it at once.
+        # A caller that accepts an older sample gets it at once.
         assert (await reader.read(3600.0)).at_ns == 2
         assert switch.readings == 2
 

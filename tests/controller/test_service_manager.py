@@ -1,4 +1,4 @@
-"""What the controller tells systemd."""
+"""The controller's notifications to systemd."""
 
 import asyncio
 import os

@@ -138,7 +138,7 @@ def test_switches_come_and_go(client: Client) -> None:
     moved = client.put(path, settings | {"address": f"127.0.0.1:{free_port()}"})
     assert moved.status_code == 200
     assert moved.json()["classes"] == 1
-    # What was wanted is still wanted, and the same number of class is not given away twice.
+    # The desired state is the same, and no class number is assigned twice.
     assert client.put(path + "/classes/x", {"rate": "1Mbit"}).json()["index"] == 2
     twin = client.put("/v1/switches/s10", {"address": moved.json()["address"]})
     assert problem(twin, 409)["type"] == "urn:pacer:problem:duplicate-switch"

@@ -63,7 +63,7 @@ def event(message: str) -> dict[str, Any]:
 
 
 class Told:
-    """What the feed of a store brings."""
+    """A receiver that keeps everything from the feed of a store."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -271,7 +271,7 @@ def test_more_changes_than_one_transaction_takes(url: str) -> None:
     found, messages = with_store(url, read)
     assert len(found) == len(many) + 2
     assert ("flow", "web") not in found
-    # What has not changed keeps its revision.
+    # Unchanged resources keep their revisions.
     assert found["class", "video"].revision == first
     assert found["flow", "f7"].revision == large
     assert found["meter", "gold"].revision == small
@@ -401,7 +401,7 @@ def test_changes_of_different_classes_are_not_in_each_others_way(shared: str) ->
             first = await one.write([rate(a, 2)], [event("a")], None, base, whole=False)
             second = await two.write([rate(b, 3)], [event("b")], None, base, whole=False)
             assert first.revision < second.revision
-            # Who wrote second has to take what the other wrote before.
+            # The second writer must apply the first one's write.
             assert (first.behind, second.behind) == (frozenset(), {"s1"})
         async with opened(shared) as store:
             found = {c.spec.rate for c in store.desired("s1").classes.values()}

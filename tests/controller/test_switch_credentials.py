@@ -1,4 +1,4 @@
-"""What a controller uses towards a switch: found, given, or nothing."""
+"""The credentials that a controller uses for a switch: found, given, or none."""
 
 from pathlib import Path
 

@@ -151,7 +151,7 @@ def test_what_each_role_may(guarded: Client, tokens: dict[str, str]) -> None:
         ("POST", "/qos/queue/all"): ({}, ("all",)),
         ("PUT", away): (address, ("all",)),
         ("DELETE", away): (None, ("all",)),
-        # What is not known is not allowed either.
+        # Unknown requests are not allowed either.
         ("PATCH", CLASS): ({}, ("all",)),
     }
     for (method, place), (body, roles) in allowed.items():

@@ -106,7 +106,7 @@ class _Walk:
     def __init__(self, maker: PacketMaker) -> None:
         self._maker = maker
         self._draw = maker._draw
-        # What is behind, as (value, width); places of fields in it; what has been looked ahead to.
+        # The bits so far, as (value, width); the looked-ahead bits; the places of fields in them.
         self._done: list[tuple[int, int]] = []
         self._ahead = ""
         self._at: dict[Place, int] = {}

@@ -1,6 +1,6 @@
 """The parts of the differential test: seeds, packets along a parser, the comparison.
 
-The comparison with stock BMv2 itself needs `simple_switch`: `make differential`. What it sends for
+The comparison with stock BMv2 itself needs `simple_switch`: `make differential`. BMv2's output for
 a small case of each program is recorded in tests/conformance/programs and tested there.
 """
 

@@ -1,4 +1,4 @@
-"""What the fuzz targets of the controller do with their bytes.
+"""The fuzz targets of the controller.
 
 Each takes any bytes and returns. An exception that is not the part's own error is a finding.
 `fuzz.py` looks for new inputs, `test_corpus.py` replays the ones that are kept.

@@ -1,4 +1,4 @@
-"""Which congestion control a run gets: never another one than the one that was chosen."""
+"""The congestion control of a run is always the chosen one."""
 
 import fcntl
 from pathlib import Path

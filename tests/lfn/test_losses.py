@@ -1,4 +1,4 @@
-"""Which losses of a run's flows count as one, and which flows lose together."""
+"""The losses of a run's flows that count as one, and the flows that lose together."""
 
 from pacer_mininet.experiments.metrics import METRICS
 from pacer_mininet.experiments.samples import SAMPLE_NS, Samples

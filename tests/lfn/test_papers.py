@@ -67,7 +67,7 @@ SPACED_BY = {
     r"\bPSPD\b": {"PSPD"},
     r"\b(?:paced|PSPacer|PSPS)\b": {"paced"},
 }
-"""What spaces packets, by the words of a row for it."""
+"""The spacing of packets, by its words in a row."""
 
 SIDES = {"at the sender": "near_", "at the receiver": "far_"}
 

@@ -1,4 +1,4 @@
-"""Which files a stored run depends on."""
+"""The files that a stored run depends on."""
 
 from pathlib import Path
 

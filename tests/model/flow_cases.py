@@ -57,7 +57,7 @@ class FlowCase:
     windows: list[int] = field(default_factory=lambda: [5_000])
 
     def segments(self) -> list[tuple[Segment, int]]:
-        """What both ends send, in order of time, and its window."""
+        """The segments of both ends, in order of time, with their windows."""
         return sorted(self._sent(), key=lambda pair: pair[0].at_ns)
 
     def _sent(self) -> Iterator[tuple[Segment, int]]:
@@ -192,7 +192,7 @@ COLUMNS = (
     *("at_ns", "from", "syn", "sequence", "acknowledgement", "payload_bytes", "length_bytes"),
     *("window", "leaves_ns", "leaves_window"),
 )
-"""What the numbers of a segment are."""
+"""The names of a segment's numbers."""
 
 
 def flow_vector_text(case: FlowCase) -> str:

@@ -396,7 +396,7 @@ class FlowPacer:
         return in_first_flight
 
     def _at_most_q24(self, segment: Segment) -> int | None:
-        """What a frame takes at the class's rate, if it has one."""
+        """The time of a frame at the class's rate, if it has one."""
         time_q24 = self.config.fastest_time_per_byte_q24
         return time_q24 * (segment.length_bytes + FCS_BYTES) if time_q24 else None
 

@@ -283,7 +283,7 @@ class Scheduler:
     # ----- events -----
 
     def handle(self, event: Event) -> None:
-        """Takes one event. What starts at the same instant has started before it."""
+        """Processes one event, after the starts at the same instant."""
         self._start_all_until(event.at_ns)
         match event:
             case Arrive(at_ns, packet):

@@ -201,7 +201,7 @@ COLUMNS = (
     *("at_ns", "stream", "from", "flags", "sequence", "acknowledgement", "payload_bytes"),
     *("window", "leaves_ns", "leaves_window"),
 )
-"""What the values of a segment are."""
+"""The names of a segment's values."""
 
 
 def sharing_vector_text(case: SharingCase) -> str:

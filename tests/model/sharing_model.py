@@ -44,7 +44,7 @@ class SharedClass:
 
 @dataclass
 class Part:
-    """What a flow has of the class."""
+    """A flow's part of the class."""
 
     clock_q24: int = 0
     active_in: int = NEVER

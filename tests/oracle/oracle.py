@@ -53,7 +53,7 @@ CODES = {status.value[0]: status for status in grpc.StatusCode}
 
 @dataclass
 class Outcome:
-    """What came of a run: updates by answer, and each difference, in words."""
+    """The outcome of a run: updates by answer, and each difference, in words."""
 
     answers: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)

@@ -22,13 +22,13 @@ CERTAINLY_NOT_MADE = {400, 401, 403, 404, 409, 412, 413, 415, 422, 428, 429}
 
 @dataclass(frozen=True)
 class Target:
-    """What the clients write to.
+    """The target of the clients' writes.
 
     Attributes:
-        controllers: URLs.
-        token: of the REST interface.
-        switches: names.
-        classes: how many of each switch.
+        controllers: the URLs of the controllers.
+        token: the token of the REST interface.
+        switches: the names of the switches.
+        classes: the number of classes of each switch.
 
     """
 

@@ -31,7 +31,7 @@ class Node:
     command: list[str]
     log: Path
     ready: str
-    """What its log says once it can be used; empty: nothing."""
+    """The text in its log when it is ready; empty: there is none."""
     process: "subprocess.Popen[bytes] | None" = field(default=None)
     stopped: bool = False
     killed_at_s: float = 0.0

@@ -1,4 +1,4 @@
-"""What clients asked and were told, as the checker reads it: one JSON object a line.
+"""The clients' requests and answers in the checker's format: one JSON object a line.
 
 See checker/main.go for the format. A write that was certainly not made is not in the history.
 """

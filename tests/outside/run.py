@@ -3,7 +3,7 @@
     sudo build/venv/bin/python tests/outside/run.py [--minutes 30] [--seed 1]
 
 Three members of etcd, three controllers and ten switches run in network namespaces. After the
-last fault, every switch must hold what is desired within 5 s. What clients were told must be
+last fault, every switch must hold its desired state within 5 s. The answers to clients must be
 linearizable (checker/main.go), and the switches of a killed controller must be taken over in time.
 The summary, the history and all logs are in the folder of the results.
 

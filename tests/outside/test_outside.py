@@ -46,7 +46,7 @@ LOST = call("write", "2", (20, 30), "unknown")
         # It may be seen while it is under way, and not after it was not.
         ([WRITTEN, call("read", None, (5, 6)), call("read", "1", (7, 8))], 0),
         ([WRITTEN, call("read", "1", (5, 6)), call("read", None, (7, 8))], 1),
-        # What was not answered may happen later, or never.
+        # A request without an answer may take effect later, or never.
         ([WRITTEN, LOST, call("read", "1", (40, 41)), call("read", "2", (42, 43))], 0),
         ([WRITTEN, LOST, call("read", "2", (40, 41)), call("read", "1", (42, 43))], 1),
         ([WRITTEN, call("delete", None, (20, 30)), call("read", None, (40, 41))], 0),

@@ -202,7 +202,7 @@ class SwitchTest(BaseTest):
         self.addCleanup(self.switch.close)
         self.assertEqual(self.switch.become_primary(), 0, "the only controller is primary")
         self.switch.push()
-        # What earlier tests left on the wires came before this; PTF may yet have to read it.
+        # Frames of earlier tests came before this time; PTF may still have to read some.
         self.pushed_ns = time.time_ns()
         self.dataplane.flush()
 

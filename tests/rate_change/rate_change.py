@@ -57,8 +57,8 @@ SENDER_PORT, RECEIVER_PORT = 1, 2
 CLASS = "transfer"
 TOOLS = ("iperf", "iperf3")
 WINDOW_BYTES = 1_000_000
-"""TCP window of the hosts. What the class holds when its rate changes leaves at the old rate, so
-the change shows on the wire after at most this many bytes: 84 ms at 100 Mbit/s."""
+"""TCP window of the hosts. Packets that the class holds when its rate changes leave at the old
+rate, so the change shows on the wire after at most this many bytes: 84 ms at 100 Mbit/s."""
 
 FETCH_S = 0.01
 START_TIMEOUT_S = 30

@@ -1,4 +1,4 @@
-"""What is on the wire at the receiver: every frame with the kernel's stamp, and what follows of it.
+"""The frames on the wire at the receiver, with the kernel's stamps, and figures from them.
 
 The capture is a packet socket in the receiver's network namespace. Stamps are the kernel's, taken
 when the frame arrives, so it does not matter when the frames are fetched.

@@ -62,7 +62,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class _Path:
-    """What a transaction does: whether its comparisons hold, and the operations of that branch."""
+    """The path of a transaction: whether its comparisons hold, and the operations of the branch."""
 
     succeeded: bool
     operations: Sequence[tuple[Any, "_Path | None"]]
@@ -79,13 +79,13 @@ class _Watcher:
 
 
 class _Member:
-    """What one member knows."""
+    """The state of one member."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.applied = 1
         self.alone_s: float | None = None
-        """Since when it has had no leader."""
+        """The time since which it has had no leader."""
         self.streams: dict[ServerCall, dict[int, _Watcher]] = {}
         self.server: Server | None = None
 

@@ -1,7 +1,7 @@
-"""What must hold in every run, whatever goes wrong.
+"""The invariants of every run, with any faults.
 
-The history of the model of etcd is the truth: the order in which everything was made. Against it
-are held what clients were told, what switches were written, and what controllers know.
+The history of the model of etcd is the truth: the order of all writes. The answers to clients, the
+writes to switches, and the controllers' state are checked against it.
 """
 
 import json
@@ -33,7 +33,7 @@ _STATIONS = (entries.FORWARD, entries.SOURCES)
 
 @dataclass(frozen=True)
 class Version:
-    """What a resource was, from one revision of etcd on."""
+    """A version of a resource, from one revision of etcd on."""
 
     etcd_revision: int
     at_s: float
@@ -230,7 +230,7 @@ class Invariants:
             )
 
     def _answered(self, operation: Operation) -> None:
-        """What a client is told is true, and does not go back."""
+        """Check that an answer is true, and not older than an earlier answer."""
         if operation.method == "GET":
             if operation.outcome in (200, 404):
                 self._check_read(operation)
@@ -339,7 +339,7 @@ class Invariants:
                     continue
                 former = made.setdefault(token, version)
                 if former is not version:
-                    # What a switch has refused is taken back, and asked of it once more.
+                    # A change that a switch refused is undone, and requested once more.
                     if not self._refuses:
                         self.broken("again", f"{token} of {key} comes a second time: {operation}")
                     continue

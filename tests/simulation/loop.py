@@ -89,7 +89,7 @@ class Process:
         self.context = contextvars.Context()
         self.context.run(PROCESS.set, self)
         self.program: Any = None
-        """What runs in it, for whoever needs to know."""
+        """The program that runs in it, for code that needs it."""
         self.at_end: list[Callable[[], None]] = []
         """Called when it ends: the kernel closes its connections."""
         node.process = self
@@ -167,7 +167,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.handles = 0
         """Callbacks that have run."""
         self.faults: list[dict[str, Any]] = []
-        """What asyncio has reported: exceptions that nobody took."""
+        """The reports of asyncio: unhandled exceptions."""
         self._chance = random.Random(f"{seed}/order")
         self._numbers = itertools.count()
         self._timers: list[tuple[float, int, Any, tuple[Any, ...] | None]] = []

@@ -39,10 +39,10 @@ def _status(code: grpc.StatusCode, details: str, trailing: Metadata = ()) -> Any
 
 
 class Core:
-    """What stands for `cygrpc` in grpc.aio's channels.
+    """A replacement of `cygrpc` in grpc.aio's channels.
 
     Args:
-        network: that they go through.
+        network: the network that they use.
 
     """
 
@@ -463,7 +463,7 @@ class AioCall:
 
 
 class AbortError(Exception):
-    """What a method answers instead of a message."""
+    """The error that a method answers instead of a message."""
 
     def __init__(self, code: grpc.StatusCode, details: str, trailing: Metadata = ()) -> None:
         super().__init__(details)

@@ -37,13 +37,13 @@ LOOK_S = 0.25
 
 @dataclass
 class Result:
-    """What came of a run.
+    """The outcome of a run.
 
     Attributes:
-        violations: what must not be.
-        digest: of all that happened.
-        rest_s: time from the last fault to rest.
-        story: what happened, line by line.
+        violations: the violated invariants.
+        digest: a digest of all events.
+        rest_s: the time from the last fault to rest, in seconds.
+        story: the events, line by line.
 
     """
 

@@ -51,7 +51,7 @@ class _Session:
 
 @dataclass
 class _State:
-    """What a switch forgets when it starts anew."""
+    """The state that a switch loses when it restarts."""
 
     highest: int | None = None
     primary: _Session | None = None
@@ -88,12 +88,12 @@ class Switch:
         self._chance = random.Random(f"{seed}/{name}")
         self.accepted: list[Accepted] = []
         self.bids: dict[int, Process] = {}
-        """Who has bid an election id, over all lives."""
+        """The process that has bid each election id, over all lives."""
         self.stolen: list[tuple[int, Process, Process]] = []
         """Ids that two processes have bid."""
         self.refused = 0
         self.refuses = 0.0
-        """Which part of new entries it refuses, though they are right."""
+        """The share of valid new entries that it refuses."""
         self._state = _State()
         self._lock = asyncio.Lock()
         self._server: Server | None = None
@@ -213,7 +213,7 @@ class Switch:
 
     @property
     def primary(self) -> Process | None:
-        """Who may write."""
+        """The process that may write."""
         state = self._state
         return state.primary.call.client if state.primary and state.may_write else None
 
@@ -323,7 +323,7 @@ class Switch:
             for entity in request.entities:
                 found += self._entities(entity)
             for start in range(0, len(found), VISIT):
-                # What is written in between is seen in part, as on the switch.
+                # Writes in between are seen in part, as on the switch.
                 await asyncio.sleep(0)
                 call.send(p4r.ReadResponse(entities=found[start : start + VISIT]))
 

@@ -1,4 +1,4 @@
-"""What the simulation has found in the store on etcd, each as the smallest story that shows it."""
+"""The faults that the simulation has found in the store on etcd, each as its smallest story."""
 
 import asyncio
 import contextlib
@@ -137,7 +137,7 @@ def test_a_generation_that_could_not_be_read_at_once_is_read_later(
                 await one.write(classes("a", LARGE, first=LARGE + 1))
                 await asyncio.sleep(2)
             assert failed
-            # What it writes anew has all that was there.
+            # The generation that it writes has all earlier resources.
             await other.write(classes("a", LARGE, first=2 * LARGE + 1))
             assert len(stored(cluster, "a")) == 3 * LARGE
 

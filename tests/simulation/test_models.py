@@ -1,4 +1,4 @@
-"""What the simulation is made of: its loop, network, RPC, and the models of etcd and switches."""
+"""The parts of the simulation: its loop, network, RPC, and the models of etcd and switches."""
 
 import asyncio
 import contextlib

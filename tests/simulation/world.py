@@ -403,15 +403,15 @@ class World:
         self.core = Core(self.network)
         self.cluster = Cluster(loop, self.network, seed)
         refuses = any(fault.kind == "refuse" for fault in faults)
-        # What a switch has refused is tried again by reconciling.
+        # Reconciling retries entries that a switch has refused.
         self.reconcile_s = 5.0 if refuses else self.chance.choice((0.0, 5.0, 30.0))
         self.switches = [Switch(loop, self.network, f"s{n}", seed) for n in range(SWITCHES + 1)]
         self.operations: list[Operation] = []
         self.names: dict[Process, str] = {}
-        """What a controller calls itself, by process."""
+        """The name of each controller, by process."""
         self.tokens = 0
         self.unexpected: list[str] = []
-        """Exceptions that nobody foresaw."""
+        """Unexpected exceptions."""
         self.faults = faults
         speeds = (1.0, 1.0, 0.99, 1.01)
         self.controllers = [
@@ -584,7 +584,7 @@ class World:
 
 @dataclass
 class Known:
-    """What a client remembers of a resource."""
+    """A client's knowledge of a resource."""
 
     revision: int = 0
     there: bool = False

@@ -1,4 +1,4 @@
-"""What grows over a run: the second quarter of its samples beside the last one."""
+"""Growth over a run: compares the second quarter of its samples with the last one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ FIGURES = (
     ("controller: descriptors", ("controller", "descriptors"), 1.0, 2.0),
     ("controller: threads", ("controller", "threads"), 1.0, 1.0),
     ("state on disk", ("state_bytes",), 1.1, MIB),
-    # What the machine does besides decides these more than anything that grows.
+    # These depend more on other work of the machine than on any growth.
     ("change: median, ms", ("change_ms", "median"), None, 0.0),
     ("change: p99, ms", ("change_ms", "p99"), None, 0.0),
     ("packet: median, ms", ("packet_ms", "median"), None, 0.0),

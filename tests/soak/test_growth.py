@@ -1,4 +1,4 @@
-"""What a soak calls growth."""
+"""The definition of growth in a soak."""
 
 from typing import Any
 

@@ -19,7 +19,7 @@ from scapy.packet import Raw
 
 SEGMENT_BYTES = 1448
 STATIONS = {"02:00:00:00:00:01": 1, "02:00:00:00:00:02": 2}
-"""Which port a station is behind."""
+"""The port of each station."""
 CLIENT_MAC, SERVER_MAC = STATIONS
 
 

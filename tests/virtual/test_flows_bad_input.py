@@ -1,7 +1,7 @@
-"""What flows are taken for when their segments are not a textbook's, and when there are too many.
+"""The handling of flows with unusual segments, and of too many flows.
 
-Against the model, to the nanosecond; and what stands on no model: nobody's packets change what
-another flow is paced by.
+The departures are compared with the model, to the nanosecond. Beyond the model: the packets of one
+flow never change the pacing of another.
 """
 
 from __future__ import annotations

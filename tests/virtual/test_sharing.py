@@ -112,7 +112,7 @@ def test_departures(case: str, tmp_path: Path) -> None:
 
 
 def sent_by(streams: list[Stream]) -> list[Passed]:
-    """What the streams send, with its departures."""
+    """The segments that the streams send, with their departures."""
     passed = Loop(SharedPacer(CONFIG), streams).run()
     return [one for one in passed if one.segment.receiver == SERVER]
 
@@ -124,7 +124,7 @@ def ends_ns(sent: Iterable[Passed]) -> list[int]:
 
 
 def longest_queue_bytes(sent: Iterable[Passed]) -> float:
-    """What waits at most at a bottleneck of the class's rate."""
+    """The longest queue at a bottleneck of the class's rate."""
     queue_bytes, longest_bytes, before_ns = 0.0, 0.0, 0
     for at_ns, length_bytes in sorted((one.leaves_ns, one.segment.length_bytes) for one in sent):
         queue_bytes = max(0.0, queue_bytes - (at_ns - before_ns) * RATE_BPS / 8e9)
@@ -161,7 +161,7 @@ def test_what_a_stream_leaves_goes_to_the_others() -> None:
 
 
 def test_a_packet_does_not_wait_longer_than_an_epoch(tmp_path: Path) -> None:
-    """What would is dropped: its flow might be counted no longer when it left."""
+    """Such a packet is dropped, since its flow might no longer be counted when it left."""
     slow = shared_class(1_000_000)
     syn = Segment(1, client(0), SERVER, 0, 0, None, "S")
     burst = [Segment(30 * MS + k, client(0), SERVER, 1 + k * 1_448, 1_448, 1) for k in range(200)]

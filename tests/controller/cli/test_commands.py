@@ -107,7 +107,7 @@ def test_what_another_mode_takes_away_is_told(pacer: Pacer) -> None:
     pacer("class add s1 video rate 20mbit ecn 100KB limit 1MB")
     pacer("class set s1 video mode unpaced")
     assert "mode unpaced ignores, so removed: 20Mbit ecn 100KB" in pacer.error
-    # What was typed as well is not gone.
+    # A setting that is given in the same command stays.
     pacer("class set s1 video mode static rate 5mbit window-margin 3000")
     assert "removed" not in pacer.error
     pacer("class set s1 video mode ipg gap 60")

@@ -1,4 +1,4 @@
-"""What is deployed with the controller works with it: systemd's unit, Grafana's dashboard."""
+"""The files for deployment fit the controller: systemd's unit, Grafana's dashboard."""
 
 import json
 import re
