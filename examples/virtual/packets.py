@@ -60,7 +60,7 @@ def read(path: Path) -> Iterator[tuple[int, int]]:
 
 
 def show(came: Path, left: Path) -> None:
-    """When each packet came, when it left, and how long after the one before."""
+    """Print the arrival and departure of each packet, and the time since the previous departure."""
     arrivals = dict(read(came))
     before_ns = None
     print("packet   came (ns)   left (ns)    gap (ns)")

@@ -1,4 +1,4 @@
-"""What is special about processes in the virtual-time lab."""
+"""The special needs of processes in the virtual-time lab."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""What the switches that the controller reaches over P4Runtime have in common."""
+"""The common base of the switches that the controller reaches over P4Runtime."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

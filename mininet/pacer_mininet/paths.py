@@ -1,4 +1,4 @@
-"""Where the parts of this checkout are, and errors that name missing parts and what to do."""
+"""The paths of this checkout's parts, and errors that name missing parts and the remedy."""
 
 import os
 import shutil

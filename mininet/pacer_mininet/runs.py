@@ -102,7 +102,7 @@ class Running:
     """A process that makes runs.
 
     Args:
-        names: of the runs, in the order in which they are made.
+        names: the names of the runs, in the order in which they are made.
         command: the process's.
         listener: gets every event, in a thread of its own. That of a result has the time since the
             last one, `wall_s`.

@@ -1,4 +1,4 @@
-"""What all kinds of switch have in common: their interfaces, processes and controllers."""
+"""The common base of all kinds of switch: interfaces, processes and controllers."""
 
 import socket
 from collections.abc import Sequence

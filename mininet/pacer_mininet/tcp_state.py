@@ -50,7 +50,7 @@ class TcpSample:
     bytes_received: int
     """Payload that arrived in order."""
     reorderings_seen: int
-    """How often the sender found that the path had reordered its segments."""
+    """The number of times that the sender found its segments reordered by the path."""
     send_buffer_bytes: int
     receive_buffer_bytes: int
 

@@ -271,7 +271,7 @@ def print_table(rows: list[Row]) -> None:
 
 
 def ticks() -> dict[str, object]:
-    """When the packets of Fig. 1's class leave, with ideal pacing and by ticks of HZ 1000."""
+    """The departures of Fig. 1's class, with ideal pacing and by ticks of HZ 1000."""
     case = Case("Fig. 1", [500 * M], [TICKED_PACKETS])
     kinds = [("ideal", departures(case)), ("timer-driven", departures(case, tick_ns=TICK_NS))]
     return {
@@ -283,7 +283,7 @@ def ticks() -> dict[str, object]:
 
 
 def clocks() -> dict[str, object]:
-    """When the packets of Fig. 3's two classes leave, and what each class's clock then says."""
+    """The departures of Fig. 3's two classes, and each class's clock at these times."""
     case = Case("Fig. 3", [500 * M, 250 * M], [24, 12])
     times = departures(case)
     classes = []

@@ -57,11 +57,11 @@ class Arrangement:
 
     Attributes:
         title: for people.
-        begin_ns: when each flow's packets come to the edge, by number of flows and seed.
+        begin_ns: the arrival of each flow's packets at the edge, by number of flows and seed.
         line: setting of each port of the edge.
         own_lines: whether each flow has a port of its own.
         one_class: whether all flows are one class.
-        seeds: of its runs.
+        seeds: the seeds of its runs.
         bound: packets in the queue at most, by number of flows; None: nothing below N is sure.
 
     """

@@ -21,7 +21,7 @@ class Published:
     burst_mtu: int
     per_packets: int = 1
     doubt: str = ""
-    """Why a figure of the row is doubtful; empty: it is not."""
+    """The reason why a figure of the row is doubtful; empty: it is not."""
 
 
 PUBLISHED = [

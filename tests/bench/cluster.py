@@ -134,9 +134,9 @@ class Run:
     """One measurement.
 
     Args:
-        urls: of the controllers.
-        switches: how to read each switch, by name.
-        classes: how many each switch has.
+        urls: the URLs of the controllers.
+        switches: a function that reads each switch, by name.
+        classes: the number of classes of each switch.
 
     """
 

@@ -1,4 +1,4 @@
-"""How far stock BMv2 gets as the edge of a long fat network, beside pacing_switch.
+"""The limits of stock BMv2 as the edge of a long fat network, compared with pacing_switch.
 
     edges.py [--out FILE.json] [--plot FILE.svg] [--seconds S] [--rates 1mbit,...] [--edges A,...]
 
@@ -56,11 +56,11 @@ TIMEOUT_S = 300
 
 Row = dict[str, Any]
 Times = Mapping[bytes, int]
-"""When each full frame was seen, in ns, by what identifies it."""
+"""The time when each full frame was seen, in ns, by its identity."""
 
 
 def full_frames(capture: socket.socket) -> dict[bytes, int]:
-    """When each of the connection's full frames came; a frame sent again is another one."""
+    """Return the arrival of each full frame of the connection; a resent frame is another one."""
     port = port_of(0).to_bytes(2, "big")
     found: dict[bytes, int] = {}
     for at_ns, frame in measures.stamped(capture):
@@ -74,18 +74,18 @@ def most_held(entered: Times, left: Times) -> int:
     """The largest number of packets between the two places at a time; lost ones do not count."""
     steps = [(at_ns, -1) for at_ns in left.values()]
     steps += [(entered[key], 1) for key in left if key in entered]
-    # Where two times are the same, the one that leaves comes first.
+    # At equal times, a packet that leaves comes first.
     return max(itertools.accumulate(step for _, step in sorted(steps)), default=0)
 
 
 def lost_between(entered: Times, left: Times) -> int:
-    """How many packets entered before the last one that left did, and did not leave."""
+    """Return the number of lost packets among those that entered before the last one that left."""
     last_ns = max((entered[key] for key in left if key in entered), default=0)
     return sum(at_ns < last_ns for key, at_ns in entered.items() if key not in left)
 
 
 def gap_errors_ns(entered: Times, left: Times, gap_ns: int, from_ns: int) -> list[int]:
-    """How far each gap is from the ideal one, either way, between packets that had to wait.
+    """Return the absolute error of each gap between packets that had to wait.
 
     A packet that comes after the one before it has left does not wait, and its gap is TCP's.
     """

@@ -150,7 +150,7 @@ def reading(seconds: float, url: str, token: str) -> dict[str, Any]:
 
 
 def refusals(controller: Controller) -> int:
-    """How many calls and connections switch and controller have refused."""
+    """Return the numbers of calls and connections that switch and controller have refused."""
     switch: dict[str, int] = controller.get("/v1/switches/s1/stats")["switch"]["refusals"]
     own: dict[str, int] = controller.get("/v1/controller")["refusals"]
     return sum(switch.values()) + sum(own.values())

@@ -191,7 +191,7 @@ def stamped(opened: socket.socket) -> Iterator[tuple[int, bytes]]:
 
 
 def _stamps(opened: socket.socket) -> dict[int, int]:
-    """When each numbered frame came, in ns."""
+    """Return the arrival of each numbered frame, in ns."""
     return {
         _SEQUENCE.unpack_from(frame, _SEQUENCE_AT)[0]: at_ns
         for at_ns, frame in stamped(opened)

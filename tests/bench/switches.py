@@ -48,7 +48,7 @@ class Measurement:
 
     Args:
         cluster: as `cluster.started` gives it.
-        addresses: of the switches, by name.
+        addresses: the addresses of the switches, by name.
 
     """
 

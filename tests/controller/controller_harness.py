@@ -28,7 +28,7 @@ CPU_PORT = 510
 
 @dataclass
 class Network:
-    """Where integration tests run.
+    """The place where integration tests run.
 
     Attributes:
         private: whether this is a namespace of our own, with ports to send packets through.

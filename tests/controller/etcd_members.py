@@ -24,11 +24,11 @@ class Members:
     """A cluster.
 
     Args:
-        directory: for their data.
-        count: how many.
-        options: further ones of each.
+        directory: the directory for their data.
+        count: the number of members.
+        options: further options of each member.
         authority: signs the certificates of members and clients; None: no TLS.
-        named: what the members' certificates are valid for.
+        named: the name for which the members' certificates are valid.
 
     """
 

@@ -23,7 +23,7 @@ class Bridge:
     """A database and a switch process of our own, in a directory of our own.
 
     Args:
-        directory: where its files and sockets go.
+        directory: the directory of its files and sockets.
         programs: where Open vSwitch's programs are; those on the path without.
         schema: the database's.
 

@@ -1,4 +1,4 @@
-"""Why a class is below its rate: exact, from figures that a reading could have."""
+"""The reason why a class is below its rate, from figures that a reading could have."""
 
 import pytest
 

@@ -223,7 +223,7 @@ def record(names: list[str], seed: str) -> None:
     for name in names:
         compiled = COMPILED / f"{name}.json"
         tried = [_recordable(compiled, f"{seed}/{name}/{n}") for n in range(_RECORDED_TRIES)]
-        # Where most leaves, most is tested.
+        # More frames that leave test more.
         case, sent = max(tried, key=lambda pair: len(set().union(*pair[1].values())))
         head = f"# Recorded from {simple_switch.SWITCH} {version()}: tests/differential\n"
         (PROGRAMS / f"{name}.stf").write_text(head + stf_text.packets(case, sent))

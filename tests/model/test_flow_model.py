@@ -218,7 +218,7 @@ def test_a_first_flight_that_the_switch_spaced_is_not_believed() -> None:
 
 
 Writes = list[tuple[int, int]]
-"""When the application writes, and how many bytes."""
+"""The times of the application's writes, and their bytes."""
 
 
 @pytest.mark.parametrize("rtt_ns", [5 * MS, 50 * MS, 200 * MS])

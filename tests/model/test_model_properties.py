@@ -302,7 +302,7 @@ def test_gap_frames_make_no_packet_later_than_the_longest_of_them(
 
 
 def token_bucket_ns(config: ClassConfig, packets: list[Arrive]) -> list[int]:
-    """When a bucket that is filled at ticks lets packets go; tokens are time at the rate.
+    """The departures from a bucket that is filled at ticks; tokens are time at the rate.
 
     It holds one tick's tokens. At a tick packets go while there are any.
     """

@@ -1,4 +1,4 @@
-"""How the files in ``tests/vectors`` are written."""
+"""The format of the files in ``tests/vectors``."""
 
 from __future__ import annotations
 

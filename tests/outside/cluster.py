@@ -92,9 +92,9 @@ class Cluster:
     """All nodes.
 
     Args:
-        hosts: where their hosts are made.
+        hosts: the maker of their hosts.
         directory: for data and logs.
-        switches: how many.
+        switches: the number of switches.
 
     """
 

@@ -69,7 +69,7 @@ def test_some_seconds_of_faults(tmp_path: Path) -> None:
     words = [sys.executable, str(HERE / "run.py"), "--minutes", "0.3", "--out", str(out)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=FAULTS_S)
     summary = json.loads((out / "summary.json").read_text())
-    # How soon is measured by `make faults`: a busy machine is slower.
+    # `make faults` measures the time, since a busy machine is slower.
     assert summary["linearizable"], done.stdout
     assert summary["wrong"] == [], done.stdout
     assert summary["acknowledged"] > 0

@@ -27,13 +27,13 @@ from rpc import AbortError, Server, ServerCall
 PORT = 2379
 
 ELECTION_S = (1.0, 2.0)
-"""How long a majority is without a leader before it has another."""
+"""Time for which a majority is without a leader before it elects another."""
 
 REQUEST_S = 5.0
-"""How long a member waits for a request of its own to be made."""
+"""Longest wait of a member for its own request to be committed."""
 
 LATE_S = 4.0
-"""How late a change can be made whose leader has gone."""
+"""Longest delay of a change whose leader has gone."""
 
 TICK_S = 0.1
 OPERATIONS_MOST = 128
@@ -96,7 +96,7 @@ class Cluster:
     Args:
         loop: the simulation.
         network: between the members, and to clients.
-        seed: of delays and elections.
+        seed: the seed of delays and elections.
 
     Attributes:
         commits: the history.

@@ -47,8 +47,8 @@ class Violation:
     """Something that must not be.
 
     Attributes:
-        rule: which invariant, in one word.
-        text: what was seen.
+        rule: the name of the invariant, in one word.
+        text: a description of the violation.
 
     """
 
@@ -163,7 +163,7 @@ class Invariants:
     """Watches a world.
 
     Args:
-        world: which one.
+        world: the world of the run.
 
     """
 

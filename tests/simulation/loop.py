@@ -48,8 +48,8 @@ class Node:
         ready: callbacks that wait for their turn.
         paused: whether its programs stand still, as after SIGSTOP.
         powered: whether it is on; its kernel answers while it is.
-        wall_s: how far its wall clock is ahead.
-        process: what runs there.
+        wall_s: the lead of its wall clock, in seconds.
+        process: the process that runs there.
 
     """
 
@@ -74,7 +74,7 @@ class Process:
     """One life of the program of a node.
 
     Args:
-        loop: where it runs.
+        loop: the loop that runs it.
         node: on which machine.
 
     """
@@ -154,7 +154,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     """The event loop.
 
     Args:
-        seed: of the order of nodes, and of how long threads take.
+        seed: the seed of the order of nodes, and of the times of threads.
 
     """
 

@@ -15,10 +15,10 @@ from typing import Any
 from loop import PROCESS, Node, Process, SimulatedLoop
 
 SYN_S = (0.0, 1.0, 3.0, 7.0, 15.0)
-"""When a connection is asked for again that nobody has answered."""
+"""Times at which an unanswered request for a connection is sent, in seconds from the first."""
 
 RETRANSMIT_S = 0.6
-"""Most time from a link's mending until what it has held up goes through."""
+"""Longest time from a link's repair until the messages that it held up go through."""
 
 
 class Endpoint:
@@ -26,7 +26,7 @@ class Endpoint:
 
     Args:
         network: that it goes through.
-        process: whose it is.
+        process: the process that owns it.
         peer: name of the node at the other end.
 
     Attributes:
@@ -85,7 +85,7 @@ class Network:
 
     Args:
         loop: the simulation.
-        seed: of delays.
+        seed: the seed of delays.
 
     """
 

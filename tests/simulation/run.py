@@ -155,8 +155,8 @@ def run(
     """Run one seed.
 
     Args:
-        seed: which one.
-        faults: what goes wrong; None: what the seed says.
+        seed: the seed of the run.
+        faults: the faults; None: those of the seed.
         story: whether to keep what the controllers log, too.
         plant: name of a fault in the product.
 

@@ -70,12 +70,12 @@ class Switch:
     Args:
         loop: the simulation.
         network: to its controllers.
-        name: of its node.
-        seed: of how long things take.
+        name: the name of its node.
+        seed: the seed of its delays.
 
     Attributes:
-        accepted: who has changed it, over all its lives.
-        refused: requests of who was not primary.
+        accepted: its accepted changes with their authors, over all its lives.
+        refused: the number of requests from processes that were not primary.
 
     """
 

@@ -45,22 +45,22 @@ REST_PORT = 8080
 PREFIX = "/pacer/"
 
 BEGIN_S = 3.0
-"""When clients and faults begin: first, everything starts."""
+"""The time when clients and faults begin, after everything has started."""
 
 FAULTS_UNTIL_S = 12.0
 CLIENTS_UNTIL_S = 14.0
 RESTART_S = (0.1, 1.0)
-"""How long after its end a controller is started again."""
+"""Time between a controller's end and its restart."""
 
 ANSWER_S = 8.0
-"""How long a client waits for an answer."""
+"""Longest wait of a client for an answer."""
 
 
 Key = tuple[str, str, str]
 """Switch, kind and name of a resource."""
 
 NAMES = {"port": 2, "class": 3, "flow": 3}
-"""How many resources of each kind clients change one by one."""
+"""Number of resources of each kind that clients change one by one."""
 
 PLURALS = {"port": "ports", "class": "classes", "flow": "flows"}
 
@@ -84,11 +84,11 @@ class Fault:
 
     Attributes:
         number: its place in the schedule.
-        at_s: when it begins.
-        for_s: how long it goes on.
-        kind: what it is.
+        at_s: the time when it begins.
+        for_s: its duration.
+        kind: its kind.
         who: nodes that it befalls.
-        value: how much.
+        value: its extent.
 
     """
 
@@ -154,15 +154,15 @@ def schedule(seed: str) -> list[Fault]:
 
 @dataclass
 class Operation:
-    """A request of a client, and what came of it.
+    """A request of a client, and its outcome.
 
     Attributes:
-        tokens: what tells the values that it puts from all others, by resource.
-        whole: whether it replaces all that is wanted of the switch.
+        tokens: the marks of the values that it puts, by resource; each is unique.
+        whole: whether it replaces the whole desired state of the switch.
         match: the revision of its If-Match; -1: none; 0: If-None-Match.
         outcome: status of the answer; 0: none.
-        certain: whether it is known, where there is no good answer, that nothing was changed.
-        revision: that the answer gave.
+        certain: whether it is known, if there is no good answer, that nothing was changed.
+        revision: the revision in the answer.
 
     """
 
@@ -262,10 +262,10 @@ class Running:
 
 
 class Controller:
-    """A controller's machine: runs the product, again whenever it has ended.
+    """A controller's machine, which runs the product, and restarts it whenever it has ended.
 
     Args:
-        world: where it is.
+        world: its world.
         node: its machine.
 
     """
@@ -390,8 +390,8 @@ class World:
 
     Args:
         loop: the simulation.
-        seed: of everything.
-        faults: what goes wrong.
+        seed: the seed of everything.
+        faults: the faults.
 
     """
 
@@ -594,8 +594,8 @@ class Client:
     """A client that changes and reads resources, one request after the other.
 
     Args:
-        world: where it is.
-        number: which one.
+        world: its world.
+        number: its number.
 
     """
 

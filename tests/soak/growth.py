@@ -19,11 +19,11 @@ class Growth:
     """A figure's median in the second and in the last quarter.
 
     Attributes:
-        name: of the figure.
+        name: the name of the figure.
         before: in the second quarter; the first one is left out, because caches fill in it.
         after: in the last quarter.
-        most: how many times `before` it may be; None: it is only shown.
-        margin: what it may be more than that, in the figure's unit.
+        most: the largest multiple of `before` that it may be; None: it is only shown.
+        margin: the amount by which it may exceed that, in the figure's unit.
 
     """
 
@@ -35,7 +35,7 @@ class Growth:
 
     @property
     def ratio(self) -> float:
-        """How many times as much it is afterwards."""
+        """The ratio of the later value to the earlier one."""
         return self.after / self.before if self.before else 1.0
 
     @property

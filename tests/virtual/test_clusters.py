@@ -18,7 +18,7 @@ PAYLOAD_BYTES = 1_448
 def clusters(
     rtt_ns: int, window: int, folder: Path, release_below_ns: int = 1, round_trips: int = 2
 ) -> list[int]:
-    """When the segments of the last round trip leave: the program's times, which are the model's.
+    """The departures of the last round trip: the program's times, which are the model's.
 
     At a threshold of a nanosecond no flow is released.
     """

@@ -29,7 +29,7 @@ def last_round_ns(
     folder: Path,
     ends: tuple[tuple[str, int], tuple[str, int]] = V4,
 ) -> list[int]:
-    """When the segments of the last round trip left: the program's times, which are the model's.
+    """The departures of the last round trip: the program's times, which are the model's.
 
     A window below the initial one is known only after a loss.
     """

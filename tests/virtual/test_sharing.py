@@ -118,7 +118,7 @@ def sent_by(streams: list[Stream]) -> list[Passed]:
 
 
 def ends_ns(sent: Iterable[Passed]) -> list[int]:
-    """When the last data of each stream leaves."""
+    """The departure of the last data of each stream."""
     data = (one for one in sent if one.segment.payload_bytes)
     return sorted({one.stream: one.leaves_ns for one in data}.values())
 

@@ -16,7 +16,7 @@ NS_PER_S = 1_000_000_000
 
 
 def released(rate_bps: int, hz: int, packets: int, folder: Path, port: str = "") -> list[int]:
-    """When packets of a burst leave, in ns."""
+    """The departures of a burst's packets, in ns."""
     tick_ns = (NS_PER_S + hz // 2) // hz
     entries = [timer_class(CLASS, rate_bps, tick_ns), flow_by_ether_type(CLASS)]
     arrivals = [TimedFrame(1, frame(n, CLASS, LENGTH_BYTES)) for n in range(packets)]

@@ -79,7 +79,7 @@ def _frame(packet: dict[str, Any]) -> bytes:
 
 
 def _applies_ns(vector: dict[str, Any], at: int) -> int:
-    """When to apply the class change that is event number `at`.
+    """Return the time to apply the class change that is event number `at`.
 
     At one instant the switch applies entries before it takes arrivals. A change that the vector
     puts after an arrival of the same instant applies a nanosecond later, which is the same.

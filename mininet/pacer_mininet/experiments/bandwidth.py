@@ -1,4 +1,4 @@
-"""What the measuring switches saw of a run: bandwidth and burstiness, read in time."""
+"""The measuring switches' bandwidth and burstiness of a run, read before they are overwritten."""
 
 import statistics
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the project claims of its experiments, checked against the tables' figures.
+"""The project's claims about its experiments, checked against the tables' figures.
 
 A claim is about one experiment. Its value is the worst one of all cells that it is about, over all
 seeds, so that a good median hides nothing. Medians are compared only where chance decides single
@@ -48,12 +48,12 @@ class Claim:
 
     Attributes:
         experiment: name of the experiment that shows it.
-        text: what it is about, in words, with the unit.
+        text: its subject in words, with the unit.
         values: takes the figures from the rows.
         bound: one of "at most", "at least", "more than", "less than".
-        limit: of each value.
-        digits: of the value, behind the point.
-        realtime_limit: the limit for runs on this machine's kernel, where it differs.
+        limit: the limit of each value.
+        digits: the number of decimals of the value.
+        realtime_limit: the limit for runs on this machine's kernel, if it differs.
 
     """
 

@@ -49,7 +49,7 @@ CONDITIONS: dict[str, Callable[[Scenario], str]] = {
         f"{scenario.loss_ppm / 1e6:g}" if scenario.loss_ppm else "none"
     ),
 }
-"""What is compared, and how it is read from a run."""
+"""The compared conditions, and the functions that read them from a run."""
 
 
 def beside_published(experiment: Experiment) -> list[dict[str, str]]:

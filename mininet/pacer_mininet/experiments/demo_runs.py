@@ -40,7 +40,7 @@ from pacer_mininet.units import (
 )
 
 RUNS = {"unpaced": UNPACED, "tick-tbf": TICK_DRIVEN_TBF, "tbf": TBF, "paced": PACED}
-"""What spaces the packets of a single flow, by the name of the run."""
+"""The shaper of a single flow, by the name of the run."""
 
 OVS_RUNS = {"ovs-meter": OVS_METERED, "ovs-paced": OVS_PACED}
 BMV2_RUNS = {"bmv2-paced": BMV2_PACED}
@@ -58,11 +58,11 @@ SHARED_BY = {
     "fq in each": FQ,
     "one class at the edge": ONE_CLASS,
 }
-"""What spaces the packets of several senders, by the title of the column. A sender that knows of no
-other one shapes to the bottleneck's rate."""
+"""The shaper of several senders, by the title of the column. A sender that knows of no other one
+shapes to the bottleneck's rate."""
 
 SHARED_FIFO_BYTES = 32 * KIB
-"""That of IPSJ Fig. 9."""
+"""The FIFO of IPSJ Fig. 9."""
 
 FIFO_BYTES = 64 * KIB
 SECONDS, TWO_SECONDS, TEN_SECONDS = 5, 4, 5

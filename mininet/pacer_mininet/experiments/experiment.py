@@ -35,7 +35,7 @@ class Cell:
         scenario: the run, with seed 1.
         published: the published figures by metric, in the metric's unit.
         doubts: by metric, why a published figure is doubtful, in a word or two.
-        seeds: of its runs; empty: as many as chance asks for.
+        seeds: the seeds of its runs; empty: as many as the spread of its runs requires.
         extra: whether it is only for orientation; then one seed is enough.
 
     """
@@ -76,8 +76,8 @@ class Experiment:
         cells: its runs.
         reproduces: the published tables and figures beside it, as named in catalogue.PUBLISHED;
             empty: without a published counterpart.
-        source: where these are published.
-        plots: what is drawn, keys of plots.
+        source: the publication of these.
+        plots: the plots to draw, as keys of plots.
         conditions: the published ones, keys of conditions.CONDITIONS.
         differs: sentences on how the published runs differed.
         virtual: whether it is one of Tables 2 to 4 and Fig. 3: the switch alone, without cells.

@@ -1,4 +1,4 @@
-"""What a table's figures say, in plain sentences."""
+"""The findings from a table's figures, in plain sentences."""
 
 import itertools
 from collections.abc import Sequence
@@ -210,7 +210,7 @@ PUBLISHED_AGAINST_BEST_GAP = {
 
 
 FIXED_GAP = "IPG "
-"""How the columns of fixed gaps begin."""
+"""Prefix of the titles of the columns with fixed gaps."""
 
 
 def at_shared_seeds(rows: Sequence[dict[str, Any]], column: str, metric: str) -> dict[str, float]:

@@ -20,7 +20,7 @@ RTT_NS = 100 * MS
 FIFO_BYTES = 512 * KIB
 SECONDS = 30
 COME_MS, GO_MS = 8_000, 20_000
-"""When others come and when they are gone."""
+"""Start and end of the other flows."""
 
 OTHERS = 10
 OTHERS_BPS = 80_000_000

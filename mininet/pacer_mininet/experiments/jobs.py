@@ -106,7 +106,7 @@ def make(
     Args:
         groups: the runs; those of a group share a network (`by_network`). A run that fails ends its
             group. The other groups are made all the same.
-        store: where the results go.
+        store: the store of the results.
         listener: gets the runs' events, and `done` or `failed` at the end of each.
         realtime: on this machine's kernel and not in the lab.
 

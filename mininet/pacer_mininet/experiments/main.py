@@ -72,17 +72,17 @@ def show_list(experiments: Sequence[Experiment]) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the passes of one command have in common.
+    """The common settings of one command's passes.
 
     Attributes:
-        experiments: what was asked for.
+        experiments: the requested experiments.
         known: all experiments, by name.
         made_of: digests of the programs that make runs.
-        realtime: whether on this machine's kernel.
-        quick: whether scaled down.
-        snakemake: options on where runs are made, and how many at once.
+        realtime: whether runs are made on this machine's kernel.
+        quick: whether runs are scaled down.
+        snakemake: the options for the place of runs, and their number at the same time.
         where: the same in words.
-        lock: of the results.
+        lock: the lock of the results.
 
     """
 

@@ -17,7 +17,7 @@ class Metric:
     """A figure of a run.
 
     Attributes:
-        title: of its column, with the unit.
+        title: the title of its column, with the unit.
         of: computes it from a result; None where the run does not have it.
         digits: behind the point.
         of_first: whether only the first seed's run has it.

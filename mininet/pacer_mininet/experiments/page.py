@@ -70,9 +70,9 @@ def write(
     Args:
         collected: their tables.
         pictures: their plots by name.
-        path: where the report goes.
-        title: of the page.
-        made_by: what it was made of, in words.
+        path: the path of the report.
+        title: the title of the page.
+        made_by: the origin of the report, in words.
 
     """
     contents = "".join(

@@ -19,10 +19,10 @@ class Plan:
     """Runs and experiments to make in a directory.
 
     Attributes:
-        directory: where the experiments' JSON files are; the report is above it.
+        directory: the directory of the experiments' JSON files; the report is above it.
         made_of: digests of the programs that make runs (see `versions`).
         tables_made_of: a digest of all that tables depend on apart from the runs.
-        report_made_of: what the report says besides tables and plots.
+        report_made_of: the content of the report besides tables and plots.
         realtime: whether runs are made on this machine's kernel instead of in the lab.
         quick: whether they are scaled down.
         runs: name, scenario and priority of each run, by its key in the store.
@@ -41,7 +41,7 @@ class Plan:
 
     @property
     def file(self) -> Path:
-        """Where the plan is written."""
+        """The path of the plan."""
         return self.directory / FILE
 
     @property

@@ -1,4 +1,4 @@
-"""What the commands of the demo and of the experiments share: checks, errors."""
+"""The common parts of the commands of the demo and of the experiments: checks, errors."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Which revision, command line and programs made the results, for `provenance.json`."""
+"""The revision, command line and programs that made the results, for `provenance.json`."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ def of_this_checkout(versions: Mapping[str, str], arguments: Sequence[str]) -> d
 
     Args:
         versions: digests of everything that makes runs (see `versions`).
-        arguments: of the experiments' command line.
+        arguments: the arguments of the experiments' command line.
 
     Returns:
         `revision` and `changed` are None outside of a git checkout.

@@ -22,7 +22,7 @@ Connection = tuple[int, int]
 
 
 class Samples:
-    """What was seen of a run's connections; times are ns since the run's start."""
+    """The samples of a run's connections; times are ns since the run's start."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -31,7 +31,7 @@ class Samples:
         self.sent: dict[Connection, list[tuple[int, TcpSample]]] = {}
         self.received: dict[Connection, list[tuple[int, TcpSample]]] = {}
         self.closed: dict[Connection, int] = {}
-        """When each connection was first seen closed by its sender."""
+        """The time when each connection was first seen closed by its sender."""
         self._closed_before: set[Connection] = set()
         self.estimates: list[tuple[float, float]] = []
         """RTT and bytes in flight as the switch sees them, each over the sender's kernel's."""

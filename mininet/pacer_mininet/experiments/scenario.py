@@ -25,7 +25,7 @@ OVS_KINDS = ("ovs-class", "ovs-meter")
 """Kinds with Open vSwitch at the edge. Its meter drops packets above the rate."""
 
 KINDS = ("none", "tbf", "fq", "class", *OVS_KINDS, "bmv2-class")
-"""What spaces packets: nothing, TBF or fq in the sender's kernel, or the edge switch."""
+"""The kinds of shapers: none, TBF or fq in the sender's kernel, or the edge switch."""
 
 FOLLOWING_MODES = ("pspd", "dynamic", "slow-start", "clustered")
 """Modes of a class in which the switch estimates each flow's round-trip time and window."""
@@ -48,7 +48,7 @@ def buffer_for(rtt_ns: int, rate_bps: int = RATE_BPS) -> int:
 
 @dataclass(frozen=True)
 class Shaper:
-    """What spaces a flow's packets.
+    """The shaper of a flow, which spaces its packets.
 
     Attributes:
         name: its name in tables and titles.
@@ -113,15 +113,15 @@ class Flow:
     """One sender's traffic to one receiver.
 
     Attributes:
-        shaper: what spaces its packets.
+        shaper: the shaper of its packets.
         sender: number of the sending host, from 1.
         receiver: number of the receiving host, from 1.
-        congestion_control: TCP's.
-        streams: parallel connections.
-        start_ms: when it starts, after the run's start.
+        congestion_control: TCP's congestion control.
+        streams: the number of parallel connections.
+        start_ms: its start, in ms after the run's start.
         udp_bps: UDP at this rate (layer 2 with FCS) instead of TCP; 0: TCP.
-        burst_frames: how many UDP datagrams are sent at once; 0: one by one.
-        payload_bytes: how much it sends in all; 0: as much as it can until the run ends.
+        burst_frames: the number of UDP datagrams that are sent at once; 0: one by one.
+        payload_bytes: the bytes that it sends in all; 0: as many as it can until the run ends.
 
     """
 
@@ -142,9 +142,9 @@ class Scenario:
 
     Attributes:
         flows: the traffic.
-        seconds: how long it is measured.
+        seconds: the time for which it is measured.
         rate_bps: the bottleneck's rate.
-        rtt_ns: of the empty path.
+        rtt_ns: the round-trip time of the empty path.
         fifo_bytes: the bottleneck's drop-tail queue.
         edge_rate_bps: line of each edge switch towards the bottleneck; counts whole frames.
         socket_buffer_bytes: largest TCP window of the hosts.
@@ -155,11 +155,10 @@ class Scenario:
         far: whether traffic behind the bottleneck is measured, too.
         bins: whether bandwidth is measured in 500 us. Reading the bins takes longer than the run.
         ecn: whether hosts use ECN.
-        gaps: how gaps between paced packets are made on the edges' lines, one of
-            settings.GAPS.
+        gaps: the gap mode of the edges' lines, one of settings.GAPS.
         first_ssthresh_packets: window at which a connection's first slow start ends at the
             latest; 0: no such limit, today's default.
-        seed: of everything random; it also shifts the start of each flow by a few us.
+        seed: the seed of all random numbers; it also shifts the start of each flow by a few us.
 
     Raises ValueError for a value out of range.
 

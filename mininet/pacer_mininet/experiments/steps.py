@@ -1,4 +1,4 @@
-"""What the rules of workflow/Snakefile run: `experiments.py --step PLAN STEP`.
+"""The steps that the rules of workflow/Snakefile run: `experiments.py --step PLAN STEP`.
 
 STEP is `run KEY`, `table NAME` or `report`.
 A run prints its figures in short. A step that fails prints the reason and nothing else.

@@ -30,7 +30,7 @@ def _flows(shaper: Shaper, flows: int, *, spread: bool = False) -> tuple[Flow, .
 
 
 def synchronised() -> Experiment:
-    """Who loses with whom: 2 to 64 flows before a small FIFO."""
+    """Return the experiment on synchronised losses: 2 to 64 flows before a small FIFO."""
     cells = []
     for flows in FLOWS:
         columns = {

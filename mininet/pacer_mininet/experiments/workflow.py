@@ -36,7 +36,7 @@ def make(plan: Plan, options: Sequence[str], lock: IO[str]) -> dict[str, str]:
     Tables and report are made of the other runs.
 
     Args:
-        plan: what to make.
+        plan: the runs and experiments to make.
         options: Snakemake's options on where and how many at once.
         lock: the lock of the results, which Snakemake keeps for as long as it runs.
 

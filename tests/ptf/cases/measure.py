@@ -22,7 +22,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 class HoldInPractice(PacerTest):
-    """How well the target holds packets: gap errors and processor time, rate by rate.
+    """Measures the target's holding of packets: gap errors and processor time, rate by rate.
 
     40 packets of 1500 bytes are put into a class at once and timed at the far end. The results are
     the absolute error of each gap, and the rate. The rate's time starts before the first packet is

@@ -169,7 +169,7 @@ class FullClassDrops(PacingTest):
                 time.sleep(0.040)  # the stimulus
         else:
             self.send(1, *frames)
-        # When the first of the burst comes the switch has long looked at all of it.
+        # The switch has processed the whole burst long before its first packet arrives here.
         self.comes(2, frames[0])
         lost = frames[self.limit_frames :]
         self.assertEqual(len(lost), self.too_many)

@@ -281,7 +281,7 @@ class StateResult(View):
 
 
 class StoreView(View):
-    """Where the desired state is kept, and which controller drives which switch."""
+    """The store of desired state, and the assignment of switches to controllers."""
 
     kind: Literal["sqlite", "etcd"]
     epoch: int = Field(description="Upper 64 bits of the election ids that are bid.")
@@ -300,7 +300,7 @@ class ConnectionsView(BaseModel):
 
 
 class ControllerView(View):
-    """How this controller does."""
+    """The state of this controller."""
 
     version: str
     user: str | None = Field(description="Who asks; null: users have no tokens.")
@@ -313,7 +313,7 @@ class ControllerView(View):
 
 
 class Health(BaseModel):
-    """That the service runs, and how many of its switches hold the desired state."""
+    """The service runs; the number of its switches that hold the desired state."""
 
     status: str
     version: str

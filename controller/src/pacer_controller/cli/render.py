@@ -1,4 +1,4 @@
-"""How resources look in a terminal. Names and texts come from others: nothing in them is markup."""
+"""Renders resources in a terminal. Names and texts come from others, so none of it is markup."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence

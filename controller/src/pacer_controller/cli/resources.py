@@ -251,9 +251,9 @@ class Kind:
     """A kind of resource.
 
     Attributes:
-        name: what it is called.
-        plural: what a list of it is called, also the part of its path.
-        help: what the commands on it are for.
+        name: its name.
+        plural: the name of a list of it, also in its path.
+        help: the purpose of the commands on it.
         grammar: the words that set its fields.
         no_words: fields that PUT takes and no word sets.
         defaults: fields of what GET answers that hold only their defaults, which PUT leaves out.

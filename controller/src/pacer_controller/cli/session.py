@@ -17,7 +17,7 @@ from pacer_controller.cli.resources import Kind
 
 
 class Session:
-    """Where the controller is, from the environment and the command line; and the connection."""
+    """The connection to the controller, whose address comes from command line or environment."""
 
     def __init__(self) -> None:
         self.url = os.environ.get("PACER_URL") or DEFAULT_URL

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from os_ken.ofproto import ofproto_v1_3 as ofp
 
 _ACTIONS_AT = 8
-"""Where the actions of an instruction begin."""
+"""Offset of the actions in an instruction."""
 
 _MATCH_AT = 48
-"""Where the match of a flow's statistics begins (OpenFlow 1.3.5, 7.3.5.2)."""
+"""Offset of the match in a flow's statistics (OpenFlow 1.3.5, 7.3.5.2)."""
 
 _WITH_ACTIONS = (ofp.OFPIT_WRITE_ACTIONS, ofp.OFPIT_APPLY_ACTIONS)
 

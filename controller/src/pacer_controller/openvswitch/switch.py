@@ -49,7 +49,7 @@ PROBE_S = 2.0
 """Period of probes of the database, which closes a connection after 5 s of silence."""
 
 SETTLE_POLL_S = 0.05
-"""How often the database is read to see whether the switch has applied what was written."""
+"""Period at which the database is read until the switch has applied a write, in seconds."""
 
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 1.0

@@ -330,9 +330,9 @@ pub struct PortOption {
     pub port: u16,
     /// Interface, or stem of the capture files.
     pub interface: String,
-    /// How the port behaves.
+    /// The settings of the port.
     pub config: PortConfig,
-    /// How it receives and sends frames; `None`: as `--port-driver` says.
+    /// The driver; `None`: that of `--port-driver`.
     pub driver: Option<PortDriver>,
     /// The kernel sends each frame when it is due.
     pub kernel_departures: bool,
@@ -434,7 +434,7 @@ fn port_number(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| *port <= PORT_MAX)
 }
 
-/// How a place without `@` is written: `1@eth0` for `eth0`, `2@eth0` for `2:eth0` or `2=eth0`.
+/// The valid form of a place without `@`: `1@eth0` for `eth0`, `2@eth0` for `2:eth0` or `2=eth0`.
 fn meant(place: &str) -> String {
     let separated = place
         .split_once([':', '='])

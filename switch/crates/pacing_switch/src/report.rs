@@ -215,7 +215,7 @@ fn drop_text(counts: &[DropCount]) -> String {
     format!(", drops: {}", causes.join(", "))
 }
 
-/// How closely the switch polled; empty if no packet waited for its departure.
+/// The measurements of polling; empty if no packet waited for its departure.
 fn polling_text(polling: &Polling) -> String {
     let stalls = polling.stalls;
     let longest_ns = polling.intervals.max_ns();

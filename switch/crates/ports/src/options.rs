@@ -64,7 +64,7 @@ impl fmt::Display for PortMode {
     }
 }
 
-/// How to open a port. The defaults suit a switch.
+/// The options for opening a port. The defaults suit a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortOptions {
     /// The way in which the port exchanges frames with the kernel.

@@ -268,7 +268,7 @@ fn frame(length: usize) -> Vec<u8> {
     frame
 }
 
-/// How packets come.
+/// The order of arriving packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Coming {
     /// Each when the one before has left.

@@ -10,9 +10,9 @@ use traffic_manager::GAP_FRAME_MAX_BYTES;
 const DESTINATION: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x01];
 /// EtherType of MAC Control, and the opcode of PAUSE.
 const MAC_CONTROL_PAUSE: [u8; 4] = [0x88, 0x08, 0x00, 0x01];
-/// Where the source address begins.
+/// Offset of the source address.
 const SOURCE_AT: usize = 6;
-/// Where the EtherType begins.
+/// Offset of the EtherType.
 const TYPE_AT: usize = 12;
 
 /// Whether a port consumes the frame, with any pause time. No port stops sending for it.

@@ -210,7 +210,7 @@ impl Switch {
         self.env.now_ns
     }
 
-    /// How closely the driver polls, as last reported.
+    /// The last report of the driver's polling.
     pub fn polling(&self) -> &Polling {
         &self.polling
     }

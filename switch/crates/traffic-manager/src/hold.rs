@@ -18,7 +18,7 @@ pub struct Hold {
     pub departure_ns: u64,
     /// Time this packet takes from its class, `(length + 4) * time_per_byte`, in 2^-24 ns.
     pub cost_q24: u64,
-    /// How far a stalled class may catch up (burst allowance), in nanoseconds.
+    /// Most time that a stalled class may make up (burst allowance), in nanoseconds.
     pub allowance_ns: u64,
 }
 

@@ -70,7 +70,7 @@ impl Queue {
 /// A packet that left its queue.
 #[derive(Debug)]
 pub(crate) struct Unlinked {
-    /// Where it is.
+    /// Its place in the slab.
     pub(crate) node: u32,
     /// Layer 2 + FCS.
     pub(crate) bytes: u64,

@@ -367,7 +367,7 @@ fn lateness_is_measured_for_each_kind() {
     assert_eq!(port.unpaced_lateness.count(), 1);
 }
 
-/// When packets start, the first poll being late, at `late_ns`, and the others on time.
+/// The starts of packets if the first poll is late, at `late_ns`, and the others are on time.
 fn starts(tm: &mut TrafficManager<u32>, late_ns: u64) -> Vec<u64> {
     let mut started = Vec::new();
     while let Some(next_ns) = tm.next_dequeue_ns() {

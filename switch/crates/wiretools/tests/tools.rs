@@ -28,7 +28,7 @@ const SETUP: &str = "
     ready() { while ! grep -q ready $1; do :; done; }
 ";
 
-/// How to get a network namespace here; `None`: not at all.
+/// The command that makes a network namespace here; `None`: there is none.
 fn namespace() -> Option<&'static [&'static str]> {
     let ways: [&[&str]; 2] = [&["--net"], &["--map-root-user", "--net"]];
     ways.into_iter().find(|way| {

@@ -19,7 +19,7 @@ enum Place {
 }
 
 impl Reader<'_> {
-    /// Where the wanted direct resources are: at one entry (its key), in a table, or in all.
+    /// The place of the requested direct resources: one entry (its key), a table, or all tables.
     fn direct_places(
         &self,
         filter: Option<&p4::TableEntry>,

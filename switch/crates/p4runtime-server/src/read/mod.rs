@@ -67,7 +67,7 @@ struct Emitter {
     waiting: Vec<p4::Entity>,
     /// The permissions of the controller's role. Other entities are left out.
     scope: Arc<Scope>,
-    /// When the read must have ended.
+    /// The time when the read must have ended.
     deadline: Instant,
 }
 

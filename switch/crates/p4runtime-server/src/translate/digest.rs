@@ -15,7 +15,7 @@ pub(crate) struct Digest {
     pub(crate) name: String,
     /// Index in the program.
     pub(crate) index: usize,
-    /// How a message's fields make its value; `None`: a type that is not implemented.
+    /// The composition of a message's value from its fields; `None`: a type that is not implemented.
     shape: Option<Shape>,
     /// As the program describes it.
     info: DigestInfo,

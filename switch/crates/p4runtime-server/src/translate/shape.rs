@@ -12,7 +12,7 @@ use crate::proto::p4::v1 as p4;
 /// Deepest nesting of types.
 const DEPTH_MAX: usize = 16;
 
-/// How a value is composed of fields.
+/// The composition of a value from fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shape {
     Bits(u32),

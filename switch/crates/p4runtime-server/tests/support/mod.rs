@@ -45,7 +45,7 @@ enum Event {
     Time(u64),
 }
 
-/// Where the switch's frames and notifications go.
+/// The receiver of the switch's frames and notifications.
 struct Outside {
     controllers: ControllerSender,
     sent: mpsc::UnboundedSender<(u16, Vec<u8>)>,
@@ -53,7 +53,7 @@ struct Outside {
 
 impl Sink for Outside {
     fn transmit(&mut self, port: u16, frame: &[u8], _delivery_ns: u64, _held: bool) {
-        // A test may not care.
+        // A test may have dropped the receiver.
         let _ = self.sent.send((port, frame.to_vec()));
     }
 

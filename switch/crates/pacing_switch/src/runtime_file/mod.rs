@@ -148,7 +148,7 @@ impl RuntimeFile {
         self.objects.apply(program)
     }
 
-    /// When the first entry after `applied` is due; `None` when all are applied.
+    /// The time when the first entry after `applied` is due; `None` when all are applied.
     pub fn due_ns(&self, applied: usize) -> Option<u64> {
         self.table_entries.get(applied).map(|entry| entry.at_ns)
     }

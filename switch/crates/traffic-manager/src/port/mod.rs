@@ -59,7 +59,7 @@ impl Scheduled {
 /// A packet that was chosen.
 #[derive(Debug)]
 pub(crate) struct Chosen {
-    /// Where it is.
+    /// Its place.
     pub(crate) node: u32,
     pub(crate) class: Option<u32>,
     pub(crate) start: Q24,

@@ -16,7 +16,7 @@ pub struct DigestInfo {
     pub headers: Vec<std::ops::Range<usize>>,
 }
 
-/// How a digest's messages are collected into lists (P4Runtime specification, section
+/// Settings for collecting a digest's messages into lists (P4Runtime specification, section
 /// "DigestEntry").
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DigestConfig {

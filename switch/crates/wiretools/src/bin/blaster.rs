@@ -66,7 +66,7 @@ enum Rate {
 }
 
 impl Rate {
-    /// When frame `number` (from 0) is to leave. Nothing else computes it: with two formulas, a rounding
+    /// The departure time of frame `number` (from 0). Only this computes it: by two formulas, a rounding
     /// error would make the loop wait for a time that has passed; in virtual time, forever.
     fn due_ns(self, start_ns: u64, number: u64) -> u64 {
         match self {
