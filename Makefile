@@ -103,7 +103,7 @@ $(SNAKEMAKE): requirements-experiments.lock | packages
 	@$(@D)/python -m pip install --quiet --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-# What tests and linters need besides.
+# The further packages of tests and linters.
 $(VENV)/.stamp-dev: $(VENV)/.stamp requirements-dev.lock
 	@echo "installing the Python packages of requirements-dev.lock into $(VENV) (about 20 s)"
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes \
@@ -268,14 +268,14 @@ test: test-packages
 	@$(MAKE) ptf accuracy
 	@echo "all tests passed"
 
-# One after the other: two runs of cargo at once would wait for each other.
+# One after another, since two concurrent runs of cargo would wait for each other.
 .PHONY: lint-and-build
 lint-and-build: dev-venv switch bytecode
 	@$(MAKE) lint
 	@$(MAKE) test-p4
 	@$(MAKE) test-rust
 
-# What to run after each edit. BASE: what has changed since that commit.
+# The checks after each edit. BASE: the commit whose later changes are checked.
 BASE ?= HEAD
 .PHONY: check
 check: dev-venv $(DESCRIPTORS)
