@@ -23,7 +23,7 @@ class NodeError(RuntimeError):
 
 
 def free_tcp_port() -> int:
-    """Return a TCP port of the loopback address that nobody listens on."""
+    """Return a free TCP port of the loopback address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -45,7 +45,7 @@ FCS_BYTES = 4
 RATE_BPS = 500_000_000
 FLOWS = (2, 4, 8, 16, 32, 64)
 PACKETS = 20
-"""Of each flow. Its phase stays as it is, so more packets show the same."""
+"""Packets of each flow. Its phase is constant, so more packets show the same."""
 SEEDS = tuple(range(1, 21))
 BEGIN_NS = 1_000
 BOTTLENECK_PORT = 100

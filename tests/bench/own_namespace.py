@@ -10,7 +10,7 @@ _INSIDE = "PACER_BENCH_INSIDE"
 
 
 def run_inside() -> int | None:
-    """Run this program anew inside; returns its exit status, or None where this is inside.
+    """Run this program again inside a namespace; return its exit status, or None inside.
 
     The namespace goes when the last process in it ends. /sys shows the interfaces of the namespace
     that it was mounted in, so it is mounted anew.

@@ -25,7 +25,7 @@ def us(name: str) -> Callable[[Row], str]:
 
 
 def text(name: str) -> Callable[[Row], str]:
-    """The value as it is; empty without one."""
+    """The unchanged value; empty without one."""
     return lambda row: str(row.get(name, ""))
 
 

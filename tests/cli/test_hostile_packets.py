@@ -362,7 +362,7 @@ def test_flooded_packets_are_all_accounted_for(tmp_path: Path) -> None:
     _, told = outcome(flooded(), tmp_path)
     drops = all_drops(told)
     # A packet is dropped once by the program, or flooded: then to two other ports, to the
-    # controller (nobody knows its source), and not back to its own port.
+    # controller (its source is unknown), and not back to its own port.
     copies = drops.pop("pruned")
     assert drops == {"ingress-drop": UNPARSABLE}
     assert told["parser_errors"] == UNPARSABLE

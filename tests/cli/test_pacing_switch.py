@@ -421,7 +421,7 @@ def test_packets_that_go_round_for_ever_end_a_run(tmp_path: Path) -> None:
 
 
 def test_endless_program(tmp_path: Path) -> None:
-    """More than a program may have, from a device whose size reads 0: a limit holds here, too."""
+    """A program that is too long, from a device whose size reads 0, is refused, too."""
     address_space = 1 << 30
     ended = subprocess.run(
         [str(binary()), "--virtual", "-i", "1@p", "/dev/zero"],

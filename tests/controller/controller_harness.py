@@ -54,7 +54,7 @@ class Network:
 
 
 def free_port() -> int:
-    """Return a TCP port that nobody listens on."""
+    """Return a free TCP port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -23,7 +23,7 @@ NOTHING = fy.P4CounterData(packet_count=0, byte_count=0)
 
 
 def flow(**what: Any) -> fy.P4TableEntry:
-    """Return the flow of what comes in at port 1, as it is asked for or written."""
+    """Return the entry of the flow of packets from port 1, for a read or a write."""
     match = fy.P4TableMatch(ingress_port="1/&0x1ff")
     return fy.P4TableEntry("flows", match=match, priority=10, **what)
 

@@ -1,4 +1,4 @@
-"""Calls the application in this process; its switches have nobody at their address."""
+"""Calls the application in this process; its switches do not answer."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from pacer_controller.users import Users
 
 
 class Client:
-    """Calls the application in this process; its switches have nobody at their address."""
+    """Calls the application in this process; its switches do not answer."""
 
     def __init__(self, state: str = ":memory:", users: Users | None = None) -> None:
         address = f"127.0.0.1:{free_port()}"

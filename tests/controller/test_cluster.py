@@ -1,4 +1,4 @@
-"""Several controllers on etcd with real switches: who writes, who takes over, what is never lost.
+"""Several controllers on etcd with real switches: writes, takeovers, and no lost changes.
 
 Among them the counter-example by which the former pair lost acknowledged writes, and its variants.
 """
@@ -290,7 +290,7 @@ def test_a_broken_stream_leaves_no_switch_without_a_writer(
 def test_fresh_stores_on_a_running_switch_always_get_a_writer(
     start_controller: Start, switch: Switch, members: Members
 ) -> None:
-    """N1: the switch remembers the highest election id for ever, whoever had it."""
+    """N1: the switch remembers the highest election id of any controller for ever."""
     for _ in range(3):
         url = members.url(f"/cluster{next(_prefixes)}")
         two = [start_controller("--store", url) for _ in range(2)]
@@ -394,7 +394,7 @@ def test_the_counter_example(start_controller: Start, switch: Switch, tmp_path: 
             lambda: len(entries_of(switch, "classes")) == len(said()), "the switch has all of them"
         )
         assert names <= said() <= names | {"x"}
-        # The switches are shared anew now that there are two again.
+        # The switches are shared again after the second controller is back.
         eventually(lambda: primaries([first, cut_off]) == 1, "one of them drives it")
     finally:
         for relay in (to_etcd, to_switch):
@@ -416,7 +416,7 @@ def test_a_half_open_connection_keeps_nobody_out(
         relay.stall()
         writer.process.kill()
         began_s = time.monotonic()
-        # The old connections stay as they are; new ones pass.
+        # The old connections stay stalled; new ones pass.
         fresh = Relay(switch.address)
         try:
             put_switch(other, "s1", fresh.address)
@@ -430,7 +430,7 @@ def test_a_half_open_connection_keeps_nobody_out(
 
 
 def test_readiness_knows_a_switch_without_a_writer(start_controller: Start, url: str) -> None:
-    """Finding 1: it said ready while nobody wrote."""
+    """Finding 1: the controller reported ready while no controller could write."""
     one = start_controller("--store", url)
     assert one.http.get("/readyz?connected=true").status_code == 200
     nobody = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Connections: who may do something is served, whatever others do with theirs."""
+"""Connections: a client with rights is served, whatever other clients do with theirs."""
 
 import contextlib
 import resource

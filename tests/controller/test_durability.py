@@ -167,7 +167,7 @@ def test_port_settings_are_brought_back(
     switch.start()
     controller.wait_connected()
     assert {name: controller.get(path)[name] for name in asked} == asked
-    # Without a length it is 1514, whatever the switch had before and after its next start.
+    # Without a length it is 1514, for any former length of the switch, and after its next start.
     del asked["gap_frame_max_bytes"]
     changed = controller.put(path, asked)
     assert changed.json()["gap_frame_max_bytes"] == 1514, changed.text

@@ -1,4 +1,4 @@
-"""Events: told in the order of their numbers, whoever comes first."""
+"""Events: published in the order of their numbers, in any order of arrival."""
 
 import asyncio
 from typing import Any

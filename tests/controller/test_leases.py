@@ -1,4 +1,4 @@
-"""Leases: who may write to a switch, until when, and with which number."""
+"""Leases: the right to write to a switch, its end, and its number."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ LEASE_S = 3
 
 
 class Nobody:
-    """A feed that nobody reads."""
+    """A feed that ignores everything."""
 
     def entry(self, entry: Entry) -> None:
         """Forget a write."""
@@ -66,7 +66,7 @@ def test_numbers_grow_and_only_the_holder_gets_one(members: Members) -> None:
             tenure = one.tenure("s1")
             await until_held(tenure)
             numbers = [await tenure.bid() for _ in range(3)]
-            # Beyond what a switch remembers of whoever.
+            # A number beyond any that the switch remembers.
             numbers.append(await tenure.bid(above=numbers[-1] + (7 << 64)))
             numbers.append(await tenure.bid())
             assert numbers == sorted(set(numbers))

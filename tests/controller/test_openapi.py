@@ -1,4 +1,4 @@
-"""Every path of the OpenAPI document against its own description, with whatever a client may send.
+"""Every path of the OpenAPI document against its own description, with anything a client may send.
 
 No answer may be a 5xx, and every answer must be what the document says: status, type, schema.
 Streams, which do not end, have tests of their own.

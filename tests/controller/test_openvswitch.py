@@ -205,7 +205,7 @@ def test_rates_above_the_line_rate(bridge: Bridge, ovs: Controller) -> None:
     assert "class 'video' leaves by any port at 500Mbit" in refused.json()["detail"]
     bridge.kill("ovs-vswitchd")
     eventually(lambda: ovs.get(BRIDGE)["state"] == "pending", "the bridge is away")
-    # The fast port's own line, which nobody knows now, turns out to be none.
+    # The fast port's own line rate, which is unknown now, turns out to be none.
     assert ovs.http.delete(BRIDGE + "/ports/2").status_code == 204
     bridge.start_switch()
     ovs.wait_connected("br0")
@@ -242,7 +242,7 @@ def test_who_has_lost_the_lock_writes_nothing(bridge: Bridge) -> None:
         assert first.lock(steal=False)
         assert first.fence(5) == 0
         first.sync("linux-htb", queues, {})
-        # Two who ask at once: one has it.
+        # Of two concurrent requests, one gets the lock.
         assert not second.lock(steal=False)
         with pytest.raises(OvsdbError, match="not this controller's"):
             second.sync("linux-htb", {}, {})
@@ -266,7 +266,7 @@ def test_who_has_lost_the_lock_writes_nothing(bridge: Bridge) -> None:
 
 
 def test_a_former_master_of_a_bridge_writes_nothing(bridge: Bridge) -> None:
-    """OpenFlow's generation ids: who has an older one is told so, and has no effect."""
+    """OpenFlow's generation ids: a controller with an older one is refused."""
 
     async def run() -> None:
         target = f"unix:{bridge.database.removeprefix('unix:').rpartition('/')[0]}/br0.mgmt"

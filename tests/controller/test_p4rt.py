@@ -44,7 +44,7 @@ class FakeTables:
             yield await self.packets.get()
 
     async def read_table(self, *query: Any, meters: bool = False) -> list[Row]:
-        """Return a table as it is before the packet comes up."""
+        """Return a table in its state before the packet comes up."""
         found = [row for row in self.rows.values() if row.table == query[-1]]
         if query[-1] == FORWARD and not meters:
             packet = SimpleNamespace(metadata={"ingress_port": 1}, payload=FRAME)

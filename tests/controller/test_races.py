@@ -146,7 +146,7 @@ def test_a_put_flow_is_answered_though_its_class_goes_right_after(client: Client
 
 
 class Refusing:
-    """Takes what a driver is to apply, and refuses whatever belongs to one resource."""
+    """A driver that applies changes, and refuses all entries of one resource."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner

@@ -19,7 +19,7 @@ def commands(section: str) -> str:
 
 
 def test_set_a_rate(controller: Controller, switch: Switch, tmp_path: Path) -> None:
-    # curl says nothing of an error status unless it is told to.
+    # curl does not report an error status without an option.
     (tmp_path / ".curlrc").write_text("fail\nsilent\nshow-error\nnoproxy = *\n")
     script = commands("Set a rate").replace("http://127.0.0.1:8080", controller.url)
     assert script.count("curl") == 3

@@ -330,7 +330,7 @@ def test_times_that_no_clock_shows(client: Client, path: str, name: str) -> None
 
 
 class Traffic:
-    """Stands for a switch's own service; says what it is told to."""
+    """A replacement of a switch's own service with given answers."""
 
     def __init__(self, *answers: list[PortInfo] | None) -> None:
         self._answers = iter(answers)

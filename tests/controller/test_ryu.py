@@ -170,7 +170,7 @@ def test_meter_that_remarks(client: Client) -> None:
     rule = {"match": {"ip_dscp": "10"}, "actions": {"meter": "1"}}
     result(client, "POST", f"/qos/rules/{S1}", rule)
     meter = client.call("GET", "/v1/switches/s1/flows/qos-0-1").json()["meter"]
-    # AF11 becomes AF12 above 400 kbit/s, whatever the colour.
+    # AF11 becomes AF12 above 400 kbit/s, for any colour.
     assert (meter["cir"], meter["yellow_dscp"], meter["red_dscp"]) == ("400kbit", 12, 12)
     assert meter["drop_red"] is False
 

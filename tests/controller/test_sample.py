@@ -1,4 +1,4 @@
-"""A switch is read once for everybody who asks at the same time."""
+"""Concurrent requests share one reading of a switch."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ READERS = 100
 
 
 class Slow:
-    """A switch that answers when it is told to."""
+    """A switch that answers when the test lets it."""
 
     def __init__(self) -> None:
         self.readings = 0

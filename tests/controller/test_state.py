@@ -1,4 +1,4 @@
-"""The whole desired state as one document; switches as resources; what is told as events."""
+"""The whole desired state as one document; switches as resources; the events of changes."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Stores: what is acknowledged is there, whoever asks. The same tests for each kind of store."""
+"""Stores: every reader sees an acknowledged write. The same tests for each kind of store."""
 
 import asyncio
 import itertools
@@ -618,7 +618,7 @@ def test_what_is_swept_as_left_behind_is_not_committed(
 
 
 def test_a_gap_in_the_watch_is_made_up_for(shared: str, members: Members) -> None:
-    """Changes that are compacted before they were reported are read anew."""
+    """Changes that are compacted before they are reported are read again."""
 
     async def run() -> None:
         async with opened(shared) as one, opened(shared) as two:

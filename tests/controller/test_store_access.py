@@ -127,7 +127,7 @@ def test_a_user_with_a_password(tmp_path: Path) -> None:
 
 
 def test_a_token_that_is_not_valid_any_longer_is_renewed(tmp_path: Path) -> None:
-    """It ends after a second, and when somebody changes what users may."""
+    """The token ends after a second, and when the rights of users change."""
     for command in ("genrsa -out {0}/jwt.pem 2048", "rsa -in {0}/jwt.pem -pubout -out {0}/pub.pem"):
         made = ["openssl", *command.format(tmp_path).split()]
         subprocess.run(made, check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""Switches whose P4Runtime server speaks TLS."""
+"""Switches whose P4Runtime server uses TLS."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Users of the REST interface: tokens, roles, and who did what."""
+"""Users of the REST interface: tokens, roles, and the authors of changes."""
 
 import json
 import threading

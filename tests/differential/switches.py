@@ -93,6 +93,6 @@ def version() -> str:
 
 
 def progress(text: str) -> None:
-    """Says how far it is, where somebody looks."""
+    """Prints the progress on a terminal."""
     if sys.stderr.isatty():
         print(f"\r{text:70}", end="", file=sys.stderr, flush=True)

@@ -243,7 +243,7 @@ def test_what_the_controller_lacks_is_said_by_its_schema_alone() -> None:
     assert "clamp_window" in (shaping.missing(clamp, schema) or "")
     schema["properties"]["mode"]["enum"].append("dynamic")
     assert shaping.missing(dynamic, schema) is None
-    # The real one paces, whatever else it does.
+    # The real switch paces, too.
     assert shaping.missing(PACED) is None
 
 
@@ -267,7 +267,7 @@ def test_a_result_is_of_its_programs(tmp_path: Path) -> None:
     results_of_runs = Store(tmp_path / "runs", VERSIONS)
     results_of_runs.save(SHORT, result_of(1, 1))
     assert Store(tmp_path / "runs", VERSIONS).has(SHORT)
-    # Another switch, another kernel: all anew.
+    # With another switch or another kernel, all runs are made again.
     assert not Store(tmp_path / "runs", {**VERSIONS, "switch": "2"}).has(SHORT)
 
 
@@ -471,7 +471,7 @@ def checked_share(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_every_claim_is_about_figures_that_its_experiment_has() -> None:
-    """Each takes figures of some cell: a claim whose columns were renamed would hold of nothing."""
+    """Each claim has figures of some cell: with renamed columns it would hold without any."""
     for claim in claims.CLAIMS:
         one = catalogue.all_experiments()[claim.experiment]
         rows = [

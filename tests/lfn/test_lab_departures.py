@@ -19,7 +19,7 @@ TIMEOUT_S = 300
 
 @pytest.fixture(scope="module")
 def runs(lab: None) -> dict[str, dict[str, Any]]:
-    """Make the runs with either sending, side by side; return what they gave by who sent."""
+    """Make the runs with both senders side by side; return the results by sender."""
     started = {
         sends: subprocess.Popen(
             in_lab_command([sys.executable, str(INSIDE), sends]),

@@ -18,7 +18,7 @@ print(os.urandom(16).hex())
 
 
 def after_restart(seed: int, drawn_before: int) -> str:
-    """Random numbers of a lab after so many bytes and a restart."""
+    """Return random numbers of a lab after a number of drawn bytes and a restart."""
     script = DRAW.replace("BEFORE", str(drawn_before))
     command = in_lab_command([sys.executable, "-c", script], "--seed", str(seed))
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

@@ -12,7 +12,7 @@ def sample_of(number: int, resent: int) -> TcpSample:
 
 
 def samples_of(*resent: list[int], rtt_ns: int = SAMPLE_NS) -> Samples:
-    """Return samples of flows that had resent so many packets by each of them."""
+    """Return samples of flows with the number of packets that they had resent at each sample."""
     found = Samples(Scenario(tuple(Flow() for _ in resent), rtt_ns=rtt_ns))
     for number, counts in enumerate(resent):
         found.sent[port_of(number), 40_000] = [

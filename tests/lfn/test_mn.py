@@ -23,7 +23,7 @@ MN = "/usr/bin/mn"
 TIMEOUT_S = 120
 CLEAN_UP_TOOLS = ("killall", "pkill", "rm")
 
-# `mn` as it is, but for its tuning of the whole machine's limits.
+# `mn` without its tuning of the whole machine's limits.
 RUN_MN = """
 import os, runpy, socket, sys
 import mininet.net

@@ -126,7 +126,7 @@ def test_what_a_row_names_exists(row: Row) -> None:
         assert shown
         assert row["ours"]
     if row["status"] == "done":
-        # A measured value, or a test: a report is made anew each time, and nobody sees it here.
+        # A measured value, or a test: a report is not in the repository, since each pass makes it.
         assert ELSEWHERE not in row["ours"] or any(name.startswith("tests/") for name in shown)
 
 

@@ -211,7 +211,7 @@ class Arrive:
 
 @dataclass(frozen=True)
 class SetClass:
-    """Event: a class is configured anew.
+    """Event: a class gets a new configuration.
 
     It applies to packets that arrive afterwards; the class clock, and packets that wait, stay
     as they are.

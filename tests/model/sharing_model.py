@@ -181,7 +181,7 @@ class SharedPacer:
         return max(1, divided_q24(self.config.bytes_per_ns_q24, parts) >> FRACTION_BITS)
 
     def _depart(self, part: Part, now_ns: int, length_bytes: int, half_parts: int) -> int | None:
-        """The departure of a packet that takes so many halves of the whole rate's time."""
+        """The departure of a packet that takes a number of halves of its time at the whole rate."""
         start_q24 = max(q24(now_ns), part.clock_q24)
         if ceil_ns(start_q24) - now_ns > WAIT_NS_MAX:
             return None

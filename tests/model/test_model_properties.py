@@ -291,7 +291,7 @@ def test_gap_frames_fill_the_line_while_a_paced_packet_waits(
 def test_gap_frames_make_no_packet_later_than_the_longest_of_them(
     port: PortConfig, classes: tuple[ClassConfig, ...], events: list[Event]
 ) -> None:
-    """Of ports without unpaced packets and classes whose allowance never binds."""
+    """Cases of ports without unpaced packets and with classes whose allowance never binds."""
     never_late = [replace(one, mode="static", allowance_ns=10**12) for one in classes]
     filled = run(port, never_late, events)
     accounted = run(replace(port, gap_frame_max_bytes=None), never_late, events)

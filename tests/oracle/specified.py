@@ -147,7 +147,7 @@ class Oracle:
         constant = table.const_default_action_id or table.implementation_id
         yield lambda: self._must(not constant, FORBIDDEN)
         yield lambda: self._direct(table, entry)
-        # An update without an action resets the entry and its metadata, whatever it has.
+        # An update without an action resets the entry and its metadata, with any other fields.
         if entry.HasField("action"):
             yield lambda: self._must(len(entry.metadata) <= METADATA_BYTES, FULL)
             yield lambda: self._must(entry.action.WhichOneof("type") == "action")
@@ -513,7 +513,7 @@ class Oracle:
         return ("register", entity.register_entry.register_id, entity.register_entry.index.index)
 
     def _kept(self, entity: p4r.Entity) -> p4r.Entity:
-        """Return an entity as it is read back: canonical byte strings, fields in order."""
+        """Return an entity in the form of a read: canonical byte strings, fields in order."""
         kept = p4r.Entity()
         kept.CopyFrom(entity)
         kind = kept.WhichOneof("entity")

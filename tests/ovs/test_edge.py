@@ -32,7 +32,7 @@ def run() -> dict[str, Any]:
 
 
 def test_no_packet_is_lost(run: dict[str, Any]) -> None:
-    """Neither at the bottleneck, whose FIFO is the demo's, nor at the edge."""
+    """No packet is lost, neither at the bottleneck, whose FIFO is the demo's, nor at the edge."""
     assert run["bottleneck_drops"] == 0
     assert run["edge_drops"] == 0
     assert run["retransmits"] == 0

@@ -181,7 +181,7 @@ class Client:
                 elif kind == "error":
                     self.stream_errors.put(message.error)
         except grpc.RpcError:
-            # The stream has ended; whoever waits on a queue runs into its time limit.
+            # The stream has ended; a caller that waits on a queue gets a timeout.
             return
 
     def close(self) -> None:

@@ -71,7 +71,7 @@ def switch_command(target: str, port_driver: str) -> list[str]:
 
 
 def end_with_parent() -> None:
-    """In a child before exec: do not outlive the runner, whatever ends it."""
+    """In a child before exec: end with the runner, for whatever reason it ends."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 

@@ -560,7 +560,7 @@ class Cluster:
     # ---- for invariants ----
 
     def value(self, key: str) -> bytes | None:
-        """Return the value of a key as it is at this instant."""
+        """Return the present value of a key."""
         kv = self.kvs.get(key.encode())
         return bytes(kv.value) if kv is not None else None
 
@@ -643,7 +643,7 @@ def _carried_out(path: _Path) -> Iterator[Any]:
 
 
 def _whole_revisions(events: Sequence[Any], most: int) -> list[Any]:
-    """Return the first events, of at most so many revisions, none of them in part."""
+    """Return the first events, of at most this number of whole revisions."""
     seen = 0
     last = -1
     chunk = []

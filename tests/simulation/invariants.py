@@ -389,7 +389,7 @@ class Invariants:
                 self.broken("phantom", f"{key} was deleted {len(gone)} times")
 
     def check_reports(self, records: Sequence[logging.LogRecord]) -> None:
-        """Nothing has happened that nobody foresaw."""
+        """Check that nothing unexpected has happened."""
         for text in self._world.unexpected:
             self.broken("unexpected", text)
         for record in records:
@@ -426,7 +426,7 @@ class Invariants:
         return None
 
     def _unmanaged(self, switch: Switch) -> bool:
-        """Whether nobody has made the switch that is in no configuration."""
+        """Whether the switch that is in no configuration has not been made."""
         made = self.truth.current(("", "switch", switch.name)) is not None
         return switch is self._world.switches[-1] and not made
 

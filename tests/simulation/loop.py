@@ -229,11 +229,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # ---- what asyncio asks of a loop ----
 
     def time(self) -> float:
-        """Return the monotonic clock of whoever asks."""
+        """Return the monotonic clock of the calling process."""
         return self.now_s * PROCESS.get(self.world).node.rate if self.now_s else 0.0
 
     def wall(self) -> float:
-        """Return the wall clock of whoever asks."""
+        """Return the wall clock of the calling process."""
         return EPOCH_S + self.now_s + PROCESS.get(self.world).node.wall_s
 
     def asking(self) -> str:

@@ -149,7 +149,7 @@ class Network:
         opened: Callable[[Endpoint], None],
         failed: Callable[[str], None],
     ) -> None:
-        """Ask for a connection; what comes of it is told in the process that asks."""
+        """Ask for a connection; the asking process is told of the outcome."""
         process = PROCESS.get()
         peer = self._loop.node(address.rpartition(":")[0])
         begun_s = self._loop.now_s
@@ -298,7 +298,7 @@ class Network:
         )
 
     def _suspect(self) -> None:
-        """Have each end that nobody answers notice it, when its keepalive would."""
+        """Let each end without an answer notice it, at the time of its keepalive."""
         for end in list(self._ends):
             if end.keepalive is not None and end.open and self._troubled(end):
                 every_s, answer_s = end.keepalive
@@ -306,11 +306,11 @@ class Network:
                 self._loop.after(probe_s, self._probe, end, answer_s)
 
     def suspect(self) -> None:
-        """Look for ends that nobody answers: a node was paused, or is off."""
+        """Look for ends without an answer, because a node was paused or is off."""
         self._suspect()
 
     def _probe(self, end: Endpoint, left_s: float) -> None:
-        """Give an end up that nobody has answered for its time."""
+        """Give up an end that has had no answer for its timeout."""
         if not end.open or not end.process.alive or not self._troubled(end):
             return
         if left_s <= 0:

@@ -15,7 +15,7 @@ from pacer_controller.stores.leases import Leases
 
 @contextlib.contextmanager
 def drop_compare() -> Iterator[None]:
-    """Write whatever others have written meanwhile."""
+    """Write even if others have written meanwhile."""
     not_since = etcd_client.not_since
 
     def always(key: str, _: int, end: str = "") -> Any:
@@ -57,7 +57,7 @@ def reuse_id() -> Iterator[None]:
 
 @contextlib.contextmanager
 def forget_gap() -> Iterator[None]:
-    """Begin a watch anew from now on, not from where the last one ended."""
+    """Restart a watch from now on, not from the end of the last one."""
     watch: Any = EtcdClient.watch
 
     async def from_now(self: Any, prefix: str, start: int) -> AsyncIterator[Any]:

@@ -372,7 +372,7 @@ class AioCall:
             self._callbacks.append(callback)
 
     def time_remaining(self) -> float | None:
-        """Return nothing: nobody asks."""
+        """Return nothing, since no caller uses it."""
         return None
 
     def set_internal_error(self, text: str) -> None:

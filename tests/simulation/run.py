@@ -111,7 +111,7 @@ def _logging(loop: SimulatedLoop, *, story: bool) -> Iterator[_Errors]:
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Say nothing of what coroutines do that are closed because nobody has them any more."""
+    """Ignore the reports of coroutines that are closed because they are no longer referenced."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     logging.disable(logging.CRITICAL)
     try:
@@ -254,7 +254,7 @@ def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Sets of strings are walked in the order of their hashes.
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | {"PYTHONHASHSEED": "0"})
-    # Of coroutines that are closed after a run, because nobody has them any more.
+    # Reports of coroutines that are closed after a run, because they are no longer referenced.
     warnings.filterwarnings("ignore", message="coroutine .* was never awaited")
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--seeds", type=int, default=100, help="how many (default 100)")

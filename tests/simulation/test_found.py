@@ -31,7 +31,7 @@ def _small_transactions() -> Any:
 
 
 class Heard:
-    """A feed that keeps what it is told."""
+    """A feed that keeps everything that it gets."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []

@@ -647,7 +647,7 @@ class Client:
         return f"/v1/switches/{switch}/{PLURALS.get(kind, kind)}/{name}".rstrip("/")
 
     def _spec(self, key: Key, classes: Sequence[str]) -> tuple[int, dict[str, Any]]:
-        """Return a value that nobody has ever put, and what tells it."""
+        """Return a new, unique mark and the settings that carry it."""
         world, chance = self._world, self._chance
         world.tokens += 1
         _, kind, name = key
@@ -766,7 +766,7 @@ class Client:
         if status == 200 and operation.method == "GET":
             view, kind = json.loads(answer), operation.key[1]
             if not tags:
-                # A port whose settings nobody manages.
+                # A port with unmanaged settings.
                 operation.outcome = 404
             else:
                 operation.seen = token_of(kind, view["desired"] if kind == "port" else view)

@@ -1,4 +1,4 @@
-"""Classes whose TCP flows are followed: what leaves the switch, and what the model says should."""
+"""Classes whose TCP flows are followed: the switch's departures, and those of the model."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def station(mac: str, port: int) -> list[dict[str, object]]:
 
 
 def all_to(port: int) -> list[dict[str, object]]:
-    """Multicast groups that send every packet to one port, whatever its addresses."""
+    """Multicast groups that send every packet to one port, for any addresses."""
     replicas = [{"egress_port": port, "instance": 1}]
     return [{"multicast_group_id": group, "replicas": replicas} for group in (1, 2)]
 

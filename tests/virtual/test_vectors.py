@@ -132,7 +132,7 @@ def _run_of(vector: dict[str, Any]) -> VirtualRun:
 
 
 def _without_stalls(vector: dict[str, Any]) -> dict[str, Any]:
-    """The vector as it is, or its stall-free variant with what the model expects of that."""
+    """The unchanged vector, or its stall-free variant with the model's results for that."""
     events = [event for event in vector["events"] if "stall_until_ns" not in event]
     if len(events) == len(vector["events"]):
         return vector

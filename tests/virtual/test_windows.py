@@ -123,7 +123,7 @@ def test_windows_are_lowered_and_never_raised(
 
 
 def test_without_scaling_the_field_is_the_window(tmp_path: Path) -> None:
-    """The server does not scale, so neither does the client, whatever its SYN offered."""
+    """The server does not scale, so neither does the client, for any offer in its SYN."""
     for sender_port in (1, 2):
         passing = Connection(*V4, server_scale=None).frames(sender_port, 65_535)
         assert through(passing, sender_port, tmp_path) == [frame for _, _, frame in passing]

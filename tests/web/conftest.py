@@ -104,7 +104,7 @@ def traffic(wires: Network, controller: Controller) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List what was not run, and why, where nobody overlooks it."""
+    """List the tests that were not run, with the reasons, at the end of the report."""
     reasons = {
         report.longrepr[2].removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", [])

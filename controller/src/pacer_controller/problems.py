@@ -32,7 +32,7 @@ class FieldErrors(list[FieldError]):
         self.append(FieldError(field, message, expected))
 
     def add_below(self, path: str, errors: Iterable[FieldError]) -> None:
-        """Add what is wrong with a part of the request, whose fields are below a path."""
+        """Add the errors in a part of the request, whose fields are below a path."""
         self += [replace(error, field=path + error.field) for error in errors]
 
 

@@ -165,7 +165,7 @@ FIFO_BYTES_MIN = 1518
 
 
 class PortSpec(Strict):
-    """The requested settings of a port; a setting that is left out stays as it is."""
+    """The requested settings of a port; a setting that is left out keeps its value."""
 
     model_config = examples(
         {"line_rate": "1Gbit", "counts": "wire"},

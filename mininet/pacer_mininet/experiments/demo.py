@@ -34,7 +34,7 @@ def _named(experiment: Experiment, job: jobs.Job) -> str:
 
 def make(experiments: Sequence[Experiment], results: Path, *, realtime: bool) -> dict[str, str]:
     """Make all runs, print the tables, write all files; return why runs failed, by name."""
-    # A demo makes its runs anew each time.
+    # A demo makes its runs again each time.
     shutil.rmtree(results / FOLDER, ignore_errors=True)
     store = Store(results / FOLDER, versions.of_this_checkout(realtime=realtime))
     to_make = [

@@ -118,7 +118,7 @@ REALTIME_DIFFERS = "This was measured in real time, so the next run differs a li
 
 
 def scaled_down(path: Scenario) -> Scenario:
-    """Return a path whose line and window are smaller by as much as its rate is than the papers'.
+    """Return a path whose line and window are scaled by the ratio of its rate to the papers' rate.
 
     For stock BMv2. The RTT stays.
     """

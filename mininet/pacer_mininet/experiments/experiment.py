@@ -16,7 +16,7 @@ QUICK_FIFO_FRAMES = 12
 MTU_FRAME_BYTES = 1518
 
 CHANCE_SEEDS = (1, 2, 3)
-"""Seeds of runs whose outcome depends on which packet is lost."""
+"""Seeds of runs whose outcome depends on the lost packet."""
 
 WIRE_SEEDS = tuple(range(1, 10))
 """Seeds of runs in which one packet lost on the wire decides how a flow continues."""
@@ -51,7 +51,7 @@ class Cell:
     def runs(self) -> list[Scenario]:
         """Return the runs, one for each seed; only the first measures bandwidth in 500 us."""
         flows = self.scenario.flows
-        # With several flows of unbounded windows, chance decides whose packet is lost.
+        # With several flows of unbounded windows, chance decides which flow loses a packet.
         unbounded = any(flow.shaper.kind == UNPACED.kind or flow.shaper.follows for flow in flows)
         several = len(flows) > 1 or flows[0].streams > 1
         chance = self.scenario.loss_ppm > 0 or (unbounded and several)

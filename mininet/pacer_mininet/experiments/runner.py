@@ -69,7 +69,7 @@ LEARNING_S = 0.2
 
 SETTLE_S = 1.0
 SETTLE_RTTS = 4
-"""After a run, its connections are gone and all queues empty within this time and so many RTTs."""
+"""Time in seconds, and number of RTTs, after which a run's connections and queues are gone."""
 
 Report = Callable[[dict[str, Any]], None]
 

@@ -1,4 +1,4 @@
-"""Flows that meet at a bottleneck: how their packets lie to each other, and who loses with whom."""
+"""Flows that meet at a bottleneck: the phases of their packets, and their common losses."""
 
 import dataclasses
 

@@ -52,7 +52,7 @@ class Pacer:
 
 @pytest.fixture(scope="module")
 def shared(network: Network) -> Iterator[Controller]:
-    """Run a controller whose switches have nobody at their address: all is accepted and pending."""
+    """Run a controller whose switches do not answer: all changes are accepted and pending."""
     controller = Controller(
         *("--switch", f"s1=127.0.0.1:{free_port()}"),
         *("--switch", f"wan=127.0.0.1:{free_port()},program=gtrcnet,bottleneck=500mbit,wire=1:2"),
@@ -131,7 +131,7 @@ def test_a_class_begins_and_ends_to_follow(pacer: Pacer) -> None:
     follow = "follow wan follow-port 1 follow-fifo 1MB least 50Mbit most 500Mbit"
     pacer(f"class add s1 video rate 400mbit {follow}")
     assert follow in pacer("class show s1")
-    # The other settings stay as they are.
+    # The other settings do not change.
     pacer("class set s1 video most 450mbit")
     assert "least 50Mbit most 450Mbit" in pacer("class show s1")
     pacer("class set s1 video follow none")

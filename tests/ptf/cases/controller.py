@@ -1,4 +1,4 @@
-"""The controller's channel: packets in and out, who is primary, counters and groups."""
+"""The controller's channel: packets in and out, the primary role, counters and groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GRPC_ALREADY_EXISTS = 6
 
 
 class PacketOutToPort(PacerTest):
-    """A packet with an egress port leaves by it as it is, past all tables."""
+    """A packet with an egress port leaves by it unchanged, past all tables."""
 
     def runTest(self) -> None:
         # To a station behind port 2, yet sent out of port 3; and a flow that would hold it.
@@ -77,7 +77,7 @@ class SecondController(PacerTest):
         other = Client(self.address, DEVICE_ID, self.program)
         self.addCleanup(other.close)
         self.assertEqual(other.become_primary(), 0, "the highest election id is primary")
-        # The first controller is told that it no longer is.
+        # The first controller is notified that it is no longer primary.
         told = self.switch.arbitrations.get(timeout=COMES_SECONDS)
         self.assertEqual(told.status.code, GRPC_ALREADY_EXISTS)
         self.assertEqual(told.election_id, other.election_id)
@@ -94,7 +94,7 @@ class SecondController(PacerTest):
         other.close()
         told = self.switch.arbitrations.get(timeout=COMES_SECONDS)
         if self.on_bmv2:
-            # An older rule: the best of those who remain is primary.
+            # An older rule: the remaining controller with the highest id is primary.
             self.assertEqual(told.status.code, 0)
         else:
             # Only an id at least as high as the highest seen may be primary.

@@ -53,7 +53,7 @@ class FlowTest(PacingTest):
     """The base of the tests of flows."""
 
     def shake_hands(self, seconds: float) -> None:
-        """SYN, and so much later the answer: both pass as they are."""
+        """Send a SYN, and after this time the answer; both pass unchanged."""
         syn, answer = segment(1, "S", 100), segment(2, "SA", 900, 101, window=65_535)
         self.send(1, syn)
         self.comes(2, syn)

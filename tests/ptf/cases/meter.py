@@ -40,7 +40,7 @@ def with_checksum_less(by: int, frame: bytes) -> bytes:
 
 
 class ColoursMarkDscp(PacerTest):
-    """Green passes as it is; yellow and red get their DSCP, and the IPv4 checksum holds."""
+    """Green passes unchanged; yellow and red get their DSCP, and the IPv4 checksum is right."""
 
     def runTest(self) -> None:
         flow = self.flow(

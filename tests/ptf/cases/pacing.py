@@ -59,8 +59,8 @@ class PacingTest(PacerTest):
         self.comes(2, frame)
 
     def until_accepted(self, class_id: int, packets: int) -> None:
-        """Returns when the class has accepted so many packets: a Write overtakes packets that
-        are on their way to the pipeline.
+        """Waits until the class has accepted this number of packets: a Write overtakes packets
+        that are on their way to the pipeline.
         """
         limit = time.monotonic() + COMES_SECONDS
         while self.switch.counter("PacerIngress.class_accepted", class_id).packets < packets:

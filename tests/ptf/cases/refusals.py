@@ -334,7 +334,7 @@ class PacketsOutThatAreNone(RefusalTest):
 
 
 class RatesAtTheEdge(RefusalTest):
-    """The slowest and the fastest rate of the contract are accepted as they are."""
+    """The slowest and the fastest rate of the contract are accepted unchanged."""
 
     def runTest(self) -> None:
         for class_id, rate_bps in ((100, 8_000), (101, 100_000_000_000)):

@@ -94,7 +94,7 @@ class StampedPort:
         return self
 
     def send(self, frame: bytes) -> int:
-        """Sends one frame as it is."""
+        """Sends one frame unchanged."""
         return self.socket.send(frame)
 
     def down(self) -> None:

@@ -262,7 +262,7 @@ def _reset_ports(session: Session, kind: Kind, switch: str, ports: Sequence[str]
 
 
 def _add_command(kind: Kind, replace: bool) -> click.Command:
-    """Make `add` (it must be new) or `replace` (whatever it was)."""
+    """Make `add`, which needs a new name, or `replace`, which takes any."""
 
     def run(session: Session, switch: str, words: tuple[str, ...], name: str | None = None) -> None:
         if kind.name == "flow":

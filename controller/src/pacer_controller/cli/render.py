@@ -128,7 +128,7 @@ _OF_MARKS: _Words = (("yellow_dscp", "yellow-dscp", str), ("red_dscp", "red-dscp
 
 
 def _followed(follow: View) -> str:
-    """Return what a class follows as it is typed, behind the word `follow`."""
+    """Return the words of a class's `follow` setting, behind the word `follow`."""
     return (
         f"{follow['switch']} follow-port {follow['port']} "
         f"follow-fifo {exact_size(follow['fifo_bytes'])} "
@@ -153,7 +153,7 @@ _OF_QUEUE: _Words = (
 
 
 def _typed(view: View, words: _Words) -> list[str]:
-    """Return settings as they are typed."""
+    """Return settings in the words of the command line."""
     given = [(word, show, view.get(field)) for field, word, show in words]
     return [f"{word} {show(value)}" for word, show, value in given if value is not None]
 

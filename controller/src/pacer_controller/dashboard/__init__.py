@@ -28,7 +28,7 @@ HEADERS = {
     "frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    # Asked for anew each time, answered 304: a new version of the server is seen at once.
+    # Browsers ask again each time, and get a 304, so that a new version is seen at once.
     "Cache-Control": "no-cache",
 }
 

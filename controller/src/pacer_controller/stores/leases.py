@@ -275,7 +275,7 @@ class Leases:
         return f"{self._prefix}leases/{switch}"
 
     async def _take(self, switch: str) -> None:
-        """Ask for the key of a switch that nobody has."""
+        """Ask for the key of a switch, unless another controller has it."""
         if self.holders.get(switch, self.name) != self.name:
             # Wait until the owner leaves the switch or the owner's lease ends.
             return

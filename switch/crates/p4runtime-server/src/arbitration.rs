@@ -51,7 +51,7 @@ struct Session {
 
 #[derive(Debug, Default)]
 struct Role {
-    /// Highest bid ever received. A holder's is higher than a stranger's, whatever their ids.
+    /// Highest bid ever received. A holder's is higher than a stranger's, for any ids.
     highest: Option<Bid>,
     primary: Option<SessionId>,
     /// Whether the primary may write, because the writes of the previous one have ended.

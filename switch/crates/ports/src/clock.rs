@@ -47,7 +47,7 @@ pub fn remeasure_realtime_offset() -> i64 {
 ///
 /// Stamps are of `CLOCK_REALTIME`, with one exception. A frame that a process of this namespace sends
 /// at a given time (`SO_TXTIME`) comes out of a veth with that time, which is of `CLOCK_MONOTONIC`.
-/// Such a stamp is smaller than the difference of the clocks, and is returned as it is.
+/// Such a stamp is smaller than the difference of the clocks, and is returned unchanged.
 #[must_use]
 pub fn from_stamp_ns(stamp_ns: u64) -> u64 {
     match u64::try_from(realtime_offset_ns()) {

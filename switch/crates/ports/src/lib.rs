@@ -46,7 +46,7 @@
 //! completed are the outermost ones of TCP, UDP and ICMPv6; SCTP's is not (turn its offload off),
 //! nor those inside tunnels. Frames longer than a port takes (segmentation offload) are counted and
 //! dropped, not segmented. A port opened while its interface is down works once it is up; one whose
-//! interface was deleted must be opened anew.
+//! interface was deleted must be opened again.
 //!
 //! # Example
 //!

@@ -68,7 +68,7 @@ pub struct PortStatistics {
     /// Transport checksums completed in software: the senders have checksum offload on.
     pub rx_checksums_completed: u64,
     /// Frames with an incomplete checksum that could not be completed (neither TCP, UDP nor
-    /// ICMPv6); delivered as they are.
+    /// ICMPv6); delivered unchanged.
     pub rx_checksums_unfinished: u64,
     /// VLAN tags the kernel had taken out, put back.
     pub rx_vlan_tags_restored: u64,
@@ -273,7 +273,7 @@ impl Port {
 
     /// Takes a frame (without FCS) for sending. It is copied; it leaves at the next
     /// [`flush`](Port::flush), or at once with all collected before it when the batch is full. A
-    /// frame shorter than 60 bytes is sent as it is (the driver of a real interface pads it).
+    /// frame shorter than 60 bytes is sent unchanged (the driver of a real interface pads it).
     ///
     /// # Errors
     /// See [`SendRefused`]; nothing is sent.

@@ -307,8 +307,8 @@ fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// ppoll(2) with a timeout in ns (`None`: none) and the signal mask as it is. Returns how many
-/// descriptors are ready, 0 after the timeout; `None`: a signal came.
+/// ppoll(2) with a timeout in ns (`None`: none) and an unchanged signal mask. Returns the number of
+/// ready descriptors, 0 after the timeout; `None`: a signal came.
 pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout_ns: Option<u64>) -> io::Result<Option<usize>> {
     let timeout = timeout_ns.map(timespec);
     unless_interrupted(rustix::event::poll(fds, timeout.as_ref()))
@@ -320,9 +320,9 @@ pub(crate) struct Events(pub(crate) Vec<epoll::Event>);
 // SAFETY: what keeps an event on its thread is that its data may be a pointer; here it is a number.
 unsafe impl Send for Events {}
 
-/// epoll_pwait2(2) with a timeout in ns (`None`: none) and the signal mask as it is. Replaces
-/// `events`, up to its capacity, and returns how many there are, 0 after the timeout; `None`: a signal
-/// came. Before Linux 5.11 it is two calls.
+/// epoll_pwait2(2) with a timeout in ns (`None`: none) and an unchanged signal mask. Replaces `events`,
+/// up to its capacity, and returns their number, 0 after the timeout; `None`: a signal came. Before
+/// Linux 5.11 it is two calls.
 pub(crate) fn epoll_wait(
     epoll: &OwnedFd,
     Events(events): &mut Events,

@@ -19,7 +19,7 @@ pub(crate) struct TxBatch {
     /// The first `collected` hold a frame each.
     slots: Box<[Slot]>,
     collected: usize,
-    /// Kept to save allocations; filled anew for every call, meaningless between calls.
+    /// Kept to save allocations; filled again for every call, meaningless between calls.
     vectors: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
     /// The departure time of each frame, if the kernel sends them at given times; else empty.

@@ -21,7 +21,7 @@ static ALLOCATOR: ports::HugePages = ports::HugePages;
 /// Packets that are timed together.
 const BATCH: u64 = 1_000;
 /// Operations of many microseconds that are timed together: a batch ends before the system gives
-/// the processor to somebody else, after 3 ms or so on a busy machine.
+/// the processor to another process, after 3 ms or so on a busy machine.
 const SLOW_BATCH: u64 = 100;
 /// Batches go on for so long.
 const PERIOD: Duration = Duration::from_millis(1_500);
@@ -108,7 +108,7 @@ impl Results {
     }
 }
 
-/// The least time of one operation over many batches; `batch` does so many of them.
+/// The least time of one operation over many batches; `batch` makes the given number of operations.
 fn least_ns(operations: u64, mut batch: impl FnMut()) -> f64 {
     let begin = Instant::now();
     let mut least = Duration::MAX;

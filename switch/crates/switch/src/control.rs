@@ -116,7 +116,7 @@ impl Switch {
 
     /// A controller has received a list of digest messages of the running program (also while
     /// another one is staged). From now on, a message of that list is sent again when it recurs. A
-    /// list that is unknown, or no longer known, is no error.
+    /// list that is unknown, or no longer known, is not an error.
     pub fn digest_acknowledge(&mut self, digest: usize, list_id: u64) {
         if let Some(program) = &mut self.running {
             program.learning.acknowledge(digest, list_id);

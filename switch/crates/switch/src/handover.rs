@@ -28,7 +28,7 @@ const MODERATION_EARLY_MAX_NS: u64 = 1_000_000;
 const START_LEAD_NS: u64 = 400_000;
 
 /// While the driver is awake, packets start when half of the lead is left. Then all that are due
-/// within the lead start together: each hand-over costs one system call, however many frames it has.
+/// within the lead start together: each hand-over costs one system call, for any number of frames.
 const AWAKE_PARTS: u64 = 2;
 
 /// The driver wakes for them when an eighth of the lead is left.

@@ -278,7 +278,7 @@ fn drops_are_counted_by_their_origin() {
             })
             .collect()
     };
-    // Flooded: the copy back to port 1 is no loss, also where the class is paced.
+    // Flooded: the copy back to port 1 is not a loss, even if the class is paced.
     pace_everything(&mut switch);
     switch.receive(1, &frame(), 0, 0);
     switch.poll(1_000_000, &mut Sent::default());
@@ -603,7 +603,7 @@ fn looks_late(early: bool) {
     }
 }
 
-/// Bursts of stations that nobody knows yet, some frames PAUSE or too long, received as a driver
+/// Bursts of unknown stations, some frames PAUSE or too long, received as a driver
 /// does, each burst as a batch or frame by frame.
 fn receives_bursts(batches: bool) -> (Sent, Switch) {
     let config = SwitchConfig {

@@ -140,7 +140,7 @@ struct Level {
     held: u64,
     classes: u64,
     packet: u64,
-    /// Packets whose classes are asked for together.
+    /// Number of packets whose classes are prefetched together.
     announced: u64,
 }
 

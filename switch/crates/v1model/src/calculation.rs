@@ -183,7 +183,7 @@ impl Calculation {
     }
 
     /// The calculation's value for a packet. `payload`: what follows its parsed headers. `scratch`:
-    /// a buffer, whose contents do not matter.
+    /// a buffer with any contents.
     #[inline]
     pub fn compute(
         &self,

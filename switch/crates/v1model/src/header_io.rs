@@ -81,7 +81,7 @@ impl HeaderIo {
         self.bytes + self.variable.as_ref().map_or(0, |v| v.bits as usize / 8)
     }
 
-    /// Bytes of the header at `base` with its variable field as it is now.
+    /// Bytes of the header at `base`, with the present length of its variable field.
     #[inline]
     pub fn length(&self, phv: &[u64], base: u32) -> usize {
         match &self.variable {

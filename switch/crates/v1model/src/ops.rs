@@ -438,7 +438,7 @@ impl Op {
         }
     }
 
-    /// Whether the operation surely leaves the packet's words as they are and continues with the
+    /// Whether the operation certainly leaves the packet's words unchanged and continues with the
     /// next operation.
     pub fn leaves_words(&self) -> bool {
         matches!(

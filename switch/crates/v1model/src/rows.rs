@@ -22,7 +22,7 @@ struct Column {
     cells: usize,
 }
 
-/// Arrays of cells, all zero at first. The system gives them memory as they are used.
+/// Arrays of cells, all zero at first. The system gives them memory when they are used.
 #[derive(Debug)]
 pub(crate) struct Rows {
     columns: Vec<Column>,

@@ -31,7 +31,7 @@ impl ValueSets {
         }
     }
 
-    /// Whether the key of a use, as it is in the PHV, is a member of the set.
+    /// Whether the key of a use, from the PHV, is a member of the set.
     pub fn contains(&self, place: u16, phv: &[u64]) -> bool {
         let members = self.tests.get(usize::from(place));
         members.is_some_and(|members| {

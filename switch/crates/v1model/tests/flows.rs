@@ -384,7 +384,7 @@ fn a_restored_entry_is_as_it_was() {
     assert_eq!(p.table_entry(flows, &keys[2]).unwrap(), before);
 }
 
-/// Pages are in insertion order and complete, whatever comes and goes behind them.
+/// Pages are in insertion order and complete, even if entries come and go behind them.
 #[test]
 fn a_table_is_read_in_pages() {
     let mut p = load("flows");

@@ -10,7 +10,7 @@ use crate::translate::{self, BoundTable};
 /// Direct counter and meter of an entry.
 type DirectState = (Option<entries::CounterValue>, Option<entries::MeterState>);
 
-/// The entries whose direct resources are wanted.
+/// The entries whose direct resources are requested.
 enum Place {
     /// All entries of a table that have this priority. 0: all entries.
     Entries(i32),

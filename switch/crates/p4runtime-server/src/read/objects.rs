@@ -105,7 +105,7 @@ impl Reader<'_> {
         .await
     }
 
-    /// The profiles whose members or groups are wanted. `inner` is the id of a member or group.
+    /// The profiles whose members or groups are requested. `inner` is the id of a member or group.
     pub(super) fn profiles(&self, id: u32, inner: u32, field: &str) -> Result<Vec<&Profile>, Stop> {
         if id != 0 {
             return Ok(vec![self.pipeline.profile(id)?]);

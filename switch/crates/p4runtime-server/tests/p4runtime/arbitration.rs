@@ -17,13 +17,13 @@ type Told = (&'static str, Code, Option<u128>);
 
 /// One step of a case; controllers are named by one letter and open their streams when first named.
 enum Step {
-    /// Sends an update for the default role; these are told.
+    /// Sends an update for the default role; these controllers are notified.
     Elect(&'static str, Option<u128>, &'static [Told]),
     /// As [`Step::Elect`], for a role.
     InRole(&'static str, &'static str, Option<u128>, &'static [Told]),
-    /// Sends an update that ends its stream with this code; these others are told.
+    /// Sends an update that ends its stream with this code; these other controllers are notified.
     Refused(&'static str, Wrong, Code, &'static [Told]),
-    /// Leaves; these are told.
+    /// Ends its stream; these controllers are notified.
     Leaves(&'static str, &'static [Told]),
     /// A write with this role and election id has this result.
     Writes(&'static str, &'static str, Option<u128>, Code),

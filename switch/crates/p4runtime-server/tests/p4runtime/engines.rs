@@ -556,7 +556,7 @@ async fn digests_come_in_lists_and_once_until_acknowledged() {
     assert_eq!((stations(&second), second.timestamp), (vec![3], 2_000));
     assert_ne!(first.list_id, second.list_id);
 
-    // Only what was acknowledged, by the primary, is told again.
+    // Only a message that the primary acknowledged is sent again.
     let ack = |list: &p4::DigestList, digest_id| {
         ToSwitch::DigestAck(p4::DigestListAck {
             digest_id,
@@ -692,7 +692,7 @@ async fn idle_entries_are_told_and_show_their_time() {
         };
         assert_eq!(told.table_entry, [key]);
     }
-    // Without a timeout nothing is told, but the time still shown.
+    // Without a timeout there is no notification, but the time is still shown.
     let forever = p4::TableEntry {
         idle_timeout_ns: 0,
         ..entry.clone()

@@ -727,8 +727,8 @@ async fn digests_tell_headers_and_whether_a_packet_has_them() {
     };
     let station: &[u8] = &[2, 0, 0, 0, 0, 1];
     let to: &[u8] = &[2, 0, 0, 0, 0, 0];
-    // -3 in 13 bits; the second packet has no tag, whatever the one before had. The third is like
-    // the first, and is not told again.
+    // -3 in 13 bits. The second packet has no tag, and its message nothing of the one before. The third
+    // is like the first, and is not sent again.
     for (sent, ether_type, tag) in [
         (
             tagged(5, -3),

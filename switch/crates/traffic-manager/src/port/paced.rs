@@ -62,7 +62,7 @@ impl<P> Port<P> {
         queues: &mut ClassQueues,
         slab: &Slab<P>,
     ) -> Option<Chosen> {
-        // Keys up to this one have E <= start, whatever the class.
+        // Keys up to this one have E <= start, for any class.
         let last = start.raw() << CLASS_BITS | u128::from(u32::MAX);
         let head = self.eligible(last, queues, slab)?;
         let (class, number, spaces_catch_up) = (head.class, self.number, self.spaces_catch_up);

@@ -106,7 +106,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// A copy of a cell of an indirect meter as it is now, for [`Self::meter_restore`].
+    /// A copy of the present state of an indirect meter's cell, for [`Self::meter_restore`].
     pub fn meter_save(&self, meter: usize, index: usize) -> ControlResult<SavedMeter> {
         Ok(SavedMeter(self.meter_array(meter, index)?.cell(index)))
     }

@@ -275,8 +275,8 @@ impl Pipeline {
         verdict
     }
 
-    /// Runs the egress control. [`EgressVerdict::clone`] is a clone of the packet as it is now. Unless
-    /// the packet is dropped, call [`Self::deparse`] after the clone is made.
+    /// Runs the egress control. [`EgressVerdict::clone`] is a clone of the packet in its state after
+    /// egress. Unless the packet is dropped, call [`Self::deparse`] after the clone is made.
     pub fn egress_control<E: Externs>(
         &mut self,
         ctx: &mut Context,

@@ -247,7 +247,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Changes the action of an existing entry. Its direct resources stay as they are.
+    /// Changes the action of an existing entry. Its direct resources do not change.
     ///
     /// # Errors
     /// As [`Self::table_insert`]; the entry does not exist.
@@ -278,7 +278,7 @@ impl Pipeline {
         Ok(self.saved(t, entry))
     }
 
-    /// A copy of an entry (`None`: the default entry) as it is now, for [`Self::table_restore`].
+    /// A copy of an entry (`None`: the default entry) in its present state, for [`Self::table_restore`].
     pub fn table_save(&self, table: usize, key: Option<&EntryKey>) -> ControlResult<SavedEntry> {
         let Some(key) = key else {
             let (_, t) = self.info(table)?;

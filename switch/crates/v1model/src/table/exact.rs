@@ -4,7 +4,7 @@ use super::cells::{Cell, Cells, Tag};
 use foldhash::quality::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-/// A map from key words to entries. Its hash is seeded per process, so that nobody can choose keys
+/// A map from key words to entries. Its hash is seeded per process, so that no sender can choose keys
 /// that collide.
 ///
 /// The keys of a million entries are one vector, and [`super::ternary`] finds its candidates by their

@@ -6,7 +6,7 @@ use crate::expr::{Compiler, text};
 use crate::ops::Op;
 use crate::slot::Slot;
 
-/// The header whose `egress_spec` and `mcast_grp` the switch looks at.
+/// The header whose `egress_spec` and `mcast_grp` the switch reads.
 const STANDARD_METADATA: &str = "standard_metadata";
 
 /// Marks the packet to be dropped, in the standard metadata or in a copy of it.

@@ -7,7 +7,7 @@ use crate::expr::{Compiler, Dest};
 use crate::ops::Op;
 use crate::wide::limbs;
 
-/// Reads a register cell; an index out of range leaves the destination as it is.
+/// Reads a register cell; an index out of range leaves the destination unchanged.
 pub(super) fn register_read(
     c: &mut Compiler<'_>,
     objects: &Objects,
@@ -58,7 +58,7 @@ pub(super) fn count(c: &mut Compiler<'_>, objects: &Objects, params: Params<'_>)
     Ok(())
 }
 
-/// Meters the packet; an index out of range leaves the destination as it is.
+/// Meters the packet; an index out of range leaves the destination unchanged.
 pub(super) fn meter(c: &mut Compiler<'_>, objects: &Objects, params: Params<'_>) -> LoadResult<()> {
     let [array, index, dest] = params.all()?;
     let array = objects.meter(array.named("meter_array")?)?;
@@ -98,7 +98,7 @@ pub(super) fn hash(c: &mut Compiler<'_>, objects: &Objects, params: Params<'_>) 
     c.store_words(&dest, d, 64)
 }
 
-/// Draws a random number in a range; an empty range leaves the destination as it is.
+/// Draws a random number in a range; an empty range leaves the destination unchanged.
 pub(super) fn random(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
     let [dest, low, high] = params.all()?;
     let dest = dest.dest(c)?;
