@@ -243,7 +243,7 @@ def test_what_the_controller_lacks_is_said_by_its_schema_alone() -> None:
     assert "clamp_window" in (shaping.missing(clamp, schema) or "")
     schema["properties"]["mode"]["enum"].append("dynamic")
     assert shaping.missing(dynamic, schema) is None
-    # The real switch paces, too.
+    # The controller's real schema has the static mode.
     assert shaping.missing(PACED) is None
 
 
