@@ -8,7 +8,7 @@
 #   make ptf               PTF tests of the P4 programs on a switch, see TARGET
 #   make conformance       p4c's STF tests here and on stock BMv2, side by side (needs p4c)
 #   make differential      random tables and packets here and on stock BMv2, compared
-#   make simulate          controllers, etcd and switches in one process, with faults from a seed
+#   make simulate          controllers, stores and switches in one process, with faults from a seed
 #   make experiments       the published tables and figures, and more, beside the published ones
 #   make experiment-table5 one of them; their names: make experiment-list
 #   make acyclic           no circles of modules in any crate; builds cargo-modules once (minutes)

@@ -1,13 +1,12 @@
 """The invariants of every run, with any faults.
 
-The history of the model of etcd is the truth: the order of all writes. The answers to clients, the
-writes to switches, and the controllers' state are checked against it.
+The truth is the order of all writes (`truth.py`). The answers to clients, the writes to switches,
+and the controllers' state are checked against it.
 """
 
-import json
+import contextlib
 import logging
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +16,10 @@ from finsy import p4entity
 from finsy.proto import p4r
 from loop import Process
 from pacer_controller import entries
-from pacer_controller.records import Desired, index_of, record_of
+from pacer_controller.records import index_of
 from pacer_controller.rows import PORTS, Row
-from world import PREFIX, Key, Operation, World, token_of
+from truth import EtcdTruth, FileTruth, Truth, Version
+from world import PREFIX, STATE, Controller, Key, Operation, World, token_of
 
 from switch import Switch
 
@@ -28,18 +28,10 @@ _MEMORY = 3
 
 _WRITES = ("/Write", "/SetForwardingPipelineConfig", "/SetPort")
 
+END_MOST_S = 5.0
+"""Longest time that a controller runs with a broken disk."""
+
 _STATIONS = (entries.FORWARD, entries.SOURCES)
-
-
-@dataclass(frozen=True)
-class Version:
-    """A version of a resource, from one revision of etcd on."""
-
-    etcd_revision: int
-    at_s: float
-    spec: Any
-    revision: int
-    index: int | None
 
 
 @dataclass(frozen=True)
@@ -59,106 +51,6 @@ class Violation:
         return f"{self.rule}: {self.text}"
 
 
-class Truth:
-    """The desired state as etcd has it, with all that it ever was.
-
-    Args:
-        broken: told of what must not be.
-
-    """
-
-    def __init__(self, broken: Any) -> None:
-        self._broken = broken
-        self._generations: dict[str, str] = {}
-        self._data: dict[tuple[str, str], dict[tuple[str, str], Version]] = defaultdict(dict)
-        self.versions: dict[Key, list[Version]] = defaultdict(list)
-        self.events: dict[str, int] = {}
-
-    def take(self, commit: Commit) -> None:
-        """Take a revision."""
-        touched: dict[Key, None] = {}
-        flipped: dict[str, None] = {}
-        for event in commit.events:
-            key = event.kv.key.decode()
-            if not key.startswith(PREFIX):
-                continue
-            what, _, rest = key.removeprefix(PREFIX).partition("/")
-            gone = event.type != 0
-            if what == "root":
-                for switch, (_, generation) in json.loads(event.kv.value).items():
-                    if self._generations.get(switch, "0") != generation:
-                        self._touch_all(switch, touched)
-                        self._generations[switch] = generation
-                        flipped[switch] = None
-            elif what == "data":
-                switch, generation, kind, name = rest.split("/")
-                held = self._data[switch, generation]
-                if gone:
-                    held.pop((kind, name), None)
-                else:
-                    held[kind, name] = _version(event.kv, commit)
-                if self._generations.get(switch, "0") == generation:
-                    touched[switch, kind, name] = None
-        for switch in flipped:
-            self._touch_all(switch, touched)
-        for one in touched:
-            self._note(one, commit)
-        for switch in dict.fromkeys(key[0] for key in touched):
-            self._check_switch(switch, commit)
-
-    def _touch_all(self, switch: str, touched: dict[Key, None]) -> None:
-        held = self._data[switch, self._generations.get(switch, "0")]
-        touched |= {(switch, kind, name): None for kind, name in held}
-
-    def current(self, key: Key) -> Version | None:
-        """Return what a resource is."""
-        switch, kind, name = key
-        return self._data[switch, self._generations.get(switch, "0")].get((kind, name))
-
-    def _note(self, key: Key, commit: Commit) -> None:
-        now, known = self.current(key), self.versions[key]
-        last = known[-1] if known else None
-        if now is None:
-            if last is not None and last.spec is not None:
-                known.append(Version(commit.revision, commit.at_s, None, 0, None))
-        elif last is None or (last.spec, last.revision) != (now.spec, now.revision):
-            known.append(Version(commit.revision, commit.at_s, now.spec, now.revision, now.index))
-
-    def _check_switch(self, switch: str, commit: Commit) -> None:
-        held = self._data[switch, self._generations.get(switch, "0")]
-        used: dict[int, str] = {}
-        for (kind, name), version in held.items():
-            if version.index is not None:
-                other = used.setdefault(version.index, name)
-                if other != name:
-                    self._broken(
-                        "index",
-                        f"revision {commit.revision}: {other} and {name} of {switch} have class "
-                        f"index {version.index}",
-                    )
-            if kind == "flow":
-                of = version.spec.get("class")
-                if of is not None and ("class", of) not in held:
-                    self._broken(
-                        "reference", f"revision {commit.revision}: {name} names class {of}"
-                    )
-
-    def desired(self, switch: str) -> Desired:
-        """Return what is wanted of a switch."""
-        found = Desired()
-        held = self._data[switch, self._generations.get(switch, "0")]
-        for (kind, name), version in sorted(held.items()):
-            found.set(kind, name, record_of(kind, name, version.index, version.spec, 1))
-        return found
-
-
-def _version(kv: Any, commit: Commit) -> Version:
-    made = json.loads(kv.value)
-    revision = int(made.get("revision", kv.mod_revision))
-    spec = made.get("spec", made.get("settings"))
-    return Version(commit.revision, commit.at_s, spec, revision, made.get("index"))
-
-
 class Invariants:
     """Watches a world.
 
@@ -170,14 +62,31 @@ class Invariants:
     def __init__(self, world: World) -> None:
         self._world = world
         self.found: list[Violation] = []
-        self.truth = Truth(self.broken)
+        self.truth: Truth
+        if world.cluster is not None:
+            etcd = self.truth = EtcdTruth(self.broken)
+            world.cluster.observers.append(lambda commit: self._commit(etcd, commit))
+        else:
+            self.truth = FileTruth(self.broken, world.loop)
         self._reads: dict[tuple[str, Process, Key], int] = {}
         """Newest version that a client has seen at a controller, by place in the history."""
         self._checked: dict[str, int] = {}
+        self._broken_since_s: dict[Controller, float] = {}
         self._refuses = any(fault.kind == "refuse" for fault in world.faults)
-        world.cluster.observers.append(self._commit)
         world.core.asked = self._asked
         world.answered = self._answered
+
+    @contextlib.contextmanager
+    def observing(self) -> Iterator[None]:
+        """Watch the stores while the block runs."""
+        if isinstance(self.truth, FileTruth):
+            (node,) = (one.node for one in self._world.controllers)
+            disk = node.disk
+            assert disk is not None
+            with self.truth.observing(lambda: [one for one in disk.unsynced() if one != STATE]):
+                yield
+        else:
+            yield
 
     def broken(self, rule: str, text: str) -> None:
         """Note a violation."""
@@ -188,8 +97,8 @@ class Invariants:
 
     # ---- after each step ----
 
-    def _commit(self, commit: Commit) -> None:
-        self.truth.take(commit)
+    def _commit(self, truth: EtcdTruth, commit: Commit) -> None:
+        truth.take(commit)
         self._check_switches()
 
     def _check_switches(self) -> None:
@@ -217,7 +126,7 @@ class Invariants:
 
     def _asked(self, process: Process, target: str, method: str, _: str) -> None:
         """A controller writes to a switch only while it holds the switch's lease."""
-        if not method.endswith(_WRITES):
+        if not method.endswith(_WRITES) or self._world.cluster is None:
             return
         switch = target.partition(":")[0]
         holder = self._world.cluster.value(f"{PREFIX}leases/{switch}")
@@ -231,6 +140,7 @@ class Invariants:
 
     def _answered(self, operation: Operation) -> None:
         """Check that an answer is true, and not older than an earlier answer."""
+        self._check_switches()
         if operation.method == "GET":
             if operation.outcome in (200, 404):
                 self._check_read(operation)
@@ -315,6 +225,17 @@ class Invariants:
             known = (operation.client, operation.server, operation.key)
             self._reads[known] = max(place, last)
 
+    def look(self) -> None:
+        """Look at what takes time: a controller with a broken disk ends."""
+        for controller in self._world.controllers:
+            running = controller.running
+            if running is None or running.store.broken is None or controller.node.paused:
+                self._broken_since_s.pop(controller, None)
+                continue
+            since_s = self._broken_since_s.setdefault(controller, self._world.loop.now_s)
+            if self._world.loop.now_s - since_s > END_MOST_S:
+                self.broken("broken-disk", f"{running.process} goes on: {running.store.broken}")
+
     # ---- at the end ----
 
     def check_history(self) -> None:
@@ -363,7 +284,7 @@ class Invariants:
         for operation in self._world.operations:
             if operation.whole:
                 found = self._made(operation)
-                revisions = {version.etcd_revision for version in found}
+                revisions = {version.write for version in found}
                 if len(revisions) > 1 or (found and len(found) < len(operation.tokens)):
                     self.broken("atomic", f"stored in parts, at {sorted(revisions)}: {operation}")
 
@@ -440,7 +361,7 @@ class Invariants:
         }
 
     def differing(self) -> str | None:
-        """Return what a controller knows otherwise than etcd; None: nothing."""
+        """Return what a controller knows otherwise than it is; None: nothing."""
         for controller in self._world.controllers:
             running = controller.running
             if running is None:

@@ -22,6 +22,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+from disk import Disk
+
 EPOCH_S = 1_760_000_000.0
 """The wall clock when a simulation begins, in seconds since 1970."""
 
@@ -50,6 +52,7 @@ class Node:
         powered: whether it is on; its kernel answers while it is.
         wall_s: the lead of its wall clock, in seconds.
         process: the process that runs there.
+        disk: the disk of its files; None: it has none.
 
     """
 
@@ -62,6 +65,7 @@ class Node:
         self.powered = True
         self.wall_s = 0.0
         self.process: Process | None = None
+        self.disk: Disk | None = None
         self.lives = 0
         self.fuse: tuple[int, Callable[[], None]] | None = None
         """After how many callbacks something is to happen here, and what."""

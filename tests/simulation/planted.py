@@ -1,12 +1,15 @@
 """Faults planted in the product on purpose: the simulation must find each of them."""
 
 import contextlib
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest import mock
 
-from pacer_controller.stores import etcd_client
+from pacer_controller.stores import SqliteStore, UncertainError, etcd_client
 from pacer_controller.stores.etcd import EtcdStore
 from pacer_controller.stores.etcd_client import EtcdClient
 from pacer_controller.stores.etcd_layout import Made
@@ -78,11 +81,68 @@ def skip_lease_time() -> Iterator[None]:
         yield
 
 
-PLANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "drop-compare": drop_compare,
-    "acknowledge-early": acknowledge_early,
-    "reuse-id": reuse_id,
-    "forget-gap": forget_gap,
-    "skip-lease-time": skip_lease_time,
+@contextlib.contextmanager
+def skip_sync() -> Iterator[None]:
+    """Acknowledge a write before the disk has it."""
+    connect = sqlite3.connect
+
+    class Careless(sqlite3.Connection):
+        def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+            statement = statement.replace("synchronous = FULL", "synchronous = OFF")
+            return super().execute(statement, *values)
+
+    with mock.patch.object(sqlite3, "connect", partial(connect, factory=Careless)):
+        yield
+
+
+@contextlib.contextmanager
+def acknowledge_failed() -> Iterator[None]:
+    """Take a write for made whose commit has failed."""
+    transaction: Any = SqliteStore._transaction
+
+    @contextlib.contextmanager
+    def quiet(self: SqliteStore) -> Iterator[None]:
+        with contextlib.suppress(UncertainError), transaction(self):
+            yield
+
+    with mock.patch.object(SqliteStore, "_transaction", quiet):
+        yield
+
+
+@contextlib.contextmanager
+def forget_bids() -> Iterator[None]:
+    """Count fencing numbers in memory, from what the file said at the start."""
+
+    async def counted(self: Any, _: int) -> int:
+        self._bids += 1
+        return int(self._epoch << 64 | self._bids)
+
+    with mock.patch.object(SqliteStore, "bid", counted):
+        yield
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A planted fault.
+
+    Attributes:
+        scene: name of the scene in which it is found.
+        planted: returns what plants it for a time.
+
+    """
+
+    scene: str
+    planted: Callable[[], AbstractContextManager[object]]
+
+
+PLANTS = {
+    "drop-compare": Plant("etcd", drop_compare),
+    "acknowledge-early": Plant("etcd", acknowledge_early),
+    "reuse-id": Plant("etcd", reuse_id),
+    "forget-gap": Plant("etcd", forget_gap),
+    "skip-lease-time": Plant("etcd", skip_lease_time),
+    "skip-sync": Plant("sqlite", skip_sync),
+    "acknowledge-failed": Plant("sqlite", acknowledge_failed),
+    "forget-bids": Plant("sqlite", forget_bids),
 }
 """By name."""

@@ -1,7 +1,8 @@
 """Runs seeds; one seed is one run, and a run depends on nothing else.
 
-    run.py [--seeds N] [--first SEED] [--jobs N] [--plant NAME] [--story]
+    run.py [--seeds N] [--first SEED] [--jobs N] [--scene NAME] [--plant NAME] [--story]
 
+The scene of a seed is `world.scene_of`, unless the command names one.
 A seed that fails is printed, with its faults reduced to those without which it does not fail, and
 the command that runs it again.
 """
@@ -21,13 +22,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import vfs
 from clocks import simulated
 from invariants import Invariants, Violation
 from loop import SimulatedLoop, SimulationError
 from pacer_controller import traffic_manager
 from planted import PLANTS
 from rpc import installed
-from world import CLIENTS_UNTIL_S, Fault, World, schedule, shortcuts, sizes
+from world import (
+    CLIENTS_UNTIL_S,
+    SCENES,
+    Fault,
+    Scene,
+    World,
+    scene_of,
+    schedule,
+    shortcuts,
+    sizes,
+)
 
 REST_MOST_S = 30.0
 """Longest time until the world must have come to rest."""
@@ -125,10 +137,12 @@ def _silent() -> Iterator[None]:
 
 async def _watch(world: World, invariants: Invariants) -> float:
     """Let the world go on until it rests; returns how long that took after the last fault."""
-    await asyncio.sleep(CLIENTS_UNTIL_S)
     loop, rested_s, why = world.loop, None, ""
     while loop.now_s < CLIENTS_UNTIL_S + REST_MOST_S:
         await asyncio.sleep(LOOK_S)
+        invariants.look()
+        if loop.now_s <= CLIENTS_UNTIL_S:
+            continue
         why = _unrest(world, invariants)
         if why:
             rested_s = None
@@ -149,23 +163,40 @@ def _unrest(world: World, invariants: Invariants) -> str:
     return "; ".join([*said, *([differing] if differing is not None else [])])
 
 
-def run(
-    seed: str, faults: Sequence[Fault] | None = None, *, story: bool = False, plant: str = ""
-) -> Result:
+@dataclass(frozen=True)
+class Work:
+    """A seed to be run.
+
+    Attributes:
+        seed: which one.
+        scene: what there is.
+        plant: name of a fault in the product; empty: none.
+
+    """
+
+    seed: str
+    scene: Scene
+    plant: str = ""
+
+    def faults(self) -> list[Fault]:
+        """Return what goes wrong."""
+        return schedule(self.seed, self.scene)
+
+
+def run(work: Work, faults: Sequence[Fault] | None = None, *, story: bool = False) -> Result:
     """Run one seed.
 
     Args:
-        seed: the seed of the run.
+        work: the seed, and the scene.
         faults: the faults; None: those of the seed.
         story: whether to keep what the controllers log, too.
-        plant: name of a fault in the product.
 
     """
     _prepare()
     gc.disable()
-    loop = SimulatedLoop(seed)
+    loop = SimulatedLoop(work.seed)
     try:
-        return _run(loop, seed, schedule(seed) if faults is None else faults, story, plant)
+        return _run(loop, work, work.faults() if faults is None else faults, story)
     finally:
         with _silent():
             loop.finish()
@@ -183,18 +214,19 @@ def _prepare() -> None:
     gc.freeze()
 
 
-def _run(
-    loop: SimulatedLoop, seed: str, faults: Sequence[Fault], story: bool, plant: str
-) -> Result:
+def _run(loop: SimulatedLoop, work: Work, faults: Sequence[Fault], story: bool) -> Result:
+    seed = work.seed
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context(_logging(loop, story=story))
         stack.enter_context(shortcuts())
         stack.enter_context(sizes(seed))
         stack.enter_context(simulated(loop, seed))
-        if plant:
-            stack.enter_context(PLANTS[plant]())
-        world = loop.world.context.run(World, loop, seed, faults)
+        stack.enter_context(vfs.installed(loop))
+        if work.plant:
+            stack.enter_context(PLANTS[work.plant].planted())
+        world = loop.world.context.run(World, loop, seed, faults, work.scene)
         invariants = Invariants(world)
+        stack.enter_context(invariants.observing())
         stack.enter_context(installed(world.core))
         rest_s = REST_MOST_S
         try:
@@ -219,34 +251,34 @@ def _run(
     )
 
 
-def reduced(seed: str, rule: str, *, plant: str = "") -> list[Fault]:
+def reduced(work: Work, rule: str) -> list[Fault]:
     """Return the faults without any one of which a seed does not fail in the same way."""
-    faults = schedule(seed)
+    faults = work.faults()
     for fault in list(faults):
         fewer = [one for one in faults if one is not fault]
-        if any(one.rule == rule for one in run(seed, fewer, plant=plant).violations):
+        if any(one.rule == rule for one in run(work, fewer).violations):
             faults = fewer
     return faults
 
 
-def _one(given: tuple[int, str]) -> Result:
-    number, plant = given
-    result = run(str(number), plant=plant)
+def _one(work: Work) -> tuple[Work, Result]:
+    result = run(work)
     result.story = []
-    return result
+    return work, result
 
 
-def report(result: Result, plant: str, *, quick: bool) -> None:
+def report(work: Work, result: Result, *, quick: bool) -> None:
     """Print a seed that fails, with the faults that it takes."""
-    print(f"seed {result.seed} fails; digest {result.digest}")
+    print(f"seed {work.seed} fails, scene {work.scene.name}; digest {result.digest}")
     for violation in result.violations:
         print(f"  {violation}")
     if not quick:
         print("  faults that it takes:")
-        for fault in reduced(result.seed, result.violations[0].rule, plant=plant):
+        for fault in reduced(work, result.violations[0].rule):
             print(f"    {fault}")
-    again = f"{Path(__file__).name} --first {result.seed} --seeds 1 --story"
-    print(f"  again: {again}{f' --plant {plant}' if plant else ''}", flush=True)
+    again = f"{Path(__file__).name} --first {work.seed} --seeds 1 --story"
+    how = f"--plant {work.plant}" if work.plant else f"--scene {work.scene.name}"
+    print(f"  again: {again} {how}", flush=True)
 
 
 def main() -> int:
@@ -260,6 +292,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many (default 100)")
     parser.add_argument("--first", type=int, default=1, help="the first one (default 1)")
     parser.add_argument("--jobs", type=int, default=1, help="at a time (default 1)")
+    parser.add_argument("--scene", choices=SCENES, help="what there is (default: by seed)")
     parser.add_argument("--plant", default="", choices=["", *PLANTS], help="a fault on purpose")
     parser.add_argument("--story", action="store_true", help="print what happens")
     parser.add_argument("--digests", action="store_true", help="print each seed's digest")
@@ -267,29 +300,33 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="do not end at the first failure")
     given = parser.parse_args()
     begun_s = time.monotonic()
-    work = [(number, given.plant) for number in range(given.first, given.first + given.seeds)]
+    scene = SCENES.get(PLANTS[given.plant].scene if given.plant else given.scene)
+    work = [
+        Work(str(number), scene or scene_of(number), given.plant)
+        for number in range(given.first, given.first + given.seeds)
+    ]
     rests: list[float] = []
     failed = acknowledged = 0
     if given.story:
-        result = run(str(given.first), story=True, plant=given.plant)
+        result = run(work[0], story=True)
         print("\n".join(result.story))
         print(result.digest)
         for violation in result.violations:
             print(violation)
         return 1 if result.violations else 0
     with contextlib.ExitStack() as stack:
-        results: Iterator[Result] = map(_one, work)
+        results: Iterator[tuple[Work, Result]] = map(_one, work)
         if given.jobs > 1:
             pool = stack.enter_context(multiprocessing.get_context("fork").Pool(given.jobs))
             results = iter(pool.imap(_one, work))
-        for done, result in enumerate(results, 1):
+        for done, (one, result) in enumerate(results, 1):
             rests.append(result.rest_s)
             acknowledged += result.acknowledged
             if given.digests:
                 print(f"seed {result.seed}: {result.digest}", flush=True)
             if result.violations:
                 failed += 1
-                report(result, given.plant, quick=given.quick)
+                report(one, result, quick=given.quick)
                 if not given.keep_going:
                     break
             if done % 500 == 0:

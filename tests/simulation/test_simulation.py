@@ -16,6 +16,9 @@ FOUND_BY = {
     "reuse-id": 1,
     "forget-gap": 12,
     "skip-lease-time": 15,
+    "skip-sync": 1,
+    "acknowledge-failed": 1,
+    "forget-bids": 1,
 }
 """A seed that finds each planted fault; the next ones are tried, too, since a seed's story changes
 with each change of the product."""

@@ -1,6 +1,8 @@
-"""Controllers, etcd, switches and clients on one simulated network, and what befalls them.
+"""Controllers, stores, switches and clients on one simulated network, and what befalls them.
 
-A controller is the product: its store on etcd, its service, its drivers, its REST application,
+There are several scenes (`Scene`). A seed has one of them, and draws everything else.
+
+A controller is the product: its store, its service, its drivers, its REST application,
 without the process and the sockets around them. It is started again when it ends, as a service
 manager does. Clients change classes and flows by REST and note what they were told. A schedule of
 faults, drawn from the seed, goes on for some time; then everything is mended, and the world must
@@ -9,9 +11,11 @@ come to rest in the state that its clients have asked for.
 
 import asyncio
 import contextlib
+import errno
 import functools
 import json
 import random
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -19,6 +23,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from disk import Disk, Failing
 from etcd import Cluster
 from finsy.p4schema import P4SchemaCache
 from loop import PROCESS, Node, Process, SimulatedLoop
@@ -36,7 +41,6 @@ from switch import Switch
 
 COMPILED = Path(__file__).resolve().parents[2] / "p4src" / "compiled"
 
-CONTROLLERS = 3
 SWITCHES = 3
 """Switches of the configuration; one more is made by request."""
 
@@ -56,11 +60,52 @@ ANSWER_S = 8.0
 """Longest wait of a client for an answer."""
 
 
+STATE = "/state"
+"""Path of the state file, in scenes without etcd."""
+
+BROKEN_LOOK_S = 0.1
+"""Time between two looks at whether the store is broken, as in `server`."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The machines of a run.
+
+    Attributes:
+        name: the name of the scene.
+        controllers: number of controllers.
+        members: members of etcd; 0: one controller has a state file on a disk instead.
+
+    """
+
+    name: str
+    controllers: int
+    members: int
+
+
+ETCD = Scene("etcd", controllers=3, members=3)
+SQLITE = Scene("sqlite", controllers=1, members=0)
+SCENES = {one.name: one for one in (ETCD, SQLITE)}
+
+_TURNS = (ETCD, ETCD, ETCD, SQLITE)
+
+
+def scene_of(seed: int) -> Scene:
+    """Return the scene of a seed: three of four have etcd."""
+    return _TURNS[seed % len(_TURNS)]
+
+
 Key = tuple[str, str, str]
 """Switch, kind and name of a resource."""
 
 NAMES = {"port": 2, "class": 3, "flow": 3}
 """Number of resources of each kind that clients change one by one."""
+
+OF_ETCD = ("no-store", "compact")
+"""Faults that there are with etcd only."""
+
+DISK_CALLS = ("read", "write", "sync", "remove")
+"""Calls of a disk that fail."""
 
 PLURALS = {"port": "ports", "class": "classes", "flow": "flows"}
 
@@ -104,11 +149,11 @@ class Fault:
         return f"{self.at_s:.2f} s: {self.kind} {' '.join(self.who)}{more} for {self.for_s:.2f} s"
 
 
-def schedule(seed: str) -> list[Fault]:
+def schedule(seed: str, scene: Scene = ETCD) -> list[Fault]:
     """Draw the faults of a run."""
     chance = random.Random(f"{seed}/faults")
-    controllers = [f"c{n}" for n in range(CONTROLLERS)]
-    members = [f"e{n}" for n in range(3)]
+    controllers = [f"c{n}" for n in range(scene.controllers)]
+    members = [f"e{n}" for n in range(scene.members)]
     switches = [f"s{n}" for n in range(SWITCHES + 1)]
     clients = [f"u{n}" for n in range(CLIENTS)]
 
@@ -138,9 +183,21 @@ def schedule(seed: str) -> list[Fault]:
         "slow": lambda: (pair([*controllers, *members], [*members, *switches]), 0.3),
         "packets": lambda: ((chance.choice(switches),), 0),
     }
+    of_disk: dict[str, Callable[[], tuple[tuple[str, ...], float]]] = {
+        "disk-kill": lambda: (("c0",), float(chance.randint(1, 60))),
+        "disk-power": lambda: (("c0",), float(chance.randint(1, 60))),
+        "disk-full": lambda: (("c0",), 0),
+        "disk-fails": lambda: (("c0",), float(chance.randrange(len(DISK_CALLS)))),
+        "disk-fails-once": lambda: (("c0",), float(chance.randrange(len(DISK_CALLS)))),
+    }
+    if not scene.members:
+        for kind in OF_ETCD:
+            del makers[kind]
+        makers |= of_disk
+    kinds = [*makers, *([] if scene.members else [*of_disk, *of_disk])]
     faults = []
     for number in range(chance.randint(2, 9)):
-        kind = chance.choice(list(makers))
+        kind = chance.choice(kinds)
         who, value = makers[kind]()
         at_s = chance.uniform(BEGIN_S, FAULTS_UNTIL_S)
         for_s = min(chance.choice((0.1, 0.7, 2.0, 4.0, 8.0)) * chance.uniform(0.5, 1.5), 12.0)
@@ -230,7 +287,22 @@ def sizes(seed: str) -> Iterator[None]:
         mock.patch.object(etcd_store, "OPERATIONS", chance.choice((120, 120, 12))),
         mock.patch.object(group_commit, "OPERATIONS", chance.choice((120, 120, 24))),
         mock.patch.object(etcd_store, "PAGE", chance.choice((2000, 2000, 7))),
+        _checkpoints(chance.choice((1000, 30, 4))),
     ):
+        yield
+
+
+@contextlib.contextmanager
+def _checkpoints(pages: int) -> Iterator[None]:
+    """Have SQLite bring its WAL to the database when that has so many pages."""
+    connect = sqlite3.connect
+
+    def connected(*given: Any, **options: Any) -> sqlite3.Connection:
+        made: sqlite3.Connection = connect(*given, **options)
+        made.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+        return made
+
+    with mock.patch.object(sqlite3, "connect", connected):
         yield
 
 
@@ -298,7 +370,8 @@ class Controller:
         except StoreError as error:
             world.loop.note(f"{process}: ends: {error}")
         except Exception as error:
-            world.unexpected.append(f"{process} ended with {error!r}")
+            if process.alive:
+                world.unexpected.append(f"{process} ended with {error!r}")
         self.ended(process)
         process.end()
 
@@ -315,13 +388,14 @@ class Controller:
     async def _serve(self, process: Process, stopping: asyncio.Event) -> None:
         world = self._world
         async with AsyncExitStack() as stack:
-            store = await open_store(f"etcd://{world.cluster.endpoints}{PREFIX.rstrip('/')}")
+            store = await open_store(world.store)
             stack.push_async_callback(store.close)
             configured = world.switches[:SWITCHES]
             switches = [parse_switch(f"{one.name}={one.address}") for one in configured]
             service = Service(switches, COMPILED, store, world.reconcile_s)
             process.program = service
-            name = world.names[process] = str(store.describe()["controller"])
+            name = store.describe()["controller"] or self.node.name
+            world.names[process] = name
             # As the application's lifespan does.
             stack.push_async_callback(service.stop)
             await service.start()
@@ -330,8 +404,17 @@ class Controller:
             self.running = Running(process, store, service, _application(), name)
             world.network.listen(process, REST_PORT, self._accept)
             world.loop.note(f"{process}: serves as {name}")
-            await stopping.wait()
-            world.loop.note(f"{process}: stops")
+            await self._until_over(stopping, store)
+            world.loop.note(f"{process}: stops: {store.broken or 'asked to'}")
+
+    @staticmethod
+    async def _until_over(stopping: asyncio.Event, store: Store) -> None:
+        """Wait until the controller is to end, as `server` does."""
+        while store.broken is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BROKEN_LOOK_S):
+                    await stopping.wait()
+                return
 
     def _accept(self, end: Endpoint) -> None:
         process = PROCESS.get()
@@ -392,16 +475,24 @@ class World:
         loop: the simulation.
         seed: the seed of everything.
         faults: the faults.
+        scene: the scene.
 
     """
 
-    def __init__(self, loop: SimulatedLoop, seed: str, faults: Sequence[Fault]) -> None:
+    def __init__(
+        self, loop: SimulatedLoop, seed: str, faults: Sequence[Fault], scene: Scene = ETCD
+    ) -> None:
         self.loop = loop
+        self.scene = scene
         self.seed = seed
         self.chance = random.Random(f"{seed}/world")
         self.network = Network(loop, seed)
         self.core = Core(self.network)
-        self.cluster = Cluster(loop, self.network, seed)
+        self.cluster = Cluster(loop, self.network, seed) if scene.members else None
+        self.store = f"sqlite:{STATE}"
+        """URL of the controllers' store."""
+        if self.cluster is not None:
+            self.store = f"etcd://{self.cluster.endpoints}{PREFIX.rstrip('/')}"
         refuses = any(fault.kind == "refuse" for fault in faults)
         # Reconciling retries entries that a switch has refused.
         self.reconcile_s = 5.0 if refuses else self.chance.choice((0.0, 5.0, 30.0))
@@ -414,10 +505,12 @@ class World:
         """Unexpected exceptions."""
         self.faults = faults
         speeds = (1.0, 1.0, 0.99, 1.01)
-        self.controllers = [
-            Controller(self, loop.node(f"c{n}", self.chance.choice(speeds)))
-            for n in range(CONTROLLERS)
+        machines = [
+            loop.node(f"c{n}", self.chance.choice(speeds)) for n in range(scene.controllers)
         ]
+        for machine in machines:
+            machine.disk = None if scene.members else Disk(seed)
+        self.controllers = [Controller(self, machine) for machine in machines]
         self.answered: Callable[[Operation], None] = lambda _: None
         self.clients = [Client(self, n) for n in range(CLIENTS)]
         for fault in faults:
@@ -467,6 +560,7 @@ class World:
         elif switch is not None:
             switch.start()
         else:
+            assert self.cluster is not None
             self.cluster.start(node)
 
     def _fault_kill(self, _: Fault, node: Node) -> Callable[[], None]:
@@ -500,15 +594,20 @@ class World:
         return end
 
     def _fault_power(self, _: Fault, node: Node) -> Callable[[], None]:
-        node.powered = False
-        self._kill(node)
-        self.network.suspect()
+        self._lose_power(node)
 
         def on() -> None:
             node.powered = True
             self._start(node)
 
         return on
+
+    def _lose_power(self, node: Node) -> None:
+        node.powered = False
+        self._kill(node)
+        if node.disk is not None:
+            node.disk.lose_power()
+        self.network.suspect()
 
     def _fault_stop(self, _: Fault, node: Node) -> None:
         controller = self.controller(node.name)
@@ -537,7 +636,12 @@ class World:
         return mend
 
     def _named(self, letters: str) -> list[Node]:
-        counts = {"c": CONTROLLERS, "e": 3, "s": SWITCHES + 1, "u": CLIENTS}
+        counts = {
+            "c": self.scene.controllers,
+            "e": self.scene.members,
+            "s": SWITCHES + 1,
+            "u": CLIENTS,
+        }
         return [self.loop.node(f"{one}{n}") for one in letters for n in range(counts[one])]
 
     def _fault_isolate(self, _: Fault, node: Node) -> Callable[[], None]:
@@ -566,7 +670,49 @@ class World:
         node.wall_s += fault.value
 
     def _fault_compact(self, fault: Fault) -> None:
+        assert self.cluster is not None
         self.cluster.compact(int(fault.value))
+
+    def _fault_disk_kill(self, fault: Fault, node: Node) -> Callable[[], None]:
+        """End the program between two calls of its disk."""
+        return self._at_call(fault, node, lambda: self._kill(node))
+
+    def _fault_disk_power(self, fault: Fault, node: Node) -> Callable[[], None]:
+        """Lose power between two calls of the disk."""
+        return self._at_call(fault, node, lambda: self._lose_power(node))
+
+    def _at_call(self, fault: Fault, node: Node, call: Callable[[], None]) -> Callable[[], None]:
+        disk = node.disk
+        assert disk is not None
+        disk.fuse = (int(fault.value), call)
+
+        def end() -> None:
+            disk.fuse = None
+            node.powered = True
+            self._start(node)
+
+        return end
+
+    def _fault_disk_full(self, _: Fault, node: Node) -> Callable[[], None]:
+        return self._failing(node, "write", Failing(errno.ENOSPC))
+
+    def _fault_disk_fails(self, fault: Fault, node: Node) -> Callable[[], None]:
+        return self._failing(node, DISK_CALLS[int(fault.value)], Failing(errno.EIO))
+
+    def _fault_disk_fails_once(self, fault: Fault, node: Node) -> Callable[[], None]:
+        return self._failing(node, DISK_CALLS[int(fault.value)], Failing(errno.EIO, once=True))
+
+    @staticmethod
+    def _failing(node: Node, kind: str, failing: Failing) -> Callable[[], None]:
+        disk = node.disk
+        assert disk is not None
+        disk.failing[kind] = failing
+
+        def end() -> None:
+            if disk.failing.get(kind) is failing:
+                del disk.failing[kind]
+
+        return end
 
     def _fault_slow(self, fault: Fault, one: Node, other: Node) -> Callable[[], None]:
         self.network.slow(one, other, fault.value)

@@ -30,7 +30,7 @@ from pacer_controller.http_protocol import IDLE_S, LimitedProtocol
 from pacer_controller.option_files import check_authority, check_pair, secret
 from pacer_controller.service import Service
 from pacer_controller.store_options import add_store_options, open_given
-from pacer_controller.stores import SqliteStore, Store, StoreError
+from pacer_controller.stores import Store, StoreError
 from pacer_controller.switch_tls import SwitchTls
 from pacer_controller.users import Users
 
@@ -89,7 +89,7 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Close slow connections, and end if the store is broken; called every 0.1 s."""
         self._connections.sweep(time.monotonic())
-        if _why_broken(self._store) is not None and not self.should_exit:
+        if self._store.broken is not None and not self.should_exit:
             self.should_exit = True
             self._closing.set()
         return await super().on_tick(counter)
@@ -115,11 +115,6 @@ class _Server(uvicorn.Server):
 
 class _BrokenError(Exception):
     """The store is broken and refuses all writes."""
-
-
-def _why_broken(store: Store) -> str | None:
-    """Return the error after which a store refuses writes until the process restarts."""
-    return store.broken if isinstance(store, SqliteStore) else None
 
 
 class _JsonFormatter(logging.Formatter):
@@ -349,9 +344,8 @@ async def _serve(settings: config.Config, arguments: argparse.Namespace) -> None
         print(f"pacer-controller: ready {scheme}://{shown}:{port}", file=sys.stderr, flush=True)
         async with service_manager.told():
             await server.serve(sockets=[listener])
-        why = _why_broken(store)
-        if why is not None:
-            raise _BrokenError(f"{store.name}: {why}: the controller ends; start it anew")
+        if store.broken is not None:
+            raise _BrokenError(f"{store.name}: {store.broken}: the controller ends; start it anew")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -144,6 +144,10 @@ class Store(Protocol):
         """Whether other controllers may use it at the same time."""
 
     @property
+    def broken(self) -> str | None:
+        """The error after which the store refuses all writes until a restart; None: none."""
+
+    @property
     def revision(self) -> int:
         """Revision of the newest write of resources or switches."""
 

@@ -108,6 +108,9 @@ class EtcdStore:
     """
 
     shared = True
+    broken = None
+    """No error of etcd lasts until a restart (`base.Store.broken`)."""
+
     changes_most = 100
 
     def __init__(self, access: Access, prefix: str, lease_s: int = LEASE_S) -> None:

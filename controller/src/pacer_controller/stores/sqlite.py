@@ -8,6 +8,8 @@ that write.
 After an error of the disk, or when the disk is full, the store refuses all writes: the data that
 the kernel dropped after a failed fsync is unknown (https://www.sqlite.org/atomiccommit.html,
 section 9). The process must then end (`SqliteStore.broken`), and read the file at its next start.
+The kernel may still show data that is not on the disk, so the store first writes the WAL again
+(`_write_again`).
 """
 
 import asyncio
@@ -70,6 +72,9 @@ _FATAL = {
 }
 """Errors of the disk, not of a request, after which the file cannot be trusted."""
 
+_CHUNK_BYTES = 2**20
+"""Largest part of a WAL that is written again with one call."""
+
 _Result = TypeVar("_Result")
 
 
@@ -103,10 +108,15 @@ class SqliteStore:
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
+            # The lock is this process's now.
+            if path != MEMORY:
+                _write_again(f"{path}-wal")
             self._migrate()
+            if path != MEMORY:
+                _sync_directory(Path(path).parent)
             self._read_all()
             self._kept = self._db.execute("SELECT count(*) FROM events").fetchone()[0]
-        except (sqlite3.Error, ValueError) as error:
+        except (sqlite3.Error, OSError, ValueError) as error:
             raise StoreError(f"{self.name}: {error}") from error
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
 
@@ -198,10 +208,13 @@ class SqliteStore:
 
     def events(self) -> list[dict[str, Any]]:
         """Return the newest events (`base.Store.events`)."""
-        rows = self._db.execute(
-            "SELECT id, time, kind, switch, message, data FROM events ORDER BY id DESC LIMIT ?",
-            (EVENTS_KEPT,),
-        ).fetchall()
+        statement = (
+            "SELECT id, time, kind, switch, message, data FROM events ORDER BY id DESC LIMIT ?"
+        )
+        try:
+            rows = self._db.execute(statement, (EVENTS_KEPT,)).fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.name}: {error}") from error
         names = ("id", "time", "kind", "switch", "message")
         return [
             {**dict(zip(names, row, strict=False)), "data": json.loads(row[5])}
@@ -462,6 +475,47 @@ def _prepare(path: Path) -> None:
                 ) from None
     except OSError as error:
         raise StoreError(f"state file {path}: {error.strerror}") from None
+
+
+def _write_again(path: str) -> None:
+    """Write a file's content again, and sync it; nothing happens if the file does not exist.
+
+    After a failed sync the kernel may show content that is not on the disk, and that no later sync
+    brings to the disk (https://wiki.postgresql.org/wiki/Fsync_Errors). SQLite reads a WAL up to its
+    first gap: after a loss of power, such a gap would hide all later writes.
+
+    Raises:
+        OSError: the disk does not take it.
+
+    """
+    try:
+        file = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return
+    try:
+        at = 0
+        while data := os.pread(file, _CHUNK_BYTES, at):
+            at += os.pwrite(file, data, at)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _sync_directory(path: Path) -> None:
+    """Sync a directory, so that its files are there after a loss of power.
+
+    SQLite syncs the directory once it has created the WAL, and ignores errors of that sync. After
+    such an error, or if the process ended before the sync, the WAL would be gone with the power.
+
+    Raises:
+        OSError: the disk does not take them.
+
+    """
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def _index(kind: str) -> str:
