@@ -1,4 +1,4 @@
-// The form that adds a class, and the flow whose packets it gets.
+// The form that adds a class and a flow of packets for it.
 
 import { put } from "./dom.js";
 import { changeState, Problem } from "./server.js";

@@ -1,4 +1,4 @@
-// What a measuring switch (gtrcnet) saw: the bandwidth, and the queue in front of a bottleneck
+// The measurements of a switch with gtrcnet: the bandwidth, and the queue in front of a bottleneck
 // that is not there.
 
 import { niceBytes, TimeChart } from "./charts.js";
@@ -58,7 +58,7 @@ export class BottleneckCard {
       this.seenNs = nowNs;
       this.queueChart.update(this.queues.points, t, format.bytes(this.queues.last.v[0]));
     } catch (error) {
-      // The statistics' own stream says what is wrong with the switch; a missing point is enough.
+      // The stream of statistics reports the switch's error; here a missing point is enough.
       if (!(error instanceof Problem)) throw error;
     } finally {
       this.asking = false;

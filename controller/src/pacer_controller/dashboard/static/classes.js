@@ -1,4 +1,4 @@
-// A class: what it should do, what it does, and the control that changes it.
+// A class: its target, its achieved rate, and the control that changes the target.
 
 import { TimeChart } from "./charts.js";
 import { attribute, h, put } from "./dom.js";
@@ -26,7 +26,7 @@ class Scale {
     return Math.round(STEPS * Math.min(1, Math.max(0, share)));
   }
 
-  /** The rate at a position, to three digits: nobody means 472,183,554 bit/s with a slider. */
+  /** The rate at a position, to three digits, since a slider is not more exact. */
   rate(position) {
     if (position >= STEPS) return this.top;
     const exact = this.bottom * (this.top / this.bottom) ** (position / STEPS);
@@ -89,7 +89,7 @@ class RateControl {
     this.show(this.rateBps, true);
   }
 
-  /** Sends the newest wish, one at a time; what was overtaken is never sent. */
+  /** Sends the newest requested rate, one at a time; older ones are never sent. */
   async want(rate, now = false) {
     this.wanted = rate;
     this.heldUntil = performance.now() + HOLD_MS;
@@ -128,7 +128,7 @@ class RateControl {
     put(this.message, text ?? "");
   }
 
-  /** Shows the rate the controller has, unless somebody is at the control. */
+  /** Shows the controller's rate, unless the user is changing it. */
   show(bps, force = false) {
     if (!bps || !this.scale) return;
     this.rateBps = bps;
@@ -275,7 +275,7 @@ function lost(row) {
   return (row.limit_dropped?.packets ?? 0) + (row.red_dropped?.packets ?? 0);
 }
 
-/** What a class's achieved rate is to be compared with. */
+/** The rate that a class's achieved rate is compared with. */
 function goal(row) {
   if (row.mode === "ipg") return `fixed gaps at ${format.rate(row.rate_bps)}`;
   if (row.rate_bps) return `of ${format.rate(row.rate_bps)}`;

@@ -31,7 +31,7 @@ export function put(element, text) {
   return changed;
 }
 
-/** Sets or takes away an attribute, where it changed. */
+/** Sets or removes an attribute, if it changed. */
 export function attribute(element, name, value) {
   if (value === null) element.removeAttribute(name);
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);

@@ -1,4 +1,4 @@
-// How numbers are written, and rates read.
+// Formats numbers, and parses rates.
 
 const NARROW = "\u202f"; // between a number and its unit; does not break
 

@@ -1,4 +1,4 @@
-// What came in over the last minute, and what follows from it.
+// The samples of the last minute, and values derived from them.
 
 const KEEP_MS = 66000;
 

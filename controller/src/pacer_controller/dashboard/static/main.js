@@ -1,4 +1,4 @@
-// The page: which switch is shown, what comes in, and where it goes.
+// The page: the shown switch, the incoming data, and their place on the page.
 
 import { setUpForm } from "./add.js";
 import { BottleneckCard } from "./bottleneck.js";
@@ -86,7 +86,7 @@ class SwitchPage {
     clearInterval(this.timer);
   }
 
-  /** Reads what statistics do not tell: whether resources are applied, pending or failed. */
+  /** Reads the states of resources, which statistics do not have: applied, pending or failed. */
   async readResources() {
     // The program of a switch that measures has no classes and flows.
     if (!this.last?.classes.length) return;
@@ -98,7 +98,7 @@ class SwitchPage {
         }
       }
     } catch (error) {
-      // The stream reports what is wrong with the controller or the switch.
+      // The stream reports the errors of the controller or the switch.
       if (!(error instanceof Problem)) throw error;
     }
   }

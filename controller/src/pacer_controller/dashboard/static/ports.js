@@ -1,4 +1,4 @@
-// A port: how full its line is, what it lost, how late it starts frames and how it spaces them.
+// A port: the use of its line, its losses, and the lateness and spacing of its frames.
 
 import { Histogram, quantile } from "./charts.js";
 import { attribute, h, put } from "./dom.js";
@@ -9,7 +9,7 @@ import { Growth, RecentBuckets } from "./history.js";
 export const NO_LOSS = new Set(["egress-drop", "empty-group", "gap-frame", "pause-frame", "pruned",
   "same-port"]);
 
-/** How a port counts what the program dropped on arrival; the program itself says why. */
+/** The port's causes for drops by the program; the program itself counts their reasons. */
 export const BY_PROGRAM = "ingress-drop";
 
 function meter(label) {

@@ -1,4 +1,4 @@
-// Talking to the controller: requests, the live stream, and what happens when it goes away.
+// The connection to the controller: requests, the live stream, and reconnecting.
 
 const INTERVAL_MS = 1000;
 const RETRY_MS = 1000;
@@ -13,7 +13,7 @@ export class Problem extends Error {
     this.body = body;
   }
 
-  /** What to show beside the field at fault: its message, or the whole detail. */
+  /** The text to show beside the field at fault: its message, or the whole detail. */
   get advice() {
     const [first] = this.body.errors ?? [];
     return first ? `${first.message}; want ${first.expected}` : this.message;
@@ -37,7 +37,7 @@ async function problemOf(response) {
 
 /** Makes a request; returns [body, etag]. */
 export async function request(method, path, body = undefined, more = {}) {
-  // The page shows what the controller knows, also while the store does not answer.
+  // The page shows the controller's memory, even while the store does not answer.
   const sent = body === undefined
     ? { "Cache-Control": "max-stale", ...more }
     : { ...more, "Content-Type": "application/json" };
@@ -204,7 +204,7 @@ export async function deleteOwner(switchName, { kind, name }) {
   });
 }
 
-/** Changes the desired state of a switch as a whole, unless somebody else has changed it since. */
+/** Changes the desired state of a switch as a whole, unless another client has changed it since. */
 export async function changeState(switchName, change) {
   const path = at("switches", switchName, "state");
   const [state, etag] = await request("GET", path);
