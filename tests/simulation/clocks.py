@@ -52,7 +52,7 @@ def simulated(loop: SimulatedLoop, seed: str) -> Iterator[None]:
         mock.patch.object(time, "time_ns", time_ns),
         mock.patch.object(time, "sleep", _no_sleep),
         mock.patch.object(os, "urandom", urandom),
-        # What `secrets` and `random.SystemRandom` draw from.
+        # The source of `secrets` and `random.SystemRandom`.
         mock.patch.object(random, "_urandom", urandom),
         mock.patch.object(secrets, "token_bytes", urandom),
         mock.patch.object(events, "datetime", _Datetime),

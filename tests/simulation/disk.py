@@ -1,11 +1,11 @@
 """A model of a disk, and of the kernel's page cache above it.
 
-What a program writes is in the page cache at once, and outlives the program. It outlives a loss of
-power only once it has been synced. Of what has not been synced, each sector has one of the states
-that it went through, whatever its neighbours have, and a sector may be torn; creations and removals
-of files survive in their order, up to some point. A sync that fails leaves the cache as it is and
-marks it clean, as Linux does (https://wiki.postgresql.org/wiki/Fsync_Errors): what it has not
-brought to the medium stays readable, and no later sync brings it there.
+Written data is in the page cache at once, and outlives the program. It outlives a loss of power
+only once it has been synced. Without a sync, each sector has one of the states that it went
+through, independently of its neighbours, and a sector may be torn. Creations and removals of files
+survive in their order, up to some point. A sync that fails keeps the cache's content and marks it
+clean, as Linux does (https://wiki.postgresql.org/wiki/Fsync_Errors): data that did not reach the
+medium stays readable, and no later sync brings it there.
 """
 
 import errno
@@ -17,17 +17,17 @@ SECTOR = 512
 """Unit that a loss of power tears, in bytes."""
 
 TORN = 0.1
-"""Part of the sectors of which only the first bytes of a write are there."""
+"""Share of torn sectors: they have only the first bytes of a write."""
 
 
 @dataclass(eq=False)
 class Inode:
-    """A file, whatever its name.
+    """A file, without its name.
 
     Attributes:
-        data: its content as programs see it.
-        durable: as it is on the medium.
-        pending: what has been written since the last sync: offset and bytes, or size and None.
+        data: the content that programs see.
+        durable: the content on the medium.
+        pending: the writes since the last sync: offset and bytes, or size and None.
 
     """
 
@@ -38,10 +38,10 @@ class Inode:
 
 @dataclass
 class Failing:
-    """What fails on a disk.
+    """A failing call of a disk.
 
     Attributes:
-        number: of the error, as in `errno`.
+        number: number of the error, as in `errno`.
         once: whether only the next call fails.
 
     """
@@ -54,11 +54,11 @@ class Disk:
     """The disk, with one directory.
 
     Args:
-        seed: of what survives.
+        seed: the seed of the data that survive a loss of power.
 
     Attributes:
         failing: calls that fail: "read", "write", "sync", "remove".
-        fuse: after how many calls something is to happen, and what.
+        fuse: the number of calls until an action, and the action.
 
     """
 
@@ -72,10 +72,10 @@ class Disk:
         self.calls = 0
         self.losses = 0
 
-    # ---- what programs call ----
+    # ---- calls of programs ----
 
     def _begin(self, kind: str) -> None:
-        """Let happen what is to happen at this call."""
+        """Count a call, and burn the fuse."""
         self.calls += 1
         if self.fuse is not None:
             left, call = self.fuse
@@ -120,7 +120,7 @@ class Disk:
         self._pending_names.append((path, None))
 
     def read(self, file: Inode, at: int, count: int) -> bytes:
-        """Return what is there, up to the end of the file.
+        """Return a part of the content, up to the end of the file.
 
         Raises:
             OSError: it fails.
@@ -153,10 +153,11 @@ class Disk:
         _apply(file.data, size, None)
 
     def sync(self, file: Inode) -> None:
-        """Bring what was written to a file to the medium.
+        """Bring all writes of a file to the medium.
 
         Raises:
-            OSError: it fails; nobody knows how much of it is there, and no later call brings it.
+            OSError: the sync fails; an unknown part of the writes is on the medium, and no later
+                call brings the rest.
 
         """
         self._begin("sync")
@@ -172,10 +173,10 @@ class Disk:
         self._fail("sync")
         self._settle_names(len(self._pending_names))
 
-    # ---- what befalls it ----
+    # ---- loss of power ----
 
     def lose_power(self) -> None:
-        """Forget what has not been synced, or some of it."""
+        """Forget unsynced data, or a part of them."""
         self.losses += 1
         self.fuse = None
         for file in {id(one): one for one in self._all()}.values():
@@ -185,7 +186,7 @@ class Disk:
         self._names = dict(self._durable_names)
 
     def unsynced(self) -> list[str]:
-        """Return the names of files of which a loss of power could lose something."""
+        """Return the names of files with unsynced data."""
         dirty = [path for path, file in self._names.items() if file.pending]
         return sorted({*dirty, *(path for path, _ in self._pending_names)})
 
@@ -207,7 +208,7 @@ class Disk:
         self._pending_names.clear()
 
     def _settle(self, file: Inode) -> None:
-        """Bring some of what was written to the medium, and forget that the rest is missing."""
+        """Bring a part of the writes to the medium, and forget that the rest is missing."""
         pending, chance = file.pending, self._chance
         if not pending:
             return
@@ -239,7 +240,7 @@ class Disk:
 def _touching(
     pending: list[tuple[int, bytes | None]], start: int
 ) -> list[tuple[int, int, bytes | None]]:
-    """Return number, place and bytes of what changes a sector; places count from its start."""
+    """Return number, offset and bytes of a sector's writes; offsets count from its start."""
     found = []
     for number, (at, data) in enumerate(pending):
         within = at < start + SECTOR and (data is None or at + len(data) > start)
@@ -249,7 +250,7 @@ def _touching(
 
 
 def _apply_within(sector: bytearray, at: int, data: bytes | None) -> None:
-    """Change a sector by something that may begin before it or end behind it."""
+    """Apply a write to a sector; the write may begin before the sector or end behind it."""
     if data is None:
         sector[max(0, at) :] = bytes(SECTOR - max(0, at))
         return
@@ -270,7 +271,7 @@ def _apply(content: bytearray, at: int, data: bytes | None) -> None:
 
 
 def _after(file: Inode) -> bytearray:
-    """Return what is on the medium once all that is pending has come there."""
+    """Return the medium's content after all pending writes."""
     image = bytearray(file.durable)
     for at, data in file.pending:
         _apply(image, at, data)

@@ -1,13 +1,13 @@
 """A model of an etcd cluster of three members, behind the gRPC interface that clients see.
 
-It is a model of what etcd promises, and no implementation of Raft: one history of revisions, and
+It is a model of etcd's guarantees, and no implementation of Raft: one history of revisions, and
 rules for when the next one can be made. A change is made at one instant between request and answer,
-if the leader reaches a majority then; if it does not, the change is lost or made later, up to
-LATE_S, and nobody is told which. Members learn of changes with a delay and feed their watches from
-what they know; one without a leader refuses. Leases run by the leader's clock, and a new leader
-gives all of them their whole time again, as etcd does.
+if the leader reaches a majority then. Otherwise the change is lost or made later, up to LATE_S, and
+no client learns which. Members learn of changes with a delay and feed their watches from the
+revisions that they know; a member without a leader refuses. Leases run by the leader's clock, and a
+new leader gives all of them their whole time again, as etcd does.
 
-Not modelled: authentication, and reads that are not linearizable, which nobody here asks for.
+Not modelled: authentication, and reads that are not linearizable, which the product does not make.
 Sources: etcd 3.5, server/etcdserver/apply.go, server/mvcc/watchable_store.go, server/lease.
 """
 
@@ -53,7 +53,7 @@ class _Lease:
 
 @dataclass
 class Commit:
-    """A revision: when it was made, and what it changed."""
+    """A revision: its time and its changes."""
 
     revision: int
     at_s: float
@@ -95,12 +95,12 @@ class Cluster:
 
     Args:
         loop: the simulation.
-        network: between the members, and to clients.
+        network: the network between the members, and to clients.
         seed: the seed of delays and elections.
 
     Attributes:
         commits: the history.
-        observers: told of each revision at the instant at which it is made.
+        observers: called with each revision at the instant at which it is made.
 
     """
 
@@ -131,7 +131,7 @@ class Cluster:
         return next(one for one in self.members if one.node is node)
 
     def start(self, node: Node) -> None:
-        """Start a member, which still has what was on its disk."""
+        """Start a member, which still has its disk's content."""
         member = self._member(node)
         process = Process(self._loop, node)
         process.context.run(self._serve, member)
@@ -307,7 +307,7 @@ class Cluster:
                     self._leases[kv.lease].keys[kv.key] = None
 
     def _commit(self, events: list[Any]) -> None:
-        """Make a revision of what was changed, if anything was."""
+        """Make a revision of the changes, if there are any."""
         if not events:
             return
         self.revision += 1
@@ -346,7 +346,7 @@ class Cluster:
         return sorted(one for one in self.kvs if _within(one, key, end))
 
     def _at(self, key: bytes, end: bytes, revision: int) -> list[Any]:
-        """Return what there was at a revision."""
+        """Return the keys at a revision."""
         found = []
         for one in sorted(self._past):
             if not (_within(one, key, end) if end else one == key):
@@ -410,7 +410,7 @@ class Cluster:
         return answer
 
     def _path(self, request: Any) -> _Path:
-        """Return which operations a transaction does."""
+        """Return the operations that a transaction does."""
         succeeded = all(map(self._holds, request.compare))
         operations = request.success if succeeded else request.failure
         return _Path(
@@ -422,7 +422,7 @@ class Cluster:
         )
 
     def _carry_out(self, path: _Path, revision: int, events: list[Any]) -> Any:
-        """Do the operations of a transaction; adds what changes, and returns its answer."""
+        """Do the operations of a transaction; adds the changes, and returns the answer."""
         responses = []
         for one, nested in path.operations:
             made: list[Any] = []
@@ -528,7 +528,7 @@ class Cluster:
         self._flush(member, call)
 
     def _learn(self, member: _Member) -> None:
-        """Have a member know what the cluster knows, and tell its watches."""
+        """Bring a member to the cluster's revision, and feed its watches."""
         if member.applied < self.revision and self._led(member):
             member.applied = self.revision
             for call in list(member.streams):
@@ -553,7 +553,7 @@ class Cluster:
                 call.send(rpc.WatchResponse(header=header, watch_id=watcher.number, events=chunk))
 
     def compact(self, behind: int) -> None:
-        """Forget what is older than a number of revisions."""
+        """Forget all revisions but the last `behind`."""
         self.compacted = max(self.compacted, self.revision - behind)
         self._loop.note(f"etcd: compacted to revision {self.compacted}")
 

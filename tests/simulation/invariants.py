@@ -36,7 +36,7 @@ _STATIONS = (entries.FORWARD, entries.SOURCES)
 
 @dataclass(frozen=True)
 class Violation:
-    """Something that must not be.
+    """A violation of an invariant.
 
     Attributes:
         rule: the name of the invariant, in one word.
@@ -181,7 +181,7 @@ class Invariants:
                 return
 
     def _made(self, operation: Operation) -> list[Version]:
-        """Return what a request has made, once for each resource."""
+        """Return the versions that a request has made, one for each resource."""
         found = []
         for key, token in operation.tokens.items():
             versions = self.truth.versions[key]
@@ -189,7 +189,7 @@ class Invariants:
         return found
 
     def _check_read(self, operation: Operation) -> None:
-        """A read sees all that was made before it was asked for, and nothing that never was."""
+        """A read sees all writes that were made before it, and nothing that was never written."""
         kind = operation.key[1]
         versions = self.truth.versions[operation.key]
         before = [place for place, one in enumerate(versions) if one.at_s <= operation.asked_s]
@@ -226,7 +226,7 @@ class Invariants:
             self._reads[known] = max(place, last)
 
     def look(self) -> None:
-        """Look at what takes time: a controller with a broken disk ends."""
+        """Check the invariants that involve time: a controller with a broken disk ends."""
         for controller in self._world.controllers:
             running = controller.running
             if running is None or running.store.broken is None or controller.node.paused:
@@ -241,7 +241,7 @@ class Invariants:
     def check_history(self) -> None:
         """Each version comes of one request, made while its condition held, and none comes twice.
 
-        What a switch has refused is taken back: then what was before comes again, as it was.
+        A change that a switch has refused is undone: then the former version comes again.
         """
         asked = {
             (key, token): one for one in self._world.operations for key, token in one.tokens.items()
@@ -323,7 +323,7 @@ class Invariants:
     # ---- at rest ----
 
     def unrest(self, switch: Switch) -> str | None:
-        """Return how a switch differs from what is wanted of it; None: it does not."""
+        """Return how a switch differs from its desired state; None: it does not."""
         if self._unmanaged(switch):
             return None
         if switch.node.process is None or switch.config is None:
@@ -361,7 +361,7 @@ class Invariants:
         }
 
     def differing(self) -> str | None:
-        """Return what a controller knows otherwise than it is; None: nothing."""
+        """Return how a controller's state differs from the truth; None: it does not."""
         for controller in self._world.controllers:
             running = controller.running
             if running is None:
@@ -382,7 +382,7 @@ class Invariants:
         return None
 
     def check_events(self) -> None:
-        """All controllers tell of the same changes in the same order."""
+        """All controllers report the same changes in the same order."""
         told = []
         for controller in self._world.controllers:
             if controller.running is not None:

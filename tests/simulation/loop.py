@@ -4,7 +4,7 @@ A `Node` is a machine, a `Process` one life of the program on it. Every callback
 process in whose context it was made. The callbacks of one node run in the order in which asyncio
 would run them; which node runs next is drawn from the seed. A callback of a process that has ended
 is never run, so a process can end at each of its awaits; one of a node that is paused waits. Time
-passes only when nobody has anything to do.
+passes only when no node has anything to do.
 
 Nothing here reads a real clock or opens a socket: two runs of one seed are equal to the byte.
 """
@@ -68,7 +68,7 @@ class Node:
         self.disk: Disk | None = None
         self.lives = 0
         self.fuse: tuple[int, Callable[[], None]] | None = None
-        """After how many callbacks something is to happen here, and what."""
+        """The number of callbacks until an action on this node, and the action."""
 
     def __repr__(self) -> str:
         return self.name
@@ -79,7 +79,7 @@ class Process:
 
     Args:
         loop: the loop that runs it.
-        node: on which machine.
+        node: the machine.
 
     """
 
@@ -230,7 +230,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if not self._over:
             self.faults.append(what)
 
-    # ---- what asyncio asks of a loop ----
+    # ---- asyncio's interface of a loop ----
 
     def time(self) -> float:
         """Return the monotonic clock of the calling process."""
@@ -323,7 +323,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> "asyncio.Future[Any]":
-        """Do in a callback what a thread would do; calls of one executor one after the other."""
+        """Do a thread's work in a callback; calls of one executor run one after the other."""
         future = self.create_future()
         start_s = self.now_s
         if executor is not None:
@@ -398,7 +398,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return False
 
     def finish(self) -> None:
-        """End everything; what is freed from now on does nothing."""
+        """End everything; objects that are freed from now on do nothing."""
         self._over = True
         for node in self._nodes.values():
             if node.process is not None:
@@ -413,7 +413,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 @contextlib.contextmanager
 def entered(process: Process) -> Iterator[None]:
-    """Make what the block begins belong to a process."""
+    """Make tasks and callbacks that the block begins belong to a process."""
     token = PROCESS.set(process)
     try:
         yield

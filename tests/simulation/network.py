@@ -1,9 +1,9 @@
 """A network between nodes: connections that deliver in order, late, stalled, or not at all.
 
-Connections are TCP's: what is sent arrives in order and once, or the connection breaks. A link that
-is cut in one direction holds up what goes that way, and it arrives after the link is mended if
-nobody has given the connection up. A node that is off answers nothing; one whose program has ended
-answers with a reset, as its kernel does.
+Connections are TCP's: messages arrive in order and once, or the connection breaks. A link that is
+cut in one direction holds up the messages in that direction; they arrive after the link is mended,
+unless an end has closed the connection. A node that is off answers nothing; one whose program has
+ended answers with a reset, as its kernel does.
 """
 
 import random
@@ -25,7 +25,7 @@ class Endpoint:
     """One end of a connection.
 
     Args:
-        network: that it goes through.
+        network: the network that it goes through.
         process: the process that owns it.
         peer: name of the node at the other end.
 
@@ -55,7 +55,7 @@ class Endpoint:
             self._network.transmit(self, "data", message)
 
     def close(self, reason: str = "closed by peer") -> None:
-        """End the connection; the other end hears of it after what was sent."""
+        """End the connection; the other end learns of it after all earlier messages."""
         if self.open:
             self.open = False
             self._network.transmit(self, "end", reason)
@@ -123,7 +123,7 @@ class Network:
         return self._link(source, to).cut > 0
 
     def slow(self, source: Node, to: Node, by_s: float) -> None:
-        """Have everything from one node to another take longer; 0: no longer."""
+        """Set an additional delay from one node to another, in seconds; 0: none."""
         self._link(source, to).slow_s = by_s
 
     def delay(self, source: Node, to: Node) -> float:
@@ -209,14 +209,14 @@ class Network:
         self._ends.pop(end, None)
 
     def _ended(self, end: Endpoint) -> None:
-        """Close what a process has left open; a node that is off does not."""
+        """Close the connections that a process has left open; a node that is off does not."""
         if end.open and end.process.node.powered:
             end.close("reset by peer")
         end.open = False
         self.forget(end)
 
     def transmit(self, source: Endpoint, kind: str, message: Any) -> None:
-        """Send from one end to the other, behind all that was sent before."""
+        """Send from one end to the other, behind all earlier messages."""
         other = source.other
         assert other is not None
         here, there = source.process.node, other.process.node
@@ -241,7 +241,7 @@ class Network:
         self._deliver(source, other)
 
     def _drain(self, source: Endpoint) -> None:
-        """Deliver all that a cut has held up; what was sent later comes at its own time."""
+        """Deliver all messages that a cut has held up; later messages come at their own times."""
         source._last_s = max(source._last_s, self._loop.now_s)
         self._arrive(source)
 

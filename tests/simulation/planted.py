@@ -18,7 +18,7 @@ from pacer_controller.stores.leases import Leases
 
 @contextlib.contextmanager
 def drop_compare() -> Iterator[None]:
-    """Write even if others have written meanwhile."""
+    """Write even if another controller has written meanwhile."""
     not_since = etcd_client.not_since
 
     def always(key: str, _: int, end: str = "") -> Any:
@@ -33,7 +33,7 @@ def drop_compare() -> Iterator[None]:
 
 @contextlib.contextmanager
 def acknowledge_early() -> Iterator[None]:
-    """Take a write for made that etcd has not answered."""
+    """Acknowledge a write before etcd has answered."""
 
     async def resolve(self: Any, plan: Any, _: Any) -> Made:
         head = self._set(next(iter(plan.sets))).head
@@ -76,7 +76,7 @@ def forget_gap() -> Iterator[None]:
 
 @contextlib.contextmanager
 def skip_lease_time() -> Iterator[None]:
-    """Write to a switch while etcd has not said that another drives it, however old that is."""
+    """Write to a switch after its lease has ended, until etcd names another holder."""
     with mock.patch.object(Leases, "held", lambda self, switch: switch in self._mine):
         yield
 
@@ -97,7 +97,7 @@ def skip_sync() -> Iterator[None]:
 
 @contextlib.contextmanager
 def acknowledge_failed() -> Iterator[None]:
-    """Take a write for made whose commit has failed."""
+    """Acknowledge a write whose commit has failed."""
     transaction: Any = SqliteStore._transaction
 
     @contextlib.contextmanager
@@ -111,7 +111,7 @@ def acknowledge_failed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def forget_bids() -> Iterator[None]:
-    """Count fencing numbers in memory, from what the file said at the start."""
+    """Count fencing numbers in memory, from the file's number at the start."""
 
     async def counted(self: Any, _: int) -> int:
         self._bids += 1
@@ -127,7 +127,7 @@ class Plant:
 
     Attributes:
         scene: name of the scene in which it is found.
-        planted: returns what plants it for a time.
+        planted: returns a context that has the fault in the product.
 
     """
 
@@ -145,4 +145,4 @@ PLANTS = {
     "acknowledge-failed": Plant("sqlite", acknowledge_failed),
     "forget-bids": Plant("sqlite", forget_bids),
 }
-"""By name."""
+"""The planted faults, by name."""

@@ -475,8 +475,8 @@ class ServerCall:
 
     Attributes:
         client: the process that made it.
-        metadata: that came with it.
-        ended: whether it is over, for whatever reason.
+        metadata: the metadata that came with it.
+        ended: whether it is over, for any reason.
         at_end: called at the end.
 
     """
@@ -551,8 +551,8 @@ class Server:
     """Serves methods at a port of the process that makes it.
 
     Args:
-        network: through which.
-        port: at which port.
+        network: the network that it serves.
+        port: the port.
         unary: methods with one answer, by name: request type and function.
         streams: methods with many answers, by name: request type and function.
         keepalive: time until a silent client is asked for a sign of life, and for its answer.

@@ -70,7 +70,7 @@ class Result:
 
 
 class _Errors(logging.Handler):
-    """Keeps what was logged with an exception, or as critical."""
+    """Keeps records that were logged with an exception, or as critical."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -82,7 +82,7 @@ class _Errors(logging.Handler):
 
 
 class _Story(logging.Handler):
-    """Puts what is logged into the story."""
+    """Puts log records into the story."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         super().__init__(logging.DEBUG)
@@ -156,7 +156,7 @@ async def _watch(world: World, invariants: Invariants) -> float:
 
 
 def _unrest(world: World, invariants: Invariants) -> str:
-    """Return what is not as it should be in the end."""
+    """Return the differences from the desired state at the end."""
     found = [(switch.name, invariants.unrest(switch)) for switch in world.switches]
     said = [f"{name} {how}" for name, how in found if how is not None][:1]
     differing = invariants.differing()
@@ -168,8 +168,8 @@ class Work:
     """A seed to be run.
 
     Attributes:
-        seed: which one.
-        scene: what there is.
+        seed: the seed.
+        scene: the scene.
         plant: name of a fault in the product; empty: none.
 
     """
@@ -179,7 +179,7 @@ class Work:
     plant: str = ""
 
     def faults(self) -> list[Fault]:
-        """Return what goes wrong."""
+        """Return the faults of the seed and scene."""
         return schedule(self.seed, self.scene)
 
 
@@ -189,7 +189,7 @@ def run(work: Work, faults: Sequence[Fault] | None = None, *, story: bool = Fals
     Args:
         work: the seed, and the scene.
         faults: the faults; None: those of the seed.
-        story: whether to keep what the controllers log, too.
+        story: whether to keep the controllers' logs, too.
 
     """
     _prepare()
@@ -208,7 +208,7 @@ def run(work: Work, faults: Sequence[Fault] | None = None, *, story: bool = Fals
 
 @functools.cache
 def _prepare() -> None:
-    """Make once what all runs share, and keep it from being looked through after each."""
+    """Make the objects that all runs share, and exempt them from garbage collection."""
     traffic_manager._messages()
     gc.collect()
     gc.freeze()
@@ -252,7 +252,7 @@ def _run(loop: SimulatedLoop, work: Work, faults: Sequence[Fault], story: bool) 
 
 
 def reduced(work: Work, rule: str) -> list[Fault]:
-    """Return the faults without any one of which a seed does not fail in the same way."""
+    """Return a minimal set of faults: with one fewer, the seed does not fail in the same way."""
     faults = work.faults()
     for fault in list(faults):
         fewer = [one for one in faults if one is not fault]
@@ -268,7 +268,7 @@ def _one(work: Work) -> tuple[Work, Result]:
 
 
 def report(work: Work, result: Result, *, quick: bool) -> None:
-    """Print a seed that fails, with the faults that it takes."""
+    """Print a seed that fails, with its minimal set of faults."""
     print(f"seed {work.seed} fails, scene {work.scene.name}; digest {result.digest}")
     for violation in result.violations:
         print(f"  {violation}")

@@ -6,7 +6,7 @@ refused, and a new primary writes only after the writes that have begun. Tables,
 registers, counters and groups are dictionaries; a batch goes on after an update that fails, as
 CONTINUE_ON_ERROR says. Packets are not forwarded; packets of unknown stations come up.
 
-The model keeps what no switch would: who was allowed to write, and when (`accepted`).
+Unlike a switch, the model keeps the author and the time of each accepted write (`accepted`).
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Switch:
 
     Args:
         loop: the simulation.
-        network: to its controllers.
+        network: the network to its controllers.
         name: the name of its node.
         seed: the seed of its delays.
 
@@ -394,7 +394,7 @@ class Switch:
             classes=classes,
         )
 
-    # ---- what the world does to it ----
+    # ---- events from the world ----
 
     def packet(self, mac: int, port: int) -> None:
         """Have the first packet of a station come in."""

@@ -1,4 +1,4 @@
-"""The model of a disk, the store on it, and what the simulation has found there."""
+"""The model of a disk, the store on it, and the faults that the simulation has found there."""
 
 import asyncio
 import errno
@@ -31,7 +31,7 @@ class Machine:
         self.disk = self.node.disk = Disk("test")
 
     def run(self, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
-        """Run a program that opens the store, and kill it; None: it has ended before its work."""
+        """Run a program that opens the store, and kill it; None: it ended before its work."""
 
         async def main() -> Any:
             return await work(SqliteStore(STATE))
@@ -57,7 +57,7 @@ class Machine:
 
 
 def made(name: str, number: int) -> list[ResourceChange]:
-    """Return the making of a class."""
+    """Return the change that creates a class."""
     record = ClassRecord(name, number, ClassSpec(rate=1_000_000))
     return [ResourceChange("s1", "class", name, None, record)]
 
@@ -161,7 +161,7 @@ def test_an_end_at_each_call_of_the_disk_leaves_a_write_whole_or_away(
 def test_what_a_failed_sync_has_left_in_the_cache_loses_no_later_write(
     machine: Machine, seed: int
 ) -> None:
-    """A WAL is read up to its first gap: one in the midst of it would take all that follows."""
+    """SQLite reads a WAL up to its first gap: a gap in its middle would hide all later writes."""
     machine.disk = machine.node.disk = Disk(str(seed))
     machine.run(lambda store: store.write(made("before", 1)))
 

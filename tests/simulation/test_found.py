@@ -31,7 +31,7 @@ def _small_transactions() -> Any:
 
 
 class Heard:
-    """A feed that keeps everything that it gets."""
+    """A feed that keeps all of its writes."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -80,7 +80,7 @@ def stored(cluster: Cluster, switch: str) -> set[str]:
 
 
 def run(loop: SimulatedLoop, work: Any) -> None:
-    """Run something as the program of a node."""
+    """Run a coroutine as the program of a node."""
     loop.run_until_complete(Process(loop, loop.node("c0")).spawn(work))
 
 

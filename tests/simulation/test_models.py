@@ -21,7 +21,7 @@ from switch import Switch
 
 
 def run(loop: SimulatedLoop, work: Callable[[], Awaitable[Any]], node: str = "client") -> Any:
-    """Run something as the program of a node."""
+    """Run a coroutine as the program of a node."""
 
     async def main() -> Any:
         return await work()
@@ -97,7 +97,7 @@ def test_a_thread_s_work_is_an_event_of_its_node(loop: SimulatedLoop) -> None:
 
 
 def _pair(loop: SimulatedLoop, network: Network) -> tuple[Endpoint, list[Any], list[str]]:
-    """Connect two nodes; returns the client's end, what the server has received, and its end."""
+    """Connect two nodes; returns the client's end, the server's received messages, and its end."""
     received: list[Any] = []
     ended: list[str] = []
     ends: list[Endpoint] = []
@@ -352,7 +352,7 @@ class _Controller:
         return await self.told()
 
     async def told(self) -> tuple[int, int]:
-        """Return what the switch says next."""
+        """Return the switch's next message."""
         answer = (await self.stream.read()).arbitration
         return answer.status.code, U128.decode(answer.election_id)
 

@@ -1,8 +1,8 @@
-"""What was ever stored: the truth that clients, controllers and switches are held against.
+"""The history of all stored versions, against which clients, controllers and switches are checked.
 
-`EtcdTruth` follows the history of the model of etcd. `FileTruth` follows what a store in a file has
-answered for, across crashes: what was in doubt when the process ended is there, or it is not, when
-the file is read the next time, and everything before it is.
+`EtcdTruth` follows the history of the model of etcd. `FileTruth` follows the acknowledged writes of
+a store in a file, across crashes. A write that was in doubt when the process ended may be in the
+file or not when the file is read the next time; all earlier writes must be.
 """
 
 import contextlib
@@ -21,19 +21,19 @@ from pacer_controller.stores import SqliteStore, SwitchSettings, UncertainError,
 from world import PREFIX, Key
 
 Broken = Callable[[str, str], None]
-"""Told of a rule, and of how it was broken."""
+"""Called with a rule and a description of its violation."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """What a resource was, from one write on.
+    """The state of a resource from one write on.
 
     Attributes:
         write: number of the write, in the order in which they were made.
-        at_s: when it was made.
-        spec: as it is stored; None: the resource went.
-        revision: that clients see.
-        index: of its class.
+        at_s: the time of the write.
+        spec: the stored settings; None: the resource was removed.
+        revision: the revision that clients see.
+        index: the index of a class.
 
     """
 
@@ -45,10 +45,10 @@ class Version:
 
 
 class Truth:
-    """The desired state, with all that it ever was.
+    """The desired state, with its history.
 
     Args:
-        broken: told of what must not be.
+        broken: called for each violation.
 
     """
 
@@ -61,7 +61,7 @@ class Truth:
         raise NotImplementedError
 
     def current(self, key: Key) -> Version | None:
-        """Return what a resource is."""
+        """Return the current version of a resource."""
         switch, kind, name = key
         return self.held(switch).get((kind, name))
 
@@ -92,7 +92,7 @@ class Truth:
                     self._broken("reference", f"write {write}: {name} names class {of}")
 
     def desired(self, switch: str) -> Desired:
-        """Return what is wanted of a switch."""
+        """Return the desired state of a switch."""
         found = Desired()
         for (kind, name), version in sorted(self.held(switch).items()):
             found.set(kind, name, record_of(kind, name, version.index, version.spec, 1))
@@ -100,7 +100,7 @@ class Truth:
 
 
 class EtcdTruth(Truth):
-    """The desired state as etcd has it."""
+    """The desired state in etcd."""
 
     def __init__(self, broken: Broken) -> None:
         super().__init__(broken)
@@ -158,11 +158,11 @@ _State = dict[Key, Version]
 
 
 class FileTruth(Truth):
-    """The desired state as a store in a file has answered for it.
+    """The desired state that a store in a file has acknowledged.
 
     Args:
-        broken: told of what must not be.
-        loop: for the time.
+        broken: called for each violation.
+        loop: the loop whose clock is read.
 
     """
 
@@ -174,7 +174,7 @@ class FileTruth(Truth):
         """Numbers of events that are in the file."""
         self._bids: dict[int, Process] = {}
         self._doubt: _State | None = None
-        """What is there if the write that nobody knows of was made."""
+        """The state of the file if the write in doubt was made."""
         self._write = 0
 
     def held(self, switch: str) -> Mapping[tuple[str, str], Version]:
@@ -193,7 +193,7 @@ class FileTruth(Truth):
     def begin(
         self, changes: Sequence[ResourceChange], switches: SwitchSettings, revision: int
     ) -> None:
-        """Note what a write would make."""
+        """Note the state after a write that begins."""
         after = self._all()
         for change in changes:
             key = (change.switch, change.kind, change.name)
@@ -244,10 +244,10 @@ class FileTruth(Truth):
         if other is not process:
             self._broken("id-reused", f"{process} and {other} were given {number:#x}")
 
-    # ---- what is in the file ----
+    # ---- content of the file ----
 
     def read(self, store: SqliteStore) -> None:
-        """Compare with what a store has found in its file."""
+        """Compare the truth with the state that a store has read from its file."""
         found = {
             (switch, kind, name): self._made(stored(record.spec), record.revision, index_of(record))
             for switch in store.known()
@@ -272,16 +272,15 @@ class FileTruth(Truth):
         """Watch every store in a file while the block runs.
 
         Args:
-            unsynced: returns the files of which a loss of power could lose something now, and
-                whose content nothing else has: the database itself is not one, since a checkpoint
-                that fails is made again from the WAL.
+            unsynced: returns the files with unsynced data that are nowhere else. The database
+                itself is not one of them, since a failed checkpoint is made again from the WAL.
 
         """
         real: Any = SqliteStore
         write, read, bid = real._write, real._read_all, real.bid
 
         def answered(what: str) -> bool:
-            """Whether an answer counts: nobody hears one of a process that has ended."""
+            """Whether an answer counts: the answer of an ended process reaches no client."""
             if not PROCESS.get().alive:
                 return False
             if unsynced():

@@ -1,13 +1,12 @@
 """Puts simulated disks beneath SQLite and beneath the store's own calls of the kernel.
 
-The SQLite that runs is the one of Python's `sqlite3` with all of its code, but for the part that
-calls the kernel: that is a VFS (https://www.sqlite.org/vfs.html), here one of Python functions. It
-follows os_unix.c where that decides what is durable: which files are synced with their directory.
-Without shared memory (version 1 of the methods) SQLite can use a WAL in exclusive mode only, as the
-store does.
+The SQLite of Python's `sqlite3` runs with all of its code but the part that calls the kernel. That
+part is a VFS (https://www.sqlite.org/vfs.html), here one of Python functions. It follows os_unix.c
+where durability depends on it: it syncs the directory with the same files. Without shared memory
+(version 1 of the methods) SQLite can use a WAL in exclusive mode only, as the store does.
 
-A file belongs to the process that has opened it. Once that has ended, every call on it fails and
-does nothing, so that SQLite cannot go on when Python frees the connection.
+A file belongs to the process that has opened it. Once the process has ended, every call on the file
+fails and does nothing, so that SQLite cannot go on when Python frees the connection.
 """
 
 import _sqlite3
@@ -37,7 +36,7 @@ _DELETE_NOENT = _IOERR | 23 << 8
 
 _OPEN_CREATE, _OPEN_DELETE_ON_CLOSE, _OPEN_EXCLUSIVE = 0x4, 0x8, 0x10
 _SYNCED_WITH_NAME = 0x800 | 0x4000 | 0x80000
-"""Kinds of files with whose first sync the directory is synced: journals and the WAL."""
+"""Kinds of files whose first sync also syncs the directory: journals and the WAL."""
 
 _SHARED, _RESERVED, _PENDING, _EXCLUSIVE = 1, 2, 3, 4
 _SECTOR = 4096
@@ -73,7 +72,7 @@ class _Methods(ctypes.Structure):
 
 
 class _File(ctypes.Structure):
-    """`sqlite3_file`, with a number of ours behind it."""
+    """`sqlite3_file`, followed by this module's number of the file."""
 
     _fields_ = (("pMethods", ctypes.POINTER(_Methods)), ("number", ctypes.c_int64))
 
@@ -121,7 +120,7 @@ class _Open:
     """Whether the simulation is over."""
 
     def check(self) -> Disk:
-        """Return the disk, if the process is there to use it."""
+        """Return the disk; OSError if the process has ended."""
         if self.gone or not self.process.alive:
             raise OSError(errno.EIO, "the process has ended")
         return self.disk
@@ -136,7 +135,7 @@ def _opened(pointer: int) -> _Open:
 
 
 def _own() -> tuple[Process, Disk]:
-    """Return who calls, and its disk."""
+    """Return the calling process and its disk."""
     process = PROCESS.get(None)
     disk = process.node.disk if process is not None else None
     if process is None or disk is None or not process.alive:
@@ -145,7 +144,7 @@ def _own() -> tuple[Process, Disk]:
 
 
 def _told(code: int, call: Callable[[], None]) -> int:
-    """Do something; return the code of its error."""
+    """Call a function; return the code of its error."""
     try:
         call()
     except OSError as error:
@@ -189,14 +188,14 @@ def _sync(pointer: int, _: int) -> int:
     said = _told(_FSYNC, lambda: _done(opened, lambda d: d.sync(opened.file)))
     if said == _OK and opened.sync_name:
         opened.sync_name = False
-        # As os_unix.c: what comes of it is not looked at.
+        # As os_unix.c: errors of this sync are ignored.
         with contextlib.suppress(OSError):
             _done(opened, lambda d: d.sync_names())
     return said
 
 
 def _done(opened: _Open, call: Callable[[Disk], None]) -> None:
-    """Do something; it fails if the process has ended before it, or at it."""
+    """Call a function of the disk; fails if the process has ended before the call or during it."""
     call(opened.check())
     opened.check()
 
@@ -283,7 +282,7 @@ def _access(_: int, name: bytes, flags: int, out: Any) -> int:
         file = _own()[1].find(name.decode())
     except OSError:
         file = None
-    # As os_unix.c: an empty file does not exist.
+    # As os_unix.c: an empty file counts as absent.
     out[0] = int(file is not None and (flags != 0 or bool(file.data)))
     return _OK
 
@@ -351,7 +350,7 @@ _VFS = _fields(
 
 def _library() -> Any:
     """Return the SQLite that Python's module has loaded."""
-    # A look-up in the module's file finds what it is linked to.
+    # A look-up in the module's file finds the symbols of the library that it is linked to.
     found = ctypes.CDLL(_sqlite3.__file__)
     found.sqlite3_vfs_find.restype = _POINTER
     found.sqlite3_vfs_find.argtypes = [ctypes.c_char_p]
@@ -364,7 +363,7 @@ def _library() -> Any:
 
 
 class _Path(PurePosixPath):
-    """Stands for `pathlib.Path` in the store."""
+    """The store's substitute for `pathlib.Path`."""
 
     def is_dir(self) -> bool:
         """Return True: the disk has one directory."""
@@ -376,7 +375,7 @@ class _Path(PurePosixPath):
 
 
 class _Kernel:
-    """Stands for the module `os` in the store."""
+    """The store's substitute for the module `os`."""
 
     def __init__(self) -> None:
         self._open: dict[int, _Open] = {}
@@ -438,7 +437,7 @@ def installed(loop: SimulatedLoop) -> Iterator[None]:
 
     _loops.append(loop)
     library.sqlite3_vfs_register(ctypes.addressof(_VFS), 1)
-    # Begin its random numbers anew, from the simulation's.
+    # SQLite seeds its random numbers anew, from the simulation's.
     library.sqlite3_randomness(0, None)
     try:
         with (
@@ -448,7 +447,7 @@ def installed(loop: SimulatedLoop) -> Iterator[None]:
         ):
             yield
     finally:
-        # Here, since no callback may be called any more when Python ends.
+        # Connections close here, since no callback may be called any more when Python ends.
         for one in _files.values():
             one.gone = True
         for connection in made:

@@ -1,12 +1,12 @@
-"""Controllers, stores, switches and clients on one simulated network, and what befalls them.
+"""Controllers, stores, switches and clients on one simulated network, and their faults.
 
 There are several scenes (`Scene`). A seed has one of them, and draws everything else.
 
 A controller is the product: its store, its service, its drivers, its REST application,
 without the process and the sockets around them. It is started again when it ends, as a service
-manager does. Clients change classes and flows by REST and note what they were told. A schedule of
-faults, drawn from the seed, goes on for some time; then everything is mended, and the world must
-come to rest in the state that its clients have asked for.
+manager does. Clients change classes and flows by REST and note the answers. A schedule of faults,
+drawn from the seed, goes on for some time; then everything is mended, and the world must come to
+rest in the state that its clients have asked for.
 """
 
 import asyncio
@@ -102,10 +102,10 @@ NAMES = {"port": 2, "class": 3, "flow": 3}
 """Number of resources of each kind that clients change one by one."""
 
 OF_ETCD = ("no-store", "compact")
-"""Faults that there are with etcd only."""
+"""Faults of scenes with etcd."""
 
 DISK_CALLS = ("read", "write", "sync", "remove")
-"""Calls of a disk that fail."""
+"""Calls of a disk that can fail."""
 
 PLURALS = {"port": "ports", "class": "classes", "flow": "flows"}
 
@@ -125,14 +125,14 @@ class LostError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that goes wrong for some time.
+    """A fault that lasts for some time.
 
     Attributes:
         number: its place in the schedule.
         at_s: the time when it begins.
         for_s: its duration.
         kind: its kind.
-        who: nodes that it befalls.
+        who: nodes that have the fault.
         value: its extent.
 
     """
@@ -206,7 +206,7 @@ def schedule(seed: str, scene: Scene = ETCD) -> list[Fault]:
     return sorted(faults, key=lambda fault: fault.at_s)
 
 
-# ---- what clients did ----
+# ---- requests of clients ----
 
 
 @dataclass
@@ -218,7 +218,7 @@ class Operation:
         whole: whether it replaces the whole desired state of the switch.
         match: the revision of its If-Match; -1: none; 0: If-None-Match.
         outcome: status of the answer; 0: none.
-        certain: whether it is known, if there is no good answer, that nothing was changed.
+        certain: whether a request without a good answer is known to have changed nothing.
         revision: the revision in the answer.
 
     """
@@ -246,7 +246,7 @@ class Operation:
 
 
 def token_of(kind: str, spec: Any) -> int | None:
-    """Return what tells a value from all others; None: there is no value."""
+    """Return the mark that is unique to a value; None: there is no value."""
     if spec is None:
         return None
     if kind == "class":
@@ -258,7 +258,7 @@ def token_of(kind: str, spec: Any) -> int | None:
 
 
 class _Current:
-    """Stands for the service, or a part of it, of the process that asks."""
+    """A proxy of the calling process's service, or of a part of it."""
 
     def __init__(self, *path: str) -> None:
         self._path = path
@@ -274,7 +274,7 @@ class _CurrentService(_Current):
 
 @functools.cache
 def _application() -> Any:
-    """Return the REST application, which all controllers share: it takes long to make."""
+    """Return the REST application; controllers share it, since it takes long to make."""
     service: Any = _CurrentService()
     return build(service)
 
@@ -376,11 +376,11 @@ class Controller:
         process.end()
 
     def ended(self, process: Process) -> None:
-        """Have it started again."""
+        """Schedule its restart."""
         if self.running is not None and self.running.process is process:
             self.running = None
         if self.node.process is process:
-            # The task that says so is one of the process.
+            # The task that calls this belongs to the process.
             self.node.process = None
         delay_s = self._world.chance.uniform(*RESTART_S)
         self._world.loop.after(delay_s, self.start)
@@ -469,7 +469,7 @@ async def _answer(
 
 
 class World:
-    """Everything there is.
+    """The machines, the network and the clients of a run.
 
     Args:
         loop: the simulation.
@@ -830,7 +830,7 @@ class Client:
             self._known[key] = Known(operation.revision, there=True)
 
     async def _put_all(self, switches: Sequence[str]) -> None:
-        """Replace all that is wanted of a switch, or of all."""
+        """Replace the desired state of a switch, or of all switches."""
         many = self._chance.random() < 0.5
         tokens: dict[Key, int] = {}
         documents = {switch: self._document(switch, many, tokens) for switch in switches}
@@ -843,7 +843,7 @@ class Client:
         await self._ask("PUT", (name, "state", ""), [JSON], data, tokens, -1, whole=True)
 
     def _document(self, switch: str, many: bool, tokens: dict[Key, int]) -> dict[str, Any]:
-        """Return all that is to be wanted of a switch, and add what tells it to `tokens`."""
+        """Return a whole desired state of a switch, and add its marks to `tokens`."""
         document: dict[str, Any] = {}
         for kind, plural in PLURALS.items():
             of_kind = document.setdefault(plural, {})
@@ -905,7 +905,7 @@ class Client:
 
     @staticmethod
     def _take(operation: Operation, status: int, told: Any, answer: bytes) -> None:
-        """Note what a client was told."""
+        """Note the answer to a client."""
         operation.outcome = status
         tags = [value for name, value in told if name == b"etag"]
         operation.revision = int(tags[0].strip(b'"')) if tags else 0
