@@ -71,7 +71,7 @@ class BMv2PacerSwitch(P4RuntimeSwitch):
     def statistics(self) -> dict[str, Any]:
         """Return the program's counted drops, in the shape of pacing_switch's statistics.
 
-        BMv2 counts neither what its queues drop nor how late packets leave.
+        BMv2 counts neither the drops of its queues nor the lateness of packets.
         """
         (service,) = self.services
         drops = program_drops(service.rest, self.name)

@@ -107,7 +107,7 @@ def send_at_departure_times(interface: Intf) -> None:
     """Give an interface the queueing discipline that sends each frame at its departure time.
 
     Raises:
-        InterfaceError: `tc` fails; the text has what it printed.
+        InterfaceError: `tc` fails; the text has its output.
 
     """
     fq = ("fq", "limit", "40000", "flow_limit", "40000", "timer_slack", "0")

@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 def in_namespace_of(pid: int, work: Callable[[], Result]) -> Result:
-    """Call `work` in the network namespace of process `pid`; return what it returns.
+    """Call `work` in the network namespace of process `pid`; return its result.
 
     A socket stays in the namespace in which it was made. `work` runs in a thread of its own, which
     enters the namespace and then ends; no other thread leaves its namespace.

@@ -81,16 +81,16 @@ class PacingOVSSwitch(NetworkSwitch):
         return {**os.environ, **private}
 
     def vsctl(self, *words: str) -> str:
-        """Run ovs-vsctl on this switch; return what it printed. NodeError if it fails."""
+        """Run ovs-vsctl on this switch; return its output. NodeError if it fails."""
         return self._run("ovs-vsctl", f"--db=unix:{self.directory}/db.sock", *words)
 
     def ofctl(self, command: str, *words: str) -> str:
-        """Run an ovs-ofctl command (OpenFlow 1.3) on this switch; return what it printed."""
+        """Run an ovs-ofctl command (OpenFlow 1.3) on this switch; return its output."""
         bridge = f"unix:{self.directory}/{self.name}.mgmt"
         return self._run("ovs-ofctl", "-O", "OpenFlow13", command, bridge, *words)
 
     def appctl(self, *words: str) -> str:
-        """Run ovs-appctl on this switch's ovs-vswitchd; return what it printed."""
+        """Run ovs-appctl on this switch's ovs-vswitchd; return its output."""
         return self._run("ovs-appctl", "-t", f"{self.directory}/vswitchd.ctl", *words)
 
     # ---- life ----
@@ -213,7 +213,7 @@ class PacingOVSSwitch(NetworkSwitch):
                     drops[cause] = _number(rf"dropped:.*?{name} (\d+)", shown)
             number = self.ports[interface]
             ports.append({"port": number, "statistics": {"drops": drops, "lateness": lateness}})
-        # A meter's own line begins with its duration, its bands' lines with what they dropped.
+        # A meter's own line begins with its duration, its bands' lines with their drops.
         bands = self.ofctl("meter-stats")
         metered = sum(int(n) for n in re.findall(r"^\s*\d+:\s*packet_count:(\d+)", bands, re.M))
         return {"now_ns": 0, "ports": ports, "traffic_manager": {"drops": {"meter": metered}}}

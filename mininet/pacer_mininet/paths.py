@@ -25,7 +25,7 @@ LAB_AVAILABLE = REPO / "lab" / "available"
 
 
 class MissingError(RuntimeError):
-    """Something that a network needs is not installed or built; the text says what to do."""
+    """A dependency of a network is not installed or built; the text says how to get it."""
 
 
 _PACKAGES = {

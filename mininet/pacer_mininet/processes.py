@@ -68,7 +68,7 @@ class LoggedProcess:
     def __init__(self, command: Sequence[str], log: Path, ready: str, name: str = "") -> None:
         """Start `command`.
 
-        It prints `ready` once it can be used. `name` is its name in errors, by default what stands
+        It prints `ready` once it can be used. `name` is its name in errors, by default the text
         before the colon of `ready`.
         """
         self.command = list(command)

@@ -20,7 +20,7 @@ _reserved: int | None = None
 
 
 def reserve_one() -> None:
-    """Keep this process, and what it starts, off the last of several processors."""
+    """Keep this process and its children off the last of several processors."""
     global _reserved
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) > 1:

@@ -55,7 +55,7 @@ class Sink:
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
 
     def discard(self, host: Node, port: int) -> None:
-        """Take the datagrams to a UDP port of a host; the kernel drops what is not read.
+        """Take the datagrams to a UDP port of a host; the kernel drops datagrams that are not read.
 
         Raises:
             OSError: the port is taken.

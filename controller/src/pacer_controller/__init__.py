@@ -6,15 +6,15 @@ How the modules lean on each other, top to bottom:
   one asyncio service.
 - `api` is HTTP: paths, OpenAPI, problem details (`problems`), body limits (`http_limits`), token,
   streams; `ryu` is the same for Ryu's paths; `metrics` for Prometheus.
-- `service` is what a request means: checks it against the whole state, stores it, has it applied.
+- `service` handles requests: it checks them against the whole state, stores them, has them applied.
 - `schemas` are the resources themselves, `fields` their fields' types, `state_schema` the whole
   state; `rates` is the one place where rates are read. `records` are resources as accepted.
 - `stores` keep the desired state and the events, in SQLite or in etcd, and say which controller
   drives which switch; `events` has the events. `migrate` copies one store into another.
-- `southbound` is what the service needs of a switch; `rows` are entries of a switch as values, and
-  which writes turn one set of them into another.
+- `southbound` is the service's interface to a switch; `rows` are entries of a switch as values, and
+  the writes that turn one set of them into another.
 - `p4rt` is one switch over P4Runtime; `entries` translates resources to its table entries;
-  `learning` decides what a packet from an unknown station changes; `traffic_manager` is the
+  `learning` turns packets from unknown stations into entries; `traffic_manager` is the
   switch's own gRPC service. `openvswitch` is one bridge over OpenFlow and OVSDB.
 """
 

@@ -159,10 +159,11 @@ class Learning:
         self._asked_s.pop(mac, None)
 
     def adopt(self, rows: list[Row], now_s: float) -> list[Change]:
-        """Take over what a switch already knows; returns the changes that make it consistent.
+        """Take over a switch's entries; returns the changes that make them consistent.
 
-        A `forward` entry says where a station is; `sources` entries that contradict it, and
-        stations known in one table only, are mended. A station that is asked is in `forward` only.
+        A `forward` entry has the port of a station. The changes mend `sources` entries that
+        contradict it, and stations known in one table only. A station that is asked is in `forward`
+        only.
         """
         known: dict[int, int] = {}
         sources: dict[tuple[int, int], Row] = {}

@@ -1,7 +1,7 @@
 """The resources, as clients write them and as they are stored.
 
-Every field's meaning, unit, range and default stands in its description, which is also what the
-OpenAPI page shows. Checks that need one field are made while reading it (`fields`); checks across
+Every field's meaning, unit, range and default stands in its description, which the OpenAPI page
+shows, too. Checks that need one field are made while reading it (`fields`); checks across
 fields are in each resource's `problems`; checks against other resources and the switch are in
 `service`.
 """

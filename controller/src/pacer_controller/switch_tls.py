@@ -75,9 +75,9 @@ def _content(path: Path | None, *, secret: bool = False) -> bytes | None:
 
 
 def made_by_switches() -> SwitchTls | None:
-    """Return what the switches of this machine have made for their clients; None: nothing.
+    """Return the client files that switches of this machine have made; None: there are none.
 
-    They keep it in a state folder: root's, or the user's own (`pacing_switch --state-dir`).
+    Switches keep them in a state folder: root's, or the user's own (`pacing_switch --state-dir`).
     """
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folders = [Path(home) / SWITCH_NAME, _ROOTS_FOLDER]
@@ -108,10 +108,11 @@ def is_here(host: str) -> bool:
 
 
 def endpoint(address: str, tls: SwitchTls) -> tuple[str, GRPCCredentialsTLS | None]:
-    """Return HOST:PORT of an address, and with what to speak TLS there; None: a plain connection.
+    """Return HOST:PORT of an address, and its TLS credentials; None: a plain connection.
 
-    Without a prefix, switches on this machine are reached without TLS. Others are reached with what
-    the switches of this machine have made, if there is anything: switches and clients share it.
+    Without a prefix, switches on this machine are reached without TLS. Others are reached with the
+    client files that switches of this machine have made, if there are any: switches and clients
+    share them.
 
     Raises:
         OSError: a file cannot be read, or is a key that others may read.

@@ -38,7 +38,7 @@ class Measuring:
         self._start_ns = self._unread_from_ns = start_ns
 
     def read(self, now_ns: int) -> None:
-        """Read what was measured until now."""
+        """Read the measurements until now."""
         between = {"port": WIRE_IN, "from_ns": self._unread_from_ns, "to_ns": now_ns}
         for switch, seen in self._seen.items():
             if self._has_bins(switch):
@@ -57,7 +57,7 @@ class Measuring:
         return self.scenario.bins and switch == "wan"
 
     def result(self, switch: str) -> dict[str, Any]:
-        """Return what a measuring switch saw of the run's seconds."""
+        """Return a measuring switch's view of the run's seconds."""
         scenario = self.scenario
         seen = self._seen[switch].since(self._start_ns)
         first_ns = self._start_ns + scenario.rtt_ns

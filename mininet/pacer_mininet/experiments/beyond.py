@@ -14,8 +14,8 @@ from pacer_mininet.experiments.scenario import FQ, PACED, UNPACED, Flow, Scenari
 from pacer_mininet.experiments.takano import FAR_SECONDS, MIB, MS
 
 HUNDRED_BUFFER_BYTES = 1_250_000
-"""Socket buffers of each of a hundred senders: ten times what its share of the path holds. A
-hundred of the talk's buffers do not fit into a lab's memory."""
+"""Socket buffers of each of a hundred senders: ten times the bandwidth-delay product of its share.
+A hundred of the talk's buffers do not fit into a lab's memory."""
 
 TEN_GIGABIT_BUFFER_BYTES = 260_000_000
 """A little more than the path holds."""

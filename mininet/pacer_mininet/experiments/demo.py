@@ -26,7 +26,7 @@ PICTURES = {"shared": "senders.png", "single": "bandwidth.png"}
 
 
 def _named(experiment: Experiment, job: jobs.Job) -> str:
-    """Return the name of a run in the progress: what spaces the packets, of how many senders."""
+    """Return the name of a run in the progress: the number of senders, and the shaper."""
     scenario = job.scenario
     several = f"{len(scenario.flows)} senders, " if experiment.name == "shared" else ""
     return f"{several}{scenario.flows[0].shaper.name}"

@@ -78,7 +78,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
 def check(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0 if the demo can be made with these options, else 1 or 2.
 
-    What is wrong is on standard error, in the demo's own words.
+    Standard error has the demo's own description of the error.
     """
     try:
         experiments_of(options_of(arguments))

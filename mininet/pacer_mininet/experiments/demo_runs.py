@@ -1,6 +1,6 @@
-"""The demo's runs: what is sent through which path, and what the tables say about it.
+"""The demo's runs: their flows, their paths, and the captions of their tables.
 
-First senders that do not know of each other share a bottleneck, then a single flow has it alone.
+First, independent senders share a bottleneck; then a single flow has it alone.
 """
 
 import argparse

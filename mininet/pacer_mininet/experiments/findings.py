@@ -11,7 +11,7 @@ from pacer_mininet.traffic import ideal_goodput_bps
 
 
 def sentences(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return plain sentences on losses, on pacing beside the others, and on what differs."""
+    """Return plain sentences on losses, on pacing beside the others, and on differences."""
     made = [row for row in rows if row["skipped"] is None]
     said = _skipped(rows)
     if not made:

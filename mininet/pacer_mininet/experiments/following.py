@@ -72,7 +72,7 @@ def following() -> Experiment:
                 rate_bps=RATE_BPS,
                 rtt_ns=RTT_NS,
                 fifo_bytes=FIFO_BYTES,
-                # Twice what the path holds.
+                # Twice the bandwidth-delay product.
                 socket_buffer_bytes=2 * RATE_BPS * RTT_NS // 8_000_000_000,
             ),
             seeds=(1,),

@@ -30,7 +30,7 @@ GIGABIT_S = 2.7
 """Processor time of 10^9 bits through the bottleneck."""
 
 WIRE_LOSS_SHARE = 0.2
-"""At most what a connection gets of the bottleneck where the wire loses packets at random."""
+"""Largest share of the bottleneck that a connection gets where the wire loses packets at random."""
 
 Listener = Callable[[dict[str, Any]], None]
 

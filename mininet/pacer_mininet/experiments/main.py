@@ -62,7 +62,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def show_list(experiments: Sequence[Experiment]) -> None:
-    """Print the experiments, how many runs they have and what they reproduce."""
+    """Print the experiments, their numbers of runs, and the figures that they reproduce."""
     for one in experiments:
         count = sum(len(cell.runs()) for cell in one.cells)
         runs = "switch alone" if one.virtual else f"{count:4} runs   "
@@ -139,7 +139,7 @@ def plan_of(settings: Settings, directory: Path) -> Plan:
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass over experiments: its tables, its results, and what failed, by name."""
+    """One pass over experiments: its tables, its results, and its failures, by name."""
 
     collected: list[dict[str, Any]]
     results: Store

@@ -293,8 +293,8 @@ def shown(name: str, value: dict[str, float] | None, *, spread: bool = True) -> 
 def medians_at_shared_seeds(of_cells: Sequence[Mapping[int, float]]) -> list[float]:
     """Return the median of each cell's figures, given by seed, over the seeds that all cells have.
 
-    Where chance decides, the same seed loses the same packets on the wire. Medians over other seeds
-    differ by more than what spaces the packets does. Cells that share no seed, because runs are
+    Where chance decides, the same seed loses the same packets on the wire. Medians over different
+    seeds differ by more than the effect of a shaper. Cells that share no seed, because runs are
     missing, have the medians over their own.
     """
     shared = set.intersection(*map(set, of_cells)) if of_cells else set()

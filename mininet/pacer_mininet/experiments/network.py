@@ -42,7 +42,7 @@ WIRE_IN, WIRE_OUT = 1, 2
 
 
 def network_key(scenario: Scenario) -> Scenario:
-    """Return what decides a scenario's network: equal for scenarios that can share one.
+    """Return the part of a scenario that decides its network: equal for scenarios that share one.
 
     A run must not depend on those before it. So a scenario whose edge remembers single flows shares
     its network with no other one, nor does one with another edge than pacing_switch.

@@ -123,7 +123,7 @@ one ended
 
 
 def _claims(collected: Sequence[dict[str, Any]]) -> str:
-    """Return what was promised, with the worst figure found: empty where nothing was."""
+    """Return the claims, each with the worst figure found; empty where there are none."""
     lines = "".join(
         f'<tr><th scope="row"><a href="#{one["name"]}">{html.escape(one["name"])}</a></th>'
         f'<td class="text">{_text(claim["claim"])}</td>'

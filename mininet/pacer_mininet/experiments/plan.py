@@ -1,4 +1,4 @@
-"""The plan of a pass over experiments: what Snakemake is to make, and what its steps need."""
+"""The plan of a pass over experiments: Snakemake's targets, and the inputs of its steps."""
 
 import dataclasses
 import sys

@@ -62,7 +62,7 @@ Runs = Sequence[tuple[Cell, dict[str, Any]]]
 
 
 def draw(experiment: Experiment, runs: Runs) -> list[tuple[str, bytes]]:
-    """Return the plots of an experiment as (what it shows, PNG); none without results."""
+    """Return the plots of an experiment as (title, PNG); none without results."""
     if not runs:
         return []
     made = []
@@ -85,7 +85,7 @@ def _figure(height: float) -> Figure:
 
 
 def _of_first_row(runs: Runs) -> Runs:
-    """Return the runs of the first row, which is what fits in a plot of single runs."""
+    """Return the runs of the first row; more do not fit in a plot of single runs."""
     return [(cell, result) for cell, result in runs if cell.row == runs[0][0].row]
 
 
@@ -300,7 +300,7 @@ def _flows(runs: Runs) -> Figure:
 
 
 def _first_flow(runs: Runs) -> Figure:
-    """Draw what the first flow gets over time, a panel for each row and a line for each column."""
+    """Draw the first flow's rate over time, a panel for each row and a line for each column."""
     rows = row_titles([cell for cell, _ in runs])
     figure = _figure(0.8 + 2.2 * len(rows))
     panels = figure.subplots(len(rows), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
@@ -344,7 +344,7 @@ def _together(runs: Runs) -> Figure:
 def _rates_mbps(
     counts: Sequence[int], seconds: int, over_ns: int, every_ns: int
 ) -> tuple[list[float], list[float]]:
-    """Return what arrived in `over_ns` (Mbit/s) and the middles of that time (s), from a series.
+    """Return the rates over `over_ns` (Mbit/s) and the middles of that time (s), from a series.
 
     The series' steps after the run's last second are incomplete.
     """
@@ -356,7 +356,7 @@ def _rates_mbps(
 
 
 def _senders(runs: Runs) -> Figure:
-    """Draw what each sender's receiver gets, stacked: a column for each row of the table."""
+    """Draw the rate of each sender, stacked: a column for each row of the table."""
     rows = row_titles([cell for cell, _ in runs])
     columns = column_titles([cell for cell, _ in runs])
     figure = _figure(0.9 + 1.5 * len(columns))
@@ -394,7 +394,7 @@ def _senders_panel(axes: Axes, cell: Cell, result: dict[str, Any]) -> None:
 
 
 def _of_senders(cell: Cell, result: dict[str, Any]) -> str:
-    """Return in a few words what senders achieved together."""
+    """Return a few words on the joint result of senders."""
     lost = result["bottleneck_drops"]
     said = f"{lost:,} packets lost" if lost else "nothing lost"
     if not cell.scenario.flows[0].payload_bytes:
@@ -413,7 +413,7 @@ def _gap_of(cell: Cell) -> int | None:
 def _by_gap(runs: Runs, key: str, scale: float, label: str) -> Figure:
     """Draw a figure of each run over the fixed gaps, a panel for each row.
 
-    What has no fixed gap is a horizontal line. `key` has the figures of all seeds.
+    A run without a fixed gap is a horizontal line. `key` has the figures of all seeds.
     """
     rows = row_titles([cell for cell, _ in runs])
     figure = _figure(1.0 + 2.1 * -(-len(rows) // 3))
@@ -647,7 +647,7 @@ def save(pictures: Sequence[tuple[str, bytes]], directory: Path, name: str) -> N
 
 
 def saved(experiment: Experiment, directory: Path) -> list[tuple[str, bytes]]:
-    """Return an experiment's plots as `save` wrote them: what each shows, and the PNG."""
+    """Return an experiment's plots as `save` wrote them: title and PNG of each."""
     known = _VIRTUAL_PLOTS if experiment.virtual else _PLOTS
     titles = [known[name][0] for name in experiment.plots if name in known]
     files = [directory / f"{experiment.name}-{n}.png" for n in range(1, len(titles) + 1)]

@@ -1,9 +1,9 @@
 """Makes scenarios on one network, inside the lab or a namespace, and measures them.
 
 The run ends `seconds` after the first data can reach the receivers. Data in flight at that time is
-not counted. Losses are the switches' own counters. Goodput is what arrived in order, as the
-receiver's kernel counts it. Bandwidth and burstiness are gtrcnet.p4's. The result depends neither
-on the wall clock nor on the runs before it on the same network.
+not counted. Losses are the switches' own counters. Goodput counts the bytes that arrived in order,
+by the receiver's kernel. Bandwidth and burstiness are gtrcnet.p4's. The result depends neither on
+the wall clock nor on the runs before it on the same network.
 """
 
 import os
@@ -79,7 +79,7 @@ def run_scenarios(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Build a network, make runs on it one after the other, take it down.
 
-    Yields each run's name and what was measured, or `{"skipped": why}` where the controller or the
+    Yields each run's name and its measurements, or `{"skipped": why}` where the controller or the
     kernel lacks something that the run needs.
 
     Args:
@@ -302,7 +302,7 @@ class ScenarioRun:
         )
 
     def clear(self) -> None:
-        """Remove what the run set up and wait until nothing of it is left, for the next run.
+        """Remove the run's settings and connections, and wait until they are gone.
 
         Raises:
             ExperimentError: connections are left.

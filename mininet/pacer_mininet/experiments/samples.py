@@ -1,4 +1,4 @@
-"""Samples of a run's TCP connections, and what each flow achieved by them."""
+"""Samples of a run's TCP connections, and the results of each flow from them."""
 
 import itertools
 import statistics
@@ -75,7 +75,7 @@ class Samples:
         return total
 
     def flow(self, number: int) -> dict[str, Any]:
-        """Return what a flow achieved.
+        """Return a flow's results.
 
         Raises:
             ExperimentError: its connection was never seen.
@@ -131,7 +131,7 @@ class Samples:
     def losses(self, number: int) -> list[int]:
         """Return the samples at which a flow was first seen to resend, by their number.
 
-        What it resends within the next round-trip time belongs to the same loss.
+        Retransmissions within the next round-trip time belong to the same loss.
         """
         apart = self._samples_per_rtt
         found: list[int] = []

@@ -1,4 +1,4 @@
-"""Sets up and removes what spaces the packets of a scenario's flows; says what is not offered."""
+"""Sets up and removes the shapers of a scenario's flows; says which shapers are not offered."""
 
 import functools
 from collections.abc import Sequence

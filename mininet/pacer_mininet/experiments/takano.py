@@ -291,11 +291,11 @@ ACK_CLOCKING_BYTES = 3_125_000
 """The published buffer: half of what 500 Mbit/s x 100 ms hold."""
 
 ACK_CLOCKED_WINDOW_BYTES = 2 * ACK_CLOCKING_BYTES * 1448 // 1518
-"""The payload of what the path holds."""
+"""The payload of the path's bandwidth-delay product."""
 
 
 def ack_clocking() -> Experiment:
-    """Slow start up to what the path holds, and the buffer that it needs at the bottleneck."""
+    """Slow start up to the bandwidth-delay product, and its need for buffer at the bottleneck."""
     cells = [
         cell
         for fifo_bytes in (ACK_CLOCKING_BYTES, ACK_CLOCKING_BYTES * 3 // 5)

@@ -60,7 +60,7 @@ BWC_BPS = 600_000_000
 BWC_NODES = 24
 INTER_FRAME_GAP_BYTES = 12
 BWC_BUFFER_BYTES = 2_500_000
-"""Eight times what a stream's share of the path holds: a stream can take what others leave."""
+"""Eight times the bandwidth-delay product of a stream's share: it can use bandwidth of others."""
 
 NODES_RTT_MS = (335, 326, 292, 335)
 """Four nodes with the RTTs of the published three paths."""

@@ -54,7 +54,7 @@ def closure(module: str, root: Path) -> list[Path]:
 
 
 def kernel_name(*, realtime: bool) -> str:
-    """Return what identifies the kernel of the runs and its setup."""
+    """Return the identity of the kernel of the runs and of its setup."""
     if realtime:
         return os.uname().release
     lab = paths.LAB_RUN.parent

@@ -71,7 +71,7 @@ def _accuracy_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _clocks() -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
-    """Return Fig. 3: its rows, its sentences and what is drawn."""
+    """Return Fig. 3: its rows, its sentences and the data of its plots."""
     clocks = _run("--clocks")
     rows = [
         {
@@ -91,7 +91,7 @@ def _clocks() -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
 
 
 def _ticks() -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
-    """Return Fig. 1: its rows, its sentences and what is drawn."""
+    """Return Fig. 1: its rows, its sentences and the data of its plots."""
     found = _run("--ticks")
     rows = []
     for one in found["kinds"]:
@@ -116,7 +116,7 @@ def _ticks() -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
 
 
 def _targets() -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
-    """Return the talk's sweep of target rates: its rows, its sentences and what is drawn."""
+    """Return the talk's sweep of target rates: its rows, its sentences, its plots' data."""
     found = _run("--sweep")
     measured = found["rows"]
     rows = [
@@ -146,7 +146,7 @@ def _accuracy() -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _aggregation() -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
-    """Return the queues of N paced flows: the rows, the sentences and what is drawn."""
+    """Return the queues of N paced flows: the rows, the sentences and the data of the plots."""
     found = _run(script=AGGREGATION)
     measured = {(row["arrangement"], row["flows"]): row for row in found["rows"]}
     titles = list(dict.fromkeys(title for title, _ in measured))
@@ -183,7 +183,7 @@ _DRAWN = {
 
 
 def collect(experiment: Experiment) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return an experiment's results, as written to its JSON file, and what is drawn of them.
+    """Return an experiment's results, as written to its JSON file, and the data of its plots.
 
     Raises:
         VirtualError: the program failed.

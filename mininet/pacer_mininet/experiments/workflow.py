@@ -1,7 +1,7 @@
 """Has Snakemake make the runs, tables and report of a plan (workflow/Snakefile).
 
-Snakemake decides what is missing or older than what it was made of, starts the runs, tries again
-what failed, and makes anew what was interrupted. Everything it remembers is in `.snakemake` in the
+Snakemake finds files that are missing or older than their inputs, starts their runs, repeats runs
+that failed, and makes files anew whose runs were interrupted. Its state is in `.snakemake` in the
 directory of the results.
 """
 
@@ -105,7 +105,7 @@ def _ending(process: "subprocess.Popen[bytes]") -> Iterator[None]:
         yield
     finally:
         if process.poll() is None:
-            # It ends what it has submitted to a cluster, and its local steps end themselves.
+            # Snakemake ends its jobs on a cluster; its local steps end themselves.
             os.killpg(process.pid, signal.SIGINT)
             try:
                 process.wait(STOP_TIMEOUT_S)

@@ -78,7 +78,7 @@ class LogHandler(LogHandlerBase):  # type: ignore[misc] # it has no types here
             print(f"snakemake: {said}", file=sys.stderr, flush=True)
 
     def _log(self, key: str) -> str:
-        """Return what a run printed: its figures, or why it failed."""
+        """Return a run's output: its figures, or its error."""
         file = self._directory / "logs" / f"{key}.log"
         said = file.read_text().strip() if file.exists() else ""
         return said or "it ended without a message"

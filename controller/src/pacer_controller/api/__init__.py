@@ -149,7 +149,7 @@ def _describe_roles(document: dict[str, Any]) -> None:
 
 
 def _describe_problems(app: FastAPI) -> None:
-    """Add to the OpenAPI document what no route declares: the problem schema, and roles."""
+    """Add parts to the OpenAPI document that no route declares: the problem schema, and roles."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:

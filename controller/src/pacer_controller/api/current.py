@@ -2,7 +2,7 @@
 
 Memory follows the store by a watch, some milliseconds behind. So a read first asks the store for
 its newest write, and waits for it. A client that sends `Cache-Control: max-stale` (RFC 9111 section
-5.2.1.2) gets what this controller knows at once, also while the store does not answer.
+5.2.1.2) gets this controller's state at once, also while the store does not answer.
 """
 
 from http import HTTPStatus

@@ -141,7 +141,7 @@ def _field_errors(request: Request, errors: Sequence[Any]) -> list[FieldError]:
 
 
 def _wrong(error: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the error of a value, and what is expected."""
+    """Return the error of a value, and the expected values."""
     limits = error.get("ctx", {})
     expectations = {
         "int_type": "an integer",

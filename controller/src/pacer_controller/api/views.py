@@ -9,7 +9,7 @@ from pacer_controller.users import Role
 
 
 class View(BaseModel):
-    """Base: what a view holds beside its fields is passed on."""
+    """Base of all views: members without a field are passed on."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -4,8 +4,9 @@ The FIFO that the packets of a capture need is computed exactly. Other packets o
 need a little more or less. So the longest twentieth of the queues of all busy periods (from one
 empty queue to the next) is taken to have an exponential tail, and the advised FIFO is the size that
 the traffic exceeds with probability e^-5 (0.7 %) in as long again as the capture. It is at least
-1.25 and at most 1.4 times what the capture needs, and leaves room for one more frame, but for at
-most half as much again. `chance` says what that leaves to chance.
+1.25 and at most 1.4 times the size that the capture needs. It leaves room for one more frame, as
+long as that makes it at most 1.5 times the size needed. `chance` is the remaining probability of a
+loss.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 pcap with stamps in us or ns, either byte order; pcapng with any resolution, several interfaces and
 sections. dpkt knows the forms of headers and blocks; its readers are not used, since they return
-times as floating-point numbers (a ns is lost) and not what a packet's length was before it was cut.
+times as floating-point numbers (a ns is lost) and not a packet's length before it was cut.
 """
 
 import struct

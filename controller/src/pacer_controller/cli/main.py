@@ -129,7 +129,7 @@ def cli(context: click.Context) -> None:
 
 
 def _named(context: click.Context, _: click.Parameter, value: Any) -> Any:
-    """Refuse an empty name, which is what an unset variable of a shell leaves."""
+    """Refuse an empty name, which is the result of an unset variable of a shell."""
     if not context.resilient_parsing and "" in (value if isinstance(value, tuple) else (value,)):
         raise UsageError("the name is empty")
     return value
@@ -626,7 +626,7 @@ _WORD_OF_FIELD = {
     for word in kind.grammar.words
     if word.read is not None
 }
-"""The word typed for a field of the API, so that errors name what was typed."""
+"""The word typed for a field of the API, for errors."""
 
 _FIELDS = re.compile(r"\b(" + "|".join(sorted(_WORD_OF_FIELD, key=len, reverse=True)) + r")\b")
 
@@ -639,7 +639,7 @@ def _in_words(text: str) -> str:
 
 
 def _report(error: ClientError, as_json: bool) -> None:
-    """Tell an error: for people each field with what would be right, for programs as it came."""
+    """Print an error: for people each field with the values allowed, for programs as it came."""
     if as_json:
         print(json.dumps(error.problem, indent=2), file=sys.stderr)
         return

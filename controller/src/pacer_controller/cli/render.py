@@ -23,7 +23,7 @@ STATE_STYLES = {
 }
 
 View = Mapping[str, Any]
-"""A resource, or what was measured of one, as the controller answers it."""
+"""A resource, or the measurements of one, as the controller answers it."""
 
 _Cell = Callable[[View], object]
 """Makes a cell of a table's column."""
@@ -177,7 +177,7 @@ def pace(view: View) -> str:
 
 
 def goal(flow: View) -> str:
-    """Return what becomes of a flow's packets."""
+    """Return the class or rate, the meter and the DSCP of a flow's packets."""
     parts = [f"class {flow['class']}"] if flow.get("class") else []
     if flow.get("rate"):
         parts.append(f"rate {flow['rate']}")
@@ -205,7 +205,7 @@ def _port_told(view: View) -> str:
 
 
 def gaps(port: View) -> str:
-    """Return what fills a port's gaps, in the words in which it is typed; "" if nothing does."""
+    """Return the filling of a port's gaps, in the words in which it is typed; "" for none."""
     if port.get("gap_mode") in (None, "accounted"):
         return ""
     longest = port.get("gap_frame_max_bytes")
@@ -379,7 +379,7 @@ def why_below(row: View) -> str:
 
 
 def oversize(measured: View) -> str:
-    """Return what to do about ports that drop oversize frames; empty where none does."""
+    """Return advice on ports that drop oversize frames; empty where no port does."""
     ports = [
         str(row["port"])
         for row in measured["ports"]
@@ -489,7 +489,7 @@ _OPS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "re
 
 
 def changes(answer: View) -> Text:
-    """Return the changes of a whole state, one line each, what changes in them below."""
+    """Return the changes of a whole state, one line each, with the changed fields below it."""
     text = Text()
     for change in answer.get("changes", ()):
         sign, style = _OPS.get(change["op"], ("?", ""))

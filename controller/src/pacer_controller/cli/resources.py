@@ -1,4 +1,4 @@
-"""The resources as the command knows them: words, paths, and what of them can be written."""
+"""The resources as the command knows them: words, paths, and writable fields."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -363,7 +363,7 @@ def body_of(kind: Kind, fields: Mapping[str, Any], before: Mapping[str, Any]) ->
 
 
 def _agree(fields: Mapping[str, Any], start: dict[str, Any]) -> None:
-    """Take from a flow's former fields what a new one replaces."""
+    """Remove the former fields of a flow that the new ones replace."""
     in_place = any(name.startswith("meter.") for name in fields)
     if fields.get("meter") is not None and in_place:
         raise UsageError("a flow names a meter, or has one of its own: not both")

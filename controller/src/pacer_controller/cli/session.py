@@ -143,7 +143,7 @@ class Session:
         state = dict(response.json())
         for name in names:
             if name not in state[kind.plural]:
-                # The controller says that there is none, and what may be meant.
+                # The controller's error says that there is none, and suggests similar names.
                 self.connection.get(kind.path(switch, name))
         state[kind.plural] = {n: v for n, v in state[kind.plural].items() if n not in names}
         self.connection.request(

@@ -210,7 +210,7 @@ def _keys() -> Iterator[Callable[[], bool]]:
 def run(session: Session, switch: str | None, interval_ms: int, times: int | None) -> None:
     """Show statistics until "q", Ctrl-C or the last round; without a terminal, as plain text.
 
-    A controller that goes away is waited for; what is refused ends it.
+    The view waits for a controller that goes away; a refusal ends it.
     """
     if session.as_json or not sys.stdout.isatty():
         _plain(session, switch, interval_ms, times)

@@ -199,7 +199,7 @@ class Grammar:
         return f"{self.what}: unknown word {name!r}{guess or f'; one of {known}'}"
 
     def usage(self) -> list[tuple[str, str]]:
-        """Return the words and what they mean, for help."""
+        """Return the words and their meanings, for help."""
         return [(f"{'|'.join(word.names)} {word.shown}".strip(), word.help) for word in self.words]
 
 

@@ -1,8 +1,8 @@
 """The dashboard: one page at `/dashboard/`, live, that needs nothing but this server.
 
 The page is plain HTML, CSS and ECMAScript modules, served as they lie in `static/`: no build step,
-nothing from another host. It reads the same REST interface as everybody else; its own files are
-served without a token, what it asks for then needs one.
+nothing from another host. It reads the same REST interface as all other clients. Its own files are
+served without a token; its requests need one.
 """
 
 from pathlib import Path

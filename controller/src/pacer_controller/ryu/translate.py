@@ -92,7 +92,7 @@ def queue_number(name: str) -> int | None:
 def queue_class(queue: Mapping[str, Any], port: int | None) -> tuple[ClassSpec, dict[str, str]]:
     """Return the class of a queue, and its configuration as Ryu shows it.
 
-    `max_rate` is the rate the class is paced at. A queue with a `min_rate` alone takes what the
+    The class is paced at `max_rate`. A queue with a `min_rate` alone takes the bandwidth that the
     others leave.
 
     Raises:
@@ -298,7 +298,7 @@ def meter_spec(body: Mapping[str, Any]) -> tuple[MeterSpec, int]:
 
 
 def marked(spec: MeterSpec, precedence: int, dscp: int | None) -> MeterSpec:
-    """Return the meter that marks packets of a DSCP down, instead of dropping what it does not.
+    """Return the meter that lowers the DSCP of packets, instead of dropping them.
 
     Raises:
         RyuError: the flow matches no DSCP, which must be known.

@@ -191,7 +191,7 @@ class Store(Protocol):
                 resources, and on their references. `Written.stale` has the changes not made.
 
         Raises:
-            StaleError: another controller has since written what all changes depend on.
+            StaleError: another controller has since written a resource that all changes depend on.
             UncertainError: the write may be stored; if it is, the feed tells of it.
             StoreError: the write is not stored.
 
@@ -210,7 +210,8 @@ class Store(Protocol):
         """Undo a `write` of these changes and events; `switches` has the former settings.
 
         Raises:
-            StaleError: another controller has since written what it depends on; the write stays.
+            StaleError: another controller has since written a resource that the undoing depends on;
+                the write stays.
             StoreError: the write could not be undone.
 
         """

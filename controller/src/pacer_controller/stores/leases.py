@@ -196,7 +196,7 @@ class Leases:
                 left_s = RETRY_S
             await asyncio.sleep(min(left_s, self._lease_s))
 
-    # ---- what etcd says ----
+    # ---- keys from etcd ----
 
     def put(self, what: str, name: str, kv: Any) -> None:
         """Record a key that was put."""
