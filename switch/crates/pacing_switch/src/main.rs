@@ -243,8 +243,8 @@ fn open_ports(options: &Options) -> anyhow::Result<Vec<(u16, Port)>> {
 }
 
 /// Opens the interfaces, starts the control servers on threads of their own, and runs the
-/// switch on this one until a signal ends it. Returns the switch and what was lost or refused on the
-/// way from and to controllers.
+/// switch on this one until a signal ends it. Returns the switch and the counts of frames that were
+/// lost or refused on the way from and to controllers.
 fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Losses)> {
     let access = access(options)?;
     let holders = holders(options);

@@ -270,7 +270,7 @@ pub struct Refused {
 
 impl Refused {
     /// # Errors
-    /// One of them was given: says what would do instead.
+    /// One of them was given: the text names the option to use instead.
     fn check(&self) -> Result<(), &'static str> {
         let Self {
             use_files,
@@ -510,7 +510,7 @@ impl Options {
     /// the ports.
     ///
     /// # Errors
-    /// Names the option and what is wrong.
+    /// An option is wrong: the text names the option and the error.
     pub fn check(&self) -> Result<(), String> {
         self.refused.check()?;
         for (index, option) in self.ports.iter().enumerate() {

@@ -91,7 +91,7 @@ fn locate(frame: &[u8]) -> Option<Transport> {
         TYPE_IPV6 => locate_in_ipv6(frame, at)?,
         _ => return None,
     };
-    // The checksum field itself must be inside what is summed.
+    // The checksum field itself must be inside the summed range.
     (transport.checksum_at + 2 <= transport.end && transport.end <= frame.len())
         .then_some(transport)
 }

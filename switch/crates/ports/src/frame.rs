@@ -10,7 +10,7 @@ pub(crate) enum ChecksumState {
     Unmarked,
 }
 
-/// The frame at the head of what was received.
+/// The frame at the head of a receive ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     /// Bytes the frame had.

@@ -37,7 +37,7 @@
 //! * **AF_XDP's rings and program by system calls of our own.** Of the crates, `xsk-rs` and aya need C
 //!   or an object file made by a BPF compiler, `xdpilone` is under the EUPL, and `xdp` neither shows
 //!   a received frame without taking it nor the flag that says whether the kernel wants a wake-up.
-//!   What is left is two kinds of ring and a program of fifteen instructions.
+//!   The rest, two kinds of ring and a program of fifteen instructions, is small.
 //! * **Stamps where the frame enters the network stack** (SO_TIMESTAMPNS), not where it reaches the
 //!   ring.
 //!

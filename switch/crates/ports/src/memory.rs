@@ -61,7 +61,7 @@ fn unmap(begin: *mut u8, bytes: usize) {
 
 /// Asks for huge pages. A refusal is of no consequence.
 fn advise(begin: *mut u8, bytes: usize) {
-    // SAFETY: a mapping made here; the advice changes nothing of what is read from or written to it.
+    // SAFETY: a mapping made here; the advice changes no byte read from it or written to it.
     let _ = unsafe { madvise(begin.cast(), bytes, Advice::LinuxHugepage) };
 }
 
@@ -135,7 +135,7 @@ const MOVED_ALIGN: usize = 4096;
 mod tests {
     use super::*;
 
-    /// Grows and shrinks a block through all sizes: its bytes stay what they were.
+    /// Grows and shrinks a block through all sizes: its bytes stay the same.
     #[test]
     fn blocks_keep_their_bytes_as_they_grow_and_shrink() {
         let sizes = [

@@ -14,7 +14,7 @@ pub enum PortDriver {
     #[default]
     AfPacket,
     /// An AF_XDP socket and an XDP program. Cheaper per frame on interfaces whose driver has
-    /// support for it. The machine's own network stack no longer sees what the interface receives.
+    /// support for it. The machine's own network stack no longer sees the interface's frames.
     /// Needs CAP_NET_ADMIN and CAP_BPF outside of user namespaces, and Linux 5.9.
     AfXdp,
 }
@@ -82,8 +82,8 @@ pub struct PortOptions {
     pub tx_buffer_bytes: usize,
     /// Receive frames for any destination address. Default true: a switch must.
     pub promiscuous: bool,
-    /// Do not receive what this machine sends out of the interface. Default true: a switch must not
-    /// hear itself. (By AF_XDP a port never does.)
+    /// Do not receive frames that this machine sends out of the interface. Default true: a switch must
+    /// not hear itself. (By AF_XDP a port never does.)
     pub ignore_outgoing: bool,
     /// Hand sent frames to the driver past the interface's queueing discipline. A little faster
     /// where there is one; captures on the interface (tcpdump) do not see the frames. Default
@@ -194,7 +194,7 @@ pub enum PortError {
         /// The interface.
         name: String,
     },
-    /// The interface spreads what it receives over queues, and the port would see one.
+    /// The interface spreads received frames over several queues, and the port would see one of them.
     #[error(
         "interface '{name}': has {queues} receive queues, an AF_XDP port receives from one: \
          ethtool -L {name} combined 1 (or: rx 1), or use the port driver af_packet"

@@ -59,7 +59,7 @@ pub(crate) fn is_timed(name: &str) -> bool {
     name == TIMED
 }
 
-/// The first message: type, body, what follows.
+/// The first message: its type and body, and the bytes after it.
 fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
     let kind = u16::from_ne_bytes(*bytes.get(4..)?.first_chunk()?);

@@ -164,7 +164,7 @@ fn interface_ioctl(
     request: &mut libc::ifreq,
 ) -> io::Result<()> {
     // SAFETY: `request` is a valid ifreq; the SIOC[GS]IF* operations used here read and write no
-    // more than that, and SIOCETHTOOL what it points to, of the length that its command says.
+    // more than that. SIOCETHTOOL accesses the memory it points to, of the length given by its command.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), operation as _, std::ptr::from_mut(request)) })
 }
 
@@ -317,7 +317,7 @@ pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout_ns: Option<u64>) -> io::Resul
 /// Events of an epoll set, known by numbers.
 pub(crate) struct Events(pub(crate) Vec<epoll::Event>);
 
-// SAFETY: what keeps an event on its thread is that its data may be a pointer; here it is a number.
+// SAFETY: an event is not `Send` because its data may be a pointer; here it is a number.
 unsafe impl Send for Events {}
 
 /// epoll_pwait2(2) with a timeout in ns (`None`: none) and an unchanged signal mask. Replaces `events`,

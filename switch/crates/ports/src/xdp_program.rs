@@ -247,8 +247,8 @@ fn bpf_fd<T>(command: libc::c_long, attributes: &T) -> io::Result<OwnedFd> {
 
 /// bpf(2). The kernel takes attributes it knows more of for zero.
 fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<libc::c_long> {
-    // SAFETY: `attributes` is a C structure of the size given, as the command wants it; what its
-    // addresses point to lives across the call. These commands write nothing.
+    // SAFETY: `attributes` is a C structure of the size given, as the command wants it. The memory at
+    // its addresses lives across the call. These commands write nothing.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,

@@ -139,7 +139,7 @@ impl<T: Plain> Producer<T> {
         self.next.wrapping_sub(self.published)
     }
 
-    /// The kernel may take what was put in.
+    /// Hands the entries put in to the kernel.
     pub(crate) fn publish(&mut self) {
         self.published = self.next;
         let producer = self.ring.word(self.ring.producer_at);

@@ -317,7 +317,7 @@ fn oversize_is_counted_and_dropped() {
         );
         assert_eq!(b.send(&[0; 13]), Err(SendRefused::Runt { bytes: 13 }));
         assert_eq!(b.statistics().tx_oversize, 1);
-        // The kernel refuses what its MTU does not allow; the frames around it go.
+        // The kernel refuses the frame that exceeds its MTU; the frames around it leave.
         for bytes in [100, 5000, 101] {
             a.send(&frame(bytes, 1)).expect("fits");
         }

@@ -26,7 +26,7 @@ const SLOW_BATCH: u64 = 100;
 /// Batches go on for so long.
 const PERIOD: Duration = Duration::from_millis(1_500);
 
-/// Counts what leaves.
+/// Counts frames that leave.
 #[derive(Default)]
 struct Counted {
     frames: u64,

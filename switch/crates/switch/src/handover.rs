@@ -12,7 +12,7 @@
 //! | moderated, early | the same, and the sink sends frames when it is time | the same, at most 1 ms | 0 | as long as arrivals may wait |
 //! | early start | the sink sends frames when it is time, arrivals may not wait, the program may start packets early, and no port fills gaps with PAUSE frames | 0 | 400 us | 400 us |
 //!
-//! The state *early start* has three effects on what the program sees. A packet that arrives for a port
+//! The program notices the state *early start* in three ways. A packet that arrives for a port
 //! leaves after the packets that have started there early. Packets that have started no longer count
 //! in their queues, so limits on queues admit that many more. Egress sees timestamps that are ahead of
 //! the clock.
@@ -43,7 +43,7 @@ pub(crate) struct Conditions {
     pub(crate) program_may_run_late: bool,
     /// The program does the same if packets start early.
     pub(crate) program_may_start_early: bool,
-    /// A port fills gaps with PAUSE frames, which depend on what arrives.
+    /// A port fills gaps with PAUSE frames, which depend on arrivals.
     pub(crate) fills_gaps: bool,
 }
 

@@ -178,7 +178,7 @@ impl Program {
         input: IngressInput,
         mut before: Option<Parsed>,
     ) -> Option<Parsed> {
-        // The frame before may be what keeps this one from being taken.
+        // The frame before may occupy the last place in the pool.
         if !self.packets.has_room() {
             if let Some(before) = before.take() {
                 self.run_parsed(env, before);

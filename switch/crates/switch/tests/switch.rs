@@ -283,7 +283,7 @@ fn drops_are_counted_by_their_origin() {
     switch.receive(1, &frame(), 0, 0);
     switch.poll(1_000_000, &mut Sent::default());
     assert_eq!(all(&switch), [(1, "pruned", 1)]);
-    // The program drops what it cannot parse.
+    // The program drops frames that it cannot parse.
     switch.receive(2, &frame()[..13], 2_000_000, 2_000_000);
     switch.poll(3_000_000, &mut Sent::default());
     assert_eq!(all(&switch), [(1, "pruned", 1), (2, "ingress-drop", 1)]);
@@ -559,8 +559,8 @@ fn bursts() -> Vec<(u16, u64)> {
     frames
 }
 
-/// Sends the bursts through a switch that looks as late as it may, and compares what comes out with
-/// one that looks at once. `early`: frames are handed over before they leave.
+/// Sends the bursts through a switch that polls as late as it may, and compares its output with that
+/// of a switch that polls at once. `early`: frames are handed over before they leave.
 fn looks_late(early: bool) {
     let mut prompt = delayed_wire();
     let mut expected = Sent::default();
@@ -578,7 +578,7 @@ fn looks_late(early: bool) {
     let (mut sent, mut ahead) = (Sent::default(), false);
     let mut lying = bursts().into_iter().peekable();
     while let Some(&(_, first_ns)) = lying.peek() {
-        // As late as it may be: for what has come, or for what is to leave.
+        // The latest time that arrivals or departures allow.
         let due_ns = late.poll_at_ns().unwrap_or(u64::MAX);
         let now_ns = due_ns.min(first_ns + moderation_ns);
         while let Some((port, at_ns)) = lying.next_if(|&(_, at_ns)| at_ns <= now_ns) {

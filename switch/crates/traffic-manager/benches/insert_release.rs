@@ -7,8 +7,8 @@
 //! is `spread` with the classes of sixteen packets asked for together before they are inserted, as
 //! the engine asks for a packet's class as soon as it knows it.
 //!
-//! A time is that of the quickest of many turns: what else runs on the machine makes turns slower,
-//! never faster.
+//! A time is that of the quickest of many turns: other load of the machine makes turns slower, never
+//! faster.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

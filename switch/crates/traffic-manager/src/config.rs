@@ -22,7 +22,7 @@ pub struct Limits {
     /// room for the others.
     pub max_held_packets: usize,
     /// Frames in the delay lines of all ports. No port may have more on their way than four times
-    /// what is free: one alone gets four fifths, `n` that want all get `4 / (4n + 1)` each.
+    /// the free places: one port alone gets four fifths, `n` that want all get `4 / (4n + 1)` each.
     pub max_delay_line_packets: usize,
     /// Classes: class numbers are below this.
     pub max_classes: u32,

@@ -20,8 +20,8 @@
 /// Shortest frame of Ethernet, layer 2 without FCS, in bytes (IEEE 802.3: 64 with FCS).
 pub const GAP_FRAME_MIN_BYTES: u32 = 60;
 
-/// Longest PAUSE frame that a port may send, layer 2 without FCS, in bytes: what switches carry
-/// at most, jumbo frames included.
+/// Longest PAUSE frame that a port may send, layer 2 without FCS, in bytes: the longest jumbo frame
+/// that switches carry.
 pub const GAP_FRAME_MAX_BYTES: u32 = 9_216;
 
 /// Default length of the longest PAUSE frame: Ethernet's longest, as PSPacer's at an MTU of 1500.

@@ -1,4 +1,4 @@
-//! Limits, refusals, ports at run time, statistics: what neither vectors nor model look at.
+//! Limits, refusals, ports at run time, statistics: the parts that vectors and model do not cover.
 
 use traffic_manager::hold::Hold;
 use traffic_manager::{
@@ -238,7 +238,7 @@ fn flooded_delay_lines_leave_room_for_the_others() {
     assert_eq!((drops(1), drops(2), drops(3)), (28, 85, 0));
 }
 
-/// A class that leaves by two ports has a queue on each, and what both hold counts.
+/// A class that leaves by two ports has a queue on each, and its backlog is the sum of both.
 #[test]
 fn a_class_on_several_ports_has_a_backlog_and_clocks_of_its_own() {
     let mut tm = manager(Limits::default());
@@ -656,7 +656,7 @@ fn no_gap_frames_towards_the_end_of_time() {
 }
 
 /// Gap frames give way to packets where delay lines have little room, and no packet is lost for
-/// them; nor are they among what a removed port gives back.
+/// them; a removed port does not give them back either.
 #[test]
 fn gap_frames_leave_the_delay_line_to_packets() {
     let mut tm = manager(Limits {

@@ -302,10 +302,10 @@ fn committed_vectors_of_gap_frames() {
 /// the shortest.
 const GAPS_MAX_NS: u64 = 200_000_000;
 
-/// PAUSE frames, the published size and the shortest, do what accounted gaps do, to within the time
-/// of a shortest frame: never earlier, in the same order, with the same drops. A packet that comes
-/// unforeseen while one is on the line waits for its end, so unpaced packets and stalls have tests of
-/// their own.
+/// PAUSE frames of the published and of the shortest size have the effect of accounted gaps, to within
+/// the time of a shortest frame: never earlier, in the same order, with the same drops. A packet that
+/// comes unforeseen while one is on the line waits for its end, so unpaced packets and stalls have tests
+/// of their own.
 #[test]
 fn gap_frames_move_no_packet_by_more_than_a_shortest_frame() {
     let mut compared = 0;

@@ -182,7 +182,7 @@ impl Calculation {
         bits.div_ceil(8) + 1
     }
 
-    /// The calculation's value for a packet. `payload`: what follows its parsed headers. `scratch`:
+    /// The calculation's value for a packet. `payload`: the bytes after its parsed headers. `scratch`:
     /// a buffer with any contents.
     #[inline]
     pub fn compute(

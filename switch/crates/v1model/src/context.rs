@@ -1,4 +1,4 @@
-//! A packet in the engine: its frame, its headers and metadata, and what the program asked for.
+//! A packet in the engine: its frame, its headers and metadata, and the program's requests.
 
 use crate::api::CloneRequest;
 use crate::calculation::Calculation;

@@ -1,6 +1,6 @@
 //! The errors of refused programs.
 
-/// A program that cannot be loaded: where in the JSON, and what is wrong. The place names the object
+/// A program that cannot be loaded: the place in the JSON, and the error. The place names the object
 /// the way a reader of the JSON would look for it, for example
 /// `pipeline 'ingress': table 'PacerIngress.flows'`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

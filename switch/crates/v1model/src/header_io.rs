@@ -29,7 +29,7 @@ enum Group {
     Loose { bit: usize, bits: u32, offset: u32 },
 }
 
-/// A variable-length field and what follows it.
+/// A variable-length field and the fields after it.
 #[derive(Debug, Clone)]
 struct VariablePart {
     /// Its beginning.

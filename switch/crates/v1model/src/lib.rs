@@ -19,8 +19,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! `docs/v1model.md` lists what a program may use, and what is refused at load with an error that
-//! names it.
+//! `docs/v1model.md` lists the features that a program may use, and those that are refused at load,
+//! each with an error that names it.
 
 mod api;
 mod bits;

@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(m.mark(1, 1_004_000_005), YELLOW);
         assert_eq!(m.mark(1, 1_004_000_005), RED);
         // A packet that the committed bucket cannot pay takes all from the excess bucket, and the
-        // committed bucket keeps what it has: after 1.4 s, 1,000 and 400.
+        // committed bucket keeps its tokens: after 1.4 s, 1,000 and 400.
         assert_eq!(m.mark(1_001, 2_404_000_005), RED);
         assert_eq!(m.mark(900, 2_404_000_005), GREEN);
         assert_eq!(m.mark(400, 2_404_000_005), YELLOW);

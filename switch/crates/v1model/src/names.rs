@@ -20,7 +20,7 @@ impl Names {
         Ok(index)
     }
 
-    /// Finds an object; `kind` says in the error what is unknown.
+    /// Finds an object; `kind` is the kind of object, for the error.
     pub fn find(&self, kind: &str, name: &str) -> LoadResult<usize> {
         match self.0.get(name) {
             Some(&index) => Ok(index),

@@ -148,7 +148,7 @@ pub(crate) enum Op {
     MaskW { d: Slot, n: u16, bits: u16 },
     /// Extends the sign of the low `bits` bits of `d`.
     SextW { d: Slot, n: u16, bits: u16 },
-    /// Limits `d` to what fits in `bits` bits.
+    /// Saturates `d` to the range of `bits` bits.
     ClampW {
         d: Slot,
         n: u16,
@@ -405,7 +405,7 @@ impl Op {
             | Op::ExtractNext { .. }
             | Op::ExtractVariable { .. }
             | Op::ExtractNextVariable { .. } => Written::Nothing,
-            // The program's `always_changed` has what the switch itself writes.
+            // The program's `always_changed` has the fields that the switch itself writes.
             Op::MarkToDrop => Written::Nothing,
             Op::Jump { .. }
             | Op::JumpIfZero { .. }

@@ -1,4 +1,4 @@
-//! Copies of what the control plane writes, with which it puts them back.
+//! Copies of the state that the control plane writes, to restore it.
 
 use crate::entries::profile::IndirectAction;
 use crate::state::MeterCell;
@@ -11,7 +11,7 @@ pub struct SavedEntry(pub(crate) SavedTarget);
 
 #[derive(Debug)]
 pub(crate) enum SavedTarget {
-    /// With what it named in the table's action profile.
+    /// With the member or group that it named in the table's action profile.
     Entry(Box<Entry>, Option<IndirectAction>),
     Default(DefaultTarget),
 }

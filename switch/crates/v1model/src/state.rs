@@ -117,7 +117,7 @@ pub(crate) fn counter_value([packets, bytes]: Count) -> CounterValue {
     CounterValue { packets, bytes }
 }
 
-/// A meter as the control plane sees it. `green`: what it coloured green.
+/// A meter as the control plane sees it. `green`: the packets and bytes it coloured green.
 pub(crate) fn meter_state(green: Count, meter: Option<&Meter>) -> MeterState {
     let of = |count: fn(&Meter) -> Count| counter_value(meter.map_or([0; 2], count));
     MeterState {

@@ -230,7 +230,7 @@ fn one_shot_sets_are_chosen_among_and_not_beside_members() {
     };
     let refused = p.member_insert(0, &m);
     assert!(matches!(refused, Err(ControlError::InvalidArgument(_))));
-    // The profile has room for 4 weights in all; what is replaced makes room.
+    // The profile has room for 4 weights in all; a replaced action makes room.
     let large = set(&p, &[(1, 3)]);
     let full = p.table_insert(t, &key(6), &large.clone().into());
     assert!(matches!(full, Err(ControlError::ResourceExhausted(_))));

@@ -1,4 +1,4 @@
-//! Gaps between frames, start to start, and what they say of a pacer.
+//! Gaps between frames, start to start, and a pacer's accuracy from them.
 //!
 //! Rates count layer-2 bytes and FCS, as PSPacer does: a frame of `len` bytes followed after `gap`
 //! is worth `(len + 4) * 8 / gap`.

@@ -74,7 +74,7 @@ impl Condition {
     }
 }
 
-/// Ethernet type behind VLAN tags, and what follows it.
+/// Ethernet type behind VLAN tags, and the bytes after it.
 fn network(frame: &[u8]) -> Option<(u16, &[u8])> {
     let mut rest = frame.get(12..)?;
     loop {

@@ -522,8 +522,8 @@ async fn single_rate_meters_colour_as_rfc_2697_says() {
         .await
         .expect("modified");
     let mut seen = Vec::new();
-    // Full at first; 100 ms are a token, and what the committed bucket has no room for goes to the
-    // excess bucket: after 300 ms two are committed and one is excess.
+    // The buckets are full at first. 100 ms make a token, and the committed bucket's overflow goes to
+    // the excess bucket: after 300 ms two tokens are committed and one is excess.
     for now_ms in [100, 100, 100, 100, 200, 200, 500, 500, 500, 500] {
         server.time(now_ms * 1_000_000);
         seen.push(colours(&mut server).await[0]);

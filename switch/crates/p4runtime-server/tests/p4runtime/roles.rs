@@ -115,7 +115,7 @@ async fn a_role_writes_reads_and_hears_what_is_its_own() {
     let refused = learner.client.set_forwarding_pipeline_config(pushed).await;
     assert_eq!(refused.expect_err("not its own").code(), denied);
 
-    // Reads with the role's name show what is its own, without it all there is.
+    // Reads with the role's name show the role's entities, reads without it all entities.
     let mut read = p4::ReadRequest {
         device_id: DEVICE,
         entities: [Entity::TableEntry(p4::TableEntry::default()), foreign]

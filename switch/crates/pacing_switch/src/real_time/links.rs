@@ -314,7 +314,7 @@ impl Sink for Links {
     }
 
     fn to_controller(&mut self, frame: &[u8]) {
-        // The sender counts what does not fit into its queue.
+        // The sender counts frames that do not fit into its queue.
         let _ = self.controllers.packet_in(frame);
     }
 

@@ -74,7 +74,7 @@ pub struct RealTime {
 
 impl RealTime {
     /// A driver without interfaces. `controllers` takes frames and notifications for the
-    /// controllers; what it has no room for is lost and counted. Each turn of the loop is a beat of
+    /// controllers; those beyond its room are lost and counted. Each turn of the loop is a beat of
     /// `heartbeat`.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl RealTime {
         }
     }
 
-    /// Reads the clock and sends what is due. Returns the reading.
+    /// Reads the clock and sends the frames that are due. Returns the reading.
     fn poll(&mut self) -> u64 {
         let now_ns = clock::now_ns();
         self.monitor.poll(now_ns);
@@ -307,7 +307,7 @@ fn poll_if_due(batch: &mut Batch<'_>, links: &mut Links, monitor: &mut PollMonit
     }
 }
 
-/// Logs the state that a link has come to. `error`: what its socket reports.
+/// Logs a link's new state. `error`: the error that its socket reports.
 fn log_state(link: &Link, error: Option<&io::Error>) {
     let (port, interface) = (link.number, link.port.name());
     let error = error.map(io::Error::to_string);

@@ -56,7 +56,7 @@ pub fn in_namespace(test: &str, body: fn()) {
     );
 }
 
-/// Says that a test, or what is left of it, is not run, and why.
+/// Reports that a test, or the rest of it, is not run, and why.
 pub fn not_run(test: &str, why: &str) {
     assert!(
         std::env::var_os("PORTS_TESTS_REQUIRED").is_none(),
@@ -116,8 +116,8 @@ pub fn receive_where(
     }
 }
 
-/// Waits until `interface` takes frames. The kernel deals with a change of carrier after the call
-/// that made it, when it has time; until then the interface drops what it is given.
+/// Waits until `interface` takes frames. The kernel handles a change of carrier some time after the
+/// call that made it; until then the interface drops all frames.
 pub fn await_carrier(interface: &str) {
     let start = Instant::now();
     loop {

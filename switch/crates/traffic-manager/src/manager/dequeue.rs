@@ -6,7 +6,7 @@ use crate::packet::{Delivery, Dequeued, Frame, Refused, TransmitToken};
 use crate::port::{Kind, NEVER_NS, Scheduled};
 use crate::time::Q24;
 
-/// A port's delay line may hold this many times what is free.
+/// A port's delay line may hold this many times the free places.
 const DELAY_LINE_ALPHA: u64 = 4;
 
 impl<P> TrafficManager<P> {

@@ -67,7 +67,7 @@ impl<P> Port<P> {
         let head = self.eligible(last, queues, slab)?;
         let (class, number, spaces_catch_up) = (head.class, self.number, self.spaces_catch_up);
         let mut spaced = Q24::default();
-        // Stall rule: R' = max(R, t - allowance) + cost, t without what a gap frame took.
+        // Stall rule: R' = max(R, t - allowance) + cost, t without the time of a gap frame.
         let release = |meta: &Meta, release: Q24, is_last: bool| {
             let eligible = Q24::from_ns(meta.departure_ns).max(release);
             let punctual = start.since(self.waited_for_gap(start, eligible));

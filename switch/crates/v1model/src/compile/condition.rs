@@ -71,7 +71,7 @@ fn result(op: &Op) -> Option<Slot> {
     Some(parts_of(op, 0)?.0)
 }
 
-/// An operation as a comparison of what no other part of the code computes.
+/// An operation as a comparison of values that no other part of the code computes.
 fn comparison(parts: &[Op], op: &Op, zero: Slot) -> Option<Comparison> {
     let (_, compared) = parts_of(op, zero)?;
     let mut sides = [compared.a, compared.b].into_iter();

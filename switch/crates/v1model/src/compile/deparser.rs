@@ -1,4 +1,4 @@
-//! The deparser: what it runs, and in which order it writes the headers.
+//! The deparser: its code, and the order in which it writes the headers.
 
 use super::objects::Objects;
 use super::primitives::{primitives, refuse_calls};

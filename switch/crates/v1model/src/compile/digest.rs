@@ -1,4 +1,4 @@
-//! Learn lists: what digests tell, and how the control plane sees them.
+//! Learn lists: the content of digests, and their description for the control plane.
 
 use super::field_list::field_lists;
 use crate::entries::digest::DigestInfo;

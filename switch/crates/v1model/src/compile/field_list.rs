@@ -1,4 +1,4 @@
-//! Field lists: what resubmit, recirculate and clone preserve, and what digests send.
+//! Field lists: the fields that resubmit, recirculate and clone preserve, and those that digests send.
 
 use crate::error::{At, LoadResult, refuse};
 use crate::layout::Layout;

@@ -1,6 +1,6 @@
 //! From the typed JSON to a compiled program: resolves every name and id once.
 //!
-//! `objects` declares what primitives refer to; `action`, `parser`, `control` (with `table`),
+//! `objects` declares the objects of primitives; `action`, `parser`, `control` (with `table`),
 //! `checksums` and `deparser` each compile one part of the program, `primitives` the statements
 //! in them.
 

@@ -1,4 +1,4 @@
-//! The parser: its states and what they do.
+//! The parser: its states and their operations.
 
 use super::objects::Objects;
 use super::primitives::assign::{copy_variable, variable};

@@ -1,4 +1,4 @@
-//! Selects: what a parser state looks at, and where it goes on.
+//! Selects: the key of a parser state's transition, and the next states.
 
 use crate::bits::to_bits;
 use crate::entries::{Bits, ValueSetInfo};

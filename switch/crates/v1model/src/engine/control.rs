@@ -123,7 +123,7 @@ impl<E: Externs> Machine<'_, E> {
         (self.run(ctx, code), next)
     }
 
-    /// Prefetches what a value indexes. The engine prefetches here only, and the next packet's
+    /// Prefetches the object at an index. The engine prefetches here only, and the next packet's
     /// first table entry in [`crate::Pipeline::prefetch_next`].
     #[inline(always)]
     fn prefetch(&self, indexed: Indexed, index: u64) {

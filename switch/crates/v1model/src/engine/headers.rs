@@ -153,8 +153,8 @@ fn copy_header(w: &mut [u64], to: usize, from: usize, words: u16) {
 }
 
 /// Moves a stack's elements `count` places up or, where not `push`, down. The places that become
-/// free are invalid, except in a stack of unions, where BMv2 leaves what its swaps put there. Only the
-/// `first` stack of a stack of unions moves the counter.
+/// free are invalid, except in a stack of unions, where BMv2 leaves the headers that its swaps put
+/// there. Only the `first` stack of a stack of unions moves the counter.
 fn move_stack(w: &mut [u64], s: &StackInfo, count: usize, words: u16, (first, push): (bool, bool)) {
     let size = s.bases.len();
     let next = &mut w[s.next as usize];

@@ -1,10 +1,9 @@
 //! Runs a compiled program over packets.
 //!
 //! [`control`] walks a control's graph and applies tables, [`run`] executes code. The operations
-//! that the fast loop of [`run`] does not handle are grouped by what they work on: [`packet`] (what
-//! happens to the packet), [`state`] (registers, counters, meters, random numbers), [`arithmetic`]
-//! (values of several words), [`headers`] and [`parse`]. [`checksums`] and [`deparse`] come before a
-//! packet leaves.
+//! that the fast loop of [`run`] does not handle are grouped by their object: [`packet`] (the whole
+//! packet), [`state`] (registers, counters, meters, random numbers), [`arithmetic`] (values of several
+//! words), [`headers`] and [`parse`]. [`checksums`] and [`deparse`] come before a packet leaves.
 
 mod arithmetic;
 mod checksums;

@@ -1,5 +1,5 @@
-//! Operations that decide what happens to the packet: drop, hold, truncate, clone, digest, resubmit,
-//! recirculate, log, exit and assert.
+//! Operations on the whole packet: drop, hold, truncate, clone, digest, resubmit, recirculate, log,
+//! exit and assert.
 
 use super::{Machine, Outcome, set_field};
 use crate::api::{CloneRequest, Externs};

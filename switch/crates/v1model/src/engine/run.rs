@@ -116,8 +116,8 @@ impl<E: Externs> Machine<'_, E> {
     }
 
     /// Executes an operation that the fast loop does not handle. After [`Outcome::Done`] the run
-    /// continues at `pc`. The most frequent groups come first: each group hands what it does not
-    /// handle to the next.
+    /// continues at `pc`. The most frequent groups come first: each group hands the operations of
+    /// others to the next group.
     #[inline(never)]
     fn step(&mut self, ctx: &mut Context, op: &Op, pc: &mut u32) -> Outcome {
         self.step_state(ctx, op, pc)

@@ -1,5 +1,5 @@
-//! Operations on what outlives a packet: registers, counters, meters, random numbers; and on the
-//! clock and the traffic manager's queues.
+//! Operations on state that outlives a packet: registers, counters, meters, random numbers; and on
+//! the clock and the traffic manager's queues.
 
 use super::{Machine, Outcome, to_index};
 use crate::api::Externs;

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.message())]
 pub enum ControlError {
-    /// An argument is invalid. The text names it and what is expected.
+    /// An argument is invalid. The text names it and the expected values.
     InvalidArgument(String),
     /// The object or entry does not exist.
     NotFound(String),

@@ -71,7 +71,7 @@ pub struct TableEntry {
     pub idle: Option<IdleTimeout>,
 }
 
-/// A table's default entry: what happens to packets that no other entry matches.
+/// A table's default entry: the action for packets that no other entry matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DefaultEntry {
     /// `None`: no action, a miss does nothing.

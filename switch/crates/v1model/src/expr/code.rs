@@ -217,8 +217,8 @@ impl<'a> Compiler<'a> {
         self.temp_next = self.temp_base;
     }
 
-    /// Begins a statement that always follows the one before: the temporaries stay, with what is
-    /// known, as long as they are few.
+    /// Begins a statement that always follows the one before: the temporaries stay, with the known
+    /// values, as long as they are few.
     pub fn next_statement(&mut self) {
         if self.temp_next - self.temp_base > MAX_KEPT_WORDS {
             self.free_temps();

@@ -1,8 +1,8 @@
 //! Values that have been computed and still stand in a slot: they are not computed again.
 //!
-//! p4c repeats an expression wherever it is used, and a masked sum for each part of one. What
-//! straight-line code has computed is known until its result, or what it was computed from, is
-//! overwritten. Where code may be entered or left, nothing is known.
+//! p4c repeats an expression wherever it is used, and a masked sum for each part of one. A value that
+//! straight-line code has computed is known until its result or one of its operands is overwritten.
+//! Where code may be entered or left, nothing is known.
 
 use crate::ops::Op;
 use crate::slot::Slot;
@@ -30,7 +30,7 @@ impl Known {
         self.0.push((op, slot));
     }
 
-    /// Forgets what depends on the `words` words from `slot` on, which have other values now.
+    /// Forgets values that depend on the `words` words from `slot` on, which have changed.
     pub fn overwrite(&mut self, slot: Slot, words: u32) {
         let written = slot..slot + words;
         self.0.retain(|(op, result)| {

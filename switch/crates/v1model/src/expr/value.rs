@@ -151,7 +151,7 @@ impl Compiler<'_> {
         Ok(d)
     }
 
-    /// Computes `x`, limited to what fits in `bits` bits.
+    /// Computes `x`, saturated to the range of `bits` bits.
     fn saturated(&mut self, x: &Node, bits: u32, to_signed: bool, range: Range) -> LoadResult<Val> {
         let v = self.value(x, Need::All)?;
         let n = v.limbs.max(limbs(range.storage()));

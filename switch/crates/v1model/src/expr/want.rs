@@ -65,7 +65,7 @@ impl Want {
                 bits: k,
                 exact: None,
             },
-            // The exact value costs no more where all of it fits in what is needed.
+            // The exact value costs no more where all of it fits in the needed words.
             _ => Self {
                 need: Need::All,
                 bits: storage,

@@ -236,7 +236,7 @@ impl Table {
         }
     }
 
-    /// Prefetches what a look-up of a small key reads: its place in the array, and its entry. Most
+    /// Prefetches the reads of a small key's look-up: its place in the array, and its entry. Most
     /// entries have the number that they prefer, so the entry is prefetched without reading the
     /// array.
     #[inline]

@@ -53,7 +53,7 @@ type Candidates = SmallVec<[Candidate; 1]>;
 #[derive(Debug)]
 struct Group {
     mask: Box<[u64]>,
-    /// The words of the mask that are not 0, with their positions: what is hashed and compared.
+    /// The words of the mask that are not 0, with their positions: they are hashed and compared.
     words: Box<[(usize, u64)]>,
     /// The best entry by masked value.
     map: WordMap,

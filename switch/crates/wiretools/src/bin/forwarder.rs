@@ -142,7 +142,7 @@ impl Direction {
         }
     }
 
-    /// Moves what has come, up to a limit. Returns how many.
+    /// Moves the frames that have come, up to a limit. Returns their number.
     fn turn(&mut self, from: &mut Port, to: &mut Port, now_ns: u64) -> usize {
         let mut moved = 0;
         while moved < TURN_FRAMES

@@ -4,7 +4,7 @@
 //! * `header`: headers that become valid or invalid, stacks that move.
 //! * `jump`: conditions and loops in actions.
 //! * `stateful`: registers, counters, meters, hashes, random numbers.
-//! * `packet`: what happens to the packet: drop, clone, digest, truncate and the like.
+//! * `packet`: operations on the whole packet: drop, clone, digest, truncate and the like.
 //! * `traffic_manager`: the methods of the extern `TrafficManager`.
 
 pub(super) mod assign;
