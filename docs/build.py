@@ -65,7 +65,7 @@ def broken(page: Path, pages: set[Path]) -> list[str]:
 
 
 def make_targets() -> re.Pattern[str]:
-    """Return what matches exactly the targets of the Makefile."""
+    """Return a pattern that matches exactly the targets of the Makefile."""
     lines = TARGET.findall((ROOT / "Makefile").read_text())
     names = {name for line in lines for name in line.split()}
     return re.compile("|".join(re.escape(name).replace("%", r"[\w-]+") for name in names))

@@ -133,7 +133,7 @@ def _frame(flow: int, class_id: int) -> bytes:
 
 
 def from_edge(arrangement: Arrangement, flows: int, seed: int) -> dict[int, list[TimedFrame]]:
-    """Return what each port of the edge sends; its first one has number 1."""
+    """Return the frames that each port of the edge sends; its first port has number 1."""
     begin_ns = arrangement.begin_ns(flows, seed)
     classes = [1 if arrangement.one_class else number + 1 for number in range(flows)]
     first_out = flows + 1

@@ -55,7 +55,7 @@ COUNTED = {
     "etcd_server_proposals_committed_total": "proposals",
     "etcd_disk_wal_fsync_duration_seconds_count": "fsyncs",
 }
-"""Counters of etcd's members, and what the result calls them."""
+"""Counters of etcd's members, and their names in the result."""
 
 
 def launcher() -> Any:
@@ -69,7 +69,7 @@ def launcher() -> Any:
 
 
 class Connection:
-    """A kept-alive HTTP/1.1 connection that costs little beside what is measured."""
+    """A kept-alive HTTP/1.1 connection that costs little beside the measured work."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -91,7 +91,7 @@ class Connection:
         """Make a request; returns the answer's status and body."""
         reader, writer = self._streams or await self._connect()
         if reader.at_eof():
-            # A server closes what has been idle.
+            # A server closes idle connections.
             reader, writer = await self._connect()
         content = json.dumps(body).encode() if body is not None else b""
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -239,7 +239,7 @@ class Run:
         return time.perf_counter() - began_s
 
     async def settle(self) -> float:
-        """Wait until all switches hold what the controllers say; returns how long it took, in s."""
+        """Wait until all switches hold the controllers' state; returns the time it took, in s."""
         began_s = time.perf_counter()
         connections = [await Connection.open(url) for url in self._urls]
         for name, switch in self._switches.items():

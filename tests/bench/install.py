@@ -28,7 +28,7 @@ from p4runtime_client import Client  # isort: skip
 from pacer_entries import paced_class  # isort: skip
 
 CLASSES_MAX = (1 << 20) - 1
-"""Class 0 is for what no flow matches."""
+"""Class 0 is for packets that no flow matches."""
 RATE_BPS_LEAST = 8_000
 FIRST_SOURCE = 0x0A000000
 """10.0.0.0, as the IPv4-mapped address that the program's key has."""
@@ -78,7 +78,7 @@ def step(
     count: int,
     batch: int,
 ) -> dict[str, Any]:
-    """Writes entities 1 to `count`; what that took."""
+    """Writes entities 1 to `count`; returns the figures of the writes."""
 
     def requests() -> Iterator[p4r.WriteRequest]:
         for first in range(1, count + 1, batch):

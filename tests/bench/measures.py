@@ -87,9 +87,9 @@ def forwarding(started: Started, frame_bytes: int, seconds: float) -> tuple[floa
 
 
 def gaps(receiving: str, rate_bps: int, seconds: float, meter_cpu: int) -> dict[str, Any]:
-    """Offers 1.2 times the rate at the sender; what was seen of the gaps at `receiving`.
+    """Offers 1.2 times the rate at the sender; returns the gaps measured at `receiving`.
 
-    The meter runs on `meter_cpu`: not on the core of what it measures.
+    The meter runs on `meter_cpu`, not on the core of the measured switch.
     """
     ideal_ns = FRAME_BYTES_MTU * 8 * 1_000_000_000 / rate_bps
     receiver = subprocess.Popen(
@@ -161,7 +161,7 @@ def _frame(sequence: int) -> bytes:
 
 
 def capture(interface: str) -> socket.socket:
-    """A socket that gets what arrives at an interface, with the kernel's stamps."""
+    """A socket that gets an interface's arriving frames, with the kernel's stamps."""
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
     opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
     opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)

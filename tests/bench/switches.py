@@ -71,7 +71,7 @@ class Measurement:
         return time.monotonic() - began_s
 
     def _await_all(self) -> None:
-        """Wait until each controller says that all switches hold what is desired."""
+        """Wait until each controller says that all switches hold the desired state."""
         for url in self._cluster.urls:
             self._cluster.wait(
                 url, "/healthz", lambda said: said["connected"] == len(self._addresses), READY_S

@@ -34,7 +34,7 @@ SOURCE_ADDRESS = "10.0.0.1"
 DESTINATION_ADDRESS = "10.0.0.2"
 GRPC_ADDRESS = ("127.0.0.1", 9559)
 READY_SECONDS = 60.0
-# One core for the sender, the other for what is measured.
+# One core for the sender, the other for the target.
 SENDER_CPU, TARGET_CPU = 0, 1
 # Routes beside the one that the frames take, so that there is something to look up.
 OTHER_ROUTES = 255
@@ -57,7 +57,7 @@ PORTS = ((1, WIRE.device_in), (2, WIRE.device_out))
 
 @dataclass
 class Started:
-    """A running target; `statistics` is what pacing_switch leaves behind when it has ended."""
+    """A running target; `statistics` are those that pacing_switch writes at its end."""
 
     pid: int
     client: Client | None = None

@@ -1,4 +1,4 @@
-"""The virtual-time runner beside the tests' own modules; says loudly what was not run."""
+"""The virtual-time runner beside the tests' own modules; reports tests that were not run."""
 
 import sys
 from pathlib import Path

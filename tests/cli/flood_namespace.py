@@ -1,7 +1,7 @@
 """A switch under a flood of clients without rights, in a network namespace of its own; not a test.
 
-Prints one JSON object: what came through the switch, what its controller could do, what the switch
-refused, and what it says of its own process.
+Prints one JSON object: the frames through the switch, the requests of its controller, the switch's
+refusals, and the figures of its process.
 """
 
 from __future__ import annotations

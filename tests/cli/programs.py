@@ -18,7 +18,7 @@ _PROGRAM: Program = json.loads(TEXT)
 
 @dataclass(frozen=True)
 class Bad:
-    """A bad program: its text, and what a message about it must name."""
+    """A bad program: its text, and the words that a message about it must have."""
 
     name: str
     text: str

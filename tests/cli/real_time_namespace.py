@@ -1,6 +1,6 @@
 """Runs the real-time driver's features beside forwarding, in its own namespace; not a test itself.
 
-Prints one JSON object with what the switch wrote and counted: with `--pcap`, when an interface
+Prints one JSON object with the switch's output and counters: with `--pcap`, when an interface
 loses its carrier or vanishes under it, and when more comes than its receive ring holds.
 """
 
@@ -32,7 +32,7 @@ STALL_S = 0.5
 
 
 def ended(process: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
-    """Ask the switch to end; return what it leaves behind."""
+    """Ask the switch to end; return its statistics."""
     process.send_signal(signal.SIGTERM)
     _, stderr = process.communicate(timeout=TIMEOUT_S)
     statistics = json.loads((folder / "stats.json").read_text())
@@ -40,7 +40,7 @@ def ended(process: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
 
 
 def captures(folder: Path) -> dict[str, Any]:
-    """Forward frames with `--pcap`; tell what the files hold."""
+    """Forward frames with `--pcap`; return the files' content."""
     wires = Wires()
     written = folder / "captures"
     written.mkdir()
@@ -150,7 +150,7 @@ def stalled(folder: Path) -> dict[str, Any]:
         for _ in range(3):
             receiver.recv(2048)
         process.send_signal(signal.SIGSTOP)
-        time.sleep(STALL_S)  # what is measured
+        time.sleep(STALL_S)  # the measured stall
         process.send_signal(signal.SIGCONT)
         receiver.recv(2048)
         return ended(process, folder) | {"stopped_ns": int(STALL_S * 1e9)}

@@ -16,7 +16,7 @@ END_S = 60.0
 
 @dataclass(frozen=True)
 class Started:
-    """The process, where it serves P4Runtime, and what it said until it was ready, by line."""
+    """The process, its P4Runtime address, and its output until it was ready, by line."""
 
     process: subprocess.Popen[str]
     address: str
@@ -28,7 +28,7 @@ def started(*arguments: str, folder: Path | None = None) -> Iterator[Started]:
     """Start the switch in `folder`; with the block it ends, by SIGTERM, unless it has already.
 
     Raises:
-        RuntimeError: it ended before it was ready; the text is what it said.
+        RuntimeError: it ended before it was ready; the text is its output.
 
     """
     process = subprocess.Popen(

@@ -14,7 +14,7 @@ INSIDE = Path(__file__).with_name("flood_namespace.py")
 
 @pytest.fixture(scope="module")
 def flooded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Run the switch under floods in a namespace of its own; return what it lived through."""
+    """Run the switch under floods in a namespace of its own; return its figures."""
     return told_inside(INSIDE, tmp_path_factory.mktemp("flooded"))
 
 

@@ -1,7 +1,7 @@
 """Packets that lie, through the real binary in virtual time: every one is accounted for.
 
 Random bytes, truncated headers, lengths that promise more than there is, chains of VLAN tags. The
-run has to end, say what became of each packet, and do so again to the byte.
+run has to end, account for each packet, and give the same output to the byte when repeated.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ PACKETS = hostile_packets()
 def options_fit(frame: bytes, at: int) -> bool:
     """Whether the options of a SYN from `at` on are there as far as pacer.p4 reads them.
 
-    It looks for the window scale, and leaves unread what does not add up.
+    It looks for the window scale, and does not read options whose lengths do not add up.
     """
     left = max(0, (frame[at - 8] >> 4) - 5) * 4
     for _ in range(TCP_OPTIONS_READ):
@@ -242,7 +242,7 @@ def pacer_entries() -> list[dict[str, object]]:
 
 
 def wired(port: int, to: int) -> dict[str, object]:
-    """An entry of gtrcnet.p4 that sends what comes in at a port out at another."""
+    """An entry of gtrcnet.p4 that forwards a port's frames to another port."""
     return {
         "table": "GtrcnetIngress.wire",
         "match": {"ingress_port": port},
@@ -257,7 +257,7 @@ def total(drops: Mapping[str, int]) -> int:
 
 
 def all_drops(told: dict[str, Any]) -> Counter[str]:
-    """Packets dropped by cause: at each port, and what belongs to no port."""
+    """Dropped packets by cause: at each port, and without a port."""
     drops = Counter(told["drops"])
     for port in told["ports"]:
         drops.update(port["drops"])
@@ -354,7 +354,7 @@ def test_pacer_changes_no_byte_that_it_should_not(tmp_path: Path) -> None:
     quiet.runtime["table_entries"] = []
     sent, _ = outcome(quiet, tmp_path)
     arrived: Iterator[bytes] = (timed.frame for timed in PACKETS)
-    # Unpaced packets keep their order: what was sent is what arrived with some left out.
+    # Unpaced packets keep their order: the departures are the arrivals, with some left out.
     assert all(any(frame.frame == other for other in arrived) for frame in sent[2])
 
 

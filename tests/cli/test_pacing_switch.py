@@ -34,7 +34,7 @@ def switch(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def refused(folder: Path, *arguments: str, named: tuple[str, ...]) -> None:
-    """Assert that the switch does not take the arguments, and names what it must."""
+    """Assert that the switch does not take the arguments, and that its error has these words."""
     ended = switch(folder, *arguments)
     assert ended.returncode in (1, 2), ended.stderr
     # A refusal is one message, not a crash that happens to have a status.
@@ -47,7 +47,7 @@ def refused(folder: Path, *arguments: str, named: tuple[str, ...]) -> None:
     assert ended.stdout == ""
 
 
-# ---- what works ------------------------------------------------------------------------------
+# ---- valid runs ------------------------------------------------------------------------------
 
 
 def test_help_and_version(tmp_path: Path) -> None:
@@ -383,7 +383,7 @@ def test_failed_run_leaves_no_output(tmp_path: Path) -> None:
 
 
 def test_virtual_until_ends_in_the_middle(tmp_path: Path) -> None:
-    """Counted from the first packet; what is sent by then is in the capture."""
+    """The time counts from the first packet; frames sent by then are in the capture."""
     frames = [TimedFrame(50_000_000 + at_ns, frame(1, 1, 100)) for at_ns in (0, 0, 30_000)]
     write_capture(tmp_path / "p_in.pcap", frames)
     entries = [paced_class(1, 40_000_000), flow_by_ether_type(1)]
@@ -442,7 +442,7 @@ def test_endless_program(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Run a switch with interfaces in a namespace of its own; return what it reported."""
+    """Run a switch with interfaces in a namespace of its own; return its reports."""
     return told_inside(INSIDE, tmp_path_factory.mktemp("lived"))
 
 
@@ -474,7 +474,7 @@ def test_signal_ends_it_with_its_statistics(lived: dict[str, Any], signal: str) 
     # Layer 2 without FCS, says traffic_manager.proto of both.
     assert ports[1]["rx_bytes"] == ports[2]["tx_bytes"] == end["sent_bytes"]
     assert statistics["rx_packets"] == end["sent"]
-    # To port 2, and to port 1, which does not get back what it sent.
+    # To port 2, and to port 1, which does not get back its own frames.
     assert ports[1]["drops"] == {"pruned": end["sent"]}
     assert statistics["drops"] == {}
 

@@ -15,7 +15,7 @@ RING_FRAMES = 4_096
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Run the switch in a namespace of its own; return what it lived through."""
+    """Run the switch in a namespace of its own; return its figures."""
     return told_inside(INSIDE, tmp_path_factory.mktemp("lived"))
 
 
@@ -55,7 +55,7 @@ def test_a_lost_carrier_takes_the_port_down_until_it_is_back(lived: dict[str, An
 
 
 def test_an_interface_that_vanishes_takes_nothing_with_it(lived: dict[str, Any]) -> None:
-    """The switch says so, counts what it cannot send there, and forwards between the others."""
+    """The switch reports it, counts frames to it, and forwards between the others."""
     told = lived["vanishing"]
     ports = ports_of(told)
     assert "b1" in told["noticed"]

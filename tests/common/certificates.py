@@ -23,7 +23,7 @@ class Authority:
     """A CA of the test's own.
 
     Args:
-        folder: for its files and those of what it issues.
+        folder: for its files and those of the certificates that it issues.
 
     Attributes:
         certificate: the file that others trust.

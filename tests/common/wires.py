@@ -48,8 +48,8 @@ def make_wires(pairs: Iterable[tuple[str, str]], mtu: int = 1500) -> None:
 def await_carrier(interface: str) -> None:
     """Returns when the interface takes frames.
 
-    The kernel deals with a change of carrier after the call that made it, when it has time; until
-    then the interface drops what it is given.
+    The kernel handles a change of carrier some time after the call that made it; until then the
+    interface drops all frames.
 
     Raises WireError when it does not within CARRIER_SECONDS.
     """

@@ -55,7 +55,7 @@ class Row:
 
 
 def compile_program(source: Path, out: Path) -> str | None:
-    """Compiles; returns what is wrong, or None."""
+    """Compiles; returns the error, or None."""
     try:
         done = subprocess.run(
             [COMPILER, "-o", str(out), source.name],
@@ -73,7 +73,7 @@ def compile_program(source: Path, out: Path) -> str | None:
 
 
 def run_on(target: str, compiled: Path, test: Path) -> list[str]:
-    """Runs a test; returns what is wrong with the outcome."""
+    """Runs a test; returns the differences from the expected outcome."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         try:
@@ -152,7 +152,7 @@ def compile_own() -> int:
 
 
 def digests() -> dict[str, dict[str, str]]:
-    """SHA-256 of every source and what it compiled to."""
+    """SHA-256 of every source and of its compiled program."""
 
     def digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
@@ -181,7 +181,7 @@ def report(rows: list[Row], targets: list[str]) -> None:
 
 
 def lacking(row: Row) -> bool:
-    """Whether pacing_switch did not do what it should."""
+    """Whether pacing_switch failed a test that it should pass."""
     mine, stock = row.results.get("pacing_switch", "not run"), row.results.get("bmv2", "not run")
     return mine == "fail" and stock != "fail"
 

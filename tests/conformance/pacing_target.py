@@ -18,7 +18,7 @@ _BITS_PER_DIGIT = {"0x": 4, "0b": 1, "0o": 3}
 
 
 class RefusedError(Exception):
-    """The switch, or this driver, cannot do what the test asks."""
+    """The switch, or this driver, cannot carry out a request of the test."""
 
 
 def _number(text: str) -> int:

@@ -48,7 +48,7 @@ class Table:
         return any(key.kind in ("ternary", "range", "optional") for key in self.keys)
 
     def key(self, name: str) -> Key:
-        """The field that a test calls so: its name, or what is unambiguous of it."""
+        """The field by a test's name of it: the whole name, or an unambiguous part."""
         wanted = re.sub(r"^(.*)\$(\d+)(.*)$", r"\1[\2]\3", name)
         candidates = [
             wanted,

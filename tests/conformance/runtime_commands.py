@@ -130,9 +130,9 @@ def _replication(runtime: dict[str, Any]) -> Iterator[str]:
 
 
 def commands(program: Program, runtime: dict[str, Any]) -> list[str]:
-    """The commands that install what a runtime file has, in their order.
+    """The commands that install a runtime file's entries, in their order.
 
-    Raises UntranslatableError for what simple_switch or its command line has not.
+    Raises UntranslatableError for entries that simple_switch or its command line does not have.
     """
     if runtime.get("value_set_entries"):
         raise UntranslatableError("value sets: pvs_add gives a member a byte too many")

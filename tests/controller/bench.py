@@ -24,7 +24,7 @@ RYU_RULES = 300
 
 
 class Connection:
-    """A kept-alive HTTP/1.1 connection that costs little beside what is measured."""
+    """A kept-alive HTTP/1.1 connection that costs little beside the measured work."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPILED = ROOT / "p4src" / "compiled"
 TARGET = os.environ.get("TARGET", "pacing_switch")
 DEADLINE_S = 90.0
-"""Longest wait for what must come; reached only by a failure, however slow the machine."""
+"""Longest wait for an expected event; only a failure reaches it, however slow the machine."""
 
 HTTP_TIMEOUT_S = 60.0
 STOP_S = 60.0
@@ -46,7 +46,7 @@ class Network:
             sender.send(frame)
 
     def listen(self, port: int) -> socket.socket:
-        """Return a socket that receives what the switch sends out of a port."""
+        """Return a socket that receives the frames that the switch sends out of a port."""
         receiver = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         receiver.bind((self.ports[port], 0))
         receiver.settimeout(DEADLINE_S)
@@ -180,7 +180,7 @@ class Switch:
             self._process.kill()
 
     def stop(self) -> None:
-        """Ask it to end, and wait until it has written what it writes."""
+        """Ask it to end, and wait until it has written its output."""
         if self._process is not None and self._process.running:
             self._process.stop()
 

@@ -120,14 +120,14 @@ class Members:
             auth.AuthEnable(rpc.AuthEnableRequest())
 
     def add_role(self, name: str) -> None:
-        """Change what users may, which makes tokens of before invalid."""
+        """Change the rights of users, which makes earlier tokens invalid."""
         with self.channel(self.endpoints[0]) as channel:
             auth = rpc_pb2_grpc.AuthStub(channel)
             said = auth.Authenticate(rpc.AuthenticateRequest(name="root", password=ROOT_PASSWORD))
             auth.RoleAdd(rpc.AuthRoleAddRequest(name=name), metadata=[("token", said.token)])
 
     def compact(self) -> None:
-        """Forget what has been."""
+        """Compact the history."""
         environment = {"ETCDCTL_API": "3", "PATH": "/usr/bin:/bin"}
         base = ["etcdctl", "--endpoints", self.endpoints[0]]
         said = subprocess.run(

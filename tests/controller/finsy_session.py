@@ -3,7 +3,7 @@
     finsy_session.py ADDRESS P4INFO.txtpb PROGRAM.json METERED_INTERFACE OTHER_INTERFACE
 
 Pushes the program, sends three frames to port 1, which has a flow with a meter, and two to port 2,
-which has none, and prints what the switch then says it counted, as JSON. Runs as a process of its
+which has none, and prints the switch's counters, as JSON. Runs as a process of its
 own, since its connections belong to the namespace it starts in.
 """
 
@@ -29,7 +29,7 @@ def flow(**what: Any) -> fy.P4TableEntry:
 
 
 async def one(switch: fy.Switch, entity: Any) -> Any:
-    """Read what there is one of."""
+    """Read an entity of which there is one."""
     answers: Any = switch.read(entity)
     [answer] = [answer async for answer in answers]
     return answer

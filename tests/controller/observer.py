@@ -45,7 +45,7 @@ async def delete_class(address: str, p4info: Path, index: int) -> None:
 
 
 def main(address: str, p4info: str, command: str, *values: str) -> None:
-    """Do what the command line says."""
+    """Run the command line's command."""
     if command == "read":
         print(json.dumps(asyncio.run(read(address, Path(p4info)))))
     else:

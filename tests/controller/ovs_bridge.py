@@ -14,7 +14,7 @@ from controller_harness import Controller, eventually
 Start = Callable[..., Controller]
 BRIDGE = "/v1/switches/br0"
 LIMIT_S = 120
-"""A process that hangs is given up then; far beyond what a busy machine takes."""
+"""Time limit of a process that hangs; far above the time that a busy machine needs."""
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 
@@ -56,7 +56,7 @@ class Bridge:
         self.vsctl(*bridge, "fail_mode=standalone", *ports)
 
     def run(self, *command: str) -> str:
-        """Run a tool on it and return what it says."""
+        """Run a tool on it and return its output."""
         done = subprocess.run(
             self._found(command),
             env=self._env,

@@ -1,7 +1,7 @@
 """Captures of random traffic, each from two seeds: one of the traffic, one of the capture.
 
-The traffic's seed draws the rates, sizes and times that a traffic has; the capture's seed draws
-what happens in it. All packets pass a line of 1 Gbit/s before they are captured.
+The traffic's seed draws the rates, sizes and times of a traffic; the capture's seed draws the
+packets in it. All packets pass a line of 1 Gbit/s before they are captured.
 """
 
 from collections.abc import Callable

@@ -29,7 +29,7 @@ UDP4 = MACS + b"\x08\x00" + IPV4 + PORTS
 FLOW4 = Flow(17, "10.0.0.1", "10.0.1.1", 40000, 5001)
 
 Trace = list[tuple[int, bytes, int]]
-"""Time in ns, what was kept of a packet, its length without FCS."""
+"""Time in ns, the captured bytes of a packet, its length without FCS."""
 
 
 def pcap(trace: Trace, order: str = "<", *, nanoseconds: bool = True) -> bytes:

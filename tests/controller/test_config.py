@@ -138,7 +138,7 @@ def test_wrong_file(tmp_path: Path, content: str, said: str) -> None:
 
 @pytest.fixture
 def own_logging() -> Iterator[None]:
-    """Undo what the command does to the process's logging."""
+    """Undo the command's changes of the process's logging."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield

@@ -38,7 +38,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def acknowledged(controller: Controller, breaks: Callable[[], None]) -> dict[str, int]:
-    """Change many classes, have the disk fail, and go on; return what was acknowledged last."""
+    """Change many classes, have the disk fail, and go on; return the last acknowledged state."""
     known: dict[str, int] = {}
     enough = threading.Event()
 

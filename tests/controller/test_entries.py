@@ -298,7 +298,7 @@ sets_of_rows = st.dictionaries(
 
 
 def applied(rows: Rows, writes: list[Change]) -> Rows:
-    """Do what a switch does, refusals included."""
+    """Apply writes as a switch does, refusals included."""
     result = dict(rows)
     for write in writes:
         assert (write.row.key in result) == (write.op is not Op.INSERT)

@@ -1,4 +1,4 @@
-"""finsy, by itself, with a switch: what docs/tools.md says of it."""
+"""finsy, by itself, with a switch, as docs/tools.md describes it."""
 
 import json
 import subprocess

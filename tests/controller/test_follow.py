@@ -1,4 +1,4 @@
-"""The setting `follow` of a class over REST, and what the controller makes of a reading."""
+"""The setting `follow` of a class over REST, and the controller's reaction to a reading."""
 
 import asyncio
 from collections.abc import Iterable

@@ -100,7 +100,7 @@ def test_a_path_that_becomes_slower_at_once_is_followed_within_a_second() -> Non
     made = follow(path, 10, 495_000_000)
     assert max(made.queues[3_500:]) < FIFO_BYTES
     assert 200_000_000 < made.rates[-1][1] < 310_000_000
-    # At 200 Mbit/s too much, the queue holds what came within a quarter of a second at most.
+    # At 200 Mbit/s too much, the queue holds a quarter of a second of arrivals at most.
     assert max(made.queues) < 200_000_000 // 8 // 4
 
 

@@ -338,7 +338,7 @@ def test_counters_follow_the_packets(wires: Network, controller: Controller) -> 
 
 
 def test_every_mode_is_applied_and_stays(switch: Switch, start_controller: Start) -> None:
-    """One class goes through all modes; the switch takes each and holds what it was asked for."""
+    """One class goes through all modes; the switch takes each and holds its settings."""
     controller = start_controller(*options(switch), "--reconcile-interval", "0.2")
     controller.wait_connected()
     modes: list[dict[str, Any]] = [
@@ -400,7 +400,7 @@ def test_of_overlapping_flows_priority_then_age_then_name_decides(
         return grown[0]
 
     assert winner() == "webb"
-    # A change of what becomes of the packets leaves the entry its place.
+    # A change of the action leaves the entry its place.
     controller.put(FLOW + "b", {"match": {"dst_port": 5001}, "meter": {"cir": "2Gbit"}})
     assert winner() == "webb"
     switch.kill()
@@ -571,7 +571,7 @@ def test_burstiness_is_that_of_the_same_trace(
         assert [told[0], told[2]] == [of_port, of_flow]
     finally:
         switch.stop()
-    # The file's times are since 1970, the switch's since boot; what lies between is constant.
+    # The file's times are since 1970, the switch's since boot; the difference is constant.
     packets = list(capture.read(tmp_path / "sw1_in.pcap"))
     shift_ns = of_port["last_ns"] - packets[-1].at_ns
     trace = tmp_path / "shifted.pcap"

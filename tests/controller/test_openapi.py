@@ -1,6 +1,6 @@
 """Every path of the OpenAPI document against its own description, with anything a client may send.
 
-No answer may be a 5xx, and every answer must be what the document says: status, type, schema.
+No answer may be a 5xx, and every answer must conform to the document: status, type, schema.
 Streams, which do not end, have tests of their own.
 
     OPENAPI_EXAMPLES=200 build/venv/bin/python -m pytest -q tests/controller/test_openapi.py
@@ -29,7 +29,7 @@ CHECKS = [
 ]
 
 EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "10"))
-"""For each path and method: enough to find what a description forgets, in seconds."""
+"""For each path and method: enough to find gaps of a description, in seconds."""
 
 MODES = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
 

@@ -235,7 +235,7 @@ def test_one_controller_at_a_time(bridge: Bridge, ovs: Controller, start_control
 
 
 def test_who_has_lost_the_lock_writes_nothing(bridge: Bridge) -> None:
-    """Finding 3: a new connection was made without the lock, and what it wrote was unfenced."""
+    """Finding 3: a new connection was made without the lock, and its writes were unfenced."""
     first, second = (Database(bridge.database, "br0", "br0") for _ in range(2))
     queues = {1: {"max-rate": "1000000"}}
     try:
@@ -285,7 +285,7 @@ def test_a_former_master_of_a_bridge_writes_nothing(bridge: Bridge) -> None:
 
 
 def test_the_best_type_of_qos(bridge: Bridge, start_controller: Start) -> None:
-    """Chosen by what the switch says it has: Debian's says nothing of `pacer`."""
+    """The choice depends on the types that the switch reports: Debian's has no `pacer`."""
     ovs = start_controller("--switch", f"br0={bridge.database},bridge=br0")
     ovs.wait_connected("br0")
     put(ovs, "/classes/video", {"rate": "500Mbit"})

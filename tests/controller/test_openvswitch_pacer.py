@@ -45,7 +45,7 @@ def ovs(bridge: Bridge, start_controller: Start) -> Controller:
 
 
 def shown(bridge: Bridge, port: str = "p2") -> str:
-    """Return what the switch itself says of a port's pacer."""
+    """Return the switch's own description of a port's pacer."""
     return bridge.appctl("dpif-netdev/pacer-show", port)
 
 

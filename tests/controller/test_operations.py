@@ -259,7 +259,7 @@ def test_token(start_controller: Start, tmp_path: Path) -> None:
 
 @pytest.fixture
 def logging_as_before() -> Iterator[None]:
-    """Undo what a controller does to this process's logging."""
+    """Undo a controller's changes of this process's logging."""
     root, httpx_log = logging.getLogger(), logging.getLogger("httpx")
     handlers, levels = list(root.handlers), (root.level, httpx_log.level)
     yield

@@ -38,7 +38,7 @@ class FakeTables:
         self.create_task = lambda work, name: asyncio.create_task(work, name=name)
 
     async def read_packets(self, queue_size: int) -> AsyncIterator[Any]:
-        """Yield what comes up."""
+        """Yield the packets to the controller."""
         assert queue_size > 0
         while True:
             yield await self.packets.get()

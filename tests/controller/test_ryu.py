@@ -20,7 +20,7 @@ def call(client: Client, method: str, path: str, body: Any = None) -> httpx.Resp
 
 
 def result(client: Client, method: str, path: str, body: Any = None) -> Any:
-    """Return the command's result, having checked what is around it."""
+    """Check the members around the command's result; return the result."""
     response = call(client, method, path, body)
     assert response.status_code == 200, response.text
     (one,) = response.json()

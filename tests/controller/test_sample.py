@@ -114,6 +114,6 @@ def test_metrics_and_streams_share_a_sample(
         path = "/v1/stats/stream?switch=s1&interval_ms=200&count=1"
         assert "event: stats" in client.call("GET", path).text
     assert len(readings) == 1
-    # A single question is answered with what is then.
+    # The answer to a single question has the figures of that time.
     assert client.call("GET", "/v1/switches/s1/stats").status_code == 200
     assert len(readings) == 2

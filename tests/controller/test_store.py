@@ -524,7 +524,7 @@ def test_writes_at_the_same_time_share_a_transaction(
 
 
 def test_two_controllers_lose_no_change_to_each_other(shared: str) -> None:
-    """Each adds to what it sees, as a request does; all that is acknowledged is there."""
+    """Each adds to the state that it sees, as a request does; no acknowledged change is lost."""
 
     def moved(store: Store, base: int) -> bool:
         return store.base("s1") != base
@@ -829,7 +829,7 @@ def test_a_file_of_the_first_version_is_brought_forward(tmp_path: Path) -> None:
 
 
 def test_nothing_is_trusted_after_an_error_of_the_disk(tmp_path: Path) -> None:
-    """A failed fsync may have dropped what it was for: later ones that succeed prove nothing."""
+    """A failed fsync may have dropped its data: later ones that succeed prove nothing."""
     path = tmp_path / "state"
     with SqliteStore(str(path)) as store:
         asyncio.run(store.write([put(VIDEO)]))

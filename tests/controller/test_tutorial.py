@@ -1,4 +1,4 @@
-"""Commands that docs/tutorial.md and docs/own-program.md tell people to paste do what they say."""
+"""The commands to paste in docs/tutorial.md and docs/own-program.md work as described."""
 
 import os
 import re
@@ -29,7 +29,7 @@ def commands(page: str) -> str:
 
 
 def pasted(script: str, places: dict[str, str]) -> str:
-    """Return what a page's commands print, in a network of their own; `places` replaces paths."""
+    """Return the output of a page's commands in their own network; `places` replaces paths."""
     assert all(place in script for place in places)
     # At once: a checkout may itself be in a folder that is replaced.
     anywhere = "|".join(map(re.escape, places))

@@ -66,7 +66,7 @@ class Result:
 
 
 def goes_round(compiled: Path) -> bool:
-    """Whether the order of what a port sends is not defined.
+    """Whether the order of a port's frames is undefined.
 
     Packets sent round, and clones of egress, overtake others.
     """
@@ -165,7 +165,7 @@ def reduce(case: Case) -> Case:
 
 
 def report(case: Case, seed: str) -> None:
-    """Prints a reduced case: what stock simple_switch sends is what is expected."""
+    """Prints a reduced case: the frames of stock simple_switch are the expected ones."""
     mine, stock = run_both(case)
     print(f"# {case.compiled.stem}, seed {seed}: expected is what simple_switch sends")
     print(stf_text.text(case, stock))
@@ -207,7 +207,7 @@ def compare(compiled: Path, packets: int, seed: str, reducing: bool) -> Result:
 
 
 def _recordable(compiled: Path, seed: str) -> tuple[Case, Sent]:
-    """A small case without what the program does not use, and what simple_switch sends."""
+    """A small case without unused parts, and the frames that simple_switch sends."""
     case = draw_case(compiled, seed, _RECORDED_PACKETS)
     source = (PROGRAMS / f"{compiled.stem}.p4").read_text()
     unused: dict[str, list[object]] = {
@@ -219,7 +219,7 @@ def _recordable(compiled: Path, seed: str) -> tuple[Case, Sent]:
 
 
 def record(names: list[str], seed: str) -> None:
-    """Writes a small case of each program beside it, with what simple_switch sends."""
+    """Writes a small case of each program beside it, with the frames of simple_switch."""
     for name in names:
         compiled = COMPILED / f"{name}.json"
         tried = [_recordable(compiled, f"{seed}/{name}/{n}") for n in range(_RECORDED_TRIES)]

@@ -1,8 +1,8 @@
 """Packets for a compiled program: made along its parser, then left so, changed or cut.
 
-The maker walks the parser's states, draws each field it extracts, and gives what a select looks
-at a value that one of its cases takes. It need not be right about the way that a packet takes:
-the switches say that. It only has to come by everything often.
+The maker walks the parser's states, draws each field it extracts, and gives a select's key a value
+that one of its cases takes. It need not know the path of a packet through the parser exactly,
+since the switches decide that. It only has to reach every state often.
 """
 
 from __future__ import annotations

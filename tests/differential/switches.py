@@ -1,4 +1,4 @@
-"""One case on both switches: entries, packets in; what each port sends."""
+"""One case on both switches: entries and packets in, the frames of each port out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from virtual_switch import binary
 # A port whose input is a named pipe: stock simple_switch reads no packet before it knows the
 # first one, or the end, of every port, and so waits for its entries.
 _GATE = 500
-# Time between packets, so that what leaves tells what came: rounds take a microsecond each.
+# Time between packets, so that departures identify arrivals: rounds take a microsecond each.
 STEP_US = 100
 _TIMEOUT_S = 300
 # Deeper than any case is long: by default a full queue (64) drops, in silence.
@@ -34,7 +34,7 @@ class RunError(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """A program, what is installed, and what comes: (port, frame), in order."""
+    """A program, its entries, and the arriving frames: (port, frame), in order."""
 
     compiled: Path
     runtime: dict[str, Any]

@@ -65,7 +65,7 @@ def start(settings: dict[str, str]) -> dict[str, Any]:
 
 
 def receiver_at(host: Any) -> socket.socket:
-    """Return a UDP socket of a host that stamps what arrives."""
+    """Return a UDP socket of a host that stamps arriving datagrams."""
 
     def make() -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -47,7 +47,7 @@ def run(shaper: Shaper) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Make both runs and print what they gave."""
+    """Make both runs and print their results."""
     setLogLevel("warning")
     prepare_namespace()
     with patch.object(network, "departures_here", lambda: sys.argv[1]):

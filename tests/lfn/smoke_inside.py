@@ -55,7 +55,7 @@ READINGS = 20
 
 
 def main() -> None:
-    """Make the transfer and say what was seen."""
+    """Make the transfer and print the measurements."""
     import random
 
     prepare_namespace()

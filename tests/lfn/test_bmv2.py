@@ -98,7 +98,7 @@ def test_a_switch_that_measures_no_lateness_has_none() -> None:
 
 
 def inside(*words: str, path: str | None = None) -> dict[str, Any]:
-    """Run `bmv2_inside.py` in namespaces of its own; return what it saw."""
+    """Run `bmv2_inside.py` in namespaces of its own; return its output."""
     if os.geteuid() != 0:
         pytest.skip("not run: stock BMv2 at the edge: needs root, to make network namespaces")
     probe = subprocess.run(isolated(["true"]), capture_output=True, text=True)
@@ -138,7 +138,7 @@ def test_a_port_setting_is_refused_with_where_to_put_it(on_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def run() -> dict[str, Any]:
-    """Send datagrams through a class of stock BMv2; return what came."""
+    """Send datagrams through a class of stock BMv2; return the arrivals."""
     try:
         paths.need_bmv2()
         paths.need_built(paths.CONTROLLER, "the controller")

@@ -1,4 +1,4 @@
-"""The experiments' framework: what is made, what is remembered, what the report says.
+"""The experiments' framework: its runs, its stored results, its report.
 
 Runs themselves are in test_lab_experiment.py; here results are stored as a run
 leaves them.
@@ -260,7 +260,7 @@ def test_a_setting_of_the_whole_machine_is_left_alone_outside_the_lab(
         shaping.end_slow_start("bic", 100)
 
 
-# ---- what is made, and what is remembered ----------------------------------------------------
+# ---- runs and stored results -----------------------------------------------------------------
 
 
 def test_a_result_is_of_its_programs(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_runs_that_cannot_be_are_not_made(tmp_path: Path) -> None:
 
 
 def test_one_that_fails_keeps_no_other_from_being_made() -> None:
-    """Real processes, two at a time; all end, and each says what it has to say."""
+    """Real processes, two at a time; all end, and the output of each is read."""
     good = 'print(\'{"event": "result", "run": "run %d", "result": {"x": 1}}\')'
     bad = 'print(\'{"event": "error", "message": "no"}\'); raise SystemExit(1)'
     commands = [
@@ -514,7 +514,7 @@ def test_a_claim_is_open_while_runs_are_missing() -> None:
     rows = [row_with("paced", share=99.0), {**row_with("paced"), "skipped": "not made yet"}]
     checked = checked_share(rows)
     assert (checked["worst"], checked["holds"]) == (None, None)
-    # A kernel without fq, say, says nothing of what is paced.
+    # A skipped run, on a kernel without fq for example, is no evidence on pacing.
     checked = checked_share([rows[0], {**row_with("fq"), "skipped": "no fq"}])
     assert (checked["worst"], checked["holds"]) == (99.0, True)
 

@@ -1,4 +1,4 @@
-"""Hosts are set up and asked without a program; a sink takes what comes."""
+"""Hosts are set up and queried without a program; a sink takes all arrivals."""
 
 import contextlib
 import os

@@ -38,13 +38,13 @@ def results(lab: None) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def paced(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return what the paced run gave."""
+    """Return the results of the paced run."""
     return results["paced"]
 
 
 @pytest.fixture(scope="module")
 def unpaced(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return what the unpaced run gave."""
+    """Return the results of the unpaced run."""
     return results["unpaced"]
 
 

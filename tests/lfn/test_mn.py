@@ -1,4 +1,4 @@
-"""`mn --custom mininet/lfn.py`: what is wrong is said in one line, and Mininet does not clean up.
+"""`mn --custom mininet/lfn.py`: an error takes one line, and Mininet does not clean up.
 
 Its clean-up kills processes of the whole machine by name and empties /tmp.
 """
@@ -112,7 +112,7 @@ def mn(tmp_path: Path, *options: str, **environment: str) -> "subprocess.Complet
 
 
 def need_parts() -> None:
-    """Skip, loudly, where what a network is made of is not built."""
+    """Skip, with a report, where the parts of a network are not built."""
     try:
         paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
         paths.need_built(paths.CONTROLLER, "the controller")

@@ -1,4 +1,4 @@
-"""docs/papers.md: what its rows name exists, and nothing that is published lacks a row.
+"""docs/papers.md: its rows name existing things, and every published result has a row.
 
 Each row says where a mechanism or figure of the papers is, and which experiment or test shows it.
 """

@@ -156,7 +156,7 @@ def test_published_row() -> None:
 
 
 def _result(cell: Cell) -> dict[str, Any]:
-    """Return what a run leaves; the values are of no run."""
+    """Return the result of a run, with invented values."""
     flow = {
         "shaper": cell.column,
         "transfer_bytes": 0,

@@ -21,7 +21,7 @@ METRICS = {
     "published (2006, Linux 2.6.11): goodput (Mbit/s)": ("goodput", "published"),
     "published: packets lost at the router": ("lost", "published"),
 }
-"""Metric of the demo's summary, and what of it, by the first cell of a README row."""
+"""Metric of the demo's summary, and the statistic of it, by the first cell of a README row."""
 
 SHARED = ("two senders", "ten senders that come and go")
 """Titles of README tables up to their comma, which are rows of the summary."""

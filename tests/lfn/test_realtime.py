@@ -21,7 +21,7 @@ TIMEOUT_S = 120
 
 @pytest.fixture(scope="module")
 def smoke() -> dict[str, Any]:
-    """Run `smoke_inside.py` in namespaces of its own; return what it saw."""
+    """Run `smoke_inside.py` in namespaces of its own; return its output."""
     try:
         paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
         paths.need_built(paths.CONTROLLER, "the controller")

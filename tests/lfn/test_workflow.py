@@ -100,7 +100,7 @@ def test_runs_are_made_once_the_longest_first_and_not_again(
     assert len(said) == 3
     assert workflow.make(plan, AT_ONCE, lock) == {}
     assert steps(plan) == []
-    # After a change of what makes tables, these are made again, and no run.
+    # After a change of the tables' sources, the tables are made again, and no run.
     changed = Plan(**{**vars(plan), "tables_made_of": "2"})
     assert workflow.make(changed, AT_ONCE, lock) == {}
     assert sorted(steps(plan)) == ["report", "table one", "table other"]

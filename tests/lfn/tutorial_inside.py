@@ -83,7 +83,7 @@ class OneSwitch(Topo):  # type: ignore[misc]  # Mininet has no types
 
 
 def main() -> None:
-    """Send a frame from h1; tell what h2 got."""
+    """Send a frame from h1; print the frames that h2 got."""
     Mininet.inited = True  # or it tunes the whole machine's limits
     net = Mininet(topo=OneSwitch(), controller=None)
     net.start()

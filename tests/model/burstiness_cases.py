@@ -1,4 +1,4 @@
-"""The vectors of burstiness: trains of packets, and what each window of 100 ms measures of them."""
+"""The vectors of burstiness: trains of packets, and the measurements of each 100 ms of them."""
 
 from __future__ import annotations
 

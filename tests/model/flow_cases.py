@@ -41,7 +41,7 @@ class Round:
 class FlowCase:
     """A flow and its class.
 
-    ``path_ns``: the path takes a segment each, and what comes sooner waits. ``begin_sequence``: of
+    ``path_ns``: the path takes a segment each, and earlier arrivals wait. ``begin_sequence``: of
     the SYN. ``bytes_per_ns_q24`` and ``margin_bytes``: of the window clamp; 0: there is none.
     """
 
@@ -196,7 +196,7 @@ COLUMNS = (
 
 
 def flow_vector_text(case: FlowCase) -> str:
-    """The whole file: one line per segment, with when it leaves and with what window."""
+    """The whole file: one line per segment, with its departure and its window."""
     config = case.config
     modes = [["dynamic", "slow-start"], ["pspd", "clustered"]]
     settings: Json = {

@@ -103,7 +103,7 @@ class Segment:
 
 @dataclass
 class Path:
-    """The rate that a flow's path was found to take, and what it has grown by since."""
+    """The measured rate of a flow's path, and its growth since then."""
 
     slowest_q24: int
     gain_q16: int = 0
@@ -124,7 +124,7 @@ class Path:
         """Take note of a round trip, without the time in the switch, and the flow's shortest.
 
         ``held_to_it``: whether the packet that it was taken from was sent at the path's rate.
-        Returns whether that may still be the path's: not after sixteen times what was found.
+        Returns whether the rate may still be the path's: at most sixteen times the measured one.
         """
         self.base_ns = min(self.base_ns or base_rtt_ns, path_ns)
         waited_ns = path_ns - self.base_ns
@@ -173,7 +173,7 @@ class FirstFlight:
         return True
 
     def answer(self, number: int, at_ns: int) -> tuple[bool, Path | None]:
-        """An acknowledgement of something new: whether that is all, and what it says."""
+        """Takes a new acknowledgement; returns whether it is the last one needed, and the path."""
         if number == self.first or not passed(number, self.first):
             return False, None
         length_bytes = (self.until - self.first) % (1 << 32)
@@ -266,14 +266,14 @@ class FlowClass:
 
 @dataclass
 class FlowPacer:
-    """The flows of one class: what its senders' segments are spaced by."""
+    """The flows of one class, which space their senders' segments."""
 
     config: FlowClass
     flows: dict[Direction, Flow] = field(default_factory=dict)
     clocks_q24: dict[Direction | None, int] = field(default_factory=dict)
 
     def acknowledge(self, segment: Segment) -> None:
-        """A segment of the other direction: what it acknowledges."""
+        """Takes the acknowledgement of a segment of the other direction."""
         flow = self.flows.get((segment.receiver, segment.sender))
         number = segment.acknowledgement
         if flow is None or number is None or flow.expires_ns <= segment.at_ns:
@@ -403,7 +403,7 @@ class FlowPacer:
     def _cost_q24(
         self, flow: Flow, segment: Segment, *, in_first_flight: bool
     ) -> tuple[int | None, bool]:
-        """The time that this segment takes, and whether that is what it takes on the path."""
+        """The time that this segment takes, and whether it takes that time on the path, too."""
         config = self.config
         at_most_q24 = self._at_most_q24(segment)
         # With this much in flight, the acknowledgements pass elsewhere.
@@ -431,7 +431,7 @@ class FlowPacer:
         return max(most_q24, path_q24), path_q24 > most_q24
 
     def _cost_of_window_q24(self, segment: Segment, rtt_ns: int, window_bytes: int) -> int | None:
-        """Modes ``pspd`` and ``clustered``: what its payload is of the window, of the RTT."""
+        """Modes ``pspd`` and ``clustered``: its payload's share of the window, times the RTT."""
         if rtt_ns == 0 or (self.config.clustered and segment.payload_bytes == 0):
             return None
         cost_q24 = segment.payload_bytes * divided_q24(rtt_ns, window_bytes)

@@ -1,4 +1,4 @@
-"""The reference scheduler: what every data plane of this project must do, to the nanosecond.
+"""The reference scheduler, which every data plane of this project must match to the nanosecond.
 
 One port, paced classes and unpaced traffic, as the pacing contract defines them (design
 document, section 3; after PSPacer, Takano et al.). Written to be read and to be obviously
@@ -56,7 +56,7 @@ def ceil_ns(instant_q24: int) -> int:
 
 
 def departure_at_tick_q24(now_ns: int, clock_q24: int, tick_ns: int) -> tuple[int, int]:
-    """D of a packet that comes now and leaves at a tick, and what its cost is added to.
+    """D of a packet that comes now and leaves at a tick, and the clock that its cost is added to.
 
     A class has tokens for a tick's time at each tick, and never more. A packet leaves at the first
     tick at which there are any.
@@ -138,7 +138,7 @@ class ClassConfig:
         return taken_bytes * self.time_per_byte_q24
 
     def departure_q24(self, now_ns: int, clock_q24: int) -> tuple[int, int]:
-        """D of a packet that comes now, and what its cost is added to for the next C."""
+        """D of a packet that comes now, and the clock that its cost is added to for the next C."""
         if self.mode != "timer":
             departure_q24 = max(q24(now_ns), clock_q24)
             return departure_q24, departure_q24
@@ -409,10 +409,10 @@ class Scheduler:
         self.gap_frames.append(GapFrame(start_q24, length_bytes))
 
     def _waited_for_gap(self, start_q24: int, eligible_q24: int) -> int:
-        """By how much earlier the packet would have started without the last gap frame.
+        """The delay of the packet by the last gap frame.
 
-        That is at most what the frame took, and what the packet, and those between them, waited
-        in all.
+        It is at most the frame's time, and at most the wait of this packet and of each packet
+        between the frame and it.
         """
         waited_q24 = start_q24 - eligible_q24 if start_q24 == self.free_q24 else 0
         self.gap_wait_q24 = min(self.gap_wait_q24, waited_q24)

@@ -48,7 +48,7 @@ class Stream:
 
 @dataclass
 class Passed:
-    """A segment that came to the switch, and what became of it."""
+    """A segment that came to the switch, and its departure."""
 
     stream: int
     segment: Segment
@@ -77,7 +77,7 @@ class Loop:
         return self.passed
 
     def later(self, at_ns: int, act: Callable[[int], None]) -> None:
-        """Does something then; what was asked for first comes first."""
+        """Calls `act` at a time; calls of one time keep the order of their requests."""
         self._asked += 1
         heapq.heappush(self._due, (at_ns, self._asked, act))
 

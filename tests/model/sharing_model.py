@@ -1,7 +1,7 @@
 """The reference of mode ``shared``: one rate, divided among the TCP flows that are active.
 
 As with :mod:`flow_model`, written to be obviously right: for each packet all flows of the class are
-looked at, and what is asked of them is counted anew. The program keeps counts instead.
+looked at and counted anew. The program keeps counts instead.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def test_pspd_is_window_by_round_trip_time_from_the_first_segment_on() -> None:
     pacer.send(data(1, 0, 0, "S"))
     pacer.acknowledge(answer(100 * MS + 1, 1))
     left = [pacer.send(data(200 * MS + k, 1 + 1460 * k, 1460)) for k in range(12)]
-    # The window is not known yet; beyond the initial window it is what is in flight.
+    # The window is not known yet; beyond the initial window, the bytes in flight count as it.
     gaps_ns = [after - before for before, after in pairwise(left)]
     for gap_ns, window in zip(gaps_ns, [*[10] * 10, 11], strict=True):
         assert 100 * MS / window * (1 - 300e-6) - 1 <= gap_ns <= 100 * MS / window + 1
@@ -210,7 +210,7 @@ def test_a_first_flight_that_says_nothing_is_not_believed() -> None:
 
 
 def test_a_first_flight_that_the_switch_spaced_is_not_believed() -> None:
-    """The class's rate has to be clearly above what was found."""
+    """The class's rate has to be clearly above the measured rate."""
     everyone = list(range(1, 11))
     assert first_flight(everyone, config=CLASS_OF_700_MBIT) is not None
     assert first_flight(everyone, config=CLASS_OF_600_MBIT) is None
@@ -384,7 +384,7 @@ def test_twice_the_headroom_is_for_a_window_that_grows(
 def test_a_flow_held_to_its_class_s_rate_is_not_held_to_its_path_s() -> None:
     """The class's rate was made lower: that the path takes that says nothing of more."""
     pacer = FlowPacer(FlowClass())
-    # 20 Mbit/s, and a window of twice what that makes of 50 ms.
+    # 20 Mbit/s, and a window of twice the bandwidth-delay product of 50 ms.
     flow = grown(pacer, [20, 40, 80, 160], two_segments_ns=1_214_400)
     assert flow.path is not None
     assert flow.timed_at_path_rate

@@ -223,7 +223,7 @@ def test_stalls_do_not_touch_a_port_without_paced_packets(
 def test_limits_hold_and_drops_are_needed(
     port: PortConfig, classes: tuple[ClassConfig, ...], events: list[Event]
 ) -> None:
-    """No backlog above its limit, seen after every event; and no drop of what would have fit."""
+    """No backlog above its limit after any event; and no drop of a packet that would have fit."""
     scheduler = Scheduler(port, classes)
     for event in events:
         dropped = len(scheduler.drops)

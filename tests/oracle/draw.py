@@ -30,7 +30,7 @@ class Draw:
     """Draws updates for a program."""
 
     def __init__(self, p4info: p4i.P4Info, draw: random.Random) -> None:
-        """Take the program, and what the updates depend on alone."""
+        """Take the program, and the only source of random choices."""
         self._draw = draw
         self._info = p4info
         self._actions = {action.preamble.id: action for action in p4info.actions}
@@ -213,7 +213,7 @@ class Draw:
         entry.index.index = self._draw.choice((0, 1, register.size - 1))
         entry.data.bitstring = self._value(register.type_spec.bitstring.bit.bitwidth)
 
-    # ---- what is wrong with them ------------------------------------------------------------
+    # ---- errors in updates ------------------------------------------------------------------
 
     def _spoil(self, update: p4r.Update) -> None:
         """Change one field somewhere in the update, or take it away."""

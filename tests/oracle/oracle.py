@@ -60,7 +60,7 @@ class Outcome:
 
 
 class Conversation:
-    """A controller, and an oracle that says what it must be told."""
+    """A controller, and an oracle of the answers that it must get."""
 
     def __init__(self, address: str, seed: int, *, wrong_size: bool = False) -> None:
         """Become primary on the switch at this address.

@@ -1,4 +1,4 @@
-"""An oracle for P4Runtime writes: the answers that the specification allows, and what must be read.
+"""An oracle for P4Runtime writes: the answers that the specification allows, and correct reads.
 
 `Oracle.answers` returns the codes of all rules that an update breaks; an empty set means that the
 update must be accepted. The specification does not say which of several broken rules is reported,
@@ -64,7 +64,7 @@ class Oracle:
     """The objects of a switch that runs one program, as a controller has written them."""
 
     def __init__(self, p4info: p4i.P4Info, ports: Iterable[int], at_first: Iterable[p4r.Entity]):
-        """Take a program, the switch's ports, and what the switch has when the program starts."""
+        """Take a program, the switch's ports, and the switch's entities at the program's start."""
         self._tables = {table.preamble.id: table for table in p4info.tables}
         self._actions = {action.preamble.id: action for action in p4info.actions}
         self._profiles = {profile.preamble.id: profile for profile in p4info.action_profiles}
@@ -78,7 +78,7 @@ class Oracle:
             self.objects[self._key(entity)] = self._kept(entity)
         self._defaults = self.snapshot()
 
-    # ---- what a server must answer ----------------------------------------------------------
+    # ---- answers of a server ----------------------------------------------------------------
 
     def answers(self, update: p4r.Update) -> Codes:
         """Return the codes that the update may be refused with; empty: it must be accepted."""
@@ -433,7 +433,7 @@ class Oracle:
         if given.data.WhichOneof("data") == "bitstring":
             yield lambda: number(given.data.bitstring, bits, OUT_OF_RANGE)
 
-    # ---- what a controller must read --------------------------------------------------------
+    # ---- reads of a controller --------------------------------------------------------------
 
     def accept(self, update: p4r.Update) -> None:
         """Make the change of an update that `answers` has nothing against."""
@@ -557,7 +557,7 @@ class Oracle:
         return kept
 
     def read(self, entities: Iterable[p4r.Entity]) -> dict[Key, p4r.Entity]:
-        """Return what a switch has sent, in the form of `objects`; each object may come once."""
+        """Return a switch's entities in the form of `objects`; each object may come once."""
         found: dict[Key, p4r.Entity] = {}
         for entity in entities:
             key = self._key(entity)

@@ -92,7 +92,7 @@ class Client:
         if status < 300:
             self._history.end(call, "done")
         elif call.kind == "delete" and status == 404:
-            # Nothing was there to delete: what a read of it says.
+            # Nothing was there to delete, which counts as a read of absence.
             call.kind = "read"
             self._history.end(call, "done", None)
         elif status in CERTAINLY_NOT_MADE:

@@ -37,7 +37,7 @@ class History:
         return Call(client, key, kind, value, time.monotonic_ns())
 
     def end(self, call: Call, outcome: Outcome, value: str | None = None) -> None:
-        """Note how a call ended; `value` is what was read."""
+        """Note the end of a call; `value` is the value read."""
         if call.kind == "read":
             self.reads += 1
             call.value = value
@@ -54,5 +54,5 @@ class History:
             self.refused += 1
 
     def close(self) -> None:
-        """Write what is left."""
+        """Close the file, with all calls written."""
         self._file.close()

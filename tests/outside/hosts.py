@@ -18,7 +18,7 @@ class HostError(RuntimeError):
 
 
 def run(*words: str) -> None:
-    """Run a command; HostError with what it printed if it fails."""
+    """Run a command; HostError with its output if it fails."""
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode != 0:
         raise HostError(f"`{' '.join(words)}` failed: {(done.stderr or done.stdout).strip()}")
@@ -66,7 +66,7 @@ class Hosts:
         return host
 
     def silence(self, sender: Host, receiver: Host) -> None:
-        """Stop packets of one host to another one; what is on its way arrives."""
+        """Stop packets of one host to another one; packets on their way arrive."""
         if (sender.name, receiver.name) in self._silenced:
             return
         run(*sender.inside("ip", "route", "add", "blackhole", f"{receiver.address}/32"))

@@ -34,7 +34,7 @@ CLIENTS = 8
 CLASSES = 5
 SETTLE_S = 60.0
 EQUAL_S = 5.0
-"""Longest time from the last fault until every switch holds what is desired."""
+"""Longest time from the last fault until every switch holds its desired state."""
 
 TAKEOVER_S = 2.0
 """Longest time from the end of a killed controller's lease until its switches are driven."""

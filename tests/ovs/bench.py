@@ -63,7 +63,7 @@ READY_SECONDS = 30.0
 
 
 def quiet(*command: str) -> str:
-    """Runs a command that must not fail; returns what it printed."""
+    """Runs a command that must not fail; returns its output."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)[:200]}: {done.stderr.strip()}")

@@ -1,4 +1,4 @@
-"""Base classes of the PTF tests: a freshly pushed program, and what tests do with it.
+"""Base classes of the PTF tests: a freshly pushed program, and operations on it.
 
 Every test starts from its own pipeline push, so that tables, counters, registers and meters
 are as new, and no test depends on another.
@@ -34,8 +34,8 @@ REASON_UNKNOWN_SOURCE = 1
 FRACTION_BITS = 24
 NS_PER_S = 1_000_000_000
 
-# How long to wait for what must come, and for what must not. The first costs nothing when all
-# is well; a switch that sends what it must not does so at once.
+# Times to wait for expected frames, and for forbidden ones. The first costs nothing when all
+# is well; a switch that sends forbidden frames does so at once.
 COMES_SECONDS = 60.0
 ABSENT_SECONDS = 0.15
 
@@ -189,7 +189,7 @@ class SwitchTest(BaseTest):
             results.write(json.dumps(record) + "\n")
 
     def setUp(self) -> None:
-        """Connects, pushes the program and forgets what earlier tests left on the wires."""
+        """Connects, pushes the program and forgets the frames of earlier tests."""
         super().setUp()
         self.target: str = testutils.test_param_get("target")
         self.dataplane = ptf.dataplane_instance
@@ -445,7 +445,7 @@ class GtrcnetTest(SwitchTest):
         )
 
     def monitor(self, port: int, bytes_per_ns_q24: int) -> p4r.Entity:
-        """Measures what comes in at `port` against a virtual bottleneck of this rate."""
+        """Measures arrivals at `port` against a virtual bottleneck of this rate."""
         return self.switch.entry(
             "GtrcnetIngress.monitor",
             {"ingress_port": port},

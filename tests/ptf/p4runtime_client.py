@@ -95,7 +95,7 @@ class Count:
 
 
 class Program:
-    """A compiled P4 program: what is pushed to a switch, and the ids of its objects."""
+    """A compiled P4 program: the config to push to a switch, and the ids of its objects."""
 
     def __init__(self, p4info_file: Path, device_config_file: Path) -> None:
         """Reads p4c's output."""

@@ -47,7 +47,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class MissingError(Exception):
-    """Something that a run needs is not there; the text says what and where it comes from."""
+    """A dependency of a run is missing; the text names it and its source."""
 
 
 def pacing_switch() -> Path:
@@ -90,7 +90,7 @@ def wait_until_ready(switch: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def end_switch(switch: subprocess.Popen[bytes], target: str) -> str | None:
-    """Ends the switch; returns what was wrong with its life or death, if anything."""
+    """Ends the switch; returns the error of its run or of its end, or None."""
     died = switch.poll()
     if died is not None:
         return f"the switch ended with status {died} during the tests"
@@ -219,7 +219,7 @@ def run_inside(target: str, port_driver: str, tests: list[str], logs: Path) -> i
 
 
 def main() -> int:
-    """Checks what is needed, goes into a namespace, runs."""
+    """Checks the dependencies, goes into a namespace, runs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Says loudly what was not run."""
+"""Reports tests that were not run."""
 
 import pytest
 

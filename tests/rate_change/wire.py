@@ -32,7 +32,7 @@ _STATISTICS = struct.Struct("=II")
 
 
 class WireError(RuntimeError):
-    """The capture is not complete; the text says what is missing."""
+    """The capture is not complete; the text names the missing part."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Wire:
         self._socket = in_namespace_of(pid, lambda: _capture_of(interface))
 
     def fetch(self) -> None:
-        """Take what has arrived since the last time into `frames`."""
+        """Take the arrivals since the last call into `frames`."""
         control_bytes = socket.CMSG_SPACE(_STAMP.size)
         while True:
             try:

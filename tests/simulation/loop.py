@@ -116,7 +116,7 @@ class Process:
             return
         self.alive = False
         # Kept until the simulation ends: were they freed, their coroutines would be closed, and
-        # a process that is gone would run what it has in `finally`.
+        # a process that is gone would run its `finally` blocks.
         self.loop.graves.extend(self.tasks)
         self.loop.graves.extend(self.node.ready)
         self.node.ready.clear()

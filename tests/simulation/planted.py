@@ -45,7 +45,7 @@ def acknowledge_early() -> Iterator[None]:
 
 @contextlib.contextmanager
 def reuse_id() -> Iterator[None]:
-    """Count election ids in each controller, above what its switch remembers, not in etcd."""
+    """Count election ids in each controller, above its switch's highest, not in etcd."""
     bid: Any = Leases.bid
 
     async def counted(self: Any, switch: str, above: int) -> int:

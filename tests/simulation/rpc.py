@@ -93,7 +93,7 @@ class AioChannel:
         self._why = "connecting"
 
     def target(self) -> bytes:
-        """Return what it leads to."""
+        """Return the target of the channel."""
         return self.host.encode()
 
     def closing(self) -> None:
@@ -118,7 +118,7 @@ class AioChannel:
             end.close()
 
     def get_registered_call_handle(self, _: bytes) -> int:
-        """Return what stands for a method."""
+        """Return a handle of a method."""
         return 0
 
     def check_connectivity_state(self, try_to_connect: bool) -> int:
@@ -293,7 +293,7 @@ class AioCall:
             self._begun.set_result(True)
 
     def take(self, kind: str, *rest: Any) -> None:
-        """Take what the server sent."""
+        """Take a message of the server."""
         if not self._spoken.done():
             self._spoken.set_result(None)
         if kind == "data":
@@ -386,7 +386,7 @@ class AioCall:
         return self._status
 
     async def initial_metadata(self) -> Any:
-        """Wait for what comes first."""
+        """Wait for the initial metadata."""
         await self._shielded(self._spoken)
         return self._initial_metadata or ()
 

@@ -1,4 +1,4 @@
-"""The experiments on a Slurm of one node give what they give on this machine alone.
+"""The experiments on a Slurm of one node have the same results as on this machine alone.
 
 `make test-slurm` runs this: it needs root, and Debian's packages of Slurm.
 """

@@ -203,7 +203,7 @@ class Watcher:
 
 
 def process_figures(pid: int) -> dict[str, float]:
-    """Return what a process has taken: memory, descriptors, threads, processor time."""
+    """Return a process's resources: memory, descriptors, threads, processor time."""
     status = Path(f"/proc/{pid}/status").read_text()
     values = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     used = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -216,7 +216,7 @@ def process_figures(pid: int) -> dict[str, float]:
 
 
 def drained(figures: queue.SimpleQueue[float]) -> dict[str, float]:
-    """Return median and 99th percentile of what has come since the last call."""
+    """Return median and 99th percentile of the figures since the last call."""
     found = []
     while not figures.empty():
         found.append(figures.get())
@@ -318,7 +318,7 @@ class Soak:
 
 
 def verdict(document: dict[str, Any], found: list[Growth]) -> list[str]:
-    """Return what is wrong."""
+    """Return the errors of a run."""
     wrong = [
         f"{one.name} grew from {one.before:.6g} to {one.after:.6g}" for one in found if one.fails
     ]

@@ -92,7 +92,7 @@ def departures(
 ) -> tuple[list[tuple[int, bytes]], list[tuple[int, bytes]]]:
     """The frames that left by port 2, and the model's; `make` makes the frames.
 
-    What the model drops is in neither.
+    Neither has the segments that the model drops.
     """
     arrivals: dict[int, list[TimedFrame]] = {1: [], 2: []}
     pacer = SharedPacer(config) if isinstance(config, SharedClass) else FlowPacer(config)

@@ -119,11 +119,11 @@ def _options(scale: int | None) -> list[tuple[str, object]]:
 
 @dataclass
 class Sender:
-    """One flow: what its sender sends and what comes back, as they pass the switch.
+    """One flow: its sender's segments and the acknowledgements, as they pass the switch.
 
     `rounds` are round trips: the window in segments, and the number of the one that is lost beyond
     the switch (-1: none). A lost segment is sent again two thirds of a round trip later. The path
-    takes a segment every `path_ns`; what comes sooner waits there. From round trip `reroute[0]` on
+    takes a segment every `path_ns`; earlier arrivals wait there. From round trip `reroute[0]` on
     the path is another, with a round-trip time of `reroute[1]` ns.
     """
 

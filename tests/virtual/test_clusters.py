@@ -54,7 +54,7 @@ def test_a_cluster_has_80_packets_at_most(tmp_path: Path) -> None:
 def test_a_flow_that_is_dense_enough_is_left_alone(tmp_path: Path) -> None:
     """RTT / window in packets of 1460 bytes is a millisecond: 51 segments of 1448 in 50 ms.
 
-    What was held before the last round trip has left by then.
+    Packets that were held before the last round trip have left by then.
     """
     spaced = clusters(50 * MS, 50, tmp_path, release_below_ns=MS, round_trips=5)
     assert len(set(spaced)) == 50

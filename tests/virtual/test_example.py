@@ -1,4 +1,4 @@
-"""examples/virtual: the documented command prints what the document says."""
+"""examples/virtual: the documented command prints the documented output."""
 
 from __future__ import annotations
 

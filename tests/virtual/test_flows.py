@@ -1,4 +1,4 @@
-"""Modes that follow flows: what leaves when, to the nanosecond, against the model."""
+"""Modes that follow flows: departures to the nanosecond, against the model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CASES = {
     "no-handshake": interleaved(Sender(*V4, GROWTH, first=77, handshake=False)),
     "losses": interleaved(Sender(*V4, [(20, -1), (40, 7), (20, -1), (30, 0), (30, 29), (40, -1)])),
     "long-path": interleaved(Sender(*V4, GROWTH, rtt_ns=200_000_000)),
-    # Held to what the path takes for longer than that grows slowly.
+    # The flow is held to the path's rate for longer than the slow growth lasts.
     "narrow-path": interleaved(
         Sender(*V4, [(10, -1), *[(30, -1)] * 36], rtt_ns=5_000_000, path_ns=242_880)
     ),

@@ -69,7 +69,7 @@ def repeated() -> Traffic:
 
 
 def keep_alive() -> Traffic:
-    """In the pauses: the last byte before what is acknowledged, with and without a byte."""
+    """In the pauses: the byte before the acknowledged number, with and without a payload byte."""
     traffic = base()
     probes = []
     for before, after in pairwise(traffic):
@@ -102,7 +102,7 @@ def again_and_sooner() -> Traffic:
 
 
 def wrong_acknowledgements() -> Traffic:
-    """Of what was never sent, and of what was acknowledged long ago."""
+    """Acknowledgements of bytes never sent, and of bytes acknowledged long ago."""
     traffic = base()
     wrong = [
         (2, replace(segment, at_ns=segment.at_ns + 1 + k, acknowledgement=number % (1 << 32)))

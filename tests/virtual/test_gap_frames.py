@@ -91,7 +91,7 @@ def test_gap_frames_space_as_accounted_gaps_do(rate_bps: int, gaps: str, tmp_pat
     assert min(later_ns) >= 0
     assert max(later_ns) <= SHORTEST_NS
 
-    # The rate does not drift: what one gap frame is too long for comes off the next.
+    # The rate does not drift: a gap frame's excess length comes off the next one.
     span_ns = accounted[-1].at_ns - accounted[0].at_ns
     drift_ppm = SHORTEST_NS / span_ns * 1_000_000
     before, after = Spacing.of(accounted, rate_bps), Spacing.of(filled, rate_bps)

@@ -1,4 +1,4 @@
-"""Mode shared: one rate for all active flows, to the nanosecond, and what that is good for."""
+"""Mode shared: one rate for all active flows, to the nanosecond, and its benefits."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Parser, P4 program, traffic manager and capture files take part; start times must agree with
 the reference model to the nanosecond, drops packet by packet. A stall is something that
 happens to a driver in real time; in virtual time there is none, so vectors with stalls run
-without them, against what the model says of the same events without stalls. (With their stalls
+without them, against the model's results for the same events without stalls. (With their stalls
 they are tests of the traffic-manager crate.) Where PAUSE frames fill the gaps, each must be there
 at its nanosecond, in its length.
 """
@@ -227,7 +227,7 @@ def test_vector_of_a_flow_through_the_switch(path: Path, tmp_path: Path) -> None
     vector = json.loads(path.read_text())
     settings = vector["class"]
     action, names = FLOW_ACTIONS[settings["mode"]]
-    # Departures are rounded up; the allowance is there for what that adds up to.
+    # Departures are rounded up; the allowance covers the sum of the rounding.
     params = {"limit_bytes": 1 << 30, "allowance_ns": 1_000_000, "ecn_threshold_bytes": 0}
     params |= {name: settings[name] for name in names}
     entries = [entry for mac, port in STATIONS.items() for entry in station(mac, port)]

@@ -1,4 +1,4 @@
-"""The receive-window clamp: what acknowledgements advertise when they leave the switch."""
+"""The receive-window clamp: the windows of acknowledgements when they leave the switch."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ PAUSE = bytes.fromhex("0180c2000001")
 
 
 def gap_frames_of(sent: Iterable[TimedFrame]) -> tuple[list[TimedFrame], list[TimedFrame]]:
-    """Returns the PAUSE frames among what a port sent, and the packets.
+    """Returns the PAUSE frames that a port sent, and its packets.
 
     Raises ValueError for a PAUSE frame with a pause time other than 0.
     """
@@ -103,7 +103,7 @@ def read_capture(path: Path) -> list[TimedFrame]:
 
 
 def run(what: VirtualRun, folder: Path) -> dict[int, list[TimedFrame]]:
-    """Runs the switch to the end of its work; returns what each port sent.
+    """Runs the switch to the end of its work; returns the frames of each port.
 
     `folder` holds the capture files. Raises CalledProcessError, with the switch's
     message on stderr, when it refuses its input.

@@ -52,7 +52,7 @@ def browser(network: Network) -> Iterator[Browser]:
     found = shutil.which("chromium")
     if found is None:
         pytest.skip("not run: no chromium")
-    expect.set_options(timeout=60_000)  # what counts is that it comes, not how busy the machine is
+    expect.set_options(timeout=60_000)  # a busy machine must not fail the test
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=list(_CHROMIUM_OPTIONS))
         yield browser

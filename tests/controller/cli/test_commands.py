@@ -17,7 +17,7 @@ from pacer_controller.cli.main import main
 
 
 class Pacer:
-    """Runs the command in this process; keeps what it printed."""
+    """Runs the command in this process; keeps its output."""
 
     def __init__(self, url: str, capture: pytest.CaptureFixture[str]) -> None:
         self.url = url
@@ -39,11 +39,11 @@ class Pacer:
         return output
 
     def json(self, line: str) -> Any:
-        """Run it with --json and return what it printed."""
+        """Run it with --json and return its output."""
         return json.loads(self(line + " --json"))
 
     def refused(self, line: str | Sequence[str], status: int = 1) -> str:
-        """Run it, which must fail with this status; return what it said."""
+        """Run it, which must fail with this status; return its error."""
         found, output = self.status(line)
         assert found == status, (found, output, self.error)
         assert output == ""
@@ -399,7 +399,7 @@ def test_apply_for_one_switch_and_what_is_wrong_in_a_file(pacer: Pacer, tmp_path
 
 
 def completions(controller: Controller, line: str) -> list[str]:
-    """Return what a bash completes at the end of a line."""
+    """Return bash's completions at the end of a line."""
     words = line.split(" ")
     code = "from pacer_controller.cli.main import main; main()"
     done = subprocess.run(
@@ -443,7 +443,7 @@ def test_events_tell_who_changed_what(pacer: Pacer) -> None:
 
 
 def test_what_stands_in_its_page_can_be_typed(pacer: Pacer, tmp_path: Path) -> None:
-    """Each command of docs/pacer.md, in its order, does what it says."""
+    """Each command of docs/pacer.md, in its order, does as the page says."""
     page = (ROOT / "docs" / "pacer.md").read_text()
     commands = re.findall(r"^    pacer (.*)$", page, re.MULTILINE)
     assert len(commands) > 12
@@ -537,7 +537,7 @@ def test_a_class_below_its_rate_says_why() -> None:
 def test_top_counts_rounds_of_all_switches(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, network: Network
 ) -> None:
-    # Two switch processes without ports: only what they are asked for counts.
+    # Two switch processes without ports: only requests to them count.
     switches = [Switch(Network(private=False)) for _ in range(2)]
     for one in switches:
         one.start()

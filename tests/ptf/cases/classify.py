@@ -154,7 +154,7 @@ class Dscp(PacerTest):
 
 
 class IngressPortAndEtherType(PacerTest):
-    """Flows by where they come in and by what they carry."""
+    """Flows by ingress port and by EtherType."""
 
     def runTest(self) -> None:
         port = self.flow({"ingress_port": 3, "ether_type": 0x0800}, priority=20)

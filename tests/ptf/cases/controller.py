@@ -50,7 +50,7 @@ class PacketOutThroughTables(PacerTest):
             self.comes(port, unknown)
         self.nothing_comes()
         self.assertEqual(self.hits(flow), 2)
-        # Counters count what came in at the CPU port: the frame behind its 2-byte header.
+        # Counters count frames as they came in at the CPU port: behind a 2-byte header.
         self.accepted(6, [bytes(2) + known, bytes(2) + unknown])
         self.assertIsNone(
             self.switch.packet_in(ABSENT_SECONDS), "the controller is not told of itself"

@@ -1,7 +1,7 @@
 """TCP flows in passing: pace by window and round-trip time, and receive windows.
 
-The exact departures are tests/virtual's; here the same program runs on a switch, and what is
-asserted holds however slow the machine is: no packet is early, and fields are what they must be.
+The exact departures are tests/virtual's; here the same program runs on a switch, and the
+assertions hold however slow the machine is: no packet is early, and all fields are right.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class FlowsShareARate(FlowTest):
 
 
 class FlowsHaveTheirOwnPace(FlowTest):
-    """Mode dynamic: what follows the first flight leaves at window / round-trip time."""
+    """Mode dynamic: segments after the first flight leave at window / round-trip time."""
 
     rtt_seconds = 0.2
 
@@ -203,7 +203,7 @@ class SlowStartEndsWithALoss(FlowTest):
         came = self.comes(2, *spaced)
         gap_ns = self.rtt_seconds * 1e9 * 1000 / 15_000 * (1 - 300e-6)
         self.never_early(came, began_ns, [0.0, gap_ns])
-        # The class's clock is ahead by a segment's time; what is sent again releases the flow.
+        # The class's clock is ahead by a segment's time; the retransmission releases the flow.
         again = segment(1, "A", 101, 901, 1000)
         free = data(16, 26)
         for _ in range(3):

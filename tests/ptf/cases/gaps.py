@@ -132,7 +132,7 @@ class PauseFramesFillGaps(GapsTest):
 
 
 class PauseFramesAreConsumed(GapsTest):
-    """A PAUSE frame that comes in is dropped and counted; what comes after it passes."""
+    """A PAUSE frame that comes in is dropped and counted; the frames after it pass."""
 
     def runTest(self) -> None:
         pause = PAUSE + bytes.fromhex("020000000001") + CONTROL_PAUSE_0

@@ -154,7 +154,7 @@ class DynamicBurstinessIsThatOfTheSameWindow(MeasurementTest):
 
 
 class BurstIsAllAccountedFor(MeasurementTest):
-    """Nothing is counted twice or missed: bins and windows sum to what was sent."""
+    """Nothing is counted twice or missed: bins and windows sum to the sent bytes."""
 
     def runTest(self) -> None:
         # BMv2's queue before its egress holds 64 packets and drops the rest in silence.

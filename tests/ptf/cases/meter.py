@@ -1,4 +1,4 @@
-"""Per-flow two-rate three-colour markers, and what the colours do.
+"""Per-flow two-rate three-colour markers, and the effects of the colours.
 
 Rates are a byte per second and bursts are a few frames, so that only the bursts matter: no
 machine is slow enough for the rates to add a frame's worth of tokens during a test.

@@ -201,7 +201,7 @@ class LimitSmallerThanAPacket(PacingTest):
 
 
 class RateChangeWhileBacklogged(PacingTest):
-    """A new rate applies to the next packet: what is held keeps its departure time."""
+    """A new rate applies to the next packet: held packets keep their departure times."""
 
     frame_bytes = 500
     attempts = 10
@@ -243,7 +243,7 @@ class RateChangeWhileBacklogged(PacingTest):
 
     def runTest(self) -> None:
         # A machine that stalls makes packets late now and then; a switch that lets a change of
-        # rate touch what is held does so each time.
+        # rate touch held packets does so each time.
         self.assertTrue(any(self.attempt(60 + n) for n in range(self.attempts)), "late each time")
 
 

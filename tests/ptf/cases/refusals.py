@@ -29,7 +29,7 @@ class RefusalTest(PacerTest):
     """A test that ends by proving that the switch is as it was and forwards on."""
 
     def setUp(self) -> None:
-        """Remembers what is in the tables."""
+        """Remembers the tables' entries."""
         super().setUp()
         self.install(self.flow({"dst_port": 2000}, 3), self.paced(3, 8_000_000))
         self.kept = self.state()
@@ -184,7 +184,7 @@ class MissingParts(RefusalTest):
 
 
 class DuplicatesAndAbsentees(RefusalTest):
-    """An INSERT of what is there; a MODIFY or DELETE of what is not."""
+    """An INSERT of an existing entry; a MODIFY or DELETE of a missing one."""
 
     def runTest(self) -> None:
         here, absent = self.station(mac_of(2), 3), self.station(mac_of(0x44), 3)
@@ -245,7 +245,7 @@ class NonCanonicalTernary(RefusalTest):
 
 
 class MeterRates(RefusalTest):
-    """Marker rates that mean nothing: negative ones, and a peak below what is committed.
+    """Meaningless marker rates: negative ones, and a peak below the committed rate.
 
     BMv2 refuses them only after it has added the entry, and its server's tables are out of
     step with the switch from then on: there the refusal is all that is asserted.
