@@ -5,6 +5,7 @@
 
 mod credentials;
 mod files;
+mod generate;
 mod options;
 mod private_file;
 mod privileges;
@@ -52,6 +53,15 @@ fn main() -> ExitCode {
     let matches = Options::command().get_matches_from(options::arguments(std::env::args_os()));
     let mut options = Options::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     options.forget_repeated_ports();
+    if let Some(kind) = options.generate {
+        return match kind.write(Options::command(), &mut std::io::stdout()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                say(&format!("pacing_switch: --generate: {error}\n"));
+                ExitCode::FAILURE
+            }
+        };
+    }
     let level = match &options.log_level {
         Some(level) => level,
         None if options.log_console => "debug",

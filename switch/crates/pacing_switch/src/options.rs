@@ -17,6 +17,7 @@ use traffic_manager::{
     GAP_FRAME_DEFAULT_BYTES, GAP_FRAME_MAX_BYTES, GAP_FRAME_MIN_BYTES, Gaps, PortConfig, RateCounts,
 };
 
+use crate::generate::Generated;
 use crate::privileges::Identity;
 use crate::tls::TlsOptions;
 use crate::units;
@@ -153,6 +154,10 @@ pub struct Options {
 
     #[command(flatten)]
     pub refused: Refused,
+
+    /// Print the man page or a shell's completion, and end.
+    #[arg(long, value_name = "WHAT")]
+    pub generate: Option<Generated>,
 
     /// Print version.
     #[arg(short = 'v', short_alias = 'V', long, action = clap::ArgAction::Version)]
