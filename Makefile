@@ -18,6 +18,8 @@
 #   make test-ovs          its tests: the pacer's, and Open vSwitch's own of what it touches
 #   make test-ovs-all      Open vSwitch's own tests before and after the patches, and what differs
 #   make ovs-deb           Debian packages of it; CHECK=1: try them in a chroot, too
+#   make deb               Debian packages of switch, controller and lab, in build/deb
+#   make test-deb          they are installed, tried, upgraded, purged in a new Debian (root)
 #   make bench             packets per second and gap errors, in real time, as ratios
 #   make bench-install     a million classes through P4Runtime: time and memory (CLASSES=...)
 #   make bench-cluster     rate changes through three controllers on etcd: rate, latency, cost of each
@@ -46,6 +48,7 @@
 #                          sender, on this machine's kernel instead of in the lab; EDGE=ovs: one
 #                          sender with Open vSwitch at the edge, too; EDGE=bmv2: with stock BMv2,
 #                          in real time
+#   make test-deb          AGAIN=1: build the packages a second time, too, and compare them
 #   make experiments       QUICK=1 scaled down; REALTIME=1 on this machine's kernel; AGAIN=1 twice,
 #                          and compare the two to the byte; CORES=1 runs at once;
 #                          PROFILE=mininet/workflow/slurm: on a cluster
@@ -407,6 +410,33 @@ ovs-deb:
 test-ovs-all:
 	@tools/bootstrap ovs
 	@ovs-patches/compare.py
+
+# ---- packages --------------------------------------------------------------------------------
+
+# Without the paths of this machine, so that builds in other places are equal.
+PACKAGE_TARGET := $(abspath $(BUILD)/package/target)
+PACKAGE_SWITCH := $(PACKAGE_TARGET)/release/pacing_switch
+CARGO_FOLDER := $(abspath $(or $(CARGO_HOME),$(HOME)/.cargo))
+$(PACKAGE_SWITCH): $(SWITCH_SOURCES) $(DESCRIPTORS)
+	@echo "building pacing_switch for the packages (about 5 min the first time)"
+	@cd switch && env -u MAKEFLAGS CARGO_TARGET_DIR=$(PACKAGE_TARGET) CARGO_PROFILE_RELEASE_DEBUG=false \
+	    RUSTFLAGS="--remap-path-prefix=$(CURDIR)=. --remap-path-prefix=$(CARGO_FOLDER)=cargo" \
+	    CFLAGS="-O2 -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(CARGO_FOLDER)=cargo" \
+	    cargo build --release --locked --bin pacing_switch
+	@touch $@
+
+.PHONY: deb
+deb:
+	@tools/bootstrap deb
+	@$(MAKE) venv $(PACKAGE_SWITCH)
+	@lab/build
+	@packaging/deb $(PYTHON) $(PACKAGE_SWITCH) "$$(lab/build --print)"
+
+.PHONY: test-deb
+test-deb:
+	@test -e $(BUILD)/deb/SHA256SUMS || $(MAKE) deb
+	@tests/packages/run
+	@$(if $(filter-out 0,$(AGAIN)),tests/packages/again)
 
 .PHONY: pictures
 pictures: test-packages dev-venv switch

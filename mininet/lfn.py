@@ -5,7 +5,8 @@
     sudo mn --custom mininet/lfn.py --topo single,2 --switch pacing_ovs --controller pacer
     sudo mn --custom mininet/lfn.py --topo single,2 --switch bmv2 --controller pacer
 
-`mn` executes this file without a module's `__file__`.
+The Debian package has this file as /usr/share/p4-pspacer/lfn.py. `mn` executes it without a
+module's `__file__`.
 """
 
 import contextlib

@@ -263,6 +263,11 @@ def installed_ovs() -> Path:
     chosen = os.environ.get("PACER_OVS")
     if chosen:
         return Path(chosen)
+    if not paths.IN_CHECKOUT:
+        raise paths.MissingError(
+            "Open vSwitch with the pacer is not part of the Debian packages: run `make ovs` in a "
+            "checkout, and set PACER_OVS to the folder that it prints"
+        )
     built = subprocess.run(
         [str(paths.REPO / "ovs-patches" / "build"), "--print"],
         stdin=subprocess.DEVNULL,

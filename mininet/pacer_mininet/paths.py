@@ -1,22 +1,32 @@
-"""The paths of this checkout's parts, and errors that name missing parts and the remedy."""
+"""The paths of the project's parts, and errors that name missing parts and the remedy.
+
+The parts are in the checkout that contains this package. Without a checkout they are where the
+Debian packages have them; the experiments and the lab need a checkout.
+"""
 
 import os
 import shutil
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
-"""The checkout that contains this package."""
+"""The checkout that contains this package, if one does."""
 
+IN_CHECKOUT = (REPO / "p4src").is_dir()
+"""Whether this package is part of a checkout. Otherwise it is part of the Debian package."""
+
+_BIN = Path("/usr/bin")
 MININET_DIR = REPO / "mininet"
 OVERRIDES = ("PACING_SWITCH", "PACER_CONTROLLER", "PACER_OVS")
 """Environment variables that name executables to use instead of this checkout's."""
 
-SWITCH_BINARY = Path(
-    os.environ.get("PACING_SWITCH") or REPO / "switch" / "target" / "release" / "pacing_switch"
-)
-CONTROLLER = Path(
-    os.environ.get("PACER_CONTROLLER") or REPO / "build" / "venv" / "bin" / "pacer-controller"
-)
+
+def _program(override: str, name: str, folder: Path) -> Path:
+    """Return the path of a program: the environment's, the checkout's in `folder`, the system's."""
+    return Path(os.environ.get(override) or (folder if IN_CHECKOUT else _BIN) / name)
+
+
+SWITCH_BINARY = _program("PACING_SWITCH", "pacing_switch", REPO / "switch" / "target" / "release")
+CONTROLLER = _program("PACER_CONTROLLER", "pacer-controller", REPO / "build" / "venv" / "bin")
 COMPILED = REPO / "p4src" / "compiled"
 SNAKEMAKE = REPO / "build" / "snakemake" / "bin" / "snakemake"
 LAB_RUN = REPO / "lab" / "run"
@@ -64,7 +74,12 @@ def need_bmv2() -> Path:
 
 
 def need_built(path: Path, what: str) -> Path:
-    """Return `path`; MissingError if that part of the checkout is not built."""
+    """Return `path`; MissingError if that part is not built or not installed."""
     if not path.exists():
+        if not IN_CHECKOUT:
+            raise MissingError(
+                f"{what} is not installed (there is no {path}): install the Debian packages "
+                "pacing-switch and p4-pspacer"
+            )
         raise MissingError(f"{what} is not built (there is no {path}): run `make switch` in {REPO}")
     return path

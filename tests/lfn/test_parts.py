@@ -1,12 +1,14 @@
 """The pieces that need no network: units, reports of other programs, figures."""
 
+import runpy
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pacer_mininet import congestion, counters, tcp_state, traffic, units
+from pacer_mininet import congestion, counters, paths, tcp_state, traffic, units
 from pacer_mininet.experiments import demo, demo_options, demo_runs, page, plots, tables
 from pacer_mininet.experiments.experiment import Cell
 from pacer_mininet.experiments.shaping import class_of, kernel_rate_bps
@@ -119,6 +121,20 @@ def test_counters_of_this_namespace() -> None:
     found = tcp_state.counters(1)
     assert "TcpRetransSegs" in found
     assert "TcpExtTCPOFOQueue" in found
+
+
+def test_without_a_checkout_the_parts_are_those_of_the_debian_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in paths.OVERRIDES:
+        monkeypatch.delenv(name, raising=False)
+    installed = tmp_path / "python3" / "dist-packages" / "pacer_mininet"
+    installed.mkdir(parents=True)
+    found = runpy.run_path(str(shutil.copy(str(paths.__file__), installed)))
+    assert found["SWITCH_BINARY"] == Path("/usr/bin/pacing_switch")
+    assert found["CONTROLLER"] == Path("/usr/bin/pacer-controller")
+    with pytest.raises(found["MissingError"], match="install the Debian packages pacing-switch"):
+        found["need_built"](tmp_path / "nothing", "pacing_switch")
 
 
 def test_bandwidth_series() -> None:

@@ -52,6 +52,9 @@ WAITING_MOST = 1024
 SILENT_MS = 60_000
 """Longest time for which sent data may stay unacknowledged, in milliseconds (TCP_USER_TIMEOUT)."""
 
+_INSTALLED_PROGRAMS = Path("/usr/share/p4-pspacer/compiled")
+"""Compiled P4 programs of the Debian package."""
+
 FILES_MOST = 4096
 """Wanted limit of open files, for the connections of clients and to switches."""
 
@@ -160,7 +163,8 @@ def parser() -> argparse.ArgumentParser:
         "--compiled-dir",
         type=Path,
         metavar="DIR",
-        help="directory of compiled P4 programs (default: the checkout's p4src/compiled)",
+        help="directory of compiled P4 programs (default: the checkout's p4src/compiled, or the "
+        "Debian package's)",
     )
     made.add_argument(
         "--store",
@@ -189,13 +193,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _compiled_directory(given: Path | None) -> Path:
-    """Return the directory of compiled programs: the option's, or the checkout's."""
+    """Return the directory of compiled programs: the option's, the checkout's, or the package's."""
     if given is not None:
         return given
     here = Path(__file__).resolve()
     if len(here.parents) > 3 and (here.parents[3] / "p4src" / "compiled").is_dir():
         return here.parents[3] / "p4src" / "compiled"
-    return Path("p4src") / "compiled"
+    return _INSTALLED_PROGRAMS
 
 
 def _configure(arguments: argparse.Namespace) -> config.Config:

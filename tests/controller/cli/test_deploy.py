@@ -15,6 +15,7 @@ from controller_harness import ROOT, Controller, Network, Process, eventually, f
 
 DEPLOY = ROOT / "controller" / "deploy"
 UNIT = ROOT / "packaging" / "systemd" / "pacer-controller.service"
+PROGRAM = "/usr/bin/pacer-controller"
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 (nobody else's)
 
 
@@ -34,7 +35,7 @@ def test_the_unit_starts_a_controller_that_wants_the_token(
     (command,) = unit()["ExecStart"]
     program, *arguments = command.split()
     assert arguments.pop() == "$PACER_OPTIONS"
-    assert program == "/opt/p4-pspacer/build/venv/bin/pacer-controller"
+    assert program == PROGRAM
     assert unit()["LoadCredential"] == [
         "controller.toml:/etc/pacer/controller.toml",
         "token:/etc/pacer/token",
@@ -48,7 +49,6 @@ def test_the_unit_starts_a_controller_that_wants_the_token(
     places = {
         "${CREDENTIALS_DIRECTORY}": str(tmp_path),
         "${STATE_DIRECTORY}": str(tmp_path),
-        "/opt/p4-pspacer": str(ROOT),
     }
     for name, place in places.items():
         arguments = [argument.replace(name, place) for argument in arguments]
@@ -70,13 +70,36 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
         pytest.skip("not run: no systemd-analyze")
     copy = tmp_path / UNIT.name
     program = shutil.which("true") or "/bin/true"
-    text = UNIT.read_text().replace("/opt/p4-pspacer/build/venv/bin/pacer-controller", program)
+    text = UNIT.read_text().replace(PROGRAM, program)
     copy.write_text(text)
     checked = subprocess.run(
-        ["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False
+        ["systemd-analyze", "--man=no", "verify", str(copy)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert copy.name not in checked.stderr, checked.stderr
     assert checked.returncode == 0, checked.stderr
+
+
+def names_in(requirements: str) -> set[str]:
+    """Return the names of the packages of a lock file."""
+    return set(re.findall(r"^([a-z0-9-]+)==", requirements, re.MULTILINE))
+
+
+def test_what_a_package_takes_from_debian_is_what_the_project_needs() -> None:
+    files = ["requirements.lock", "packaging/python-from-debian"]
+    lock, from_debian = ((ROOT / name).read_text() for name in files)
+    names = {line.split()[0] for line in from_debian.splitlines() if not line.startswith("#")}
+    command = [sys.executable, "packaging/vendored.py", *files]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    brought = names_in(ran.stdout)
+    assert names <= names_in(lock)
+    assert {"fastapi", "finsy", "grpcio", "os-ken"} <= brought <= names_in(lock)
+    # What only the demo and the tests need stays out.
+    assert not brought & (names | {"cryptography", "matplotlib", "numpy", "scapy"})
+    # Each is fetched by its digests.
+    assert ran.stdout.count("--hash=sha256:") >= len(brought)
 
 
 def expressions(value: Any) -> list[str]:
