@@ -17,6 +17,8 @@ pub struct SwitchConfig {
     pub max_frame_bytes: usize,
     /// Most packets in the switch at once: held, queued and in delay lines.
     pub max_packets: usize,
+    /// Whether tables keep BMv2's handles of their entries, for its Thrift interface.
+    pub entry_handles: bool,
     /// Limits of the replication engine.
     pub groups: GroupLimits,
 }
@@ -28,6 +30,7 @@ impl Default for SwitchConfig {
             drop_port: 511,
             max_frame_bytes: MAX_FRAME_BYTES,
             max_packets: 1 << 19,
+            entry_handles: false,
             groups: GroupLimits::default(),
         }
     }

@@ -198,7 +198,7 @@ impl Program {
         &self.replication.mirrors
     }
 
-    /// Creates a mirror session. Ids are 1 to 32767.
+    /// Creates a mirror session. Ids are 0 to 32767.
     ///
     /// # Errors
     /// As [`Self::multicast_insert`].

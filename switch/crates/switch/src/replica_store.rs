@@ -2,14 +2,15 @@
 //! engine, by id.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use v1model::entries::{ControlError, ControlResult, Page};
 
-/// Largest id of a multicast group: 16 bits.
-const GROUP_ID_MAX: u32 = 0xFFFF;
+/// Ids of multicast groups: 16 bits; 0 is no group.
+const GROUP_IDS: RangeInclusive<u32> = 1..=0xFFFF;
 
-/// Largest id of a mirror session: 15 bits.
-const SESSION_ID_MAX: u32 = 0x7FFF;
+/// Ids of mirror sessions: 15 bits. P4Runtime does not use 0.
+const SESSION_IDS: RangeInclusive<u32> = 0..=0x7FFF;
 
 /// The limits of replication.
 #[derive(Debug, Clone, Copy)]
@@ -88,28 +89,28 @@ impl Replicated for CloneSession {
 pub struct ReplicaStore<T> {
     /// Name of an object in errors.
     name: &'static str,
-    id_max: u32,
+    ids: RangeInclusive<u32>,
     limits: GroupLimits,
     objects: BTreeMap<u32, T>,
 }
 
 impl ReplicaStore<Vec<Replica>> {
     pub(crate) fn of_groups(limits: GroupLimits) -> Self {
-        Self::new("multicast group", GROUP_ID_MAX, limits)
+        Self::new("multicast group", GROUP_IDS, limits)
     }
 }
 
 impl ReplicaStore<CloneSession> {
     pub(crate) fn of_sessions(limits: GroupLimits) -> Self {
-        Self::new("clone session", SESSION_ID_MAX, limits)
+        Self::new("clone session", SESSION_IDS, limits)
     }
 }
 
 impl<T: Clone> ReplicaStore<T> {
-    fn new(name: &'static str, id_max: u32, limits: GroupLimits) -> Self {
+    fn new(name: &'static str, ids: RangeInclusive<u32>, limits: GroupLimits) -> Self {
         Self {
             name,
-            id_max,
+            ids,
             limits,
             objects: BTreeMap::new(),
         }
@@ -186,10 +187,11 @@ impl<T: Clone + Replicated> ReplicaStore<T> {
     /// Refuses ids out of range, too many replicas and repeated ones.
     fn check(&self, id: u32, object: &T) -> ControlResult<()> {
         let (name, most) = (self.name, self.limits.replicas);
-        if !(1..=self.id_max).contains(&id) {
+        if !self.ids.contains(&id) {
             return Err(ControlError::InvalidArgument(format!(
-                "{name} {id}: ids are 1 to {}",
-                self.id_max
+                "{name} {id}: ids are {} to {}",
+                self.ids.start(),
+                self.ids.end()
             )));
         }
         let mut replicas = object.replicas().to_vec();

@@ -246,6 +246,11 @@ impl Switch {
         }
     }
 
+    /// Whether a port's interface can carry frames.
+    pub fn is_port_up(&self, port: u16) -> bool {
+        !self.down.contains(&port)
+    }
+
     /// Counts drops that happened at an interface.
     pub fn count_drop(&mut self, port: u16, cause: DropCause, packets: u64) {
         self.env.manager.count_drops(port, cause, packets);
@@ -257,6 +262,7 @@ impl Switch {
             drop_port: self.env.config.drop_port,
             cpu_port: self.env.config.cpu_port,
             max_frame_bytes: self.env.config.max_frame_bytes,
+            entry_handles: self.env.config.entry_handles,
             ..LoadOptions::default()
         }
     }

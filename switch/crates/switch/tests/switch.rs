@@ -379,7 +379,6 @@ fn wrong_clone_sessions_are_refused() {
         ..CloneSession::default()
     };
     for (id, replicas) in [
-        (0, vec![]),
         (0x8000, vec![]),
         (1, vec![replica(9, 0)]),
         (1, vec![replica(1, 0), replica(1, 0)]),

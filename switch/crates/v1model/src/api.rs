@@ -20,6 +20,8 @@ pub struct LoadOptions {
     pub max_program_bytes: usize,
     /// Limit, in bytes, on the memory of all registers, counters and meter indices together.
     pub max_state_bytes: usize,
+    /// Whether tables keep BMv2's handles of their entries ([`crate::Pipeline::entry_handle`]).
+    pub entry_handles: bool,
     /// Seed of the `random` extern; runs with the same seed and packets are identical.
     pub random_seed: u64,
 }
@@ -33,6 +35,7 @@ impl Default for LoadOptions {
             max_parser_states: 1_024,
             max_program_bytes: 64 << 20,
             max_state_bytes: 2 << 30,
+            entry_handles: false,
             random_seed: 0x5eed_0f9a_ce00_0001,
         }
     }

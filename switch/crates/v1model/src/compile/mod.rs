@@ -86,7 +86,10 @@ fn compile_with(
     }
 
     let temps_used = c.temps_used;
-    let tables = std::mem::take(&mut controls.tables.tables);
+    let mut tables = std::mem::take(&mut controls.tables.tables);
+    if options.entry_handles {
+        tables.iter_mut().for_each(Table::keep_handles);
+    }
     let profiles = std::mem::take(&mut controls.tables.profiles);
     let parts = Parts {
         objects,

@@ -91,11 +91,15 @@ impl<E: Externs> Machine<'_, E> {
             },
             Some(None) => return fault(),
             None => {
-                let call = table.default.call.as_ref();
-                (
-                    call.map(|call| (call.local(), call.args())),
-                    table.spec.next_miss,
-                )
+                let call = match &table.default.indirect {
+                    None => table.default.call.as_ref().map(|c| (c.local(), c.args())),
+                    Some(target) => match choose(self.program, self.profiles, table, target, ctx) {
+                        Some(Choice::Call(local, args)) => Some((local, args)),
+                        Some(Choice::EmptyGroup) => None,
+                        None => return fault(),
+                    },
+                };
+                (call, table.spec.next_miss)
             }
         };
         // A miss without a default action, or an empty group.

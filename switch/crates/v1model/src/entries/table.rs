@@ -71,11 +71,23 @@ pub struct TableEntry {
     pub idle: Option<IdleTimeout>,
 }
 
+/// An entry and its handle as BMv2 numbers entries: an index in the lower 24 bits, and how often the index was given to another
+/// entry before (modulo 256).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handled {
+    /// The handle.
+    pub handle: u32,
+    /// The entry.
+    pub entry: TableEntry,
+}
+
 /// A table's default entry: the action for packets that no other entry matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DefaultEntry {
     /// `None`: no action, a miss does nothing.
     pub action: Option<ActionCall>,
+    /// A member or group that is run instead of the action, in a table with an action profile.
+    pub indirect: Option<IndirectAction>,
     /// Direct counter, where the table has one.
     pub counter: Option<CounterValue>,
     /// Direct meter, where the table has one.

@@ -1,6 +1,7 @@
 //! A loaded program that processes packets. The modules below are the control plane's access to it.
 
 mod arrays;
+mod handles;
 mod profile;
 mod tables;
 mod value_set;

@@ -10,6 +10,7 @@
 use crate::bits::{from_bits, split_bits};
 use crate::entries::digest::{IdleEntry, IdleTimeout};
 use crate::entries::error::{internal, invalid, not_found};
+use crate::entries::profile::IndirectAction;
 use crate::entries::{
     ActionCall, ActionInfo, ControlError, ControlResult, CounterValue, DefaultEntry, EntryAction,
     EntryKey, MeterState, MeterWrite, Page, TableEntry, TableInfo,
@@ -18,7 +19,7 @@ use crate::pipeline::Pipeline;
 use crate::saved::{SavedEntry, SavedTarget};
 use crate::state::counter_value;
 use crate::table::pack::{check_room, insert_checked, pack};
-use crate::table::{Call, Direct, Entry, Packed, Table};
+use crate::table::{Call, DefaultTarget, Direct, Entry, Packed, Table};
 
 fn direct_counter(info: &TableInfo, direct: &Direct) -> Option<CounterValue> {
     info.direct_counter.then(|| counter_value(direct.counter))
@@ -27,6 +28,14 @@ fn direct_counter(info: &TableInfo, direct: &Direct) -> Option<CounterValue> {
 fn direct_meter(info: &TableInfo, direct: &Direct) -> Option<MeterState> {
     info.direct_meter.map(|_| direct.meter_state())
 }
+
+fn const_default(info: &TableInfo) -> ControlError {
+    ControlError::PermissionDenied(format!(
+        "the default action of table '{}' is constant",
+        info.name
+    ))
+}
+
 impl Pipeline {
     /// All tables of the program, in program order (ingress, then egress), including those
     /// that p4c makes of plain statements (`tbl_...`, keyless, not in P4Info).
@@ -94,7 +103,7 @@ impl Pipeline {
         }
     }
 
-    fn public_entry(&self, info: &TableInfo, table: &Table, e: &Entry) -> TableEntry {
+    pub(super) fn public_entry(&self, info: &TableInfo, table: &Table, e: &Entry) -> TableEntry {
         let (action, indirect) = self.public_target(table, &e.target);
         TableEntry {
             key: e.key(),
@@ -311,7 +320,7 @@ impl Pipeline {
         let (mut entry, indirect) = match saved.0 {
             SavedTarget::Entry(entry, indirect) => (*entry, indirect),
             SavedTarget::Default(default) => {
-                self.info_mut(table)?.1.default = default;
+                self.put_default(table, default)?;
                 return Ok(());
             }
         };
@@ -331,6 +340,14 @@ impl Pipeline {
         self.count_target(table, true, &entry.target);
         self.info_mut(table)?.1.put(entry, &packed);
         Ok(())
+    }
+
+    /// Number of entries.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn table_len(&self, table: usize) -> ControlResult<usize> {
+        self.info(table).map(|(_, t)| t.len())
     }
 
     /// Looks one entry up by its key.
@@ -358,6 +375,11 @@ impl Pipeline {
         let call = t.default.call.as_ref();
         Ok(DefaultEntry {
             action: call.map(|call| Self::public_call(t, call)),
+            indirect: t
+                .default
+                .indirect
+                .as_ref()
+                .and_then(|target| self.public_target(t, target).1),
             counter: direct_counter(info, &t.default.direct),
             meter: direct_meter(info, &t.default.direct),
         })
@@ -375,12 +397,57 @@ impl Pipeline {
             None => t.spec.default.clone(),
         };
         if info.const_default && call != t.default.call {
-            return Err(ControlError::PermissionDenied(format!(
-                "the default action of table '{}' is constant",
-                info.name
-            )));
+            return Err(const_default(info));
         }
-        self.info_mut(table)?.1.default.call = call;
+        let direct = t.default.direct.clone();
+        self.put_default(
+            table,
+            DefaultTarget {
+                call,
+                indirect: None,
+                direct,
+            },
+        )
+    }
+
+    /// Makes a table with an action profile run a member or a group where no entry matches, instead of
+    /// its default action.
+    ///
+    /// # Errors
+    /// The table has no action profile, or that has no such member or group; a one-shot set is given;
+    /// the default action is constant.
+    pub fn table_set_default_indirect(
+        &mut self,
+        table: usize,
+        action: &IndirectAction,
+    ) -> ControlResult<()> {
+        let (info, t) = self.info(table)?;
+        if info.const_default {
+            return Err(const_default(info));
+        }
+        if matches!(action, IndirectAction::OneShot(_)) {
+            return invalid(format!(
+                "the default entry of table '{}' takes a member or a group, not a one-shot set",
+                info.name
+            ));
+        }
+        let default = DefaultTarget {
+            call: t.spec.default.clone(),
+            indirect: Some(self.indirect_target(table, action, None)?),
+            direct: t.default.direct.clone(),
+        };
+        self.put_default(table, default)
+    }
+
+    /// Puts a default entry in place of the one so far, and counts what they use of a profile.
+    fn put_default(&mut self, table: usize, default: DefaultTarget) -> ControlResult<()> {
+        if let Some(target) = &default.indirect {
+            self.count_target(table, true, target);
+        }
+        let before = std::mem::replace(&mut self.info_mut(table)?.1.default, default);
+        if let Some(target) = before.indirect {
+            self.count_target(table, false, &target);
+        }
         Ok(())
     }
 

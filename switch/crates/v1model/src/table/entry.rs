@@ -111,6 +111,8 @@ impl Direct {
 pub(crate) struct DefaultTarget {
     /// `None`: a miss does nothing.
     pub call: Option<Call>,
+    /// A member or group that is run instead, in a table with an action profile.
+    pub indirect: Option<Target>,
     pub direct: Direct,
 }
 

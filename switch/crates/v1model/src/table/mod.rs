@@ -3,13 +3,14 @@
 //! [`key`] packs a packet's key into words. [`keyed`] and [`exact`] find entries of exact tables,
 //! [`ternary`] those of all others; both use the hash table of [`cells`]. [`slots`] stores the
 //! entries ([`entry`]). For the control plane, [`pack`] checks match keys, [`encoded_key`] stores
-//! them, and [`key_index`] finds entries by them.
+//! them, and [`key_index`] finds entries by them. [`handles`] has the numbers that BMv2 gives entries.
 
 mod call;
 mod cells;
 mod encoded_key;
 mod entry;
 mod exact;
+mod handles;
 mod key;
 mod key_index;
 mod keyed;
@@ -26,6 +27,7 @@ pub(crate) use call::Call;
 use cells::NO_HINT;
 use encoded_key::EncodedKey;
 pub(crate) use entry::{DefaultTarget, Direct, Entry, Idle, OneShot, Target};
+use handles::Handles;
 use key::KeyWord;
 pub(crate) use key::{KeyPart, Packed};
 use key_index::KeyIndex;
@@ -104,6 +106,8 @@ pub(crate) struct Table {
     next_order: u64,
     /// The check times of the entries with idle timeouts, and their orders.
     idle_due: BTreeSet<(u64, u64)>,
+    /// BMv2's numbers of the entries, if they are asked for.
+    handles: Option<Handles>,
 }
 
 /// The program's definition of a table.
@@ -146,10 +150,12 @@ impl Table {
             Lookup::Ternary(Ternary::default())
         };
         Self {
+            handles: None,
             gather: spec.parts.iter().flat_map(KeyWord::of).collect(),
             hinted: Box::default(),
             default: DefaultTarget {
                 call: spec.default.clone(),
+                indirect: None,
                 direct: Direct::default(),
             },
             spec,
@@ -335,6 +341,9 @@ impl Table {
             self.by_key.insert(&entry.key, id);
         }
         self.by_order.insert(order, id);
+        if let Some(handles) = &mut self.handles {
+            handles.give(order);
+        }
     }
 
     /// Changes the target of an entry that exists, and returns the one before.
@@ -365,6 +374,9 @@ impl Table {
         self.by_key.remove(&entry.key, id);
         self.by_order.remove(&entry.order);
         self.idle_due.remove(&(entry.idle.due_ns(), entry.order));
+        if let Some(handles) = &mut self.handles {
+            handles.take(entry.order);
+        }
         Some(entry)
     }
 
@@ -422,5 +434,34 @@ impl Table {
         self.by_order
             .range(from..)
             .filter_map(|(_, &id)| self.entry(id))
+    }
+
+    /// Keeps BMv2's handles of the entries from now on.
+    pub fn keep_handles(&mut self) {
+        let mut handles = Handles::default();
+        self.by_order.keys().for_each(|order| handles.give(*order));
+        self.handles = Some(handles);
+    }
+
+    /// BMv2's handle of an entry, if the table keeps handles.
+    pub fn handle_of(&self, entry: &Entry) -> Option<u32> {
+        self.handles.as_ref()?.of(entry.order)
+    }
+
+    /// Entries with BMv2's handles, by the handles' indices, from that of `handle` on.
+    pub fn handled_from(&self, handle: u32) -> impl Iterator<Item = (u32, &Entry)> {
+        let handles = self.handles.iter();
+        let handles = handles.flat_map(move |handles| handles.from(handle));
+        handles.filter_map(|(handle, order)| {
+            let id = self.by_order.get(&order)?;
+            Some((handle, self.entry(*id)?))
+        })
+    }
+
+    /// Gives handles from now on as if the table never had an entry. It has none.
+    pub fn forget_handles(&mut self) {
+        if let Some(handles) = &mut self.handles {
+            handles.forget();
+        }
     }
 }
