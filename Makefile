@@ -36,6 +36,7 @@
 #   make soak              switches and a controller under traffic and changes: HOURS=2 (root)
 #   make faults            kills, cut links, full disks: MINUTES=30 SEED=1 (root)
 #   make cluster           three etcd members, three controllers and ten switches on loopback
+#   make thrift            Rust of BMv2's Thrift services from switch/thrift (needs thrift-compiler)
 #   make lock              renew the requirements*.lock files from their .in files
 #   make clean             remove what was built
 #
@@ -260,6 +261,15 @@ CLASSES ?= 1000000
 bench-install: venv switch
 	@$(PYTHON) tests/bench/install.py --classes $(CLASSES) --flows --out results/install.json
 
+# The Rust code of BMv2's Thrift services, by Debian's thrift-compiler: version 0.17.0, as the crate
+# `thrift` that the code uses.
+THRIFT_INTERFACES := $(wildcard switch/thrift/*.thrift)
+.PHONY: thrift
+thrift:
+	@thrift --version | grep -q ' 0\.17\.0$$' || { echo "thrift-compiler 0.17.0 is needed"; false; }
+	@for file in $(THRIFT_INTERFACES); do \
+	    thrift --gen rs -out switch/crates/bmv2-thrift/src $$file || exit 1; done
+
 # ---- tests ------------------------------------------------------------------------
 
 # The lab's kernel is built beside linters and Rust tests. Then the lab's tests use one processor and
@@ -362,7 +372,7 @@ faults: test-packages dev-venv switch
 test-python: dev-venv switch
 	@echo "== reference model, virtual time, command line, conformance, dashboard, faults"
 	@$(PYTHON) -m pytest -q tests/model tests/virtual tests/cli tests/conformance tests/differential \
-	    tests/oracle tests/soak tests/fuzz
+	    tests/oracle tests/soak tests/fuzz tests/bmv2_thrift
 	@$(PYTHON) -m pytest -q tests/web
 	@$(PYTHON) -m pytest -q tests/outside
 	@echo "== the simulation of controllers, a hundred seeds"

@@ -64,7 +64,6 @@ def test_help_and_version(tmp_path: Path) -> None:
 
 
 IGNORED = (
-    "--thrift-port 9090",
     "--nanolog ipc:///tmp/bm-0-log.ipc",
     "--log-file s1.log",
     "--log-flush",
@@ -74,6 +73,7 @@ IGNORED = (
     "--restore-state s1.state",
     "--dump-packet-data 64",
     "--disable-swap",
+    "--enable-swap",
     "--priority-queues 8",
     "--max-port-count 64",
     "--log-file-max-size 10000",
@@ -119,7 +119,7 @@ def test_command_line_of_the_p4_tutorials(tmp_path: Path) -> None:
     """As their Mininet switch writes it, but for the interfaces: the switch serves P4Runtime."""
     line = (
         "--pcap pcaps --nanolog ipc:///tmp/bm-0-log.ipc --device-id 0 --no-p4 --debugger "
-        "--log-console --thrift-port 9090 -- --grpc-server-addr 127.0.0.1:0"
+        "--log-console --thrift-port 0 -- --grpc-server-addr 127.0.0.1:0"
     )
     with started(*line.split(), folder=tmp_path) as running:
         pass

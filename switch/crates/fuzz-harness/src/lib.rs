@@ -7,6 +7,7 @@
 mod call;
 mod packets;
 mod program;
+mod thrift;
 mod write_request;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 pub use call::call;
 pub use packets::{capture, packets};
 pub use program::program;
+pub use thrift::thrift;
 pub use write_request::write_request;
 
 /// The switch's own folder.

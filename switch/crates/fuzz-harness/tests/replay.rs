@@ -44,3 +44,8 @@ fn write_requests() {
 fn calls() {
     replay("call", fuzz_harness::call);
 }
+
+#[test]
+fn thrift_messages() {
+    replay("thrift", fuzz_harness::thrift);
+}

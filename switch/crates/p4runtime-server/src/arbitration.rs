@@ -88,6 +88,11 @@ impl Arbitration {
         }
     }
 
+    /// Whether a holder has ever bid for a role.
+    pub(crate) fn has_holder(&self) -> bool {
+        self.has_holder
+    }
+
     /// Handles an update received on the stream `session` (specification, section "Rules for
     /// Handling MasterArbitrationUpdate Messages Received from Controllers").
     ///

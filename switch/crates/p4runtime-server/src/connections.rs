@@ -192,42 +192,18 @@ impl Gate {
             self.refusals.count(Refusal::ConnectionsOfAddressFull);
             return None;
         }
-        let place = self.place_of(address, server);
+        let users = self.transports.users.as_deref();
+        let place = standing::look_at(address, server, users);
         if place == Place::Gone {
             return None;
         }
-        let standing = self.standing_of(place);
+        let standing = standing::standing_of(place, users);
         Some(Arrival {
             stream,
             address,
             is_here: place != Place::Elsewhere,
             standing,
             entrance: self.enter(address, standing)?,
-        })
-    }
-
-    fn place_of(&self, client: SocketAddr, server: SocketAddr) -> Place {
-        if self.transports.users.is_none() {
-            let client = canonical(client).ip();
-            let is_here = client.is_loopback() || client == canonical(server).ip();
-            return if is_here {
-                Place::Here(0)
-            } else {
-                Place::Elsewhere
-            };
-        }
-        standing::place_of(client, server)
-    }
-
-    /// The standing of a client without a certificate.
-    fn standing_of(&self, place: Place) -> Option<Standing> {
-        let Place::Here(user) = place else {
-            return None;
-        };
-        let users = self.transports.users.as_ref();
-        Some(match users.is_none_or(|users| users.contains(&user)) {
-            true => Standing::Holder,
-            false => Standing::Stranger,
         })
     }
 

@@ -139,6 +139,18 @@ pub async fn reading_in_visits<R: Send + 'static>(
         .map_err(|_| ExecuteError::Closed)
 }
 
+/// As [`in_visits`], on a thread that may wait: one outside the runtime.
+///
+/// # Errors
+/// As [`with`].
+pub(crate) fn wait_in_visits<R: Send + 'static>(
+    executor: &dyn Executor,
+    work: impl FnMut(&mut Visit<'_>) -> Option<R> + Send + 'static,
+) -> Result<R, ExecuteError> {
+    let result = submit(executor, work, false)?;
+    result.blocking_recv().map_err(|_| ExecuteError::Closed)
+}
+
 fn submit<R: Send + 'static>(
     executor: &dyn Executor,
     mut work: impl FnMut(&mut Visit<'_>) -> Option<R> + Send + 'static,

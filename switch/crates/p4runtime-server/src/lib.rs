@@ -30,6 +30,7 @@ pub mod server;
 pub mod tm_service;
 
 mod batch;
+mod beside;
 mod connections;
 mod controller_queue;
 mod ids;
@@ -54,13 +55,14 @@ mod token;
 mod translate;
 mod write;
 
+pub use beside::{Beside, Changing, Reading, SetProgram};
 pub use controller_queue::{
     ControllerCounters, ControllerLosses, ControllerReceiver, ControllerSender, controller_queues,
 };
-pub use executor::{ExecuteError, Executor, Job, JobQueue};
+pub use executor::{ExecuteError, Executor, Job, JobQueue, Visit};
 pub use refusals::{RefusalCount, Refusals};
 pub use server::{BoundServer, ServeError, bind, listen};
 pub use shared::{ServerConfig, ServerLimits};
-pub use standing::{Standing, kernel_tells_users};
+pub use standing::{Standing, kernel_tells_users, standing_here};
 pub use tls::Tls;
 pub use token::{TOKEN_CHARACTERS_MIN, Token};

@@ -32,7 +32,7 @@ struct EarlyDeviceConfig {
 }
 
 /// The BMv2 JSON inside `p4_device_config`.
-fn bmv2_json(device_config: &[u8]) -> Vec<u8> {
+pub(crate) fn bmv2_json(device_config: &[u8]) -> Vec<u8> {
     let is_json = device_config
         .iter()
         .find(|byte| !byte.is_ascii_whitespace())
@@ -107,11 +107,11 @@ async fn reconcile(
             return Ok(());
         }
     }
-    if state.saved.is_some() {
+    if state.saved.is_some() || state.staged_beside {
         // The staged program's place is needed, and a saved config must not be lost if this fails.
         return Err(Status::failed_precondition(
-            "a saved config is not committed: COMMIT it first, or replace it by VERIFY_AND_SAVE \
-             or VERIFY_AND_COMMIT",
+            "a program is staged and not committed: COMMIT a saved config first (swap_configs, if it was \
+             loaded over Thrift), or replace it by VERIFY_AND_SAVE or VERIFY_AND_COMMIT",
         ));
     }
     let prepared = prepare(shared, config).await?;
@@ -214,6 +214,7 @@ async fn stage(
     .map_err(refused_program)?;
     // Freed here, because freeing a large program would stop the thread that owns the switch.
     drop(before);
+    state.staged_beside = false;
     state.saved = Some(InstalledPipeline {
         pipeline: Arc::new(pipeline),
         annotations: Annotations::default(),

@@ -1,5 +1,6 @@
 //! Refusals of the control servers, counted by cause from the start of the process.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The cause of the refusal of a connection, a call or a message.
@@ -74,10 +75,14 @@ pub struct RefusalCount {
     pub count: u64,
 }
 
+/// What another control server on the same switch has refused.
+type Beside = Box<dyn Fn() -> Vec<RefusalCount> + Send + Sync>;
+
 /// Counters of refusals.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Refusals {
     counts: [AtomicU64; CAUSES.len()],
+    beside: OnceLock<Beside>,
 }
 
 impl Refusals {
@@ -88,15 +93,20 @@ impl Refusals {
         }
     }
 
+    /// Adds what another control server has refused to [`Self::counts`]. There is at most one.
+    pub(crate) fn add_beside(&self, counts: Beside) {
+        let added = self.beside.set(counts);
+        debug_assert!(added.is_ok(), "a second control server beside this one");
+    }
+
     /// Each cause with its count.
     pub fn counts(&self) -> Vec<RefusalCount> {
-        CAUSES
-            .iter()
-            .zip(&self.counts)
-            .map(|((_, cause), count)| RefusalCount {
-                cause,
-                count: count.load(Ordering::Relaxed),
-            })
-            .collect()
+        let own = CAUSES.iter().zip(&self.counts);
+        let own = own.map(|((_, cause), count)| RefusalCount {
+            cause,
+            count: count.load(Ordering::Relaxed),
+        });
+        let beside = self.beside.get().map(|counts| counts());
+        own.chain(beside.into_iter().flatten()).collect()
     }
 }

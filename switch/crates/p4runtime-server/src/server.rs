@@ -14,6 +14,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::beside::Beside;
 use crate::connections::{self, Transports};
 use crate::controller_queue::ControllerReceiver;
 use crate::executor::Executor;
@@ -156,6 +157,11 @@ impl BoundServer {
     /// The address bound, with the port the kernel chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
+    }
+
+    /// For another control server on the same switch.
+    pub fn beside(&self) -> Beside {
+        Beside::new(Arc::clone(&self.shared))
     }
 
     /// Counters of the server's refusals.

@@ -25,6 +25,41 @@ pub(crate) enum Place {
     Elsewhere,
 }
 
+/// Finds out where the client of a connection is; `users` as for [`standing_of`].
+pub(crate) fn look_at(client: SocketAddr, server: SocketAddr, users: Option<&[u32]>) -> Place {
+    if users.is_some() {
+        return place_of(client, server);
+    }
+    let (client, server) = (canonical(client).ip(), canonical(server).ip());
+    if client.is_loopback() || client == server {
+        Place::Here(0)
+    } else {
+        Place::Elsewhere
+    }
+}
+
+/// The standing of a client without a certificate or token. `users`: those whose processes here are
+/// holders; `None`: all.
+pub(crate) fn standing_of(place: Place, users: Option<&[u32]>) -> Option<Standing> {
+    let Place::Here(user) = place else {
+        return None;
+    };
+    Some(match users.is_none_or(|users| users.contains(&user)) {
+        true => Standing::Holder,
+        false => Standing::Stranger,
+    })
+}
+
+/// The standing of the client of a connection, by its place alone; `None`: it is not on this machine, or
+/// has closed its socket. `users` are those whose processes on this machine are holders; `None`: all.
+pub fn standing_here(
+    client: SocketAddr,
+    server: SocketAddr,
+    users: Option<&[u32]>,
+) -> Option<Standing> {
+    standing_of(look_at(client, server, users), users)
+}
+
 /// Whether the kernel reports the owners of sockets.
 pub fn kernel_tells_users() -> bool {
     // No process has such a socket.

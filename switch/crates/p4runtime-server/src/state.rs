@@ -110,6 +110,8 @@ pub(crate) struct PipelineState {
     /// The pipeline of `VERIFY_AND_SAVE`, until it is committed or replaced. It is staged in the
     /// switch and takes the reads and writes.
     pub(crate) saved: Option<InstalledPipeline>,
+    /// Another control server has staged a program ([`crate::Beside`]), of which there is no P4Info.
+    pub(crate) staged_beside: bool,
 }
 
 impl PipelineState {
@@ -117,17 +119,30 @@ impl PipelineState {
     /// config", which is the saved one.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION`: there is none yet.
+    /// `FAILED_PRECONDITION`: there is none yet, or another control server has staged a program.
     pub(crate) fn usable(&self) -> Result<&InstalledPipeline, Status> {
+        if self.staged_beside {
+            return Err(staged_beside());
+        }
         let active = self.saved.as_ref().or(self.committed.as_ref());
         active.ok_or_else(no_config)
     }
 
     /// The pipeline that writes refer to, as [`Self::usable`].
     pub(crate) fn usable_mut(&mut self) -> Result<&mut InstalledPipeline, Status> {
+        if self.staged_beside {
+            return Err(staged_beside());
+        }
         let active = self.saved.as_mut().or(self.committed.as_mut());
         active.ok_or_else(no_config)
     }
+}
+
+fn staged_beside() -> Status {
+    Status::failed_precondition(
+        "a program that was loaded over Thrift is staged; swap_configs puts it in place, \
+         SetForwardingPipelineConfig replaces it",
+    )
 }
 
 fn no_config() -> Status {

@@ -19,6 +19,7 @@ mod virtual_time;
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};
+use std::net::TcpListener;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -33,6 +34,7 @@ use report::Losses;
 use runtime_file::RuntimeFile;
 use service_manager::Heartbeat;
 use switch::{Switch, SwitchConfig};
+use thrift_server::{ThriftConfig, ThriftLimits, ThriftServer};
 use tokio::sync::oneshot;
 use traffic_manager::Limits;
 use virtual_time::Ended;
@@ -107,6 +109,7 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
         cpu_port: options.cpu_port,
         drop_port: options.drop_port,
         max_packets: options.max_held_packets.saturating_mul(2),
+        entry_handles: options.thrift_port.is_some(),
         ..SwitchConfig::default()
     };
     let mut switch = Switch::new(
@@ -120,12 +123,14 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
     for option in &options.ports {
         switch.add_port(option.port, &option.interface, option.config)?;
     }
+    let mut program = None;
     if let Some(path) = options.program_at_start() {
         refuse_source(path)?;
-        let program = read_limited(path, PROGRAM_BYTES_MAX)?;
+        let json = read_limited(path, PROGRAM_BYTES_MAX)?;
         switch
-            .load(&program)
+            .load(&json)
             .with_context(|| path.display().to_string())?;
+        program = Some(json);
     }
     let runtime = match &options.runtime_json {
         Some(path) => {
@@ -162,7 +167,7 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
                 bail!("--runtime-json: table entry {applied} has an at_ns, which needs --virtual");
             }
         }
-        let (switch, lost) = serve(switch, options)?;
+        let (switch, lost) = serve(switch, options, program)?;
         losses = lost;
         switch
     };
@@ -226,6 +231,13 @@ fn holders(options: &Options) -> Option<Vec<u32>> {
     Some([0, own].into_iter().chain(becomes).collect())
 }
 
+/// Opens the port of the Thrift server.
+fn listen_for_thrift(port: u16) -> anyhow::Result<TcpListener> {
+    thrift_server::listen(port).with_context(|| {
+        format!("Thrift server: port {port} of 127.0.0.1; choose another one with --thrift-port")
+    })
+}
+
 /// Opens the interfaces; returns them with their port numbers.
 fn open_ports(options: &Options) -> anyhow::Result<Vec<(u16, Port)>> {
     let mut opened = Vec::new();
@@ -249,18 +261,6 @@ fn open_ports(options: &Options) -> anyhow::Result<Vec<(u16, Port)>> {
         }
         opened.push((option.port, port));
     }
-    Ok(opened)
-}
-
-/// Opens the interfaces, starts the control servers on threads of their own, and runs the
-/// switch on this one until a signal ends it. Returns the switch and the counts of frames that were
-/// lost or refused on the way from and to controllers.
-fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Losses)> {
-    let access = access(options)?;
-    let holders = holders(options);
-    let listener = p4runtime_server::listen(options.grpc_server_addr)?;
-    let opened = open_ports(options)?;
-
     let by_kernel = options.ports.iter().filter(|p| p.kernel_departures).count();
     if by_kernel > 0 && by_kernel < options.ports.len() {
         say(&format!(
@@ -269,6 +269,22 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Losses)> 
             options.ports.len()
         ));
     }
+    Ok(opened)
+}
+
+/// Opens the interfaces, starts the control servers on threads of their own, and runs the
+/// switch on this one until a signal ends it. Returns the switch and the counts of frames that were
+/// lost or refused on the way from and to controllers. `program`: the one at the start.
+fn serve(
+    switch: Switch,
+    options: &Options,
+    program: Option<Vec<u8>>,
+) -> anyhow::Result<(Switch, Losses)> {
+    let access = access(options)?;
+    let holders = holders(options);
+    let listener = p4runtime_server::listen(options.grpc_server_addr)?;
+    let thrift_listener = options.thrift_port.map(listen_for_thrift).transpose()?;
+    let opened = open_ports(options)?;
     let compiler = switch.compiler();
     let (controller_sender, controller_receiver) =
         controller_queues(PACKET_IN_QUEUE, NOTIFICATION_QUEUE);
@@ -306,13 +322,30 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Losses)> 
         tls: access.tls,
         only_tls: access.only_tls,
         token: access.token,
-        holders,
+        holders: holders.clone(),
         limits: p4runtime_server::ServerLimits::default(),
     };
     let in_runtime = control.enter();
     let server = p4runtime_server::bind(config, listener, executor, compiler, controller_receiver)?;
     drop(in_runtime);
     let refusals = server.refusals();
+    let thrift_config = ThriftConfig {
+        device_id: options.device_id,
+        holders,
+        program,
+        since_1970_ns: ports::clock::to_realtime_ns,
+        limits: ThriftLimits::default(),
+    };
+    let thrift = thrift_listener
+        .map(|listener| ThriftServer::start(thrift_config, listener, server.beside()))
+        .transpose()
+        .context("no thread for the Thrift server")?;
+    if let Some(thrift) = &thrift {
+        say(&format!(
+            "pacing_switch: Thrift at {}\n",
+            thrift.local_addr()
+        ));
+    }
     if options.program_at_start().is_none() {
         say("pacing_switch: dropping packets (no-program) until a controller installs a program\n");
     }
@@ -334,6 +367,9 @@ fn serve(switch: Switch, options: &Options) -> anyhow::Result<(Switch, Losses)> 
     let _ = stop.send(());
     if let Ok(Err(error)) = control.block_on(serving) {
         tracing::warn!(%error, "control server");
+    }
+    if let Some(thrift) = thrift {
+        thrift.stop();
     }
     let losses = Losses {
         controllers: counters.losses(),

@@ -73,6 +73,11 @@ pub struct Options {
           value_parser = server_address)]
     pub grpc_server_addr: SocketAddr,
 
+    /// Serve BMv2's Thrift services at this port of loopback, for simple_switch_CLI and what is made for
+    /// it. Default: no Thrift server. Port 0: any free port; a line before "ready" says which.
+    #[arg(long, value_name = "PORT")]
+    pub thrift_port: Option<u16>,
+
     /// Folder of the certificates and the token that clients on other machines need. They are made at
     /// the first start with an address that other machines reach. Default: systemd's STATE_DIRECTORY;
     /// /var/lib/pacing-switch for root; ~/.local/state/pacing-switch.
@@ -168,10 +173,6 @@ pub struct Options {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Options of simple_switch_grpc that are accepted and ignored")]
 pub struct Ignored {
-    /// There is no Thrift server. Use P4Runtime.
-    #[arg(long, value_name = "PORT")]
-    thrift_port: Option<u16>,
-
     /// There is no nanomsg log.
     #[arg(long, value_name = "ADDRESS")]
     nanolog: Option<String>,
@@ -204,9 +205,13 @@ pub struct Ignored {
     #[arg(long, value_name = "BYTES")]
     dump_packet_data: Option<u64>,
 
-    /// P4Runtime decides whether the program is replaced.
+    /// Clients that may change the switch may replace the program.
     #[arg(long)]
     disable_swap: bool,
+
+    /// As for --disable-swap. An option of simple_switch.
+    #[arg(long)]
+    enable_swap: bool,
 
     /// A port has a queue per class.
     #[arg(long, value_name = "N")]
@@ -548,6 +553,9 @@ impl Options {
                 self.drop_port
             ));
         }
+        if self.virtual_time && self.thrift_port.is_some() {
+            return Err("--thrift-port: there is no Thrift server with --virtual".to_owned());
+        }
         if self.max_held_packets == 0 {
             return Err("--max-held-packets: at least 1".to_owned());
         }
@@ -624,5 +632,6 @@ mod tests {
         assert!(parse(&["-i", "1@a", "-i", "1@b"]).is_err());
         assert!(parse(&["-i", "1@a", "-i", "2@a"]).is_err());
         assert!(parse(&["-i", "9@a", "--cpu-port", "9"]).is_err());
+        assert!(parse(&["--virtual", "--thrift-port", "9090"]).is_err());
     }
 }

@@ -1,0 +1,158 @@
+//! Match keys as BMv2 has them.
+//!
+//! BMv2's lowest priority wins and P4Runtime's highest, so the one is the difference of the other from
+//! the greatest: as in simple_switch_grpc.
+
+use bmv2_thrift::standard::{
+    BmMatchParam, BmMatchParamExact, BmMatchParamLPM, BmMatchParamRange, BmMatchParamTernary,
+    BmMatchParamType as Type, TableOperationErrorCode as Code,
+};
+use v1model::entries::{EntryKey, KeyField, MatchField, MatchKind, TableInfo};
+
+use super::lookup::{TableResult, refused};
+use super::values::{bytes_of, exact, masked, prefix_mask};
+
+/// BMv2's priority of entries of tables without priorities.
+const NO_PRIORITY: i32 = -1;
+
+fn has_priorities(table: &TableInfo) -> bool {
+    table.key.iter().any(|field| field.kind.needs_priority())
+}
+
+/// The key that a client gives.
+pub(super) fn entry_key(
+    table: &TableInfo,
+    params: &[BmMatchParam],
+    priority: i32,
+) -> TableResult<EntryKey> {
+    if table.key.is_empty() {
+        return Err(refused(Code::NO_TABLE_KEY));
+    }
+    let bad = || refused(Code::BAD_MATCH_KEY);
+    if params.len() != table.key.len() {
+        return Err(bad());
+    }
+    let fields = table.key.iter().zip(params);
+    let fields = fields.map(|(field, param)| match_field(field, param));
+    let priority = if has_priorities(table) {
+        // P4Runtime's lowest is 1.
+        let inverted = i32::MAX.checked_sub(priority);
+        inverted
+            .filter(|inverted| *inverted > 0 && priority >= 0)
+            .ok_or_else(bad)?
+    } else {
+        0
+    };
+    Ok(EntryKey {
+        fields: fields.collect::<Option<_>>().ok_or_else(bad)?,
+        priority,
+    })
+}
+
+/// A field that a client gives; `None`: of another kind or width than the table's.
+fn match_field(field: &KeyField, param: &BmMatchParam) -> Option<MatchField> {
+    let bits = field.bits;
+    Some(match (field.kind, param.type_?) {
+        (MatchKind::Exact, Type::EXACT) => {
+            MatchField::Exact(exact(param.exact.as_ref()?.key.as_ref()?, bits)?)
+        }
+        // A header's validity, which p4c makes an exact field of one bit.
+        (MatchKind::Exact, Type::VALID) => {
+            let valid = param.valid.as_ref()?.key?;
+            MatchField::Exact(exact(&[u8::from(valid)], bits)?)
+        }
+        (MatchKind::Lpm, Type::LPM) => {
+            let lpm = param.lpm.as_ref()?;
+            let prefix_bits = u32::try_from(lpm.prefix_length?).ok()?;
+            if prefix_bits > bits {
+                return None;
+            }
+            let value = exact(lpm.key.as_ref()?, bits)?;
+            MatchField::Lpm {
+                value: masked(&value, &prefix_mask(bits, prefix_bits)),
+                prefix_bits,
+            }
+        }
+        (MatchKind::Ternary | MatchKind::Optional, Type::TERNARY) => {
+            let ternary = param.ternary.as_ref()?;
+            let value = exact(ternary.key.as_ref()?, bits)?;
+            let mask = exact(ternary.mask.as_ref()?, bits)?;
+            let value = masked(&value, &mask);
+            if field.kind == MatchKind::Ternary {
+                return Some(MatchField::Ternary { value, mask });
+            }
+            match mask == prefix_mask(bits, bits) {
+                true => MatchField::Optional(Some(value)),
+                false if mask.iter().all(|byte| *byte == 0) => MatchField::Optional(None),
+                false => return None,
+            }
+        }
+        (MatchKind::Range, Type::RANGE) => {
+            let range = param.range.as_ref()?;
+            let low = exact(range.start.as_ref()?, bits)?;
+            let high = exact(range.end_.as_ref()?, bits)?;
+            (low <= high).then_some(MatchField::Range { low, high })?
+        }
+        _ => return None,
+    })
+}
+
+fn param(kind: Type) -> BmMatchParam {
+    BmMatchParam::new(kind, None, None, None, None, None)
+}
+
+/// A field as a client sees it.
+fn told(field: &KeyField, given: &MatchField) -> BmMatchParam {
+    let ternary = |value: &[u8], mask: &[u8]| BmMatchParam {
+        ternary: Some(BmMatchParamTernary::new(value.to_vec(), mask.to_vec())),
+        ..param(Type::TERNARY)
+    };
+    let full = prefix_mask(field.bits, field.bits);
+    let zero = vec![0; bytes_of(field.bits)];
+    match given {
+        MatchField::Exact(value) => BmMatchParam {
+            exact: Some(BmMatchParamExact::new(value.to_vec())),
+            ..param(Type::EXACT)
+        },
+        MatchField::Lpm { value, prefix_bits } => BmMatchParam {
+            lpm: Some(BmMatchParamLPM::new(
+                value.to_vec(),
+                prefix_bits.cast_signed(),
+            )),
+            ..param(Type::LPM)
+        },
+        MatchField::Ternary { value, mask } => ternary(value, mask),
+        MatchField::Range { low, high } => BmMatchParam {
+            range: Some(BmMatchParamRange::new(low.to_vec(), high.to_vec())),
+            ..param(Type::RANGE)
+        },
+        MatchField::Optional(Some(value)) => ternary(value, &full),
+        MatchField::Optional(None) => ternary(&zero, &zero),
+    }
+}
+
+/// A key as a client sees it, and its priority.
+pub(super) fn told_key(
+    table: &TableInfo,
+    entries: usize,
+    key: &EntryKey,
+) -> (Vec<BmMatchParam>, i32) {
+    let fields = table.key.iter().zip(&key.fields);
+    let priority = if !has_priorities(table) {
+        NO_PRIORITY
+    } else if table.const_entries {
+        // The program numbers its entries from 1 on, the first one wins.
+        i32::try_from(entries).unwrap_or(i32::MAX).saturating_add(1) - key.priority
+    } else {
+        i32::MAX - key.priority
+    };
+    (
+        fields.map(|(field, given)| told(field, given)).collect(),
+        priority,
+    )
+}
+
+/// The priority in a client's options.
+pub(super) fn priority(options: &bmv2_thrift::standard::BmAddEntryOptions) -> i32 {
+    options.priority.unwrap_or(0)
+}
