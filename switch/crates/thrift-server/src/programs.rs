@@ -26,7 +26,7 @@ pub(crate) struct Objects {
     #[serde(default)]
     pub(crate) learn_lists: Vec<Named>,
     #[serde(default)]
-    pub(crate) calculations: Vec<Calculation>,
+    pub(crate) calculations: Vec<Named>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -41,14 +41,8 @@ struct Controls {
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Named {
     pub(crate) name: String,
+    #[serde(default)]
     pub(crate) id: i32,
-}
-
-/// A hash or checksum.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Calculation {
-    pub(crate) name: String,
-    pub(crate) algo: String,
 }
 
 impl Text {

@@ -1,7 +1,7 @@
 //! One connection: reads calls, has them answered, and bounds both.
 
-use std::cell::RefCell;
-use std::io::{self, BufReader, BufWriter, Read};
+use std::cell::{Cell, RefCell};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::TcpStream;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -77,8 +77,30 @@ impl Read for Timed {
     }
 }
 
+/// A socket that is written to, and whether its client has let the time for that pass.
+struct Patient {
+    stream: TcpStream,
+    was_slow: Rc<Cell<bool>>,
+}
+
+impl Write for Patient {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let written = self.stream.write(buffer);
+        if let Err(error) = &written {
+            let kind = error.kind();
+            let timed_out = matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+            self.was_slow.set(timed_out);
+        }
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 type Input = BoundedInput<BufReader<Timed>>;
-type Output = TBinaryOutputProtocol<BufWriter<TcpStream>>;
+type Output = TBinaryOutputProtocol<BufWriter<Patient>>;
 
 /// The services as one client has them.
 struct Session<'a> {
@@ -105,6 +127,11 @@ pub(crate) fn serve(services: &Services, standing: Standing, stream: TcpStream) 
     };
     let reader = BufReader::with_capacity(BUFFER_BYTES, reading);
     let mut input = BoundedInput::new(reader, limits.list_elements);
+    let was_slow = Rc::new(Cell::new(false));
+    let writing = Patient {
+        stream: writing,
+        was_slow: Rc::clone(&was_slow),
+    };
     let writer = BufWriter::with_capacity(BUFFER_BYTES, writing);
     let mut output = TBinaryOutputProtocol::new(writer, true);
     while input.wait() {
@@ -112,7 +139,7 @@ pub(crate) fn serve(services: &Services, standing: Standing, stream: TcpStream) 
         let answered = session.answer(&mut input, &mut output);
         match input.failure() {
             Some(Failure::Refused(refusal)) => session.control.refusals.count(refusal),
-            None if answered.is_err() => session.control.refusals.count(Refusal::Slow),
+            None if was_slow.get() => session.control.refusals.count(Refusal::Slow),
             _ => {}
         }
         if answered.is_err() || input.failure().is_some() {

@@ -1,6 +1,6 @@
 //! Computes checksums and hashes over fields of a packet.
 
-use crate::hash::Algorithm;
+use crate::hash::{Algorithm, CustomCrc};
 use crate::header_io::HeaderIo;
 use crate::layout::Field;
 
@@ -41,6 +41,8 @@ pub(crate) struct Calculation {
     payload: bool,
     /// A faster way to the same value, if there is one.
     sum: Option<Sum>,
+    /// A CRC whose parameters were set, in place of the algorithm.
+    custom: Option<Box<CustomCrc>>,
 }
 
 /// An internet checksum over fields of one header: as 2^16 is 1 modulo 2^16 - 1, each field counts
@@ -165,7 +167,18 @@ impl Calculation {
             sum: Sum::of(algorithm, &inputs, payload),
             inputs: inputs.into(),
             payload,
+            custom: None,
         }
+    }
+
+    /// Width of the CRC whose parameters can be set, if it is one, in bits.
+    pub fn custom_bits(&self) -> Option<u32> {
+        self.algorithm.custom_bits()
+    }
+
+    /// Computes this CRC from now on.
+    pub fn set_custom(&mut self, crc: CustomCrc) {
+        self.custom = Some(Box::new(crc));
     }
 
     /// Most bytes of the inputs, without the payload.
@@ -246,7 +259,10 @@ impl Calculation {
         if self.payload {
             scratch.extend_from_slice(payload);
         }
-        self.algorithm.compute(scratch)
+        match &self.custom {
+            Some(crc) => crc.compute(scratch),
+            None => self.algorithm.compute(scratch),
+        }
     }
 }
 

@@ -57,5 +57,6 @@ pub use api::{
 };
 pub use context::Context;
 pub use error::LoadError;
+pub use hash::CrcParameters;
 pub use pipeline::Pipeline;
 pub use saved::{SavedArray, SavedEntry, SavedMeter};

@@ -6,8 +6,8 @@ mod common;
 use common::{bits, frame, load, program, table};
 use v1model::entries::{ActionCall, ControlError, EntryKey, MatchField, MeterConfig, MeterWrite};
 use v1model::{
-    CloneRequest, Context, EgressInput, EgressVerdict, IngressInput, IngressVerdict, InstanceType,
-    LoadOptions, NoTrafficManager, Pipeline,
+    CloneRequest, Context, CrcParameters, EgressInput, EgressVerdict, IngressInput, IngressVerdict,
+    InstanceType, LoadOptions, NoTrafficManager, Pipeline,
 };
 
 fn ingress(p: &mut Pipeline, ctx: &mut Context, instance_type: InstanceType) -> IngressVerdict {
@@ -219,6 +219,41 @@ fn hashes() {
     assert_eq!(out[12..14], ((xor % 100 + 5) as u16).to_be_bytes());
     assert_eq!(out[..6], [0, 0, 1, 2, 3, 4]);
     assert_eq!(out[6..12], u64::from(csum).to_be_bytes()[2..]);
+}
+
+#[test]
+fn the_parameters_of_a_custom_crc_are_set() {
+    let json = String::from_utf8(program("misc")).expect("text");
+    let custom = json.replace("\"crc16\"", "\"crc16_custom\"");
+    assert_ne!(custom, json);
+    let mut p = Pipeline::load(custom.as_bytes(), &LoadOptions::default()).expect("it loads");
+    let f = op(16, 0, 0, 0x0102_0304);
+    // It starts as CRC-16.
+    assert_eq!(through(&mut p, &f).1, through(&mut load("misc"), &f).1);
+    // CRC-16/XMODEM.
+    let parameters = CrcParameters {
+        polynomial: 0x1021,
+        initial_remainder: 0,
+        final_xor_value: 0,
+        data_reflected: false,
+        remainder_reflected: false,
+    };
+    let custom: Vec<usize> = (0..99)
+        .filter(|calculation| p.crc_set(*calculation, 16, parameters).is_ok())
+        .collect();
+    assert_eq!(custom.len(), 1);
+    let xmodem = f[..12].iter().fold(0u16, |mut crc, &b| {
+        crc ^= u16::from(b) << 8;
+        for _ in 0..8 {
+            crc = (crc << 1) ^ (0x1021 * (crc >> 15));
+        }
+        crc
+    });
+    assert_eq!(through(&mut p, &f).1[16..18], xmodem.to_be_bytes());
+    let refused = p.crc_set(custom[0], 32, parameters);
+    assert!(matches!(refused, Err(ControlError::InvalidArgument(_))));
+    let unknown = p.crc_set(99, 16, parameters);
+    assert!(matches!(unknown, Err(ControlError::NotFound(_))));
 }
 
 /// A label of the test program's stack.

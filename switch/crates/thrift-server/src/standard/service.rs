@@ -738,20 +738,26 @@ impl StandardSyncHandler for Standard {
         &self,
         cxt_id: i32,
         calc_name: String,
-        _crc16_config: BmCrc16Config,
+        crc16_config: BmCrc16Config,
     ) -> thrift::Result<()> {
         context(cxt_id)?;
-        Err(hashes::crc(self.text().as_deref(), &calc_name, "crc16_custom").into())
+        let number = hashes::number(self.text().as_deref(), &calc_name)?;
+        self.control.change(self.standing, move |program| {
+            hashes::set(program, number, 16, hashes::crc16(&crc16_config))
+        })
     }
 
     fn handle_bm_set_crc32_custom_parameters(
         &self,
         cxt_id: i32,
         calc_name: String,
-        _crc32_config: BmCrc32Config,
+        crc32_config: BmCrc32Config,
     ) -> thrift::Result<()> {
         context(cxt_id)?;
-        Err(hashes::crc(self.text().as_deref(), &calc_name, "crc32_custom").into())
+        let number = hashes::number(self.text().as_deref(), &calc_name)?;
+        self.control.change(self.standing, move |program| {
+            hashes::set(program, number, 32, hashes::crc32(&crc32_config))
+        })
     }
 
     fn handle_bm_set_toeplitz_hash_key(

@@ -2,6 +2,7 @@
 
 mod arrays;
 mod handles;
+mod hashes;
 mod profile;
 mod tables;
 mod value_set;
