@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bmv2_thrift::standard::{BmMatchParam, BmMatchParamType as Type, BmMtEntry};
 
-/// Most keys that are remembered. Of further ones, the switch's form is shown.
-const KEYS_MAX: usize = 1 << 16;
+/// Most memory of keys, in bytes. Of further ones, the switch's form is shown.
+const BYTES_MAX: usize = 32 << 20;
 
 /// A key as it was given, and as the switch has it.
 #[derive(Debug)]
@@ -16,13 +16,50 @@ struct Key {
     kept: Vec<BmMatchParam>,
 }
 
+impl Key {
+    /// The memory that it takes, in bytes: somewhat more than it really does.
+    fn bytes(&self, table: &str) -> usize {
+        let fields = self.given.iter().chain(&self.kept);
+        let of_field = |field: &BmMatchParam| {
+            let lpm = field.lpm.as_ref().and_then(|lpm| lpm.key.as_ref());
+            let exact = field.exact.as_ref().and_then(|exact| exact.key.as_ref());
+            size_of::<BmMatchParam>() + lpm.or(exact).map_or(0, Vec::len)
+        };
+        table.len() + size_of::<Self>() + fields.map(of_field).sum::<usize>()
+    }
+}
+
 /// Keys with prefixes that the switch has changed, by table and handle.
 #[derive(Debug, Default)]
-pub(crate) struct Given(Mutex<HashMap<(String, i32), Key>>);
+struct Keys {
+    keys: HashMap<(String, i32), Key>,
+    bytes: usize,
+}
+
+impl Keys {
+    fn remove(&mut self, place: &(String, i32)) {
+        if let Some(key) = self.keys.remove(place) {
+            self.bytes = self.bytes.saturating_sub(key.bytes(&place.0));
+        }
+    }
+
+    fn insert(&mut self, place: (String, i32), key: Key) {
+        self.remove(&place);
+        let bytes = key.bytes(&place.0);
+        if self.bytes + bytes <= BYTES_MAX {
+            self.bytes += bytes;
+            self.keys.insert(place, key);
+        }
+    }
+}
+
+/// What is remembered.
+#[derive(Debug, Default)]
+pub(crate) struct Given(Mutex<Keys>);
 
 impl Given {
     /// The keys. A panic elsewhere leaves them consistent: each change is one call.
-    fn keys(&self) -> MutexGuard<'_, HashMap<(String, i32), Key>> {
+    fn keys(&self) -> MutexGuard<'_, Keys> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -40,14 +77,15 @@ impl Given {
         let mut keys = self.keys();
         if has_priority || prefixes.all(|(given, kept)| given == kept) {
             keys.remove(&place);
-        } else if keys.len() < KEYS_MAX || keys.contains_key(&place) {
+        } else {
             keys.insert(place, Key { given, kept });
         }
     }
 
     /// Shows an entry's prefixes as they were given.
     pub(super) fn show(&self, table: &str, entry: &mut BmMtEntry) {
-        let keys = self.keys();
+        let remembered = self.keys();
+        let keys = &remembered.keys;
         if keys.is_empty() {
             return;
         }
@@ -99,5 +137,22 @@ mod tests {
         assert_eq!(shown(&[10, 0]), entry(&[10, 0], -1));
         given.remember("t", &entry(&[10, 0], 3), vec![lpm(&[10, 1])]);
         assert_eq!(shown(&[10, 0]), entry(&[10, 0], -1));
+        assert_eq!(given.keys().bytes, 0);
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_its_limit() {
+        let given = Given::default();
+        let long = vec![0; 1 << 20];
+        let mut longer = long.clone();
+        longer.push(1);
+        for handle in 0..40 {
+            let mut added = entry(&long, -1);
+            added.entry_handle = Some(handle);
+            given.remember("t", &added, vec![lpm(&longer)]);
+        }
+        let keys = given.keys();
+        assert!((15..16).contains(&keys.keys.len()), "{}", keys.keys.len());
+        assert!(keys.bytes <= BYTES_MAX);
     }
 }
