@@ -1,4 +1,4 @@
-"""The other folders' helpers; says loudly what was not run."""
+"""The other folders' helpers; reports tests that were not run."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Python's stubs of the interface files in switch/thrift, and connections by them.
 
-The stubs have the names of BMv2's own, so that what is written for these works with them.
+The stubs have the names of BMv2's own, so that programs written for those work with them.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def test_what_a_package_takes_from_debian_is_what_the_project_needs() -> None:
     brought = names_in(ran.stdout)
     assert names <= names_in(lock)
     assert {"fastapi", "finsy", "grpcio", "os-ken"} <= brought <= names_in(lock)
-    # What only the demo and the tests need stays out.
+    # Packages that only the demo and the tests need stay out.
     assert not brought & (names | {"cryptography", "matplotlib", "numpy", "scapy"})
     # Each is fetched by its digests.
     assert ran.stdout.count("--hash=sha256:") >= len(brought)

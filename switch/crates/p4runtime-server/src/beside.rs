@@ -1,4 +1,4 @@
-//! What another control server on the same switch needs of this one, so that both see the same
+//! The interface of this server to another control server on the same switch, so that both see the same
 //! program and neither disturbs a change of the other.
 //!
 //! Its calls wait, so they are for threads outside the runtime.
@@ -43,7 +43,7 @@ impl SetProgram {
 /// The right to read. As long as it lives, no change is under way.
 pub struct Reading<'a>(RwLockReadGuard<'a, PipelineState>);
 
-/// The right to change. As long as it lives, nobody else reads or changes.
+/// The exclusive right to change. As long as it lives, no other client reads or changes.
 pub struct Changing<'a> {
     shared: &'a Shared,
     state: RwLockWriteGuard<'a, PipelineState>,
@@ -60,7 +60,7 @@ impl Beside {
         standing == Standing::Holder || !self.shared.sessions().arbitration.has_holder()
     }
 
-    /// Shows what the other control server has refused among this one's refusals: in statistics.
+    /// Shows the other control server's refusals among this one's, in statistics.
     pub fn report_refusals(&self, counts: impl Fn() -> Vec<RefusalCount> + Send + Sync + 'static) {
         self.shared.refusals.add_beside(Box::new(counts));
     }
@@ -70,7 +70,7 @@ impl Beside {
         Reading(self.shared.pipeline.blocking_read())
     }
 
-    /// Waits until nobody reads a page or changes something.
+    /// Waits until no client reads a page or changes something.
     pub fn change(&self) -> Changing<'_> {
         Changing {
             shared: &self.shared,

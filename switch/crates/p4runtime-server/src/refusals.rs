@@ -75,7 +75,7 @@ pub struct RefusalCount {
     pub count: u64,
 }
 
-/// What another control server on the same switch has refused.
+/// Returns the refusals of another control server on the same switch.
 type Beside = Box<dyn Fn() -> Vec<RefusalCount> + Send + Sync>;
 
 /// Counters of refusals.
@@ -93,7 +93,7 @@ impl Refusals {
         }
     }
 
-    /// Adds what another control server has refused to [`Self::counts`]. There is at most one.
+    /// Adds the refusals of another control server to [`Self::counts`]. There is at most one server.
     pub(crate) fn add_beside(&self, counts: Beside) {
         let added = self.beside.set(counts);
         debug_assert!(added.is_ok(), "a second control server beside this one");

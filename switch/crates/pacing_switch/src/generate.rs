@@ -1,11 +1,11 @@
-//! What packages install beside the program: its man page and the completions of shells.
+//! The generated files that packages install beside the program: its man page and shell completions.
 
 use std::io::{self, Write};
 
 use clap::{Command, ValueEnum};
 use clap_complete::Shell;
 
-/// What `--generate` prints.
+/// The files that `--generate` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Generated {
     /// The man page, section 1.

@@ -115,7 +115,7 @@ impl ThriftServer {
     /// answered, or the switch's end of the executor be dropped.
     pub fn stop(self) {
         self.shared.stopping.store(true, Ordering::Release);
-        // Wakes the thread that accepts. If nobody listens any more, there is none to wake.
+        // Wakes the thread that accepts. If the socket is closed, there is no thread to wake.
         let _ = TcpStream::connect(self.shared.local_addr);
         let _ = self.accepting.join();
     }

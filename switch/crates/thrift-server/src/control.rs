@@ -10,7 +10,7 @@ use crate::errors::{Exception, application};
 use crate::limits::ThriftLimits;
 use crate::refusals::{Refusal, ThriftRefusals};
 
-/// The switch and what bounds its use.
+/// The switch and the limits on its use.
 pub(crate) struct Control {
     pub(crate) beside: Beside,
     pub(crate) limits: ThriftLimits,

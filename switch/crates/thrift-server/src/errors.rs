@@ -1,4 +1,4 @@
-//! BMv2's exceptions, and what is refused for reasons that BMv2 does not have.
+//! BMv2's exceptions, also for refusals whose reasons BMv2 does not have.
 
 use bmv2_thrift::standard::{
     CounterOperationErrorCode, CrcErrorCode, InvalidCounterOperation, InvalidCrcOperation,

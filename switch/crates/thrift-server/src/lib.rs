@@ -1,5 +1,5 @@
 //! BMv2's Thrift services `standard`, `simple_pre`, `simple_pre_lag` and `simple_switch`, so that its
-//! command lines (`runtime_CLI`, `simple_switch_CLI`) and what is made for them work.
+//! command lines (`runtime_CLI`, `simple_switch_CLI`) and tools made for them work.
 //!
 //! ```text
 //!   Thrift clients ── connections ── session ── protocol   bounded messages
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A client sees the program that P4Runtime's controllers see, and changes wait for each other. A
-//! connection has a thread of its own, which answers one call after the other. What is refused is
-//! refused with BMv2's exceptions.
+//! connection has a thread of its own, which answers one call after the other. Refused calls are
+//! answered with BMv2's exceptions.
 
 mod connections;
 mod control;

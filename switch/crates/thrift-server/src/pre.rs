@@ -1,6 +1,6 @@
 //! BMv2's packet replication engine: groups of nodes, whose members are ports and LAGs.
 //!
-//! What simple_switch does with them, without a switch.
+//! The behaviour is simple_switch's; the module itself does not use a switch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -198,7 +198,7 @@ impl Pre {
         }
         let mut nodes = Vec::new();
         for (rid, ports) in ports {
-            // One more than BMv2 allows is better than a copy that nobody sees.
+            // One node more than BMv2 allows is better than a copy that no client sees.
             let handle = self.create_node(rid.into(), ports, BTreeSet::new());
             if let Ok(handle) = handle
                 && let Some(node) = self.nodes.get_mut(&handle)

@@ -1,4 +1,4 @@
-//! The text of the program that clients see, and what only the text says: ids.
+//! The text of the program that clients see, and the ids, which only the text has.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -12,7 +12,7 @@ pub(crate) struct Text {
     objects: OnceLock<Objects>,
 }
 
-/// What the JSON says about a program's objects.
+/// A program's objects in the JSON.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Objects {
     #[serde(default)]
@@ -86,16 +86,16 @@ pub(crate) struct Programs(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// What the switch has started with, or runs since a swap.
+    /// The program that the switch has started with, or runs since a swap.
     own: Option<Arc<Text>>,
-    /// What has been loaded and not swapped in yet.
+    /// The program that has been loaded and not swapped in yet.
     staged: Option<Arc<Text>>,
     /// The last that a P4Runtime controller has set.
     set: Option<(SetProgram, Arc<Text>)>,
 }
 
 impl Programs {
-    /// `own`: what the switch has started with.
+    /// `own`: the program that the switch has started with.
     pub(crate) fn new(own: Option<Vec<u8>>) -> Self {
         Self(Mutex::new(Known {
             own: own.map(Text::new).map(Arc::new),
@@ -103,7 +103,7 @@ impl Programs {
         }))
     }
 
-    /// What is known. A panic elsewhere leaves it consistent: each change is an assignment.
+    /// The known programs. A panic elsewhere leaves them consistent: each change is an assignment.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

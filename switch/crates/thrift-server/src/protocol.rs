@@ -1,7 +1,7 @@
-//! Thrift's binary protocol, with bounds on what a client may make the server hold.
+//! Thrift's binary protocol, with bounds on the memory that a client may make the server use.
 //!
 //! The library's own reader takes the lengths that a client announces as they come. This one refuses
-//! those that exceed what is left of the message, and takes memory as the bytes come.
+//! those that exceed the rest of the message, and takes memory as the bytes come.
 
 use std::io::{self, BufRead, Read};
 
@@ -26,7 +26,7 @@ pub(crate) struct BoundedInput<R> {
     list_elements: usize,
     /// Structs that have begun in the message.
     structs: usize,
-    /// Why reading failed. What comes next cannot be understood.
+    /// The reason why reading failed. The rest of the stream cannot be understood.
     failure: Option<Failure>,
 }
 
@@ -51,7 +51,7 @@ impl<R: BufRead> BoundedInput<R> {
         }
     }
 
-    /// What it reads from.
+    /// The underlying reader.
     pub(crate) fn reader(&mut self) -> &mut R {
         &mut self.reader
     }
@@ -252,7 +252,7 @@ impl<R: BufRead> TInputProtocol for BoundedInput<R> {
         self.read_array().map(f64::from_be_bytes)
     }
 
-    /// A string that is not UTF-8 names nothing: what is wrong in it is replaced.
+    /// A string that is not UTF-8 names no object: its invalid bytes are replaced.
     fn read_string(&mut self) -> thrift::Result<String> {
         let bytes = self.read_bytes()?;
         Ok(String::from_utf8(bytes)

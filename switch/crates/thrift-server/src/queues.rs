@@ -8,7 +8,7 @@ use traffic_manager::{LINE_RATE_MAX_BPS, LINE_RATE_MIN_BPS, PortConfig, RateCoun
 
 /// A full-sized frame: layer 2 with FCS, in bytes.
 const FRAME_BYTES: u64 = 1_518;
-/// What such a frame takes on the wire besides: preamble and gap, in bytes.
+/// The overhead of a frame on the wire: preamble and gap, in bytes.
 const WIRE_BYTES: u64 = 20;
 
 /// A setting of a queue.

@@ -1,4 +1,4 @@
-//! What the server refuses, counted by cause from the start of the process.
+//! The server's refusals, counted by cause from the start of the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

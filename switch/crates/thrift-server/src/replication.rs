@@ -2,7 +2,7 @@
 //! P4Runtime's controllers change the switch's.
 //!
 //! A switch knows replicas only: a group's and a session's. So each change reads them first, takes over
-//! what is other than it was left, and then writes those that it has changed.
+//! those that have changed since its last write, and then writes those that it has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -98,7 +98,7 @@ impl Replication {
         Ok(read(&state))
     }
 
-    /// Gives a new program the groups and sessions, while nobody else changes anything.
+    /// Gives a new program the groups and sessions. The caller holds the right to change.
     pub(crate) fn install_again(&self, control: &Control) -> thrift::Result<()> {
         let state = self.state();
         let installed = installed(control)?;
@@ -108,14 +108,14 @@ impl Replication {
         Ok(())
     }
 
-    /// Takes over what the switch has, before its program is replaced.
+    /// Takes over the switch's groups and sessions, before its program is replaced.
     pub(crate) fn take_over(&self, control: &Control) -> thrift::Result<()> {
         let mut state = self.state();
         state.adopt(&installed(control)?);
         Ok(())
     }
 
-    /// Forgets the groups, and changes the switch accordingly, while nobody else changes anything.
+    /// Forgets the groups, and changes the switch accordingly. The caller holds the right to change.
     pub(crate) fn reset_groups(&self, control: &Control) -> thrift::Result<()> {
         self.state().pre = Pre::default();
         self.install_again(control)
@@ -123,7 +123,7 @@ impl Replication {
 }
 
 impl State {
-    /// Takes over what is other in the switch than it should be.
+    /// Takes over the groups and sessions in the switch that differ from this state.
     fn adopt(&mut self, installed: &Installed) {
         let mine: Vec<u32> = self.pre.groups().collect();
         for group in mine.into_iter().filter(|id| GROUP_IDS.contains(id)) {
@@ -153,7 +153,7 @@ impl State {
         }
     }
 
-    /// What changes the switch from what it has to this.
+    /// The steps that bring the switch from its installed state to this one.
     fn steps_from(&self, installed: &Installed) -> Vec<Step> {
         let mut steps = Vec::new();
         let groups = self.pre.groups().filter(|id| GROUP_IDS.contains(id));
@@ -189,7 +189,7 @@ impl State {
 
 impl Installed {
     /// The replicas that the switch can have: it sends no copy to a port that it does not have, nor two
-    /// that nobody can tell apart.
+    /// that cannot be told apart.
     fn possible(&self, replicas: Vec<Replica>) -> Vec<Replica> {
         let mut seen = BTreeSet::new();
         let possible = replicas.into_iter();

@@ -32,7 +32,7 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// The function whose message has a program in it.
 const LOAD_PROGRAM: &str = "standard:bm_load_new_config";
 
-/// What the services of all connections share.
+/// The state that the services of all connections share.
 pub(crate) struct Services {
     pub(crate) control: Arc<Control>,
     pub(crate) programs: Arc<Programs>,
@@ -206,7 +206,7 @@ impl<'a> Session<'a> {
         let result = self.dispatch(&call, input, output);
         self.held.borrow_mut().take();
         if input.failure().is_none() && !input.has_structs() {
-            // A call that nobody has taken.
+            // A call that no service has taken.
             input.skip(TType::Struct)?;
         }
         handle_process_result(&call, result, output)

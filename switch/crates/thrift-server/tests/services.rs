@@ -35,7 +35,7 @@ type Output = TMultiplexedOutputProtocol<TBinaryOutputProtocol<TcpStream>>;
 /// A switch with ports 1 and 2 behind a Thrift server.
 struct Bench {
     server: ThriftServer,
-    /// What the switch's thread and the Thrift server are held by.
+    /// The owners of the switch's thread and of the Thrift server.
     beside: (BoundServer, Runtime),
     switch: JoinHandle<()>,
 }
@@ -626,14 +626,14 @@ fn a_program_is_loaded_swapped_and_reset() {
 
 #[test]
 fn strangers_may_change_what_no_holder_controls() {
-    // Nobody is a holder: everybody is a stranger, and no holder has ever bid.
+    // No user is a holder: all are strangers, and no holder has ever bid.
     let bench = Bench::with(ThriftLimits::default(), Some(Vec::new()));
     let mut client = bench.standard();
     client.bm_reset_state().expect("allowed");
     bench.stop();
 }
 
-/// Sends bytes, and returns what comes back until the server closes the connection.
+/// Sends bytes, and returns the answer until the server closes the connection.
 fn answer(bench: &Bench, bytes: &[u8]) -> Vec<u8> {
     let mut stream = bench.connect();
     stream.write_all(bytes).expect("sent");
@@ -672,7 +672,7 @@ fn bad_input_ends_its_connection_and_nothing_else() {
     list.extend(i32::MAX.to_be_bytes());
     answer(&bench, &list);
     assert_eq!(bench.refusals("thrift-list-too-long"), 1);
-    // Calls that nobody knows are answered, and the connection goes on.
+    // Unknown calls are answered, and the connection goes on.
     for name in ["standard:none", "none:none", "none"] {
         let mut stream = bench.connect();
         let mut bytes = call(name);

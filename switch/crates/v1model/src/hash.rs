@@ -76,7 +76,7 @@ pub struct CrcParameters {
     pub polynomial: u32,
     /// The remainder before the first byte.
     pub initial_remainder: u32,
-    /// What the remainder is combined with at the end.
+    /// The value that the remainder is combined with (exclusive or) at the end.
     pub final_xor_value: u32,
     /// Whether each byte begins with its lowest bit.
     pub data_reflected: bool,

@@ -1,4 +1,4 @@
-//! What only BMv2's Thrift interface uses: handles of entries, members and groups as default entries.
+//! Functions for BMv2's Thrift interface: handles of entries, members and groups as default entries.
 
 mod common;
 
@@ -81,7 +81,7 @@ fn entries_have_handles_where_they_are_asked_for() {
     let handles: Vec<u32> = first.items.iter().map(|handled| handled.handle).collect();
     assert_eq!(handles, [0, again]);
     assert_eq!(first.next, Some(2));
-    // Whatever the version, the entry at the index is found, with its own handle.
+    // The entry at the index is found with any version, and has its own handle.
     let at = p.handled_entry(0, 1).expect("an entry");
     assert_eq!((at.handle, at.entry.key), (again, key(9)));
     assert!(p.handled_entry(0, 3).is_none());

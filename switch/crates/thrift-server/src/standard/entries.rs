@@ -151,7 +151,7 @@ pub(super) fn reset_default(program: &mut Program, table: &str) -> TableResult<(
     reset.map_err(|error| lookup::of_entry(&error))
 }
 
-/// What an entry of a table with an action profile names, as a client gives it.
+/// The target of an entry of a table with an action profile, as a client gives it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Target {
     Member(i32),

@@ -57,7 +57,7 @@ pub(super) fn set(
     set.map_err(|_| refused(CrcErrorCode::WRONG_TYPE_CALCULATION))
 }
 
-/// What is said to a new key. The switch loads no program with a Toeplitz hash.
+/// The answer to a new key. The switch loads no program with a Toeplitz hash.
 pub(super) fn toeplitz(text: Option<&Text>, name: &str) -> InvalidToeplitzHashOperation {
     InvalidToeplitzHashOperation::new(match number(text, name) {
         Err(_) => ToeplitzHashErrorCode::INVALID_CALCULATION_NAME,

@@ -85,7 +85,7 @@ pub(super) fn entry(pipeline: &Pipeline, table: usize, handle: i32) -> TableResu
     Err(refused(Code::EXPIRED_HANDLE))
 }
 
-/// The entry at the index of this handle, whatever its version: where BMv2 does not look at that.
+/// The entry at the index of this handle, with any version, for calls in which BMv2 ignores the version.
 pub(super) fn entry_at(pipeline: &Pipeline, table: usize, handle: i32) -> TableResult<Handled> {
     pipeline
         .handled_entry(table, handle.cast_unsigned())

@@ -152,7 +152,7 @@ impl Standard {
 
     fn load(&self, json: String) -> thrift::Result<()> {
         let refused = |code| -> thrift::Error { InvalidSwapOperation::new(code).into() };
-        // Compiled without keeping others waiting, then staged if nobody else has staged a program.
+        // Compiled without keeping others waiting, then staged if no other client has staged a program.
         let compiled = self.control.beside.compiler().compile(json.as_bytes());
         let mut changing = self.control.begin(self.standing)?;
         if changing.is_staged() {

@@ -11,7 +11,7 @@ const PER_SECOND: f64 = 1_000_000.0;
 fn rate(given: &BmMeterRateConfig) -> Result<(u64, u64), Code> {
     let units_per_micros = given.units_per_micros.unwrap_or_default().into_inner();
     let per_second = (units_per_micros * PER_SECOND).round();
-    // Also refuses what is no number. Below 2^63, the conversion is exact enough.
+    // Also refuses NaN. Below 2^63, the conversion is exact enough.
     if !(0.0..=i64::MAX as f64).contains(&per_second) {
         return Err(Code::INVALID_INFO_RATE_VALUE);
     }
@@ -20,7 +20,7 @@ fn rate(given: &BmMeterRateConfig) -> Result<(u64, u64), Code> {
     Ok((per_second as u64, burst))
 }
 
-/// What a meter is set to.
+/// The settings of a meter.
 pub(super) fn write(rates: &[BmMeterRateConfig]) -> Result<MeterWrite, Code> {
     let [committed, peak] = rates else {
         return Err(Code::BAD_RATES_LIST);

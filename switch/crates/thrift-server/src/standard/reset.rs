@@ -1,4 +1,4 @@
-//! `bm_reset_state`: the program as it was loaded, without what was written to it since.
+//! `bm_reset_state`: the program as it was loaded, without later writes.
 
 use switch::Program;
 use v1model::entries::{Bits, CellValue, ControlResult, CounterValue, MeterWrite};
@@ -8,7 +8,7 @@ use super::counters::CELLS_PER_PIECE;
 /// Objects deleted between two looks at whether a visit is over.
 const OBJECTS_PER_PIECE: usize = 16;
 
-/// What is reset next. The numbers are those of tables, profiles, arrays and sets.
+/// The object to reset next. The numbers are those of tables, profiles, arrays and sets.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Entries(usize),

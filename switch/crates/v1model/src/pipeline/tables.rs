@@ -3,7 +3,7 @@
 //! A refused call changes nothing.
 //!
 //! Priorities are P4Runtime's: greater wins. Entries written in the program get priorities
-//! from the number of entries downwards (the first one wins, the last one has 1), whatever
+//! from the number of entries downwards (the first one wins, the last one has 1), whichever
 //! numbers BMv2 JSON gives them, where the lowest wins. Among equal priorities the entry that
 //! was inserted first wins.
 
@@ -439,7 +439,7 @@ impl Pipeline {
         self.put_default(table, default)
     }
 
-    /// Puts a default entry in place of the one so far, and counts what they use of a profile.
+    /// Replaces the default entry, and counts the uses of a profile by the old and the new one.
     fn put_default(&mut self, table: usize, default: DefaultTarget) -> ControlResult<()> {
         if let Some(target) = &default.indirect {
             self.count_target(table, true, target);
