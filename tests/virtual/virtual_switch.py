@@ -65,6 +65,8 @@ class VirtualRun:
     arrivals: Mapping[int, Iterable[TimedFrame]]
     runtime: dict[str, object] = field(default_factory=dict)
     program: str = "pacer"
+    options: Sequence[str] = ()
+    """Further words of the command line."""
 
 
 def binary() -> Path:
@@ -116,7 +118,7 @@ def run(what: VirtualRun, folder: Path) -> dict[int, list[TimedFrame]]:
     runtime = folder / "runtime.json"
     runtime.write_text(json.dumps(what.runtime))
     command += ["--runtime-json", str(runtime), "--stats-file", str(folder / "stats.json")]
-    command.append(str(COMPILED / f"{what.program}.json"))
+    command += [*what.options, str(COMPILED / f"{what.program}.json")]
     subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True, timeout=300)
     return {port.number: read_capture(folder / f"p{port.number}_out.pcap") for port in what.ports}
 

@@ -14,6 +14,7 @@ mod report;
 mod runtime_file;
 mod service_manager;
 mod tls;
+mod traces;
 mod units;
 mod virtual_time;
 
@@ -36,6 +37,7 @@ use service_manager::Heartbeat;
 use switch::{Switch, SwitchConfig};
 use thrift_server::{ThriftConfig, ThriftLimits, ThriftServer};
 use tokio::sync::oneshot;
+use traces::{TraceThread, TraceWriter};
 use traffic_manager::Limits;
 use virtual_time::Ended;
 
@@ -145,6 +147,8 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
         None => None,
     };
 
+    let traces = TraceWriter::create(options.packet_trace.as_deref())?;
+    switch.set_tracing(traces.is_some());
     let mut losses = Losses::default();
     let switch = if options.virtual_time {
         if options.program.is_none() {
@@ -155,6 +159,7 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
             &options.ports,
             runtime.as_ref(),
             options.virtual_until,
+            traces,
         )?;
         if ended == Ended::Stopped {
             say("pacing_switch: ended by --virtual-until; packets were still to be sent\n");
@@ -167,7 +172,7 @@ fn run(options: &Options, mut ignored: Vec<String>) -> anyhow::Result<()> {
                 bail!("--runtime-json: table entry {applied} has an at_ns, which needs --virtual");
             }
         }
-        let (switch, lost) = serve(switch, options, program)?;
+        let (switch, lost) = serve(switch, options, program, traces)?;
         losses = lost;
         switch
     };
@@ -279,6 +284,7 @@ fn serve(
     switch: Switch,
     options: &Options,
     program: Option<Vec<u8>>,
+    traces: Option<TraceWriter>,
 ) -> anyhow::Result<(Switch, Losses)> {
     let access = access(options)?;
     let holders = holders(options);
@@ -309,6 +315,9 @@ fn serve(
 
     // Before other threads begin, because each has capabilities of its own.
     privileges::drop_all(options.user.as_ref())?;
+    if let Some(traces) = traces {
+        driver.write_traces(TraceThread::start(traces)?);
+    }
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("control")

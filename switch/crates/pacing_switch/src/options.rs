@@ -125,6 +125,12 @@ pub struct Options {
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
     pub pcap: Option<PathBuf>,
 
+    /// Write what happens to each packet to this file: a line of JSON for each packet, with the
+    /// parser's states, tables, actions, queues and what became of it. --log-console --log-level
+    /// trace shows the same as text.
+    #[arg(long, value_name = "FILE")]
+    pub packet_trace: Option<PathBuf>,
+
     /// At the end, write the statistics to this file as JSON.
     #[arg(long, value_name = "FILE")]
     pub stats_file: Option<PathBuf>,

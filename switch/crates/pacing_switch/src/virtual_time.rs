@@ -12,6 +12,7 @@ use switch::{Sink, Switch};
 
 use crate::options::PortOption;
 use crate::runtime_file::RuntimeFile;
+use crate::traces::TraceWriter;
 
 /// Most re-entries of packets into ingress (resubmitted, recirculated) after the last packet or entry,
 /// if no end is given: as many as one packet makes in ten seconds.
@@ -59,7 +60,8 @@ pub enum Ended {
 }
 
 /// Runs until all input is read and all output is sent, or until `until_ns` after the first
-/// packet's arrival. Output captures appear at the end; those of a run that fails do not.
+/// packet's arrival. Output captures appear at the end; those of a run that fails do not. The traces
+/// of the switch's packets go to `traces`.
 ///
 /// # Errors
 /// No ports or no input; a capture file cannot be read or written; an entry of the runtime file
@@ -69,6 +71,7 @@ pub fn run(
     ports: &[PortOption],
     runtime: Option<&RuntimeFile>,
     until_ns: Option<u64>,
+    mut traces: Option<TraceWriter>,
 ) -> anyhow::Result<Ended> {
     let mut inputs = open_inputs(ports)?;
     let mut sink = CaptureSink {
@@ -123,6 +126,9 @@ pub fn run(
         if let Some(failure) = sink.failure.take() {
             return Err(failure);
         }
+        if let Some(traces) = &mut traces {
+            traces.write_all(switch)?;
+        }
         anyhow::ensure!(
             end_ns.is_some()
                 || switch.totals().recirculated - recirculated_before < RECIRCULATED_MAX,
@@ -132,6 +138,10 @@ pub fn run(
     };
     for (_, writer) in sink.writers {
         writer.finish()?;
+    }
+    if let Some(mut traces) = traces {
+        traces.write_all(switch)?;
+        traces.flush()?;
     }
     Ok(ended)
 }

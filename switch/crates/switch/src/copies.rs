@@ -5,6 +5,7 @@ use v1model::{CloneRequest, Context, IngressInput, IngressVerdict, InstanceType,
 
 use crate::pool::PacketId;
 use crate::program::{Destination, Environment, Program};
+use crate::trace::ForkReason;
 
 impl Program {
     /// Sends clones of a packet, at the end of ingress or of egress, to the replicas of its mirror
@@ -29,7 +30,8 @@ impl Program {
             let port = u16::try_from(replica.port).unwrap_or(u16::MAX);
             let list = request.field_list;
             let mut length_bytes = 0;
-            let copy = self.copy_packet(env, id, port, |pipeline, original, clone| {
+            let reason = ForkReason::Clone;
+            let copy = self.copy_packet(env, id, port, reason, |pipeline, original, clone| {
                 if instance_type == InstanceType::IngressClone {
                     pipeline.clone_from_ingress(original, clone, list);
                 } else {
@@ -75,7 +77,9 @@ impl Program {
             let copy = if index + 1 == count {
                 Some(id)
             } else {
-                self.copy_packet(env, id, port, |_, original, copy| copy.copy_from(original))
+                self.copy_packet(env, id, port, ForkReason::Multicast, |_, original, copy| {
+                    copy.copy_from(original);
+                })
             };
             let Some(copy) = copy else {
                 continue;
@@ -100,6 +104,7 @@ impl Program {
         env: &mut Environment,
         id: PacketId,
         port: u16,
+        reason: ForkReason,
         fill: impl FnOnce(&mut Pipeline, &Context, &mut Context),
     ) -> Option<PacketId> {
         let Some(copy) = self.packets.take(&self.pipeline) else {
@@ -112,6 +117,9 @@ impl Program {
             return None;
         };
         fill(&mut self.pipeline, &original.context, &mut packet.context);
+        if let Some(tracer) = &mut self.tracer {
+            tracer.copied(id, copy, reason);
+        }
         Some(copy)
     }
 }

@@ -4,8 +4,9 @@ use traffic_manager::{Dequeued, DropCause};
 use v1model::{EgressInput, EgressVerdict, InstanceType};
 
 use crate::pool::PacketId;
-use crate::program::{Environment, Outcome, Program, Sink, TrafficManagerView};
+use crate::program::{Environment, Outcome, Program, Sink, TrafficManagerView, traced};
 use crate::recirculation::Target;
+use crate::trace::{Event, Outcome as TraceOutcome};
 
 /// Most packets that `enq_qdepth` and `deq_qdepth` show: 19 bits.
 const QUEUE_DEPTH_MAX: u32 = (1 << 19) - 1;
@@ -35,10 +36,18 @@ impl Program {
             deq_qdepth: start.left_behind_packets.min(QUEUE_DEPTH_MAX),
             instance_type: packet.instance_type,
         };
+        if let Some(tracer) = &mut self.tracer {
+            let event = Event::Dequeue {
+                port: start.port,
+                start_ns: start.start_ns,
+                enqueued_ns: start.enqueued_ns,
+            };
+            tracer.event(id, event);
+        }
         match self.run_egress(env, id, &input) {
             Outcome::Drop(cause) => {
                 env.manager.cancel(start.token, cause);
-                self.packets.release(id);
+                self.release_dropped(env, id, start.port, cause);
             }
             Outcome::Oversize => {
                 env.manager.release(start.token);
@@ -55,7 +64,7 @@ impl Program {
                 let length = packet.map_or(0, |packet| packet.context.output().len());
                 let length_bytes = u32::try_from(length).unwrap_or(u32::MAX);
                 if let Err(refused) = env.manager.transmit(start.token, length_bytes, id) {
-                    self.packets.release(refused.payload);
+                    self.release_dropped(env, refused.payload, start.port, refused.cause);
                 }
             }
         }
@@ -106,9 +115,11 @@ impl Program {
             return Outcome::Drop(DropCause::InternalError);
         };
         let externs = TrafficManagerView(&env.manager);
-        let mut verdict = self
-            .pipeline
-            .egress_control(&mut packet.context, input, &externs);
+        let (pipeline, context) = (&mut self.pipeline, &mut packet.context);
+        let mut verdict = match traced(&mut self.tracer, id, externs) {
+            None => pipeline.egress_control(context, input, &externs),
+            Some(externs) => pipeline.egress_control(context, input, &externs),
+        };
         let copied_from = packet.copied_from;
         if let Some(request) = verdict.clone {
             // A clone has the headers as egress left them: checksums are updated later.
@@ -155,8 +166,11 @@ impl Program {
     ) {
         if let Some(packet) = self.packets.get_mut(id) {
             let externs = TrafficManagerView(&env.manager);
-            self.pipeline
-                .deparse(&mut packet.context, now_ns, &externs, verdict);
+            let (pipeline, context) = (&mut self.pipeline, &mut packet.context);
+            match traced(&mut self.tracer, id, externs) {
+                None => pipeline.deparse(context, now_ns, &externs, verdict),
+                Some(externs) => pipeline.deparse(context, now_ns, &externs, verdict),
+            }
         }
     }
 
@@ -172,6 +186,19 @@ impl Program {
         let Some(packet) = self.packets.get_mut(id) else {
             return env.internal_error(port);
         };
+        if let Some(tracer) = &mut self.tracer {
+            let frame_bytes = packet.context.output().len();
+            let outcome = if env.config.cpu_port == Some(port) {
+                TraceOutcome::PacketIn { frame_bytes }
+            } else {
+                TraceOutcome::Transmit {
+                    port,
+                    frame_bytes,
+                    delivery_ns,
+                }
+            };
+            tracer.end(id, outcome, &mut env.traces);
+        }
         if env.config.cpu_port == Some(port) {
             env.counters.packets_to_controller += 1;
             sink.to_controller(packet.context.output());

@@ -39,6 +39,7 @@ mod recirculation;
 mod reentry;
 mod replica_store;
 mod switch;
+pub mod trace;
 
 pub use batch::Batch;
 pub use config::SwitchConfig;

@@ -6,7 +6,7 @@
 use v1model::{Context, InstanceType, Pipeline};
 
 /// Names a packet in the pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PacketId(u32);
 
 /// A packet with the data that the switch keeps between ingress and egress.

@@ -16,6 +16,7 @@ use crate::notification::{Notification, NotificationBody};
 use crate::pool::{PacketId, Pool};
 use crate::recirculation::{Recirculating, Target};
 use crate::replica_store::ReplicationEngine;
+use crate::trace::{Event, Finished, Outcome as TraceOutcome, Traced, Tracer};
 
 /// Entries that one search for idle entries visits: it takes some hundred microseconds.
 const IDLE_ENTRIES_PER_SEARCH: usize = 512;
@@ -89,9 +90,12 @@ pub(crate) struct Environment {
     pub(crate) counters: Counters,
     /// Latest time that the driver has given.
     pub(crate) now_ns: u64,
+    /// Traces that are complete.
+    pub(crate) traces: Finished,
 }
 
 /// The traffic manager as the program's extern sees it.
+#[derive(Clone, Copy)]
 pub(crate) struct TrafficManagerView<'a>(pub(crate) &'a TrafficManager<PacketId>);
 
 impl Externs for TrafficManagerView<'_> {
@@ -110,6 +114,15 @@ impl Externs for TrafficManagerView<'_> {
     fn log(&self, message: &str) {
         tracing::info!(target: "p4", "{message}");
     }
+}
+
+/// The `Externs` of a packet that is traced.
+pub(crate) fn traced<'a>(
+    tracer: &'a mut Option<Box<Tracer>>,
+    id: PacketId,
+    view: TrafficManagerView<'a>,
+) -> Option<Traced<'a>> {
+    tracer.as_mut()?.externs(id, view)
 }
 
 /// A packet that has been parsed and waits for ingress.
@@ -147,6 +160,8 @@ pub struct Program {
     pub(crate) replication: ReplicationEngine,
     pub(crate) learning: Learning,
     pub(crate) packets: Pool,
+    /// Traces of the packets that come in; `None`: no packet is traced.
+    pub(crate) tracer: Option<Box<Tracer>>,
     pub(crate) recirculating: Recirculating,
     /// The words of one digest message.
     digest_words: Vec<u64>,
@@ -162,6 +177,7 @@ impl Program {
             replication: ReplicationEngine::new(config.groups),
             learning: Learning::default(),
             packets: Pool::new(config.max_packets),
+            tracer: None,
             recirculating: Recirculating::default(),
             digest_words: Vec::new(),
             idle_due_ns: None,
@@ -222,6 +238,9 @@ impl Program {
             return None;
         };
         packet.context.set_frame(frame);
+        if let Some(tracer) = &mut self.tracer {
+            tracer.begin(id, input.port, input.now_ns, frame.len());
+        }
         self.parse(env, id, &input);
         Some(Parsed { id, input })
     }
@@ -229,7 +248,10 @@ impl Program {
     pub(crate) fn parse(&mut self, env: &Environment, id: PacketId, input: &IngressInput) {
         if let Some(packet) = self.packets.get_mut(id) {
             let externs = TrafficManagerView(&env.manager);
-            self.pipeline.parse(&mut packet.context, input, &externs);
+            match traced(&mut self.tracer, id, externs) {
+                None => self.pipeline.parse(&mut packet.context, input, &externs),
+                Some(externs) => self.pipeline.parse(&mut packet.context, input, &externs),
+            }
         }
     }
 
@@ -240,9 +262,11 @@ impl Program {
         };
         let length_bytes = u32::try_from(packet.context.frame_len()).unwrap_or(u32::MAX);
         let externs = TrafficManagerView(&env.manager);
-        let verdict = self
-            .pipeline
-            .ingress_control(&mut packet.context, &input, &externs);
+        let (pipeline, context) = (&mut self.pipeline, &mut packet.context);
+        let verdict = match traced(&mut self.tracer, id, externs) {
+            None => pipeline.ingress_control(context, &input, &externs),
+            Some(externs) => pipeline.ingress_control(context, &input, &externs),
+        };
         env.counters.parser_errors += u64::from(verdict.parser_error);
         if verdict.internal_error {
             self.drop_packet(env, id, input.port, DropCause::InternalError);
@@ -317,6 +341,10 @@ impl Program {
             self.recirculate(env, id, Target::EgressOfInvalidPort, to.port, now_ns);
             return;
         }
+        if let Some(tracer) = &mut self.tracer {
+            let (port, at_ns) = (to.port, now_ns);
+            tracer.event(id, Event::Enqueue { port, at_ns, hold });
+        }
         let queued = Queued {
             payload: id,
             length_bytes,
@@ -324,7 +352,7 @@ impl Program {
             hold,
         };
         if let Err(refused) = env.manager.enqueue(to.port, queued) {
-            self.packets.release(refused.payload);
+            self.release_dropped(env, refused.payload, to.port, refused.cause);
         }
     }
 
@@ -337,6 +365,20 @@ impl Program {
         cause: DropCause,
     ) {
         env.manager.count_drop(port, cause);
+        self.release_dropped(env, id, port, cause);
+    }
+
+    /// Frees a packet whose drop has been counted.
+    pub(crate) fn release_dropped(
+        &mut self,
+        env: &mut Environment,
+        id: PacketId,
+        port: u16,
+        cause: DropCause,
+    ) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.end(id, TraceOutcome::Drop { port, cause }, &mut env.traces);
+        }
         self.packets.release(id);
     }
 

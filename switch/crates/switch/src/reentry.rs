@@ -6,6 +6,7 @@ use v1model::IngressInput;
 use crate::pool::PacketId;
 use crate::program::{Environment, Program};
 use crate::recirculation::{Target, Waiting};
+use crate::trace::Event;
 
 /// Time from egress to ingress. It is not 0, because a program may recirculate a packet for ever.
 const RECIRCULATION_NS: u64 = 1_000;
@@ -57,6 +58,14 @@ impl Program {
                         now_ns: packet.ready_ns,
                         instance_type,
                     };
+                    if let Some(tracer) = &mut self.tracer {
+                        let at_ns = packet.ready_ns;
+                        let event = Event::Reenter {
+                            instance_type,
+                            at_ns,
+                        };
+                        tracer.event(packet.id, event);
+                    }
                     self.parse(env, packet.id, &input);
                     self.ingress(env, packet.id, input);
                 }

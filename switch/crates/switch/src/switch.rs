@@ -13,6 +13,7 @@ use crate::handover::{Conditions, Handover, Leads};
 use crate::pause_frame::{PauseFrame, is_pause};
 use crate::polling::Polling;
 use crate::program::{Counters, Environment, Parsed, Program, Sink};
+use crate::trace::{Finished, PacketTrace, Tracer};
 
 /// Size of the CPU port's FIFO, for packets that the controller has not taken yet, in bytes.
 const CPU_FIFO_BYTES: u64 = 1 << 20;
@@ -54,6 +55,10 @@ pub struct Switch {
     polling: Polling,
     pause_frame: PauseFrame,
     handover: Handover,
+    /// Whether packets that come in are traced.
+    tracing: bool,
+    /// Number of the next packet that is traced.
+    next_trace: u64,
 }
 
 impl Switch {
@@ -79,6 +84,7 @@ impl Switch {
                 manager,
                 counters: Counters::default(),
                 now_ns: 0,
+                traces: Finished::default(),
             },
             running: None,
             staged: None,
@@ -87,6 +93,8 @@ impl Switch {
             polling: Polling::default(),
             pause_frame: PauseFrame::new(),
             handover: Handover::default(),
+            tracing: false,
+            next_trace: 0,
         }
     }
 
@@ -276,6 +284,36 @@ impl Switch {
         Program::new(pipeline, &self.env.config)
     }
 
+    /// Sets whether packets that come in from now on are traced. The traces of packets that are in
+    /// the switch when this ends, or when the program is replaced, are lost.
+    pub fn set_tracing(&mut self, on: bool) {
+        self.tracing = on;
+        self.update_tracer();
+    }
+
+    /// Gives the running program a tracer, or takes it away.
+    fn update_tracer(&mut self) {
+        let Some(program) = &mut self.running else {
+            return;
+        };
+        if let Some(tracer) = &program.tracer {
+            self.next_trace = tracer.next_id();
+        }
+        program.tracer = self
+            .tracing
+            .then(|| Box::new(Tracer::new(&program.pipeline, self.next_trace)));
+    }
+
+    /// The next trace that is complete.
+    pub fn take_trace(&mut self) -> Option<PacketTrace> {
+        self.env.traces.take()
+    }
+
+    /// Traces that were lost because too many waited for [`Self::take_trace`].
+    pub fn traces_lost(&self) -> u64 {
+        self.env.traces.lost
+    }
+
     /// Puts a program in place of the running one; packets in flight are dropped and counted.
     /// Returns the old program.
     pub(crate) fn replace(&mut self, mut program: Program) -> Option<Program> {
@@ -288,6 +326,10 @@ impl Switch {
         program.pipeline.start(self.env.now_ns);
         program.schedule_idle_search();
         let before = self.running.replace(program);
+        if let Some(tracer) = before.as_ref().and_then(|before| before.tracer.as_ref()) {
+            self.next_trace = tracer.next_id();
+        }
+        self.update_tracer();
         self.update_handover();
         before
     }

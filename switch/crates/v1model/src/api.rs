@@ -1,6 +1,7 @@
 //! The interface of the packet engine and its caller: options, the input with a packet, and the
 //! verdict on it.
 
+use crate::trace::Step;
 use traffic_manager::hold::Hold;
 
 /// Settings and limits of one loaded program.
@@ -43,6 +44,10 @@ impl Default for LoadOptions {
 
 /// The functions of the switch that a program calls while it processes a packet.
 pub trait Externs {
+    /// Whether steps are wanted. The engine is compiled without them for an `Externs` that does not
+    /// want them.
+    const STEPS: bool = false;
+
     /// Bytes (layer 2 + FCS) that `class` holds in the traffic manager, on all ports, whose
     /// transmission has not started.
     fn backlog_bytes(&self, class: u32) -> u64;
@@ -60,6 +65,11 @@ pub trait Externs {
     /// Logs a message of `log_msg`.
     fn log(&self, message: &str) {
         let _ = message;
+    }
+
+    /// Takes a step of the packet. Steps come in the order in which the engine does them.
+    fn step(&self, step: Step<'_>) {
+        let _ = step;
     }
 }
 

@@ -9,6 +9,7 @@ use crate::layout::Field;
 use crate::message::Message;
 use crate::ops::{Code, Op};
 use crate::slot::{Changes, Slot};
+use crate::trace::Labels;
 
 /// No next node or parser state: the end.
 pub(crate) const END: u32 = u32::MAX;
@@ -322,6 +323,8 @@ pub(crate) struct Program {
     pub value_set_infos: Vec<ValueSetInfo>,
     pub digest_infos: Vec<DigestInfo>,
     pub profile_infos: Vec<ProfileInfo>,
+    /// Names for reports of steps.
+    pub labels: Box<Labels>,
 }
 
 impl Program {

@@ -36,6 +36,7 @@ use poll_monitor::PollMonitor;
 pub use poll_monitor::STALL_NS;
 
 use crate::service_manager::Heartbeat;
+use crate::traces::TraceThread;
 
 /// Most frames taken from the rings in one turn.
 const RECEIVE_BATCH: usize = 64;
@@ -66,6 +67,7 @@ pub struct RealTime {
     jobs: JobQueue,
     monitor: PollMonitor,
     heartbeat: Heartbeat,
+    traces: Option<TraceThread>,
     /// The last turn has left frames in the rings that had arrived before it.
     frames_left: bool,
     /// The last turn took as many frames as it may.
@@ -100,6 +102,7 @@ impl RealTime {
             spin_ns,
             monitor: PollMonitor::new(),
             heartbeat,
+            traces: None,
             frames_left: false,
             frames_wait: false,
         })
@@ -118,6 +121,11 @@ impl RealTime {
         Ok(())
     }
 
+    /// Hands the traces of packets to a thread.
+    pub fn write_traces(&mut self, traces: TraceThread) {
+        self.traces = Some(traces);
+    }
+
     /// Runs until a signal asks to end. Returns the switch for its statistics.
     ///
     /// # Errors
@@ -134,6 +142,9 @@ impl RealTime {
             }
             now_ns = self.receive(now_ns);
             self.links.flush();
+            if let Some(traces) = &mut self.traces {
+                traces.hand_over(&mut self.switch);
+            }
             let poll_at_ns = self.switch.poll_at_ns().unwrap_or(u64::MAX);
             let deadline_ns = if has_jobs {
                 now_ns
@@ -149,6 +160,10 @@ impl RealTime {
             if let Some(signal) = woken.signal {
                 tracing::info!(signal, "ending on a signal");
                 self.report();
+                if let Some(mut traces) = self.traces.take() {
+                    traces.hand_over(&mut self.switch);
+                    report_lost_traces(traces.finish(), self.switch.traces_lost());
+                }
                 return Ok(self.switch);
             }
             if woken.error || next_link_check_ns <= now_ns {
@@ -293,6 +308,15 @@ impl RealTime {
             link.was_up |= state == LinkState::Up;
             self.poll_after_control();
         }
+    }
+}
+
+/// Logs how many traces were lost, or why all were.
+fn report_lost_traces(finished: anyhow::Result<u64>, lost_before: u64) {
+    match finished {
+        Ok(0) if lost_before == 0 => {}
+        Ok(lost) => tracing::warn!(lost = lost + lost_before, "packet traces were lost"),
+        Err(error) => tracing::error!("{error:#}"),
     }
 }
 

@@ -8,10 +8,12 @@ use crate::error::{At, LoadResult, refuse};
 use crate::expr::Compiler;
 use crate::model::{self, Root, by_name};
 use crate::program::{Node, Relation};
+use crate::trace::NodeLabel;
 
 /// Both controls of a program.
 pub(super) struct Controls {
     pub nodes: Vec<Node>,
+    pub labels: Vec<NodeLabel>,
     /// The first node of ingress.
     pub ingress: u32,
     /// The first node of egress.
@@ -28,9 +30,13 @@ pub(super) fn controls(
 ) -> LoadResult<Controls> {
     let mut tables = Tables::new(actions);
     let mut nodes = Vec::new();
+    let mut labels = Vec::new();
     let mut pipeline = |name: &str| {
         let p = by_name(&root.pipelines, name, |p| &p.name)?;
-        pipeline(c, p, objects, &mut tables, &mut nodes).at(|| format!("pipeline '{name}'"))
+        let start = pipeline(c, p, objects, &mut tables, &mut nodes);
+        let start = start.at(|| format!("pipeline '{name}'"))?;
+        labels.extend(node_labels(p, &tables)?);
+        Ok(start)
     };
     let (ingress, egress) = (pipeline("ingress")?, pipeline("egress")?);
     for p in &root.pipelines {
@@ -40,6 +46,7 @@ pub(super) fn controls(
     }
     Ok(Controls {
         nodes,
+        labels,
         ingress,
         egress,
         tables,
@@ -81,6 +88,20 @@ fn pipeline(
     let start = scope.node(&p.init_table).at(|| "init_table")?;
     refuse_cycles(nodes, tables, start, &scope)?;
     Ok(start)
+}
+
+/// The labels of a pipeline's nodes, in the order of the nodes. Its tables are the last that were
+/// added.
+fn node_labels(p: &model::Pipeline, tables: &Tables) -> LoadResult<Vec<NodeLabel>> {
+    let first = tables.tables.len() - p.tables.len();
+    let mut labels: Vec<NodeLabel> = (first..tables.tables.len()).map(NodeLabel::Table).collect();
+    let conditions = p.conditionals.iter();
+    labels.extend(conditions.map(|k| NodeLabel::Condition(k.name.clone())));
+    for k in &p.action_calls {
+        let action = tables.actions.find(k.action_id, p.name == "egress")?;
+        labels.push(NodeLabel::Action(action.public));
+    }
+    Ok(labels)
 }
 
 fn action_call(k: &model::ActionCallNode, tables: &Tables, scope: &Scope) -> LoadResult<Node> {

@@ -32,6 +32,7 @@ use crate::profile::Profile;
 use crate::program::{DigestFields, ErrorCodes, FieldList, Intrinsics, Program, StackInfo};
 use crate::state::State;
 use crate::table::Table;
+use crate::trace::{HeaderLabel, Labels};
 use action::Actions;
 use checksums::Checksums;
 use control::Controls;
@@ -91,6 +92,7 @@ fn compile_with(
         tables.iter_mut().for_each(Table::keep_handles);
     }
     let profiles = std::mem::take(&mut controls.tables.profiles);
+    let errors = root.errors.iter();
     let parts = Parts {
         objects,
         parser,
@@ -101,6 +103,9 @@ fn compile_with(
         deparser,
         intrinsics,
         errors: intrinsics::error_codes(root),
+        error_names: errors
+            .map(|(name, code)| (name.clone(), (*code).into()))
+            .collect(),
         key_words: 2 * tables.iter().map(|t| t.spec.key_words).max().unwrap_or(0),
     };
     let compiled = Compiled {
@@ -123,6 +128,7 @@ struct Parts {
     deparser: Deparser,
     intrinsics: Intrinsics,
     errors: ErrorCodes,
+    error_names: Vec<(String, u64)>,
     key_words: usize,
 }
 
@@ -144,7 +150,14 @@ impl Parts {
             .iter()
             .map(|h| kinds[h.kind].max_bytes());
         let written = intrinsics::always_changed(layout, self.intrinsics, &self.objects);
+        let labels = Labels {
+            states: self.parser.names.into(),
+            headers: HeaderLabel::all(layout),
+            nodes: self.controls.labels.into(),
+            errors: self.error_names.into(),
+        };
         Program {
+            labels: Box::new(labels),
             constant_base: c.constant_base(),
             param_base: c.param_base(),
             constants: c.constants.into(),

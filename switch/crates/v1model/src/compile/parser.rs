@@ -17,6 +17,7 @@ use serde_json::Value;
 /// A compiled parser.
 pub(super) struct Parser {
     pub states: Vec<State>,
+    pub names: Vec<String>,
     pub start: u32,
     pub value_sets: ValueSets,
 }
@@ -39,6 +40,7 @@ pub(super) fn parser(c: &mut Compiler<'_>, objects: &Objects, root: &Root) -> Lo
     let start = next_state(&names, parser.init_state.as_deref()).at(|| "init_state")?;
     Ok(Parser {
         states,
+        names: parser.parse_states.iter().map(|s| s.name.clone()).collect(),
         start,
         value_sets,
     })

@@ -7,6 +7,7 @@ use crate::meter::{Metered, count};
 use crate::profile::Profile;
 use crate::program::{END, Indexed, Node, Program};
 use crate::table::{Hit, Table, Target};
+use crate::trace::Step;
 
 impl<E: Externs> Machine<'_, E> {
     /// Runs a control from `node` to its end.
@@ -29,12 +30,16 @@ impl<E: Externs> Machine<'_, E> {
                     }
                     other => break other,
                 };
+                self.report_condition(node, taken);
                 node = if taken { *yes } else { *no };
             };
             let outcome;
             (outcome, node) = match *current {
                 Node::Table(table) => self.apply(ctx, table as usize),
-                Node::Action { code, next } => (self.run(ctx, code), next),
+                Node::Action { code, next } => {
+                    self.report_fixed_action(node);
+                    (self.run(ctx, code), next)
+                }
                 Node::Branch {
                     code,
                     slot,
@@ -43,6 +48,7 @@ impl<E: Externs> Machine<'_, E> {
                 } => {
                     let outcome = self.run(ctx, code);
                     let taken = ctx.phv[slot as usize] != 0;
+                    self.report_condition(node, taken);
                     (outcome, if taken { yes } else { no })
                 }
                 Node::IfEqual { .. } | Node::If { .. } | Node::IfBoth { .. } => fault(),
@@ -60,6 +66,7 @@ impl<E: Externs> Machine<'_, E> {
             return fault();
         };
         let hit = table.find(&ctx.phv, &mut ctx.key);
+        self.report_table(ctx, index, hit);
         let hint = hit.and_then(|hit| hit.hint);
         if let Some((hit, hint)) = hit.zip(hint) {
             table.prefetch_entry(hit.id);
@@ -86,7 +93,10 @@ impl<E: Externs> Machine<'_, E> {
             }
             Some(Some(target)) => match choose(self.program, self.profiles, table, target, ctx) {
                 Some(Choice::Call(local, args)) => (Some((local, args)), table.spec.next_hit),
-                Some(Choice::EmptyGroup) => (None, table.spec.next_hit),
+                Some(Choice::EmptyGroup) => {
+                    self.report(Step::EmptyGroup);
+                    (None, table.spec.next_hit)
+                }
                 None => return fault(),
             },
             Some(None) => return fault(),
@@ -106,6 +116,7 @@ impl<E: Externs> Machine<'_, E> {
         let Some((local, args)) = call else {
             return (Outcome::Done, chosen.unwrap_or(table.spec.base_next));
         };
+        self.report_action(table, local, args);
         let base = self.program.param_base as usize;
         match args {
             [] => {}

@@ -10,6 +10,7 @@ impl<E: Externs> Machine<'_, E> {
     pub fn deparse(&mut self, ctx: &mut Context) -> Outcome {
         let program = self.program;
         let outcome = self.run(ctx, program.deparser_code);
+        self.report_emitted(ctx);
         if let Some(changed) = ctx.unchanged.changed_in_place(ctx.parsed) {
             self.rewrite(ctx, changed);
             return outcome;

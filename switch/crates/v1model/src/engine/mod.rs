@@ -4,6 +4,7 @@
 //! that the fast loop of [`run`] does not handle are grouped by their object: [`packet`] (the whole
 //! packet), [`state`] (registers, counters, meters, random numbers), [`arithmetic`] (values of several
 //! words), [`headers`] and [`parse`]. [`checksums`] and [`deparse`] come before a packet leaves.
+//! [`trace`] reports the steps of all of them.
 
 mod arithmetic;
 mod checksums;
@@ -14,6 +15,7 @@ mod packet;
 mod parse;
 mod run;
 mod state;
+mod trace;
 
 use crate::api::Externs;
 use crate::context::Context;

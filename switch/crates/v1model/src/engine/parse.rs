@@ -20,6 +20,7 @@ impl<E: Externs> Machine<'_, E> {
                 return program.errors.parser_timeout;
             }
             left -= 1;
+            self.report_state(state);
             match self.run(ctx, current.code) {
                 Outcome::Done | Outcome::Exit => {}
                 Outcome::Error(code) => return code,

@@ -98,7 +98,13 @@ impl<E: Externs> Machine<'_, E> {
                 }
             };
             let outcome = match *other {
-                Op::Extract { header } => self.extract_fixed(ctx, header),
+                Op::Extract { header } => {
+                    let outcome = self.extract_fixed(ctx, header);
+                    if outcome == Outcome::Done {
+                        self.report_extract(ctx, &program.headers[header as usize]);
+                    }
+                    outcome
+                }
                 Op::JumpBack { to } => {
                     if iterations_left == 0 {
                         return Outcome::Asserted;
@@ -120,7 +126,11 @@ impl<E: Externs> Machine<'_, E> {
     /// others to the next group.
     #[inline(never)]
     fn step(&mut self, ctx: &mut Context, op: &Op, pc: &mut u32) -> Outcome {
-        self.step_state(ctx, op, pc)
+        if E::STEPS {
+            self.step_reported(ctx, op, pc)
+        } else {
+            self.step_state(ctx, op, pc)
+        }
     }
 }
 

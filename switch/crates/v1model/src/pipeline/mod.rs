@@ -26,6 +26,7 @@ use crate::program::Program;
 use crate::slot::RESHAPED;
 use crate::state::State;
 use crate::table::Table;
+use crate::trace::{Stage, Step};
 use crate::value_set::ValueSets;
 use std::collections::BTreeMap;
 
@@ -208,8 +209,16 @@ impl Pipeline {
         set_field(w, i.packet_length, ctx.packet_length);
         set_field(w, i.instance_type, input.instance_type as u64);
 
+        machine.report(Step::Enter(Stage::Parser));
         ctx.parser_error = machine.parse(ctx, max_states);
+        if ctx.parser_error != program.errors.none {
+            machine.report(Step::ParserError(program.labels.error(ctx.parser_error)));
+        }
+        machine.report(Step::Leave(Stage::Parser));
         ctx.checksum_error = machine.verify(ctx);
+        if ctx.checksum_error {
+            machine.report(Step::ChecksumError);
+        }
         set_optional(&mut ctx.phv, i.parser_error, ctx.parser_error);
         let checksum_error = u64::from(ctx.checksum_error);
         set_optional(&mut ctx.phv, i.checksum_error, checksum_error);
@@ -238,7 +247,9 @@ impl Pipeline {
         let mut machine = self.machine(externs, input.now_ns);
         let program = machine.program;
         let i = &program.intrinsics;
+        machine.report(Step::Enter(Stage::Ingress));
         machine.control(ctx, program.ingress).note(ctx);
+        machine.report(Step::Leave(Stage::Ingress));
 
         let w = &ctx.phv;
         let egress_spec = get_field(w, i.egress_spec);
@@ -309,7 +320,9 @@ impl Pipeline {
         set_optional(w, i.deq_qdepth, u64::from(input.deq_qdepth));
         set_optional(w, i.qid, 0);
 
+        machine.report(Step::Enter(Stage::Egress));
         machine.control(ctx, program.egress).note(ctx);
+        machine.report(Step::Leave(Stage::Egress));
         let (assertion_failed, internal_error) = (ctx.assertion_failed, ctx.internal_error);
         let verdict = EgressVerdict {
             drop: assertion_failed
@@ -341,7 +354,9 @@ impl Pipeline {
     ) {
         let mut machine = self.machine(externs, now_ns);
         machine.update(ctx);
+        machine.report(Step::Enter(Stage::Deparser));
         machine.deparse(ctx).note(ctx);
+        machine.report(Step::Leave(Stage::Deparser));
         verdict.assertion_failed = ctx.assertion_failed;
         verdict.internal_error = ctx.internal_error;
         if verdict.assertion_failed || verdict.internal_error {

@@ -1,0 +1,138 @@
+//! Packet traces to a file (`--packet-trace`) and to the log (`--log-level trace`).
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use anyhow::Context;
+use packet_trace::{proto, to_json, to_lines};
+use switch::Switch;
+use switch::trace::PacketTrace;
+
+/// Traces that may wait for the thread that writes them.
+const WAITING_MAX: usize = 4_096;
+
+/// Writes traces, each as a line of JSON and as lines of the log.
+pub struct TraceWriter {
+    file: Option<BufWriter<File>>,
+    name: String,
+    log: bool,
+}
+
+impl TraceWriter {
+    /// A writer to a file, over an existing one, and to the log if it has level `trace`; `None`:
+    /// there is neither.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub fn create(path: Option<&Path>) -> anyhow::Result<Option<Self>> {
+        let log = tracing::enabled!(target: "packet", tracing::Level::TRACE);
+        if path.is_none() && !log {
+            return Ok(None);
+        }
+        let name = path.map_or_else(String::new, |path| path.display().to_string());
+        let file = path
+            .map(|path| File::create(path).map(BufWriter::new))
+            .transpose()
+            .with_context(|| format!("cannot create {name}"))?;
+        Ok(Some(Self { file, name, log }))
+    }
+
+    /// Writes the traces of a switch that are complete.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub fn write_all(&mut self, switch: &mut Switch) -> anyhow::Result<()> {
+        while let Some(trace) = switch.take_trace() {
+            self.write(&trace)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, trace: &PacketTrace) -> anyhow::Result<()> {
+        if self.log {
+            for line in to_lines(trace) {
+                tracing::trace!(target: "packet", "{line}");
+            }
+        }
+        if let Some(file) = &mut self.file {
+            let line = to_json(&proto::PacketTrace::from(trace));
+            writeln!(file, "{line}").with_context(|| format!("cannot write {}", self.name))?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is still in memory.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub fn flush(&mut self) -> anyhow::Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| {
+            file.flush()
+                .with_context(|| format!("cannot write {}", self.name))
+        })
+    }
+}
+
+/// Takes traces from the thread that owns the switch, which must not wait for a disk, to one that
+/// writes them.
+pub struct TraceThread {
+    sender: SyncSender<PacketTrace>,
+    thread: JoinHandle<anyhow::Result<()>>,
+    lost: u64,
+}
+
+impl TraceThread {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// There are too many threads.
+    pub fn start(writer: TraceWriter) -> anyhow::Result<Self> {
+        let (sender, receiver) = sync_channel(WAITING_MAX);
+        let thread = std::thread::Builder::new()
+            .name("traces".into())
+            .spawn(move || write_until_end(writer, &receiver))
+            .context("cannot start the thread that writes traces")?;
+        Ok(Self {
+            sender,
+            thread,
+            lost: 0,
+        })
+    }
+
+    /// Hands over the traces of a switch that are complete. Traces that find no room are lost.
+    pub fn hand_over(&mut self, switch: &mut Switch) {
+        while let Some(trace) = switch.take_trace() {
+            self.lost += u64::from(self.sender.try_send(trace).is_err());
+        }
+    }
+
+    /// Waits until everything is written. Returns how many traces were lost.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub fn finish(self) -> anyhow::Result<u64> {
+        drop(self.sender);
+        match self.thread.join() {
+            Ok(written) => written.map(|()| self.lost),
+            Err(_) => anyhow::bail!("the thread that writes traces has failed"),
+        }
+    }
+}
+
+/// Writes traces until there is nobody to send more. Flushes whenever none waits.
+fn write_until_end(
+    mut writer: TraceWriter,
+    receiver: &Receiver<PacketTrace>,
+) -> anyhow::Result<()> {
+    while let Ok(trace) = receiver.recv() {
+        writer.write(&trace)?;
+        for trace in receiver.try_iter() {
+            writer.write(&trace)?;
+        }
+        writer.flush()?;
+    }
+    writer.flush()
+}

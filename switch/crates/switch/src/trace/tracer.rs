@@ -1,0 +1,270 @@
+//! Puts the traces of packets together while they are in the switch.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use v1model::{Externs, Pipeline, Step};
+
+use super::event::{Event, Names};
+use super::{Branch, Finished, ForkReason, Outcome, PacketTrace};
+use crate::pool::PacketId;
+use crate::program::TrafficManagerView;
+
+/// Most events of one trace: a packet may recirculate for ever.
+const EVENTS_MAX: usize = 4_096;
+
+/// Most branches of one trace.
+const BRANCHES_MAX: usize = 512;
+
+/// The traces of the packets that are in the switch.
+pub(crate) struct Tracer {
+    names: Names,
+    growing: HashMap<u64, Growing>,
+    /// Where the events of a packet go.
+    places: HashMap<PacketId, Place>,
+    next_id: u64,
+}
+
+/// A branch of a trace that grows.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    trace: u64,
+    branch: usize,
+    /// The branch that forked last, and why, while copies are being made.
+    fork: Option<(usize, ForkReason)>,
+}
+
+/// A trace of which copies are still in the switch.
+struct Growing {
+    ingress_port: u16,
+    arrival_ns: u64,
+    frame_bytes: usize,
+    branches: Vec<GrowingBranch>,
+    events: usize,
+    left_out: u64,
+    /// Branches without an outcome.
+    open: usize,
+}
+
+#[derive(Default)]
+struct GrowingBranch {
+    events: Vec<Event>,
+    end: Option<End>,
+}
+
+enum End {
+    Outcome(Outcome),
+    Fork(ForkReason, Vec<usize>),
+}
+
+impl Growing {
+    fn put(&mut self, branch: usize, event: Event) {
+        if self.events == EVENTS_MAX {
+            self.left_out += 1;
+        } else if let Some(branch) = self.branches.get_mut(branch) {
+            self.events += 1;
+            branch.events.push(event);
+        }
+    }
+
+    /// Adds a branch; `None`: there is no room.
+    fn add_branch(&mut self) -> Option<usize> {
+        if self.branches.len() == BRANCHES_MAX {
+            self.left_out += 1;
+            return None;
+        }
+        self.branches.push(GrowingBranch::default());
+        self.open += 1;
+        Some(self.branches.len() - 1)
+    }
+
+    /// Takes a branch with all that forked from it.
+    fn take(&mut self, at: usize) -> Branch {
+        let branch = self.branches.get_mut(at).map(std::mem::take);
+        let branch = branch.unwrap_or_default();
+        let outcome = match branch.end {
+            Some(End::Outcome(outcome)) => outcome,
+            Some(End::Fork(reason, branches)) => Outcome::Fork {
+                reason,
+                branches: branches.into_iter().map(|at| self.take(at)).collect(),
+            },
+            None => {
+                debug_assert!(false, "a branch of a finished trace has no outcome");
+                Outcome::Fork {
+                    reason: ForkReason::Clone,
+                    branches: Vec::new(),
+                }
+            }
+        };
+        Branch {
+            events: branch.events,
+            outcome,
+        }
+    }
+}
+
+impl Tracer {
+    /// A tracer of packets that a program processes.
+    pub(crate) fn new(pipeline: &Pipeline, next_id: u64) -> Self {
+        Self {
+            names: Names::of(pipeline),
+            growing: HashMap::new(),
+            places: HashMap::new(),
+            next_id,
+        }
+    }
+
+    /// The number of the next packet.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// Begins the trace of a packet that has come in.
+    pub(crate) fn begin(&mut self, id: PacketId, port: u16, arrival_ns: u64, frame_bytes: usize) {
+        let trace = self.next_id;
+        self.next_id += 1;
+        self.growing.insert(
+            trace,
+            Growing {
+                ingress_port: port,
+                arrival_ns,
+                frame_bytes,
+                branches: vec![GrowingBranch::default()],
+                events: 0,
+                left_out: 0,
+                open: 1,
+            },
+        );
+        let place = Place {
+            trace,
+            branch: 0,
+            fork: None,
+        };
+        self.places.insert(id, place);
+    }
+
+    /// Takes an event of a packet.
+    pub(crate) fn event(&mut self, id: PacketId, event: Event) {
+        if let Some(place) = self.places.get_mut(&id) {
+            place.fork = None;
+            if let Some(trace) = self.growing.get_mut(&place.trace) {
+                trace.put(place.branch, event);
+            }
+        }
+    }
+
+    /// An `Externs` that takes the steps of a packet; `None`: the packet is not traced.
+    pub(crate) fn externs<'a>(
+        &'a mut self,
+        id: PacketId,
+        view: TrafficManagerView<'a>,
+    ) -> Option<Traced<'a>> {
+        let place = self.places.get_mut(&id)?;
+        place.fork = None;
+        let trace = self.growing.get_mut(&place.trace)?;
+        Some(Traced {
+            view,
+            names: &self.names,
+            branch: place.branch,
+            trace: RefCell::new(trace),
+        })
+    }
+
+    /// A copy of a packet has been made.
+    pub(crate) fn copied(&mut self, of: PacketId, copy: PacketId, reason: ForkReason) {
+        let Some(place) = self.places.get_mut(&of) else {
+            return;
+        };
+        let Some(trace) = self.growing.get_mut(&place.trace) else {
+            return;
+        };
+        let from = match place.fork {
+            Some((from, why)) if why == reason => from,
+            _ => {
+                let from = place.branch;
+                let Some(own) = trace.add_branch() else {
+                    return;
+                };
+                // The branch that forks has its outcome.
+                trace.open -= 1;
+                if let Some(branch) = trace.branches.get_mut(from) {
+                    branch.end = Some(End::Fork(reason, vec![own]));
+                }
+                place.branch = own;
+                place.fork = Some((from, reason));
+                from
+            }
+        };
+        let Some(branch) = trace.add_branch() else {
+            return;
+        };
+        if let Some(End::Fork(_, branches)) = trace.branches[from].end.as_mut() {
+            branches.push(branch);
+        }
+        let place = Place {
+            trace: place.trace,
+            branch,
+            fork: None,
+        };
+        self.places.insert(copy, place);
+    }
+
+    /// A packet leaves the switch.
+    pub(crate) fn end(&mut self, id: PacketId, outcome: Outcome, finished: &mut Finished) {
+        let Some(place) = self.places.remove(&id) else {
+            return;
+        };
+        let Some(trace) = self.growing.get_mut(&place.trace) else {
+            return;
+        };
+        if let Some(branch) = trace.branches.get_mut(place.branch) {
+            branch.end = Some(End::Outcome(outcome));
+        }
+        trace.open -= 1;
+        if trace.open == 0
+            && let Some(mut trace) = self.growing.remove(&place.trace)
+        {
+            finished.put(PacketTrace {
+                packet_id: place.trace,
+                ingress_port: trace.ingress_port,
+                arrival_ns: trace.arrival_ns,
+                frame_bytes: trace.frame_bytes,
+                root: trace.take(0),
+                left_out: trace.left_out,
+            });
+        }
+    }
+}
+
+/// The traffic manager as the program sees it, and a place for its steps.
+pub(crate) struct Traced<'a> {
+    view: TrafficManagerView<'a>,
+    names: &'a Names,
+    branch: usize,
+    trace: RefCell<&'a mut Growing>,
+}
+
+impl Externs for Traced<'_> {
+    const STEPS: bool = true;
+
+    fn backlog_bytes(&self, class: u32) -> u64 {
+        self.view.backlog_bytes(class)
+    }
+
+    fn prefetch_class(&self, class: u32) {
+        self.view.prefetch_class(class);
+    }
+
+    fn logs(&self) -> bool {
+        self.view.logs()
+    }
+
+    fn log(&self, message: &str) {
+        self.view.log(message);
+    }
+
+    fn step(&self, step: Step<'_>) {
+        let event = self.names.event(step);
+        self.trace.borrow_mut().put(self.branch, event);
+    }
+}

@@ -1,0 +1,222 @@
+//! Reports steps, for an [`Externs`] that wants them. Nothing of this is compiled for others.
+
+use super::{Machine, Outcome};
+use crate::api::Externs;
+use crate::bits::{split_bits, to_bits};
+use crate::context::Context;
+use crate::ops::Op;
+use crate::program::HeaderInfo;
+use crate::slot::Slot;
+use crate::table::{Hit, Table};
+use crate::trace::{NodeLabel, Step};
+
+impl<E: Externs> Machine<'_, E> {
+    /// Reports a step that takes no work to describe.
+    #[inline]
+    pub fn report(&self, step: Step<'_>) {
+        if E::STEPS {
+            self.externs.step(step);
+        }
+    }
+
+    /// Reports that the parser is in a state.
+    pub(super) fn report_state(&self, state: u32) {
+        if E::STEPS
+            && let Some(name) = self.program.labels.states.get(state as usize)
+        {
+            self.externs.step(Step::State(name));
+        }
+    }
+
+    /// Reports that a header has been extracted.
+    pub(super) fn report_extract(&self, ctx: &Context, header: &HeaderInfo) {
+        if E::STEPS
+            && let Some(label) = self.program.labels.header_at(header.base)
+        {
+            self.externs.step(Step::Extract {
+                header: &label.name,
+                bytes: self.program.kinds[header.kind].length(&ctx.phv, header.base),
+                fields: label.values(&ctx.phv),
+            });
+        }
+    }
+
+    /// Reports the headers that the deparser emits.
+    pub(super) fn report_emitted(&self, ctx: &Context) {
+        if E::STEPS {
+            for header in &self.program.deparse_order {
+                if ctx.phv[header.base as usize] != 0
+                    && let Some(label) = self.program.labels.header_at(header.base)
+                {
+                    self.externs.step(Step::Emit {
+                        header: &label.name,
+                        bytes: self.program.kinds[header.kind].length(&ctx.phv, header.base),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Reports a condition.
+    #[inline]
+    pub(super) fn report_condition(&self, node: u32, holds: bool) {
+        if E::STEPS
+            && let Some(NodeLabel::Condition(name)) = self.program.labels.nodes.get(node as usize)
+        {
+            self.externs.step(Step::Condition { name, holds });
+        }
+    }
+
+    /// Reports a node that runs one action: a call, or a table that can run no other action.
+    pub(super) fn report_fixed_action(&self, node: u32) {
+        if !E::STEPS {
+            return;
+        }
+        match self.program.labels.nodes.get(node as usize) {
+            Some(&NodeLabel::Table(table)) => {
+                self.externs.step(Step::Table {
+                    table,
+                    key: Vec::new(),
+                    entry: None,
+                });
+                let Some(table) = self.tables.get(table) else {
+                    return;
+                };
+                if let Some(call) = &table.default.call {
+                    self.report_action(table, call.local(), call.args());
+                }
+            }
+            Some(&NodeLabel::Action(action)) => self.externs.step(Step::Action {
+                action,
+                args: Vec::new(),
+            }),
+            Some(NodeLabel::Condition(_)) | None => {}
+        }
+    }
+
+    /// Reports a look-up.
+    #[inline]
+    pub(super) fn report_table(&self, ctx: &Context, index: usize, hit: Option<Hit>) {
+        if E::STEPS
+            && let Some(table) = self.tables.get(index)
+        {
+            let parts = table.spec.parts.iter();
+            let key = parts.map(|part| {
+                let words = part.bits.div_ceil(64) as Slot;
+                let words = &ctx.phv[part.slot as usize..(part.slot + words) as usize];
+                to_bits(words, part.bits)
+            });
+            let entry = hit.and_then(|hit| table.entry(hit.id));
+            self.externs.step(Step::Table {
+                table: index,
+                key: key.collect(),
+                entry: entry.map(|entry| entry.key()),
+            });
+        }
+    }
+
+    /// Reports the action that a table runs.
+    #[inline]
+    pub(super) fn report_action(&self, table: &Table, local: usize, args: &[u64]) {
+        if E::STEPS
+            && let Some(action) = table.spec.actions.get(local)
+        {
+            self.externs.step(Step::Action {
+                action: action.public,
+                args: split_bits(args, action.params.iter().copied()),
+            });
+        }
+    }
+
+    /// Executes an operation and reports what it has done.
+    pub(super) fn step_reported(&mut self, ctx: &mut Context, op: &Op, pc: &mut u32) -> Outcome {
+        let next = *pc;
+        // The result may take the place of the index.
+        let index = index_of(op).map_or(0, |slot| ctx.phv[slot as usize]);
+        let outcome = self.step_state(ctx, op, pc);
+        match outcome {
+            // A skip: the index is out of range.
+            Outcome::Done => self.report_op(ctx, op, index, *pc != next),
+            Outcome::Exit => self.externs.step(Step::Exit),
+            Outcome::Asserted => self.externs.step(Step::AssertFailed),
+            Outcome::Error(_) | Outcome::Fault => {}
+        }
+        outcome
+    }
+
+    fn report_op(&self, ctx: &Context, op: &Op, index: u64, skipped: bool) {
+        let program = self.program;
+        let w = |slot: Slot| ctx.phv[slot as usize];
+        let cell = |array: u16, slot: Slot| {
+            let bits = program.register_infos[array as usize].bits;
+            let from = slot as usize;
+            to_bits(&ctx.phv[from..from + bits.div_ceil(64) as usize], bits)
+        };
+        let step = match *op {
+            Op::RegisterRead {
+                d, array, skip: _, ..
+            } => Step::RegisterRead {
+                register: array.into(),
+                index,
+                value: self.has_cell(array, index).then(|| cell(array, d)),
+            },
+            Op::RegisterWrite { array, a, .. } => Step::RegisterWrite {
+                register: array.into(),
+                index,
+                value: self.has_cell(array, index).then(|| cell(array, a)),
+            },
+            Op::Count { array, .. } => Step::Count {
+                counter: array.into(),
+                index,
+            },
+            Op::Meter { d, array, .. } => Step::Meter {
+                meter: array.into(),
+                index,
+                colour: (!skipped).then(|| w(d)),
+            },
+            Op::MarkToDrop | Op::MarkCopyToDrop { .. } => Step::MarkToDrop,
+            Op::Hold { .. } => match ctx.requests.hold {
+                Some(hold) => Step::Hold(hold),
+                None => return,
+            },
+            Op::Truncate { a } => Step::Truncate(w(a)),
+            Op::Clone { .. } => match ctx.requests.clone {
+                Some(request) => Step::Clone(request),
+                None => return,
+            },
+            Op::Digest { list } => Step::Digest(w(list)),
+            Op::Resubmit { list } => Step::Resubmit(w(list)),
+            Op::Recirculate { list } => Step::Recirculate(w(list)),
+            Op::ExtractVariable { header, .. } => {
+                return self.report_extract(ctx, &program.headers[header as usize]);
+            }
+            Op::ExtractNext { stack } | Op::ExtractNextVariable { stack, .. } => {
+                let stack = &program.stacks[stack as usize];
+                let last = w(stack.next).checked_sub(1);
+                let element = last.and_then(|last| stack.elements.get(super::to_index(last)));
+                if let Some(&element) = element {
+                    self.report_extract(ctx, &program.headers[element as usize]);
+                }
+                return;
+            }
+            _ => return,
+        };
+        self.externs.step(step);
+    }
+
+    fn has_cell(&self, register: u16, index: u64) -> bool {
+        let index = super::to_index(index);
+        self.state.register(register as usize, index).is_some()
+    }
+}
+
+/// The slot with the index of the cell that an operation works on.
+fn index_of(op: &Op) -> Option<Slot> {
+    match *op {
+        Op::RegisterRead { index, .. }
+        | Op::RegisterWrite { index, .. }
+        | Op::Count { index, .. }
+        | Op::Meter { index, .. } => Some(index),
+        _ => None,
+    }
+}
