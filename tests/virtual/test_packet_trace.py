@@ -126,8 +126,9 @@ def test_the_switch_does_the_same_with_and_without_traces(tmp_path: Path) -> Non
     sent, traces = traced(what, tmp_path / "traced")
     assert sent == plain
     assert len(traces) == len(arrivals[1])
-    statistics = [tmp_path / folder / "stats.json" for folder in ("plain", "traced")]
-    assert statistics[0].read_text() == statistics[1].read_text()
+    counted = [(tmp_path / folder / "stats.json").read_text() for folder in ("plain", "traced")]
+    # Interfaces have the names of the folders.
+    assert counted[0].replace("/plain/", "/") == counted[1].replace("/traced/", "/")
 
 
 def test_the_log_has_the_words_of_simple_switch(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ pub fn packets(bytes: &[u8]) {
     let [program, entries, frames @ ..] = bytes else {
         return;
     };
-    let mut run = Run::new(*program, *entries);
+    let mut run = Run::new(*program, *entries, frames.len() % 2 == 1);
     let mut now_ns = 0;
     let mut rest = frames;
     while let [port, gap, low, high, later @ ..] = rest {
@@ -83,7 +83,7 @@ pub fn capture(bytes: &[u8]) {
     let Ok(mut capture) = CaptureReader::new(file, "capture".to_owned()) else {
         return;
     };
-    let mut run = Run::new(*program, *entries);
+    let mut run = Run::new(*program, *entries, file.len() % 2 == 1);
     while let Ok(Some((at_ns, frame))) = capture.next_frame() {
         assert!(
             frame.len() <= file.len(),
@@ -107,8 +107,8 @@ struct Run {
 }
 
 impl Run {
-    /// A switch with the program and the entries that the bytes choose.
-    fn new(program: u8, entries: u8) -> Self {
+    /// A switch with the program and the entries that the bytes choose. `traced`: its packets are.
+    fn new(program: u8, entries: u8, traced: bool) -> Self {
         let mut switch = Switch::new(
             SwitchConfig {
                 cpu_port: Some(CPU_PORT),
@@ -141,6 +141,7 @@ impl Run {
         switch.load(&crate::read(path)).expect("the project's own");
         let program = switch.program_mut().expect("it is loaded");
         fill(program, usize::from(entries));
+        switch.set_tracing(traced);
         Self {
             switch,
             sent: Sent::default(),
@@ -180,6 +181,10 @@ impl Run {
     fn finish(&mut self) {
         self.events = 0;
         self.events_until(u64::MAX);
+        while let Some(trace) = self.switch.take_trace() {
+            assert!(!packet_trace::to_delimited(&trace).is_empty());
+            assert!(!packet_trace::to_lines(&trace).is_empty());
+        }
     }
 }
 

@@ -125,9 +125,9 @@ pub struct Options {
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
     pub pcap: Option<PathBuf>,
 
-    /// Write what happens to each packet to this file: a line of JSON for each packet, with the
-    /// parser's states, tables, actions, queues and what became of it. --log-console --log-level
-    /// trace shows the same as text.
+    /// Write each packet's way to this file: the parser's states, tables, actions, queues and the
+    /// outcome. A line of JSON for each packet, or a protobuf message with its length in front if
+    /// the name ends with .binpb. --log-console --log-level trace shows the same as text.
     #[arg(long, value_name = "FILE")]
     pub packet_trace: Option<PathBuf>,
 

@@ -7,16 +7,21 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::Context;
-use packet_trace::{proto, to_json, to_lines};
+use packet_trace::{proto, to_delimited, to_json, to_lines};
 use switch::Switch;
 use switch::trace::PacketTrace;
 
 /// Traces that may wait for the thread that writes them.
 const WAITING_MAX: usize = 4_096;
 
-/// Writes traces, each as a line of JSON and as lines of the log.
+/// Ending of a file that has messages, and not JSON.
+const MESSAGES: &str = "binpb";
+
+/// Writes traces: each as a line of JSON or as a message, and as lines of the log.
 pub struct TraceWriter {
     file: Option<BufWriter<File>>,
+    /// Whether the file has messages, each with its length in front.
+    messages: bool,
     name: String,
     log: bool,
 }
@@ -37,7 +42,13 @@ impl TraceWriter {
             .map(|path| File::create(path).map(BufWriter::new))
             .transpose()
             .with_context(|| format!("cannot create {name}"))?;
-        Ok(Some(Self { file, name, log }))
+        let messages = path.is_some_and(|path| path.extension().is_some_and(|end| end == MESSAGES));
+        Ok(Some(Self {
+            file,
+            messages,
+            name,
+            log,
+        }))
     }
 
     /// Writes the traces of a switch that are complete.
@@ -58,8 +69,12 @@ impl TraceWriter {
             }
         }
         if let Some(file) = &mut self.file {
-            let line = to_json(&proto::PacketTrace::from(trace));
-            writeln!(file, "{line}").with_context(|| format!("cannot write {}", self.name))?;
+            let written = if self.messages {
+                file.write_all(&to_delimited(trace))
+            } else {
+                writeln!(file, "{}", to_json(&proto::PacketTrace::from(trace)))
+            };
+            written.with_context(|| format!("cannot write {}", self.name))?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ mod message;
 mod text;
 
 pub use json::to_json;
+pub use message::to_delimited;
 pub use proto::PacketTrace;
 pub use text::to_lines;
 

@@ -1,7 +1,6 @@
 //! From the switch's trace to the message.
 
-use std::fmt::Write;
-
+use prost::Message;
 use switch::trace::{self, Branch, Event, ForkReason, Outcome};
 use v1model::entries::{EntryKey, MatchField};
 use v1model::{InstanceType, Stage};
@@ -24,6 +23,12 @@ impl From<&trace::PacketTrace> for proto::PacketTrace {
             left_out: trace.left_out,
         }
     }
+}
+
+/// A trace as a message with its length in front, so that one can follow the other in a file.
+#[must_use]
+pub fn to_delimited(trace: &trace::PacketTrace) -> Vec<u8> {
+    proto::PacketTrace::from(trace).encode_length_delimited_to_vec()
 }
 
 fn size(bytes: usize) -> u32 {
@@ -227,33 +232,38 @@ fn named<N: AsRef<str>, V: AsRef<[u8]>>(values: &[(N, V)]) -> Vec<proto::NamedVa
 
 /// Hexadecimal with all digits of the bytes.
 pub(crate) fn hex(value: &[u8]) -> String {
+    const DIGITS: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
+    ];
     let mut out = String::with_capacity(2 + 2 * value.len());
     out.push_str("0x");
     for byte in value {
-        // Writing to a string cannot fail.
-        let _ = write!(out, "{byte:02x}");
+        out.push(DIGITS[usize::from(byte >> 4)]);
+        out.push(DIGITS[usize::from(byte & 15)]);
     }
     out
 }
 
-/// What an entry matches, by the names of the key's fields.
+/// Matches of an entry by the names of the key's fields, without those that match any value.
 fn matches_of<N: AsRef<str>, V>(key: &[(N, V)], entry: &EntryKey) -> Vec<proto::NamedValue> {
     let fields = key.iter().zip(&entry.fields);
-    let matches = fields.map(|((name, _), field)| proto::NamedValue {
-        name: name.as_ref().to_owned(),
-        value: match_text(field),
+    let matches = fields.filter_map(|((name, _), field)| {
+        Some(proto::NamedValue {
+            name: name.as_ref().to_owned(),
+            value: match_text(field)?,
+        })
     });
     matches.collect()
 }
 
-/// A match as simple_switch_CLI takes it; `*`: any value.
-fn match_text(field: &MatchField) -> String {
+/// A match as simple_switch_CLI takes it; `None`: any value.
+fn match_text(field: &MatchField) -> Option<String> {
     match field {
-        MatchField::Exact(value) => hex(value),
-        MatchField::Lpm { value, prefix_bits } => format!("{}/{prefix_bits}", hex(value)),
-        MatchField::Ternary { value, mask } => format!("{}&&&{}", hex(value), hex(mask)),
-        MatchField::Range { low, high } => format!("{}->{}", hex(low), hex(high)),
-        MatchField::Optional(Some(value)) => hex(value),
-        MatchField::Optional(None) => "*".to_owned(),
+        MatchField::Exact(value) | MatchField::Optional(Some(value)) => Some(hex(value)),
+        MatchField::Lpm { prefix_bits: 0, .. } | MatchField::Optional(None) => None,
+        MatchField::Lpm { value, prefix_bits } => Some(format!("{}/{prefix_bits}", hex(value))),
+        MatchField::Ternary { mask, .. } if mask.iter().all(|byte| *byte == 0) => None,
+        MatchField::Ternary { value, mask } => Some(format!("{}&&&{}", hex(value), hex(mask))),
+        MatchField::Range { low, high } => Some(format!("{}->{}", hex(low), hex(high))),
     }
 }
