@@ -98,7 +98,12 @@ fn event_message(event: &Event) -> Option<EventMessage> {
             name: name.clone(),
             holds: *holds,
         }),
-        Event::Table { table, key, entry } => EventMessage::TableLookup(proto::TableLookup {
+        Event::Table {
+            table,
+            key,
+            entry,
+            handle,
+        } => EventMessage::TableLookup(proto::TableLookup {
             table: table.to_string(),
             key: named(key),
             hit: entry.is_some(),
@@ -106,6 +111,7 @@ fn event_message(event: &Event) -> Option<EventMessage> {
                 .as_ref()
                 .map_or_else(Vec::new, |entry| matches_of(key, entry)),
             priority: entry.as_ref().map_or(0, |entry| entry.priority),
+            handle: *handle,
         }),
         Event::EmptyGroup => EventMessage::EmptyGroup(proto::EmptyGroup {}),
         Event::Action { action, args } => EventMessage::Action(proto::Action {

@@ -105,14 +105,23 @@ fn words(event: &Event) -> Vec<String> {
         Event::ParserError(name) => format!("Parser ended with error {name}"),
         Event::ChecksumError => "A checksum is wrong".to_owned(),
         Event::Condition { name, holds } => format!("Condition \"{name}\" is {holds}"),
-        Event::Table { table, key, entry } => {
+        Event::Table {
+            table,
+            key,
+            entry,
+            handle,
+        } => {
             let mut lines = vec![format!("Applying table '{table}'")];
             if !key.is_empty() {
                 lines.push("Looking up key:".to_owned());
                 let key = key.iter();
                 lines.extend(key.map(|(name, value)| format!("* {name:<20}: {}", hex(value))));
             }
-            let found = if entry.is_some() { "hit" } else { "miss" };
+            let found = match (entry, handle) {
+                (Some(_), Some(handle)) => format!("hit with handle {handle}"),
+                (Some(_), None) => "hit".to_owned(),
+                (None, _) => "miss".to_owned(),
+            };
             lines.push(format!("Table '{table}': {found}"));
             return lines;
         }

@@ -73,6 +73,8 @@ pub enum Step<'a> {
         key: Vec<Bits>,
         /// The entry that matches; `None`: a miss.
         entry: Option<EntryKey>,
+        /// BMv2's handle of the entry, if the table keeps handles.
+        handle: Option<u32>,
     },
     /// The group or one-shot set of the matching entry has no member whose port is up.
     EmptyGroup,

@@ -25,7 +25,9 @@ impl Externs for Steps<'_> {
         let text = match step {
             Step::State(name) => format!("state {name}"),
             Step::Extract { header, bytes, .. } => format!("extract {header} {bytes}"),
-            Step::Table { table, key, entry } => {
+            Step::Table {
+                table, key, entry, ..
+            } => {
                 let (name, _) = self.names.get(table).copied().unwrap_or_default();
                 let found = if entry.is_some() { "hit" } else { "miss" };
                 format!("table {name} {key:x?} {found}")

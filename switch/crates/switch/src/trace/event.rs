@@ -46,6 +46,8 @@ pub enum Event {
         key: Vec<(Name, Bits)>,
         /// The entry that matches; `None`: a miss.
         entry: Option<EntryKey>,
+        /// BMv2's handle of the entry, if the table keeps handles (Thrift is on).
+        handle: Option<u32>,
     },
     /// The group or one-shot set of the matching entry has no member whose port is up.
     EmptyGroup,
@@ -224,9 +226,19 @@ impl Names {
                 name: name.to_owned(),
                 holds,
             },
-            Step::Table { table, key, entry } => {
+            Step::Table {
+                table,
+                key,
+                entry,
+                handle,
+            } => {
                 let (table, key) = named(&self.tables, table, key);
-                Event::Table { table, key, entry }
+                Event::Table {
+                    table,
+                    key,
+                    entry,
+                    handle,
+                }
             }
             Step::EmptyGroup => Event::EmptyGroup,
             Step::Action { action, args } => {

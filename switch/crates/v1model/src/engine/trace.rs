@@ -78,6 +78,7 @@ impl<E: Externs> Machine<'_, E> {
                     table,
                     key: Vec::new(),
                     entry: None,
+                    handle: None,
                 });
                 let Some(table) = self.tables.get(table) else {
                     return;
@@ -111,6 +112,7 @@ impl<E: Externs> Machine<'_, E> {
                 table: index,
                 key: key.collect(),
                 entry: entry.map(|entry| entry.key()),
+                handle: entry.and_then(|entry| table.handle_of(entry)),
             });
         }
     }
