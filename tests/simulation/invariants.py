@@ -11,20 +11,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import finsy as fy
+from bridge import Bridge
 from etcd import Commit
 from finsy import p4entity
 from finsy.proto import p4r
 from loop import Process
+from os_ken.ofproto import ofproto_v1_3 as ofp
 from pacer_controller import entries
 from pacer_controller.records import index_of
 from pacer_controller.rows import PORTS, Row
 from truth import EtcdTruth, FileTruth, Truth, Version
 from world import PREFIX, STATE, Controller, Key, Operation, World, token_of
 
-from switch import Switch
+from switch import Accepted, Switch
 
 _MEMORY = 3
 """Violations that are kept of one kind."""
+
+_MODS = (
+    bytes((ofp.OFP_VERSION, ofp.OFPT_FLOW_MOD)),
+    bytes((ofp.OFP_VERSION, ofp.OFPT_METER_MOD)),
+)
 
 _WRITES = ("/Write", "/SetForwardingPipelineConfig", "/SetPort")
 
@@ -70,7 +77,7 @@ class Invariants:
             self.truth = FileTruth(self.broken, world.loop)
         self._reads: dict[tuple[str, Process, Key], int] = {}
         """Newest version that a client has seen at a controller, by place in the history."""
-        self._checked: dict[str, int] = {}
+        self._checked: dict[tuple[str, int], int] = {}
         self._broken_since_s: dict[Controller, float] = {}
         self._refuses = any(fault.kind == "refuse" for fault in world.faults)
         world.core.asked = self._asked
@@ -104,25 +111,36 @@ class Invariants:
     def _check_switches(self) -> None:
         """At most one writer, in the order of election ids, and no id of two controllers."""
         for switch in self._world.switches:
-            done = self._checked.get(switch.name, 0)
-            for before, after in zip(
-                switch.accepted[max(0, done - 1) :], switch.accepted[max(1, done) :], strict=False
-            ):
-                if before.life == after.life and after.election_id < before.election_id:
-                    self.broken(
-                        "one-writer",
-                        f"{switch.name} took {after.method} of {after.controller} with "
-                        f"{after.election_id:#x} after {before.election_id:#x}",
-                    )
-                same = after.election_id == before.election_id
-                if same and before.controller is not after.controller:
-                    self.broken(
-                        "one-writer",
-                        f"{switch.name} has two writers with {after.election_id:#x}",
-                    )
-            self._checked[switch.name] = len(switch.accepted)
+            for number, history in enumerate(switch.histories):
+                self._check_writers(switch.name, number, history)
             for bid, one, other in switch.stolen[:1]:
                 self.broken("id-reused", f"{switch.name}: {one} and {other} bid {bid:#x}")
+            if isinstance(switch, Bridge):
+                for text in switch.wrong[:1]:
+                    self.broken("one-writer", f"{switch.name}: {text}")
+
+    def _check_writers(self, switch: str, number: int, history: Sequence[Accepted]) -> None:
+        done = self._checked.get((switch, number), 0)
+        for before, after in zip(
+            history[max(0, done - 1) :], history[max(1, done) :], strict=False
+        ):
+            if before.life == after.life and after.election_id < before.election_id:
+                self.broken(
+                    "one-writer",
+                    f"{switch} took {after.method} of {after.controller} with "
+                    f"{after.election_id:#x} after {before.election_id:#x}",
+                )
+            same = after.election_id == before.election_id
+            if same and before.controller is not after.controller:
+                self.broken("one-writer", f"{switch} has two writers with {after.election_id:#x}")
+        self._checked[switch, number] = len(history)
+
+    def sent(self, process: Process, switch: str, data: bytes) -> None:
+        """Check what a controller sends to a bridge: OpenFlow, or JSON to the database."""
+        # Each change of the database counts it, by a mutation.
+        writes = data[:2] in _MODS or b'"mutate"' in data
+        if writes and process in self._world.names:
+            self._asked(process, f"{switch}:", "/Write", "")
 
     def _asked(self, process: Process, target: str, method: str, _: str) -> None:
         """A controller writes to a switch only while it holds the switch's lease."""
@@ -264,7 +282,8 @@ class Invariants:
                     if not self._refuses:
                         self.broken("again", f"{token} of {key} comes a second time: {operation}")
                     continue
-                if operation.certain:
+                # A change that a switch refuses is stored and taken back, and then tried once more.
+                if operation.certain and not self._refuses:
                     self.broken("refused", f"stored although refused: {operation}")
                 self._check_condition(operation, versions[place - 1] if place else None)
         self._check_atomic()
@@ -322,10 +341,12 @@ class Invariants:
 
     # ---- at rest ----
 
-    def unrest(self, switch: Switch) -> str | None:
+    def unrest(self, switch: Switch | Bridge) -> str | None:
         """Return how a switch differs from its desired state; None: it does not."""
         if self._unmanaged(switch):
             return None
+        if isinstance(switch, Bridge):
+            return switch.unrest(self.truth.desired(switch.name))
         if switch.node.process is None or switch.config is None:
             return "has no pipeline"
         primary = switch.primary
@@ -346,7 +367,7 @@ class Invariants:
                 return f"has {has} bytes of FIFO at port {number}, not {record.spec.fifo_bytes}"
         return None
 
-    def _unmanaged(self, switch: Switch) -> bool:
+    def _unmanaged(self, switch: Switch | Bridge) -> bool:
         """Whether the switch that is in no configuration has not been made."""
         made = self.truth.current(("", "switch", switch.name)) is not None
         return switch is self._world.switches[-1] and not made

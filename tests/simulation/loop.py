@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+import greenlet
 from disk import Disk
 
 EPOCH_S = 1_760_000_000.0
@@ -177,7 +178,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, Any, tuple[Any, ...] | None]] = []
         self._runnable: list[Node] = []
         self._nodes: dict[str, Node] = {}
-        self._threads: dict[int, float] = {}
+        self._threads: weakref.WeakKeyDictionary[Any, deque[Callable[[], None]]] = (
+            weakref.WeakKeyDictionary()
+        )
+        """The call that the thread of an executor makes, followed by those that wait."""
         self._hash = hashlib.blake2b(digest_size=16)
         self._over = False
         _Task._numbers = itertools.count()
@@ -325,13 +329,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> "asyncio.Future[Any]":
         """Do a thread's work in a callback; calls of one executor run one after the other."""
         future = self.create_future()
-        start_s = self.now_s
-        if executor is not None:
-            start_s = max(start_s, self._threads.get(id(executor), 0.0))
-        at_s = start_s + self._chance.expovariate(1 / 0.001)
-        if executor is not None:
-            self._threads[id(executor)] = at_s
+        delay_s = self._chance.expovariate(1 / 0.001)
         process = PROCESS.get(self.world)
+        line: deque[Callable[[], None]] = deque()
+        if executor is not None:
+            line = self._threads.setdefault(executor, line)
 
         def work() -> None:
             try:
@@ -342,9 +344,41 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             else:
                 if not future.done():
                     future.set_result(result)
+            line.popleft()
+            if line:
+                line[0]()
 
-        self.at(at_s, process.post, work)
+        def run() -> None:
+            thread = greenlet.greenlet(work)
+            thread.gr_context = contextvars.copy_context()
+            thread.switch()
+
+        line.append(lambda: self.after(delay_s, process.post, run))
+        if len(line) == 1:
+            line[0]()
         return future
+
+    def block(self, until: Callable[[Callable[[], None]], None]) -> None:
+        """Let a thread wait while other callbacks run.
+
+        Args:
+            until: called with the function that ends the wait.
+
+        """
+        thread, process = greenlet.getcurrent(), PROCESS.get(self.world)
+        assert thread.parent is not None, "the event loop itself would wait"
+        over = False
+
+        def wake() -> None:
+            nonlocal over
+            if not over:
+                over = True
+                process.post(thread.switch)
+
+        # Kept to the end, as the tasks of a process that has ended are.
+        self.graves.append(thread)
+        until(wake)
+        thread.parent.switch()
 
     def _process_events(self, _: Any) -> None:
         """Do nothing: there are none."""

@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
+from pacer_controller.openvswitch import switch
+from pacer_controller.openvswitch.ovsdb import Database
 from pacer_controller.stores import SqliteStore, UncertainError, etcd_client
 from pacer_controller.stores.etcd import EtcdStore
 from pacer_controller.stores.etcd_client import EtcdClient
@@ -121,6 +123,25 @@ def forget_bids() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def skip_lock() -> Iterator[None]:
+    """Write to a bridge's database without a check of lease, lock and fencing number."""
+
+    def unguarded(self: Any, operations: Any) -> Any:
+        kept = [one for one in operations if one["op"] not in ("assert", "wait")]
+        return [{}] * (len(operations) - len(kept)) + self._transact(kept)
+
+    with mock.patch.object(Database, "_write", unguarded):
+        yield
+
+
+@contextlib.contextmanager
+def reuse_generation() -> Iterator[None]:
+    """Use the same generation id for all controllers."""
+    with mock.patch.object(switch, "generation_of", return_value=1):
+        yield
+
+
 @dataclass(frozen=True)
 class Plant:
     """A planted fault.
@@ -144,5 +165,7 @@ PLANTS = {
     "skip-sync": Plant("sqlite", skip_sync),
     "acknowledge-failed": Plant("sqlite", acknowledge_failed),
     "forget-bids": Plant("sqlite", forget_bids),
+    "skip-lock": Plant("bridges", skip_lock),
+    "reuse-generation": Plant("bridges", reuse_generation),
 }
 """The planted faults, by name."""

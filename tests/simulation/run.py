@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import streams
 import vfs
 from clocks import simulated
 from invariants import Invariants, Violation
@@ -228,6 +229,7 @@ def _run(loop: SimulatedLoop, work: Work, faults: Sequence[Fault], story: bool) 
         invariants = Invariants(world)
         stack.enter_context(invariants.observing())
         stack.enter_context(installed(world.core))
+        stack.enter_context(streams.installed(loop, world.network, invariants.sent))
         rest_s = REST_MOST_S
         try:
             rest_s = loop.run_until_complete(loop.world.spawn(_watch(world, invariants)))

@@ -84,9 +84,10 @@ class Switch:
         self._network = network
         self.node = loop.node(name)
         self.name = name
-        self.address = f"{name}:{PORT}"
+        self.settings = {"address": f"{name}:{PORT}"}
         self._chance = random.Random(f"{seed}/{name}")
         self.accepted: list[Accepted] = []
+        self.histories = (self.accepted,)
         self.bids: dict[int, Process] = {}
         """The process that has bid each election id, over all lives."""
         self.stolen: list[tuple[int, Process, Process]] = []

@@ -373,7 +373,7 @@ def test_a_switch_takes_writes_of_the_highest_id_only_and_remembers_it(
     switch = Switch(loop, network, "s0", "test")
 
     async def work() -> None:
-        channel = grpc.aio.insecure_channel(switch.address)
+        channel = grpc.aio.insecure_channel(switch.settings["address"])
         one, two = _Controller(channel), _Controller(channel)
         assert await one.bid(5) == (0, 5)
         await one.write(5)

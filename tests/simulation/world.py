@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from bridge import Bridge
 from disk import Disk, Failing
 from etcd import Cluster
 from finsy.p4schema import P4SchemaCache
@@ -30,7 +31,7 @@ from loop import PROCESS, Node, Process, SimulatedLoop
 from network import Endpoint, Network
 from pacer_controller import rates
 from pacer_controller.api import build
-from pacer_controller.config import parse_switch
+from pacer_controller.config import switch_from
 from pacer_controller.service import Service
 from pacer_controller.service.follow import Follower
 from pacer_controller.stores import Store, StoreError, group_commit, open_store
@@ -75,23 +76,26 @@ class Scene:
         name: the name of the scene.
         controllers: number of controllers.
         members: members of etcd; 0: one controller has a state file on a disk instead.
+        bridges: numbers of the switches that are bridges of Open vSwitch.
 
     """
 
     name: str
     controllers: int
     members: int
+    bridges: frozenset[int] = frozenset()
 
 
 ETCD = Scene("etcd", controllers=3, members=3)
 SQLITE = Scene("sqlite", controllers=1, members=0)
-SCENES = {one.name: one for one in (ETCD, SQLITE)}
+BRIDGES = Scene("bridges", controllers=3, members=3, bridges=frozenset({0, 1, 3}))
+SCENES = {one.name: one for one in (ETCD, SQLITE, BRIDGES)}
 
-_TURNS = (ETCD, ETCD, ETCD, SQLITE)
+_TURNS = (SQLITE, ETCD, BRIDGES, ETCD)
 
 
 def scene_of(seed: int) -> Scene:
-    """Return the scene of a seed: three of four have etcd."""
+    """Return the scene of a seed: of four seeds two have etcd, one the file, one the bridges."""
     return _TURNS[seed % len(_TURNS)]
 
 
@@ -190,6 +194,9 @@ def schedule(seed: str, scene: Scene = ETCD) -> list[Fault]:
         "disk-fails": lambda: (("c0",), float(chance.randrange(len(DISK_CALLS)))),
         "disk-fails-once": lambda: (("c0",), float(chance.randrange(len(DISK_CALLS)))),
     }
+    if scene.bridges:
+        bridges = [f"s{n}" for n in sorted(scene.bridges)]
+        makers["garble"] = lambda: ((chance.choice(bridges),), float(chance.randrange(20)))
     if not scene.members:
         for kind in OF_ETCD:
             del makers[kind]
@@ -391,7 +398,7 @@ class Controller:
             store = await open_store(world.store)
             stack.push_async_callback(store.close)
             configured = world.switches[:SWITCHES]
-            switches = [parse_switch(f"{one.name}={one.address}") for one in configured]
+            switches = [switch_from(one.name, one.settings) for one in configured]
             service = Service(switches, COMPILED, store, world.reconcile_s)
             process.program = service
             name = store.describe()["controller"] or self.node.name
@@ -496,7 +503,10 @@ class World:
         refuses = any(fault.kind == "refuse" for fault in faults)
         # Reconciling retries entries that a switch has refused.
         self.reconcile_s = 5.0 if refuses else self.chance.choice((0.0, 5.0, 30.0))
-        self.switches = [Switch(loop, self.network, f"s{n}", seed) for n in range(SWITCHES + 1)]
+        self.switches = [
+            (Bridge if n in scene.bridges else Switch)(loop, self.network, f"s{n}", seed)
+            for n in range(SWITCHES + 1)
+        ]
         self.operations: list[Operation] = []
         self.names: dict[Process, str] = {}
         """The name of each controller, by process."""
@@ -520,7 +530,7 @@ class World:
         """Return the controller on a node."""
         return next((one for one in self.controllers if one.node.name == name), None)
 
-    def switch(self, name: str) -> Switch | None:
+    def switch(self, name: str) -> Switch | Bridge | None:
         """Return the switch on a node."""
         return next((one for one in self.switches if one.name == name), None)
 
@@ -718,6 +728,12 @@ class World:
         self.network.slow(one, other, fault.value)
         return lambda: self.network.slow(one, other, 0.0)
 
+    def _fault_garble(self, fault: Fault, node: Node) -> None:
+        switch = self.switch(node.name)
+        assert isinstance(switch, Bridge)
+        if node.process is not None:
+            switch.garble(int(fault.value))
+
     def _fault_packets(self, _: Fault, node: Node) -> None:
         switch = self.switch(node.name)
         assert switch is not None
@@ -812,7 +828,7 @@ class Client:
         name = f"s{SWITCHES}"
         switch = self._world.switch(name)
         assert switch is not None
-        body = json.dumps({"address": switch.address}).encode()
+        body = json.dumps(switch.settings).encode()
         operation = await self._ask("PUT", (name, "switch", ""), [JSON], body, {}, -1)
         return operation.outcome in (200, 201)
 
@@ -837,7 +853,7 @@ class Client:
         body, name = documents[switches[0]], switches[0]
         if len(switches) > 1:
             last = self._world.switches[-1]
-            documents[last.name]["switch"] = {"address": last.address}
+            documents[last.name]["switch"] = last.settings
             body, name = {"switches": documents}, ""
         data = json.dumps(body).encode()
         await self._ask("PUT", (name, "state", ""), [JSON], data, tokens, -1, whole=True)

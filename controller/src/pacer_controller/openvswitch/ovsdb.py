@@ -9,7 +9,7 @@ has the fencing number of this controller. So a controller that has lost either 
 
 import contextlib
 import errno
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,8 @@ import ovs.poller
 import ovs.stream
 import ovs.timeval
 
+from pacer_controller.southbound import NotHeldError
+
 _DATABASE = "Open_vSwitch"
 _OWNER = "pacer-controller"
 _QUEUE = "pacer-queue"
@@ -25,6 +27,9 @@ _QUEUE = "pacer-queue"
 _FENCE = "pacer-fence"
 """Key in the bridge's `external_ids` of the fencing number of the controller that may write, in
 decimal."""
+
+_NOT_OURS = ("not owner", "timed out")
+"""Errors of the operations that check the lock and the fencing number (RFC 7047, 5.2)."""
 
 _COUNT_UP = {
     "op": "mutate",
@@ -41,8 +46,8 @@ class OvsdbError(Exception):
     """The database is gone, or refused a request; the text is its error."""
 
 
-class _RefusedError(OvsdbError):
-    """The database answered with an error; the connection still works."""
+class RefusedError(OvsdbError):
+    """The database answered with an error, and changed nothing; the connection still works."""
 
 
 @dataclass
@@ -97,10 +102,14 @@ class Database:
         remote: `unix:PATH` or `tcp:HOST:PORT`.
         bridge: the bridge's name.
         owner: the mark of this controller's rows.
+        held: whether this controller may write; asked right before each write.
 
     """
 
-    def __init__(self, remote: str, bridge: str, owner: str) -> None:
+    def __init__(
+        self, remote: str, bridge: str, owner: str, held: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._held = held
         self._remote = remote
         self._bridge = bridge
         self._owner = owner
@@ -159,7 +168,7 @@ class Database:
             self.close()
             raise OvsdbError(f"{self._remote}: {_errno(error)}")
         if reply.error is not None:
-            raise _RefusedError(f"{method}: {reply.error}")
+            raise RefusedError(f"{method}: {reply.error}")
         return reply.result
 
     def _receive(self) -> tuple[int, Any]:
@@ -189,8 +198,23 @@ class Database:
         results = self._call("transact", [_DATABASE, *operations])
         for result in results:
             if isinstance(result, dict) and "error" in result:
-                raise OvsdbError(f"{result['error']}: {result.get('details', '')}")
+                kind = OvsdbError if result["error"] in _NOT_OURS else RefusedError
+                raise kind(f"{result['error']}: {result.get('details', '')}")
         return list(results)
+
+    def _write(self, operations: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Make a transaction that changes something.
+
+        Raises:
+            NotHeldError: this controller may not write any longer.
+            RefusedError: an operation is refused.
+            OvsdbError: no answer, so that the change may be made or not; or the bridge is not this
+                controller's.
+
+        """
+        if not self._held():
+            raise NotHeldError(self._owner)
+        return self._transact(operations)
 
     def probe(self) -> None:
         """Keep the connection and its lock alive: the server closes a silent one.
@@ -245,7 +269,7 @@ class Database:
             ["external_ids", "insert", ["map", [[_FENCE, str(number)]]]],
         ]
         mutate = {"op": "mutate", "table": "Bridge", "where": where + known, "mutations": mutations}
-        answers = self._transact([{"op": "assert", "lock": self._lock}, mutate])
+        answers = self._write([{"op": "assert", "lock": self._lock}, mutate])
         if answers[1]["count"] != 1:
             raise OvsdbError("another controller has changed the bridge's fencing number")
         self._number = str(number)
@@ -275,7 +299,7 @@ class Database:
         """
         if self._connection is None:
             return
-        with contextlib.suppress(_RefusedError):
+        with contextlib.suppress(RefusedError):
             # An error means that there was no lock to release.
             self._call("unlock", [self._lock])
 
@@ -390,7 +414,9 @@ class Database:
             Descriptions of the writes.
 
         Raises:
-            OvsdbError: the database does not answer, or refused; nothing was written.
+            RefusedError: the database refused; nothing was written.
+            NotHeldError: this controller may not write any longer; nothing was written.
+            OvsdbError: the database does not answer, or the bridge is not this controller's.
 
         """
         now = self.read()
@@ -441,7 +467,7 @@ class Database:
             if self._paces:
                 # The switch sets `cur_cfg` to this count after it has applied or refused all of it.
                 operations.append(_COUNT_UP)
-            self._transact([*self._guards(), *operations])
+            self._write([*self._guards(), *operations])
         return said
 
 

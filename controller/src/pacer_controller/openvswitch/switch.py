@@ -12,9 +12,26 @@ from typing import Any, TypeVar
 from pacer_controller.config import OpenVSwitchConfig
 from pacer_controller.openvswitch import flows, refusals
 from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError, StaleRoleError
-from pacer_controller.openvswitch.ovsdb import BridgePort, Database, OvsdbError, Snapshot, number
+from pacer_controller.openvswitch.ovsdb import (
+    BridgePort,
+    Database,
+    OvsdbError,
+    RefusedError,
+    Snapshot,
+    number,
+)
 from pacer_controller.records import Desired, Record
-from pacer_controller.rows import METERS, PORTS, QUEUES, Row, Rows, by_key, carry_out, changes
+from pacer_controller.rows import (
+    METERS,
+    PORTS,
+    QUEUES,
+    Change,
+    Row,
+    Rows,
+    by_key,
+    carry_out,
+    changes,
+)
 from pacer_controller.schemas import PAUSE_FRAMES
 from pacer_controller.southbound import (
     Capabilities,
@@ -80,7 +97,9 @@ class OpenVSwitch:
         self.counters = SwitchCounters()
         self.state = State.PENDING
         self.capabilities = _capabilities(config.qos_type)
-        self._database = Database(config.ovsdb, config.bridge, config.name)
+        self._database = Database(
+            config.ovsdb, config.bridge, config.name, lambda: context.tenure.held
+        )
         # One thread: the database's connection is used by one call at a time.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ovsdb {config.name}")
         self._openflow: OpenFlow | None = None
@@ -276,7 +295,7 @@ class OpenVSwitch:
             held = _openflow_rows(self._held)
             foreign += [change.row.owner for change in changes(current, held)]
         pending = changes(current, _openflow_rows(wanted))
-        refused = await connection.write(pending)
+        refused = await self._write(connection, pending)
         self.counters.refused_writes += len(refused)
         self.counters.reconcile_writes += len(pending) + len(written)
         self._held = dict(wanted)
@@ -284,6 +303,18 @@ class OpenVSwitch:
             self._report_drift(foreign, len(pending) + len(written), mended=not refused)
         self._refused_entries = {refusal.row.owner: refusal.message for refusal in refused}
         self._find_failed()
+
+    async def _write(self, connection: OpenFlow, pending: Sequence[Change]) -> list[Refusal]:
+        """Write flows and meters, if this controller may write at this moment.
+
+        Raises:
+            NotHeldError: it may not.
+            OpenFlowError: the connection is gone.
+
+        """
+        if not self._context.tenure.held:
+            raise NotHeldError(self.config.name)
+        return await connection.write(pending)
 
     def _find_failed(self) -> None:
         """Collect the resources that the switch does not have, and report new ones."""
@@ -336,17 +367,17 @@ class OpenVSwitch:
             if any(row.table in (QUEUES, PORTS) for row in (*before.values(), *after.values())):
                 try:
                     await self._sync(self._context.wanted())
-                except OvsdbError as error:
+                except RefusedError as error:
                     row = next(iter((after or before).values()))
                     raise SwitchRefusedError([Refusal(row, str(error), table_full=False)]) from None
             pending = changes(_openflow_rows(before), _openflow_rows(after))
-            refused = await connection.write(pending)
+            refused = await self._write(connection, pending)
             if refused:
                 self.counters.refused_writes += len(refused)
                 # Reconcile after the refused changes have been undone.
                 self._resync.set()
                 raise SwitchRefusedError(refused)
-        except (OSError, OpenFlowError) as error:
+        except (OSError, OpenFlowError, OvsdbError, NotHeldError) as error:
             _LOG.warning("switch %s: write broken off: %s", self.config.name, error)
             self._held = None
             self._set_state(State.PENDING)

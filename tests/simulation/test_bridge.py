@@ -1,0 +1,197 @@
+"""Tests of the model of a bridge, of byte streams and of threads, and a fault found with them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+import streams
+from bridge import Bridge
+from loop import Process, SimulatedLoop
+from network import Network
+from pacer_controller.config import OpenVSwitchConfig, switch_from
+from pacer_controller.openvswitch import OpenVSwitch
+from pacer_controller.openvswitch.flows import FLOWS, queue_row
+from pacer_controller.openvswitch.openflow import OpenFlow, OpenFlowError, StaleRoleError
+from pacer_controller.openvswitch.ovsdb import Database, OvsdbError
+from pacer_controller.rows import Change, Op, Rows, row
+from pacer_controller.schemas import ClassSpec
+from pacer_controller.southbound import DriverContext, NotHeldError, State
+
+QUEUE = {1: {"rate": "1000000", "mode": "static", "limit": "65536"}}
+GARBLED = 20
+
+
+@pytest.fixture
+def bridge(loop: SimulatedLoop, network: Network) -> Iterator[Bridge]:
+    with streams.installed(loop, network, lambda *_: None):
+        yield Bridge(loop, network, "s0", "test")
+
+
+def run(loop: SimulatedLoop, work: Callable[[], Awaitable[None]], node: str = "c0") -> None:
+    """Run something as the program of a node."""
+
+    async def main() -> None:
+        await work()
+
+    loop.run_until_complete(Process(loop, loop.node(node)).spawn(main()))
+
+
+class Client:
+    """A controller's connection to the database, with a thread of its own."""
+
+    def __init__(self, bridge: Bridge, held: Callable[[], bool] = lambda: True) -> None:
+        self._database = Database(bridge.settings["ovsdb"], bridge.name, bridge.name, held)
+        self._thread = ThreadPoolExecutor(1)
+
+    async def call(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method of `Database` in the thread."""
+        call = partial(getattr(self._database, name), *arguments, **options)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    async def own(self, fence: int) -> None:
+        """Take the bridge."""
+        assert await self.call("lock", steal=True)
+        assert await self.call("fence", fence) == 0
+
+
+def rate_of(bridge: Bridge) -> list[str]:
+    """Return the rates of the queues in the database."""
+    return [dict(one["other_config"][1])["rate"] for one in bridge._tables["Queue"].values()]
+
+
+def test_a_controller_without_the_lock_or_the_newest_number_writes_nothing(
+    loop: SimulatedLoop, bridge: Bridge
+) -> None:
+    async def work() -> None:
+        first, second = Client(bridge), Client(bridge)
+        await first.own(5)
+        assert await first.call("sync", "pacer", QUEUE, {})
+        assert not await first.call("sync", "pacer", QUEUE, {})
+        await second.own(7)
+        with pytest.raises(OvsdbError):
+            await first.call("sync", "pacer", {}, {})
+        assert rate_of(bridge) == ["1000000"]
+        assert await second.call("fence", 6) == 7
+        assert not bridge.wrong
+        assert [one.election_id for one in bridge.histories[1]] == [5, 5, 7]
+
+    run(loop, work)
+
+
+def test_a_former_master_writes_nothing(loop: SimulatedLoop, bridge: Bridge) -> None:
+    flow = row(FLOWS, {"eth_type": 0x800}, "classify", {"queue": 1}, priority=5, owner="flow f")
+    change = [Change(Op.INSERT, flow)]
+
+    async def work() -> None:
+        async with (
+            OpenFlow.connect(bridge.settings["openflow"]) as first,
+            OpenFlow.connect(bridge.settings["openflow"]) as second,
+        ):
+            await first.become_master(2**64 - 2)
+            assert await first.write(change) == []
+            rows, _ = await second.read_flows()
+            assert [one.key for one in rows] == [flow.key]
+            # Ids wrap around: this one is newer.
+            await second.become_master(3)
+            with pytest.raises(OpenFlowError, match="another controller is master"):
+                await first.write(change)
+            with pytest.raises(StaleRoleError) as error:
+                await first.become_master(2)
+            assert error.value.generation == 3
+
+    run(loop, work)
+
+
+@pytest.mark.parametrize("kind", range(GARBLED))
+def test_an_invalid_message_ends_its_connection_only(
+    loop: SimulatedLoop, bridge: Bridge, kind: int
+) -> None:
+    async def work() -> None:
+        client = Client(bridge)
+        await client.own(5)
+        async with OpenFlow.connect(bridge.settings["openflow"]) as connection:
+            bridge.garble(kind)
+            await asyncio.sleep(1)
+            try:
+                await connection.read_flows()
+                await client.call("probe")
+            except (OpenFlowError, OvsdbError):
+                pass
+        again = Client(bridge)
+        await again.own(6)
+        async with OpenFlow.connect(bridge.settings["openflow"]) as connection:
+            await connection.become_master(1)
+
+    run(loop, work)
+    assert not loop.faults
+
+
+def test_threads_that_wait_hold_up_nobody(loop: SimulatedLoop, bridge: Bridge) -> None:
+    async def work() -> None:
+        loop.pause(bridge.node)
+        silent = Client(bridge)
+        asking = asyncio.create_task(silent.call("lock", steal=True))
+        for _ in range(3):
+            assert await asyncio.to_thread(lambda: 6 * 7) == 42
+        assert not asking.done()
+        assert loop.now_s < 1
+        with pytest.raises(OvsdbError, match="no answer within 10 s"):
+            await asking
+
+    run(loop, work)
+
+
+def test_a_right_that_ends_while_the_database_is_read_is_not_used(
+    loop: SimulatedLoop, bridge: Bridge
+) -> None:
+    """An answer may be late by any time, so the right to write is checked after it."""
+    held = True
+
+    async def work() -> None:
+        nonlocal held
+        client = Client(bridge, lambda: held)
+        await client.own(5)
+        loop.pause(bridge.node)
+        writing = asyncio.create_task(client.call("sync", "pacer", QUEUE, {}))
+        await asyncio.sleep(1)
+        held = False
+        loop.resume(bridge.node)
+        with pytest.raises(NotHeldError):
+            await writing
+        assert rate_of(bridge) == []
+
+    run(loop, work)
+
+
+def test_a_change_whose_answer_is_lost_is_kept_for_later(
+    loop: SimulatedLoop, bridge: Bridge
+) -> None:
+    """The database may have made it: the driver must not say that the switch refused it."""
+    config = switch_from(bridge.name, bridge.settings)
+    assert isinstance(config, OpenVSwitchConfig)
+    queue = queue_row(1, ClassSpec(rate=1_000_000), "class a")
+    rows: Rows = {}
+
+    async def until(state: State, driver: OpenVSwitch) -> None:
+        while driver.state is not state:
+            await asyncio.sleep(0.01)
+
+    async def work() -> None:
+        driver = OpenVSwitch(config, DriverContext(lambda: rows))
+        running = asyncio.create_task(driver.run())
+        await until(State.CONNECTED, driver)
+        loop.pause(bridge.node)
+        rows[queue.key] = queue
+        changing = asyncio.create_task(driver.apply({}, dict(rows)))
+        await asyncio.sleep(1)
+        bridge.reset_streams()
+        assert await changing is False
+        loop.resume(bridge.node)
+        await until(State.CONNECTED, driver)
+        assert rate_of(bridge) == ["1000000"]
+        running.cancel()
+
+    run(loop, work)
