@@ -223,6 +223,10 @@ def test_a_large_write_that_cannot_be_taken_back_is_told_to_its_writer(
             heard.entries.clear()
             with pytest.raises(StaleError):
                 await one.take_back(changes, written, [], {}, written.bases)
+            # Not before the writer has noted that it has undone the write.
+            names = {change.name for change in changes}
+            assert not names & {one.name for entry in heard.entries for one in entry.changes}
+            await asyncio.sleep(0)
             told = {
                 change.name: change.after for entry in heard.entries for change in entry.changes
             }

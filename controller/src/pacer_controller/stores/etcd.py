@@ -523,11 +523,13 @@ class EtcdStore:
                 raise StaleError(f"{self.name}: another controller has changed it")
         except StoreError:
             # The write stays, or may stay. The caller has undone it in memory, so the feed tells
-            # the current values again; the watch does not tell of an own generation.
+            # the current values again; the watch does not tell of an own generation. It tells them
+            # once the caller has noted that it has undone the write: values that are not newer than
+            # the caller's are passed over.
             for of in dict.fromkeys(change.switch for change in changes):
                 values = self._set(of).values
                 gone = dict.fromkeys((c.kind, c.name) for c in changes if c.switch == of)
-                self._tell({of: {**gone, **values}})
+                asyncio.get_running_loop().call_soon(self._tell, {of: {**gone, **values}})
             raise
         return made
 
