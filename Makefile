@@ -24,7 +24,7 @@
 #   make bench-install     a million classes through P4Runtime: time and memory (CLASSES=...)
 #   make bench-cluster     rate changes through three controllers on etcd: rate, latency, cost of each
 #   make bench-flood       a class at 500 Mbit/s and rate changes beside clients without rights
-#   make bench-switches    SWITCHES=1000 that three controllers share: memory, cold starts
+#   make bench-switches    SWITCHES=250 that three controllers share: memory, cold starts
 #   make bench-edges       stock BMv2 beside pacing_switch on a long fat network, with a plot
 #   make bench-engine      cost per packet against classes, entries and frame size, with a plot
 #   make p4                recompile the P4 programs (needs p4c)
@@ -250,7 +250,7 @@ bench-cluster: packages dev-venv switch
 	@$(PYTHON) tests/bench/cluster.py --rate 500 --out results/cluster-500.json
 
 # They are real switches without ports.
-SWITCHES ?= 1000
+SWITCHES ?= 250
 .PHONY: bench-switches
 bench-switches: packages dev-venv switch
 	@tools/bootstrap cluster

@@ -17,6 +17,7 @@ The table goes beside FILE.json, as Markdown. Compare what is in one row.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import subprocess
@@ -42,6 +43,7 @@ for folder in ("controller", "cli"):
 
 from controller_harness import Controller, Process, free_port, pacing_switch  # noqa: E402
 from flood_namespace import NOBODY, flood  # noqa: E402
+from pacer_controller.traffic_manager import TrafficManager  # noqa: E402
 
 RATE_BPS = 500_000_000
 CHANGES_PER_S = 20
@@ -149,23 +151,29 @@ def reading(seconds: float, url: str, token: str) -> dict[str, Any]:
     }
 
 
-def refusals(controller: Controller) -> int:
-    """Return the numbers of calls and connections that switch and controller have refused."""
-    switch: dict[str, int] = controller.get("/v1/switches/s1/stats")["switch"]["refusals"]
+def refusals(address: str, controller: Controller) -> int:
+    """How many calls and connections switch and controller have refused."""
+
+    async def of_switch() -> dict[str, int]:
+        service = TrafficManager(address)
+        try:
+            counts: dict[str, int] = (await service.statistics([]))["switch"]["refusals"]
+        finally:
+            await service.close()
+        return counts
+
     own: dict[str, int] = controller.get("/v1/controller")["refusals"]
-    return sum(switch.values()) + sum(own.values())
+    return sum(asyncio.run(of_switch()).values()) + sum(own.values())
 
 
 def row(
-    flooded: str,
-    command: list[str],
-    options: argparse.Namespace,
-    controller: Controller,
-    token: str,
+    flooded: str, options: argparse.Namespace, address: str, controller: Controller, token: str
 ) -> dict[str, Any]:
-    """Readings without and with a flood, in turn."""
+    """Readings without and with a flood of a server, in turn."""
+    servers = {"p4runtime": address, "rest": controller.url.removeprefix("http://")}
+    command = [sys.executable, str(CLIENT), servers[flooded], flooded]
     without, under = [], []
-    before = refusals(controller)
+    before = refusals(address, controller)
     for _ in range(options.rounds):
         without.append(reading(options.seconds, controller.url, token))
         with flood("taskset", "-c", str(SENDER_CPU), *command, user=NOBODY):
@@ -183,7 +191,7 @@ def row(
         "refused": sum(len(one["refused"]) for one in under),
         "change_p99_ms": took_ms[len(took_ms) * 99 // 100],
         "change_max_ms": took_ms[-1],
-        "strangers_refused": refusals(controller) - before,
+        "strangers_refused": refusals(address, controller) - before,
         "readings": {"without": without, "with": under},
     }
 
@@ -205,16 +213,8 @@ def main() -> int:
         tempfile.TemporaryDirectory() as folder,
         paced(Path(folder)) as (address, controller, token),
     ):
-        client = [sys.executable, str(CLIENT)]
         rows = [
-            row("P4Runtime", [*client, address, "p4runtime"], options, controller, token),
-            row(
-                "REST",
-                [*client, controller.url.removeprefix("http://"), "rest"],
-                options,
-                controller,
-                token,
-            ),
+            row(flooded, options, address, controller, token) for flooded in ("p4runtime", "rest")
         ]
     table = markdown("flood", rows)
     print(table)

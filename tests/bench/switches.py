@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--controllers", type=int, default=3)
-    parser.add_argument("--switches", type=int, default=1_000)
+    parser.add_argument("--switches", type=int, default=250)
     parser.add_argument("--classes", type=int, default=5, help="of each switch, each with a flow")
     parser.add_argument("--directory", type=Path, help="below which etcd has its data")
     options = parser.parse_args()
