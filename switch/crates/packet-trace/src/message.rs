@@ -146,7 +146,7 @@ fn event_message(event: &Event) -> Option<EventMessage> {
     Some(message)
 }
 
-/// What the program decides about the packet, and what the switch does with it.
+/// Decisions of the program about the packet, and steps of the switch.
 fn decision(event: &Event) -> Option<EventMessage> {
     let message = match event {
         Event::MarkToDrop => EventMessage::MarkToDrop(proto::MarkToDrop {}),

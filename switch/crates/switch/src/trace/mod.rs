@@ -28,7 +28,7 @@ pub struct PacketTrace {
     pub arrival_ns: u64,
     /// Length without FCS.
     pub frame_bytes: usize,
-    /// What happened to it.
+    /// The events of its way.
     pub root: Branch,
     /// Events and branches that the trace has no room for.
     pub left_out: u64,

@@ -53,7 +53,7 @@ impl Keys {
     }
 }
 
-/// What is remembered.
+/// The remembered keys.
 #[derive(Debug, Default)]
 pub(crate) struct Given(Mutex<Keys>);
 
