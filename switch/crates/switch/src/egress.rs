@@ -3,8 +3,9 @@
 use traffic_manager::{Dequeued, DropCause};
 use v1model::{EgressInput, EgressVerdict, InstanceType};
 
+use crate::externs::TrafficManagerView;
 use crate::pool::PacketId;
-use crate::program::{Environment, Outcome, Program, Sink, TrafficManagerView, traced};
+use crate::program::{Environment, Outcome, Program, Sink, traced};
 use crate::recirculation::Target;
 use crate::trace::{Event, Outcome as TraceOutcome};
 

@@ -27,6 +27,7 @@ mod config;
 mod control;
 mod copies;
 mod egress;
+mod externs;
 mod handover;
 mod learning;
 mod loading;

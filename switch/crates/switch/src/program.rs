@@ -8,9 +8,10 @@ use std::ops::Range;
 
 use traffic_manager::{DropCause, Queued, TrafficManager};
 use v1model::entries::digest::DigestList;
-use v1model::{Externs, IngressInput, IngressVerdict, InstanceType, Pipeline};
+use v1model::{IngressInput, IngressVerdict, InstanceType, Pipeline};
 
 use crate::config::SwitchConfig;
+use crate::externs::TrafficManagerView;
 use crate::learning::Learning;
 use crate::notification::{Notification, NotificationBody};
 use crate::pool::{PacketId, Pool};
@@ -92,28 +93,6 @@ pub(crate) struct Environment {
     pub(crate) now_ns: u64,
     /// Traces that are complete.
     pub(crate) traces: Finished,
-}
-
-/// The traffic manager as the program's extern sees it.
-#[derive(Clone, Copy)]
-pub(crate) struct TrafficManagerView<'a>(pub(crate) &'a TrafficManager<PacketId>);
-
-impl Externs for TrafficManagerView<'_> {
-    fn backlog_bytes(&self, class: u32) -> u64 {
-        self.0.class_backlog_bytes(class)
-    }
-
-    fn prefetch_class(&self, class: u32) {
-        self.0.prefetch_class(class);
-    }
-
-    fn logs(&self) -> bool {
-        tracing::enabled!(target: "p4", tracing::Level::INFO)
-    }
-
-    fn log(&self, message: &str) {
-        tracing::info!(target: "p4", "{message}");
-    }
 }
 
 /// The `Externs` of a packet that is traced.

@@ -1,6 +1,7 @@
 //! The interface of the packet engine and its caller: options, the input with a packet, and the
 //! verdict on it.
 
+use crate::clone_request::CloneRequest;
 use crate::trace::Step;
 use traffic_manager::hold::Hold;
 
@@ -133,16 +134,6 @@ pub struct EgressInput {
     pub deq_qdepth: u32,
     /// Why the packet is here.
     pub instance_type: InstanceType,
-}
-
-/// A clone that the program requested. Only the last request of a control counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CloneRequest {
-    /// Clone session (simple_switch keeps 15 bits of it).
-    pub session: u16,
-    /// The field list whose metadata the clone preserves, for
-    /// [`crate::Pipeline::clone_from_ingress`] or [`crate::Pipeline::clone_from_egress`].
-    pub field_list: u16,
 }
 
 /// The decision at the end of ingress.

@@ -1,7 +1,7 @@
 //! A packet in the engine: its frame, its headers and metadata, and the program's requests.
 
-use crate::api::CloneRequest;
 use crate::calculation::Calculation;
+use crate::clone_request::CloneRequest;
 use crate::header_io::HeaderIo;
 use crate::program::Program;
 use crate::unchanged::Unchanged;

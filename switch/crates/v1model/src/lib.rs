@@ -25,6 +25,7 @@
 mod api;
 mod bits;
 mod calculation;
+mod clone_request;
 mod compile;
 mod context;
 mod engine;
@@ -53,9 +54,10 @@ mod value_set;
 mod wide;
 
 pub use api::{
-    CloneRequest, EgressInput, EgressVerdict, Externs, IngressInput, IngressVerdict, InstanceType,
-    LoadOptions, NoTrafficManager,
+    EgressInput, EgressVerdict, Externs, IngressInput, IngressVerdict, InstanceType, LoadOptions,
+    NoTrafficManager,
 };
+pub use clone_request::CloneRequest;
 pub use context::Context;
 pub use error::LoadError;
 pub use hash::CrcParameters;

@@ -1,8 +1,8 @@
 //! Steps of a packet through a program, as [`crate::Externs::step`] gets them, and the names that the
 //! steps show.
 
-use crate::api::CloneRequest;
 use crate::bits::to_bits;
+use crate::clone_request::CloneRequest;
 use crate::entries::{Bits, EntryKey};
 use crate::layout::{FieldType, Layout};
 use crate::slot::Slot;

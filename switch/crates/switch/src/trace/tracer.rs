@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use v1model::{Externs, Pipeline, Step};
 
 use super::event::{Event, Names};
-use super::{Branch, Finished, ForkReason, Outcome, PacketTrace};
+use super::finished::Finished;
+use super::tree::{Branch, ForkReason, Outcome, PacketTrace};
+use crate::externs::TrafficManagerView;
 use crate::pool::PacketId;
-use crate::program::TrafficManagerView;
 
 /// Most events of one trace: a packet may recirculate for ever.
 const EVENTS_MAX: usize = 4_096;

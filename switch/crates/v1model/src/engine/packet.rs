@@ -2,7 +2,8 @@
 //! exit and assert.
 
 use super::{Machine, Outcome, set_field};
-use crate::api::{CloneRequest, Externs};
+use crate::api::Externs;
+use crate::clone_request::CloneRequest;
 use crate::context::Context;
 use crate::ops::Op;
 use crate::wide::mask64;
