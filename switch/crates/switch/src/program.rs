@@ -218,7 +218,13 @@ impl Program {
         };
         packet.context.set_frame(frame);
         if let Some(tracer) = &mut self.tracer {
-            tracer.begin(id, input.port, input.now_ns, frame.len());
+            tracer.begin(
+                id,
+                env.traces.begin(),
+                input.port,
+                input.now_ns,
+                frame.len(),
+            );
         }
         self.parse(env, id, &input);
         Some(Parsed { id, input })

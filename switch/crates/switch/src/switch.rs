@@ -57,8 +57,6 @@ pub struct Switch {
     handover: Handover,
     /// Whether packets that come in are traced.
     tracing: bool,
-    /// Number of the next packet that is traced.
-    next_trace: u64,
 }
 
 impl Switch {
@@ -94,7 +92,6 @@ impl Switch {
             pause_frame: PauseFrame::new(),
             handover: Handover::default(),
             tracing: false,
-            next_trace: 0,
         }
     }
 
@@ -296,12 +293,9 @@ impl Switch {
         let Some(program) = &mut self.running else {
             return;
         };
-        if let Some(tracer) = &program.tracer {
-            self.next_trace = tracer.next_id();
-        }
         program.tracer = self
             .tracing
-            .then(|| Box::new(Tracer::new(&program.pipeline, self.next_trace)));
+            .then(|| Box::new(Tracer::new(&program.pipeline)));
     }
 
     /// The next trace that is complete.
@@ -326,9 +320,6 @@ impl Switch {
         program.pipeline.start(self.env.now_ns);
         program.schedule_idle_search();
         let before = self.running.replace(program);
-        if let Some(tracer) = before.as_ref().and_then(|before| before.tracer.as_ref()) {
-            self.next_trace = tracer.next_id();
-        }
         self.update_tracer();
         self.update_handover();
         before

@@ -23,7 +23,6 @@ pub(crate) struct Tracer {
     growing: HashMap<u64, Growing>,
     /// Where the events of a packet go.
     places: HashMap<PacketId, Place>,
-    next_id: u64,
 }
 
 /// A branch of a trace that grows.
@@ -106,24 +105,23 @@ impl Growing {
 
 impl Tracer {
     /// A tracer of packets that a program processes.
-    pub(crate) fn new(pipeline: &Pipeline, next_id: u64) -> Self {
+    pub(crate) fn new(pipeline: &Pipeline) -> Self {
         Self {
             names: Names::of(pipeline),
             growing: HashMap::new(),
             places: HashMap::new(),
-            next_id,
         }
     }
 
-    /// The number of the next packet.
-    pub(crate) fn next_id(&self) -> u64 {
-        self.next_id
-    }
-
-    /// Begins the trace of a packet that has come in.
-    pub(crate) fn begin(&mut self, id: PacketId, port: u16, arrival_ns: u64, frame_bytes: usize) {
-        let trace = self.next_id;
-        self.next_id += 1;
+    /// Begins the trace, with this number, of a packet that has come in.
+    pub(crate) fn begin(
+        &mut self,
+        id: PacketId,
+        trace: u64,
+        port: u16,
+        arrival_ns: u64,
+        frame_bytes: usize,
+    ) {
         self.growing.insert(
             trace,
             Growing {
