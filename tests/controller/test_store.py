@@ -642,24 +642,26 @@ def test_a_write_without_an_answer_is_found_out_about(
     shared: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is lost after, or the request before it was made."""
-    from pacer_controller.stores.etcd_client import EtcdClient, EtcdError
+    from pacer_controller.stores.etcd_client import EtcdError
+    from pacer_controller.stores.group_commit import Answer, GroupCommit, Transaction
 
     async def run() -> None:
         async with followed(shared) as (store, _):
-            real = EtcdClient.transact
+            real = GroupCommit.make
             lose: list[str] = ["after"]
 
-            async def transact(self: EtcdClient, *given: Any, **options: Any) -> Any:
+            # Only writes go through here. The store's other transactions are made at any time.
+            async def make(self: GroupCommit, asked: Transaction) -> Answer:
                 what = lose.pop() if lose else ""
                 if what == "before":
                     raise EtcdError("lost", certain=False)
-                answer = await real(self, *given, **options)
+                answer = await real(self, asked)
                 if what == "after":
                     raise EtcdError("lost", certain=False)
                 return answer
 
             with monkeypatch.context() as patched:
-                patched.setattr(EtcdClient, "transact", transact)
+                patched.setattr(GroupCommit, "make", make)
                 written = await store.write([put(VIDEO)], (), None, {"s1": 0})
                 assert written.revision == store.base("s1") > 0
                 lose.append("before")

@@ -145,6 +145,8 @@ def test_a_token_that_is_not_valid_any_longer_is_renewed(tmp_path: Path) -> None
                 record = ClassRecord(f"c{number}", 1 + number, ClassSpec(rate=10**6))
                 await store.write([ResourceChange("s1", "class", record.name, None, record)])
                 await asyncio.sleep(0.6)
+                # Calls at the same time are all refused for the same token.
+                await asyncio.gather(*(store.probe() for _ in range(8)))
         finally:
             await store.close()
         again = await open_store(url, password=SECRET)

@@ -30,6 +30,9 @@ AGAIN_S = 5.0
 
 RETRY_S = 0.05
 
+RENEWALS = 5
+"""Most times that a call is repeated with a new token."""
+
 HEARTBEAT_S = 1.0
 """Period of the progress requests on a watch."""
 
@@ -57,6 +60,8 @@ _ELSEWHERE = {
 }
 """Status codes after which another member is tried."""
 
+
+_Metadata = list[tuple[str, str]]
 
 _TOKEN_ENDED = ("invalid auth token", "revision of auth store is old")
 """etcd's messages for a token that has expired, or is older than a change of users or roles."""
@@ -175,7 +180,7 @@ class EtcdClient:
         if at == self._at:
             self._at = (at + 1) % len(self._access.endpoints)
 
-    async def _metadata(self, member: _Member) -> list[tuple[str, str]]:
+    async def _metadata(self, member: _Member) -> _Metadata:
         """Return the metadata of each call: `hasleader`, and the token of the user.
 
         With `hasleader`, a member that knows no leader refuses at once.
@@ -202,14 +207,17 @@ class EtcdClient:
 
         """
         end_s = asyncio.get_running_loop().time() + again_s
+        renewals = 0
         while True:
             at, member = self._member()
+            metadata: _Metadata = []
             try:
                 metadata = await self._metadata(member)
                 called = getattr(getattr(member, service), method)
                 return await called(request, timeout=CALL_S, metadata=metadata)
             except grpc.aio.AioRpcError as error:
-                if self._forget_token(error):
+                if self._forget_token(error, metadata) and renewals < RENEWALS:
+                    renewals += 1
                     continue
                 failed = _failed(error)
                 if error.code() not in _ELSEWHERE:
@@ -219,14 +227,26 @@ class EtcdClient:
                     raise failed from None
             await asyncio.sleep(RETRY_S)
 
-    def _forget_token(self, error: grpc.aio.AioRpcError) -> bool:
-        """Drop the token if the error says that it is no longer valid; return whether it did."""
+    def _forget_token(self, error: grpc.aio.AioRpcError, metadata: _Metadata) -> bool:
+        """Drop the token of a call if the error says that it is no longer valid.
+
+        Another call may already have dropped or renewed it; then its new token stays.
+
+        Args:
+            error: the answer to the call.
+            metadata: the metadata of the call.
+
+        Returns:
+            Whether the call's token is no longer valid, so that a call with a new one may succeed.
+
+        """
+        token = dict(metadata).get("token")
         said = error.details() or ""
-        expired = self._token is not None and (
+        expired = token is not None and (
             error.code() is grpc.StatusCode.UNAUTHENTICATED
             or any(words in said for words in _TOKEN_ENDED)
         )
-        if expired:
+        if expired and self._token == token:
             self._token = None
         return expired
 
@@ -286,6 +306,7 @@ class EtcdClient:
 
         """
         at, member = self._member()
+        metadata: _Metadata = []
         try:
             async with asyncio.timeout(timeout_s):
                 metadata = await self._metadata(member)
@@ -300,7 +321,7 @@ class EtcdClient:
             return int(answer.TTL)
         except (TimeoutError, grpc.aio.AioRpcError, EtcdError) as error:
             if isinstance(error, grpc.aio.AioRpcError):
-                self._forget_token(error)
+                self._forget_token(error, metadata)
             self._leave(at)
             raise EtcdError(f"the renewal of a lease: {error}", certain=False) from None
 
@@ -324,6 +345,7 @@ class EtcdClient:
         )
         stream: Any = None
         beat: asyncio.Task[None] | None = None
+        metadata: _Metadata = []
         try:
             metadata = await self._metadata(member)
             stream = member.watch.Watch(metadata=metadata)
@@ -343,7 +365,7 @@ class EtcdClient:
             self._leave(at)
             raise EtcdError(f"no sign of life within {SILENCE_S:g} s", certain=True) from None
         except grpc.aio.AioRpcError as error:
-            if not self._forget_token(error):
+            if not self._forget_token(error, metadata):
                 self._leave(at)
             raise _failed(error) from None
         finally:
