@@ -56,12 +56,13 @@ class PacingSwitch(P4RuntimeSwitch):
     `counts` (`layer2` or `wire`), `fifo`, `delay`, `gaps` (`accounted` or `pause-frames`),
     `departures` (`switch`, or `kernel`: the interface gets the queueing discipline fq), `ring`
     (frames that the receive ring holds). They mean the same as on pacing_switch's command line and
-    have its defaults.
+    have its defaults. Hosts leave their offloads on.
 
     Errors: MissingError when the binary or a tool is not installed, ValueError for a parameter out
     of range, NodeError when the process does not start.
     """
 
+    takes_offloads = True
     programs: ClassVar[tuple[str, ...]] = ("pacer", "gtrcnet")
     port_keys: ClassVar[dict[str, Callable[[object], object]]] = {
         "rate": parse_rate,

@@ -28,6 +28,9 @@ class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
     clean_ends: ClassVar[tuple[int, ...]] = (0,)
     """Exit statuses of its processes that need no warning."""
 
+    takes_offloads = False
+    """Whether hosts may leave their offloads on."""
+
     def __init__(self, name: str, log_dir: str | None = None, **params: Any) -> None:
         paths.need_programs("mnexec")
         if params.get("inNamespace"):
@@ -67,7 +70,8 @@ class NetworkSwitch(Switch):  # type: ignore[misc] # mininet has no types
                 )
             ends = (interface.link.intf1, interface.link.intf2) if interface.link else (interface,)
             for end in ends:
-                turn_offloads_off(end)
+                if not self.takes_offloads:
+                    turn_offloads_off(end)
             quiet_ipv6(interface.name)
         for interface in interfaces:
             wait_for_carrier(interface)

@@ -23,7 +23,7 @@ def test_the_tutorials_command_line_starts_the_switch(tmp_path: Path) -> None:
         pytest.skip("not run: Mininet's P4 switch: needs root, to make network namespaces")
     try:
         paths.need_built(paths.SWITCH_BINARY, "pacing_switch")
-        paths.need_programs("ip", "mnexec", "ethtool", "unshare")
+        paths.need_programs("ip", "mnexec", "unshare")
     except paths.MissingError as error:
         pytest.skip(f"not run: Mininet's P4 switch: {error}")
     probe = subprocess.run(isolated(["true"]), capture_output=True, text=True)

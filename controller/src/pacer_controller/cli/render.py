@@ -389,7 +389,8 @@ def oversize(measured: View) -> str:
         return ""
     return (
         f"{measured['switch']}: oversize frames dropped at port {', '.join(ports)}: "
-        "turn the hosts' offloads off (ethtool -K IF tso off gso off gro off)"
+        "the sender's MTU is larger, or its offload is on where the port does not take it "
+        "(ethtool -K IF tso off gso off gro off)"
     )
 
 

@@ -8,6 +8,7 @@ mod call;
 mod packets;
 mod program;
 mod thrift;
+mod trains;
 mod write_request;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ pub use call::call;
 pub use packets::{capture, packets};
 pub use program::program;
 pub use thrift::thrift;
+pub use trains::train;
 pub use write_request::write_request;
 
 /// The switch's own folder.

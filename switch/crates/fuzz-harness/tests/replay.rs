@@ -49,3 +49,8 @@ fn calls() {
 fn thrift_messages() {
     replay("thrift", fuzz_harness::thrift);
 }
+
+#[test]
+fn trains() {
+    replay("train", fuzz_harness::train);
+}

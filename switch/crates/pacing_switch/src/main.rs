@@ -251,6 +251,7 @@ fn open_ports(options: &Options) -> anyhow::Result<Vec<(u16, Port)>> {
             driver: option.driver.unwrap_or(options.port_driver),
             kernel_departures: option.kernel_departures,
             rx_frames: option.ring_frames,
+            offloads: option.offloads,
             ..PortOptions::default()
         };
         let port = Port::open(&option.interface, &port_options)

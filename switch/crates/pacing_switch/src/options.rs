@@ -39,7 +39,7 @@ pub struct Options {
     pub program: Option<PathBuf>,
 
     /// Port: PORT@INTERFACE[,rate=RATE][,counts=wire|layer2][,fifo=SIZE][,delay=TIME][,gaps=MODE]
-    /// [,driver=DRIVER][,departures=BY][,ring=FRAMES].
+    /// [,driver=DRIVER][,departures=BY][,ring=FRAMES][,offload=on|off].
     /// rate: line rate (500mbit). Default: none, frames take no time.
     /// counts: whether the rate counts the whole frame on the wire or layer-2 bytes with FCS (default
     /// wire).
@@ -54,6 +54,8 @@ pub struct Options {
     /// queueing discipline (fq) sends them.
     /// ring: frames that the interface's receive ring holds, 2 to 524288 (default 4096). More are
     /// dropped as rx-ring-full. Each takes 2 KB of memory at an MTU of 1500.
+    /// offload: whether frames of several segments, from hosts with segmentation offload, are taken
+    /// apart into packets (on, the default) or dropped as oversize (off).
     #[arg(short = 'i', long = "interface", value_name = "PORT@INTERFACE[,...]")]
     pub ports: Vec<PortOption>,
 
@@ -354,6 +356,8 @@ pub struct PortOption {
     pub kernel_departures: bool,
     /// Frames that its receive ring holds.
     pub ring_frames: usize,
+    /// Frames of several segments are taken apart.
+    pub offloads: bool,
 }
 
 impl FromStr for PortOption {
@@ -384,6 +388,7 @@ impl FromStr for PortOption {
         let mut driver = None;
         let mut kernel_departures = false;
         let mut ring_frames = ports::PortOptions::default().rx_frames;
+        let mut offloads = true;
         for part in parts {
             let (key, value) = part
                 .split_once('=')
@@ -421,10 +426,17 @@ impl FromStr for PortOption {
                 }
                 "gaps" => config.gaps = gaps(value).map_err(named)?,
                 "ring" => ring_frames = ring(value).map_err(named)?,
+                "offload" => {
+                    offloads = match value {
+                        "on" => true,
+                        "off" => false,
+                        _ => return Err(named(format!("'{value}' is not on or off"))),
+                    };
+                }
                 _ => {
                     return Err(format!(
                         "port {port}: unknown '{key}'; known: rate, counts, fifo, delay, gaps, \
-                         driver, departures, ring"
+                         driver, departures, ring, offload"
                     ));
                 }
             }
@@ -442,6 +454,7 @@ impl FromStr for PortOption {
             driver,
             kernel_departures,
             ring_frames,
+            offloads,
         })
     }
 }

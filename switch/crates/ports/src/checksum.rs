@@ -10,19 +10,53 @@ const TYPE_IPV4: u16 = 0x0800;
 const TYPE_IPV6: u16 = 0x86dd;
 const TYPE_VLAN: u16 = 0x8100;
 const TYPE_SERVICE_VLAN: u16 = 0x88a8;
-const PROTOCOL_TCP: u8 = 6;
-const PROTOCOL_UDP: u8 = 17;
-const PROTOCOL_ICMPV6: u8 = 58;
+const IPV6_BYTES: usize = 40;
 /// Tags and IPv6 extension headers walked before giving up.
 const MAX_HEADERS: usize = 8;
 
+/// A transport protocol whose checksum this module computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    #[default]
+    Tcp,
+    Udp,
+    Icmpv6,
+}
+
 /// The place of a frame's transport header, and the sum of its pseudo-header.
-struct Transport {
-    start: usize,
-    end: usize,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Transport {
+    /// The place of the IP header.
+    network: usize,
+    /// The place of the transport header.
+    pub(crate) start: usize,
+    /// The end of the IP packet. Padding may follow it.
+    pub(crate) end: usize,
     checksum_at: usize,
-    protocol: u8,
+    pub(crate) protocol: Protocol,
     pseudo_sum: u64,
+}
+
+impl Transport {
+    /// Makes the IP header of `packet`, which is a copy of the located frame's, right for the length of
+    /// `packet`. An IPv4 header gets the identification that is `ahead` of the copied one, too, and its
+    /// checksum (RFC 791).
+    pub(crate) fn adapt_network_header(&self, packet: &mut [u8], ahead: u16) {
+        let length = packet.len() - self.network;
+        let Some(header) = packet.get_mut(self.network..self.start) else {
+            return;
+        };
+        let is_ipv4 = header.first().is_some_and(|byte| byte >> 4 == 4);
+        let counted = if is_ipv4 { length } else { length - IPV6_BYTES };
+        let at = if is_ipv4 { 2 } else { 4 };
+        write_u16(header, at, u16::try_from(counted).unwrap_or(u16::MAX));
+        if is_ipv4 {
+            let identification = read_u16(header, 4).unwrap_or(0).wrapping_add(ahead);
+            write_u16(header, 4, identification);
+            write_u16(header, 10, 0);
+            write_u16(header, 10, !fold(sum(header)));
+        }
+    }
 }
 
 /// Computes the transport checksum of `frame` (Ethernet, any 802.1Q/802.1ad tags, IPv4 or IPv6,
@@ -54,7 +88,7 @@ fn store(frame: &mut [u8], transport: &Transport) -> bool {
         return false;
     };
     let mut checksum = !fold(transport.pseudo_sum + sum(segment));
-    if checksum == 0 && transport.protocol == PROTOCOL_UDP {
+    if checksum == 0 && transport.protocol == Protocol::Udp {
         checksum = 0xffff; // RFC 768: zero says "no checksum"
     }
     if let Some(field) = frame.get_mut(transport.checksum_at..transport.checksum_at + 2) {
@@ -69,14 +103,15 @@ fn store(frame: &mut [u8], transport: &Transport) -> bool {
 pub fn verify(frame: &[u8]) -> Option<bool> {
     let transport = locate(frame)?;
     let field = read_u16(frame, transport.checksum_at)?;
-    if field == 0 && transport.protocol == PROTOCOL_UDP {
+    if field == 0 && transport.protocol == Protocol::Udp {
         return Some(true);
     }
     let segment = frame.get(transport.start..transport.end)?;
     Some(fold(transport.pseudo_sum + sum(segment)) == 0xffff)
 }
 
-fn locate(frame: &[u8]) -> Option<Transport> {
+/// Finds the transport header of a frame (see [`complete`]).
+pub(crate) fn locate(frame: &[u8]) -> Option<Transport> {
     let mut at = ETHERNET_BYTES;
     let mut ether_type = read_u16(frame, at - 2)?;
     for _ in 0..MAX_HEADERS {
@@ -106,6 +141,7 @@ fn locate_in_ipv4(frame: &[u8], at: usize) -> Option<Transport> {
     }
     let addresses = header.get(12..20)?;
     transport(
+        at,
         at + header_bytes,
         at + total_bytes,
         header[9],
@@ -114,14 +150,14 @@ fn locate_in_ipv4(frame: &[u8], at: usize) -> Option<Transport> {
 }
 
 fn locate_in_ipv6(frame: &[u8], at: usize) -> Option<Transport> {
-    let header = frame.get(at..at + 40)?;
+    let header = frame.get(at..at + IPV6_BYTES)?;
     if header[0] >> 4 != 6 {
         return None;
     }
-    let end = at + 40 + usize::from(read_u16(header, 4)?);
+    let end = at + IPV6_BYTES + usize::from(read_u16(header, 4)?);
     let addresses = header.get(8..40)?;
     let mut next_header = header[6];
-    let mut start = at + 40;
+    let mut start = at + IPV6_BYTES;
     for _ in 0..MAX_HEADERS {
         match next_header {
             // Hop-by-hop options, destination options: length in units of 8 bytes, less the first.
@@ -130,27 +166,40 @@ fn locate_in_ipv6(frame: &[u8], at: usize) -> Option<Transport> {
                 next_header = extension[0];
                 start += (usize::from(extension[1]) + 1) * 8;
             }
-            _ => return transport(start, end, next_header, sum(addresses)),
+            _ => return transport(at, start, end, next_header, sum(addresses)),
         }
     }
     None
 }
 
-fn transport(start: usize, end: usize, protocol: u8, addresses_sum: u64) -> Option<Transport> {
-    let checksum_offset = match protocol {
-        PROTOCOL_TCP => 16,
-        PROTOCOL_UDP => 6,
-        PROTOCOL_ICMPV6 => 2,
+fn transport(
+    network: usize,
+    start: usize,
+    end: usize,
+    number: u8,
+    addresses_sum: u64,
+) -> Option<Transport> {
+    let (protocol, checksum_offset) = match number {
+        6 => (Protocol::Tcp, 16),
+        17 => (Protocol::Udp, 6),
+        58 => (Protocol::Icmpv6, 2),
         _ => return None,
     };
     let segment_bytes = end.checked_sub(start)?;
     Some(Transport {
+        network,
         start,
         end,
         checksum_at: start + checksum_offset,
         protocol,
-        pseudo_sum: addresses_sum + u64::from(protocol) + u64::try_from(segment_bytes).ok()?,
+        pseudo_sum: addresses_sum + u64::from(number) + u64::try_from(segment_bytes).ok()?,
     })
+}
+
+fn write_u16(bytes: &mut [u8], at: usize, value: u16) {
+    if let Some(field) = bytes.get_mut(at..at + 2) {
+        field.copy_from_slice(&value.to_be_bytes());
+    }
 }
 
 fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {

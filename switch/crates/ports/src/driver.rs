@@ -66,6 +66,15 @@ impl Driver {
         of!(self, driver => driver.bytes_mut())
     }
 
+    /// Takes the whole frame at the head, of which the slot has the beginning, into `room` after its
+    /// offload header. Returns the length of the frame; `None`: it is longer than the room, and lost.
+    pub(crate) fn take_whole(&mut self, room: &mut [u8]) -> Option<usize> {
+        match self {
+            Driver::Packet(driver) => driver.take_whole(room),
+            Driver::Xdp(_) => unreachable!("AF_XDP has no frames that are longer than their slot"),
+        }
+    }
+
     /// Hands the slot at the head back to the kernel and moves on.
     pub(crate) fn release(&mut self) {
         of!(self, driver => driver.release());

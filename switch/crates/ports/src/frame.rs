@@ -1,5 +1,7 @@
 //! A driver's report of received and lost frames.
 
+use crate::train::Segmentation;
+
 /// The state of a received frame's transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChecksumState {
@@ -23,6 +25,11 @@ pub(crate) struct Head {
     pub(crate) checksum: ChecksumState,
     /// The VLAN tag that the kernel took out, as it was in the frame.
     pub(crate) vlan_tag: Option<[u8; 4]>,
+    /// The frame has several segments.
+    pub(crate) segmentation: Option<Segmentation>,
+    /// The slot has the beginning of the frame only; the driver has the whole frame
+    /// ([`PacketDriver::take_whole`](crate::packet::PacketDriver::take_whole)).
+    pub(crate) kept_whole: bool,
 }
 
 /// Frames that the kernel has lost since the last query.

@@ -9,6 +9,7 @@
 //! * [`clock`]: the only place that reads a clock.
 //! * [`HugePages`]: an allocator that backs large allocations with huge pages.
 //! * [`checksum`]: completes checksums that senders left to their hardware.
+//! * [`train`]: takes frames of several segments apart.
 //!
 //! A loop that forwards single frames makes two system calls for each, wait and send, plus the
 //! clock reading where that is one (User-Mode Linux); under load far fewer, for frames come and go
@@ -44,8 +45,8 @@
 //! # Limits
 //! Linux 4.20 or later, 5.9 for AF_XDP. Ethernet and loopback interfaces. One queue per port. The checksums
 //! completed are the outermost ones of TCP, UDP and ICMPv6; SCTP's is not (turn its offload off),
-//! nor those inside tunnels. Frames longer than a port takes (segmentation offload) are counted and
-//! dropped, not segmented. A port opened while its interface is down works once it is up; one whose
+//! nor those inside tunnels. Frames of several segments are taken apart if they carry TCP or, from
+//! Linux 6.2 on, UDP, outside of tunnels; others are counted and dropped. A port opened while its interface is down works once it is up; one whose
 //! interface was deleted must be opened again.
 //!
 //! # Example
@@ -94,6 +95,7 @@ mod qdisc;
 mod ring;
 mod signals;
 mod sys;
+pub mod train;
 mod tx;
 mod waiter;
 mod wake_state;

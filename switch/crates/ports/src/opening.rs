@@ -43,6 +43,18 @@ impl Opening<'_> {
         self.step("set the send buffer", set)
     }
 
+    /// Sets how many bytes of frames may wait in the queue of the socket `fd`.
+    pub(crate) fn set_receive_buffer(
+        &self,
+        fd: BorrowedFd<'_>,
+        bytes: usize,
+    ) -> Result<(), PortError> {
+        // As for the send buffer.
+        let set = sockopt::set_socket_recv_buffer_size_force(fd, bytes)
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, bytes));
+        self.step("set the receive buffer", set)
+    }
+
     /// Makes the interface promiscuous while the packet socket `fd` is open.
     pub(crate) fn receive_all_addresses(&self, fd: BorrowedFd<'_>) -> Result<(), PortError> {
         let membership = libc::packet_mreq {

@@ -93,6 +93,14 @@ pub struct PortOptions {
     /// that is over. The interface's root queueing discipline must see to that, so be fq; it is
     /// looked at when the port is opened. AF_PACKET only. Default false.
     pub kernel_departures: bool,
+    /// Take frames of several segments (segmentation offload) apart into packets. Default true. False:
+    /// such a frame is too long, and lost. (By AF_XDP a port gets none; on a veth the kernel turns the
+    /// offload of the other end off.)
+    pub offloads: bool,
+    /// Kernel memory that frames of several segments may take while they wait, bytes. Default 32 MiB:
+    /// some 300 frames of 64 KB. A frame that finds it full is lost and counted (`rx_ring_full`). More
+    /// than `net.core.rmem_max` needs CAP_NET_ADMIN; without it the port takes that.
+    pub rx_train_bytes: usize,
     /// Receive at all. Default true. False leaves out the ring: a port that only sends.
     pub receive: bool,
 }
@@ -109,6 +117,8 @@ impl Default for PortOptions {
             ignore_outgoing: true,
             qdisc_bypass: false,
             kernel_departures: false,
+            offloads: true,
+            rx_train_bytes: 32 << 20,
             receive: true,
         }
     }

@@ -12,6 +12,7 @@ use crate::options::{PortError, PortOptions};
 use crate::qdisc;
 use crate::ring::{RingSize, RxRing};
 use crate::sys;
+use crate::train::OFFLOAD_HEADER_BYTES;
 use crate::tx::{Flushed, TxBatch};
 
 /// Two packet sockets of an interface, one each way.
@@ -78,6 +79,18 @@ impl PacketDriver {
         if let Some(ring) = self.ring.as_mut() {
             ring.release();
         }
+    }
+
+    /// Takes the whole frame at the head into `room`, after its offload header. Returns the length of
+    /// the frame; `None`: the frame is longer than the room, and lost.
+    ///
+    /// The kernel keeps a frame that is longer than a slot in the socket's queue, too, in the order of
+    /// the slots, so each slot with [`Head::kept_whole`] must be followed by one call.
+    pub(crate) fn take_whole(&mut self, room: &mut [u8]) -> Option<usize> {
+        let bytes = sys::receive_whole(self.fd.as_fd(), room).ok()?;
+        (bytes <= room.len())
+            .then(|| bytes.checked_sub(OFFLOAD_HEADER_BYTES))
+            .flatten()
     }
 
     pub(crate) fn lost(&mut self) -> Lost {
@@ -158,7 +171,13 @@ fn receive_side(
             frame_bytes: max_frame_bytes,
         }
     })?;
-    let ring = opening.step("set up the receive ring", RxRing::new(fd, size))?;
+    if options.offloads {
+        take_trains(opening, fd, options)?;
+    }
+    let ring = opening.step(
+        "set up the receive ring",
+        RxRing::new(fd, size, options.offloads),
+    )?;
     if options.promiscuous {
         opening.receive_all_addresses(fd)?;
     }
@@ -168,6 +187,23 @@ fn receive_side(
         sys::bind_packet(fd, opening.index, libc::ETH_P_ALL as u16),
     )?;
     Ok(ring)
+}
+
+/// Has the kernel say which frames have several segments, and keep those that are longer than a slot.
+fn take_trains(
+    opening: &Opening<'_>,
+    fd: BorrowedFd<'_>,
+    options: &PortOptions,
+) -> Result<(), PortError> {
+    opening.step(
+        "ask for offload headers",
+        sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1),
+    )?;
+    opening.step(
+        "have long frames kept whole",
+        sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_COPY_THRESH, 1),
+    )?;
+    opening.set_receive_buffer(fd, options.rx_train_bytes)
 }
 
 fn send_side(

@@ -15,6 +15,7 @@ use crate::opening::Opening;
 use crate::options::{MAX_RX_FRAMES, PortDriver, PortError, PortMode, PortOptions};
 use crate::packet::PacketDriver;
 use crate::sys;
+use crate::train::{OFFLOAD_HEADER_BYTES, Train};
 use crate::tx::Flushed;
 use crate::xdp::XdpDriver;
 
@@ -58,11 +59,14 @@ pub struct PortStatistics {
     pub rx_frames: u64,
     /// Their bytes, without FCS.
     pub rx_bytes: u64,
-    /// Frames lost because the ring was full (drop cause `rx-ring-full`).
+    /// Frames lost because the ring, or the room for frames of several segments, was full (drop cause
+    /// `rx-ring-full`).
     pub rx_ring_full: u64,
     /// Frames longer than the port takes, dropped (drop cause `oversize`): mostly the senders'
-    /// segmentation offload (TSO, GSO).
+    /// segmentation offload on a port that does not take it, or inside tunnels.
     pub rx_oversize: u64,
+    /// Frames of several segments (TSO, GSO, GRO), taken apart. Their segments are in `rx_frames`.
+    pub rx_trains: u64,
     /// Frames without a whole Ethernet header, dropped (drop cause `parser-error`).
     pub rx_runt: u64,
     /// Transport checksums completed in software: the senders have checksum offload on.
@@ -108,8 +112,7 @@ pub enum LinkState {
 /// place in the ring back to the kernel.
 pub struct Frame<'a> {
     port: &'a mut Port,
-    at: usize,
-    length: usize,
+    place: Place,
     /// The time when the kernel received it, in ns on [`clock::now_ns`]'s clock. It is never before that
     /// of the previous frame on this port.
     pub arrival_ns: u64,
@@ -119,26 +122,43 @@ impl Frame<'_> {
     /// The frame.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        let (at, end) = (self.at, self.at + self.length);
-        self.port
-            .driver
-            .bytes()
-            .and_then(|slot| slot.get(at..end))
-            .unwrap_or(&[])
+        let place = self.place.range();
+        match self.place {
+            Place::Slot(..) => {
+                let slot = self.port.driver.bytes();
+                slot.and_then(|slot| slot.get(place)).unwrap_or_default()
+            }
+            Place::Train(..) => self.port.train.bytes(place),
+        }
     }
 }
 
 impl Drop for Frame<'_> {
     fn drop(&mut self) {
-        self.port.release_head();
+        self.port.release_ready();
     }
 }
 
-/// The frame at the head of the ring, made ready for delivery.
+/// The first and last byte of a frame, and where they are.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// In the slot at the head of the ring.
+    Slot(usize, usize),
+    /// In the train that is under way.
+    Train(usize, usize),
+}
+
+impl Place {
+    fn range(self) -> Range<usize> {
+        let (Place::Slot(start, end) | Place::Train(start, end)) = self;
+        start..end
+    }
+}
+
+/// The next frame, made ready for delivery.
 #[derive(Clone, Copy, Debug)]
 struct Ready {
-    at: usize,
-    length: usize,
+    place: Place,
     arrival_ns: u64,
 }
 
@@ -153,8 +173,10 @@ pub struct Port {
     max_frame_bytes: usize,
     kernel_departures: bool,
     driver: Driver,
+    /// The frame of several segments whose segments are delivered now.
+    train: Train,
     ready: Option<Ready>,
-    /// The head has been given out as a [`Frame`].
+    /// The ready frame has been given out as a [`Frame`].
     delivered: bool,
     last_arrival_ns: u64,
     statistics: PortStatistics,
@@ -219,6 +241,7 @@ impl Port {
             max_frame_bytes,
             kernel_departures: options.kernel_departures,
             driver,
+            train: Train::default(),
             ready: None,
             delivered: false,
             last_arrival_ns: 0,
@@ -241,17 +264,16 @@ impl Port {
     /// for another.
     pub fn receive(&mut self, now_ns: u64) -> Option<Frame<'_>> {
         if self.delivered {
-            self.release_head(); // the last frame was forgotten, not dropped
+            self.release_ready(); // the last frame was forgotten, not dropped
         }
         let ready = self.make_ready(now_ns)?;
         self.driver.prefetch_next();
         self.delivered = true;
         self.statistics.rx_frames += 1;
-        self.statistics.rx_bytes += ready.length as u64;
+        self.statistics.rx_bytes += ready.place.range().len() as u64;
         Some(Frame {
             port: self,
-            at: ready.at,
-            length: ready.length,
+            place: ready.place,
             arrival_ns: ready.arrival_ns,
         })
     }
@@ -260,15 +282,15 @@ impl Port {
     /// order of arrival.
     pub fn next_arrival_ns(&mut self, now_ns: u64) -> Option<u64> {
         if self.delivered {
-            self.release_head();
+            self.release_ready();
         }
         self.make_ready(now_ns).map(|ready| ready.arrival_ns)
     }
 
-    /// Whether the ring holds anything, at the cost of one memory read.
+    /// Whether a frame may be there, at the cost of two memory reads.
     #[must_use]
     pub fn has_frame(&self) -> bool {
-        self.driver.has_frame()
+        self.train.has_segment() || self.driver.has_frame()
     }
 
     /// Takes a frame (without FCS) for sending. It is copied; it leaves at the next
@@ -430,21 +452,66 @@ impl Port {
             return self.ready;
         }
         loop {
-            let head = self.driver.head()?;
-            if let Some((at, length)) = self.prepare(&head) {
-                let arrival_ns = plausible(head.stamp_ns, self.last_arrival_ns, now_ns);
-                self.statistics.rx_stamps_repaired += u64::from(arrival_ns != head.stamp_ns);
-                self.last_arrival_ns = arrival_ns;
-                let ready = Ready {
-                    at,
-                    length,
-                    arrival_ns,
-                };
-                self.ready = Some(ready);
+            if let Some(segment) = self.train.next_segment() {
+                self.ready = Some(Ready {
+                    place: Place::Train(segment.start, segment.end),
+                    arrival_ns: self.train.arrival_ns,
+                });
                 return self.ready;
             }
-            self.release_head();
+            let head = self.driver.head()?;
+            if head.segmentation.is_some() || head.kept_whole {
+                self.begin_train(&head, now_ns);
+            } else if let Some((at, length)) = self.prepare(&head) {
+                self.ready = Some(Ready {
+                    place: Place::Slot(at, at + length),
+                    arrival_ns: self.stamp(&head, now_ns),
+                });
+                return self.ready;
+            }
+            self.driver.release();
         }
+    }
+
+    /// Begins with the segments of the frame at the head, or drops it.
+    fn begin_train(&mut self, head: &Head, now_ns: u64) {
+        let room = self.train.room();
+        let whole = if head.kept_whole {
+            self.driver.take_whole(room)
+        } else if head.captured_bytes < head.wire_bytes {
+            // The frame found the socket's queue full.
+            self.statistics.rx_ring_full += 1;
+            return;
+        } else {
+            let slot = self.driver.bytes().unwrap_or_default();
+            let frame = slot.get(head.start..head.start + head.wire_bytes);
+            let at = OFFLOAD_HEADER_BYTES;
+            frame.and_then(|frame| {
+                room.get_mut(at..at + frame.len())?.copy_from_slice(frame);
+                Some(frame.len())
+            })
+        };
+        let arrival_ns = self.stamp(head, now_ns);
+        let begun = whole.zip(head.segmentation).is_some_and(|(bytes, of)| {
+            self.train.begin(bytes, of, head.vlan_tag, arrival_ns)
+                && self.train.longest_bytes() <= self.max_frame_bytes
+        });
+        if begun {
+            self.statistics.rx_trains += 1;
+            self.statistics.rx_vlan_tags_restored += u64::from(head.vlan_tag.is_some());
+        } else {
+            self.train.end();
+            self.statistics.rx_oversize += 1;
+            self.warn_oversize(head.wire_bytes);
+        }
+    }
+
+    /// The arrival time of the frame at the head.
+    fn stamp(&mut self, head: &Head, now_ns: u64) -> u64 {
+        let arrival_ns = plausible(head.stamp_ns, self.last_arrival_ns, now_ns);
+        self.statistics.rx_stamps_repaired += u64::from(arrival_ns != head.stamp_ns);
+        self.last_arrival_ns = arrival_ns;
+        arrival_ns
     }
 
     /// Checks the frame, completes its checksum and puts its tag back. Returns where it is in its slot,
@@ -488,10 +555,16 @@ impl Port {
         Some((at, head.wire_bytes + VLAN_TAG_BYTES))
     }
 
-    fn release_head(&mut self) {
+    /// Makes room for the frame after the ready one.
+    fn release_ready(&mut self) {
         self.delivered = false;
-        self.ready = None;
-        self.driver.release();
+        if let Some(Ready {
+            place: Place::Slot(..),
+            ..
+        }) = self.ready.take()
+        {
+            self.driver.release();
+        }
     }
 
     fn warn_oversize(&mut self, bytes: usize) {
@@ -500,9 +573,10 @@ impl Port {
         }
         self.warned_oversize = true;
         warn!(
-            "interface '{}': dropped a frame of {bytes} bytes, the port takes up to {}: \
-             segmentation offload at the sender? Turn it off at the sending end of the link \
-             (for a veth: its peer): ethtool -K PEER tso off gso off gro off; and here: \
+            "interface '{}': dropped a frame of {bytes} bytes, the port takes up to {}: either the \
+             MTU of the sender is larger, or the frame is one of several segments that the port does \
+             not take apart (offload=off, or a tunnel); turn the offload off at the sending end of \
+             the link (for a veth: its peer): ethtool -K PEER tso off gso off gro off; and here: \
              ethtool -K {} gro off (logged once)",
             self.name, self.max_frame_bytes, self.name
         );

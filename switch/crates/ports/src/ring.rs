@@ -13,13 +13,15 @@ use crate::clock;
 use crate::frame::{ChecksumState, Head};
 use crate::mapping::Mapping;
 use crate::sys;
+use crate::train::{OFFLOAD_HEADER_BYTES, Segmentation};
 use prefetch::prefetch;
 
 const TYPE_VLAN: u16 = 0x8100;
 
 /// `TPACKET2_HDRLEN` rounded up as the kernel does it: the earliest place of the frame.
-/// Also the room it needs for Ethernet headers before the 16-byte aligned network header.
-const HEADROOM_BYTES: usize = 96;
+/// Also the room it needs for Ethernet headers before the 16-byte aligned network header, and for
+/// the offload header.
+const HEADROOM_BYTES: usize = 96 + OFFLOAD_HEADER_BYTES.next_multiple_of(16);
 
 /// One more than the largest memory for one ring, in bytes.
 const MAX_RING_BYTES: usize = 1 << 30;
@@ -66,11 +68,14 @@ pub(crate) struct RxRing {
     mapping: Mapping,
     size: RingSize,
     head: usize,
+    /// An offload header precedes each frame.
+    offloads: bool,
 }
 
 impl RxRing {
     /// Sets up a ring on an unbound packet socket. The mapping keeps the kernel's side alive.
-    pub(crate) fn new(fd: BorrowedFd<'_>, size: RingSize) -> io::Result<RxRing> {
+    /// `offloads`: `PACKET_VNET_HDR` is set on the socket.
+    pub(crate) fn new(fd: BorrowedFd<'_>, size: RingSize, offloads: bool) -> io::Result<RxRing> {
         sys::set_option(
             fd,
             libc::SOL_PACKET,
@@ -89,6 +94,7 @@ impl RxRing {
             mapping,
             size,
             head: 0,
+            offloads,
         })
     }
 
@@ -122,6 +128,8 @@ impl RxRing {
             },
             vlan_tag: (status & libc::TP_STATUS_VLAN_VALID != 0)
                 .then_some([tpid_high, tpid_low, tci_high, tci_low]),
+            segmentation: self.segmentation_before(frame.start),
+            kept_whole: status & libc::TP_STATUS_COPY != 0,
         })
     }
 
@@ -133,6 +141,16 @@ impl RxRing {
         // SAFETY: the slot is ours until released (seen with Acquire), so the kernel no longer
         // writes to it; it starts with a tpacket2_hdr and slots are 16-byte aligned.
         Some(unsafe { self.slot_at(at).cast::<libc::tpacket2_hdr>().read() })
+    }
+
+    /// The kernel's word on segments, from the offload header before the frame at the head.
+    fn segmentation_before(&self, frame_at: usize) -> Option<Segmentation> {
+        if !self.offloads {
+            return None;
+        }
+        let at = frame_at.checked_sub(OFFLOAD_HEADER_BYTES)?;
+        let header = self.bytes_at(self.head).get(at..frame_at)?;
+        Segmentation::parse(header.try_into().ok()?)
     }
 
     /// The place of the frame in a slot with this header.

@@ -240,6 +240,13 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> 
     Ok(bytes)
 }
 
+/// Takes a datagram without blocking. Returns its length in bytes, which may be more than `into` has.
+pub(crate) fn receive_whole(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+    let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+    let (_, bytes) = rustix::net::recv(fd, into, flags)?;
+    Ok(bytes)
+}
+
 /// Sends one datagram without blocking.
 pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
     rustix::net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)

@@ -180,6 +180,8 @@ impl XdpDriver {
             stamp_ns: stamp_ns.unwrap_or_else(clock::now_ns),
             checksum: ChecksumState::Unmarked,
             vlan_tag: None,
+            segmentation: None,
+            kept_whole: false,
         })
     }
 

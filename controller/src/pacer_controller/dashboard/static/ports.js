@@ -89,7 +89,7 @@ export class PortCard {
       const rate = this.growth.perSecond(cause, n, clock);
       facts.push([cause === BY_PROGRAM ? "Dropped by the program" : `Lost: ${cause}`,
         format.count(n) + (rate ? ` (${format.count(rate)}/s)` : ""), rate > 0]);
-      if (cause === "oversize") facts.push(["Why oversize", "offloads are on: ethtool -K IF tso off gso off gro off"]);
+      if (cause === "oversize") facts.push(["Why oversize", "a larger MTU at the sender, or an offload that the port does not take: ethtool -K IF tso off gso off gro off"]);
     }
     if (statistics && !drops.length) facts.push(["Lost", "0"]);
     const key = facts.map(([name]) => name).join();

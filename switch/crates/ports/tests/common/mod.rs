@@ -4,7 +4,11 @@
 //! not root), so no interface of the machine is touched. Where that is not allowed the tests say
 //! so, loudly, and pass; with PORTS_TESTS_REQUIRED=1 they fail instead.
 
+#![allow(dead_code)] // each test binary uses a part of it
+
 use std::io::Write;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -171,4 +175,22 @@ pub fn exchange(from: &mut Port, to: &mut Port, waiter: &mut Waiter, rounds: usi
     assert_eq!((there.tx_failed, here.rx_frames), (0, sent), "{here:?}");
     assert_eq!((here.rx_ring_full, here.rx_oversize), (0, 0), "{here:?}");
     assert_eq!(here.rx_stamps_repaired, 0, "{here:?}");
+}
+
+/// A UDP socket that hands over all that is written at once as one frame of segments with
+/// `payload_bytes` each (UDP_SEGMENT of udp(7)).
+pub fn segmenting_socket(address: &str, payload_bytes: libc::c_int) -> UdpSocket {
+    let socket = UdpSocket::bind(address).expect("binds");
+    // SAFETY: the value is an int that lives across the call.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw const payload_bytes).cast(),
+            4,
+        )
+    };
+    assert_eq!(set, 0, "UDP_SEGMENT");
+    socket
 }

@@ -83,6 +83,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     let port_options = PortOptions {
         rx_frames: options.ring_frames,
         tx_batch_frames: 1,
+        offloads: false, // the packets of a train have no gaps of their own
         ..PortOptions::default()
     };
     let mut port = Port::open(&options.interface, &port_options)?;

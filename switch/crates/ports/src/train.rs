@@ -1,0 +1,216 @@
+//! Trains: frames of several segments, and how they are taken apart into packets.
+//!
+//! A host with segmentation offload hands its interface up to 64 KB of a stream as one frame, and
+//! leaves the cutting to hardware (TSO, USO). A veth has no hardware, so the frame arrives whole. Each
+//! segment gets the headers that the kernel's own segmentation gives it
+//! (Documentation/networking/segmentation-offloads.rst): the IPv4 identification counts up, the TCP
+//! sequence number advances, FIN and PSH stay with the last segment and CWR with the first one.
+
+use std::ops::Range;
+
+use crate::checksum::{self, Protocol, Transport};
+
+/// Bytes of a `virtio_net_hdr` (linux/virtio_net.h), which precedes a frame (`PACKET_VNET_HDR`).
+pub const OFFLOAD_HEADER_BYTES: usize = 10;
+
+/// Longest train, bytes: an IP packet of the greatest length, an Ethernet header and two VLAN tags.
+pub const MAX_TRAIN_BYTES: usize = 65_535 + 14 + 2 * VLAN_TAG_BYTES;
+
+const VLAN_TAG_BYTES: usize = 4;
+const ADDRESSES_BYTES: usize = 12;
+
+/// Longest headers of a segment: Ethernet, tags, IP with extensions, TCP with options.
+const MAX_HEADER_BYTES: usize = 256;
+
+const TCP_FIN_PSH: u8 = 0x01 | 0x08;
+const TCP_CWR: u8 = 0x80;
+
+/// The kind of offload that a frame comes with (`gso_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// TCP over IPv4 or IPv6.
+    Tcp,
+    /// UDP over IPv4 or IPv6 (`UDP_SEGMENT` of udp(7)).
+    Udp,
+    /// One that this crate does not take apart.
+    Other,
+}
+
+/// What the kernel says of a frame of several segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segmentation {
+    /// How the frame is cut.
+    pub kind: Kind,
+    /// Payload of each segment but the last, bytes (`gso_size`).
+    pub payload_bytes: usize,
+}
+
+impl Segmentation {
+    /// Reads a `virtio_net_hdr` in the machine's byte order; `None`: the frame is one packet.
+    #[must_use]
+    pub fn parse(header: &[u8; OFFLOAD_HEADER_BYTES]) -> Option<Segmentation> {
+        const GSO_TYPE_AT: usize = 1;
+        const GSO_ECN: u8 = 0x80;
+        let kind = match header[GSO_TYPE_AT] & !GSO_ECN {
+            0 => return None,
+            1 | 4 => Kind::Tcp, // over IPv4, over IPv6
+            5 => Kind::Udp,     // since Linux 6.2; before, such a frame is lost with the ring's
+            _ => Kind::Other,
+        };
+        Some(Segmentation {
+            kind,
+            payload_bytes: usize::from(u16::from_ne_bytes([header[4], header[5]])),
+        })
+    }
+}
+
+/// A train under way: a buffer with the whole frame, and the place of the next segment in it.
+#[derive(Default)]
+pub struct Train {
+    /// `OFFLOAD_HEADER_BYTES` of anything, then the frame. Allocated with the first train.
+    buffer: Vec<u8>,
+    /// The headers of the first segment, tag included.
+    header: Vec<u8>,
+    transport: Transport,
+    payload_bytes: usize,
+    /// The payload that no segment has had yet.
+    left: Range<usize>,
+    /// Segments that were made.
+    made: u16,
+    /// The arrival time of the train, ns.
+    pub arrival_ns: u64,
+}
+
+impl Train {
+    /// Whether it has another segment.
+    #[must_use]
+    pub fn has_segment(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// The room for a train: the offload header, then the frame.
+    pub fn room(&mut self) -> &mut [u8] {
+        self.left = 0..0;
+        self.buffer
+            .resize(OFFLOAD_HEADER_BYTES + MAX_TRAIN_BYTES, 0);
+        &mut self.buffer
+    }
+
+    /// The bytes of a segment.
+    #[must_use]
+    pub fn bytes(&self, segment: Range<usize>) -> &[u8] {
+        self.buffer.get(segment).unwrap_or_default()
+    }
+
+    /// Begins with the train of `frame_bytes` in [`room`](Train::room). Returns false, with no segment
+    /// left, if its headers do not say what `segmentation` does.
+    pub fn begin(
+        &mut self,
+        frame_bytes: usize,
+        segmentation: Segmentation,
+        vlan_tag: Option<[u8; VLAN_TAG_BYTES]>,
+        arrival_ns: u64,
+    ) -> bool {
+        self.left = 0..0;
+        self.made = 0;
+        self.arrival_ns = arrival_ns;
+        self.payload_bytes = segmentation.payload_bytes;
+        let mut start = OFFLOAD_HEADER_BYTES;
+        let end = start + frame_bytes;
+        if let Some(tag) = vlan_tag {
+            // The addresses move into the room of the offload header.
+            const { assert!(OFFLOAD_HEADER_BYTES >= VLAN_TAG_BYTES) }
+            if frame_bytes < ADDRESSES_BYTES || end > self.buffer.len() {
+                return false;
+            }
+            let addresses = start..start + ADDRESSES_BYTES;
+            start -= VLAN_TAG_BYTES;
+            self.buffer.copy_within(addresses, start);
+            let tag_at = start + ADDRESSES_BYTES;
+            self.buffer[tag_at..tag_at + VLAN_TAG_BYTES].copy_from_slice(&tag);
+        }
+        let Some(frame) = self.buffer.get(start..end) else {
+            return false;
+        };
+        let Some(transport) = checksum::locate(frame) else {
+            return false;
+        };
+        let header_bytes = match (segmentation.kind, transport.protocol) {
+            (Kind::Tcp, Protocol::Tcp) => frame
+                .get(transport.start + 12)
+                .map(|offset| usize::from(offset >> 4) * 4)
+                .filter(|bytes| *bytes >= 20),
+            (Kind::Udp, Protocol::Udp) => Some(8),
+            _ => None,
+        };
+        let Some(payload_at) = header_bytes.map(|bytes| transport.start + bytes) else {
+            return false;
+        };
+        if payload_at > MAX_HEADER_BYTES
+            || payload_at >= transport.end
+            || segmentation.payload_bytes == 0
+        {
+            return false;
+        }
+        self.header.clear();
+        self.header.extend_from_slice(&frame[..payload_at]);
+        self.left = start + payload_at..start + transport.end;
+        self.transport = transport;
+        true
+    }
+
+    /// The length of the longest segment, bytes.
+    #[must_use]
+    pub fn longest_bytes(&self) -> usize {
+        self.header.len() + self.payload_bytes.min(self.left.len())
+    }
+
+    /// Drops the segments that are left.
+    pub fn end(&mut self) {
+        self.left = 0..0;
+    }
+
+    /// Makes the next segment; returns its place in the buffer.
+    pub fn next_segment(&mut self) -> Option<Range<usize>> {
+        if self.left.is_empty() {
+            return None;
+        }
+        // The headers go over the end of the payload before, which its segment has had.
+        let place = self.left.start - self.header.len()
+            ..self.left.end.min(self.left.start + self.payload_bytes);
+        let is_first = self.made == 0;
+        let is_last = place.end == self.left.end;
+        let segment = self.buffer.get_mut(place.clone())?;
+        segment
+            .get_mut(..self.header.len())?
+            .copy_from_slice(&self.header);
+        let from = &self.transport;
+        from.adapt_network_header(segment, self.made);
+        let header = segment.get_mut(from.start..)?;
+        match from.protocol {
+            Protocol::Tcp => {
+                if !is_last {
+                    header[13] &= !TCP_FIN_PSH;
+                }
+                if !is_first {
+                    header[13] &= !TCP_CWR;
+                }
+                // The next one's sequence number, in the template.
+                let sequence = self.header.get_mut(from.start + 4..from.start + 8)?;
+                let number =
+                    u32::from_be_bytes([sequence[0], sequence[1], sequence[2], sequence[3]]);
+                let advanced = number.wrapping_add(u32::try_from(self.payload_bytes).ok()?);
+                sequence.copy_from_slice(&advanced.to_be_bytes());
+            }
+            Protocol::Udp => {
+                let bytes = u16::try_from(header.len()).ok()?;
+                header[4..6].copy_from_slice(&bytes.to_be_bytes());
+            }
+            Protocol::Icmpv6 => return None,
+        }
+        checksum::complete(segment);
+        self.left.start = place.end;
+        self.made = self.made.wrapping_add(1);
+        Some(place)
+    }
+}
