@@ -21,13 +21,14 @@ mod virtual_time;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::net::TcpListener;
+use std::num::NonZero;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{CommandFactory, FromArgMatches};
 use credentials::Credentials;
 use files::{read_limited, refuse_source};
-use options::{Ignored, Options};
+use options::{Ignored, Options, Realtime};
 use p4runtime_server::{ServerConfig, Token, controller_queues};
 use ports::{Port, PortDriver, PortOptions};
 use real_time::RealTime;
@@ -243,6 +244,31 @@ fn listen_for_thrift(port: u16) -> anyhow::Result<TcpListener> {
     })
 }
 
+/// Gives this thread a real-time scheduling class if it is asked for. Returns whether it has one.
+fn become_realtime(asked: Realtime) -> anyhow::Result<bool> {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    if asked == Realtime::Off || (asked == Realtime::Auto && processors < 2) {
+        return Ok(false);
+    }
+    match ports::scheduling::become_realtime() {
+        Ok(()) => {
+            say("pacing_switch: the pacing thread has the real-time class SCHED_FIFO\n");
+            Ok(true)
+        }
+        Err(_) if asked == Realtime::Auto => {
+            say(
+                "pacing_switch: no real-time scheduling class: other processes delay departures \
+                 (needs CAP_SYS_NICE, or ulimit -r 1)\n",
+            );
+            Ok(false)
+        }
+        Err(error) => Err(error).context(
+            "--realtime on: needs CAP_SYS_NICE (run as root), or a limit of real-time priorities \
+             of at least 1 (ulimit -r, LimitRTPRIO=)",
+        ),
+    }
+}
+
 /// Opens the interfaces; returns them with their port numbers.
 fn open_ports(options: &Options) -> anyhow::Result<Vec<(u16, Port)>> {
     let mut opened = Vec::new();
@@ -314,6 +340,9 @@ fn serve(
         driver.add(number, port, options.pcap.as_deref())?;
     }
 
+    if become_realtime(options.realtime)? {
+        driver.share_processor();
+    }
     // Before other threads begin, because each has capabilities of its own.
     privileges::drop_all(options.user.as_ref())?;
     if let Some(traces) = traces {

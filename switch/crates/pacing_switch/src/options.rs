@@ -149,6 +149,12 @@ pub struct Options {
     #[arg(long, default_value = "100us", value_name = "TIME", value_parser = units::duration_ns)]
     pub spin: u64,
 
+    /// Whether the pacing thread has a real-time scheduling class (SCHED_FIFO), so that other processes
+    /// do not delay departures: auto (if it is allowed and there are two processors), on, or off. It
+    /// leaves at least a 20th of its processor to others.
+    #[arg(long, default_value = "auto", value_name = "WHEN")]
+    pub realtime: Realtime,
+
     /// Log at level debug, to standard error.
     #[arg(long)]
     pub log_console: bool,
@@ -340,6 +346,17 @@ Examples:
   In virtual time, from p1_in.pcap to p2_out.pcap:
     pacing_switch --virtual -i 1@p1 -i 2@p2,rate=1gbit --runtime-json entries.json pacer.json
   (examples/virtual has such files, and explains how a rate becomes a table entry)";
+
+/// When the pacing thread has a real-time scheduling class.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Realtime {
+    /// If it is allowed, and other threads have a processor.
+    Auto,
+    /// Always; the switch ends if it is not allowed.
+    On,
+    /// Never.
+    Off,
+}
 
 /// One `-i`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -30,6 +30,12 @@ pub fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// The processor time that the calling thread has used, in ns.
+#[must_use]
+pub fn thread_used_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// `CLOCK_REALTIME - CLOCK_MONOTONIC` in ns: measured at the first call, then as last measured.
 #[must_use]
 pub fn realtime_offset_ns() -> i64 {

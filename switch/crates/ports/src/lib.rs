@@ -9,6 +9,7 @@
 //! * [`clock`]: the only place that reads a clock.
 //! * [`HugePages`]: an allocator that backs large allocations with huge pages.
 //! * [`checksum`]: completes checksums that senders left to their hardware.
+//! * [`scheduling`]: the scheduling class of a thread.
 //! * [`train`]: takes frames of several segments apart.
 //!
 //! A loop that forwards single frames makes two system calls for each, wait and send, plus the
@@ -93,6 +94,7 @@ mod packet;
 mod port;
 mod qdisc;
 mod ring;
+pub mod scheduling;
 mod signals;
 mod sys;
 pub mod train;

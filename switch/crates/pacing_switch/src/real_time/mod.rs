@@ -23,9 +23,11 @@
 mod handover;
 mod links;
 mod poll_monitor;
+mod processor_share;
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use p4runtime_server::{ControllerSender, JobQueue};
 use ports::{LinkState, Port, Waiter, WaiterOptions, clock};
@@ -34,6 +36,7 @@ use switch::{Batch, Switch};
 use links::{Link, Links};
 use poll_monitor::PollMonitor;
 pub use poll_monitor::STALL_NS;
+use processor_share::{ProcessorShare, REST_NS, STOP_NS};
 
 use crate::service_manager::Heartbeat;
 use crate::traces::TraceThread;
@@ -66,6 +69,8 @@ pub struct RealTime {
     spin_ns: u64,
     jobs: JobQueue,
     monitor: PollMonitor,
+    /// With a real-time scheduling class only.
+    share: Option<ProcessorShare>,
     heartbeat: Heartbeat,
     traces: Option<TraceThread>,
     /// The last turn has left frames in the rings that had arrived before it.
@@ -101,6 +106,7 @@ impl RealTime {
             waiter,
             spin_ns,
             monitor: PollMonitor::new(),
+            share: None,
             heartbeat,
             traces: None,
             frames_left: false,
@@ -121,6 +127,11 @@ impl RealTime {
         Ok(())
     }
 
+    /// The calling thread, which will run the loop, has a real-time scheduling class.
+    pub fn share_processor(&mut self) {
+        self.share = Some(ProcessorShare::new(self.spin_ns));
+    }
+
     /// Hands the traces of packets to a thread.
     pub fn write_traces(&mut self, traces: TraceThread) {
         self.traces = Some(traces);
@@ -137,6 +148,7 @@ impl RealTime {
         loop {
             self.heartbeat.beat();
             let mut now_ns = self.poll();
+            let began_ns = now_ns;
             if has_jobs {
                 has_jobs = self.run_jobs(now_ns);
             }
@@ -145,6 +157,7 @@ impl RealTime {
             if let Some(traces) = &mut self.traces {
                 traces.hand_over(&mut self.switch);
             }
+            now_ns = self.leave_a_share(began_ns, now_ns);
             let poll_at_ns = self.switch.poll_at_ns().unwrap_or(u64::MAX);
             let deadline_ns = if has_jobs {
                 now_ns
@@ -171,6 +184,28 @@ impl RealTime {
                 next_link_check_ns = now_ns + self.link_check_interval_ns();
             }
         }
+    }
+
+    /// Rests if the loop takes too much of the processor. `began_ns`: when the turn began. Returns the
+    /// time.
+    fn leave_a_share(&mut self, began_ns: u64, now_ns: u64) -> u64 {
+        let Some(share) = &mut self.share else {
+            return now_ns;
+        };
+        // A stop comes while the loop works, or while it polls before a departure.
+        let stopped_ns = self.monitor.take_longest_ns().max(now_ns - began_ns);
+        if stopped_ns >= STOP_NS {
+            share.stopped(now_ns, clock::thread_used_ns());
+        }
+        let rests = share.must_rest(now_ns, clock::thread_used_ns);
+        self.spin_ns = share.spin_ns();
+        self.waiter.set_spin_ns(self.spin_ns);
+        if !rests {
+            return now_ns;
+        }
+        self.monitor.idle_until(now_ns + REST_NS);
+        std::thread::sleep(Duration::from_nanos(REST_NS));
+        self.poll()
     }
 
     /// Reads the clock and sends the frames that are due. Returns the reading.

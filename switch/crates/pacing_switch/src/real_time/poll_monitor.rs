@@ -18,6 +18,8 @@ pub struct PollMonitor {
     polling: Polling,
     /// Time of the last poll, or of the next one if the loop means to sleep until then.
     expected_ns: u64,
+    /// The longest stall since it was last taken, in ns.
+    longest_ns: u64,
 }
 
 impl PollMonitor {
@@ -26,6 +28,7 @@ impl PollMonitor {
         Self {
             polling: Polling::default(),
             expected_ns: u64::MAX,
+            longest_ns: 0,
         }
     }
 
@@ -41,6 +44,7 @@ impl PollMonitor {
             stalls.count += 1;
             stalls.total_ns += interval_ns;
             stalls.max_ns = stalls.max_ns.max(interval_ns);
+            self.longest_ns = self.longest_ns.max(interval_ns);
         }
     }
 
@@ -59,6 +63,11 @@ impl PollMonitor {
     /// No poll is needed before `at_ns`: the time until then is not counted.
     pub fn idle_until(&mut self, at_ns: u64) {
         self.expected_ns = self.expected_ns.max(at_ns);
+    }
+
+    /// The longest stall since the last call, in ns; 0: none.
+    pub fn take_longest_ns(&mut self) -> u64 {
+        std::mem::take(&mut self.longest_ns)
     }
 
     /// The measurements so far.
