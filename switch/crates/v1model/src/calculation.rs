@@ -142,10 +142,9 @@ impl BitWriter<'_> {
     fn push_limbs(&mut self, limbs: &[u64], bits: u32) {
         let mut left = bits;
         for limb in limbs.iter().rev() {
-            let take = if left.is_multiple_of(64) {
-                64
-            } else {
-                left % 64
+            let take = match left % 64 {
+                0 => left.min(64),
+                part => part,
             };
             self.push(limb & crate::wide::mask64(take), take);
             left -= take;

@@ -243,7 +243,7 @@ fn packed_run(fields: &[FieldType], bit: usize) -> Option<(usize, u32)> {
     let mut longest = None;
     for (count, f) in fields.iter().enumerate() {
         width += f.bits;
-        if width > 64 {
+        if width > 64 || f.bits == 0 {
             break;
         }
         if width % 8 == 0 {

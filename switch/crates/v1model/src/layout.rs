@@ -528,9 +528,10 @@ fn header_type(t: &model::HeaderType) -> LoadResult<HeaderType> {
             bits
         };
         // 1 and true alike: p4c writes both.
-        let signed = field
+        let marked = field
             .get(2)
             .is_some_and(|v| v.as_bool().unwrap_or(v.as_u64().is_some_and(|n| n != 0)));
+        let signed = marked && bits > 0;
         if fields.iter().any(|f| f.name == name) {
             refuse!("field '{name}' is defined twice");
         }
@@ -557,8 +558,8 @@ fn field_bits(field: &[Value]) -> LoadResult<u32> {
         refuse!("has no width");
     };
     match width.as_u64().and_then(|bits| u32::try_from(bits).ok()) {
-        Some(bits) if (1..=MAX_FIELD_BITS).contains(&bits) => Ok(bits),
-        Some(bits) => refuse!("width {bits} is outside 1 to {MAX_FIELD_BITS} bits"),
+        Some(bits) if bits <= MAX_FIELD_BITS => Ok(bits),
+        Some(bits) => refuse!("a width of {bits} bits; at most {MAX_FIELD_BITS} are possible"),
         None => refuse!("width {width} is no number"),
     }
 }

@@ -4,9 +4,9 @@
 //! `a` and `b` where the operands do. A destination does not overlap operands unless the function
 //! works in place.
 
-/// Limbs needed for `bits`.
+/// Limbs needed for `bits`. A value of no bits takes one, which is zero.
 pub(crate) const fn limbs(bits: u32) -> u32 {
-    bits.div_ceil(64)
+    if bits == 0 { 1 } else { bits.div_ceil(64) }
 }
 
 /// All ones in the low `bits` (0 to 64) bits.

@@ -55,6 +55,11 @@ impl KeyPart {
         // The shared word being filled and the bits used in it.
         let mut open: Option<(usize, u32)> = None;
         for (place, &bits) in places.iter_mut().zip(widths) {
+            if bits == 0 {
+                // Its one limb is zero: any word will do.
+                words = words.max(1);
+                continue;
+            }
             if bits > 64 {
                 *place = (words, 0);
                 words += limbs(bits) as usize;

@@ -5,6 +5,7 @@ use crate::error::{LoadResult, refuse};
 use crate::expr::{Compiler, text};
 use crate::ops::Op;
 use crate::slot::Slot;
+use serde_json::Value;
 
 /// The header whose `egress_spec` and `mcast_grp` the switch reads.
 const STANDARD_METADATA: &str = "standard_metadata";
@@ -64,9 +65,11 @@ pub(super) fn log(c: &mut Compiler<'_>, params: Params<'_>) -> LoadResult<()> {
     };
     let arguments = match params.get(1) {
         None => &[],
-        Some(p) if p.kind == "parameters_vector" => match p.value.as_array() {
-            Some(list) => list.as_slice(),
-            None => refuse!("parameter 1 is not a list"),
+        Some(p) if p.kind == "parameters_vector" => match &p.value {
+            Value::Array(list) => list.as_slice(),
+            // p4c writes this for a message without values.
+            Value::Object(members) if members.is_empty() => &[],
+            _ => refuse!("parameter 1 is not a list"),
         },
         Some(p) => refuse!("parameter 1 is of type '{}'", p.kind),
     };
