@@ -101,7 +101,7 @@ def _wrong_types() -> Iterator[Bad]:
         _PROGRAM["register_arrays"][0]["name"],
         str(1 << 40),
     )
-    for width in (-1, 0, 10**9, "wide"):
+    for width in (-1, 0.5, 10**9, "wide"):
         yield bad(
             f"field-width-{width}",
             lambda p, width=width: _ethernet(p)["fields"][0].__setitem__(1, width),  # type: ignore[misc]
