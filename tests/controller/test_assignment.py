@@ -2,7 +2,7 @@
 
 import pytest
 
-from pacer_controller.stores.assignment import Member, assign
+from pacer_controller.stores.etcd.assignment import Member, assign
 
 SWITCHES = [f"s{number}" for number in range(100)]
 STORED = frozenset(SWITCHES)

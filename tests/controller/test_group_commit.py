@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from aetcd import rpc
 
-from pacer_controller.stores import etcd_client as etcd
-from pacer_controller.stores.etcd_client import EtcdClient, EtcdError
-from pacer_controller.stores.group_commit import Answer, GroupCommit, Transaction
+from pacer_controller.stores.etcd import client as etcd
+from pacer_controller.stores.etcd.client import EtcdClient, EtcdError
+from pacer_controller.stores.etcd.group_commit import Answer, GroupCommit, Transaction
 
 
 class Client:

@@ -11,10 +11,10 @@ from etcd_members import MISSING, Members
 
 from pacer_controller.southbound import FenceError, NotHeldError, Tenure, fence_of, generation_of
 from pacer_controller.stores import Entry, Event, Status
-from pacer_controller.stores.assignment import Member, assign
-from pacer_controller.stores.etcd import EtcdStore
-from pacer_controller.stores.etcd_client import Access
-from pacer_controller.stores.leases import MARGIN_S
+from pacer_controller.stores.etcd.assignment import Member, assign
+from pacer_controller.stores.etcd.client import Access
+from pacer_controller.stores.etcd.leases import MARGIN_S
+from pacer_controller.stores.etcd.store import EtcdStore
 
 WAIT_S = 60.0
 LEASE_S = 3

@@ -40,7 +40,8 @@ from pacer_controller.stores import (
     Written,
     open_store,
 )
-from pacer_controller.stores.etcd import EtcdStore
+from pacer_controller.stores.etcd import generations
+from pacer_controller.stores.etcd.store import EtcdStore
 from pacer_controller.stores.migrations import MIGRATIONS
 
 VIDEO = ClassRecord("video", 1, ClassSpec(rate=10**9))
@@ -484,7 +485,7 @@ def test_writes_at_the_same_time_share_a_transaction(
     shared: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each succeeds or fails on its own, and events have different numbers."""
-    from pacer_controller.stores.etcd_client import EtcdClient
+    from pacer_controller.stores.etcd.client import EtcdClient
 
     names = [f"s{n}" for n in range(20)]
 
@@ -597,19 +598,19 @@ def test_what_is_swept_as_left_behind_is_not_committed(
         async with followed(shared) as (one, _), followed(shared) as (other, _):
             assert isinstance(one, EtcdStore)
             assert isinstance(other, EtcdStore)
-            fill = one._fill
+            fill = one.generations.fill
 
             async def fill_and_be_swept(*arguments: Any) -> Any:
                 filled = await fill(*arguments)
-                monkeypatch.setattr("pacer_controller.stores.etcd.SWEEP_AFTER_S", 0.0)
+                monkeypatch.setattr(generations, "SWEEP_AFTER_S", 0.0)
                 other.leases.members.clear()
-                await other._sweep_all()
+                await other.generations.sweep_all()
                 return filled
 
-            monkeypatch.setattr(one, "_fill", fill_and_be_swept)
+            monkeypatch.setattr(one.generations, "fill", fill_and_be_swept)
             with pytest.raises(StaleError):
                 await one.write(many)
-            monkeypatch.setattr(one, "_fill", fill)
+            monkeypatch.setattr(one.generations, "fill", fill)
             await one.write(many)
         async with opened(shared) as store:
             assert len(store.desired("big").classes) == 300
@@ -642,8 +643,8 @@ def test_a_write_without_an_answer_is_found_out_about(
     shared: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is lost after, or the request before it was made."""
-    from pacer_controller.stores.etcd_client import EtcdError
-    from pacer_controller.stores.group_commit import Answer, GroupCommit, Transaction
+    from pacer_controller.stores.etcd.client import EtcdError
+    from pacer_controller.stores.etcd.group_commit import Answer, GroupCommit, Transaction
 
     async def run() -> None:
         async with followed(shared) as (store, _):

@@ -12,7 +12,7 @@ from unittest import mock
 
 from loop import SimulatedLoop
 from pacer_controller import events
-from pacer_controller.stores import leases
+from pacer_controller.stores.etcd import leases
 
 
 def _no_sleep(_: float) -> None:

@@ -11,11 +11,13 @@ from unittest import mock
 
 from pacer_controller.openvswitch import switch
 from pacer_controller.openvswitch.ovsdb import Database
-from pacer_controller.stores import SqliteStore, UncertainError, etcd_client
-from pacer_controller.stores.etcd import EtcdStore
-from pacer_controller.stores.etcd_client import EtcdClient
-from pacer_controller.stores.etcd_layout import Made
-from pacer_controller.stores.leases import Leases
+from pacer_controller.stores import SqliteStore, UncertainError
+from pacer_controller.stores.etcd import client as etcd_client
+from pacer_controller.stores.etcd.client import EtcdClient
+from pacer_controller.stores.etcd.commit import Commit
+from pacer_controller.stores.etcd.layout import Made
+from pacer_controller.stores.etcd.leases import Leases
+from pacer_controller.stores.etcd.operations import Operations
 
 
 @contextlib.contextmanager
@@ -27,7 +29,7 @@ def drop_compare() -> Iterator[None]:
         return not_since(key, 1 << 60, end)
 
     with (
-        mock.patch.object(EtcdStore, "_comparisons", return_value=[]),
+        mock.patch.object(Operations, "comparisons", return_value=[]),
         mock.patch.object(etcd_client, "not_since", always),
     ):
         yield
@@ -38,10 +40,10 @@ def acknowledge_early() -> Iterator[None]:
     """Acknowledge a write before etcd has answered."""
 
     async def resolve(self: Any, plan: Any, _: Any) -> Made:
-        head = self._set(next(iter(plan.sets))).head
+        head = self._mirror.set(next(iter(plan.sets))).head
         return Made(head + 1, [head] * len(plan.sets))
 
-    with mock.patch.object(EtcdStore, "_resolve", resolve):
+    with mock.patch.object(Commit, "_resolve", resolve):
         yield
 
 

@@ -15,9 +15,9 @@ from pacer_controller.records import ClassRecord, ResourceChange
 from pacer_controller.schemas import ClassSpec
 from pacer_controller.service.sync import _joined
 from pacer_controller.stores import Entry, StaleError, Status
-from pacer_controller.stores import etcd as etcd_store
-from pacer_controller.stores.etcd import EtcdStore
-from pacer_controller.stores.etcd_client import Access, EtcdError
+from pacer_controller.stores.etcd import operations
+from pacer_controller.stores.etcd.client import Access, EtcdError
+from pacer_controller.stores.etcd.store import EtcdStore
 
 PREFIX = "/pacer/"
 LARGE = 20
@@ -26,7 +26,7 @@ LARGE = 20
 
 @pytest.fixture(autouse=True)
 def _small_transactions() -> Any:
-    with mock.patch.object(etcd_store, "OPERATIONS", 8):
+    with mock.patch.object(operations, "OPERATIONS", 8):
         yield
 
 
@@ -174,7 +174,7 @@ def test_a_switch_that_is_left_while_a_bid_is_on_its_way_is_free(
 
 async def _late(one: EtcdStore) -> None:
     await asyncio.sleep(2)
-    await one._watch()
+    await one.watch.follow()
 
 
 def test_a_write_whose_answer_is_lost_is_found_behind_many_others(
@@ -191,13 +191,13 @@ def test_a_write_whose_answer_is_lost_is_found_behind_many_others(
                 if lost or not any(b"/class/c2" in each.request_put.key for each in asked[1]):
                     return await real(*asked)
                 # The watch is as late as the answer, and others go on.
-                assert one._watching is not None
-                one._watching.cancel()
+                assert one.watch._following is not None
+                one.watch._following.cancel()
                 lost.append(await real(*asked))
                 await asyncio.sleep(0.1)
                 for n in range(20):
                     await other.write(classes("a", 1, first=100 + n))
-                one._watching = asyncio.create_task(_late(one))
+                one.watch._following = asyncio.create_task(_late(one))
                 raise EtcdError("no answer", certain=False)
 
             with mock.patch.object(one._client, "transact", losing):

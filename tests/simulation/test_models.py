@@ -13,8 +13,8 @@ from clocks import simulated
 from finsy.proto import U128, p4r
 from loop import Process, SimulatedLoop
 from network import Endpoint, Network
-from pacer_controller.stores import etcd_client
-from pacer_controller.stores.etcd_client import Access, CompactedError, EtcdClient, EtcdError
+from pacer_controller.stores.etcd import client as etcd_client
+from pacer_controller.stores.etcd.client import Access, CompactedError, EtcdClient, EtcdError
 from rpc import AbortError, Core, Server, installed
 
 from switch import Switch

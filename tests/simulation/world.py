@@ -34,8 +34,8 @@ from pacer_controller.api import build
 from pacer_controller.config import switch_from
 from pacer_controller.service import Service
 from pacer_controller.service.follow import Follower
-from pacer_controller.stores import Store, StoreError, group_commit, open_store
-from pacer_controller.stores import etcd as etcd_store
+from pacer_controller.stores import Store, StoreError, open_store
+from pacer_controller.stores.etcd import group_commit, mirror, operations
 from rpc import Core
 
 from switch import Switch
@@ -291,9 +291,9 @@ def sizes(seed: str) -> Iterator[None]:
     """Have small writes and answers of etcd count as large ones, in some runs."""
     chance = random.Random(f"{seed}/sizes")
     with (
-        mock.patch.object(etcd_store, "OPERATIONS", chance.choice((120, 120, 12))),
+        mock.patch.object(operations, "OPERATIONS", chance.choice((120, 120, 12))),
         mock.patch.object(group_commit, "OPERATIONS", chance.choice((120, 120, 24))),
-        mock.patch.object(etcd_store, "PAGE", chance.choice((2000, 2000, 7))),
+        mock.patch.object(mirror, "PAGE", chance.choice((2000, 2000, 7))),
         _checkpoints(chance.choice((1000, 30, 4))),
     ):
         yield

@@ -2,9 +2,7 @@
 
 - `base`: the interface of a store.
 - `sqlite`: a file, for one controller (`migrations`: its schema).
-- `etcd`: a cluster, for any number (`etcd_layout`: its keys; `etcd_client`: calls to it;
-  `group_commit`: many transactions as one; `leases`: the controllers' leases and the keys of their
-  switches; `assignment`: the choice of a controller for each switch).
+- `etcd`: a cluster, for any number.
 """
 
 import re
@@ -79,9 +77,9 @@ async def open_store(
             f"store {url!r}: want sqlite:PATH or etcd://HOST:PORT[,HOST:PORT...][/PREFIX]"
         )
     # Imported only if needed: the import of etcd's messages takes a noticeable time.
-    from pacer_controller.stores.etcd import EtcdStore
-    from pacer_controller.stores.etcd_client import Access
-    from pacer_controller.stores.leases import LEASE_S
+    from pacer_controller.stores.etcd.client import Access
+    from pacer_controller.stores.etcd.leases import LEASE_S
+    from pacer_controller.stores.etcd.store import EtcdStore
 
     access = Access(members, authority, certificate, key, found["user"], password)
     prefix = (found["prefix"] or "/pacer").rstrip("/") + "/"

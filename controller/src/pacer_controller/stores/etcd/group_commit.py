@@ -16,11 +16,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pacer_controller.stores import etcd_client as etcd
-from pacer_controller.stores.etcd_client import EtcdClient, EtcdError
+from pacer_controller.stores.etcd import client as etcd
+from pacer_controller.stores.etcd.client import EtcdClient, EtcdError
 
 OPERATIONS = 120
-"""Most operations of a transaction, including nested ones: etcd takes 128 (--max-txn-ops)."""
+"""Most operations of a combined transaction: etcd takes 128 at each level (--max-txn-ops)."""
 
 BYTES = 1 << 20
 """Most bytes of a transaction: etcd takes 1.5 MiB (--max-request-bytes)."""

@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 from pacer_controller.southbound import FenceError, NotHeldError
-from pacer_controller.stores import etcd_client as etcd
-from pacer_controller.stores.assignment import Member, assign
 from pacer_controller.stores.base import EPOCH_S, Status, epoch_above
-from pacer_controller.stores.etcd_client import EtcdClient, EtcdError
+from pacer_controller.stores.etcd import client as etcd
+from pacer_controller.stores.etcd.assignment import Member, assign
+from pacer_controller.stores.etcd.client import EtcdClient, EtcdError
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,0 +1,14 @@
+"""A store in etcd, shared by any number of controllers.
+
+- `store`: the store, and its reads and writes.
+- `layout`: the keys, and the format of their values.
+- `mirror`: the copy of all keys in memory.
+- `watch`: keeps the copy up to date.
+- `operations`: the comparisons and operations of a write.
+- `commit`: makes the transaction of a write, and finds out whether it was made.
+- `generations`: writes that are too large for one transaction.
+- `group_commit`: many transactions as one.
+- `leases`: the controllers' leases, and the keys of their switches.
+- `assignment`: the choice of a controller for each switch.
+- `client`: calls to etcd.
+"""

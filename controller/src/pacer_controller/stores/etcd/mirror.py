@@ -1,0 +1,266 @@
+"""The copy in memory of a controller's keys in etcd.
+
+It is read at one revision (`Mirror.load`), and follows the changes of later revisions (`take`). It
+tells the feed of them.
+"""
+
+import asyncio
+import itertools
+import json
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aetcd import rpc
+
+from pacer_controller.records import ResourceChange
+from pacer_controller.stores.base import EVENTS_KEPT, SWITCHES, Entry, Feed
+from pacer_controller.stores.etcd import client as etcd
+from pacer_controller.stores.etcd.client import EtcdClient
+from pacer_controller.stores.etcd.layout import ContentSet, Values, decode, differences
+from pacer_controller.stores.etcd.leases import Leases
+
+PAGE = 2_000
+"""Most keys of one range request."""
+
+EVENT_BITS = 10
+"""Lower bits of an event's number, which count the events of one write."""
+
+_LEASED = frozenset({"members", "leases", "status"})
+
+
+class Mirror:
+    """The copy of all keys with a prefix.
+
+    Args:
+        client: the client of the etcd cluster.
+        prefix: the prefix of all keys; begins and ends with a slash.
+        leases: learns of the keys of leases.
+
+    Attributes:
+        sets: the sets of resources, by name.
+        root: the revision of `root`.
+        events: the newest events, oldest first.
+        event_keys: the key of each write's events and their number, oldest first.
+        events_kept: the number of events that etcd has.
+        seen: the newest revision up to which everything is known.
+        loads: the number of times that everything was read; the changes between two reads are
+            unknown.
+        awaited: the writes that wait to be told of, by the name of the write.
+        feed: the receiver of changes.
+
+    """
+
+    def __init__(self, client: EtcdClient, prefix: str, leases: Leases) -> None:
+        self._client = client
+        self.prefix = prefix
+        self._leases = leases
+        self.sets: dict[str, ContentSet] = {}
+        self.root = 0
+        self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_KEPT)
+        self.event_keys: deque[tuple[str, int]] = deque()
+        self.events_kept = 0
+        self.seen = 0
+        self.loads = 0
+        self.awaited: dict[str, asyncio.Future[int]] = {}
+        self.feed: Feed | None = None
+
+    def set(self, name: str) -> ContentSet:
+        """Return a set, which may be empty."""
+        return self.sets.setdefault(name, ContentSet())
+
+    # ---- reading ----
+
+    async def load(self) -> None:
+        """Read everything at one revision.
+
+        Raises:
+            EtcdError: etcd does not answer.
+            ValueError, KeyError, TypeError: the keys do not hold a controller's state.
+
+        """
+        kvs, revision = await self.range_all(self.prefix)
+        self.loads += 1
+        found: dict[str, Any] = {}
+        for kv in kvs:
+            found[kv.key.decode().removeprefix(self.prefix)] = kv
+        root = found.pop("root", None)
+        self.root = root.mod_revision if root is not None else 0
+        self.sets = {
+            name: ContentSet(generation=(number, of))
+            for name, (number, of) in (json.loads(root.value) if root is not None else {}).items()
+        }
+        self._leases.clear()
+        self.events.clear()
+        self.event_keys.clear()
+        self.events_kept = 0
+        told: list[tuple[int, str, Any]] = []
+        for key, kv in found.items():
+            what, _, rest = key.partition("/")
+            if what == "heads":
+                self._take_head(rest, kv)
+            elif what == "shapes":
+                self.set(rest).shape = kv.mod_revision
+            elif what == "data":
+                self._take_value(rest, kv)
+            elif what == "events":
+                told.append((kv.mod_revision, key, kv))
+            else:
+                self._take_other(what, rest, kv)
+        for _, key, kv in sorted(told, key=lambda one: one[0]):
+            self._take_events(key, kv)
+        self.seen = revision
+
+    async def load_again(self) -> None:
+        """Read everything after a gap, and tell the feed of the changes.
+
+        Raises:
+            EtcdError, ValueError, KeyError, TypeError: see `load`; the copy is as it was.
+
+        """
+        before = {name: dict(one.values) for name, one in self.sets.items()}
+        last = self.events[-1]["id"] if self.events else 0
+        await self.load()
+        for name in {*before, *self.sets}:
+            self.tell({name: differences(before.get(name, {}), self.set(name).values)})
+        self._tell_events([one for one in self.events if one["id"] > last])
+
+    async def range_all(self, prefix: str, revision: int = 0) -> tuple[list[Any], int]:
+        """Return all keys with a prefix at one revision (0: the newest), and that revision.
+
+        Raises:
+            EtcdError: etcd does not answer.
+
+        """
+        kvs: list[Any] = []
+        start, end = prefix, etcd.after(prefix)
+        while True:
+            answer = await self._client.range(start, end, limit=PAGE, revision=revision)
+            revision = revision or answer.header.revision
+            kvs += answer.kvs
+            if not answer.more:
+                return kvs, revision
+            start = answer.kvs[-1].key.decode() + "\0"
+
+    def _take_head(self, name: str, kv: Any) -> None:
+        one = self.set(name)
+        # The head of an own write may be newer: it is known before the watch tells of it.
+        one.head = max(one.head, kv.mod_revision)
+        waiting = self.awaited.get(kv.value.decode())
+        if waiting is not None and not waiting.done():
+            waiting.set_result(kv.mod_revision)
+
+    def _take_value(self, rest: str, kv: Any) -> None:
+        """Record a value of a set, unless it belongs to a generation that is not in `root`."""
+        of, generation, kind, name = rest.split("/")
+        one = self.set(of)
+        if generation == one.generation[1]:
+            one.values[kind, name] = decode(kind, name, kv)
+
+    def _take_events(self, key: str, kv: Any) -> list[dict[str, Any]]:
+        first = (kv.mod_revision << EVENT_BITS) + int(key.partition("+")[2] or 0)
+        events = [{"id": first + n, **one} for n, one in enumerate(json.loads(kv.value))]
+        self.events.extend(events)
+        self.event_keys.append((key, len(events)))
+        self.events_kept += len(events)
+        return events
+
+    def _take_other(self, what: str, rest: str, kv: Any) -> None:
+        if what == "epoch":
+            self._leases.epoch = (int(kv.value), kv.mod_revision)
+        elif what in _LEASED:
+            self._leases.put(what, rest, kv)
+
+    # ---- following ----
+
+    async def take(self, answer: Any) -> None:
+        """Process an answer of a watch, revision by revision.
+
+        Raises:
+            EtcdError: a new generation could not be read; the revision must be taken again.
+
+        """
+        for revision, events in itertools.groupby(answer.events, lambda e: e.kv.mod_revision):
+            if revision > self.seen:
+                await self._take_revision(revision, list(events))
+
+    async def _take_revision(self, revision: int, events: Iterable[Any]) -> None:
+        changed: dict[str, Values | dict[tuple[str, str], None]] = {}
+        told: list[dict[str, Any]] = []
+        for event in events:
+            key = event.kv.key.decode().removeprefix(self.prefix)
+            what, _, rest = key.partition("/")
+            gone = event.type == rpc.Event.DELETE
+            if what == "root" and not gone:
+                for name in await self._take_root(event.kv):
+                    changed[name] = {}
+                # Only after the generations are read. Otherwise a write planned meanwhile would
+                # compare the new `root`, but put into the generations of the old one.
+                self.root = event.kv.mod_revision
+            elif what == "heads" and not gone:
+                self._take_head(rest, event.kv)
+                changed.setdefault(rest, {})
+            elif what == "shapes" and not gone:
+                self.set(rest).shape = max(self.set(rest).shape, event.kv.mod_revision)
+            elif what == "data":
+                self._take_change(rest, event.kv, gone, changed)
+            elif what == "events" and not gone:
+                told += self._take_events(key, event.kv)
+            elif what in _LEASED and gone:
+                self._leases.deleted(what, rest, revision)
+            elif not gone:
+                self._take_other(what, rest, event.kv)
+        self.tell(changed)
+        self._tell_events(told)
+
+    def _take_change(self, rest: str, kv: Any, gone: bool, changed: dict[str, Any]) -> None:
+        of, generation, kind, name = rest.split("/")
+        one = self.set(of)
+        if generation != one.generation[1]:
+            return
+        if gone:
+            one.values.pop((kind, name), None)
+            changed.setdefault(of, {})[kind, name] = None
+        else:
+            value = one.values[kind, name] = decode(kind, name, kv)
+            changed.setdefault(of, {})[kind, name] = value
+
+    async def _take_root(self, kv: Any) -> list[str]:
+        """Read the sets that have new generations, tell the feed, and return their names."""
+        flipped = []
+        for name, (number, of) in json.loads(kv.value).items():
+            one = self.set(name)
+            if one.generation[1] == of:
+                continue
+            prefix = f"{self.prefix}data/{name}/{of}/"
+            # This comes before any change in memory: if it fails, the watch repeats it.
+            kvs, _ = await self.range_all(prefix, kv.mod_revision)
+            before, one.values = one.values, {}
+            one.generation = (number, of)
+            for value in kvs:
+                self._take_value(value.key.decode().removeprefix(f"{self.prefix}data/"), value)
+            self.tell({name: differences(before, one.values)})
+            flipped.append(name)
+        return flipped
+
+    # ---- telling ----
+
+    def tell(self, changed: Mapping[str, Mapping[tuple[str, str], Any]]) -> None:
+        """Tell the feed of changes, by set."""
+        if self.feed is None:
+            return
+        for name, values in changed.items():
+            base = self.set(name).base
+            if name == SWITCHES:
+                settings = {of: value for (_, of), value in values.items()}
+                self.feed.entry(Entry(SWITCHES, base, switches=settings))
+                continue
+            changes = [
+                ResourceChange(name, kind, of, None, value[0] if value is not None else None)
+                for (kind, of), value in values.items()
+            ]
+            self.feed.entry(Entry(name, base, changes))
+
+    def _tell_events(self, events: Sequence[dict[str, Any]]) -> None:
+        if events and self.feed is not None:
+            self.feed.events(events)
